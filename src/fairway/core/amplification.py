@@ -1,0 +1,45 @@
+"""The three-times limit: an unproved address gets at most three times the bytes that came from it."""
+
+from __future__ import annotations
+
+from fairway.core.events import Address
+
+FACTOR = 3
+
+
+class Ledger:
+    """Bytes got from, and sent to, addresses that have not proved that they receive.
+
+    The table is bounded and the oldest goes first. That is safe: an entry takes what it sent and what it got with it,
+    so the sum over an address's successive entries still keeps the limit.
+    """
+
+    __slots__ = ("_budget", "_max")
+
+    def __init__(self, unproved_max: int) -> None:
+        self._budget: dict[Address, int] = {}
+        self._max = unproved_max
+
+    def __len__(self) -> int:
+        return len(self._budget)
+
+    def received(self, address: Address, count: int) -> None:
+        """Credits bytes that came from an unproved address."""
+        budget = self._budget.get(address)
+        if budget is None:
+            if len(self._budget) >= self._max:
+                del self._budget[next(iter(self._budget))]
+            budget = 0
+        self._budget[address] = budget + FACTOR * count
+
+    def allows(self, address: Address, count: int) -> bool:
+        """Takes `count` bytes from the address's budget if it holds them."""
+        budget = self._budget.get(address, 0)
+        if budget < count:
+            return False
+        self._budget[address] = budget - count
+        return True
+
+    def forget(self, address: Address) -> None:
+        """Drops an address that has proved itself, or is gone."""
+        self._budget.pop(address, None)

@@ -1,0 +1,124 @@
+"""Which numbers have been seen, over a sliding span of the latest ones.
+
+In-order arrival is remembered as one range, without any table; the bitmap (one bit a number of the span) is made when
+the first number is skipped. So ten thousand quiet conversations cost nothing, and a hostile one costs its bitmap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class Seen:
+    """Numbers seen among the last `span` up to the highest; what is older counts as too old to tell."""
+
+    __slots__ = ("_bits", "_span", "_start", "highest")
+
+    def __init__(self, span: int) -> None:
+        if span % 8:
+            raise ValueError(f"a span of {span} is not a whole number of bytes")
+        self._span = span
+        self._bits: bytearray | None = None
+        """A ring: number n has bit n modulo span. None while the seen numbers are one range."""
+        self._start = 0
+        self.highest = -1
+        """The highest number seen; -1 before the first."""
+
+    def too_old(self, number: int) -> bool:
+        """Tells whether the number lies before the span."""
+        return number <= self.highest - self._span
+
+    def __contains__(self, number: int) -> bool:
+        if number > self.highest or self.too_old(number):
+            return False
+        if self._bits is None:
+            return number >= self._start
+        place = number % self._span
+        return bool(self._bits[place >> 3] & (1 << (place & 7)))
+
+    def add(self, first: int, count: int = 1) -> None:
+        """Marks numbers as seen; those too old are ignored."""
+        last = first + count - 1
+        if self._bits is None:
+            if self.highest < 0:
+                self._start, self.highest = first, last
+                return
+            if self._start <= first <= self.highest + 1:
+                self.highest = max(self.highest, last)
+                return
+            self._make_bits()
+        first = max(first, self.highest - self._span + 1, last - self._span + 1)
+        if first > self.highest + 1:
+            self._fill(self.highest + 1, min(first, self.highest + 1 + self._span), 0)
+        if first <= last:
+            self._fill(first, last + 1, 1)
+        self.highest = max(self.highest, last)
+
+    def _make_bits(self) -> None:
+        self._bits = bytearray(self._span >> 3)
+        self._fill(max(self._start, self.highest - self._span + 1), self.highest + 1, 1)
+
+    def _fill(self, start: int, end: int, bit: int) -> None:
+        """Sets the bits of [start, end), at most one turn of the ring, in one or two stretches."""
+        while start < end:
+            place = start % self._span
+            stretch = min(end - start, self._span - place)
+            self._fill_stretch(place, place + stretch, bit)
+            start += stretch
+
+    def _fill_stretch(self, start: int, end: int, bit: int) -> None:
+        bits = self._bits
+        assert bits is not None
+        first_byte, last_byte = start >> 3, (end - 1) >> 3
+        head = (0xFF << (start & 7)) & 0xFF
+        tail = 0xFF >> (7 - ((end - 1) & 7))
+        if first_byte == last_byte:
+            self._apply(first_byte, head & tail, bit)
+            return
+        self._apply(first_byte, head, bit)
+        self._apply(last_byte, tail, bit)
+        bits[first_byte + 1 : last_byte] = (b"\xff" if bit else b"\x00") * (last_byte - first_byte - 1)
+
+    def _apply(self, place: int, mask: int, bit: int) -> None:
+        bits = self._bits
+        assert bits is not None
+        bits[place] = bits[place] | mask if bit else bits[place] & ~mask & 0xFF
+
+    def ranges(self, without: Iterable[int] = ()) -> list[tuple[int, int]]:
+        """Gives what was seen as ascending (first, last) ranges, some numbers left out: what a snapshot keeps."""
+        if self.highest < 0:
+            return []
+        lowest = max(0, self.highest - self._span + 1)
+        ranges = [(max(self._start, lowest), self.highest)] if self._bits is None else self._scan(lowest)
+        for number in sorted(without):
+            ranges = [piece for known in ranges for piece in _cut(known, number)]
+        return ranges
+
+    def _scan(self, lowest: int) -> list[tuple[int, int]]:
+        ranges: list[tuple[int, int]] = []
+        start: int | None = None
+        for number in range(lowest, self.highest + 1):
+            if number in self:
+                start = number if start is None else start
+            elif start is not None:
+                ranges.append((start, number - 1))
+                start = None
+        if start is not None:
+            ranges.append((start, self.highest))
+        return ranges
+
+    @classmethod
+    def from_ranges(cls, span: int, ranges: Iterable[tuple[int, int]]) -> Seen:
+        """Makes it again from what `ranges` gave."""
+        seen = cls(span)
+        for first, last in ranges:
+            seen.add(first, last - first + 1)
+        return seen
+
+
+def _cut(known: tuple[int, int], number: int) -> list[tuple[int, int]]:
+    first, last = known
+    if not first <= number <= last:
+        return [known]
+    pieces = [(first, number - 1), (number + 1, last)]
+    return [piece for piece in pieces if piece[0] <= piece[1]]

@@ -1,0 +1,190 @@
+"""The contract of a machine: bytes and a time in; datagrams, a deadline and events out.
+
+One machine serves one endpoint with all its peers. It never sleeps, never opens anything, never looks at a clock and
+takes its randomness as an argument. Whatever drives one protocol drives all four: an asyncio endpoint, the
+simulator, the gateway, a test.
+
+Rules that hold for every machine:
+
+* Times are integer microseconds of one monotonic clock, chosen by the driver, never going back.
+* `receive` takes one datagram, or a super-buffer with `segment_bytes`: datagrams of that size one after another, only
+  the last may be shorter. The result is the same as receiving them one by one at that time; only faster.
+* A datagram is decoded completely before anything changes. What does not parse, or what no rule accepts, is counted
+  under `statistics.dropped[reason]` and changes nothing. Nothing a peer sends raises out of a machine.
+* The caller's own mistakes raise a `CallerError` before anything changes.
+* Each token (of `connect`, `send`, `ping`) gets exactly one outcome event.
+* Every message that is handed over occupies a place until its receipt is committed; places are bounded
+  (`open_receipts_max`, `open_receipt_bytes_max`). At the bound, new messages are dropped without acknowledgement and
+  without a mark, so that the sender repeats them. With `deferred` the acknowledgement leaves at the commit; without,
+  at the hand-over. Copies of a message that is handed over but not committed are neither acknowledged (deferred)
+  nor delivered again.
+* After `Closed` no event speaks of that peer, and its open receipts count as committed.
+* `next_deadline_us` is in the future after `wake(now_us)`, or None.
+
+A driver follows `core/drive.py`: feed one input; then send what is to be sent and report what is to be reported, until
+reporting causes nothing more; then re-arm one timer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import ClassVar, NamedTuple, Protocol
+
+from fairway.core.errors import BadOption
+from fairway.core.events import Address, Event, Peer, Receipt
+from fairway.core.statistics import Statistics
+
+Buffer = bytes | bytearray | memoryview
+
+UDP_PAYLOAD_BYTES_MAX = 65_507
+"""What one UDP datagram carries over IPv4 at the most; the bound of the single-datagram protocols."""
+
+
+class Transmit(NamedTuple):
+    """Datagrams for one address: `data` is one datagram, or, with `segment_bytes`, several of that size, only the
+    last of which may be shorter."""
+
+    address: Address
+    data: Buffer
+    segment_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What every protocol lets its user set. Each protocol adds its own durations and bounds in a subclass."""
+
+    deferred: bool = False
+    """Acknowledge a message when its receipt is committed, not when it is handed over."""
+    controller: str = "fair"
+    """Congestion control: `fair` shares a bottleneck, `eager` keeps a fixed window (closed networks only)."""
+    window: int = 256
+    """Packets in flight per conversation at the most."""
+    datagram_bytes_max: int = 1_200
+    """The path's datagram budget."""
+    send_queue_messages_max: int = 65_536
+    send_queue_bytes_max: int = 64 << 20
+    """Per peer: what `send` accepts ahead of its acknowledgement before it raises `QueueFull`."""
+    open_receipts_max: int = 65_536
+    open_receipt_bytes_max: int = 64 << 20
+    """Per machine: messages handed over and not yet committed."""
+    peers_max: int = 65_536
+    half_open_max: int = 4_096
+    unproved_max: int = 16_384
+    """Addresses whose bytes are counted for the three-times limit."""
+
+    def __post_init__(self) -> None:
+        check_choice("controller", self.controller, ("fair", "eager"))
+        check_range("datagram_bytes_max", self.datagram_bytes_max, 64, UDP_PAYLOAD_BYTES_MAX)
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, int) and not isinstance(value, bool) and value < 0:
+                raise BadOption(f"{field.name} is {value}; it must not be negative")
+        for name in ("window", "open_receipts_max", "send_queue_messages_max", "peers_max", "half_open_max"):
+            check_range(name, getattr(self, name), 1, 1 << 31)
+
+
+def check_range(name: str, value: int, low: int, high: int) -> None:
+    """Raises `BadOption` unless low <= value <= high."""
+    if not low <= value <= high:
+        raise BadOption(f"{name} is {value}; it must be from {low} to {high}")
+
+
+def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    """Raises `BadOption` unless the value is one of the choices."""
+    if value not in choices:
+        raise BadOption(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
+
+
+class Machine(Protocol):
+    """What every protocol's machine offers. What a protocol cannot do raises `NotSupported`."""
+
+    name: ClassVar[str]
+    statistics: Statistics
+
+    # Inputs.
+
+    def receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None = None) -> None:
+        """Takes one datagram, or a super-buffer of them."""
+        ...
+
+    def connect(self, address: Address, now_us: int) -> int:
+        """Opens a conversation; the token's outcome is `Connected`, `ConnectRefused` or `ConnectUnknown`.
+
+        The connectionless protocols report `Connected` at once: nothing needs to be said first.
+        """
+        ...
+
+    def send(
+        self, peer: Peer, body: Buffer, now_us: int, *, flags: int | None = None, answers: int | None = None
+    ) -> int:
+        """Queues one message; the token's outcome is `Delivered`, `DeliveryUnknown`, `Refused` (or a response).
+
+        `flags` and `answers` (the id of the request that this message answers) belong to udpc.
+        """
+        ...
+
+    def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
+        """Queues as many of the messages, from the first on, as there is room for, and gives their tokens."""
+        ...
+
+    def ping(self, peer: Peer, now_us: int) -> int:
+        """Asks the peer for a sign of life; the token's outcome is `PingAnswered` or `DeliveryUnknown`."""
+        ...
+
+    def commit(self, receipt: Receipt, now_us: int) -> None:
+        """Frees the place of received messages and, when deferred, acknowledges them. Unknown receipts are ignored:
+        the conversation may have ended in between. Any part of what was handed over may be committed, in any order."""
+        ...
+
+    def close(self, peer: Peer | None, now_us: int) -> None:
+        """Closes one conversation, or all of them and the door to new ones; outstanding messages are flushed first."""
+        ...
+
+    def wake(self, now_us: int) -> None:
+        """Does what is due."""
+        ...
+
+    # Outputs.
+
+    def transmits(self) -> list[Transmit]:
+        """Hands over what is to be sent now, in order."""
+        ...
+
+    def events(self) -> list[Event]:
+        """Hands over what has happened since the last call, in order."""
+        ...
+
+    def next_deadline_us(self) -> int | None:
+        """Tells when `wake` is due next."""
+        ...
+
+    def room(self, peer: Peer) -> int:
+        """Tells how many more messages `send` would accept for this peer now (an estimate where bytes decide)."""
+        ...
+
+    def unfinished(self) -> int:
+        """Counts the tokens without an outcome; 0 means that closing would lose nothing."""
+        ...
+
+    # What survives a restart.
+
+    def peers(self) -> list[Peer]:
+        """Lists the conversations that have something to snapshot, oldest first."""
+        ...
+
+    def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
+        """Gives the state that must survive so that the peer notices nothing, as it will be once the receipts are
+        committed: written in the same transaction as those messages, before `commit` releases their acknowledgement.
+
+        Messages handed over but neither committed nor in `committing` are absent: after a restore their copies are
+        handed over again.
+        """
+        ...
+
+    def restore(self, snapshot: bytes, now_us: int) -> Peer:
+        """Takes up a conversation from its snapshot; raises `DamagedSnapshot`.
+
+        The owner must not restore an mrp connection on which data of its own was sent after the snapshot.
+        """
+        ...

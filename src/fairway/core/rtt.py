@@ -1,0 +1,38 @@
+"""Round-trip time and retransmission time-out as RFC 6298 computes them, in integer microseconds."""
+
+from __future__ import annotations
+
+
+class RoundTrip:
+    """A smoothed round-trip time; feed it only samples of packets that were sent once (Karn's rule)."""
+
+    __slots__ = ("_initial_us", "_max_us", "_min_us", "smoothed_us", "variation_us")
+
+    def __init__(self, *, initial_us: int, min_us: int, max_us: int) -> None:
+        self._initial_us = initial_us
+        self._min_us = min_us
+        self._max_us = max_us
+        self.smoothed_us = 0
+        """0 before the first sample."""
+        self.variation_us = 0
+
+    def sample(self, rtt_us: int) -> None:
+        """Takes one measured round trip."""
+        rtt_us = max(rtt_us, 1)
+        if self.smoothed_us == 0:
+            self.smoothed_us = rtt_us
+            self.variation_us = rtt_us >> 1
+            return
+        self.variation_us += (abs(self.smoothed_us - rtt_us) - self.variation_us) >> 2
+        self.smoothed_us = max(1, self.smoothed_us + ((rtt_us - self.smoothed_us) >> 3))
+
+    @property
+    def rto_us(self) -> int:
+        """Tells how long to wait for an acknowledgement before the first repeat."""
+        if self.smoothed_us == 0:
+            return self._initial_us
+        return min(self._max_us, max(self._min_us, self.smoothed_us + 4 * self.variation_us))
+
+    def backed_off_us(self, transmissions: int) -> int:
+        """Tells how long to wait after the n-th transmission: the time-out, doubled for each repeat."""
+        return min(self._max_us, self.rto_us << min(transmissions - 1, 16))

@@ -1,0 +1,19 @@
+"""Serial numbers: they wrap on the wire and are widened to 64 bits on arrival."""
+
+from __future__ import annotations
+
+
+def newer(a: int, b: int, bits: int) -> bool:
+    """Tells whether `a` comes after `b` among numbers that wrap at 2^bits."""
+    return 0 < (a - b) & ((1 << bits) - 1) < 1 << (bits - 1)
+
+
+def widen(wire: int, near: int, bits: int) -> int:
+    """Gives the number that ends in `wire` and lies nearest to the wide number `near`, never below 0.
+
+    At exactly half the number space the older one is taken: the wire number is then not newer.
+    """
+    turn = 1 << bits
+    ahead = (wire - near) & (turn - 1)
+    wide = near + ahead if ahead < turn >> 1 else near + ahead - turn
+    return wide if wide >= 0 else wide + turn

@@ -1,0 +1,42 @@
+"""What a machine counts: one plain dataclass per machine, all integers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Counts since the machine was made. `dropped` has one entry per reason for which a datagram was refused."""
+
+    datagrams_sent: int = 0
+    bytes_sent: int = 0
+    datagrams_received: int = 0
+    bytes_received: int = 0
+    messages_sent: int = 0
+    messages_delivered: int = 0
+    """Our messages that the peer acknowledged."""
+    messages_received: int = 0
+    messages_unknown: int = 0
+    messages_refused: int = 0
+    retransmissions: int = 0
+    repairs: int = 0
+    """Retransmissions caused by what overtook the packet, not by a timer."""
+    duplicates: int = 0
+    """Copies of data that had already arrived."""
+    batches: int = 0
+    """Received super-buffers handled as a whole; those with a hole take the exact path and are not counted."""
+    conversations_opened: int = 0
+    conversations_closed: int = 0
+    amplification_withheld: int = 0
+    """Datagrams not sent because the address had not proved that it receives."""
+    rtt_us: int = 0
+    """The latest smoothed round-trip time of any peer; 0 before the first sample."""
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    def as_dict(self) -> dict[str, object]:
+        """Gives the counts as plain values, reasons in alphabetical order."""
+        plain = asdict(self)
+        plain["dropped"] = dict(sorted(self.dropped.items()))
+        return plain

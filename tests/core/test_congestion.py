@@ -1,0 +1,76 @@
+"""The two controllers, driven by a plain pipe with a round-trip time and a bottleneck."""
+
+from __future__ import annotations
+
+from fairway.core.congestion import INITIAL_PACKETS, Eager, Fair, make_controller
+
+
+def test_eager_keeps_its_window_whatever_is_lost() -> None:
+    eager = make_controller("eager", 32)
+    assert isinstance(eager, Eager)
+    eager.lost(0, 1)
+    eager.timed_out(0, 1)
+    assert eager.room(10, 0) == 22
+    assert eager.room(40, 0) == 0
+    assert eager.next_room_us(10, 0) is None
+
+
+def test_fair_starts_small_doubles_and_never_passes_its_window() -> None:
+    fair = Fair(100)
+    assert fair.room(0, 0) == INITIAL_PACKETS
+    for trip in range(1, 10):
+        fair.acknowledged(fair.window, fair.window, 1_000, trip * 1_000)
+    assert fair.window == 100
+
+
+def test_fair_halves_once_per_round_trip_however_many_were_lost() -> None:
+    fair = Fair(1_000)
+    for trip in range(1, 8):
+        fair.acknowledged(fair.window, fair.window, 1_000, trip * 1_000)
+    before = fair.window
+    fair.lost(sent_us=7_500, now_us=8_000)
+    fair.lost(sent_us=7_900, now_us=8_100)
+    assert fair.window == before // 2
+    fair.lost(sent_us=8_500, now_us=9_500)
+    assert fair.window == before // 4
+
+
+def test_fair_adds_about_one_packet_per_round_trip_after_a_loss() -> None:
+    fair = Fair(1_000)
+    for trip in range(1, 5):
+        fair.acknowledged(fair.window, fair.window, 1_000, trip * 1_000)
+    fair.lost(sent_us=5_000, now_us=6_000)
+    before = fair.window
+    for trip in range(10):
+        for _ in range(fair.window):
+            fair.acknowledged(1, fair.window, 1_000, 7_000 + trip * 1_000)
+    assert before + 8 <= fair.window <= before + 11
+
+
+def test_fair_does_not_grow_while_the_window_is_not_used() -> None:
+    fair = Fair(1_000)
+    for trip in range(50):
+        fair.acknowledged(1, 1, 1_000, trip * 1_000)
+    assert fair.window == INITIAL_PACKETS
+
+
+def test_pacing_spreads_a_window_over_the_round_trip() -> None:
+    fair = Fair(100)
+    for trip in range(1, 8):
+        fair.acknowledged(fair.window, fair.window, 100_000, trip * 100_000)
+    now_us, in_flight, largest = 1_000_000, 0, 0
+    sent_at_us: list[int] = []
+    while in_flight < 100:
+        room = fair.room(in_flight, now_us)
+        largest = max(largest, room)
+        fair.sent(room, now_us)
+        in_flight += room
+        sent_at_us += [now_us] * room
+        next_us = fair.next_room_us(in_flight, now_us)
+        if next_us is None:
+            break
+        assert next_us > now_us
+        now_us = next_us
+    assert in_flight == 100
+    assert largest <= 12
+    assert 60_000 < sent_at_us[-1] - sent_at_us[0] < 100_000

@@ -1,0 +1,111 @@
+"""Serial numbers, deadlines, round trips, the ledger and the seeded generator."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairway.core.amplification import Ledger
+from fairway.core.chance import MILLION, Seeded
+from fairway.core.errors import BadOption, MalformedDatagram
+from fairway.core.machine import Options
+from fairway.core.rtt import RoundTrip
+from fairway.core.serial import newer, widen
+from fairway.core.timers import Deadlines
+
+
+@given(st.integers(0, 2**40), st.integers(-(2**15) + 1, 2**15 - 1))
+def test_widening_finds_the_number_that_was_sent_while_it_is_less_than_half_a_turn_away(near: int, away: int) -> None:
+    number = max(0, near + away)
+    assert widen(number & 0xFFFF, near, 16) == number
+
+
+def test_a_number_is_newer_for_less_than_half_a_turn() -> None:
+    assert newer(0, 65_535, 16)
+    assert newer(32_767, 0, 16)
+    assert not newer(32_768, 0, 16)
+    assert not newer(5, 5, 16)
+    assert not newer(65_535, 0, 16)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.one_of(st.none(), st.integers(0, 50))), max_size=40))
+def test_deadlines_come_up_when_a_plain_dictionary_says(moves: list[tuple[int, int | None]]) -> None:
+    deadlines: Deadlines[int] = Deadlines()
+    naive: dict[int, int] = {}
+    for now_us, (key, due_us) in enumerate(moves):
+        deadlines.set(key, due_us)
+        if due_us is None:
+            naive.pop(key, None)
+        else:
+            naive[key] = due_us
+        assert deadlines.next_us() == min(naive.values(), default=None)
+        due = deadlines.pop_due(now_us)
+        assert sorted(due) == sorted(key for key, when in naive.items() if when <= now_us)
+        naive = {key: when for key, when in naive.items() if when > now_us}
+        assert len(deadlines) == len(naive)
+
+
+def test_pushing_one_deadline_away_for_ever_keeps_one_heap_entry() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    for due_us in range(10_000):
+        deadlines.set("silence", due_us)
+    assert len(deadlines._heap) == 1
+
+
+def test_the_time_out_follows_rfc_6298() -> None:
+    trip = RoundTrip(initial_us=200_000, min_us=20_000, max_us=3_000_000)
+    assert trip.rto_us == 200_000
+    assert trip.backed_off_us(3) == 800_000
+    trip.sample(100_000)
+    assert (trip.smoothed_us, trip.variation_us, trip.rto_us) == (100_000, 50_000, 300_000)
+    trip.sample(60_000)
+    assert (trip.smoothed_us, trip.variation_us) == (95_000, 47_500)
+    for _ in range(200):
+        trip.sample(1_000)
+    assert trip.rto_us == 20_000
+    assert trip.backed_off_us(50) == 3_000_000
+
+
+def test_an_unproved_address_gets_three_times_what_it_sent_and_not_a_byte_more() -> None:
+    ledger = Ledger(unproved_max=2)
+    ledger.received("a", 10)
+    assert ledger.allows("a", 30)
+    assert not ledger.allows("a", 1)
+    assert not ledger.allows("unknown", 1)
+
+
+def test_evicting_from_the_ledger_never_raises_a_budget() -> None:
+    ledger = Ledger(unproved_max=2)
+    for address in ("a", "b", "c"):
+        ledger.received(address, 10)
+    assert len(ledger) == 2
+    assert not ledger.allows("a", 1)
+    assert ledger.allows("c", 30)
+
+
+def test_chances_come_up_about_as_often_as_they_say() -> None:
+    chance = Seeded(1)
+    hits = sum(chance.happens(MILLION // 4) for _ in range(40_000))
+    assert 9_700 < hits < 10_300
+    assert not any(chance.happens(0) for _ in range(100))
+    assert all(chance.happens(MILLION) for _ in range(100))
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [({"controller": "brave"}, "controller"), ({"window": 0}, "window"), ({"datagram_bytes_max": 10}, "datagram")],
+)
+def test_an_option_out_of_range_is_named_in_one_sentence(options: dict[str, object], named: str) -> None:
+    with pytest.raises(BadOption, match=named):
+        Options(**options)  # type: ignore[arg-type]
+
+
+def test_a_malformed_datagram_says_what_was_found_and_what_was_expected() -> None:
+    error = MalformedDatagram("too_short", found="3 bytes", expected="at least 8")
+    assert str(error) == "too_short: found 3 bytes, expected at least 8"
+
+
+def test_the_seeded_generator_gives_the_published_numbers() -> None:
+    chance = Seeded(1_234_567)
+    assert [chance.bits(64) for _ in range(3)] == [6457827717110365317, 3203168211198807973, 9817491932198370423]
