@@ -64,6 +64,9 @@ def test_the_time_out_follows_rfc_6298() -> None:
     for _ in range(200):
         trip.sample(1_000)
     assert trip.rto_us == 20_000
+    for _ in range(200):
+        trip.sample(50_000)
+    assert 59_900 < trip.rto_us <= 60_000, "a steady path still leaves the clock's granularity as a margin"
     assert trip.backed_off_us(50) == 3_000_000
 
 

@@ -120,3 +120,13 @@ def test_a_whole_run_acknowledged_at_once_leaves_as_one_piece() -> None:
     assert piece.tokens == range(5, 69)
     assert len(flight) == 0
     assert flight.next_due_us() is None
+
+
+def test_a_timer_armed_twice_for_one_instant_comes_up_once() -> None:
+    flight = Flight()
+    run = flight.add(1, 1, b"x", 1, token=1, now_us=0, due_us=50)
+    flight.postpone(run, 100)
+    flight.postpone(run, 80)
+    flight.postpone(run, 100)
+    assert flight.pop_due(100) == [run]
+    assert flight.next_due_us() is None

@@ -40,6 +40,10 @@ class Ledger:
         self._budget[address] = budget - count
         return True
 
+    def budget(self, address: Address) -> int:
+        """Tells how many bytes may leave for an unproved address now."""
+        return self._budget.get(address, 0)
+
     def forget(self, address: Address) -> None:
         """Drops an address that has proved itself, or is gone."""
         self._budget.pop(address, None)

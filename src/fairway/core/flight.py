@@ -22,6 +22,8 @@ OVERTAKEN_BY = 3
 """Later transmissions acknowledged before a packet counts as lost: reordering by less is common on real paths."""
 
 _WAITING, _GONE = 0, 1
+_USED_UP = -1
+"""The timer of a run that was handed out: makes a second heap entry for the same instant stale."""
 
 
 class Run:
@@ -288,5 +290,7 @@ class Flight:
         """Takes out the runs whose timer has run out; each must be repeated, postponed or dropped."""
         runs: list[Run] = []
         while (due_us := self.next_due_us()) is not None and due_us <= now_us:
-            runs.append(heappop(self._due)[2])
+            run = heappop(self._due)[2]
+            run.due_us = _USED_UP
+            runs.append(run)
         return runs

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+GRANULARITY_US = 10_000
+"""The least margin over the smoothed time: on a steady path the variation decays to nothing, and a queue of a few
+milliseconds would look like a loss."""
+
 
 class RoundTrip:
     """A smoothed round-trip time; feed it only samples of packets that were sent once (Karn's rule)."""
@@ -31,7 +35,7 @@ class RoundTrip:
         """Tells how long to wait for an acknowledgement before the first repeat."""
         if self.smoothed_us == 0:
             return self._initial_us
-        return min(self._max_us, max(self._min_us, self.smoothed_us + 4 * self.variation_us))
+        return min(self._max_us, max(self._min_us, self.smoothed_us + max(GRANULARITY_US, 4 * self.variation_us)))
 
     def backed_off_us(self, transmissions: int) -> int:
         """Tells how long to wait after the n-th transmission: the time-out, doubled for each repeat."""
