@@ -1,0 +1,53 @@
+# `make help` lists the targets. Everything runs in .venv, built once from the lock; the stamp says that it is up to date.
+
+PYTHON ?= python3
+SEEDS ?= 20000
+DATAGRAMS ?= 20000000
+BIN := .venv/bin
+STAMP := .venv/.installed
+.DEFAULT_GOAL := help
+
+.PHONY: help setup demo test check bench soak fuzz lock clean
+
+help: ## Show this.
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 8
+
+setup: $(STAMP) ## Build .venv from the lock.
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Fairway needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(STAMP) ## One simulated run per protocol, as a table.
+	$(BIN)/python scripts/require.py java
+	$(BIN)/fairway demo
+
+test: check ## All checks, then all tests.
+	$(BIN)/python scripts/require.py java tshark
+	$(BIN)/python -m pytest
+
+check: $(STAMP) ## Format, lint, types, layering.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -n 0 tests/test_layering.py
+
+bench: $(STAMP) ## Measure this machine.
+	$(BIN)/fairway bench columns
+	$(BIN)/fairway bench simulator
+
+soak: $(STAMP) ## Swarms of simulated runs: SEEDS of them over the four protocols.
+	$(BIN)/python scripts/soak.py --seeds $(SEEDS)
+
+fuzz: $(STAMP) ## Random and mutated datagrams through each machine: DATAGRAMS of them.
+	$(BIN)/python -m fairway.bench.fuzz --datagrams $(DATAGRAMS)
+
+lock: $(STAMP) ## Write the locks anew.
+	scripts/lock.sh
+
+clean: ## Remove what was built.
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests scripts -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,83 @@
+"""Finds programs that Fairway needs beside Python, or installs Debian's package of them, or says in one sentence how.
+
+python scripts/require.py java tshark
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+JAVA_VERSION_MIN = 17
+
+
+class Program(NamedTuple):
+    """What is needed, how it is found, and the Debian package that brings it."""
+
+    needed: str
+    find: Callable[[], str | None]
+    package: str
+
+
+def find_java() -> str | None:
+    """Gives the Java that Spark would start, the one in JAVA_HOME before the one on PATH, if it is new enough."""
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    return java if java and java_version(java) >= JAVA_VERSION_MIN else None
+
+
+def java_version(java: str) -> int:
+    """Gives the major version, 0 when there is none to be found; `1.8` is how version 8 calls itself."""
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+    except OSError:
+        return 0
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    return int(found.group(1)) if found else 0
+
+
+PROGRAMS = {
+    "java": Program(f"Java {JAVA_VERSION_MIN} or newer", find_java, "openjdk-17-jre-headless"),
+    "tshark": Program("tshark", lambda: shutil.which("tshark"), "tshark"),
+}
+
+
+def require(name: str) -> bool:
+    """Finds or installs one program; says what it found, or what to do."""
+    program = PROGRAMS[name]
+    found = program.find() or (install(program.package) and program.find())
+    if not found:
+        hint = f"install it (Debian: apt-get install {program.package})"
+        where = " and point JAVA_HOME at it" if name == "java" else ""
+        print(f"Fairway needs {program.needed}: {hint}{where}, then try again.", file=sys.stderr)
+        return False
+    print(f"{program.needed}: {found}")
+    return True
+
+
+def install(package: str) -> bool:
+    """Installs a Debian package where that is possible without asking."""
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        return False
+    print(f"installing {package}", flush=True)
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    update = ["apt-get", "update", "-qq"]
+    fetch = ["apt-get", "install", "-qq", "--no-install-recommends", "-y", package]
+    # An update may fail for a source that the package does not need; the installation decides.
+    subprocess.run(update, env=environment, stdout=subprocess.DEVNULL, check=False)
+    return subprocess.run(fetch, env=environment, stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def main(names: list[str]) -> int:
+    """Asks for all programs before it gives up, so that one run names all that are missing."""
+    missing = [name for name in names if not require(name)]
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

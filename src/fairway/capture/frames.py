@@ -1,0 +1,45 @@
+"""What a capture holds: frames, each with its time, its place and how it is to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+
+Write = Callable[[bytes], object]
+"""Takes bytes away, as a file's `write` does."""
+
+NS_PER_S = 1_000_000_000
+
+SNAP_BYTES = 262_144
+"""The capture length that files announce; larger than any frame that a UDP datagram fits into."""
+
+
+class LinkType(IntEnum):
+    """The link types that Fairway finds a datagram in, numbered as in the registry of tcpdump.org."""
+
+    NULL = 0
+    ETHERNET = 1
+    RAW = 101
+    LOOP = 108
+    LINUX_SLL = 113
+    IPV4 = 228
+    IPV6 = 229
+    LINUX_SLL2 = 276
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One captured frame. `data` may be shorter than the `wire_bytes` that were on the wire.
+
+    `link_type` stays a plain number: a file may hold link types that Fairway does not read.
+    """
+
+    at_ns: int
+    link_type: int
+    data: bytes
+    wire_bytes: int
+    interface: int = 0
+    point: str | None = None
+    """The name of the place of capture, where the file gives one."""
+    comments: tuple[str, ...] = ()

@@ -1,0 +1,215 @@
+"""pcapng: sections of blocks, each with its length at both ends.
+
+    every block      type u32, total length u32, body, total length u32; padded to 4 bytes
+    section header   0a0d0d0a; byte-order magic 1a2b3c4d u32, major u16, minor u16, section length i64, options
+    interface        1; link type u16, reserved u16, snap length u32, options
+    simple packet    3; length on the wire u32, data
+    enhanced packet  6; interface u32, time high u32, time low u32, captured u32, length on the wire u32, data, options
+    an option        code u16, length u16, value, padded to 4 bytes; code 0 ends the list
+
+Each section has a byte order of its own, and its own interfaces counted from 0. Other blocks are passed over: the
+format asks readers to.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fairway.capture.frames import NS_PER_S, SNAP_BYTES, Frame, LinkType, Write
+from fairway.capture.source import RECORD_BYTES_MAX, Read, Source
+from fairway.core.errors import BadOption, DamagedCapture
+
+SECTION_HEADER = 0x0A0D0D0A
+INTERFACE = 1
+SIMPLE_PACKET = 3
+ENHANCED_PACKET = 6
+
+BYTE_ORDER_MAGIC = 0x1A2B3C4D
+LENGTH_UNKNOWN = -1
+NANOSECONDS_DIGITS = 9
+MICROSECONDS_DIGITS = 6
+
+OPTION_END = 0
+OPTION_COMMENT = 1
+OPTION_INTERFACE_NAME = 2
+OPTION_USER_APPLICATION = 4
+OPTION_TIME_RESOLUTION = 9
+OPTION_TIME_OFFSET = 14
+OPTION_BYTES_MAX = 0xFFFF
+
+BLOCK_BYTES_MIN = 12
+
+
+class PcapngWriter:
+    """Writes one little-endian section with nanosecond interfaces, one for each named point of capture."""
+
+    def __init__(self, write: Write, points: Sequence[str], link_type: int = LinkType.RAW) -> None:
+        self._write = write
+        self._interfaces = len(points)
+        write(_section_header())
+        for point in points:
+            write(_interface(point, link_type))
+
+    def frame(
+        self,
+        at_ns: int,
+        data: bytes,
+        interface: int = 0,
+        *,
+        wire_bytes: int | None = None,
+        comments: Sequence[str] = (),
+    ) -> None:
+        """Writes one enhanced packet block."""
+        if not 0 <= interface < self._interfaces:
+            raise BadOption(f"point is {interface}; the trace has points from 0 to {self._interfaces - 1}")
+        if not 0 <= at_ns < 1 << 64:
+            raise BadOption(f"at_ns is {at_ns}; pcapng holds 64 bits of nanoseconds since 1970")
+        length = len(data)
+        fixed = struct.pack(
+            "<5I", interface, at_ns >> 32, at_ns & 0xFFFFFFFF, length, length if wire_bytes is None else wire_bytes
+        )
+        options = _options([(OPTION_COMMENT, _cut(comment)) for comment in comments]) if comments else b""
+        self._write(_block(ENHANCED_PACKET, fixed + data + bytes(-length % 4) + options))
+
+
+def _section_header() -> bytes:
+    fixed = struct.pack("<IHHq", BYTE_ORDER_MAGIC, 1, 0, LENGTH_UNKNOWN)
+    return _block(SECTION_HEADER, fixed + _options([(OPTION_USER_APPLICATION, b"Fairway")]))
+
+
+def _interface(point: str, link_type: int) -> bytes:
+    options = _options(
+        [(OPTION_INTERFACE_NAME, _cut(point)), (OPTION_TIME_RESOLUTION, bytes([NANOSECONDS_DIGITS]))],
+    )
+    return _block(INTERFACE, struct.pack("<HHI", link_type, 0, SNAP_BYTES) + options)
+
+
+def _block(kind: int, body: bytes) -> bytes:
+    length = len(body) + BLOCK_BYTES_MIN
+    return struct.pack("<II", kind, length) + body + struct.pack("<I", length)
+
+
+def _options(options: Sequence[tuple[int, bytes]]) -> bytes:
+    pieces = [struct.pack("<HH", code, len(value)) + value + bytes(-len(value) % 4) for code, value in options]
+    return b"".join(pieces) + struct.pack("<HH", OPTION_END, 0)
+
+
+def _cut(text: str) -> bytes:
+    """Gives text as UTF-8 that fits an option, cut between characters."""
+    return text.encode()[:OPTION_BYTES_MAX].decode(errors="ignore").encode()
+
+
+@dataclass(frozen=True, slots=True)
+class _Interface:
+    """What an interface block says about the frames that refer to it."""
+
+    link_type: int
+    snap_bytes: int
+    name: str | None
+    ticks_per_s: int
+    offset_s: int
+
+    def at_ns(self, ticks: int) -> int:
+        return self.offset_s * NS_PER_S + ticks * NS_PER_S // self.ticks_per_s
+
+
+def read_pcapng(source: bytes | Read) -> Iterator[Frame]:
+    """Gives every packet of every section in the order of the file; raises `DamagedCapture` where it is damaged."""
+    bytes_left = Source(source)
+    order = ""
+    interfaces: list[_Interface] = []
+    while not bytes_left.exhausted:
+        if bytes_left.peek(4) == SECTION_HEADER.to_bytes(4):
+            order, interfaces = _section_order(bytes_left), []
+        elif not order:
+            raise DamagedCapture("the capture does not start with a pcapng section header")
+        kind, body = _take_block(bytes_left, order)
+        try:
+            if kind == INTERFACE:
+                interfaces.append(_read_interface(body, order))
+            elif kind == ENHANCED_PACKET:
+                yield _read_enhanced(body, order, interfaces)
+            elif kind == SIMPLE_PACKET:
+                yield _read_simple(body, order, interfaces)
+        except (struct.error, IndexError) as error:
+            where = f"the block of kind {kind} that ends at byte {bytes_left.offset}"
+            raise DamagedCapture(f"{where} contradicts itself or names no interface of its section") from error
+
+
+def _section_order(source: Source) -> str:
+    """Finds the byte order of the section that starts here; its length cannot be read before."""
+    magic = source.peek(12)[8:]
+    for order in "<>":
+        if magic == struct.pack(order + "I", BYTE_ORDER_MAGIC):
+            return order
+    raise DamagedCapture(f"the section header at byte {source.offset} has no byte-order magic")
+
+
+def _take_block(source: Source, order: str) -> tuple[int, bytes]:
+    start = source.offset
+    kind, length = struct.unpack(order + "II", source.take(8, "a block header"))
+    if length < BLOCK_BYTES_MIN or length % 4 or length > RECORD_BYTES_MAX:
+        rule = f"it must be a multiple of 4 from {BLOCK_BYTES_MIN} to {RECORD_BYTES_MAX}"
+        raise DamagedCapture(f"the block at byte {start} has the length {length}; {rule}")
+    body = source.take(length - BLOCK_BYTES_MIN, "a block")
+    (length_again,) = struct.unpack(order + "I", source.take(4, "a block's second length"))
+    if length_again != length:
+        raise DamagedCapture(f"the block at byte {start} has the length {length} in front and {length_again} behind")
+    return kind, body
+
+
+def _read_interface(body: bytes, order: str) -> _Interface:
+    link_type, _, snap_bytes = struct.unpack_from(order + "HHI", body)
+    options = dict(_read_options(body, 8, order))
+    name = options.get(OPTION_INTERFACE_NAME)
+    return _Interface(
+        link_type,
+        snap_bytes or RECORD_BYTES_MAX,
+        None if name is None else name.decode(errors="replace"),
+        _ticks_per_s(options.get(OPTION_TIME_RESOLUTION, bytes([MICROSECONDS_DIGITS]))[0]),
+        struct.unpack(order + "q", options.get(OPTION_TIME_OFFSET, bytes(8)))[0],
+    )
+
+
+def _ticks_per_s(resolution: int) -> int:
+    """The high bit chooses between powers of two and of ten."""
+    return 1 << (resolution & 0x7F) if resolution & 0x80 else pow(10, resolution)
+
+
+def _read_options(body: bytes, position: int, order: str) -> Iterator[tuple[int, bytes]]:
+    while position + 4 <= len(body):
+        code, length = struct.unpack_from(order + "HH", body, position)
+        if code == OPTION_END:
+            return
+        position += 4
+        if position + length > len(body):
+            raise struct.error("an option reaches past its block")
+        yield code, body[position : position + length]
+        position += length + -length % 4
+
+
+def _read_enhanced(body: bytes, order: str, interfaces: Sequence[_Interface]) -> Frame:
+    number, high, low, captured, wire_bytes = struct.unpack_from(order + "5I", body)
+    interface = interfaces[number]
+    end = 20 + captured
+    if end > len(body):
+        raise struct.error("the captured length reaches past the block")
+    comments = tuple(
+        value.decode(errors="replace")
+        for code, value in _read_options(body, end + -captured % 4, order)
+        if code == OPTION_COMMENT
+    )
+    at_ns = interface.at_ns(high << 32 | low)
+    return Frame(at_ns, interface.link_type, body[20:end], wire_bytes, number, interface.name, comments)
+
+
+def _read_simple(body: bytes, order: str, interfaces: Sequence[_Interface]) -> Frame:
+    """A simple packet has no time and belongs to the first interface."""
+    (wire_bytes,) = struct.unpack_from(order + "I", body)
+    interface = interfaces[0]
+    captured = min(wire_bytes, interface.snap_bytes)
+    if 4 + captured > len(body):
+        raise struct.error("the captured length reaches past the block")
+    return Frame(0, interface.link_type, body[4 : 4 + captured], wire_bytes, 0, interface.name)

@@ -1,0 +1,167 @@
+"""pcapng: what is written comes back, ordinary files are read, damaged ones are refused in a sentence."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairway.capture.frames import Frame, LinkType
+from fairway.capture.pcapng import PcapngWriter, read_pcapng
+from fairway.capture.reading import read_capture
+from fairway.core.errors import BadOption, DamagedCapture
+
+Written = tuple[int, bytes, int, list[str]]
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+WRITTEN = st.tuples(st.integers(0, 2**64 - 1), st.binary(max_size=70), st.integers(0, 2), st.lists(TEXT, max_size=3))
+
+
+def write(frames: list[Written]) -> bytes:
+    out = bytearray()
+    writer = PcapngWriter(out.extend, ["client", "relay", "server"])
+    for at_ns, data, interface, comments in frames:
+        writer.frame(at_ns, data, interface, comments=comments)
+    return bytes(out)
+
+
+def block(order: str, kind: int, body: bytes) -> bytes:
+    body += bytes(-len(body) % 4)
+    length = struct.pack(order + "I", len(body) + 12)
+    return struct.pack(order + "I", kind) + length + body + length
+
+
+def section(order: str) -> bytes:
+    return block(order, 0x0A0D0D0A, struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1))
+
+
+def interface(order: str, options: bytes = b"", snap_bytes: int = 0) -> bytes:
+    return block(order, 1, struct.pack(order + "HHI", LinkType.ETHERNET, 0, snap_bytes) + options)
+
+
+def packet(order: str, ticks: int, data: bytes, number: int = 0) -> bytes:
+    fixed = struct.pack(order + "5I", number, ticks >> 32, ticks & 0xFFFFFFFF, len(data), len(data) + 1)
+    return block(order, 6, fixed + data)
+
+
+@given(st.lists(WRITTEN, max_size=6))
+def test_what_is_written_comes_back(frames: list[Written]) -> None:
+    points = ("client", "relay", "server")
+    expected = [
+        Frame(at_ns, LinkType.RAW, data, len(data), place, points[place], tuple(comments))
+        for at_ns, data, place, comments in frames
+    ]
+    assert list(read_pcapng(write(frames))) == expected
+
+
+@given(st.lists(WRITTEN, max_size=3), st.integers(1, 9))
+def test_a_source_may_give_less_than_it_is_asked_for(frames: list[Written], step: int) -> None:
+    data = write(frames)
+    pieces = [data[start : start + step] for start in range(0, len(data), step)][::-1]
+
+    def read(count: int) -> bytes:
+        piece = pieces.pop() if pieces else b""
+        if len(piece) > count:
+            pieces.append(piece[count:])
+        return piece[:count]
+
+    assert list(read_capture(read)) == list(read_pcapng(data))
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize(
+    ("option", "ticks", "at_ns"),
+    [
+        (b"", 1_000_001, 1_000_001_000),
+        (bytes([9]), 1_000_001, 1_000_001),
+        (bytes([3]), 1_001, 1_001_000_000),
+        (bytes([0x80 | 10]), 1_536, 1_500_000_000),
+    ],
+)
+def test_time_is_read_in_the_resolution_of_its_interface(order: str, option: bytes, ticks: int, at_ns: int) -> None:
+    options = struct.pack(order + "HH", 9, 1) + option + bytes(3) if option else b""
+    data = section(order) + interface(order, options) + packet(order, ticks, b"abc")
+    assert list(read_pcapng(data)) == [Frame(at_ns, LinkType.ETHERNET, b"abc", 4)]
+
+
+def test_the_offset_of_an_interface_is_added() -> None:
+    options = struct.pack("<HHq", 14, 8, 1_700_000_000)
+    (frame,) = read_pcapng(section("<") + interface("<", options) + packet("<", 5, b""))
+    assert frame.at_ns == 1_700_000_000_000_005_000
+
+
+def test_each_section_has_its_own_order_and_interfaces() -> None:
+    one = section("<") + interface("<") + interface("<") + packet("<", 1, b"first", number=1)
+    two = section(">") + interface(">") + packet(">", 2, b"second")
+    assert [(frame.interface, frame.data) for frame in read_pcapng(one + two)] == [(1, b"first"), (0, b"second")]
+    with pytest.raises(DamagedCapture, match="no interface of its section"):
+        list(read_pcapng(one + section(">") + packet(">", 2, b"second")))
+
+
+def test_other_blocks_are_passed_over() -> None:
+    names = block("<", 4, bytes(4))
+    data = section("<") + names + interface("<") + names + packet("<", 1, b"x") + block("<", 0x80000001, b"ours")
+    assert len(list(read_pcapng(data))) == 1
+
+
+def test_a_simple_packet_is_cut_at_the_snap_length() -> None:
+    simple = block("<", 3, struct.pack("<I", 9) + b"four")
+    data = section("<") + interface("<", snap_bytes=4) + simple
+    assert list(read_pcapng(data)) == [Frame(0, LinkType.ETHERNET, b"four", 9)]
+
+
+def read_until_damage(data: bytes) -> tuple[list[Frame], str | None]:
+    """Gives the frames before the first damage, and what was said of it; anything else that is raised gets out."""
+    frames: list[Frame] = []
+    try:
+        frames.extend(read_capture(data))
+    except DamagedCapture as error:
+        return frames, str(error)
+    return frames, None
+
+
+@given(st.lists(WRITTEN, min_size=1, max_size=3), st.data())
+def test_a_cut_capture_gives_its_whole_frames_and_then_is_damaged(frames: list[Written], data: st.DataObject) -> None:
+    empty, whole = len(write([])), write(frames)
+    cut = data.draw(st.integers(empty, len(whole) - 1))
+    ends = [len(write(frames[:kept])) for kept in range(len(frames))]
+    found, damage = read_until_damage(whole[:cut])
+    assert found == list(read_pcapng(whole))[: sum(end <= cut for end in ends) - 1]
+    assert (damage is None) == (cut in ends)
+    assert damage is None or f"ends at byte {cut}" in damage
+
+
+@given(st.binary(max_size=200), st.integers(0, 200), st.binary(min_size=1, max_size=8))
+def test_damage_is_told_in_one_line_and_nothing_else_is_raised(noise: bytes, place: int, mutation: bytes) -> None:
+    good = write([(1, b"hello", 0, ["why"]), (2, b"", 1, [])])
+    for data in (noise, good[:place] + mutation + good[place + len(mutation) :], section("<") + noise):
+        _, damage = read_until_damage(data)
+        assert damage is None or "\n" not in damage
+
+
+def test_a_huge_length_is_not_believed() -> None:
+    with pytest.raises(DamagedCapture, match="length 4294967292"):
+        list(read_pcapng(section("<") + struct.pack("<II", 6, 0xFFFFFFFC)))
+
+
+def test_a_captured_length_past_its_block_is_not_believed() -> None:
+    short = block("<", 6, struct.pack("<5I", 0, 0, 0, 9, 9) + b"four")
+    with pytest.raises(DamagedCapture, match="block of kind 6"):
+        list(read_pcapng(section("<") + interface("<") + short))
+
+
+def test_the_two_lengths_of_a_block_agree() -> None:
+    data = bytearray(section("<") + interface("<"))
+    data[-4] += 4
+    with pytest.raises(DamagedCapture, match="in front and"):
+        list(read_pcapng(bytes(data)))
+
+
+def test_the_caller_is_told_of_a_point_or_a_time_that_cannot_be_written() -> None:
+    writer = PcapngWriter(bytearray().extend, ["client"])
+    with pytest.raises(BadOption, match="points from 0 to 0"):
+        writer.frame(0, b"", 1)
+    with pytest.raises(BadOption, match="at_ns is -1"):
+        writer.frame(-1, b"")

@@ -1,0 +1,37 @@
+"""What tests of several rooms share."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).parent.parent
+
+Tshark = Callable[[Path, Sequence[str]], list[dict[str, str]]]
+"""Gives the asked fields of every frame of a capture, as text."""
+
+# A machine that is busy with something else is no reason to fail; what is tested here is not speed.
+settings.register_profile("fairway", deadline=None, print_blob=True)
+settings.load_profile("fairway")
+
+
+@pytest.fixture(scope="session")
+def tshark() -> Tshark:
+    """Gives a reader of captures that is not ours, installed if it is missing; never skipped."""
+    subprocess.run([sys.executable, ROOT / "scripts" / "require.py", "tshark"], check=True)
+    return read_with_tshark
+
+
+def read_with_tshark(path: Path, fields: Sequence[str]) -> list[dict[str, str]]:
+    """Lets tshark judge every checksum and print fields."""
+    command = ["tshark", "-n", "-r", str(path), "-T", "fields", "-E", "separator=/t"]
+    command += ["-o", "udp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]
+    for field in fields:
+        command += ["-e", field]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [dict(zip(fields, line.split("\t"), strict=True)) for line in printed.splitlines()]

@@ -1,0 +1,121 @@
+"""The rooms keep to their table, and the checker that says so catches each way of breaking it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests import layering
+
+
+def test_every_module_keeps_the_rules_of_its_room() -> None:
+    assert [str(breach) for breach in layering.all_breaches()] == []
+
+
+def test_there_is_something_to_check_in_every_pure_room() -> None:
+    rooms = {layering.room_of(layering.module_name(path)) for path in layering.sources()}
+    assert rooms >= set(layering.PURE_ROOMS)
+    assert rooms <= set(layering.MAY_USE)
+
+
+@pytest.mark.parametrize(
+    ("rule", "module", "source"),
+    [
+        ("room", "fairway.core.x", "import fairway.protocols"),
+        ("room", "fairway.core.x", "from fairway import sim"),
+        ("room", "fairway.core.x", "def f():\n    from fairway.capture.pcap import read_pcap"),
+        ("room", "fairway.capture.x", "from fairway.sim import run"),
+        ("room", "fairway.protocols.udpc.x", "from fairway.capture.trace import TraceWriter"),
+        ("room", "fairway.lake.x", "from fairway.net import listen"),
+        ("room", "fairway.report.x", "from fairway.lake import schemas"),
+        ("room", "fairway.bench.x", "import fairway.cli"),
+        ("relative import", "fairway.core.x", "from . import machine"),
+        ("internals", "fairway.sim.x", "from fairway.core.machine import _secret"),
+        ("internals", "fairway.sim.x", "from fairway.core._hidden import name"),
+        ("internals", "fairway.sim.x", "from fairway.protocols.udpc.session import Session"),
+        ("internals", "fairway.protocols.rup.x", "from fairway.protocols.udpc.wire import decode"),
+        ("only in", "fairway.sim.x", "import pyspark.sql"),
+        ("only in", "fairway.net.x", "from pyspark import sql"),
+        ("only in", "fairway.gateway.x", "import socket"),
+        ("only in", "fairway.lake.x", "import subprocess"),
+        ("randomness", "fairway.net.x", "from random import random"),
+        ("randomness", "fairway.lake.x", "from numpy import random"),
+        ("randomness", "fairway.sim.x", "def f(np):\n    return np.random.default_rng()"),
+        ("pure import", "fairway.core.x", "import time"),
+        ("pure import", "fairway.core.x", "import os.path"),
+        ("pure import", "fairway.protocols.udpc.x", "import secrets"),
+        ("pure import", "fairway.sim.x", "def f():\n    from datetime import datetime"),
+        ("pure import", "fairway.sim.x", "import asyncio"),
+        ("pure import", "fairway.capture.x", "import io"),
+        ("pure import", "fairway.protocols.udpc.x", "import importlib"),
+        ("pure import", "fairway.capture.x", "import typer"),
+        ("eager numpy", "fairway.core.x", "import numpy as np"),
+        ("eager numpy", "fairway.cli.x", "from fairway.protocols.udpc import columns"),
+        ("eager numpy", "fairway.protocols.udpc.machine", "from fairway.protocols.udpc.columns import decode_columns"),
+        ("pure builtin", "fairway.core.x", "open('x')"),
+        ("pure builtin", "fairway.sim.x", "def f(report=print): ..."),
+        ("pure builtin", "fairway.sim.x", "key = hash('x')"),
+        ("pure wait", "fairway.core.x", "async def f(): ..."),
+        ("set order", "fairway.core.x", "for x in {1, 2}: ..."),
+        ("set order", "fairway.core.x", "y = [x for x in set(z)]"),
+        ("set order", "fairway.core.x", "y = list({x for x in z})"),
+        ("set order", "fairway.core.x", "y = [*a.union(b)]"),
+        ("set order", "fairway.core.x", "for x in set(a) - b: ..."),
+        ("set order", "fairway.core.x", "def f(peers: set[int]):\n    for peer in peers: ..."),
+        (
+            "set order",
+            "fairway.core.x",
+            "class A:\n    def f(self):\n        self.s = set()\n        return list(self.s)",
+        ),
+        ("set order", "fairway.core.x", "names = {1}\nfirst = names.pop()"),
+        ("set order", "fairway.core.x", "low = min(f([x for x in {1, 2}]))"),
+    ],
+)
+def test_the_checker_catches(rule: str, module: str, source: str) -> None:
+    assert rule in [breach.rule for breach in layering.breaches(module, source)]
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("fairway.sim.x", "from fairway.core.machine import Machine\nfrom fairway.protocols.udpc.machine import x"),
+        ("fairway.protocols.registry", "def f():\n    from fairway.protocols.udpc.machine import UdpcMachine"),
+        ("fairway.protocols.udpc.columns", "import numpy as np\nfrom fairway.core.columns import Columns"),
+        ("fairway.protocols.udpc.machine", "def f():\n    from fairway.protocols.udpc import columns"),
+        ("fairway.core.x", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import numpy as np"),
+        ("fairway.core.x", "for x in sorted({1, 2}): ...\nbig = max({1, 2})\nknown = 3 in {1, 2}"),
+        ("fairway.core.x", "low = min([*{1, 2}, 3])\nall_big = all(x > 3 for x in {1, 2})"),
+        ("fairway.core.x", "sizes = {1}\nsize = sizes.pop() if len(sizes) == 1 else None"),
+        ("fairway.core.x", "stack = [1]\nstack.pop()"),
+        ("fairway.cli.x", "import os, sys, time\nprint(1)"),
+        ("fairway.core.x", "from fairway import __version__"),
+    ],
+)
+def test_the_checker_lets_pass(module: str, source: str) -> None:
+    assert layering.breaches(module, source) == []
+
+
+def loaded_by(modules: list[str]) -> list[str]:
+    """Gives the heavy packages that a fresh interpreter has loaded after importing these modules."""
+    script = "import sys\n" + "".join(f"import {module}\n" for module in modules)
+    script += "print(*(name for name in ('numpy', 'pandas', 'pyarrow', 'pyspark', 'rich') if name in sys.modules))"
+    environment = os.environ | {"PYTHONPATH": str(layering.SOURCE.parent)}
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+
+
+def test_importing_fairway_and_its_command_line_loads_nothing_heavy() -> None:
+    assert loaded_by(["fairway", "fairway.cli"]) == []
+
+
+def test_only_modules_named_columns_load_numpy() -> None:
+    names = [layering.module_name(path) for path in layering.sources()]
+    light = [name for name in names if layering.room_of(name) in layering.PURE_ROOMS and not name.endswith(".columns")]
+    assert loaded_by(light) == []
+
+
+def test_the_probe_for_heavy_packages_sees_numpy() -> None:
+    assert loaded_by(["fairway.core.columns"]) == ["numpy"]
