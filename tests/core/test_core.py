@@ -29,8 +29,15 @@ def test_a_number_is_newer_for_less_than_half_a_turn() -> None:
     assert not newer(65_535, 0, 16)
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.one_of(st.none(), st.integers(0, 50))), max_size=40))
-def test_deadlines_come_up_when_a_plain_dictionary_says(moves: list[tuple[int, int | None]]) -> None:
+@pytest.mark.parametrize("stale_max", [0, 64])
+@given(moves=st.lists(st.tuples(st.integers(0, 5), st.one_of(st.none(), st.integers(0, 50))), max_size=40))
+def test_deadlines_come_up_when_a_plain_dictionary_says(stale_max: int, moves: list[tuple[int, int | None]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fairway.core.timers.STALE_MAX", stale_max)
+        deadlines_agree(moves)
+
+
+def deadlines_agree(moves: list[tuple[int, int | None]]) -> None:
     deadlines: Deadlines[int] = Deadlines()
     naive: dict[int, int] = {}
     for now_us, (key, due_us) in enumerate(moves):
@@ -51,6 +58,15 @@ def test_pushing_one_deadline_away_for_ever_keeps_one_heap_entry() -> None:
     for due_us in range(10_000):
         deadlines.set("silence", due_us)
     assert len(deadlines._heap) == 1
+
+
+def test_deadlines_set_and_cleared_do_not_pile_up() -> None:
+    deadlines: Deadlines[int] = Deadlines()
+    for key in range(10_000):
+        deadlines.set(key, 1_000_000 - key)
+        deadlines.set(key, None)
+    assert len(deadlines._heap) < 100
+    assert len(deadlines._queued) < 100
 
 
 def test_the_time_out_follows_rfc_6298() -> None:

@@ -95,16 +95,18 @@ class Seen:
         return ranges
 
     def _scan(self, lowest: int) -> list[tuple[int, int]]:
+        """Reads the ring as text, in which searching for the next 0 or 1 costs no Python operation a number."""
+        assert self._bits is not None
+        text = format(int.from_bytes(self._bits, "little"), f"0{self._span}b")[::-1]
+        turn = lowest % self._span
+        text = text[turn:] + text[:turn]
         ranges: list[tuple[int, int]] = []
-        start: int | None = None
-        for number in range(lowest, self.highest + 1):
-            if number in self:
-                start = number if start is None else start
-            elif start is not None:
-                ranges.append((start, number - 1))
-                start = None
-        if start is not None:
-            ranges.append((start, self.highest))
+        start = text.find("1")
+        while start >= 0:
+            end = text.find("0", start)
+            end = end if end >= 0 else self._span
+            ranges.append((lowest + start, lowest + end - 1))
+            start = text.find("1", end)
         return ranges
 
     @classmethod

@@ -17,6 +17,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from fairway.core.machine import Buffer
+from fairway.core.timers import STALE_MAX
 
 OVERTAKEN_BY = 3
 """Later transmissions acknowledged before a packet counts as lost: reordering by less is common on real paths."""
@@ -270,6 +271,8 @@ class Flight:
     def _arm(self, run: Run) -> None:
         self._serial += 1
         heappush(self._due, (run.due_us, self._serial, run))
+        if len(self._due) > 2 * (len(self._runs) + len(self._singles)) + STALE_MAX:
+            self._due = sorted(entry for entry in self._due if entry[2].left and entry[2].due_us == entry[0])
 
     def postpone(self, run: Run, due_us: int) -> None:
         """Moves the timer of a run without a transmission."""
