@@ -62,15 +62,16 @@ class Run:
     def transmissions(self) -> int:
         return len(self.sent_us)
 
-    def waiting(self) -> Iterator[int]:
-        """Numbers of the packets still in this run."""
+    def waiting(self, most: int | None = None) -> Iterator[int]:
+        """Numbers of the packets still in this run, or of those among its first `most`."""
+        end = self.count if most is None else min(most, self.count)
         if self.gone is None:
-            yield from range(self.first, self.first + self.count)
+            yield from range(self.first, self.first + end)
             return
-        position = self.gone.find(_WAITING)
+        position = self.gone.find(_WAITING, 0, end)
         while position >= 0:
             yield self.first + position
-            position = self.gone.find(_WAITING, position + 1)
+            position = self.gone.find(_WAITING, position + 1, end)
 
     def datagram(self, number: int) -> Buffer:
         """The bytes of one packet as they were first sent."""
@@ -209,7 +210,7 @@ class Flight:
             order = run.orders[0]
             if order >= line:
                 break
-            found.extend(number for number in run.waiting() if order + number - run.first < line)
+            found.extend(run.waiting(line - order))
         for number, run in self._singles.items():
             if run.orders[-1] >= line:
                 break

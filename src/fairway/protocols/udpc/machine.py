@@ -1,0 +1,270 @@
+"""The udpc machine: all sessions of one endpoint, whichever side called.
+
+What is sent when. A caller sends SYN until SYN+ACK comes, then ACK and whatever the application wants; the called
+side holds half a session until any packet of it arrives. A plain message leaves once. An important one leaves through
+the congestion window and again until its IMP+ACK comes: at once when three later ones were acknowledged before it,
+else when its time-out runs out, doubling. A request leaves at once and again until its response comes. Every packet
+takes a new index, acknowledgements too, and the other side's bitmap over the last 65,536 of them tells copies.
+
+Timers, all behind one deadline per session: SYN and SYN+ACK repeats (250 ms, doubling); half-open entries (5 s);
+time-outs of important packets and requests (RFC 6298, 20 ms to 3 s), their limits (30 s and 5 s); pacing; heartbeat
+after 1 s of silence and the end after 10 s; flush before FIN (2 s) and the lingering after it (3 s).
+
+Choices where the wire leaves room. Requests are not subject to the congestion window and are not repaired by
+overtaking: their answer waits for an application, and its delay says nothing about the path. Only sessions that the
+same address opened replace each other: two equal nodes that call each other at once keep both. Messages wait when the
+index has run half of 65,535 past the oldest packet that waits, so that answers always have the other half: if both
+sides withheld their acknowledgements, each would wait for the other's.
+A plain message, and a response that asks nothing, have no outcome: nothing on the wire tells what became of them.
+
+Left out. No fragmentation: a message is one datagram, of any size that UDP carries. No delayed or grouped
+acknowledgements: each names one packet; those of one received batch leave together as one transmit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from fairway.core.amplification import Ledger
+from fairway.core.chance import Chance
+from fairway.core.errors import BadMessage, MalformedDatagram, NoSuchPeer, QueueFull
+from fairway.core.events import Address, Event, Peer, Receipt
+from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit
+from fairway.core.statistics import Statistics
+from fairway.protocols.udpc import snapshot as snapshots
+from fairway.protocols.udpc.doorkeeper import Doorkeeper
+from fairway.protocols.udpc.link import Outbox
+from fairway.protocols.udpc.options import UdpcOptions
+from fairway.protocols.udpc.receipts import Places
+from fairway.protocols.udpc.sender import RUN_MIN, Other
+from fairway.protocols.udpc.session import Session, State
+from fairway.protocols.udpc.wire import (
+    ACK,
+    ASY,
+    FIN,
+    HBT,
+    HEADER_BYTES,
+    IMP,
+    REQ,
+    SYN,
+    flag_name,
+    header,
+    one_stretch,
+    split,
+)
+
+BODY_BYTES_MAX = UDP_PAYLOAD_BYTES_MAX - HEADER_BYTES
+
+_UNSENDABLE = (
+    (SYN | FIN | HBT | ~0x7F, ~0, "SYN, FIN, HBT and unnamed bits belong to the protocol"),
+    (IMP, REQ, "REQ and IMP exclude each other, as a request is repeated until its response comes"),
+    (IMP, ACK, "IMP+ACK is the protocol's own acknowledgement"),
+)
+"""Flags that no message may carry together with certain others, and why."""
+
+
+class UdpcMachine:
+    """All udpc sessions of one endpoint."""
+
+    name: ClassVar[str] = "udpc"
+
+    def __init__(self, options: UdpcOptions, chance: Chance) -> None:
+        self.options = options
+        self.statistics = Statistics()
+        self._outbox = Outbox(self.statistics, Ledger(options.unproved_max))
+        self._places = Places(options.open_receipts_max, options.open_receipt_bytes_max)
+        self._door = Doorkeeper(options, chance, self._outbox, self._places)
+        self._sessions = self._door.sessions
+        self._closed = False
+
+    # Outputs.
+
+    def transmits(self) -> list[Transmit]:
+        return self._outbox.transmits()
+
+    def events(self) -> list[Event]:
+        return self._outbox.events()
+
+    def next_deadline_us(self) -> int | None:
+        return self._door.deadlines.next_us()
+
+    def room(self, peer: Peer) -> int:
+        return self._open(peer).outgoing.room()
+
+    def unfinished(self) -> int:
+        return self._outbox.unfinished
+
+    # What the application asks for.
+
+    def connect(self, address: Address, now_us: int) -> int:
+        if self._closed:
+            raise NoSuchPeer("this endpoint was closed: it opens no new sessions")
+        return self._door.connect(address, now_us)
+
+    def send(
+        self, peer: Peer, body: Buffer, now_us: int, *, flags: int | None = None, answers: int | None = None
+    ) -> int:
+        """Queues one message: important unless `flags` says otherwise.
+
+        REQ (or REQ+ASY) asks; its outcome is `ResponseReceived`, or `RequestReceived` with the token. ACK (with REQ
+        and ASY at will) and `answers` respond to a request. Plain messages (0) and bare responses have no outcome.
+        """
+        session = self._open(peer)
+        flag = flags if flags is not None else (IMP if answers is None else ACK)
+        _check(session, flag, len(body), answers)
+        if not session.outgoing.accepts(len(body)):
+            raise QueueFull("the send queue of this session is full; wait for Writable")
+        (token,) = self._outbox.tokens(1)
+        if flag == IMP:
+            session.outgoing.send_important(bytes(body), token, now_us)
+        else:
+            if answers is not None:
+                session.answers.answered(answers)
+            session.outgoing.send_other(Other(flag, answers or 0, bytes(body), token), now_us)
+        self._door.arm(session)
+        return token
+
+    def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
+        """Queues important messages, as many from the first on as there is room for."""
+        session = self._open(peer)
+        sizes = set(map(len, bodies))
+        largest_bytes = max(sizes, default=0)
+        _check_size(largest_bytes)
+        count = session.outgoing.accepts_of(bodies, largest_bytes)
+        tokens = self._outbox.tokens(count)
+        if count:
+            accepted = bodies if count == len(bodies) else bodies[:count]
+            session.outgoing.send_chunk(accepted, largest_bytes if len(sizes) == 1 else None, tokens.start, now_us)
+            self._door.arm(session)
+        return tokens
+
+    def ping(self, peer: Peer, now_us: int) -> int:
+        session = self._open(peer)
+        if session.pings_open() >= self.options.pings_max:
+            raise QueueFull(f"{self.options.pings_max} pings of this session wait for their answer")
+        (token,) = self._outbox.tokens(1)
+        session.ping(token, now_us)
+        self._door.arm(session)
+        return token
+
+    def commit(self, receipt: Receipt, now_us: int) -> None:
+        session = self._sessions.of(receipt.peer)
+        if session is None or session.state not in (State.OPEN, State.CLOSING) or isinstance(receipt.first, str):
+            return
+        session.commit(receipt.first, receipt.count)
+
+    def close(self, peer: Peer | None, now_us: int) -> None:
+        """Closes one session; or all of them, the handshakes under way, and the door."""
+        if peer is None:
+            self._closed = True
+            self._door.shut(now_us)
+        sessions = [self._open(peer)] if peer is not None else self._sessions.all()
+        for session in sessions:
+            if session.state is State.OPEN:
+                session.close(now_us)
+                self._door.arm(session)
+
+    def wake(self, now_us: int) -> None:
+        self._door.wake(now_us)
+
+    def _open(self, peer: Peer) -> Session:
+        session = self._sessions.of(peer)
+        if session is None or session.state is not State.OPEN:
+            raise NoSuchPeer(f"there is no open session {peer.session} with {peer.address}")
+        return session
+
+    # What arrives.
+
+    def receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None = None) -> None:
+        if not segment_bytes or len(data) <= segment_bytes:
+            self._receive_one(data, address, now_us)
+        elif segment_bytes < HEADER_BYTES or len(data) < RUN_MIN * segment_bytes:
+            for datagram in split(data, segment_bytes):
+                self._receive_one(datagram, address, now_us)
+        else:
+            self._receive_batch(bytes(data), address, now_us, segment_bytes)
+
+    def _receive_one(self, data: Buffer, address: Address, now_us: int) -> None:
+        self.statistics.datagrams_received += 1
+        self.statistics.bytes_received += len(data)
+        try:
+            index, session_id, ack_index, flag = header(data)
+        except MalformedDatagram as malformed:
+            self._outbox.drop(malformed.reason)
+            return
+        if flag == SYN:
+            self._door.receive_syn(index, session_id, address, now_us)
+            return
+        session = self._sessions.at(address, session_id)
+        if session is None:
+            if flag == SYN | ACK:
+                self._door.receive_syn_ack(index, session_id, ack_index, address, now_us)
+                return
+            session = self._door.unknown(index, session_id, ack_index, flag, data, address, now_us)
+            if session is None:
+                return
+        elif not session.link.proved:
+            self._outbox.ledger.received(address, len(data))
+        session.receive(index, ack_index, flag, data, now_us)
+        self._door.arm(session)
+
+    def _receive_batch(self, data: bytes, address: Address, now_us: int, segment_bytes: int) -> None:
+        """Takes a super-buffer stretch by stretch; whatever is unusual goes datagram by datagram."""
+        whole_run = one_stretch(data, segment_bytes)
+        if whole_run is not None:
+            found = [whole_run]
+        else:
+            from fairway.protocols.udpc.columns import stretches
+
+            found = stretches(data, segment_bytes)
+        whole = False
+        for stretch in found:
+            piece = data[stretch.start * segment_bytes : stretch.end * segment_bytes]
+            session = self._sessions.at(address, stretch.session_id)
+            whole = session is not None and session.receive_stretch(stretch, piece, segment_bytes, now_us)
+            if session is not None and whole:
+                self.statistics.datagrams_received += stretch.end - stretch.start
+                self.statistics.bytes_received += len(piece)
+                self._door.arm(session)
+            else:
+                for datagram in split(piece, segment_bytes):
+                    self._receive_one(datagram, address, now_us)
+        self.statistics.batches += whole and len(found) == 1
+        rest = data[found[-1].end * segment_bytes :]
+        if rest:
+            self._receive_one(rest, address, now_us)
+
+    # What survives a restart.
+
+    def peers(self) -> list[Peer]:
+        return [session.peer for session in self._sessions.all() if session.state is State.OPEN]
+
+    def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
+        return snapshots.write(self._open(peer), committing)
+
+    def restore(self, snapshot: bytes, now_us: int) -> Peer:
+        session = snapshots.read(snapshot, self._outbox, self.options, self._places, now_us)
+        self._door.readmit(session)
+        return session.peer
+
+
+def _check_size(body_bytes: int) -> None:
+    if body_bytes > BODY_BYTES_MAX:
+        raise BadMessage(f"a udpc message is one datagram: {body_bytes} bytes are more than {BODY_BYTES_MAX}")
+
+
+def _check(session: Session, flag: int, body_bytes: int, answers: int | None) -> None:
+    """Raises `BadMessage` with the rule that the message breaks."""
+    _check_size(body_bytes)
+    for flags, others, rule in _UNSENDABLE:
+        if flag & flags and flag & others:
+            raise BadMessage(f"a message cannot carry {flag_name(flag)}: {rule}")
+    if flag & ASY and not flag & REQ:
+        raise BadMessage(f"a message cannot carry {flag_name(flag)}: ASY goes with REQ only")
+    if flag & ACK and answers is None:
+        raise BadMessage("a message with ACK is a response: say which request it answers")
+    if answers is not None and not flag & ACK:
+        raise BadMessage("a message that answers a request carries ACK")
+    if answers is not None and answers not in session.answers:
+        raise BadMessage(f"request {answers} is unknown, was answered before, or is too old to answer")

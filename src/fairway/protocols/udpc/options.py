@@ -1,0 +1,67 @@
+"""What a user of udpc may set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from fairway.core.machine import Options, check_range
+
+INDEX_RUN_MAX = 65_535
+"""How far an index may run past the oldest packet that waits: the peer's bitmap covers 65,536 indices."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UdpcOptions(Options):
+    """Durations and bounds of udpc; the defaults are those of docs/wire/udpc.md."""
+
+    window: int = 1_024
+    """Important packets unacknowledged per session at the most."""
+    sequenced: bool = False
+    """Drop plain messages that are not newer than the newest one delivered."""
+    migration: bool = False
+    """Follow a peer to a new address."""
+    accepts_calls: bool = True
+    """Answer SYN; off for an endpoint that only calls."""
+
+    syn_repeat_us: int = 250_000
+    syn_repeat_max_us: int = 2_000_000
+    connect_limit_us: int = 5_000_000
+    half_open_us: int = 5_000_000
+    syn_acks_per_syn: int = 3
+
+    important_limit_us: int = 30_000_000
+    request_limit_us: int = 5_000_000
+    ping_limit_us: int = 5_000_000
+    rto_initial_us: int = 200_000
+    rto_min_us: int = 20_000
+    rto_max_us: int = 3_000_000
+    requests_max: int = 1_024
+    """Per session and direction: requests without a response."""
+    pings_max: int = 1_024
+    index_run_max: int = INDEX_RUN_MAX
+
+    response_kept_us: int = 30_000_000
+    responses_max: int = 1_024
+    response_bytes_max: int = 1 << 20
+    """Per session: responses kept for copies of their requests."""
+
+    heartbeat_us: int = 1_000_000
+    silence_us: int = 10_000_000
+    flush_us: int = 2_000_000
+    linger_us: int = 3_000_000
+    fin_gap_us: int = 20_000
+
+    first_index: int = 0
+    """For tests only: the first index of both roles, to start close to the wrap; 0 leaves it to the rules."""
+
+    def __post_init__(self) -> None:
+        Options.__post_init__(self)
+        for field in fields(self):
+            if field.name.endswith("_us"):
+                check_range(field.name, getattr(self, field.name), 1, 1 << 62)
+        check_range("window", self.window, 1, INDEX_RUN_MAX)
+        check_range("index_run_max", self.index_run_max, 1, INDEX_RUN_MAX)
+        check_range("syn_acks_per_syn", self.syn_acks_per_syn, 1, 3)
+        check_range("first_index", self.first_index, 0, (1 << 32) - 1)
+        for name in ("requests_max", "pings_max", "responses_max"):
+            check_range(name, getattr(self, name), 1, 1 << 31)

@@ -1,0 +1,94 @@
+"""What a session leaves behind for a restart: JSON, small while packets arrive in order.
+
+`own_index` is the next index; a restore starts 65,536 further, because what was sent since the snapshot is not known
+and an index used twice would be taken for a copy and lost.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from typing import Any
+
+from fairway.core.dedup import Seen
+from fairway.core.errors import DamagedSnapshot
+from fairway.core.events import Address, Peer, Receipt
+from fairway.protocols.udpc.link import Outbox, following
+from fairway.protocols.udpc.options import UdpcOptions
+from fairway.protocols.udpc.receipts import Places, subtract
+from fairway.protocols.udpc.session import BITMAP_SPAN, Handshake, Session
+
+FORMAT = "udpc-1"
+RESTORED_AFTER = 65_536
+
+
+def write(session: Session, committing: Sequence[Receipt]) -> bytes:
+    """Gives the session as it will be once the receipts are committed."""
+    link, answers = session.link, session.answers
+    committed = sorted(
+        (receipt.first, receipt.first + receipt.count - 1)
+        for receipt in committing
+        if receipt.peer == link.peer and isinstance(receipt.first, int)
+    )
+    kept = answers.kept()
+    answered = sorted((request, request) for request, _ in kept)
+    uncommitted = subtract(subtract(session.receipts.ranges(), committed), answered)
+    absent = {request for first, last in uncommitted for request in answers.waiting() if first <= request <= last}
+    state = {
+        "format": FORMAT,
+        "peer_address": link.peer.address,
+        "address": link.address,
+        "session_id": link.session_id,
+        "handshake": session.handshake,
+        "own_index": link.next_index,
+        "seen": subtract(session.seen.ranges(), uncommitted),
+        "waiting": [request for request in answers.waiting() if request not in absent],
+        "responses": [(request, b64encode(response).decode("ascii")) for request, response in kept],
+    }
+    return json.dumps(state, separators=(",", ":")).encode("ascii")
+
+
+def read(snapshot: bytes, outbox: Outbox, options: UdpcOptions, places: Places, now_us: int) -> Session:
+    """Makes the session again, or raises `DamagedSnapshot`."""
+    try:
+        state = json.loads(snapshot)
+        if state["format"] != FORMAT:
+            raise DamagedSnapshot(f"the snapshot has format {state['format']!r}; udpc reads {FORMAT!r}")
+        return _restored(state, outbox, options, places, now_us)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedSnapshot(f"the snapshot is no udpc session: {error!r}") from error
+
+
+def _restored(state: dict[str, Any], outbox: Outbox, options: UdpcOptions, places: Places, now_us: int) -> Session:
+    called, *numbers = state["handshake"]
+    handshake = Handshake(bool(called), *(_counter(number) for number in numbers))
+    peer = Peer(_address(state["peer_address"]), _counter(state["session_id"]))
+    seen = [(_counter(first), _counter(last)) for first, last in state["seen"]]
+    own_index = following(_counter(state["own_index"]), RESTORED_AFTER)
+    waiting = [_counter(request) for request in state["waiting"]]
+    responses = [(_counter(request), b64decode(response, validate=True)) for request, response in state["responses"]]
+    session = Session(outbox, options, places, peer, handshake, now_us)
+    session.link.address = _address(state["address"])
+    session.link.next_index = own_index
+    session.seen = Seen.from_ranges(BITMAP_SPAN, seen or [(handshake.peer_index, handshake.peer_index)])
+    for request in waiting:
+        session.answers.asked(request, now_us)
+    for request, response in responses:
+        session.answers.keep(request, response, now_us)
+    return session
+
+
+def _counter(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 1 << 63:
+        raise ValueError(f"{value!r} is no counter")
+    return value
+
+
+def _address(value: Any) -> Address:
+    """Gives back the tuples that JSON turned into lists."""
+    if isinstance(value, list):
+        return tuple(map(_address, value))
+    if value is None or isinstance(value, str | int):
+        return value
+    raise ValueError(f"{value!r} is no part of an address")

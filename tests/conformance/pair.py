@@ -1,0 +1,450 @@
+"""A deterministic pump: machines, a virtual clock, datagrams in flight, and hooks that lose, copy and hold them.
+
+It is not the simulator and shares nothing with it but `core/drive.py`, so that each can catch the other's mistakes.
+What must always hold is asserted at every step: one outcome per token, no event of a peer after `Closed`, and a
+deadline in the future after each wake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from fairway.core.chance import MILLION, Seeded
+from fairway.core.drive import settle
+from fairway.core.events import (
+    Address,
+    Closed,
+    Connected,
+    ConnectRefused,
+    ConnectUnknown,
+    Delivered,
+    DeliveryUnknown,
+    Event,
+    MessageReceived,
+    MessagesReceived,
+    Peer,
+    PingAnswered,
+    Receipt,
+    Refused,
+    RequestReceived,
+    ResponseReceived,
+)
+from fairway.core.machine import Buffer, Machine, Transmit
+
+STEPS_MAX = 3_000_000
+"""More steps than any scenario needs: a machine that keeps itself busy fails here instead of hanging."""
+WAKES_IN_A_ROW_MAX = 16
+"""Wakes of one node at one instant: reporting may cause more work, but not for ever."""
+
+Received = MessageReceived | RequestReceived
+
+
+class Datagram(NamedTuple):
+    """One datagram in flight; `number` counts all that were sent before it."""
+
+    number: int
+    sent_us: int
+    source: Address
+    target: Address
+    data: bytes
+
+
+Predicate = Callable[[Datagram], bool]
+
+
+def cut(data: Buffer, segment_bytes: int | None) -> Iterator[bytes]:
+    """Gives the datagrams of a super-buffer one by one."""
+    step = segment_bytes or max(1, len(data))
+    for start in range(0, max(1, len(data)), step):
+        yield bytes(data[start : start + step])
+
+
+class Node:
+    """One machine at one address, with an application that keeps what is reported and commits it (or not)."""
+
+    def __init__(self, machine: Machine, address: Address, *, commits: bool) -> None:
+        self.machine = machine
+        self.address = address
+        self.commits = commits
+        """Commit each message when it is reported; otherwise receipts wait in `uncommitted`."""
+        self.events: list[Event] = []
+        """Everything reported, batches flattened to single messages."""
+        self.received: list[Received] = []
+        self.uncommitted: list[Receipt] = []
+        self.outcomes: dict[int, Event] = {}
+        self.closed: dict[Peer, Closed] = {}
+        self.deadline_us: int | None = None
+        self.wakes = 0
+        self.now_us = 0
+        self.on_received: Callable[[Received], None] | None = None
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """The bodies received, in the order in which they were handed over."""
+        return [message.body for message in self.received]
+
+    def report(self, event: Event) -> None:
+        """Takes one event as an application does, and checks what must always hold."""
+        if isinstance(event, MessagesReceived):
+            for message in event:
+                self.report(message)
+            return
+        self._check_not_closed(event)
+        self.events.append(event)
+        for token in _tokens(event):
+            earlier = self.outcomes.setdefault(token, event)
+            assert earlier is event, f"token {token} has two outcomes: {earlier} and {event}"
+        if isinstance(event, MessageReceived | RequestReceived):
+            self._take(event)
+        elif isinstance(event, Closed):
+            self.closed[event.peer] = event
+
+    def _take(self, message: Received) -> None:
+        self.received.append(message)
+        if self.on_received is not None:
+            self.on_received(message)
+        if self.commits:
+            self.machine.commit(message.receipt, self.now_us)
+        else:
+            self.uncommitted.append(message.receipt)
+
+    def _check_not_closed(self, event: Event) -> None:
+        peer = getattr(event, "peer", None)
+        if isinstance(event, Connected):
+            self.closed.pop(event.peer, None)
+        assert peer not in self.closed, f"{event} came after {self.closed[peer]}"
+
+    def outcome(self, token: int) -> str:
+        """Names the outcome of a token so far, or `none`."""
+        return type(self.outcomes[token]).__name__ if token in self.outcomes else "none"
+
+    def all_of(self, kind: type[Event]) -> list[Event]:
+        """Lists the events of one class."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def _tokens(event: Event) -> list[int]:
+    match event:
+        case Delivered() | DeliveryUnknown() | Refused():
+            return list(event.tokens)
+        case ConnectRefused() | ConnectUnknown() | ResponseReceived() | PingAnswered():
+            return [event.token]
+        case Connected() | RequestReceived():
+            return [] if event.token is None else [event.token]
+        case _:
+            return []
+
+
+class Bottleneck:
+    """A link of one rate with a bounded queue in front of it; what does not fit is lost."""
+
+    def __init__(self, bytes_per_second: int, queue_bytes: int) -> None:
+        self.bytes_per_second = bytes_per_second
+        self.queue_bytes = queue_bytes
+        self.free_us = 0
+
+    def leaves_us(self, size: int, now_us: int) -> int | None:
+        """Tells when a datagram that arrives now has passed, or None when the queue is full."""
+        waiting_us = max(0, self.free_us - now_us)
+        if waiting_us * self.bytes_per_second // MILLION + size > self.queue_bytes:
+            return None
+        self.free_us = max(self.free_us, now_us) + -(-size * MILLION // self.bytes_per_second)
+        return self.free_us
+
+
+class Hold:
+    """Keeps the datagrams that a predicate names until they are released."""
+
+    def __init__(self, pump: Pump, predicate: Predicate) -> None:
+        self._pump = pump
+        self.predicate = predicate
+        self.held: list[Datagram] = []
+        self.active = True
+
+    def release(self) -> None:
+        """Lets everything held arrive after one delay, in the order of sending, and holds nothing more."""
+        self.active = False
+        for datagram in self.held:
+            self._pump.fly(datagram)
+        self.held = []
+
+
+class Pump:
+    """Carries datagrams between nodes with a fixed one-way delay. Nothing happens but through its methods."""
+
+    def __init__(
+        self, *, delay_us: int = 20_000, batched: bool = False, start_us: int = 1_000_000, seed: int = 77
+    ) -> None:
+        self.now_us = start_us
+        self.delay_us = delay_us
+        self.batched = batched
+        self.nodes: dict[Address, Node] = {}
+        self.log: list[Datagram] = []
+        self.records = True
+        """Keep every datagram in `log`; long transfers switch it off."""
+        self.sent = 0
+        self.lost = 0
+        self.jitter_us = 0
+        self.late_us = 0
+        """How much later than asked every timer comes, as on a busy event loop."""
+        self.bottlenecks: list[tuple[Predicate, Bottleneck]] = []
+        self._losses: list[Predicate] = []
+        self._copies: list[tuple[Predicate, int, int]] = []
+        self._holds: list[Hold] = []
+        self._flying: list[tuple[int, int, Datagram]] = []
+        self._arrivals = 0
+        self._chance = Seeded(seed)
+        self._latest_us: dict[Address, int] = {}
+
+    def add(self, machine: Machine, address: Address, *, commits: bool = True) -> Node:
+        """Puts a machine at an address, in place of the one that was there before."""
+        node = Node(machine, address, commits=commits)
+        node.now_us = self.now_us
+        self.nodes[address] = node
+        self.settle(node)
+        return node
+
+    def remove(self, node: Node) -> None:
+        """Takes a node away: what is sent to it is lost, and it is not woken again."""
+        del self.nodes[node.address]
+
+    # Faults.
+
+    def lose(self, predicate: Predicate, count: int | None = None) -> None:
+        """Loses the datagrams that the predicate names, or the first `count` of them."""
+        self._losses.append(predicate if count is None else _first(count, predicate))
+
+    def lose_at_random(self, per_million: int, seed: int, predicate: Predicate = lambda _: True) -> None:
+        """Loses each datagram that the predicate names with the same chance."""
+        chance = Seeded(seed)
+        self._losses.append(lambda datagram: predicate(datagram) and chance.happens(per_million))
+
+    def duplicate(self, predicate: Predicate, copies: int = 1, apart_us: int = 0) -> None:
+        """Lets each datagram that the predicate names arrive again, the copies `apart_us` apart."""
+        self._copies.append((predicate, copies, apart_us))
+
+    def hold(self, predicate: Predicate) -> Hold:
+        """Keeps the datagrams that the predicate names until released."""
+        hold = Hold(self, predicate)
+        self._holds.append(hold)
+        return hold
+
+    def heal(self) -> None:
+        """Ends all losses and copies."""
+        self._losses.clear()
+        self._copies.clear()
+
+    def inject(self, data: bytes, source: Address, target: Address) -> None:
+        """Lets bytes that no node sent arrive at a node now."""
+        node = self.nodes[target]
+        node.now_us = self.now_us
+        node.machine.receive(data, source, self.now_us)
+        self.settle(node)
+
+    # The way of a datagram.
+
+    def _transmit(self, source: Address, transmit: Transmit) -> None:
+        for data in cut(transmit.data, transmit.segment_bytes):
+            datagram = Datagram(self.sent, self.now_us, source, transmit.address, data)
+            self.sent += 1
+            if self.records:
+                self.log.append(datagram)
+            self._pass(datagram)
+
+    def _pass(self, datagram: Datagram) -> None:
+        verdicts = [loses(datagram) for loses in self._losses]
+        if any(verdicts):
+            self.lost += 1
+            return
+        for hold in self._holds:
+            if hold.active and hold.predicate(datagram):
+                hold.held.append(datagram)
+                return
+        self.fly(datagram)
+        for predicate, copies, apart_us in self._copies:
+            if predicate(datagram):
+                for copy in range(1, copies + 1):
+                    self.fly(datagram, copy * apart_us)
+
+    def fly(self, datagram: Datagram, later_us: int = 0) -> None:
+        """Sends a datagram on its way, past the bottlenecks that it meets."""
+        leaves_us = self.now_us
+        if self.jitter_us:
+            leaves_us = max(self._latest_us.get(datagram.source, 0), leaves_us + self._chance.below(self.jitter_us))
+            self._latest_us[datagram.source] = leaves_us
+        for predicate, bottleneck in self.bottlenecks:
+            if predicate(datagram):
+                passed_us = bottleneck.leaves_us(len(datagram.data), leaves_us)
+                if passed_us is None:
+                    self.lost += 1
+                    return
+                leaves_us = passed_us
+        self._arrivals += 1
+        heappush(self._flying, (leaves_us + self.delay_us + later_us, self._arrivals, datagram))
+
+    # Time.
+
+    def settle(self, node: Node) -> None:
+        """Sends and reports what an input to the node caused."""
+        node.now_us = self.now_us
+
+        def arm(deadline_us: int | None) -> None:
+            node.deadline_us = deadline_us
+
+        settle(node.machine, lambda transmit: self._transmit(node.address, transmit), node.report, arm)
+
+    def next_us(self) -> int | None:
+        """Tells when the next datagram arrives or the next timer runs out."""
+        nodes = self.nodes.values()
+        times = [node.deadline_us + self.late_us for node in nodes if node.deadline_us is not None]
+        if self._flying:
+            times.append(self._flying[0][0])
+        return max(self.now_us, min(times)) if times else None
+
+    def run(self, duration_us: int) -> None:
+        """Lets time pass."""
+        self.run_until(lambda: False, duration_us)
+
+    def run_until(self, reached: Callable[[], bool], limit_us: int) -> bool:
+        """Lets time pass until the condition holds, at most `limit_us`; tells whether it does."""
+        end_us = self.now_us + limit_us
+        for _ in range(STEPS_MAX):
+            if reached():
+                return True
+            next_us = self.next_us()
+            if next_us is None or next_us > end_us:
+                self.now_us = end_us
+                return reached()
+            self.now_us = next_us
+            self._arrive()
+            self._wake()
+        raise AssertionError(f"{STEPS_MAX} steps were not enough: a machine keeps itself busy")
+
+    def _arrive(self) -> None:
+        arrived: list[Datagram] = []
+        while self._flying and self._flying[0][0] <= self.now_us:
+            arrived.append(heappop(self._flying)[2])
+        for data, segment_bytes, source, target in _batches(arrived) if self.batched else _singles(arrived):
+            node = self.nodes.get(target)
+            if node is not None:
+                node.now_us = self.now_us
+                node.machine.receive(data, source, self.now_us, segment_bytes)
+                self.settle(node)
+
+    def _wake(self) -> None:
+        for node in list(self.nodes.values()):
+            for _ in range(WAKES_IN_A_ROW_MAX):
+                if node.deadline_us is None or node.deadline_us + self.late_us > self.now_us:
+                    break
+                reported = len(node.events)
+                node.wakes += 1
+                node.now_us = self.now_us
+                node.machine.wake(self.now_us)
+                self.settle(node)
+                ahead = _ahead(node.deadline_us, self.now_us)
+                assert ahead or len(node.events) > reported, f"{node.deadline_us} is not after {self.now_us}"
+            else:
+                raise AssertionError("the deadline stays in the past however often the machine is woken")
+
+    # What an application does, with the settling that belongs to it.
+
+    def connect(self, node: Node, address: Address) -> int:
+        """Opens a conversation and gives the token."""
+        token = node.machine.connect(address, self.now_us)
+        self.settle(node)
+        return token
+
+    def connected(self, node: Node, address: Address, limit_us: int = 6_000_000) -> Peer:
+        """Opens a conversation and waits until it is open."""
+        token = self.connect(node, address)
+        assert self.run_until(lambda: token in node.outcomes, limit_us), "the connect got no outcome"
+        event = node.outcomes[token]
+        assert isinstance(event, Connected), f"the connect ended as {event}"
+        return event.peer
+
+    def send(self, node: Node, peer: Peer, body: bytes, *, flags: int | None = None, answers: int | None = None) -> int:
+        """Queues one message and gives the token."""
+        token = node.machine.send(peer, body, self.now_us, flags=flags, answers=answers)
+        self.settle(node)
+        return token
+
+    def commit_all(self, node: Node) -> None:
+        """Commits every receipt that waits."""
+        receipts, node.uncommitted = node.uncommitted, []
+        for receipt in receipts:
+            node.machine.commit(receipt, self.now_us)
+        self.settle(node)
+
+    def close(self, node: Node, peer: Peer | None) -> None:
+        """Closes one conversation, or all."""
+        node.machine.close(peer, self.now_us)
+        self.settle(node)
+
+    def finished(self, node: Node, tokens: list[int], limit_us: int = 60_000_000) -> bool:
+        """Lets time pass until every token has its outcome; tells whether all have."""
+        left = list(tokens)
+
+        def reached() -> bool:
+            while left and left[-1] in node.outcomes:
+                left.pop()
+            return not left
+
+        return self.run_until(reached, limit_us)
+
+    def sent_by(self, node: Node, since: int = 0) -> list[Datagram]:
+        """Lists the recorded datagrams of a node, from the `since`-th datagram of all on."""
+        return [datagram for datagram in self.log if datagram.source == node.address and datagram.number >= since]
+
+
+def _ahead(deadline_us: int | None, now_us: int) -> bool:
+    return deadline_us is None or deadline_us > now_us
+
+
+Arrival = tuple[bytes, int | None, Address, Address]
+
+
+def _singles(arrived: list[Datagram]) -> Iterator[Arrival]:
+    for datagram in arrived:
+        yield datagram.data, None, datagram.source, datagram.target
+
+
+def _batches(arrived: list[Datagram]) -> Iterator[Arrival]:
+    """Joins neighbours of one way to super-buffers: equal sizes, only the last may be shorter."""
+    run: list[Datagram] = []
+    for datagram in arrived:
+        if run and not _joins(run, datagram):
+            yield _joined(run)
+            run = []
+        run.append(datagram)
+    if run:
+        yield _joined(run)
+
+
+def _joins(run: list[Datagram], datagram: Datagram) -> bool:
+    size = len(run[0].data)
+    same_way = (run[0].source, run[0].target) == (datagram.source, datagram.target)
+    return same_way and len(run[-1].data) == size and 0 < len(datagram.data) <= size
+
+
+def _joined(run: list[Datagram]) -> Arrival:
+    data = b"".join(datagram.data for datagram in run)
+    return data, len(run[0].data) if len(run) > 1 else None, run[0].source, run[0].target
+
+
+def super_buffers(datagrams: list[Datagram]) -> list[Arrival]:
+    """Joins datagrams as the batched pump does."""
+    return list(_batches(datagrams))
+
+
+def _first(count: int, predicate: Predicate) -> Predicate:
+    left = [count]
+
+    def loses(datagram: Datagram) -> bool:
+        if left[0] == 0 or not predicate(datagram):
+            return False
+        left[0] -= 1
+        return True
+
+    return loses

@@ -1,0 +1,208 @@
+"""The caller's own mistakes raise at once, in one sentence that names the rule, and send nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairway.core.chance import Seeded
+from fairway.core.errors import BadMessage, BadOption, CallerError, NoSuchPeer, NotSupported
+from fairway.core.events import Peer
+from fairway.protocols import make_machine, options_class
+
+from .variants import (
+    MRP_PIGGYBACK,
+    MRP_STAMPED,
+    PYDEVTS,
+    RUP,
+    SERVER,
+    UDPC,
+    UDPC_ACK,
+    UDPC_ASY,
+    UDPC_FIN,
+    UDPC_IMP,
+    UDPC_REQ,
+    UDPC_SYN,
+    Case,
+    Pair,
+    over,
+)
+
+
+def assert_one_sentence(error: BaseException) -> None:
+    """Checks that the text is one plain sentence."""
+    text = str(error)
+    assert len(text.split()) >= 4
+    assert "\n" not in text
+    assert "Traceback" not in text
+    assert ". " not in text
+
+
+def assert_refused(pair: Pair, body: bytes, kind: type[CallerError], flags: int | None = None) -> str:
+    """Checks that sending raises and changes nothing."""
+    sent, unfinished, room = pair.pump.sent, pair.client.machine.unfinished(), pair.client.machine.room(pair.peer)
+    with pytest.raises(kind) as caught:
+        pair.pump.send(pair.client, pair.peer, body, flags=flags)
+    assert_one_sentence(caught.value)
+    pair.pump.settle(pair.client)
+    assert (pair.pump.sent, pair.client.machine.unfinished()) == (sent, unfinished)
+    assert pair.client.machine.room(pair.peer) == room
+    return str(caught.value)
+
+
+@over(where=lambda variant: variant.body_bytes_max is not None)
+def test_a_message_that_is_too_large_is_refused_with_the_limit_in_the_sentence(case: Case) -> None:
+    pair = case.pair()
+    largest = case.variant.body_bytes_max
+    assert largest is not None
+    text = assert_refused(pair, bytes(largest + 1), BadMessage)
+    assert str(largest) in text.replace(",", "").replace("_", "")
+
+
+@over(where=lambda variant: variant.body_bytes_max is not None)
+def test_one_message_that_is_too_large_refuses_the_whole_list(case: Case) -> None:
+    pair = case.pair()
+    largest = case.variant.body_bytes_max
+    assert largest is not None
+    with pytest.raises(BadMessage) as caught:
+        pair.client.machine.send_many(pair.peer, [b"good", bytes(largest + 1)], pair.pump.now_us)
+    assert_one_sentence(caught.value)
+    assert pair.client.machine.unfinished() == 0
+    pair.pump.run(1_000_000)
+    assert pair.server.bodies == []
+
+
+@over(RUP)
+def test_a_message_of_more_than_a_mebi_of_parts_is_refused(case: Case) -> None:
+    pair = case.pair(client={"datagram_bytes_max": 64})
+    assert_refused(pair, bytes((1 << 20) * 22 + 1), BadMessage)
+
+
+@over(MRP_PIGGYBACK)
+def test_the_piggyback_layout_carries_no_empty_message(case: Case) -> None:
+    text = assert_refused(case.pair(), b"", BadMessage)
+    assert "empty" in text
+
+
+@over(MRP_PIGGYBACK)
+def test_the_piggyback_layout_carries_no_empty_message_in_a_list(case: Case) -> None:
+    pair = case.pair()
+    with pytest.raises(BadMessage):
+        pair.client.machine.send_many(pair.peer, [b"good", b""], pair.pump.now_us)
+    assert pair.client.machine.unfinished() == 0
+
+
+@over(UDPC)
+@pytest.mark.parametrize(
+    "flags",
+    [
+        UDPC_REQ | UDPC_IMP,
+        UDPC_IMP | UDPC_ACK,
+        UDPC_ASY,
+        UDPC_SYN,
+        UDPC_FIN,
+        0x40,
+        0x80,
+        UDPC_ACK | UDPC_ASY,
+        UDPC_REQ | UDPC_IMP | UDPC_ASY,
+    ],
+)
+def test_flags_that_the_application_may_not_send_are_refused(case: Case, flags: int) -> None:
+    text = assert_refused(case.pair(), b"hello", BadMessage, flags)
+    if flags == UDPC_REQ | UDPC_IMP:
+        assert "REQ" in text
+        assert "IMP" in text
+
+
+@over(MRP_STAMPED, MRP_PIGGYBACK, RUP, PYDEVTS)
+def test_flags_and_answers_belong_to_udpc_alone(case: Case) -> None:
+    pair = case.pair()
+    assert_refused(pair, b"hello", CallerError, 0x10)
+    with pytest.raises(CallerError) as caught:
+        pair.pump.send(pair.client, pair.peer, b"hello", answers=5)
+    assert_one_sentence(caught.value)
+
+
+@over(UDPC)
+def test_an_answer_needs_the_request_that_it_answers(case: Case) -> None:
+    pair = case.pair()
+    with pytest.raises(CallerError) as caught:
+        pair.pump.send(pair.client, pair.peer, b"hello", flags=UDPC_ACK)
+    assert_one_sentence(caught.value)
+    with pytest.raises(CallerError) as caught:
+        pair.pump.send(pair.client, pair.peer, b"hello", flags=UDPC_ACK, answers=123_456)
+    assert_one_sentence(caught.value)
+
+
+@over()
+def test_a_peer_that_is_not_there_is_named(case: Case) -> None:
+    pair = case.pair()
+    stranger = Peer(("nobody", 7), 4_242 if case.variant.handshake else None)
+    with pytest.raises(NoSuchPeer) as caught:
+        pair.client.machine.send(stranger, b"hello", pair.pump.now_us)
+    assert_one_sentence(caught.value)
+    with pytest.raises(NoSuchPeer):
+        pair.client.machine.send_many(stranger, [b"hello"], pair.pump.now_us)
+    with pytest.raises((NoSuchPeer, NotSupported)):
+        pair.client.machine.ping(stranger, pair.pump.now_us)
+
+
+@over()
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("controller", "fast"),
+        ("window", 0),
+        ("window", -5),
+        ("datagram_bytes_max", 10),
+        ("datagram_bytes_max", 70_000),
+        ("send_queue_messages_max", 0),
+        ("open_receipts_max", -1),
+        ("peers_max", 0),
+    ],
+)
+def test_an_option_out_of_its_range_is_refused_and_named(case: Case, option: str, value: object) -> None:
+    with pytest.raises(BadOption) as caught:
+        case.machine(1, **{option: value})
+    assert_one_sentence(caught.value)
+    assert option in str(caught.value)
+
+
+@over()
+def test_an_unknown_option_is_refused_and_named(case: Case) -> None:
+    with pytest.raises(BadOption) as caught:
+        case.machine(1, colour="blue")
+    assert_one_sentence(caught.value)
+    assert "colour" in str(caught.value)
+
+
+@over(MRP_STAMPED)
+@pytest.mark.parametrize(("option", "value"), [("layout", "sideways"), ("window", 32_768)])
+def test_an_mrp_option_out_of_its_range_is_refused_and_named(case: Case, option: str, value: object) -> None:
+    with pytest.raises(BadOption) as caught:
+        case.machine(1, **{option: value})
+    assert_one_sentence(caught.value)
+    assert option in str(caught.value)
+
+
+def test_an_unknown_protocol_is_refused_and_the_known_ones_are_named() -> None:
+    with pytest.raises(CallerError) as caught:
+        options_class("carrier-pigeon")
+    assert_one_sentence(caught.value)
+    assert "pydevts" in str(caught.value)
+
+
+@over()
+def test_options_of_another_protocol_are_refused(case: Case) -> None:
+    other = "rup" if case.variant.protocol != "rup" else "udpc"
+    with pytest.raises(CallerError) as caught:
+        make_machine(case.variant.protocol, options_class(other)(), Seeded(1))
+    assert_one_sentence(caught.value)
+
+
+@over()
+def test_an_answer_to_nobody_is_no_reason_to_talk(case: Case) -> None:
+    pump = case.pump()
+    node = pump.add(case.machine(), SERVER)
+    node.machine.close(None, pump.now_us)
+    pump.settle(node)
+    assert pump.sent == 0

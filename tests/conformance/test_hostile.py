@@ -1,0 +1,164 @@
+"""Strangers get little back, fill no table past its bound, and do not disturb healthy conversations."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+from fairway.bench.footprint import footprint
+from fairway.core.machine import Machine
+
+from .variants import BOTH, CLIENT, SECOND, SERVER, Case, numbered, over
+
+STRANGER = ("stranger", 6)
+
+
+def bytes_to(case: Case, target: object, datagrams: list[bytes]) -> int:
+    """Counts the bytes that a server ever sends to an address from which these datagrams came, over a minute."""
+    pump = case.pump()
+    pump.add(case.machine(2), SERVER)
+    for datagram in datagrams:
+        pump.inject(datagram, target, SERVER)
+        pump.run(10_000)
+    pump.run(60 * SECOND)
+    return sum(len(datagram.data) for datagram in pump.log if datagram.target == target)
+
+
+@over(deferred=BOTH)
+@pytest.mark.parametrize("size", [0, 1, 30, 1_100])
+def test_a_forged_first_datagram_gets_at_most_three_times_its_bytes_back(case: Case, size: int) -> None:
+    if size == 0 and not case.variant.carries_empty:
+        size = 2
+    first = case.first_datagram(bytes(size))
+    assert bytes_to(case, STRANGER, [first]) <= 3 * len(first)
+
+
+@over()
+def test_repeating_a_forged_first_datagram_stays_within_three_times_the_bytes(case: Case) -> None:
+    first = case.first_datagram(b"x")
+    assert bytes_to(case, STRANGER, [first] * 20) <= 3 * 20 * len(first)
+
+
+@over()
+def test_a_forged_first_part_of_something_large_stays_within_three_times_its_bytes(case: Case) -> None:
+    first = case.first_datagram(bytes(60_000))
+    assert bytes_to(case, STRANGER, [first]) <= 3 * len(first)
+
+
+def made_up(case: Case, first: bytes, number: int) -> bytes:
+    """Gives a caller's first datagram an id of its own."""
+    wide = number + 1
+    match case.variant.protocol:
+        case "udpc":
+            return wide.to_bytes(4, "big") + (wide + 7).to_bytes(4, "big") + first[8:]
+        case "mrp":
+            return first[:5] + wide.to_bytes(3, "big")
+        case "rup":
+            return first[:2] + f"{wide:032x}".encode() + first[34:]
+        case _:
+            body = b"%07d" % number
+            return bytes(2) + (wide & 0xFFFF).to_bytes(2, "big") + zlib.crc32(body).to_bytes(4, "big") + body
+
+
+SMALL_BOUNDS: dict[str, object] = {
+    "peers_max": 64,
+    "half_open_max": 32,
+    "unproved_max": 64,
+    "open_receipts_max": 100,
+    "send_queue_messages_max": 100,
+}
+SMALL_OWN_BOUNDS: dict[str, dict[str, object]] = {
+    "pydevts": {"remembered_max": 200},
+    "rup": {"incoming_messages_max": 100, "incoming_messages_per_peer_max": 50, "completed_max": 200},
+}
+PLACES = 64 + 32 + 64 + 100 + 100 + 100 + 200
+ENTRIES_PER_PLACE = 8
+"""Tables, timers and queues in which one place of a bound may have an entry."""
+
+
+def small(case: Case) -> Machine:
+    """Makes a server with small bounds."""
+    return case.machine(2, **SMALL_BOUNDS, **SMALL_OWN_BOUNDS.get(case.variant.protocol, {}))
+
+
+@over(deferred=BOTH)
+@pytest.mark.parametrize("one_address", BOTH, ids=["many addresses", "one address"])
+def test_ten_thousand_made_up_callers_leave_every_table_at_its_bound(case: Case, one_address: bool) -> None:
+    pump = case.pump()
+    server = pump.add(small(case), SERVER)
+    first = case.first_datagram(b"made up")
+    sizes = []
+    for number in range(10_000):
+        source = STRANGER if one_address else ("stranger", number)
+        pump.inject(made_up(case, first, number), source, SERVER)
+        if number % 1_000 == 999:
+            pump.run(10_000)
+            sizes.append(footprint(server.machine).entries)
+    assert max(sizes) <= ENTRIES_PER_PLACE * PLACES
+    assert max(sizes[5:]) <= max(sizes[:5]) + 50
+
+
+@over(deferred=BOTH)
+@pytest.mark.parametrize("one_address", BOTH, ids=["many addresses", "one address"])
+def test_a_healthy_conversation_goes_on_beside_ten_thousand_made_up_callers(case: Case, one_address: bool) -> None:
+    pair = case.pair(delay_us=1_000)
+    pair.pump.records = False
+    first = case.first_datagram(b"made up")
+    tokens = []
+    for number in range(10_000):
+        source = STRANGER if one_address else ("stranger", number)
+        pair.pump.inject(made_up(case, first, number), source, SERVER)
+        if number % 500 == 0:
+            tokens.append(pair.pump.send(pair.client, pair.peer, b"healthy %05d" % number))
+        if number % 50 == 0:
+            pair.pump.run(1_000)
+    assert pair.pump.finished(pair.client, tokens)
+    assert {pair.client.outcome(token) for token in tokens} == {"Delivered"}
+    mine = [message.body for message in pair.server.received if message.peer.address == CLIENT]
+    assert sorted(mine) == [b"healthy %05d" % number for number in range(0, 10_000, 500)]
+
+
+@over(deferred=BOTH)
+def test_strangers_that_are_gone_make_room_for_others(case: Case) -> None:
+    pump = case.pump()
+    server = pump.add(small(case), SERVER)
+    first = case.first_datagram(b"made up")
+    for number in range(500):
+        pump.inject(made_up(case, first, number), ("stranger", number), SERVER)
+        pump.run(100)
+    pump.run(400 * SECOND)
+    client = pump.add(case.machine(1), CLIENT)
+    token = pump.send(client, pump.connected(client, SERVER), b"let me in")
+    assert pump.finished(client, [token])
+    assert client.outcome(token) == "Delivered"
+    assert server.bodies[-1] == b"let me in"
+
+
+@over(where=lambda variant: variant.handshake)
+def test_forged_packets_of_a_conversation_from_another_address_are_dropped(case: Case) -> None:
+    pair = case.pair()
+    token = pair.pump.send(pair.client, pair.peer, b"mine")
+    assert pair.pump.finished(pair.client, [token])
+    sent = pair.pump.sent
+    for datagram in [d for d in pair.pump.log if d.source == CLIENT and not case.of_kind("opening")(d)]:
+        pair.pump.inject(datagram.data, STRANGER, SERVER)
+    pair.pump.run(SECOND)
+    assert [d for d in pair.pump.sent_by(pair.server, sent) if d.target == STRANGER] == []
+    assert pair.server.bodies == [b"mine"]
+
+
+@over(deferred=BOTH)
+def test_replaying_the_whole_conversation_delivers_nothing_again(case: Case) -> None:
+    pair = case.pair()
+    tokens = pair.send_all(numbered(20))
+    assert pair.pump.finished(pair.client, tokens)
+    pair.pump.run(SECOND)
+    for datagram in list(pair.pump.log):
+        pair.pump.inject(datagram.data, datagram.source, datagram.target)
+    pair.pump.run(5 * SECOND)
+    assert sorted(pair.server.bodies) == numbered(20)
+    assert pair.client.bodies == []
+    late = pair.pump.send(pair.client, pair.peer, b"goes on")
+    assert pair.pump.finished(pair.client, [late])
+    assert pair.client.outcome(late) == "Delivered"

@@ -1,0 +1,342 @@
+"""Acknowledged, refused, unknown: every token ends in exactly one of them, also when the peer says nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairway.core.errors import CallerError, NoSuchPeer, NotSupported
+from fairway.core.events import Closed, CloseReason, Connected, ConnectRefused, PingAnswered
+
+from .variants import (
+    BOTH,
+    CLIENT,
+    MRP_PIGGYBACK,
+    MRP_STAMPED,
+    PYDEVTS,
+    RUP,
+    SECOND,
+    SERVER,
+    UDPC,
+    UDPC_FIN,
+    UDPC_REQ,
+    Case,
+    Variant,
+    numbered,
+    over,
+)
+
+CALLS_US = {
+    "udpc": [0, 250_000, 750_000, 1_750_000, 3_750_000],
+    "mrp": [0, 50_000, 150_000, 350_000, 750_000, 1_550_000, 2_550_000, 3_550_000, 4_550_000],
+}
+"""When a call that nobody answers is repeated."""
+
+
+@over(where=lambda variant: variant.handshake)
+def test_a_call_that_nobody_answers_is_repeated_on_schedule_and_ends_as_unknown_after_five_seconds(case: Case) -> None:
+    pump = case.pump()
+    client = pump.add(case.machine(), CLIENT)
+    token = pump.connect(client, SERVER)
+    start_us = pump.now_us
+    assert pump.finished(client, [token], 6 * SECOND)
+    assert client.outcome(token) == "ConnectUnknown"
+    assert pump.now_us - start_us == 5 * SECOND
+    assert [datagram.sent_us - start_us for datagram in pump.log] == CALLS_US[case.variant.protocol]
+    assert len({datagram.data for datagram in pump.log}) == 1
+    sent = pump.sent
+    pump.run(60 * SECOND)
+    assert pump.sent == sent
+    assert client.machine.unfinished() == 0
+
+
+@over(where=lambda variant: not variant.handshake)
+def test_the_connectionless_protocols_need_nothing_said_first(case: Case) -> None:
+    pump = case.pump()
+    client = pump.add(case.machine(), CLIENT)
+    token = pump.connect(client, SERVER)
+    assert client.outcome(token) == "Connected"
+    assert pump.sent == 0
+
+
+@over(where=lambda variant: not variant.handshake)
+def test_a_message_to_a_peer_that_is_not_there_ends_as_unknown(case: Case) -> None:
+    pump = case.pump()
+    client = pump.add(case.machine(), CLIENT)
+    peer = pump.connected(client, SERVER)
+    tokens = [pump.send(client, peer, body) for body in numbered(5)]
+    assert pump.finished(client, tokens, case.variant.unknown_after_us)
+    assert {client.outcome(token) for token in tokens} == {"DeliveryUnknown"}
+    assert client.machine.statistics.messages_unknown == 5
+    sent = pump.sent
+    pump.run(60 * SECOND)
+    assert pump.sent == sent
+
+
+@over(PYDEVTS)
+def test_an_unanswered_packet_is_sent_once_and_repeated_ten_times_three_seconds_apart(case: Case) -> None:
+    pump = case.pump()
+    client = pump.add(case.machine(), CLIENT)
+    token = pump.send(client, pump.connected(client, SERVER), b"hello")
+    start_us = pump.now_us
+    assert pump.finished(client, [token], 40 * SECOND)
+    assert [datagram.sent_us - start_us for datagram in pump.log] == [n * 3 * SECOND for n in range(11)]
+    assert pump.now_us - start_us == 33 * SECOND
+
+
+@over(RUP)
+def test_a_message_without_any_answer_ends_as_unknown_after_ten_seconds(case: Case) -> None:
+    pump = case.pump()
+    client = pump.add(case.machine(), CLIENT)
+    token = pump.send(client, pump.connected(client, SERVER), bytes(50_000))
+    start_us = pump.now_us
+    assert pump.finished(client, [token], 40 * SECOND)
+    assert pump.now_us - start_us == 10 * SECOND
+
+
+@over(deferred=BOTH, where=lambda variant: variant.handshake)
+def test_a_peer_that_falls_silent_costs_one_outcome_per_message_and_then_the_conversation(case: Case) -> None:
+    pair = case.pair()
+    pair.pump.remove(pair.server)
+    tokens = pair.send_all(numbered(30))
+    assert pair.pump.finished(pair.client, tokens, case.variant.session_dies_us or 0)
+    assert {pair.client.outcome(token) for token in tokens} <= {"DeliveryUnknown", "Refused"}
+    assert "DeliveryUnknown" in {pair.client.outcome(token) for token in tokens}
+    assert pair.pump.run_until(lambda: pair.peer in pair.client.closed, SECOND)
+    assert pair.client.closed[pair.peer].reason == CloseReason.TIMED_OUT
+    assert isinstance(pair.client.events[-1], Closed)
+    with pytest.raises(NoSuchPeer):
+        pair.pump.send(pair.client, pair.peer, b"too late")
+    pair.pump.run(120 * SECOND)
+    assert pair.client.machine.unfinished() == 0
+
+
+@over(UDPC)
+def test_an_unacknowledged_message_ends_as_unknown_after_thirty_seconds_and_the_session_stays(case: Case) -> None:
+    pair = case.pair()
+    pair.pump.lose(case.of_kind("ack", SERVER))
+    start_us = pair.pump.now_us
+    token = pair.pump.send(pair.client, pair.peer, b"never acknowledged")
+    assert pair.pump.finished(pair.client, [token], 40 * SECOND)
+    assert pair.client.outcome(token) == "DeliveryUnknown"
+    assert pair.pump.now_us - start_us == 30 * SECOND
+    pair.pump.heal()
+    late = pair.pump.send(pair.client, pair.peer, b"goes on")
+    assert pair.pump.finished(pair.client, [late])
+    assert pair.client.outcome(late) == "Delivered"
+    assert pair.server.bodies == [b"never acknowledged", b"goes on"]
+
+
+@over(UDPC)
+def test_a_request_without_a_response_ends_as_unknown_after_five_seconds(case: Case) -> None:
+    pair = case.pair()
+    start_us = pair.pump.now_us
+    token = pair.pump.send(pair.client, pair.peer, b"who?", flags=UDPC_REQ)
+    assert pair.pump.finished(pair.client, [token], 10 * SECOND)
+    assert pair.client.outcome(token) == "DeliveryUnknown"
+    assert pair.pump.now_us - start_us == 5 * SECOND
+    assert pair.server.bodies == [b"who?"]
+
+
+@over(UDPC)
+def test_a_fin_ends_pending_requests_and_closes_the_session_at_once(case: Case) -> None:
+    pair = case.pair()
+    token = pair.pump.send(pair.client, pair.peer, b"who?", flags=UDPC_REQ)
+    pair.pump.run(30_000)
+    pair.pump.close(pair.server, pair.caller())
+    assert pair.pump.run_until(lambda: pair.peer in pair.client.closed, 3 * SECOND)
+    assert pair.client.closed[pair.peer].reason == CloseReason.REMOTE
+    assert pair.client.outcome(token) in ("DeliveryUnknown", "Refused")
+    assert [datagram.data[12] for datagram in pair.pump.log].count(UDPC_FIN) == 1
+
+
+@over(UDPC)
+def test_a_new_session_from_the_same_address_replaces_the_old_one_without_fin(case: Case) -> None:
+    pair = case.pair()
+    pair.pump.send(pair.client, pair.peer, b"old")
+    pair.pump.run(SECOND)
+    restarted = pair.pump.add(case.machine(77), CLIENT)
+    peer = pair.pump.connected(restarted, SERVER)
+    token = pair.pump.send(restarted, peer, b"new")
+    assert pair.pump.finished(restarted, [token])
+    assert pair.server.bodies == [b"old", b"new"]
+    assert [closed.reason for closed in pair.server.closed.values()] == [CloseReason.REPLACED]
+    assert UDPC_FIN not in [datagram.data[12] for datagram in pair.pump.log]
+
+
+@over(MRP_STAMPED, MRP_PIGGYBACK)
+def test_a_reply_with_stat_two_refuses_the_call(case: Case) -> None:
+    pump = case.pump()
+    client = pump.add(case.machine(), CLIENT)
+    token = pump.connect(client, SERVER)
+    call = pump.log[0].data
+    pump.inject(b"MRP\x02\x02\x00" + call[5:8] + bytes(3), SERVER, CLIENT)
+    assert isinstance(client.outcomes[token], ConnectRefused)
+    sent = pump.sent
+    pump.run(10 * SECOND)
+    assert pump.sent == sent
+
+
+@over(MRP_STAMPED)
+@pytest.mark.parametrize("version", [0x02, 0x10, 0xFF])
+def test_a_call_with_an_unknown_version_is_answered_with_stat_two(case: Case, version: int) -> None:
+    pump = case.pump()
+    server = pump.add(case.machine(), SERVER)
+    pump.inject(b"MRP\x01" + bytes([version]) + b"\x00\x00\x05", CLIENT, SERVER)
+    assert [datagram.data for datagram in pump.log] == [b"MRP\x02\x02\x00\x00\x00\x05\x00\x00\x00"]
+    assert server.events == []
+
+
+@over(MRP_STAMPED)
+def test_a_piggyback_call_with_a_wide_id_is_answered_with_stat_two(case: Case) -> None:
+    pump = case.pump()
+    pump.add(case.machine(), SERVER)
+    pump.inject(b"MRP\x01\x01\x01\x00\x00", CLIENT, SERVER)
+    assert [datagram.data for datagram in pump.log] == [b"MRP\x02\x02\x00\x01\x00\x00\x00\x00\x00"]
+
+
+@over(PYDEVTS)
+def test_a_damaged_packet_is_answered_once_and_sent_again_at_once(case: Case) -> None:
+    pair = case.pair()
+    hold = pair.pump.hold(case.of_kind("data", CLIENT))
+    token = pair.pump.send(pair.client, pair.peer, b"hello")
+    [data] = [datagram.data for datagram in hold.held]
+    hold.held.clear()
+    hold.active = False
+    pair.pump.inject(data[:-1] + b"!", CLIENT, SERVER)
+    assert pair.server.bodies == []
+    assert pair.pump.log[-1].data == b"\x01\x01" + data[2:8]
+    pair.pump.run(25_000)
+    assert pair.pump.log[-1].data == b"\x00\x01" + data[2:]
+    assert pair.pump.finished(pair.client, [token])
+    assert pair.server.bodies == [b"hello"]
+
+
+@over(RUP)
+def test_a_message_above_the_configured_maximum_is_not_answered_and_not_kept(case: Case) -> None:
+    pair = case.pair(server={"message_bytes_max": 10_000})
+    token = pair.pump.send(pair.client, pair.peer, bytes(10_001))
+    assert pair.pump.finished(pair.client, [token])
+    assert pair.client.outcome(token) == "DeliveryUnknown"
+    assert pair.pump.sent_by(pair.server) == []
+    good = pair.pump.send(pair.client, pair.peer, bytes(10_000))
+    assert pair.pump.finished(pair.client, [good])
+    assert pair.client.outcome(good) == "Delivered"
+
+
+@over(deferred=BOTH, controllers=("fair", "eager"))
+def test_closing_while_sending_flushes_what_was_queued(case: Case) -> None:
+    pair = case.pair()
+    bodies = numbered(100)
+    tokens = pair.send_all(bodies)
+    pair.pump.close(pair.client, pair.peer)
+    assert pair.pump.finished(pair.client, tokens)
+    assert {pair.client.outcome(token) for token in tokens} == {"Delivered"}
+    assert sorted(pair.server.bodies) == bodies
+    assert pair.pump.run_until(lambda: pair.peer in pair.client.closed, 60 * SECOND)
+    assert pair.client.closed[pair.peer].reason == CloseReason.LOCAL
+    with pytest.raises(CallerError):
+        pair.pump.send(pair.client, pair.peer, b"too late")
+
+
+@over()
+def test_sending_on_a_conversation_that_is_being_closed_is_an_error(case: Case) -> None:
+    pair = case.pair()
+    pair.send_all(numbered(3))
+    pair.pump.close(pair.client, pair.peer)
+    with pytest.raises(CallerError):
+        pair.pump.send(pair.client, pair.peer, b"too late")
+
+
+@over()
+def test_closing_towards_a_silent_peer_still_gives_each_token_one_outcome(case: Case) -> None:
+    pair = case.pair()
+    pair.pump.remove(pair.server)
+    tokens = pair.send_all(numbered(100))
+    pair.pump.close(pair.client, pair.peer)
+    assert pair.pump.run_until(lambda: pair.peer in pair.client.closed, 120 * SECOND)
+    assert all(pair.client.outcome(token) in ("DeliveryUnknown", "Refused") for token in tokens)
+    pair.pump.run(60 * SECOND)
+    assert pair.client.machine.unfinished() == 0
+
+
+@over()
+def test_a_machine_that_was_closed_lets_nobody_in(case: Case) -> None:
+    pair = case.pair()
+    pair.pump.send(pair.client, pair.peer, b"before")
+    pair.pump.run(SECOND)
+    pair.pump.close(pair.server, None)
+    pair.pump.run(10 * SECOND)
+    sent = pair.pump.sent
+    pair.pump.inject(case.first_datagram(seed=55), ("stranger", 3), SERVER)
+    pair.pump.run(10 * SECOND)
+    assert [d for d in pair.pump.sent_by(pair.server, sent) if d.target == ("stranger", 3)] == []
+    assert pair.server.bodies == [b"before"]
+
+
+@over(where=lambda variant: variant.handshake)
+def test_closing_an_unanswered_call_ends_it(case: Case) -> None:
+    pump = case.pump()
+    client = pump.add(case.machine(), CLIENT)
+    token = pump.connect(client, SERVER)
+    pump.run(SECOND)
+    pump.close(client, None)
+    assert pump.finished(client, [token], 6 * SECOND)
+    assert client.outcome(token) in ("ConnectUnknown", "ConnectRefused")
+
+
+@over(UDPC)
+def test_after_close_arriving_messages_are_answered_by_the_fin_only(case: Case) -> None:
+    pair = case.pair()
+    pair.pump.send(pair.client, pair.peer, b"before")
+    pair.pump.run(SECOND)
+    pair.pump.lose(lambda datagram: datagram.data[12] == UDPC_FIN, count=1)
+    pair.pump.close(pair.server, pair.caller())
+    token = pair.pump.send(pair.client, pair.peer, b"after")
+    assert pair.pump.run_until(lambda: pair.peer in pair.client.closed, 3 * SECOND)
+    assert pair.client.outcome(token) in ("DeliveryUnknown", "Refused")
+    assert pair.server.bodies == [b"before"]
+
+
+@over(where=lambda variant: variant.handshake)
+def test_both_sides_report_the_conversation_once(case: Case) -> None:
+    pair = case.pair()
+    token = pair.pump.send(pair.client, pair.peer, b"hello")
+    assert pair.pump.finished(pair.client, [token])
+    assert len(pair.client.all_of(Connected)) == 1
+    [opened] = pair.server.all_of(Connected)
+    assert isinstance(opened, Connected)
+    assert opened.token is None
+    assert opened.peer == pair.caller()
+
+
+@over()
+def test_a_ping_is_answered_or_the_protocol_says_that_it_has_none(case: Case) -> None:
+    pair = case.pair(delay_us=20_000)
+    try:
+        token = pair.client.machine.ping(pair.peer, pair.pump.now_us)
+    except NotSupported:
+        assert case.variant in PINGLESS
+        return
+    pair.pump.settle(pair.client)
+    assert pair.pump.finished(pair.client, [token])
+    event = pair.client.outcomes[token]
+    assert isinstance(event, PingAnswered)
+    assert 40_000 <= event.rtt_us <= 80_000
+    assert pair.server.bodies == []
+
+
+PINGLESS: tuple[Variant, ...] = (RUP,)
+
+
+@over(where=lambda variant: variant.handshake)
+def test_a_ping_to_a_silent_peer_ends_as_unknown(case: Case) -> None:
+    pair = case.pair()
+    pair.pump.remove(pair.server)
+    try:
+        token = pair.client.machine.ping(pair.peer, pair.pump.now_us)
+    except NotSupported:
+        assert case.variant in PINGLESS
+        return
+    pair.pump.settle(pair.client)
+    assert pair.pump.finished(pair.client, [token], 400 * SECOND)
+    assert pair.client.outcome(token) in ("DeliveryUnknown", "Refused")

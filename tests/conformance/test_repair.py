@@ -1,0 +1,203 @@
+"""What is lost comes again: soon where later packets show the loss, by a timer otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairway.core.events import Peer
+
+from .pair import Bottleneck, Datagram, Node, Pump, Received
+from .variants import BOTH, CLIENT, MRP_STAMPED, RUP, SECOND, SERVER, UDPC, Case, Pair, numbered, over
+
+
+@over(deferred=BOTH)
+def test_a_lost_first_packet_of_all_is_repeated(case: Case) -> None:
+    pump = case.pump()
+    pump.lose(lambda datagram: datagram.source == CLIENT, count=1)
+    server = pump.add(case.machine(2), SERVER)
+    client = pump.add(case.machine(1), CLIENT)
+    peer = pump.connected(client, SERVER)
+    token = pump.send(client, peer, b"hello")
+    assert pump.finished(client, [token])
+    assert client.outcome(token) == "Delivered"
+    assert server.bodies == [b"hello"]
+    assert pump.lost == 1
+
+
+@over(where=lambda variant: variant.handshake)
+def test_a_lost_answer_to_the_call_is_repeated_and_makes_no_second_conversation(case: Case) -> None:
+    pump = case.pump()
+    pump.lose(lambda datagram: datagram.source == SERVER, count=1)
+    server = pump.add(case.machine(2), SERVER)
+    client = pump.add(case.machine(1), CLIENT)
+    peer = pump.connected(client, SERVER)
+    token = pump.send(client, peer, b"hello")
+    assert pump.finished(client, [token])
+    assert server.bodies == [b"hello"]
+    assert server.machine.statistics.conversations_opened == 1
+
+
+@over(where=lambda variant: variant.handshake)
+def test_losing_the_last_packet_of_the_handshake_loses_nothing(case: Case) -> None:
+    pump = case.pump()
+    opened = case.of_kind("opening", CLIENT)
+    pump.lose(lambda datagram: datagram.source == CLIENT and not opened(datagram), count=1)
+    server = pump.add(case.machine(2), SERVER)
+    client = pump.add(case.machine(1), CLIENT)
+    peer = pump.connected(client, SERVER)
+    tokens = [pump.send(client, peer, body) for body in numbered(3)]
+    assert pump.finished(client, tokens)
+    assert sorted(server.bodies) == numbered(3)
+
+
+@over(deferred=BOTH, batched=BOTH)
+def test_a_lost_last_acknowledgement_is_given_again_and_nothing_is_delivered_twice(case: Case) -> None:
+    pair = case.pair()
+    pair.pump.lose(case.of_kind("ack", SERVER), count=1)
+    token = pair.pump.send(pair.client, pair.peer, b"only one")
+    assert pair.pump.finished(pair.client, [token])
+    assert pair.client.outcome(token) == "Delivered"
+    assert pair.server.bodies == [b"only one"]
+    assert pair.pump.lost == 1
+
+
+@over(deferred=BOTH)
+def test_a_copy_after_completion_is_acknowledged_again_and_not_delivered_again(case: Case) -> None:
+    pair = case.pair()
+    token = pair.pump.send(pair.client, pair.peer, b"once")
+    assert pair.pump.finished(pair.client, [token])
+    pair.pump.run(SECOND)
+    [data] = {datagram.data for datagram in pair.pump.log if case.of_kind("data", CLIENT)(datagram)}
+    for _ in range(3):
+        sent = pair.pump.sent
+        pair.pump.inject(data, CLIENT, SERVER)
+        pair.pump.run(100_000)
+        answers = [datagram for datagram in pair.pump.sent_by(pair.server, sent) if case.of_kind("ack")(datagram)]
+        assert len(answers) == 1
+    assert pair.server.bodies == [b"once"]
+    assert pair.server.machine.statistics.duplicates == 3
+
+
+def repaired(case: Case, pair: Pair, lost: Datagram) -> list[int]:
+    """Tells how long after its loss each further transmission of the lost packet left."""
+    tail = lost.data[case.variant.header_bytes :]
+    return [
+        datagram.sent_us - lost.sent_us
+        for datagram in pair.pump.log
+        if datagram.number > lost.number and datagram.source == CLIENT and datagram.data.endswith(tail)
+    ]
+
+
+@over(batched=BOTH, controllers=("fair", "eager"), where=lambda variant: variant.repairs)
+def test_a_packet_overtaken_by_others_is_repaired_about_one_round_trip_later(case: Case) -> None:
+    pair = case.pair(delay_us=20_000)
+    gone: list[Datagram] = []
+
+    def loses(datagram: Datagram) -> bool:
+        third = case.of_kind("data", CLIENT)(datagram) and b"m0000002" in datagram.data and not gone
+        if third:
+            gone.append(datagram)
+        return third
+
+    pair.pump.lose(loses)
+    if case.variant is RUP:
+        parts = b"".join(body.ljust(1_158, b".") for body in numbered(9))
+        tokens = [pair.pump.send(pair.client, pair.peer, parts)]
+    else:
+        tokens = pair.send_all(numbered(9))
+    assert pair.pump.finished(pair.client, tokens)
+    assert len(gone) == 1
+    times = repaired(case, pair, gone[0])
+    assert len(times) == 1
+    assert 40_000 <= times[0] <= 48_000
+    assert pair.client.machine.statistics.repairs == 1
+    assert pair.client.machine.statistics.retransmissions == 1
+
+
+@over(UDPC, MRP_STAMPED, RUP)
+def test_a_repair_that_is_lost_too_is_repaired_again(case: Case) -> None:
+    pair = case.pair(client={"window": 64})
+    pair.pump.lose(lambda datagram: b"m0000002" in datagram.data, count=3)
+    if case.variant is RUP:
+        tokens = [pair.pump.send(pair.client, pair.peer, b"".join(b.ljust(1_158, b".") for b in numbered(400)))]
+    else:
+        tokens = pair.send_all(numbered(400))
+    assert pair.pump.finished(pair.client, tokens)
+    assert pair.pump.lost == 3
+    assert pair.client.machine.statistics.retransmissions >= 3
+
+
+WINDOW_ROUND_TRIP_US = 50_000
+
+
+def transfer_us(case: Case, loss_per_million: int, seed: int) -> int:
+    """Tells how long a windowed transfer takes at 50 ms round trip."""
+    pair = case.pair(client={"window": 256}, server={"window": 256}, delay_us=WINDOW_ROUND_TRIP_US // 2)
+    pair.pump.records = False
+    pair.pump.lose_at_random(loss_per_million, seed)
+    start_us = pair.pump.now_us
+    if case.variant is RUP:
+        tokens = [pair.pump.send(pair.client, pair.peer, bytes(20_000 * 1_158))]
+    else:
+        count = 10_000
+        tokens = list(pair.client.machine.send_many(pair.peer, numbered(count), pair.pump.now_us))
+        pair.pump.settle(pair.client)
+        assert len(tokens) == count
+    assert pair.pump.finished(pair.client, tokens)
+    assert {pair.client.outcome(token) for token in tokens} == {"Delivered"}
+    return pair.pump.now_us - start_us
+
+
+@over(UDPC, MRP_STAMPED, RUP, controllers=("eager",), batched=(True,))
+def test_one_per_cent_loss_leaves_four_fifths_of_the_rate(case: Case) -> None:
+    clean_us = transfer_us(case, 0, 0)
+    lossy_us = [transfer_us(case, 10_000, seed) for seed in (1, 2)]
+    assert max(lossy_us) * 80 <= clean_us * 100
+
+
+RATE_BYTES_PER_SECOND = 1_000_000
+LINE_US = 18 * SECOND
+FEED_US = 200_000
+
+
+def two_flows(case: Case, seed: int) -> list[int]:
+    """Counts the bytes that each of two flows got through one bottleneck over the last two thirds of the time."""
+    pump = Pump(delay_us=15_000, batched=True, seed=seed)
+    pump.records = False
+    pump.jitter_us = 400
+    line = Bottleneck(RATE_BYTES_PER_SECOND, queue_bytes=40_000)
+    pump.bottlenecks.append((lambda datagram: datagram.target == SERVER, line))
+    server = pump.add(case.machine(20 + seed), SERVER)
+    clients = [pump.add(case.machine(seed + port), ("client", port)) for port in (1, 2)]
+    peers = [pump.connected(client, SERVER) for client in clients]
+    got: dict[object, int] = {client.address: 0 for client in clients}
+
+    def count(message: Received) -> None:
+        if pump.now_us > LINE_US // 3:
+            got[message.peer.address] += len(message.body)
+
+    server.on_received = count
+    for _ in range(LINE_US // FEED_US):
+        for client, peer in zip(clients, peers, strict=True):
+            keep_busy(case, pump, client, peer)
+        pump.run(FEED_US)
+    return list(got.values())
+
+
+def keep_busy(case: Case, pump: Pump, client: Node, peer: Peer) -> None:
+    """Queues enough for the next while."""
+    if case.variant is RUP:
+        for _ in range(client.machine.unfinished(), 2):
+            client.machine.send(peer, bytes(500_000), pump.now_us)
+    elif client.machine.unfinished() < 600:
+        client.machine.send_many(peer, [bytes(1_000)] * 600, pump.now_us)
+    pump.settle(client)
+
+
+@over(UDPC, MRP_STAMPED, RUP)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_two_fair_flows_share_a_bottleneck_within_a_quarter_of_equal(case: Case, seed: int) -> None:
+    rates = two_flows(case, seed)
+    equal = sum(rates) / 2
+    assert max(rates) <= 1.25 * equal
+    assert equal * 2 >= RATE_BYTES_PER_SECOND * (LINE_US / SECOND) * (2 / 3) * 0.7

@@ -1,0 +1,243 @@
+"""A server that crashes and comes back from its snapshot goes on: nothing is lost, nothing is delivered twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pytest
+
+from fairway.core.chance import Seeded
+from fairway.core.errors import DamagedSnapshot
+from fairway.core.events import Event, Peer, Receipt
+from fairway.core.machine import Buffer, Machine, Transmit
+from fairway.core.statistics import Statistics
+
+from .pair import Node, Received
+from .variants import BOTH, CLIENT, MRP_PIGGYBACK, MRP_STAMPED, SECOND, SERVER, UDPC, Case, Pair, numbered, over
+
+
+class Journal:
+    """What a gateway makes durable: bodies, and in the same step the snapshot that recognises their copies."""
+
+    def __init__(self, node: Node) -> None:
+        self.bodies: list[bytes] = []
+        self.snapshots: dict[Peer, bytes] = {}
+        self._receipts: dict[Peer, list[Receipt]] = {}
+        self.watch(node)
+
+    def watch(self, node: Node) -> None:
+        """Takes in what the node receives from now on."""
+        self._receipts = {}
+
+        def write(message: Received) -> None:
+            self.bodies.append(message.body)
+            receipts = self._receipts.setdefault(message.peer, [])
+            receipts.append(message.receipt)
+            self.snapshots[message.peer] = node.machine.snapshot(message.peer, committing=receipts)
+
+        node.on_received = write
+
+
+def restart(pair: Pair, case: Case, snapshots: Sequence[bytes], *, commits: bool = True) -> Node:
+    """Replaces the server by a new one that has only the snapshots."""
+    machine = case.machine(99)
+    for snapshot in snapshots:
+        machine.restore(snapshot, pair.pump.now_us)
+    pair.server = pair.pump.add(machine, SERVER, commits=commits)
+    return pair.server
+
+
+@over(deferred=(True,), batched=BOTH)
+def test_a_crash_after_the_snapshot_and_before_the_acknowledgement_loses_and_doubles_nothing(case: Case) -> None:
+    pair = case.pair(commits=False)
+    journal = Journal(pair.server)
+    tokens = pair.send_all(numbered(5))
+    pair.pump.run(100_000)
+    assert sorted(journal.bodies) == numbered(5)
+    assert {pair.client.outcome(token) for token in tokens} == {"none"}
+    journal.watch(restart(pair, case, list(journal.snapshots.values())))
+    assert pair.pump.finished(pair.client, tokens)
+    more = pair.send_all(numbered(5, tag="n"))
+    assert pair.pump.finished(pair.client, more)
+    assert {pair.client.outcome(token) for token in tokens + more} == {"Delivered"}
+    assert sorted(journal.bodies) == numbered(5) + numbered(5, tag="n")
+    assert pair.client.closed == {}
+
+
+@over(deferred=(True,), batched=BOTH)
+def test_what_was_handed_over_but_not_written_is_handed_over_again(case: Case) -> None:
+    pair = case.pair(commits=False)
+    journal = Journal(pair.server)
+    tokens = pair.send_all(numbered(2))
+    pair.pump.run(100_000)
+    pair.pump.commit_all(pair.server)
+    pair.server.on_received = None
+    tokens += pair.send_all(numbered(3, tag="n"))
+    pair.pump.run(100_000)
+    assert len(pair.server.received) == 5
+    journal.watch(restart(pair, case, list(journal.snapshots.values())))
+    assert pair.pump.finished(pair.client, tokens)
+    assert {pair.client.outcome(token) for token in tokens} == {"Delivered"}
+    assert sorted(journal.bodies) == numbered(2) + numbered(3, tag="n")
+
+
+@over(deferred=BOTH)
+def test_copies_of_what_was_acknowledged_before_the_crash_are_recognised_after_it(case: Case) -> None:
+    pair = case.pair()
+    journal = Journal(pair.server)
+    tokens = pair.send_all(numbered(6))
+    assert pair.pump.finished(pair.client, tokens)
+    copies = [datagram.data for datagram in pair.pump.log if case.of_kind("data", CLIENT)(datagram)]
+    journal.watch(restart(pair, case, list(journal.snapshots.values())))
+    sent = pair.pump.sent
+    for copy in copies:
+        pair.pump.inject(copy, CLIENT, SERVER)
+    pair.pump.run(100_000)
+    assert sorted(journal.bodies) == numbered(6)
+    assert len([d for d in pair.pump.sent_by(pair.server, sent) if case.of_kind("ack")(d)]) >= 1
+    assert pair.server.machine.statistics.duplicates == 6
+
+
+@over(deferred=(True,))
+def test_a_snapshot_leaves_out_what_is_neither_committed_nor_being_committed(case: Case) -> None:
+    pair = case.pair(commits=False)
+    tokens = pair.send_all(numbered(4))
+    pair.pump.run(100_000)
+    first, second, *_ = sorted(pair.server.received, key=lambda message: message.body)
+    snapshot = pair.server.machine.snapshot(first.peer, committing=[second.receipt])
+    server = restart(pair, case, [snapshot])
+    assert pair.pump.finished(pair.client, tokens)
+    assert sorted(server.bodies) == [numbered(4)[0], *numbered(4)[2:]]
+
+
+@over(deferred=(True,))
+def test_crashes_again_and_again_under_loss_lose_and_double_nothing(case: Case) -> None:
+    """Only with deferred acknowledgement: mrp otherwise acknowledges what it keeps ahead of a gap, as TCP does."""
+    pair = case.pair()
+    journal = Journal(pair.server)
+    pair.pump.lose_at_random(100_000, seed=17)
+    bodies = numbered(60)
+    tokens: list[int] = []
+    for start in range(0, 60, 10):
+        tokens += pair.send_all(bodies[start : start + 10])
+        pair.pump.run(30_000)
+        if pair.server.received:
+            journal.watch(restart(pair, case, list(journal.snapshots.values())))
+        pair.pump.run(SECOND)
+    assert pair.pump.finished(pair.client, tokens)
+    assert {pair.client.outcome(token) for token in tokens} == {"Delivered"}
+    assert sorted(journal.bodies) == bodies
+
+
+@over(UDPC, MRP_STAMPED, MRP_PIGGYBACK, deferred=BOTH)
+def test_a_restored_server_can_send_to_its_peer(case: Case) -> None:
+    pair = case.pair()
+    journal = Journal(pair.server)
+    token = pair.pump.send(pair.client, pair.peer, b"hello")
+    assert pair.pump.finished(pair.client, [token])
+    caller = pair.caller()
+    journal.watch(restart(pair, case, [pair.server.machine.snapshot(caller)]))
+    assert pair.server.machine.peers() == [caller]
+    tokens = [pair.pump.send(pair.server, caller, body) for body in numbered(5)]
+    assert pair.pump.finished(pair.server, tokens)
+    assert {pair.server.outcome(token) for token in tokens} == {"Delivered"}
+    assert sorted(pair.client.bodies) == numbered(5)
+
+
+@over(UDPC, MRP_STAMPED, MRP_PIGGYBACK)
+def test_a_restored_client_goes_on_with_its_conversation(case: Case) -> None:
+    pair = case.pair()
+    tokens = pair.send_all(numbered(5))
+    assert pair.pump.finished(pair.client, tokens)
+    machine = case.machine(98)
+    peer = machine.restore(pair.client.machine.snapshot(pair.peer), pair.pump.now_us)
+    assert peer == pair.peer
+    client = pair.pump.add(machine, CLIENT)
+    more = [pair.pump.send(client, peer, body) for body in numbered(5, tag="n")]
+    assert pair.pump.finished(client, more)
+    assert sorted(pair.server.bodies) == numbered(5) + numbered(5, tag="n")
+
+
+class Shifted:
+    """A machine under another clock: as after a reboot, when the monotonic clock starts again."""
+
+    def __init__(self, machine: Machine, behind_us: int) -> None:
+        self.machine = machine
+        self.behind_us = behind_us
+
+    @property
+    def statistics(self) -> Statistics:
+        return self.machine.statistics
+
+    def receive(self, data: Buffer, address: object, now_us: int, segment_bytes: int | None = None) -> None:
+        self.machine.receive(data, address, now_us - self.behind_us, segment_bytes)
+
+    def commit(self, receipt: Receipt, now_us: int) -> None:
+        self.machine.commit(receipt, now_us - self.behind_us)
+
+    def wake(self, now_us: int) -> None:
+        self.machine.wake(now_us - self.behind_us)
+
+    def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
+        return self.machine.snapshot(peer, committing)
+
+    def transmits(self) -> list[Transmit]:
+        return self.machine.transmits()
+
+    def events(self) -> list[Event]:
+        return self.machine.events()
+
+    def next_deadline_us(self) -> int | None:
+        deadline_us = self.machine.next_deadline_us()
+        return None if deadline_us is None else deadline_us + self.behind_us
+
+
+@over(deferred=BOTH)
+def test_a_snapshot_means_the_same_when_the_clock_has_started_again(case: Case) -> None:
+    behind_us = 3_600 * SECOND
+    pair = case.pair(start_us=behind_us + SECOND)
+    journal = Journal(pair.server)
+    tokens = pair.send_all(numbered(6))
+    pair.pump.run(25_000)
+    assert len(journal.bodies) == 6
+    machine = case.machine(99)
+    for snapshot in journal.snapshots.values():
+        machine.restore(snapshot, pair.pump.now_us - behind_us)
+    journal.watch(pair.pump.add(Shifted(machine, behind_us), SERVER))  # type: ignore[arg-type]
+    copies = [datagram.data for datagram in pair.pump.log if case.of_kind("data", CLIENT)(datagram)]
+    pair.pump.run(5 * SECOND)
+    for copy in copies:
+        pair.pump.inject(copy, CLIENT, SERVER)
+    assert pair.pump.finished(pair.client, tokens)
+    assert sorted(journal.bodies) == numbered(6)
+
+
+@over(deferred=BOTH)
+def test_a_damaged_snapshot_is_refused_and_raises_nothing_else(case: Case) -> None:
+    pair = case.pair()
+    pair.send_all(numbered(20))
+    pair.pump.run(SECOND)
+    snapshot = pair.server.machine.snapshot(pair.caller())
+    for length in range(len(snapshot)):
+        with pytest.raises(DamagedSnapshot):
+            case.machine(5).restore(snapshot[:length], 0)
+    chance = Seeded(9)
+    for _ in range(300):
+        damaged = bytearray(snapshot)
+        damaged[chance.below(len(damaged))] ^= 1 << chance.below(8)
+        with suppress(DamagedSnapshot):
+            case.machine(5).restore(bytes(damaged), 0)
+
+
+@over(deferred=BOTH)
+def test_taking_a_snapshot_changes_nothing_and_gives_the_same_bytes_again(case: Case) -> None:
+    pair = case.pair()
+    pair.send_all(numbered(9))
+    pair.pump.run(SECOND)
+    caller = pair.caller()
+    first = pair.server.machine.snapshot(caller)
+    assert pair.server.machine.snapshot(caller) == first
+    machine = case.machine(6)
+    assert machine.restore(first, pair.pump.now_us) == caller
+    assert caller in machine.peers()

@@ -1,0 +1,916 @@
+"""What udpc sessions do, rule by rule (clauses of docs/wire/udpc.md)."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairway.core.chance import Seeded
+from fairway.core.errors import BadMessage, BadOption, NoSuchPeer, QueueFull
+from fairway.core.events import (
+    Closed,
+    CloseReason,
+    Connected,
+    ConnectRefused,
+    ConnectUnknown,
+    Delivered,
+    DeliveryUnknown,
+    MessageReceived,
+    Peer,
+    PeerMoved,
+    PingAnswered,
+    Receipt,
+    Refused,
+    RequestReceived,
+    ResponseReceived,
+    Writable,
+)
+from fairway.protocols.udpc.machine import BODY_BYTES_MAX, UdpcMachine
+from fairway.protocols.udpc.options import UdpcOptions
+from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, IMP, REQ, SYN, datagram, decode, header, split
+from tests.protocols.test_udpc_world import World, datagrams, pair
+
+SECOND = 1_000_000
+
+
+def flags(sent: list[bytes]) -> list[int]:
+    return [header(data)[3] for data in sent]
+
+
+def lone_server(options: UdpcOptions | None = None) -> tuple[UdpcMachine, Peer]:
+    """Gives a machine that `c` called under index 100, with sessionID 5."""
+    machine = UdpcMachine(options or UdpcOptions(), Seeded(9))
+    machine.receive(datagram(100, 5, 0, SYN), "c", 0)
+    (answer,) = datagrams(machine.transmits())
+    session_id = header(answer)[1]
+    machine.receive(datagram(101, session_id, 1, ACK), "c", 0)
+    (connected,) = machine.events()
+    assert connected == Connected(Peer("c", session_id), None)
+    return machine, Peer("c", session_id)
+
+
+def session_of(peer: Peer) -> int:
+    assert peer.session is not None
+    return peer.session
+
+
+# Handshake.
+
+
+def test_a_syn_is_repeated_byte_for_byte_until_the_call_ends_as_unknown() -> None:
+    world = World()
+    machine = world.add("client")
+    token = machine.connect("nobody", world.now_us)
+    world.run(4_999_999)
+    assert len(world.sent["client"]) == 5
+    assert len(set(world.sent["client"])) == 1
+    assert not world.events["client"]
+    world.run(1)
+    assert world.of("client", ConnectUnknown)[0].token == token
+    assert machine.unfinished() == 0
+    assert machine.next_deadline_us() is None
+
+
+def test_a_syn_ack_is_sent_at_most_three_times_for_one_syn() -> None:
+    machine = UdpcMachine(UdpcOptions(), Seeded(1))
+    machine.receive(datagram(1, 5, 0, SYN), "c", 0)
+    sent = datagrams(machine.transmits())
+    for now_us in range(0, 6 * SECOND, 50_000):
+        machine.wake(now_us)
+        sent += datagrams(machine.transmits())
+    assert len(sent) == 3
+    assert len(set(sent)) == 1
+    assert machine.next_deadline_us() is None
+
+
+def test_a_repeated_syn_gets_the_same_syn_ack_and_no_second_session() -> None:
+    machine = UdpcMachine(UdpcOptions(), Seeded(1))
+    for _ in range(2):
+        machine.receive(datagram(1, 5, 0, SYN), "c", 0)
+    sent = datagrams(machine.transmits())
+    assert len(sent) == 2
+    session_id = header(sent[0])[1]
+    machine.receive(datagram(2, session_id, 1, ACK), "c", 0)
+    machine.receive(datagram(1, 5, 0, SYN), "c", 0)
+    assert [*datagrams(machine.transmits()), sent[1]] == [sent[0], sent[0]]
+    assert len(machine.peers()) == 1
+    assert machine.statistics.conversations_opened == 1
+
+
+def test_a_lost_ack_loses_nothing_because_any_packet_completes_the_session() -> None:
+    world = World(lose=lambda origin, data: origin == "client" and header(data)[3] == ACK)
+    client = world.add("client")
+    world.add("server")
+    client.connect("server", world.now_us)
+    world.run(10_000)
+    assert not world.of("server", Connected)
+    client.send(world.of("client", Connected)[0].peer, b"hello", world.now_us)
+    world.run(10_000)
+    assert world.of("server", Connected)
+    assert world.bodies("server") == [b"hello"]
+    assert len(world.of("client", Delivered)) == 1
+
+
+def test_a_syn_ack_counts_only_from_the_address_called_and_with_the_index_of_the_syn() -> None:
+    machine = UdpcMachine(UdpcOptions(), Seeded(1))
+    machine.connect("server", 0)
+    (syn,) = datagrams(machine.transmits())
+    syn_index = header(syn)[0]
+    machine.receive(datagram(1, 77, syn_index, SYN | ACK), "elsewhere", 0)
+    machine.receive(datagram(1, 77, syn_index + 1, SYN | ACK), "server", 0)
+    assert machine.statistics.dropped["unexpected_syn_ack"] == 2
+    assert not machine.events()
+    machine.receive(datagram(1, 77, syn_index, SYN | ACK), "server", 0)
+    assert machine.events() == [Connected(Peer("server", 77), 1)]
+    machine.transmits()
+    machine.receive(datagram(1, 77, syn_index, SYN | ACK), "server", 0)
+    assert datagrams(machine.transmits()) == [datagram(syn_index + 2, 77, 1, ACK)]
+
+
+def test_a_client_that_restarted_on_its_port_is_let_in_and_replaces_its_first_session() -> None:
+    world, _, theirs = pair()
+    world.add("client", seed=99)
+    _, second = world.connect("client", "server")
+    assert second != theirs
+    assert world.of("server", Closed) == [Closed(theirs, CloseReason.REPLACED)]
+    assert FIN not in flags(world.sent["server"])
+    assert world.machines["server"].peers() == [second]
+
+
+def test_a_forged_syn_harms_nobody() -> None:
+    world, ours, _ = pair()
+    world.machines["server"].receive(datagram(1, 5, 0, SYN), "client", world.now_us)
+    world.run(6 * SECOND)
+    world.machines["client"].send(ours, b"still here", world.now_us)
+    world.run(10_000)
+    assert world.bodies("server") == [b"still here"]
+    assert not world.of("server", Closed)
+
+
+def test_two_nodes_that_call_each_other_keep_both_sessions() -> None:
+    world = World()
+    world.add("a")
+    world.add("b")
+    world.machines["a"].connect("b", world.now_us)
+    world.machines["b"].connect("a", world.now_us)
+    world.run(20 * SECOND)
+    assert len(world.machines["a"].peers()) == len(world.machines["b"].peers()) == 2
+    assert not world.of("a", Closed)
+
+
+def test_half_open_entries_are_bounded_and_the_oldest_goes_first() -> None:
+    machine = UdpcMachine(UdpcOptions(half_open_max=2), Seeded(1))
+    answers = []
+    for caller in ("a", "b", "c"):
+        machine.receive(datagram(1, 5, 0, SYN), caller, 0)
+        answers += datagrams(machine.transmits())
+    for caller, answer in zip(("a", "b", "c"), answers, strict=True):
+        machine.receive(datagram(2, header(answer)[1], 1, ACK), caller, 0)
+    assert [peer.address for peer in machine.peers()] == ["b", "c"]
+    assert machine.statistics.dropped["half_open_evicted"] == 1
+
+
+def test_an_endpoint_with_all_its_places_taken_answers_no_call() -> None:
+    machine, _ = lone_server(UdpcOptions(peers_max=1))
+    machine.receive(datagram(1, 5, 0, SYN), "d", 0)
+    assert not machine.transmits()
+    assert machine.statistics.dropped["peers_full"] == 1
+
+
+def test_an_endpoint_that_only_calls_answers_no_syn() -> None:
+    machine = UdpcMachine(UdpcOptions(accepts_calls=False), Seeded(1))
+    machine.receive(datagram(1, 5, 0, SYN), "c", 0)
+    assert not machine.transmits()
+    assert machine.statistics.dropped["not_accepting"] == 1
+
+
+def test_an_unproved_address_gets_at_most_three_times_its_bytes() -> None:
+    machine = UdpcMachine(UdpcOptions(), Seeded(1))
+    received = sent = 0
+    for now_us in range(0, 10 * SECOND, 10_000):
+        if now_us % 100_000 == 0:
+            caller_id = 1 + now_us // 300_000
+            machine.receive(datagram(1, caller_id, 0, SYN), "victim", now_us)
+            received += 13
+        machine.wake(now_us)
+        sent += sum(map(len, datagrams(machine.transmits())))
+        assert sent <= 3 * received
+
+
+def test_a_packet_of_another_session_is_dropped() -> None:
+    machine, peer = lone_server()
+    machine.receive(datagram(102, session_of(peer) ^ 1, 0, IMP, b"x"), "c", 0)
+    machine.receive(datagram(102, session_of(peer), 0, IMP, b"x"), "d", 0)
+    assert machine.statistics.dropped["unknown_session"] == 2
+    assert not machine.events()
+
+
+# Messages.
+
+
+def test_an_important_message_is_delivered_and_acknowledged_once() -> None:
+    world, ours, theirs = pair()
+    token = world.machines["client"].send(ours, b"hi", world.now_us)
+    world.run(10_000)
+    (message,) = world.of("server", MessageReceived)
+    assert (message.peer, message.body, message.reliable) == (theirs, b"hi", True)
+    assert world.of("client", Delivered) == [Delivered(ours, (token,))]
+    assert world.machines["client"].unfinished() == 0
+
+
+def test_a_lost_acknowledgement_is_repaired_by_the_acknowledgement_of_the_copy() -> None:
+    world, ours, _ = pair()
+    lost: list[bytes] = []
+
+    def first_ack(_origin: str, data: bytes) -> bool:
+        if header(data)[3] == IMP | ACK and not lost:
+            lost.append(data)
+            return True
+        return False
+
+    world.lose = first_ack
+    world.machines["client"].send(ours, b"hi", world.now_us)
+    world.run(SECOND)
+    assert world.bodies("server") == [b"hi"]
+    assert len(world.of("client", Delivered)) == 1
+    assert world.machines["server"].statistics.duplicates == 1
+    assert world.machines["client"].statistics.retransmissions == 1
+    acks = [data for data in world.sent["server"] if header(data)[3] == IMP | ACK]
+    assert header(acks[0])[2] == header(acks[1])[2]
+    assert header(acks[0])[0] != header(acks[1])[0]
+
+
+def test_an_important_message_ends_as_unknown_after_thirty_seconds_and_the_session_stays() -> None:
+    world, ours, _ = pair()
+    world.lose = lambda origin, data: origin == "client" and header(data)[3] == IMP
+    token = world.machines["client"].send(ours, b"hi", world.now_us)
+    world.run(29_900_000)
+    assert not world.of("client", DeliveryUnknown)
+    world.run(200_000)
+    assert [unknown.tokens for unknown in world.of("client", DeliveryUnknown)] == [[token]]
+    assert world.machines["client"].peers() == [ours]
+    world.lose = None
+    world.machines["client"].send(ours, b"later", world.now_us)
+    world.run(SECOND)
+    assert world.bodies("server") == [b"later"]
+
+
+def test_a_packet_overtaken_by_three_acknowledgements_is_repeated_at_once() -> None:
+    world, ours, _ = pair(UdpcOptions(rto_initial_us=3 * SECOND, rto_min_us=3 * SECOND))
+    lost: list[bytes] = []
+
+    def first_message(origin: str, data: bytes) -> bool:
+        if origin == "client" and data.endswith(b"0") and not lost:
+            lost.append(data)
+            return True
+        return False
+
+    world.lose = first_message
+    for number in range(4):
+        world.machines["client"].send(ours, b"%d" % number, world.now_us)
+    world.run(5_000)
+    assert world.bodies("server") == [b"1", b"2", b"3", b"0"]
+    assert world.machines["client"].statistics.repairs == 1
+    assert len(world.of("client", Delivered)) == 4
+
+
+def test_a_plain_message_is_sent_once_and_its_copy_is_recognised() -> None:
+    world, ours, _ = pair()
+    world.machines["client"].send(ours, b"p", world.now_us, flags=0)
+    world.settle("client")
+    world.arrive("server", "client", world.sent["client"][-1])
+    world.run(10_000)
+    assert [event.reliable for event in world.of("server", MessageReceived)] == [False]
+    assert world.machines["server"].statistics.duplicates == 1
+    assert world.machines["client"].unfinished() == 0
+    assert not world.of("client", Delivered)
+
+
+def test_sequenced_mode_drops_plain_messages_that_are_not_newer() -> None:
+    machine, peer = lone_server(UdpcOptions(sequenced=True))
+    for index in (105, 104, 106):
+        machine.receive(datagram(index, session_of(peer), 0, 0, b"%d" % index), "c", 0)
+    machine.receive(datagram(103, session_of(peer), 0, IMP, b"103"), "c", 0)
+    assert [event.id for event in machine.events() if isinstance(event, MessageReceived)] == [105, 106, 103]
+    assert machine.statistics.dropped["not_newest"] == 1
+
+
+def test_an_important_packet_older_than_the_bitmap_is_dropped_without_acknowledgement() -> None:
+    machine, peer = lone_server()
+    machine.receive(datagram(101 + 65_536, session_of(peer), 0, IMP), "c", 0)
+    machine.receive(datagram(102, session_of(peer), 0, IMP), "c", 0)
+    machine.transmits()
+    machine.receive(datagram(101, session_of(peer), 0, IMP), "c", 0)
+    assert not machine.transmits()
+    assert machine.statistics.dropped["too_old"] == 1
+    assert [event.id for event in machine.events() if isinstance(event, MessageReceived)] == [101 + 65_536, 102]
+
+
+def test_a_full_receiver_drops_without_acknowledgement_and_without_a_mark() -> None:
+    machine, peer = lone_server(UdpcOptions(open_receipts_max=1))
+    machine.receive(datagram(102, session_of(peer), 0, IMP, b"a"), "c", 0)
+    machine.receive(datagram(103, session_of(peer), 0, IMP, b"b"), "c", 0)
+    (first,) = machine.events()
+    assert isinstance(first, MessageReceived)
+    assert len(datagrams(machine.transmits())) == 1
+    assert machine.statistics.dropped["receiver_full"] == 1
+    machine.commit(first.receipt, 0)
+    machine.receive(datagram(103, session_of(peer), 0, IMP, b"b"), "c", 0)
+    assert [event.body for event in machine.events() if isinstance(event, MessageReceived)] == [b"b"]
+    assert header(datagrams(machine.transmits())[0])[2] == 103
+
+
+def test_a_receiver_is_full_by_bytes_too() -> None:
+    machine, peer = lone_server(UdpcOptions(open_receipt_bytes_max=10))
+    machine.receive(datagram(102, session_of(peer), 0, IMP, b"123456"), "c", 0)
+    machine.receive(datagram(103, session_of(peer), 0, 0, b"123456"), "c", 0)
+    machine.receive(datagram(104, session_of(peer), 0, REQ, b"123456"), "c", 0)
+    machine.receive(datagram(105, session_of(peer), 0, IMP, b"1234"), "c", 0)
+    assert [event.id for event in machine.events() if isinstance(event, MessageReceived)] == [102, 105]
+    assert machine.statistics.dropped["receiver_full"] == 2
+
+
+# Deferred acknowledgement.
+
+
+def test_a_deferred_acknowledgement_leaves_at_the_commit_and_not_before() -> None:
+    machine, peer = lone_server(UdpcOptions(deferred=True))
+    for _ in range(2):
+        machine.receive(datagram(102, session_of(peer), 0, IMP, b"a"), "c", 0)
+    assert not machine.transmits()
+    (message,) = machine.events()
+    assert isinstance(message, MessageReceived)
+    machine.commit(message.receipt, 7 * SECOND)
+    assert header(datagrams(machine.transmits())[0])[2:] == (102, IMP | ACK)
+    machine.receive(datagram(102, session_of(peer), 0, IMP, b"a"), "c", 7 * SECOND)
+    assert header(datagrams(machine.transmits())[0])[2:] == (102, IMP | ACK)
+    assert not machine.events()
+
+
+def test_any_part_of_a_batch_may_be_committed_in_any_order() -> None:
+    machine, peer = lone_server(UdpcOptions(deferred=True))
+    batch = b"".join(datagram(102 + place, session_of(peer), 0, IMP, b"a") for place in range(20))
+    machine.receive(batch, "c", 0, 14)
+    assert machine.statistics.batches == 1
+    machine.commit(Receipt(peer, 110, 3), 0)
+    machine.commit(Receipt(peer, 105), 0)
+    machine.commit(Receipt(peer, 102, 20), 0)
+    machine.commit(Receipt(peer, 102, 20), 0)
+    acked = [header(data)[2] for data in datagrams(machine.transmits())]
+    assert acked[:4] == [110, 111, 112, 105]
+    assert sorted(acked) == list(range(102, 122))
+
+
+# Requests.
+
+
+def test_a_request_gets_its_response_once() -> None:
+    world, ours, theirs = pair()
+    token = world.machines["client"].send(ours, b"2+2", world.now_us, flags=REQ)
+    world.run(10_000)
+    (request,) = world.of("server", RequestReceived)
+    assert (request.peer, request.body, request.asynchronous, request.token) == (theirs, b"2+2", False, None)
+    world.machines["server"].send(theirs, b"4", world.now_us, answers=request.id)
+    world.run(10_000)
+    (response,) = world.of("client", ResponseReceived)
+    assert (response.token, response.body) == (token, b"4")
+    assert world.machines["client"].unfinished() == world.machines["server"].unfinished() == 0
+
+
+def test_a_copy_of_a_request_gets_the_kept_response_and_is_not_handed_over_again() -> None:
+    world, ours, theirs = pair()
+    world.lose = lambda origin, data: origin == "server" and header(data)[3] == ACK
+    world.machines["client"].send(ours, b"?", world.now_us, flags=REQ | ASY)
+    world.run(10_000)
+    (request,) = world.of("server", RequestReceived)
+    assert request.asynchronous
+    world.machines["server"].send(theirs, b"!", world.now_us, flags=ACK, answers=request.id)
+    world.run(100_000)
+    world.lose = None
+    world.run(SECOND)
+    assert len(world.of("server", RequestReceived)) == 1
+    assert [response.body for response in world.of("client", ResponseReceived)] == [b"!"]
+    responses = [data for data in world.sent["server"] if header(data)[3] == ACK]
+    assert len(responses) >= 2
+    assert len(set(responses)) == 1
+
+
+def test_a_response_is_kept_for_thirty_seconds() -> None:
+    machine, peer = lone_server(UdpcOptions(silence_us=100 * SECOND))
+    machine.receive(datagram(102, session_of(peer), 0, REQ), "c", 0)
+    machine.send(peer, b"!", 0, answers=102)
+    (response,) = datagrams(machine.transmits())
+    machine.receive(datagram(102, session_of(peer), 0, REQ), "c", 30 * SECOND - 1)
+    assert datagrams(machine.transmits()) == [response]
+    machine.receive(datagram(102, session_of(peer), 0, REQ), "c", 30 * SECOND)
+    assert not machine.transmits()
+    assert machine.statistics.duplicates == 2
+
+
+@pytest.mark.parametrize("bound", [UdpcOptions(responses_max=2), UdpcOptions(response_bytes_max=2 * 14)])
+def test_of_the_kept_responses_the_oldest_goes_first(bound: UdpcOptions) -> None:
+    machine, peer = lone_server(bound)
+    for index in (102, 103, 104):
+        machine.receive(datagram(index, session_of(peer), 0, REQ), "c", 0)
+        machine.send(peer, b"!", 0, answers=index)
+    machine.transmits()
+    for index in (102, 103, 104):
+        machine.receive(datagram(index, session_of(peer), 0, REQ), "c", 0)
+    assert [header(data)[2] for data in datagrams(machine.transmits())] == [103, 104]
+
+
+def test_a_request_without_response_ends_as_unknown_after_five_seconds() -> None:
+    world, ours, _ = pair()
+    token = world.machines["client"].send(ours, b"?", world.now_us, flags=REQ)
+    world.run(4_999_999)
+    assert not world.of("client", DeliveryUnknown)
+    world.run(1)
+    assert [unknown.tokens for unknown in world.of("client", DeliveryUnknown)] == [[token]]
+    assert world.machines["client"].statistics.retransmissions > 2
+    assert len(world.of("server", RequestReceived)) == 1
+
+
+def test_a_response_may_ask_itself_and_its_copies_are_answered() -> None:
+    world, ours, theirs = pair()
+    asked = world.machines["client"].send(ours, b"name?", world.now_us, flags=REQ)
+    world.run(10_000)
+    world.lose = lambda origin, data: origin == "client" and header(data)[3] == ACK
+    question = world.of("server", RequestReceived)[0].id
+    counter = world.machines["server"].send(theirs, b"why?", world.now_us, flags=ACK | REQ, answers=question)
+    world.run(10_000)
+    (request,) = world.of("client", RequestReceived)
+    assert (request.token, request.body) == (asked, b"why?")
+    world.machines["client"].send(ours, b"because", world.now_us, answers=request.id)
+    world.run(100_000)
+    world.lose = None
+    world.run(SECOND)
+    assert [(event.token, event.body) for event in world.of("server", ResponseReceived)] == [(counter, b"because")]
+    assert len(world.of("client", RequestReceived)) == 1
+    assert world.machines["client"].unfinished() == world.machines["server"].unfinished() == 0
+
+
+@pytest.mark.parametrize("flag", [ACK, ACK | REQ, IMP | ACK, HBT | ACK])
+def test_an_ack_that_answers_nothing_is_dropped(flag: int) -> None:
+    machine, peer = lone_server()
+    machine.receive(datagram(102, session_of(peer), 77, flag), "c", SECOND)
+    assert machine.statistics.dropped["answers_nothing"] == 1
+    assert not machine.events()
+    assert not machine.transmits()
+    assert machine.next_deadline_us() == SECOND, "it is no sign of life"
+
+
+def test_requests_that_nobody_answers_are_bounded_and_make_room_with_time() -> None:
+    machine, peer = lone_server(UdpcOptions(requests_max=1, silence_us=100 * SECOND))
+    machine.receive(datagram(102, session_of(peer), 0, REQ), "c", 0)
+    machine.receive(datagram(103, session_of(peer), 0, REQ), "c", 0)
+    assert machine.statistics.dropped["requests_full"] == 1
+    machine.receive(datagram(103, session_of(peer), 0, REQ), "c", 30 * SECOND)
+    assert [event.id for event in machine.events() if isinstance(event, RequestReceived)] == [102, 103]
+    with pytest.raises(BadMessage, match="too old to answer"):
+        machine.send(peer, b"", 30 * SECOND, answers=102)
+
+
+# Heartbeat and silence.
+
+
+def test_an_idle_session_is_kept_by_heartbeats_which_measure_the_round_trip() -> None:
+    world, _, _ = pair()
+    world.run(30 * SECOND)
+    assert not world.of("client", Closed)
+    assert not world.of("server", Closed)
+    assert HBT in flags(world.sent["client"] + world.sent["server"])
+    assert HBT | ACK in flags(world.sent["client"] + world.sent["server"])
+    rtts = {machine.statistics.rtt_us for machine in world.machines.values()}
+    assert 2_000 in rtts
+
+
+def test_a_silent_peer_is_asked_every_second_and_given_up_after_ten_without_fin() -> None:
+    world, ours, _ = pair()
+    token = world.machines["client"].send(ours, b"x", world.now_us)
+    world.run(10_000)
+    assert world.of("client", Delivered) == [Delivered(ours, (token,))]
+    world.lose = lambda _origin, _data: True
+    before = len(world.sent["client"])
+    lost = world.machines["client"].send(ours, b"x", world.now_us)
+    world.run(11 * SECOND)
+    assert flags(world.sent["client"][before:]).count(HBT) == 9
+    assert FIN not in flags(world.sent["client"])
+    assert world.of("client", DeliveryUnknown)[0].tokens == (lost,)
+    assert world.events["client"][-1] == Closed(ours, CloseReason.TIMED_OUT)
+    assert world.machines["client"].next_deadline_us() is None
+
+
+def test_a_half_open_session_sends_no_heartbeat() -> None:
+    machine = UdpcMachine(UdpcOptions(), Seeded(1))
+    machine.receive(datagram(1, 5, 0, SYN), "c", 0)
+    sent = []
+    for now_us in range(0, 20 * SECOND, 100_000):
+        machine.wake(now_us)
+        sent += datagrams(machine.transmits())
+    assert set(flags(sent)) == {SYN | ACK}
+
+
+def test_a_ping_is_answered_with_its_round_trip_time() -> None:
+    world, ours, _ = pair()
+    token = world.machines["client"].ping(ours, world.now_us)
+    world.run(10_000)
+    assert world.of("client", PingAnswered) == [PingAnswered(ours, token, 2_000)]
+
+
+def test_a_ping_without_answer_ends_as_unknown_after_five_seconds() -> None:
+    world, ours, _ = pair()
+    world.lose = lambda _origin, data: header(data)[3] == HBT | ACK
+    token = world.machines["client"].ping(ours, world.now_us)
+    world.run(5 * SECOND)
+    assert [unknown.tokens for unknown in world.of("client", DeliveryUnknown)] == [(token,)]
+    assert world.machines["client"].unfinished() == 0
+
+
+def test_pings_are_bounded() -> None:
+    machine, peer = lone_server(UdpcOptions(pings_max=1))
+    machine.ping(peer, 0)
+    with pytest.raises(QueueFull, match="1 pings"):
+        machine.ping(peer, 0)
+
+
+# Close.
+
+
+def test_close_waits_for_important_packets_then_sends_fin() -> None:
+    world, ours, theirs = pair()
+    token = world.machines["client"].send(ours, b"last words", world.now_us)
+    world.machines["client"].close(ours, world.now_us)
+    world.settle("client")
+    assert FIN not in flags(world.sent["client"])
+    world.run(10_000)
+    assert world.bodies("server") == [b"last words"]
+    assert world.events["client"][-2:] == [
+        Delivered(ours, range(token, token + 1)),
+        Closed(ours, CloseReason.LOCAL),
+    ] or [type(event) for event in world.events["client"][-2:]] == [Delivered, Closed]
+    assert world.of("server", Closed) == [Closed(theirs, CloseReason.REMOTE)]
+    assert flags(world.sent["client"]).count(FIN) == 1
+    with pytest.raises(NoSuchPeer):
+        world.machines["client"].send(ours, b"too late", world.now_us)
+
+
+def test_close_gives_up_the_flush_after_two_seconds() -> None:
+    world, ours, _ = pair()
+    world.lose = lambda origin, _data: origin == "server"
+    token = world.machines["client"].send(ours, b"x", world.now_us)
+    request = world.machines["client"].send(ours, b"?", world.now_us, flags=REQ)
+    world.machines["client"].close(ours, world.now_us)
+    world.run(1_999_999)
+    assert [unknown.tokens for unknown in world.of("client", DeliveryUnknown)] == [(request,)]
+    assert FIN not in flags(world.sent["client"])
+    world.run(1)
+    assert [unknown.tokens for unknown in world.of("client", DeliveryUnknown)] == [(request,), (token,)]
+    assert flags(world.sent["client"])[-1] == FIN
+    assert world.events["client"][-1] == Closed(ours, CloseReason.LOCAL)
+
+
+def test_what_was_never_transmitted_is_refused_when_the_session_ends() -> None:
+    world, ours, theirs = pair(UdpcOptions(window=1))
+    tokens = world.machines["client"].send_many(ours, [b"a", b"b", b"c"], world.now_us)
+    world.machines["server"].close(theirs, world.now_us)
+    world.lose = lambda _origin, data: header(data)[3] != FIN
+    world.run(10_000)
+    assert [unknown.tokens for unknown in world.of("client", DeliveryUnknown)] == [(tokens[0],)]
+    assert [list(refused.tokens) for refused in world.of("client", Refused)] == [[tokens[1], tokens[2]]]
+    assert world.events["client"][-1] == Closed(ours, CloseReason.REMOTE)
+    assert world.machines["client"].unfinished() == 0
+
+
+def test_a_lingering_side_answers_with_the_same_fin_at_most_every_twenty_milliseconds_for_three_seconds() -> None:
+    machine, peer = lone_server()
+    machine.receive(datagram(102, session_of(peer), 0, IMP, b"x"), "c", 0)
+    machine.close(peer, 0)
+    acknowledged, fin = datagrams(machine.transmits())
+    assert header(acknowledged)[3] == IMP | ACK
+    machine.receive(datagram(103, session_of(peer), 0, IMP, b"new"), "c", 10_000)
+    assert not machine.transmits()
+    machine.receive(datagram(102, session_of(peer), 0, IMP, b"x"), "c", 19_999)
+    assert flags(datagrams(machine.transmits())) == [IMP | ACK]
+    machine.receive(datagram(102, session_of(peer), 0, IMP, b"x"), "c", 20_000)
+    ack, again = datagrams(machine.transmits())
+    assert (header(ack)[2:], again) == ((102, IMP | ACK), fin)
+    machine.receive(datagram(104, session_of(peer), 0, FIN), "c", 60_000)
+    assert not machine.transmits()
+    machine.receive(datagram(105, session_of(peer), 0, HBT), "c", 2_999_999)
+    assert datagrams(machine.transmits()) == [fin]
+    machine.wake(3_000_000)
+    machine.receive(datagram(106, session_of(peer), 0, HBT), "c", 3_000_000)
+    assert not machine.transmits()
+    assert machine.statistics.dropped["unknown_session"] == 1
+    assert [type(event) for event in machine.events()] == [MessageReceived, Closed]
+
+
+def test_from_close_on_nothing_new_is_delivered_or_acknowledged() -> None:
+    machine, peer = lone_server()
+    machine.receive(datagram(102, session_of(peer), 0, IMP, b"before"), "c", 0)
+    machine.send(peer, b"pending", 0)
+    machine.close(peer, 0)
+    machine.events()
+    machine.transmits()
+    for flag in (0, IMP, REQ):
+        machine.receive(datagram(103 + flag, session_of(peer), 0, flag, b"after"), "c", 0)
+    assert not machine.events()
+    assert not machine.transmits()
+    assert machine.statistics.dropped["closing"] == 3
+    machine.receive(datagram(102, session_of(peer), 0, IMP, b"before"), "c", 0)
+    assert flags(datagrams(machine.transmits())) == [IMP | ACK]
+
+
+def test_an_uncommitted_message_is_not_acknowledged_by_a_lingering_side() -> None:
+    machine, peer = lone_server(UdpcOptions(deferred=True))
+    machine.receive(datagram(102, session_of(peer), 0, IMP, b"x"), "c", 0)
+    machine.close(peer, 0)
+    machine.transmits()
+    machine.commit(Receipt(peer, 102), 0)
+    machine.receive(datagram(102, session_of(peer), 0, IMP, b"x"), "c", 20_000)
+    assert flags(datagrams(machine.transmits())) == [FIN]
+
+
+def test_closing_the_endpoint_refuses_calls_under_way_and_new_ones() -> None:
+    world, ours, theirs = pair()
+    client = world.machines["client"]
+    token = client.connect("nobody", world.now_us)
+    client.close(None, world.now_us)
+    world.run(10_000)
+    assert [refused.token for refused in world.of("client", ConnectRefused)] == [token]
+    assert world.of("client", Closed) == [Closed(ours, CloseReason.LOCAL)]
+    assert world.of("server", Closed) == [Closed(theirs, CloseReason.REMOTE)]
+    with pytest.raises(NoSuchPeer, match="was closed"):
+        client.connect("server", world.now_us)
+    client.receive(datagram(1, 5, 0, SYN), "other", world.now_us)
+    assert client.statistics.dropped["not_accepting"] == 1
+    world.run(4 * SECOND)
+    assert client.next_deadline_us() is None
+
+
+def test_what_a_request_held_back_is_flushed_by_close() -> None:
+    machine, peer = lone_server(UdpcOptions(index_run_max=4))
+    machine.send(peer, b"?", 0, flags=REQ)
+    for _ in range(2):
+        machine.send(peer, b"plain", 0, flags=0)
+    machine.send(peer, b"held back", 0)
+    assert len(datagrams(machine.transmits())) == 3
+    machine.close(peer, 0)
+    (held_back,) = datagrams(machine.transmits())
+    machine.receive(datagram(102, session_of(peer), header(held_back)[0], IMP | ACK), "c", 0)
+    assert flags(datagrams(machine.transmits())) == [FIN]
+    assert [type(event) for event in machine.events()] == [DeliveryUnknown, Delivered, Closed]
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_the_places_of_a_session_are_free_again_when_it_ends(batched: bool) -> None:
+    machine, peer = lone_server(UdpcOptions(open_receipts_max=10, open_receipt_bytes_max=10))
+    messages = b"".join(datagram(102 + place, session_of(peer), 0, IMP, b"x") for place in range(10))
+    for data in [messages] if batched else split(messages, 14):
+        machine.receive(data, "c", 0, 14)
+    machine.receive(datagram(120, session_of(peer), 0, FIN), "c", 0)
+    machine.receive(datagram(1, 7, 0, SYN), "d", 0)
+    other = header(datagrams(machine.transmits())[-1])[1]
+    machine.receive(datagram(2, other, 0, IMP, b"0123456789"), "d", 0)
+    assert [event.body for event in machine.events() if isinstance(event, MessageReceived)][-1] == b"0123456789"
+
+
+# Migration.
+
+
+def test_a_session_follows_its_peer_to_a_new_address_only_when_told_to() -> None:
+    machine, peer = lone_server()
+    machine.receive(datagram(102, session_of(peer), 0, IMP, b"x"), "elsewhere", 0)
+    assert machine.statistics.dropped["unknown_session"] == 1
+    machine, peer = lone_server(UdpcOptions(migration=True))
+    machine.receive(datagram(102, session_of(peer), 0, IMP, b"x"), "elsewhere", 0)
+    assert machine.events() == [PeerMoved(peer, "elsewhere"), MessageReceived(peer, 102, b"x")]
+    machine.receive(datagram(101, session_of(peer), 0, IMP, b"old"), "third", 0)
+    assert machine.statistics.dropped["no_reason_to_move"] == 1
+
+
+def test_a_new_address_is_unproved_until_it_answers_a_heartbeat() -> None:
+    machine, peer = lone_server(UdpcOptions(migration=True))
+    machine.receive(datagram(102, session_of(peer), 0, IMP, b"x"), "elsewhere", 0)
+    transmits = machine.transmits()
+    assert {transmit.address for transmit in transmits} == {"elsewhere"}
+    heartbeat, acknowledgement = datagrams(transmits)
+    assert (header(heartbeat)[3], header(acknowledgement)[3]) == (HBT, IMP | ACK)
+    machine.send(peer, bytes(100), 0)
+    assert not machine.transmits()
+    assert machine.statistics.amplification_withheld == 1
+    machine.receive(datagram(103, session_of(peer), header(heartbeat)[0], HBT | ACK), "elsewhere", 1_000)
+    machine.wake(SECOND)
+    assert len(datagrams(machine.transmits())[0]) == 113
+
+
+# Bounds of sending, and the caller's mistakes.
+
+
+def test_the_index_runs_at_most_so_far_past_the_oldest_packet_that_waits() -> None:
+    world, ours, _ = pair(UdpcOptions(index_run_max=20))
+    client = world.machines["client"]
+    world.lose = lambda origin, data: origin == "client" and data.endswith(b"stuck")
+    client.send(ours, b"stuck", world.now_us)
+    for number in range(20):
+        client.send(ours, b"%d" % number, world.now_us, flags=0)
+    world.run(10_000)
+    assert len(world.bodies("server")) == 10
+    assert client.unfinished() == 11
+    world.lose = None
+    world.run(SECOND)
+    assert len(world.bodies("server")) == 21
+    assert client.unfinished() == 0
+
+
+def test_the_index_is_held_by_whatever_is_oldest_a_request_or_an_important_packet() -> None:
+    machine, peer = lone_server(UdpcOptions(index_run_max=6))
+    machine.send(peer, b"2", 0)
+    machine.send(peer, b"3", 0, flags=REQ)
+    machine.send(peer, b"4", 0)
+    for number in (5, 6, 7):
+        machine.send(peer, b"%d" % number, 0, flags=0)
+    assert [header(data)[0] for data in datagrams(machine.transmits())] == [2, 3, 4, 5]
+    machine.receive(datagram(102, session_of(peer), 2, IMP | ACK), "c", 0)
+    assert [header(data)[0] for data in datagrams(machine.transmits())] == [6]
+    machine.receive(datagram(103, session_of(peer), 4, IMP | ACK), "c", 0)
+    assert not machine.transmits()
+    machine.receive(datagram(104, session_of(peer), 3, ACK), "c", 0)
+    assert [header(data)[0] for data in datagrams(machine.transmits())] == [7]
+
+
+def test_what_waits_does_not_change_when_the_application_uses_its_buffer_again() -> None:
+    machine, peer = lone_server(UdpcOptions(controller="eager", window=2))
+    buffer = bytearray(b"abc")
+    machine.send_many(peer, [buffer] * 12, 0)
+    machine.send(peer, buffer, 0)
+    buffer[:] = b"xyz"
+    sent = datagrams(machine.transmits())
+    for index in range(102, 115):
+        machine.receive(datagram(index, session_of(peer), index - 100, IMP | ACK), "c", 0)
+        sent += datagrams(machine.transmits())
+    assert [data[13:] for data in sent] == [b"abc"] * 13
+
+
+def test_acknowledgements_are_withheld_rather_than_run_too_far() -> None:
+    machine, peer = lone_server(UdpcOptions(index_run_max=3))
+    machine.send(peer, b"waits", 0)
+    machine.transmits()
+    for index in range(102, 110):
+        machine.receive(datagram(index, session_of(peer), 0, IMP), "c", 0)
+    assert len(datagrams(machine.transmits())) == 3
+    assert machine.statistics.dropped["answer_withheld"] == 5
+    machine.receive(datagram(110, session_of(peer), 2, IMP | ACK), "c", 0)
+    machine.receive(datagram(109, session_of(peer), 0, IMP), "c", 0)
+    assert header(datagrams(machine.transmits())[0])[2:] == (109, IMP | ACK)
+
+
+def test_two_sides_that_both_wait_for_their_oldest_packet_still_acknowledge_each_other() -> None:
+    world, ours, theirs = pair(UdpcOptions(index_run_max=64, window=8, controller="eager"))
+    world.lose = lambda origin, data: data.endswith(b"stuck")
+    for name, peer in (("client", ours), ("server", theirs)):
+        world.machines[name].send(peer, b"stuck", world.now_us)
+        world.machines[name].send_many(peer, [b"%d" % number for number in range(200)], world.now_us)
+    world.run(SECOND)
+    world.lose = None
+    world.run(4 * SECOND)
+    assert [machine.unfinished() for machine in world.machines.values()] == [0, 0]
+    assert len(world.of("client", Delivered)) == len(world.of("server", Delivered)) == 201
+
+
+def test_a_sender_held_back_by_its_index_sleeps_until_something_happens() -> None:
+    world, ours, _ = pair(UdpcOptions(index_run_max=8))
+    client = world.machines["client"]
+    world.lose = lambda origin, data: origin == "client" and data.endswith(b"stuck")
+    client.send(ours, b"stuck", world.now_us)
+    client.send_many(ours, [b"x"] * 30, world.now_us)
+    world.run(SECOND)
+    wakes = 0
+    until_us = world.now_us + SECOND
+    while (next_us := client.next_deadline_us()) is not None and next_us <= until_us:
+        world.now_us = next_us
+        client.wake(next_us)
+        world.settle("client")
+        wakes += 1
+    assert wakes < 20
+
+
+def test_every_packet_overtaken_at_once_is_repeated_at_once() -> None:
+    machine, peer = lone_server()
+    machine.send_many(peer, [b"%d" % number for number in range(10)], 0)
+    first = header(datagrams(machine.transmits())[0])[0]
+    for place, number in enumerate((4, 5, 6)):
+        machine.receive(datagram(102 + place, session_of(peer), first + number, IMP | ACK), "c", 5_000)
+    assert [data[13:] for data in datagrams(machine.transmits())[:4]] == [b"0", b"1", b"2", b"3"]
+    assert machine.statistics.repairs == 4
+
+
+def test_at_most_a_window_of_important_packets_is_unacknowledged() -> None:
+    machine, peer = lone_server(UdpcOptions(controller="eager", window=16))
+    assert len(machine.send_many(peer, [b"x"] * 40, 0)) == 40
+    assert len(datagrams(machine.transmits())) == 16
+    machine.receive(datagram(102, session_of(peer), 2, IMP | ACK), "c", 0)
+    assert len(datagrams(machine.transmits())) == 1
+    assert UdpcOptions().window == 1_024
+
+
+def test_a_full_send_queue_says_so_and_says_when_there_is_room_again() -> None:
+    world, ours, _ = pair(UdpcOptions(send_queue_messages_max=4))
+    client = world.machines["client"]
+    assert client.room(ours) == 4
+    assert len(client.send_many(ours, [b"x"] * 6, world.now_us)) == 4
+    with pytest.raises(QueueFull, match="wait for Writable"):
+        client.send(ours, b"x", world.now_us)
+    world.run(10_000)
+    assert len(world.of("client", Writable)) == 1
+    assert client.room(ours) == 4
+
+
+def test_a_send_queue_is_full_by_bytes_too_but_an_empty_one_takes_any_message() -> None:
+    machine, peer = lone_server(UdpcOptions(send_queue_bytes_max=10))
+    assert len(machine.send_many(peer, [b"1234"] * 3, 0)) == 2
+    with pytest.raises(QueueFull):
+        machine.send(peer, b"1234", 0)
+    machine, peer = lone_server(UdpcOptions(send_queue_bytes_max=10))
+    machine.send(peer, bytes(100), 0)
+    with pytest.raises(QueueFull):
+        machine.send(peer, b"", 0)
+
+
+@pytest.mark.parametrize(
+    ("flag", "answers", "rule"),
+    [
+        (REQ | IMP, None, "REQ and IMP exclude each other"),
+        (IMP | ACK, None, "IMP\\+ACK is the protocol's own"),
+        (SYN, None, "belong to the protocol"),
+        (FIN, None, "belong to the protocol"),
+        (HBT, None, "belong to the protocol"),
+        (0x80, None, "belong to the protocol"),
+        (0x100, None, "belong to the protocol"),
+        (ASY, None, "ASY goes with REQ only"),
+        (ACK, None, "say which request it answers"),
+        (REQ, 5, "carries ACK"),
+        (ACK, 5, "request 5 is unknown"),
+    ],
+)
+def test_a_message_that_breaks_a_rule_is_refused_with_the_rule_and_sends_nothing(
+    flag: int, answers: int | None, rule: str
+) -> None:
+    machine, peer = lone_server()
+    with pytest.raises(BadMessage, match=rule):
+        machine.send(peer, b"x", 0, flags=flag, answers=answers)
+    assert not machine.transmits()
+    assert machine.unfinished() == 0
+
+
+def test_a_message_fits_one_datagram_or_is_refused() -> None:
+    machine, peer = lone_server()
+    machine.send(peer, bytes(BODY_BYTES_MAX), 0)
+    assert len(datagrams(machine.transmits())[0]) == 65_507
+    for attempt in (machine.send, lambda peer, body, now_us: machine.send_many(peer, [b"", body], now_us)):
+        with pytest.raises(BadMessage, match="one datagram"):
+            attempt(peer, bytes(BODY_BYTES_MAX + 1), 0)
+    assert machine.unfinished() == 1
+
+
+def test_a_request_is_answered_once() -> None:
+    machine, peer = lone_server()
+    machine.receive(datagram(102, session_of(peer), 0, REQ), "c", 0)
+    machine.send(peer, b"", 0, answers=102)
+    with pytest.raises(BadMessage, match="answered before"):
+        machine.send(peer, b"", 0, answers=102)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"window": 70_000}, {"heartbeat_us": 0}, {"first_index": 1 << 32}, {"index_run_max": 65_536}]
+)
+def test_an_option_out_of_range_is_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(BadOption, match="it must be from"):
+        UdpcOptions(**wrong)  # type: ignore[arg-type]
+
+
+# Wrap-around.
+
+
+@pytest.mark.parametrize("controller", ["fair", "eager"])
+def test_indices_cross_the_wrap_in_both_directions_and_ids_go_on_counting(controller: str) -> None:
+    options = UdpcOptions(first_index=(1 << 32) - 40, controller=controller)
+    world, ours, theirs = pair(options, whole=True)
+    for round_number in range(10):
+        bodies = [b"%d/%d" % (round_number, number) for number in range(10)]
+        world.machines["client"].send_many(ours, bodies, world.now_us)
+        world.machines["server"].send(theirs, b"%d" % round_number, world.now_us)
+        world.machines["client"].send(ours, b"?", world.now_us, flags=REQ)
+        world.run(10_000)
+        request = world.of("server", RequestReceived)[-1].id
+        world.machines["server"].send(theirs, b"!", world.now_us, answers=request)
+        world.run(10_000)
+    ids = [int(event.id) for event in world.events["server"] if isinstance(event, MessageReceived | RequestReceived)]
+    assert len(ids) == 110
+    assert ids == sorted(set(ids))
+    assert ids[0] < 1 << 32 < ids[-1]
+    assert len(world.of("client", ResponseReceived)) == 10
+    assert len(world.of("client", Delivered)) == 100
+    indices = [decode(data).index for data in world.sent["client"]]
+    assert 0 not in indices
+    assert max(indices) == (1 << 32) - 1
+    assert world.machines["client"].statistics.retransmissions == 0
