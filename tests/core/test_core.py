@@ -86,6 +86,18 @@ def test_the_time_out_follows_rfc_6298() -> None:
     assert trip.backed_off_us(50) == 3_000_000
 
 
+def test_a_path_slower_than_the_time_out_gets_its_time_from_a_repeated_packet() -> None:
+    trip = RoundTrip(initial_us=200_000, min_us=20_000, max_us=3_000_000)
+    trip.ambiguous(400_000)
+    assert trip.rto_us == 400_000
+    trip.ambiguous(300_000)
+    assert trip.rto_us == 400_000
+    trip.ambiguous(9_000_000)
+    assert trip.rto_us == 800_000
+    trip.sample(390_000)
+    assert trip.rto_us == 390_000 + 4 * 195_000
+
+
 def test_an_unproved_address_gets_three_times_what_it_sent_and_not_a_byte_more() -> None:
     ledger = Ledger(unproved_max=2)
     ledger.received("a", 10)

@@ -794,6 +794,29 @@ def test_a_sender_held_back_by_its_index_sleeps_until_something_happens() -> Non
     assert wakes < 20
 
 
+def test_a_path_slower_than_the_first_time_out_is_measured_and_then_not_repeated_on() -> None:
+    world, ours, _ = pair(delay_us=200_000)
+    client = world.machines["client"]
+    for _ in range(20):
+        client.send(ours, b"slow", world.now_us)
+        world.run(SECOND)
+    assert len(world.bodies("server")) == 20
+    assert client.statistics.rtt_us == 400_000
+    assert client.statistics.retransmissions < 5
+
+
+def test_sequenced_mode_is_kept_over_a_restart() -> None:
+    machine, peer = lone_server(UdpcOptions(sequenced=True))
+    machine.receive(datagram(110, session_of(peer), 0, 0, b"newest"), "c", 0)
+    snapshot = machine.snapshot(peer, [Receipt(peer, 110)])
+    again = UdpcMachine(UdpcOptions(sequenced=True), Seeded(9))
+    again.restore(snapshot, 0)
+    again.receive(datagram(105, session_of(peer), 0, 0, b"overtaken"), "c", 0)
+    assert not again.events()
+    again.receive(datagram(111, session_of(peer), 0, 0, b"newer"), "c", 0)
+    assert [type(event) for event in again.events()] == [MessageReceived]
+
+
 def test_every_packet_overtaken_at_once_is_repeated_at_once() -> None:
     machine, peer = lone_server()
     machine.send_many(peer, [b"%d" % number for number in range(10)], 0)

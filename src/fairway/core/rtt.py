@@ -10,7 +10,7 @@ milliseconds would look like a loss."""
 class RoundTrip:
     """A smoothed round-trip time; feed it only samples of packets that were sent once (Karn's rule)."""
 
-    __slots__ = ("_initial_us", "_max_us", "_min_us", "smoothed_us", "variation_us")
+    __slots__ = ("_floor_us", "_initial_us", "_max_us", "_min_us", "smoothed_us", "variation_us")
 
     def __init__(self, *, initial_us: int, min_us: int, max_us: int) -> None:
         self._initial_us = initial_us
@@ -19,10 +19,12 @@ class RoundTrip:
         self.smoothed_us = 0
         """0 before the first sample."""
         self.variation_us = 0
+        self._floor_us = 0
 
     def sample(self, rtt_us: int) -> None:
         """Takes one measured round trip."""
         rtt_us = max(rtt_us, 1)
+        self._floor_us = 0
         if self.smoothed_us == 0:
             self.smoothed_us = rtt_us
             self.variation_us = rtt_us >> 1
@@ -30,9 +32,21 @@ class RoundTrip:
         self.variation_us += (abs(self.smoothed_us - rtt_us) - self.variation_us) >> 2
         self.smoothed_us = max(1, self.smoothed_us + ((rtt_us - self.smoothed_us) >> 3))
 
+    def ambiguous(self, elapsed_us: int) -> None:
+        """Takes the time from the first transmission of a repeated packet to its acknowledgement.
+
+        It is no sample, but until there is one the time-out grows towards it: else every packet of a path that is
+        slower than the time-out is repeated, and none ever gives a sample. It only doubles, because where packets are
+        lost that time holds whole time-outs.
+        """
+        self._floor_us = min(self._max_us, max(self._floor_us, min(elapsed_us, 2 * self.rto_us)))
+
     @property
     def rto_us(self) -> int:
         """Tells how long to wait for an acknowledgement before the first repeat."""
+        return max(self._floor_us, self._estimate_us())
+
+    def _estimate_us(self) -> int:
         if self.smoothed_us == 0:
             return self._initial_us
         return min(self._max_us, max(self._min_us, self.smoothed_us + max(GRANULARITY_US, 4 * self.variation_us)))

@@ -365,7 +365,9 @@ class Outgoing:
 
     def _sample(self, run: Run, now_us: int) -> None:
         """Measures the round trip, once an instant, so that a batch weighs as much as its datagrams one by one."""
-        if run.transmissions == 1 and now_us != self._sampled_us:
+        if run.transmissions > 1:
+            self.rtt.ambiguous(now_us - run.sent_us[0])
+        elif now_us != self._sampled_us:
             self.sample(now_us - run.sent_us[0], now_us)
 
     def sample(self, rtt_us: int, now_us: int) -> None:

@@ -87,8 +87,8 @@ class Session:
     """One conversation, from the moment it is open to the moment it is forgotten."""
 
     __slots__ = (
-        "_closing_us", "_fin", "_fin_us", "_heard_us", "_heartbeat_us", "_lingering_us", "_newest_plain", "_options",
-        "_outbox", "_probes", "answers", "handshake", "link", "outgoing", "receipts", "seen", "state",
+        "_closing_us", "_fin", "_fin_us", "_heard_us", "_heartbeat_us", "_lingering_us", "_options",
+        "_outbox", "_probes", "answers", "handshake", "link", "newest_plain", "outgoing", "receipts", "seen", "state",
     )  # fmt: skip
 
     def __init__(
@@ -105,7 +105,7 @@ class Session:
         self.seen = Seen(BITMAP_SPAN)
         self.seen.add(handshake.peer_index)
         self.state = State.OPEN
-        self._newest_plain = 0
+        self.newest_plain = 0
         self._heard_us = now_us
         self._heartbeat_us = now_us
         """When the latest heartbeat left."""
@@ -158,7 +158,7 @@ class Session:
         if number in self.seen:
             self._outbox.statistics.duplicates += 1
             return "copy"
-        if self._options.sequenced and number <= self._newest_plain:
+        if self._options.sequenced and number <= self.newest_plain:
             return "not_newest"
         return self._hand_over(number, body(data), False)
 
@@ -179,7 +179,7 @@ class Session:
             return reason
         self.seen.add(number)
         if not important:
-            self._newest_plain = max(self._newest_plain, number)
+            self.newest_plain = max(self.newest_plain, number)
         self._outbox.statistics.messages_received += 1
         self._outbox.report(MessageReceived(self.link.peer, number, payload, important))
         return ""
@@ -307,7 +307,7 @@ class Session:
         self.seen.add(first, count)
         self._heard_us = now_us
         if not important:
-            self._newest_plain = first + count - 1
+            self.newest_plain = first + count - 1
         self._outbox.statistics.messages_received += count
         self._outbox.report(MessagesReceived(self.link.peer, first, bodies(data, segment_bytes), important))
         if acks:

@@ -43,6 +43,7 @@ def write(session: Session, committing: Sequence[Receipt]) -> bytes:
         "handshake": session.handshake,
         "own_index": link.next_index,
         "seen": subtract(session.seen.ranges(), uncommitted),
+        "newest_plain": session.newest_plain,
         "waiting": [request for request in answers.waiting() if request not in absent],
         "responses": [(request, b64encode(response).decode("ascii")) for request, response in kept],
     }
@@ -66,11 +67,13 @@ def _restored(state: dict[str, Any], outbox: Outbox, options: UdpcOptions, place
     peer = Peer(_address(state["peer_address"]), _counter(state["session_id"]))
     seen = [(_counter(first), _counter(last)) for first, last in state["seen"]]
     own_index = following(_counter(state["own_index"]), RESTORED_AFTER)
+    newest_plain = _counter(state["newest_plain"] + 1) - 1
     waiting = [_counter(request) for request in state["waiting"]]
     responses = [(_counter(request), b64decode(response, validate=True)) for request, response in state["responses"]]
     session = Session(outbox, options, places, peer, handshake, now_us)
     session.link.address = _address(state["address"])
     session.link.next_index = own_index
+    session.newest_plain = newest_plain
     session.seen = Seen.from_ranges(BITMAP_SPAN, seen or [(handshake.peer_index, handshake.peer_index)])
     for request in waiting:
         session.answers.asked(request, now_us)
