@@ -17,8 +17,7 @@ from fairway.core.timers import Deadlines
 
 @given(st.integers(0, 2**40), st.integers(-(2**15) + 1, 2**15 - 1))
 def test_widening_finds_the_number_that_was_sent_while_it_is_less_than_half_a_turn_away(near: int, away: int) -> None:
-    number = max(0, near + away)
-    assert widen(number & 0xFFFF, near, 16) == number
+    assert widen((near + away) & 0xFFFF, near, 16) == near + away
 
 
 def test_a_number_is_newer_for_less_than_half_a_turn() -> None:
@@ -67,6 +66,21 @@ def test_deadlines_set_and_cleared_do_not_pile_up() -> None:
         deadlines.set(key, None)
     assert len(deadlines._heap) < 100
     assert len(deadlines._queued) < 100
+
+
+def test_clearing_out_stale_entries_while_looking_for_the_next_brings_nothing_up_early() -> None:
+    deadlines: Deadlines[int] = Deadlines()
+    for key in range(3):
+        deadlines.set(key, 100 + 5 * key)
+    for key in range(100, 168):
+        deadlines.set(key, 10_000 + key)
+        deadlines.set(key + 100, None)
+    for key in range(100, 168):
+        deadlines.set(key, None)
+    deadlines.set(0, 300)
+    deadlines.set(1, 400)
+    assert deadlines.pop_due(110) == [2]
+    assert deadlines.pop_due(400) == [0, 1]
 
 
 def test_the_time_out_follows_rfc_6298() -> None:

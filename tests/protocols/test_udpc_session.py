@@ -817,6 +817,40 @@ def test_sequenced_mode_is_kept_over_a_restart() -> None:
     assert [type(event) for event in again.events()] == [MessageReceived]
 
 
+def test_an_index_before_the_first_is_too_old_and_not_a_turn_ahead() -> None:
+    world, ours, theirs = pair()
+    client = world.machines["client"]
+    for number in range(4):
+        world.machines["server"].send(theirs, b"%d" % number, world.now_us)
+    world.run(10_000)
+    client.receive(datagram(0xFFFFFFFF, session_of(ours), 0, IMP, b"before"), "server", world.now_us)
+    client.receive(datagram(3, session_of(ours), 0, IMP, b"1"), "server", world.now_us)
+    world.run(10_000)
+    assert world.bodies("client") == [b"0", b"1", b"2", b"3"]
+    assert client.statistics.dropped["too_old"] == 1
+
+
+def test_a_copy_of_the_syn_makes_no_second_session_while_the_first_lingers() -> None:
+    world, _, theirs = pair()
+    syn = world.sent["client"][0]
+    server = world.machines["server"]
+    server.close(theirs, world.now_us)
+    world.settle("server")
+    first = world.sent["server"][0]
+    server.receive(syn, "client", world.now_us)
+    assert datagrams(server.transmits()) == [first]
+
+
+def test_an_address_stays_unproved_over_a_restart() -> None:
+    machine, peer = lone_server(UdpcOptions(migration=True))
+    machine.receive(datagram(102, session_of(peer), 0, 0, b"moved"), "elsewhere", 0)
+    again = UdpcMachine(UdpcOptions(migration=True), Seeded(9))
+    again.restore(machine.snapshot(peer), 0)
+    for _ in range(40):
+        again.send(peer, bytes(1_000), 0)
+    assert not again.transmits()
+
+
 def test_every_packet_overtaken_at_once_is_repeated_at_once() -> None:
     machine, peer = lone_server()
     machine.send_many(peer, [b"%d" % number for number in range(10)], 0)

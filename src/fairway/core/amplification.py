@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from fairway.core.events import Address
 
 FACTOR = 3
@@ -17,7 +19,8 @@ class Ledger:
     __slots__ = ("_budget", "_max")
 
     def __init__(self, unproved_max: int) -> None:
-        self._budget: dict[Address, int] = {}
+        self._budget: OrderedDict[Address, int] = OrderedDict()
+        """Not a plain dict: finding its first key costs more with each key deleted before it."""
         self._max = unproved_max
 
     def __len__(self) -> int:
@@ -28,7 +31,7 @@ class Ledger:
         budget = self._budget.get(address)
         if budget is None:
             if len(self._budget) >= self._max:
-                del self._budget[next(iter(self._budget))]
+                self._budget.popitem(last=False)
             budget = 0
         self._budget[address] = budget + FACTOR * count
 

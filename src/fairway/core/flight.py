@@ -273,7 +273,7 @@ class Flight:
         self._serial += 1
         heappush(self._due, (run.due_us, self._serial, run))
         if len(self._due) > 2 * (len(self._runs) + len(self._singles)) + STALE_MAX:
-            self._due = sorted(entry for entry in self._due if entry[2].left and entry[2].due_us == entry[0])
+            self._due[:] = sorted(entry for entry in self._due if entry[2].left and entry[2].due_us == entry[0])
 
     def postpone(self, run: Run, due_us: int) -> None:
         """Moves the timer of a run without a transmission."""

@@ -185,6 +185,7 @@ class Machine(Protocol):
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
         """Takes up a conversation from its snapshot; raises `DamagedSnapshot`.
 
-        The owner must not restore an mrp connection on which data of its own was sent after the snapshot.
+        The owner takes a new snapshot at once, before anything is sent: restoring twice from the same one would use
+        numbers twice. It must not restore an mrp connection on which data of its own was sent after the snapshot.
         """
         ...

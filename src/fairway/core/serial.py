@@ -9,11 +9,11 @@ def newer(a: int, b: int, bits: int) -> bool:
 
 
 def widen(wire: int, near: int, bits: int) -> int:
-    """Gives the number that ends in `wire` and lies nearest to the wide number `near`, never below 0.
+    """Gives the number that ends in `wire` and lies nearest to the wide number `near`.
 
-    At exactly half the number space the older one is taken: the wire number is then not newer.
+    At exactly half the number space the older one is taken: the wire number is then not newer. A number below 0 is
+    older than the first one ever.
     """
     turn = 1 << bits
     ahead = (wire - near) & (turn - 1)
-    wide = near + ahead if ahead < turn >> 1 else near + ahead - turn
-    return wide if wide >= 0 else wide + turn
+    return near + ahead if ahead < turn >> 1 else near + ahead - turn

@@ -7,16 +7,13 @@ entry stays where it is and is corrected when it comes up.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
 STALE_MAX = 64
 """Heap entries that count no more, beyond as many as there are deadlines, before they are cleared out."""
-
-STALE_ENTRIES_MAX = 64
-"""So many stale heap entries are left alone; beyond them, at most one for each live key."""
 
 
 class Deadlines(Generic[Key]):
@@ -48,8 +45,6 @@ class Deadlines(Generic[Key]):
         return self._due.get(key)
 
     def _push(self, key: Key, due_us: int) -> None:
-        if len(self._heap) > 2 * len(self._due) + STALE_ENTRIES_MAX:
-            self._compact()
         self._queued[key] = due_us
         self._count += 1
         heappush(self._heap, (due_us, self._count, key))
@@ -60,13 +55,7 @@ class Deadlines(Generic[Key]):
         """Rebuilds the heap from the entries that count: a peer must not grow it by what was set and cleared."""
         live = [entry for entry in self._heap if entry[2] in self._due and self._queued.get(entry[2]) == entry[0]]
         self._queued = {key: queued_us for queued_us, _, key in live}
-        self._heap = sorted(live)
-
-    def _compact(self) -> None:
-        """Drops stale entries: a finished key would otherwise stay alive until its old deadline comes up."""
-        self._queued = {key: queued_us for key, queued_us in self._queued.items() if key in self._due}
-        self._heap[:] = [entry for entry in self._heap if self._queued.get(entry[2]) == entry[0]]
-        heapify(self._heap)
+        self._heap[:] = sorted(live)
 
     def next_us(self) -> int | None:
         """Tells the earliest deadline, or None."""

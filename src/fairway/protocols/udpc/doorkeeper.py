@@ -72,7 +72,7 @@ class Doorkeeper:
     def receive_syn(self, index: int, caller_id: int, address: Address, now_us: int) -> None:
         """Answers a call: the same for the same call, and without a session before it is completed."""
         known = self.sessions.called_by(address)
-        if known is not None and known.handshake.caller_id == caller_id and known.state is not State.LINGERING:
+        if known is not None and known.handshake.caller_id == caller_id:
             known.repeat_syn_ack()
             return
         half_open = self._handshakes.by_caller(address, caller_id)

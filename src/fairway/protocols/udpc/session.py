@@ -125,9 +125,14 @@ class Session:
     def receive(self, index: int, ack_index: int, flag: int, data: Buffer, now_us: int) -> None:
         """Takes one well-formed packet of this session."""
         number = widen(index, self.seen.highest, 32)
-        if self.state is State.LINGERING:
+        if number < 1:
+            self._outbox.drop("too_old")
+        elif self.state is State.LINGERING:
             self._receive_lingering(number, flag, now_us)
-            return
+        else:
+            self._receive_open(number, index, ack_index, flag, data, now_us)
+
+    def _receive_open(self, number: int, index: int, ack_index: int, flag: int, data: Buffer, now_us: int) -> None:
         if flag == IMP:
             reason = self._receive_important(number, data)
         elif flag == IMP | ACK:

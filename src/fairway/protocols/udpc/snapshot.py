@@ -39,6 +39,7 @@ def write(session: Session, committing: Sequence[Receipt]) -> bytes:
         "format": FORMAT,
         "peer_address": link.peer.address,
         "address": link.address,
+        "proved": link.proved,
         "session_id": link.session_id,
         "handshake": session.handshake,
         "own_index": link.next_index,
@@ -72,6 +73,7 @@ def _restored(state: dict[str, Any], outbox: Outbox, options: UdpcOptions, place
     responses = [(_counter(request), b64decode(response, validate=True)) for request, response in state["responses"]]
     session = Session(outbox, options, places, peer, handshake, now_us)
     session.link.address = _address(state["address"])
+    session.link.proved = bool(state["proved"])
     session.link.next_index = own_index
     session.newest_plain = newest_plain
     session.seen = Seen.from_ranges(BITMAP_SPAN, seen or [(handshake.peer_index, handshake.peer_index)])

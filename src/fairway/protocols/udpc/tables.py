@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from fairway.core.events import Address, Peer
 from fairway.protocols.udpc.door import Call, HalfOpen
 from fairway.protocols.udpc.session import Session
@@ -79,7 +81,8 @@ class Handshakes:
 
     def __init__(self, half_open_max: int) -> None:
         self._calls: dict[tuple[Address, int], Call] = {}
-        self._by_route: dict[tuple[Address, int], HalfOpen] = {}
+        self._by_route: OrderedDict[tuple[Address, int], HalfOpen] = OrderedDict()
+        """Oldest first. Not a plain dict: finding its first entry costs more with each one deleted before it."""
         self._by_caller: dict[tuple[Address, int], HalfOpen] = {}
         self._ids: dict[int, HalfOpen] = {}
         self._half_open_max = half_open_max
