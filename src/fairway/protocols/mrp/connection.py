@@ -1,0 +1,377 @@
+"""One mrp connection, as far as its two layouts agree: queueing, keeping alive, ending.
+
+Inputs change state and mark the connection as touched; `flush` then sends what may leave and answers what is owed, so
+that a batch of acknowledgements makes room for one batch of new packets and not for many single ones.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+from fairway.core.events import (
+    Closed,
+    CloseReason,
+    Delivered,
+    DeliveryUnknown,
+    MessageReceived,
+    MessagesReceived,
+    Peer,
+    PingAnswered,
+    Receipt,
+    Refused,
+    Writable,
+)
+from fairway.core.flight import Acknowledged
+from fairway.core.machine import Buffer
+from fairway.protocols.mrp import wire
+from fairway.protocols.mrp.options import STAMPED
+from fairway.protocols.mrp.receiver import Receiver
+from fairway.protocols.mrp.sender import Queued, Sender
+from fairway.protocols.mrp.shared import Shared
+from fairway.protocols.mrp.snapshots import Snapshot
+
+NEVER_SENT_REASON = "the connection ended before this message was sent"
+
+
+class Probe(NamedTuple):
+    """A sign of life that was asked for: by the application with `token`, or to keep the connection alive.
+
+    `number` is that of the acknowledged packet that was repeated, None where the connect was repeated.
+    """
+
+    token: int | None
+    sent_us: int
+    number: int | None
+
+
+class Connection(ABC):
+    """One connection of a machine, open until `ended`."""
+
+    __slots__ = (
+        *("_leave_us", "_probes", "_shared", "active_us", "address", "client", "closing", "ended", "heard"),
+        *("heard_us", "local", "peer", "presence_us", "receiver", "remote", "sender"),
+    )
+    layout: ClassVar[str]
+    ver: ClassVar[int]
+    header_bytes: ClassVar[int]
+
+    def __init__(self, shared: Shared, peer: Peer, remote: int, client: bool, now_us: int) -> None:
+        options = shared.options
+        self._shared = shared
+        self.peer = peer
+        self.address = peer.address
+        self.local = peer.local
+        self.remote = remote
+        self.client = client
+        """Whether this side opened the connection."""
+        self.sender = Sender(options, options.first_sequence)
+        self.receiver = Receiver(options.first_sequence, options.window, options.deferred, shared.places)
+        self.heard = False
+        """Whether a packet of the connection came back: the peer then knows that it is open."""
+        self.heard_us = now_us
+        self.active_us = now_us
+        self.presence_us: int | None = None
+        """When the peer must have got a packet with its id, if no data goes there first."""
+        self._leave_us: int | None = None
+        self._probes: list[Probe] = []
+        self.closing: CloseReason | None = None
+        self.ended = False
+
+    # What the layouts say differently.
+
+    @abstractmethod
+    def _datagrams(self, bodies: Sequence[bytes], now_us: int) -> bytes:
+        """Gives the datagrams of new messages, which take the next numbers."""
+
+    @abstractmethod
+    def _again(self, datagram: Buffer, now_us: int) -> bytes:
+        """Gives a datagram as it must be when it leaves again."""
+
+    @abstractmethod
+    def _presence(self) -> bytes:
+        """Gives a packet that carries the peer's id and no message."""
+
+    @abstractmethod
+    def _due_us(self, now_us: int) -> int:
+        """Tells when a packet that leaves now is to be repeated by its own timer."""
+
+    @abstractmethod
+    def _repair(self, now_us: int) -> int:
+        """Repeats what was overtaken, and counts what must wait for the controller."""
+
+    @abstractmethod
+    def _run_timers(self, now_us: int) -> None:
+        """Repeats what got no acknowledgement in time."""
+
+    @abstractmethod
+    def _timer_us(self) -> int | None:
+        """Tells when a repeat is due."""
+
+    @abstractmethod
+    def take_data(self, datagram: bytes, sequence: int, field: int, now_us: int) -> None:
+        """Takes one data packet of this connection; `field` is its stamp or its from_seq."""
+
+    @abstractmethod
+    def take_run(self, data: bytes, count: int, segment_bytes: int, now_us: int) -> bool:
+        """Takes a batch of new data packets in order as a whole, or answers no and changes nothing."""
+
+    @abstractmethod
+    def _acknowledge(self, count: int, acks: Sequence[bytes], floor: int, now_us: int) -> None:
+        """Sends what the commit of `count` messages releases; `floor` is where the receiver's floor stood before."""
+
+    # Sending.
+
+    def touch(self) -> None:
+        self._shared.touched[self.local] = self
+
+    def enqueue(self, queued: Queued, size: int) -> None:
+        """Queues messages of `size` bytes in all."""
+        self.sender.enqueue(queued, size)
+        self.touch()
+
+    def flush(self, now_us: int) -> None:
+        """Sends what may leave now."""
+        sender = self.sender
+        waiting = self._repair(now_us) if sender.flight else 0
+        while (most := sender.may_leave(now_us)) > 0:
+            self._send(most, now_us)
+        self._leave_us = sender.next_leave_us(now_us)
+        if waiting:
+            room_us = sender.controller.next_room_us(len(sender.flight) - waiting, now_us)
+            self._leave_us = min(
+                (time_us for time_us in (room_us, self._leave_us) if time_us is not None), default=None
+            )
+        self._report_progress()
+
+    def _send(self, most: int, now_us: int) -> None:
+        sender = self.sender
+        token, bodies = sender.take(most)
+        count, segment_bytes = len(bodies), self.header_bytes + len(bodies[0])
+        data = self._datagrams(bodies, now_us)
+        self._transmit(data, segment_bytes, now_us, count)
+        sender.left(count, data, segment_bytes, token, now_us, self._due_us(now_us))
+        self._shared.statistics.messages_sent += count
+        self.presence_us = None
+
+    def _transmit(self, data: bytes, segment_bytes: int, now_us: int, count: int = 1) -> None:
+        self.active_us = now_us
+        self._shared.outbox.add(self.address, data, segment_bytes, count)
+
+    def _repeat(self, number: int, now_us: int) -> None:
+        run = self.sender.repeated(number, now_us)
+        datagram = self._again(run.data, now_us)
+        self._transmit(datagram, len(datagram), now_us)
+        self._shared.statistics.retransmissions += 1
+
+    def _report_progress(self) -> None:
+        if self.closing is not None and not self.sender.messages:
+            self.end(self.closing)
+        elif self.sender.became_writable():
+            self._shared.events.append(Writable(self.peer))
+
+    def _delivered(self, pieces: Sequence[Acknowledged], now_us: int) -> None:
+        """Takes note of acknowledged packets and reports them."""
+        self.sender.acknowledged(pieces, self.header_bytes, now_us)
+        statistics, events = self._shared.statistics, self._shared.events
+        statistics.rtt_us = self.sender.resend.ping_us
+        for piece in pieces:
+            if piece.first >= self.sender.silent_below:
+                statistics.messages_delivered += piece.count
+                events.append(Delivered(self.peer, piece.tokens))
+        self.touch()
+
+    # Receiving.
+
+    def hear(self, now_us: int) -> None:
+        """Takes note of a valid packet."""
+        self.heard = True
+        self.heard_us = now_us
+        self.active_us = now_us
+
+    def _hand_over(self, number: int, body: bytes) -> None:
+        self._shared.statistics.messages_received += 1
+        self._shared.events.append(MessageReceived(self.peer, number, body))
+
+    def _hand_over_run(self, first: int, bodies: list[bytes]) -> None:
+        self._shared.statistics.messages_received += len(bodies)
+        self._shared.events.append(MessagesReceived(self.peer, first, bodies))
+
+    def commit(self, receipt: Receipt, now_us: int) -> None:
+        """Frees the places of received messages and, when deferred, acknowledges them."""
+        assert isinstance(receipt.first, int)
+        floor = self.receiver.floor
+        count, acks = self.receiver.commit(receipt.first, receipt.count)
+        if count and self._shared.options.deferred:
+            self._acknowledge(count, acks, floor, now_us)
+
+    # Signs of life.
+
+    def say_present(self, now_us: int) -> None:
+        """Sends a packet that shows the peer that its id has arrived."""
+        self.presence_us = None
+        packet = self._presence()
+        self._transmit(packet, len(packet), now_us)
+
+    def ping(self, token: int, now_us: int) -> bool:
+        """Sends something that the peer must answer, or answers no: a server that never sent data has nothing.
+
+        A client repeats its connect where the answer to data could not be told from another one.
+        """
+        if self.client and (self.layout != STAMPED or self.sender.last is None):
+            self._call_again(now_us)
+            self._probes.append(Probe(token, now_us, None))
+        elif self.sender.last is not None:
+            self._probe(token, now_us)
+        else:
+            return False
+        self.touch()
+        return True
+
+    def _call_again(self, now_us: int) -> None:
+        """Repeats the connect of a connection that this side opened; the peer sends its first reply again."""
+        connect = wire.encode(wire.Connect(ver=self.ver, cl_conid=self.local))
+        self._transmit(connect, len(connect), now_us)
+
+    @property
+    def pings(self) -> int:
+        """Counts the pings without an outcome."""
+        return sum(probe.token is not None for probe in self._probes)
+
+    def _probe(self, token: int | None, now_us: int) -> None:
+        """Repeats the last acknowledged packet, which every peer must acknowledge."""
+        assert self.sender.last is not None
+        number, acknowledged = self.sender.last
+        datagram = self._again(acknowledged, now_us)
+        self._transmit(datagram, len(datagram), now_us)
+        self._probes.append(Probe(token, now_us, number))
+
+    def _answered(self, probe: Probe, now_us: int) -> None:
+        self._probes.remove(probe)
+        if probe.token is not None:
+            self._shared.events.append(PingAnswered(self.peer, probe.token, now_us - probe.sent_us))
+
+    def hear_reply(self, now_us: int) -> None:
+        """Takes a copy of the con reply: an answer to a ping, or a sign that the peer may not know us yet."""
+        self.heard_us = now_us
+        self.say_present(now_us)
+        asked = [probe for probe in self._probes if probe.number is None]
+        if asked:
+            self._answered(asked[-1], now_us)
+
+    def _keep_alive(self, now_us: int) -> None:
+        """Shows the peer that this side is there, and makes the peer answer: a sign of presence gets no answer, so
+        a client that never sent data calls again when half the time to be forgotten has passed in silence."""
+        if self.sender.flight:
+            self.active_us = now_us
+        elif self.sender.last is not None:
+            self._probe(None, now_us)
+        else:
+            self.say_present(now_us)
+            if 2 * (now_us - self.heard_us) >= self._shared.options.forget_us:
+                self._call_again(now_us)
+
+    def _idle_us(self) -> int | None:
+        """Tells when the connection will have been idle for too long, if this side then has something to say."""
+        if self.sender.last is None and not (self.client and self.sender.next == self.sender.base):
+            return None
+        return self.active_us + self._shared.options.idle_us
+
+    # Time.
+
+    def next_us(self) -> int:
+        """Tells when `wake` is due."""
+        options = self._shared.options
+        due_us = self.heard_us + options.forget_us
+        oldest_us = self.sender.oldest_sent_us()
+        candidates = (
+            self._timer_us(),
+            self._leave_us,
+            self._idle_us(),
+            self.presence_us,
+            None if oldest_us is None else oldest_us + options.unacknowledged_us,
+            self._probes[0].sent_us + options.ping_timeout_us if self._probes else None,
+        )
+        return min([due_us, *(candidate for candidate in candidates if candidate is not None)])
+
+    def wake(self, now_us: int) -> None:
+        """Does what is due."""
+        options = self._shared.options
+        oldest_us = self.sender.oldest_sent_us()
+        if oldest_us is not None and now_us >= oldest_us + options.unacknowledged_us:
+            self.end(self.closing or CloseReason.TIMED_OUT)
+            return
+        if now_us >= self.heard_us + options.forget_us:
+            self.end(self.closing or CloseReason.FORGOTTEN)
+            return
+        self._expire_probes(now_us)
+        self._run_timers(now_us)
+        if self.presence_us is not None and now_us >= self.presence_us:
+            self.touch()
+            if not self.sender.may_leave(now_us):
+                self.say_present(now_us)
+        idle_us = self._idle_us()
+        if idle_us is not None and now_us >= idle_us:
+            self._keep_alive(now_us)
+        self.touch()
+
+    def _expire_probes(self, now_us: int) -> None:
+        while self._probes and now_us >= self._probes[0].sent_us + self._shared.options.ping_timeout_us:
+            self._give_up_probe(self._probes.pop(0))
+
+    def _give_up_probe(self, probe: Probe) -> None:
+        if probe.token is not None:
+            event = DeliveryUnknown(self.peer, (probe.token,), "the peer did not answer the ping in time")
+            self._shared.events.append(event)
+
+    def revive(self, snapshot: Snapshot, now_us: int) -> None:
+        """Takes up the state of a connection from before a restart."""
+        self.heard = True
+        self.receiver.next = self.receiver.floor = snapshot.next
+        self.receiver.revive(snapshot.beyond)
+        self.sender.revive(snapshot.own_next, snapshot.outstanding, self.header_bytes, now_us)
+        self.sender.last = snapshot.last[0] if snapshot.last else None
+
+    # The end.
+
+    def close(self, reason: CloseReason) -> None:
+        """Ends the connection once everything queued and outstanding is acknowledged."""
+        self.closing = self.closing or reason
+        self.touch()
+        self._report_progress()
+
+    def end(self, reason: CloseReason) -> None:
+        """Gives every open token its outcome and forgets the peer."""
+        if self.ended:
+            return
+        self.ended = True
+        for probe in self._probes:
+            self._give_up_probe(probe)
+        self._probes.clear()
+        self._give_up_flight()
+        self._refuse_queue()
+        self.receiver.release()
+        self._shared.statistics.conversations_closed += 1
+        self._shared.events.append(Closed(self.peer, reason))
+        self._shared.forget(self)
+
+    def _give_up_flight(self) -> None:
+        sender = self.sender
+        tokens: list[int] = []
+        for number in sender.flight.waiting():
+            run = sender.flight.find(number)
+            if run is not None and number >= sender.silent_below:
+                tokens.append(run.token + number - run.first)
+        if tokens:
+            self._shared.statistics.messages_unknown += len(tokens)
+            event = DeliveryUnknown(self.peer, tokens, "the peer did not acknowledge in time: it may have arrived")
+            self._shared.events.append(event)
+
+    def _refuse_queue(self) -> None:
+        for queued in self.sender.queue:
+            start = queued.token + queued.position
+            tokens = range(start, start + len(queued))
+            self._shared.statistics.messages_refused += len(tokens)
+            self._shared.events.append(Refused(self.peer, tokens, NEVER_SENT_REASON))
+        self.sender.queue.clear()

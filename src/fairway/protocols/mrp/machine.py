@@ -1,0 +1,384 @@
+"""The mrp machine: many connections on one socket, in two layouts, client and server at once.
+
+*Opening.* A client sends connect, again after 50 ms, doubling up to 1 s, for 5 s. A server answers with con reply and
+holds the call half open for 5 s; the first packet with its sv_conid opens the connection and proves the address. So
+that there is one, the client sends its first data, or, if none was queued by the time the driver has nothing else to
+do, an empty sign of presence. A reply has 12 bytes and answers 8: the three-times limit cannot be reached and needs
+no ledger.
+
+*Data.* Each message takes the next sequence. The stamped layout (`stamped.py`) acknowledges packet by packet, the
+piggyback layout (`piggyback.py`) by the highest sequence with none missing below. Packets ahead of a gap are kept up
+to the window. Deferred, messages are handed over as they arrive, with their widened sequence, and acknowledged when
+committed.
+
+*Repeating.* By name, when three later transmissions were acknowledged (piggyback: when three answers say the same);
+by a timer of 1.5 * ping / (loss + 1), doubling per packet (`resend.py`). No more than half a turn of sequences starts
+within an interval (`starts.py`), and no more than the window lies beyond the oldest unacknowledged packet.
+
+*Timers of a connection*: the repeats; pacing; 10 s without traffic, then the last acknowledged packet is repeated; 30
+s for the oldest unacknowledged packet, then the connection is dead; 5 minutes without a valid packet, then it is
+forgotten.
+
+*Ending.* There is no close packet: a side that closes waits until all it sent is acknowledged and forgets the
+connection; from then on it neither delivers nor acknowledges new messages. The peer notices by silence.
+
+Left out: delaying a bare acknowledgement by up to 10 ms in the hope of data. The three equal answers that start a
+repair need one answer a packet, and an answer that leaves at once is also the better measure of the ping.
+
+| arrives          | no such connection     | opening (client) | half open (server) | open                      |
+|------------------|------------------------|------------------|--------------------|---------------------------|
+| connect          | con reply, half open   | -                | same reply again   | same reply again          |
+| con reply, stat 1| dropped                | open             | -                  | presence again            |
+| con reply, stat 2| dropped                | refused          | -                  | dropped                   |
+| data, ack        | dropped                | dropped          | open, then taken   | taken                     |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from fairway.core.chance import Chance
+from fairway.core.errors import (
+    BadMessage,
+    DamagedSnapshot,
+    MalformedDatagram,
+    NoSuchPeer,
+    NotSupported,
+    QueueFull,
+)
+from fairway.core.events import (
+    Address,
+    CloseReason,
+    Event,
+    Peer,
+    Receipt,
+)
+from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit
+from fairway.core.statistics import Statistics
+from fairway.protocols.mrp import snapshots, wire
+from fairway.protocols.mrp.connection import Connection
+from fairway.protocols.mrp.door import Door
+from fairway.protocols.mrp.options import PIGGYBACK, STAMPED, MrpOptions
+from fairway.protocols.mrp.piggyback import PiggybackConnection
+from fairway.protocols.mrp.sender import Queued
+from fairway.protocols.mrp.stamped import StampedConnection
+
+BATCH_FROM = 4
+"""A received super-buffer of fewer datagrams is taken one by one."""
+
+
+class MrpMachine:
+    """All mrp connections of one endpoint."""
+
+    name: ClassVar[str] = "mrp"
+
+    def __init__(self, options: MrpOptions, chance: Chance) -> None:
+        self._options = options
+        self._door = Door(options, chance)
+        self._shared = self._door.shared
+        self._connections = self._door.connections
+        self.statistics: Statistics = self._shared.statistics
+        self._now_us = 0
+        self._next_token = 1
+
+    # Datagrams in.
+
+    def receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None = None) -> None:
+        """Takes one datagram, or a super-buffer of them."""
+        self._now_us = now_us
+        datagrams = data if type(data) is bytes else bytes(data)
+        if segment_bytes is None or len(datagrams) <= segment_bytes:
+            self._receive_one(datagrams, address, now_us)
+            return
+        start = self._receive_run(datagrams, address, now_us, segment_bytes)
+        for place in range(start, len(datagrams), segment_bytes):
+            self._receive_one(datagrams[place : place + segment_bytes], address, now_us)
+
+    def _receive_run(self, data: bytes, address: Address, now_us: int, segment_bytes: int) -> int:
+        """Takes the full segments of a batch as a whole if they are plain; tells how many bytes are done."""
+        count = len(data) // segment_bytes
+        if count < BATCH_FROM or segment_bytes < wire.PIGGYBACK_BYTES:
+            return 0
+        kind = wire.type_of(data)
+        taken = False
+        if kind == wire.TYPE_ACK and segment_bytes == wire.ACK_BYTES:
+            connection = self._stamped(data, address)
+            taken = connection is not None and connection.take_acks(data, count, now_us)
+        elif kind == wire.TYPE_DATA:
+            of_data = self._stamped(data, address) if segment_bytes >= wire.STAMPED_BYTES else None
+            run_of = of_data or self._piggyback(data, address)
+            taken = run_of is not None and run_of.take_run(data, count, segment_bytes, now_us)
+        if not taken:
+            return 0
+        self.statistics.batches += 1
+        self.statistics.datagrams_received += count
+        self.statistics.bytes_received += count * segment_bytes
+        return count * segment_bytes
+
+    def _receive_one(self, datagram: bytes, address: Address, now_us: int) -> None:
+        size = len(datagram)
+        self.statistics.datagrams_received += 1
+        self.statistics.bytes_received += size
+        kind = wire.type_of(datagram)
+        if kind == wire.TYPE_DATA and size >= wire.PIGGYBACK_BYTES:
+            self._take_data(datagram, size, address, now_us)
+        elif kind == wire.TYPE_ACK and size == wire.ACK_BYTES:
+            self._take_ack(datagram, address, now_us)
+        else:
+            self._take_other(datagram, address, now_us)
+
+    def _take_data(self, datagram: bytes, size: int, address: Address, now_us: int) -> None:
+        """Looks the connection up in the stamped reading, then in the piggyback one."""
+        if size >= wire.STAMPED_BYTES:
+            dest_conid, from_conid, sequence, stamp = wire.stamped_fields(datagram)
+            connection = self._door.lookup(dest_conid, from_conid, address, STAMPED, now_us)
+            if connection is not None:
+                connection.take_data(datagram, sequence, stamp, now_us)
+                return
+        from_conid, dest_conid, sequence, from_seq = wire.piggyback_fields(datagram)
+        connection = self._door.lookup(dest_conid, from_conid, address, PIGGYBACK, now_us)
+        if connection is not None:
+            connection.take_data(datagram, sequence, from_seq, now_us)
+        else:
+            self._refuse(datagram)
+
+    def _take_ack(self, datagram: bytes, address: Address, now_us: int) -> None:
+        dest_conid, from_conid, sequence, stamp = wire.stamped_fields(datagram)
+        connection = self._door.lookup(dest_conid, from_conid, address, STAMPED, now_us)
+        if isinstance(connection, StampedConnection):
+            connection.take_ack(sequence, stamp, now_us)
+        else:
+            self._refuse(datagram)
+
+    def _refuse(self, datagram: bytes) -> None:
+        """Counts data or an ack that belongs to no connection."""
+        try:
+            wire.decode(datagram)
+        except MalformedDatagram as malformed:
+            self._shared.drop(malformed.reason)
+        else:
+            self._shared.drop("unknown_connection")
+
+    def _take_other(self, datagram: bytes, address: Address, now_us: int) -> None:
+        try:
+            packet = wire.decode(datagram)
+        except MalformedDatagram as malformed:
+            self._shared.drop(malformed.reason)
+            return
+        if isinstance(packet, wire.Connect):
+            self._door.take_connect(packet, address, now_us)
+        elif isinstance(packet, wire.ConReply):
+            self._door.take_reply(packet, address, now_us)
+        else:
+            self._shared.drop("ignored")
+
+    def _stamped(self, data: bytes, address: Address) -> StampedConnection | None:
+        """Gives the open connection to which the first datagram of a batch belongs in the stamped reading."""
+        dest_conid, from_conid, _, _ = wire.stamped_fields(data)
+        connection = self._connections.get(dest_conid)
+        if not isinstance(connection, StampedConnection):
+            return None
+        return connection if connection.remote == from_conid and connection.address == address else None
+
+    def _piggyback(self, data: bytes, address: Address) -> PiggybackConnection | None:
+        """Gives the open connection to which the first datagram of a batch belongs in the piggyback reading."""
+        from_conid, dest_conid, _, _ = wire.piggyback_fields(data)
+        connection = self._connections.get(dest_conid)
+        if not isinstance(connection, PiggybackConnection):
+            return None
+        return connection if connection.remote == from_conid and connection.address == address else None
+
+    # Commands.
+
+    def connect(self, address: Address, now_us: int) -> int:
+        """Opens a connection in the layout of the options."""
+        self._now_us = now_us
+        self._door.call(address, self._next_token, now_us)
+        return self._take_tokens(1)
+
+    def send(
+        self, peer: Peer, body: Buffer, now_us: int, *, flags: int | None = None, answers: int | None = None
+    ) -> int:
+        """Queues one message."""
+        self._now_us = now_us
+        if flags is not None or answers is not None:
+            raise NotSupported("mrp messages have neither flags nor answers; those belong to udpc")
+        connection = self._sendable(peer)
+        self._check_body(connection, len(body))
+        if not connection.sender.fits(len(body), alone=True):
+            connection.sender.writable_wanted = True
+            raise QueueFull("the send queue of this mrp connection is full: wait for Writable")
+        token = self._take_tokens(1)
+        connection.enqueue(Queued(token, (bytes(body),), True), len(body))
+        return token
+
+    def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
+        """Queues as many of the messages, from the first on, as there is room for, and gives their tokens."""
+        self._now_us = now_us
+        connection = self._sendable(peer)
+        sizes = list(map(len, bodies))
+        different = sorted(set(sizes))
+        for size in different[:1] + different[-1:]:
+            self._check_body(connection, size)
+        count, in_all = self._acceptable(connection, sizes)
+        if count < len(bodies):
+            connection.sender.writable_wanted = True
+        token = self._take_tokens(count)
+        if count:
+            accepted = [body if type(body) is bytes else bytes(body) for body in bodies[:count]]
+            connection.enqueue(Queued(token, accepted, len(different) == 1), in_all)
+        return range(token, token + count)
+
+    @staticmethod
+    def _acceptable(connection: Connection, sizes: list[int]) -> tuple[int, int]:
+        """Tells how many messages the queue takes, and how many bytes those have."""
+        sender = connection.sender
+        count = max(0, min(len(sizes), sender.room()))
+        in_all = sum(sizes[:count])
+        while count and not sender.fits(in_all, alone=count == 1):
+            count -= 1
+            in_all -= sizes[count]
+        return count, in_all
+
+    def _sendable(self, peer: Peer) -> Connection:
+        connection = self._known(peer)
+        if connection.closing is not None:
+            raise NoSuchPeer(f"the mrp connection {peer.session} is closing and takes no more messages")
+        return connection
+
+    def _known(self, peer: Peer) -> Connection:
+        connection = self._connections.get(peer.local)
+        if connection is None or connection.peer != peer:
+            raise NoSuchPeer(f"there is no mrp connection {peer.session} with {peer.address}")
+        return connection
+
+    @staticmethod
+    def _check_body(connection: Connection, size: int) -> None:
+        size_max = UDP_PAYLOAD_BYTES_MAX - connection.header_bytes
+        if size > size_max:
+            raise BadMessage(f"a message of {size} bytes is too large; mrp {connection.layout} carries {size_max}")
+        if size == 0 and connection.layout == PIGGYBACK:
+            raise BadMessage("the piggyback layout of mrp carries no empty message: it would be an acknowledgement")
+
+    def _take_tokens(self, count: int) -> int:
+        token = self._next_token
+        self._next_token += count
+        return token
+
+    def ping(self, peer: Peer, now_us: int) -> int:
+        """Asks the peer for a sign of life."""
+        self._now_us = now_us
+        connection = self._known(peer)
+        if connection.pings >= self._options.pings_max:
+            raise QueueFull(f"pings_max is {self._options.pings_max} and so many pings wait for their answer")
+        if not connection.ping(self._next_token, now_us):
+            raise NotSupported("an mrp server can ping only after a message of its own was acknowledged")
+        return self._take_tokens(1)
+
+    def commit(self, receipt: Receipt, now_us: int) -> None:
+        """Frees the place of received messages and, when deferred, acknowledges them."""
+        self._now_us = now_us
+        connection = self._connections.get(receipt.peer.local)
+        if connection is not None and connection.peer == receipt.peer and isinstance(receipt.first, int):
+            connection.commit(receipt, now_us)
+
+    def close(self, peer: Peer | None, now_us: int) -> None:
+        """Closes one connection, or all of them and the door to new ones."""
+        self._now_us = now_us
+        if peer is not None:
+            self._known(peer).close(CloseReason.LOCAL)
+            return
+        self._door.shut()
+        for connection in list(self._connections.values()):
+            connection.close(CloseReason.SHUT_DOWN)
+
+    def wake(self, now_us: int) -> None:
+        """Does what is due."""
+        self._now_us = now_us
+        self._door.half_opens.expire(now_us)
+        for local in self._door.deadlines.pop_due(now_us):
+            connection = self._connections.get(local)
+            if connection is not None:
+                connection.wake(now_us)
+            elif local in self._door.openings:
+                self._door.wake_opening(self._door.openings[local], now_us)
+
+    # Out.
+
+    def _flush(self) -> None:
+        """Lets every connection that was touched send what it may, and sets its timer."""
+        touched = self._shared.touched
+        while touched:
+            local = next(iter(touched))
+            connection = touched.pop(local)
+            connection.flush(self._now_us)
+            if not connection.ended:
+                self._door.deadlines.set(local, connection.next_us())
+
+    def transmits(self) -> list[Transmit]:
+        """Hands over what is to be sent now, in order."""
+        self._flush()
+        return self._shared.outbox.take()
+
+    def events(self) -> list[Event]:
+        """Hands over what has happened since the last call, in order."""
+        self._flush()
+        events, self._shared.events = self._shared.events, []
+        return events
+
+    def next_deadline_us(self) -> int | None:
+        """Tells when `wake` is due next."""
+        self._flush()
+        deadlines = (self._door.deadlines.next_us(), self._door.half_opens.next_us())
+        return min((due_us for due_us in deadlines if due_us is not None), default=None)
+
+    def room(self, peer: Peer) -> int:
+        """Tells how many more messages `send` would accept for this peer now."""
+        connection = self._known(peer)
+        return max(0, connection.sender.room()) if connection.closing is None else 0
+
+    def unfinished(self) -> int:
+        """Counts the tokens without an outcome."""
+        return len(self._door.openings) + sum(
+            connection.sender.messages + connection.pings for connection in self._connections.values()
+        )
+
+    # What survives a restart.
+
+    def peers(self) -> list[Peer]:
+        """Lists the open connections, oldest first."""
+        return [connection.peer for connection in self._connections.values()]
+
+    def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
+        """Gives the state of a connection as it will be once the receipts are committed."""
+        connection = self._known(peer)
+        receiver, sender = connection.receiver, connection.sender
+        ours = [receipt for receipt in committing if receipt.peer == peer]
+        first_missing, beyond = receiver.survives(ours)
+        return snapshots.pack(
+            snapshots.Snapshot(
+                address=connection.address,
+                layout=connection.layout,
+                client=connection.client,
+                local=connection.local,
+                remote=connection.remote,
+                next=first_missing,
+                beyond=[(number, receiver.ahead.get(number, b"")) for number in beyond],
+                own_next=sender.next,
+                outstanding=sender.outstanding(),
+                last=[] if sender.last is None else [sender.last],
+            )
+        )
+
+    def restore(self, snapshot: bytes, now_us: int) -> Peer:
+        """Takes up a connection from its snapshot."""
+        self._now_us = now_us
+        taken = snapshots.unpack(snapshot)
+        if self._door.is_taken(taken.local):
+            raise DamagedSnapshot(f"connection id {taken.local} of the mrp snapshot is in use")
+        session = taken.remote if taken.client else taken.local
+        peer = Peer(taken.address, session, taken.local)
+        connection = self._door.open(peer, taken.remote, taken.layout, client=taken.client, now_us=now_us)
+        connection.revive(taken, now_us)
+        return connection.peer

@@ -1,0 +1,114 @@
+"""What of a connection survives a restart, as bytes: a check value and a JSON object.
+
+Kept are the ids, the layout and the role; the lowest number not received (deferred: not committed) and those beyond
+it, with their bodies where they were acknowledged but not yet handed over; the next number of our own, what of ours
+is still unacknowledged, and the packet that keeps the connection alive.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from dataclasses import dataclass
+from zlib import crc32
+
+from fairway.core.errors import DamagedSnapshot
+from fairway.core.events import Address
+from fairway.protocols.mrp.options import LAYOUTS, WINDOW_MAX
+from fairway.protocols.mrp.wire import CONID_MAX
+
+_FORMAT = 1
+_CHECK_BYTES = 4
+
+Numbered = list[tuple[int, bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One connection at rest."""
+
+    address: Address
+    layout: str
+    client: bool
+    local: int
+    remote: int
+    next: int
+    beyond: Numbered
+    own_next: int
+    outstanding: Numbered
+    """Our datagrams that were sent and not acknowledged."""
+    last: Numbered
+    """Our highest acknowledged datagram, if there is one."""
+
+
+def pack(snapshot: Snapshot) -> bytes:
+    """Gives the snapshot as bytes."""
+    plain = {
+        "format": _FORMAT,
+        "address": snapshot.address,
+        "layout": snapshot.layout,
+        "client": snapshot.client,
+        "local": snapshot.local,
+        "remote": snapshot.remote,
+        "next": snapshot.next,
+        "beyond": _plain(snapshot.beyond),
+        "own_next": snapshot.own_next,
+        "outstanding": _plain(snapshot.outstanding),
+        "last": _plain(snapshot.last),
+    }
+    text = json.dumps(plain, separators=(",", ":")).encode()
+    return crc32(text).to_bytes(_CHECK_BYTES, "big") + text
+
+
+def unpack(data: bytes) -> Snapshot:
+    """Reads a snapshot, or raises `DamagedSnapshot`."""
+    check, text = data[:_CHECK_BYTES], data[_CHECK_BYTES:]
+    if crc32(text).to_bytes(_CHECK_BYTES, "big") != check:
+        raise DamagedSnapshot("the mrp snapshot does not match its check value")
+    try:
+        plain = json.loads(text)
+        if plain["format"] != _FORMAT:
+            raise DamagedSnapshot(f"the mrp snapshot has format {plain['format']}; {_FORMAT} is expected")
+        snapshot = Snapshot(
+            address=_address(plain["address"]),
+            layout=plain["layout"],
+            client=bool(plain["client"]),
+            local=int(plain["local"]),
+            remote=int(plain["remote"]),
+            next=int(plain["next"]),
+            beyond=_numbered(plain["beyond"]),
+            own_next=int(plain["own_next"]),
+            outstanding=_numbered(plain["outstanding"]),
+            last=_numbered(plain["last"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedSnapshot(f"the mrp snapshot cannot be read: {error!r}") from error
+    _check(snapshot)
+    return snapshot
+
+
+def _check(snapshot: Snapshot) -> None:
+    named = snapshot.layout in LAYOUTS and 0 < snapshot.local <= CONID_MAX and 0 < snapshot.remote <= CONID_MAX
+    ahead = all(0 < number - snapshot.next <= WINDOW_MAX for number, _ in snapshot.beyond)
+    behind = all(0 < snapshot.own_next - number <= WINDOW_MAX for number, _ in snapshot.outstanding)
+    if not (named and ahead and behind):
+        raise DamagedSnapshot("the mrp snapshot names a layout, an id or a number that cannot be")
+
+
+def _plain(numbered: Numbered) -> list[list[object]]:
+    return [[number, b64encode(data).decode()] for number, data in numbered]
+
+
+def _numbered(plain: list[list[object]]) -> Numbered:
+    return [(int(str(number)), b64decode(str(data), validate=True)) for number, data in plain]
+
+
+def _address(plain: object) -> Address:
+    """Gives tuples back, which JSON turns into lists."""
+    return tuple(_address(part) for part in plain) if isinstance(plain, list) else _scalar(plain)
+
+
+def _scalar(plain: object) -> Address:
+    if plain is None or isinstance(plain, str | int):
+        return plain
+    raise DamagedSnapshot(f"the mrp snapshot has an address of type {type(plain).__name__}")

@@ -1,0 +1,214 @@
+"""A connection in the stamped layout: one acknowledgement names one packet, its stamp one transmission of it.
+
+The stamp is the sender's millisecond clock at the transmission, so it need not be stored: it follows from the time at
+which the flight says that the transmission left. Two transmissions within one millisecond share a stamp, and the
+earlier one is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fairway.core.events import Peer
+from fairway.core.flight import Run
+from fairway.core.machine import Buffer
+from fairway.protocols.mrp import wire
+from fairway.protocols.mrp.connection import Connection
+from fairway.protocols.mrp.options import STAMPED
+from fairway.protocols.mrp.receiver import COPY, DROP_REASONS, HELD_COPY, NEW
+from fairway.protocols.mrp.shared import Shared
+
+NUMPY_FROM = 8
+"""Fewer datagrams than this are made faster one by one."""
+_TURN = 65_536
+
+
+def stamp_at(time_us: int) -> int:
+    """Gives the stamp of a transmission: milliseconds modulo 65,536."""
+    return time_us // 1_000 % _TURN
+
+
+class StampedConnection(Connection):
+    """A connection whose packets carry stamps."""
+
+    __slots__ = ("_ack_in", "_ack_out", "_data_in", "_data_out")
+    layout = STAMPED
+    ver = wire.VER_STAMPED
+    header_bytes = wire.STAMPED_BYTES
+
+    def __init__(self, shared: Shared, peer: Peer, remote: int, client: bool, now_us: int) -> None:
+        super().__init__(shared, peer, remote, client, now_us)
+        self._data_out = wire.stamped_prefix(wire.TYPE_DATA, remote, self.local)
+        self._data_in = wire.stamped_prefix(wire.TYPE_DATA, self.local, remote)
+        self._ack_out = wire.stamped_prefix(wire.TYPE_ACK, remote, self.local)
+        self._ack_in = wire.stamped_prefix(wire.TYPE_ACK, self.local, remote)
+
+    # Sending.
+
+    def _datagrams(self, bodies: Sequence[bytes], now_us: int) -> bytes:
+        first, stamp = self.sender.next, stamp_at(now_us)
+        if len(bodies) < NUMPY_FROM:
+            tails = (wire.pair(number % _TURN, stamp) for number in range(first, first + len(bodies)))
+            return b"".join([self._data_out + tail + body for tail, body in zip(tails, bodies, strict=True)])
+        from fairway.protocols.mrp import columns
+
+        return columns.datagrams_of(self._data_out, first, stamp, bodies)
+
+    def _again(self, datagram: Buffer, now_us: int) -> bytes:
+        return wire.restamped(datagram, stamp_at(now_us))
+
+    def _presence(self) -> bytes:
+        return self._ack_out + wire.pair(0, 0)
+
+    def _due_us(self, now_us: int) -> int:
+        return now_us + self.sender.resend.delay_us
+
+    def _timer_us(self) -> int | None:
+        return self.sender.flight.next_due_us()
+
+    def _repair(self, now_us: int) -> int:
+        """Repeats overtaken packets, the first at once and the others as the controller allows."""
+        flight, controller = self.sender.flight, self.sender.controller
+        overtaken = flight.overtaken()
+        if not overtaken:
+            return 0
+        for number in overtaken:
+            run = flight.find(number)
+            assert run is not None
+            controller.lost(run.sent_us[-1], now_us)
+        most = max(1, controller.room(len(flight) - len(overtaken), now_us))
+        for number in overtaken[:most]:
+            self._repeat(number, now_us)
+            self._shared.statistics.repairs += 1
+        return len(overtaken[most:])
+
+    def _run_timers(self, now_us: int) -> None:
+        """Repeats what is due, as much as the controller lets into an empty network; the rest waits once more."""
+        sender = self.sender
+        due = sender.flight.pop_due(now_us)
+        for run in due:
+            sender.controller.timed_out(run.sent_us[-1], now_us)
+        left = max(1, sender.controller.room(0, now_us)) if due else 0
+        for run in due:
+            for number in list(run.waiting())[:left]:
+                self._repeat(number, now_us)
+                left -= 1
+            if run.left and run.due_us <= now_us:
+                sender.flight.postpone(run, now_us + sender.resend.delay_after_us(run.transmissions))
+
+    # Acknowledgements that arrive.
+
+    def take_ack(self, sequence: int, stamp: int, now_us: int) -> None:
+        """Takes one acknowledgement."""
+        sender = self.sender
+        number = sender.base + (sequence - sender.base) % _TURN
+        run = sender.flight.find(number) if number < sender.next else None
+        transmission = None if run is None else _transmission(run, stamp)
+        if run is None or transmission is None:
+            self._take_other_ack(sequence, stamp, now_us)
+            return
+        self.hear(now_us)
+        sender.resend.sample(run.sent_us[transmission], now_us)
+        sender.resend.lost(transmission)
+        sender.resend.arrived(1)
+        self._delivered(sender.flight.acknowledge(number, 1, transmission), now_us)
+
+    def _take_other_ack(self, sequence: int, stamp: int, now_us: int) -> None:
+        """Takes an acknowledgement of nothing outstanding: of a probe, or the sign that a client is there."""
+        for probe in self._probes:
+            if probe.number is not None and (probe.number % _TURN, stamp_at(probe.sent_us)) == (sequence, stamp):
+                self.hear(now_us)
+                self.sender.resend.sample(probe.sent_us, now_us)
+                self._shared.statistics.rtt_us = self.sender.resend.ping_us
+                self._answered(probe, now_us)
+                return
+        if sequence == 0 and stamp == 0:
+            self.hear(now_us)
+        else:
+            self._shared.drop("stale_ack")
+
+    def take_acks(self, data: bytes, count: int, now_us: int) -> bool:
+        """Takes a batch of acknowledgements in order as a whole, or answers no and changes nothing."""
+        from fairway.protocols.mrp import columns
+
+        rows = columns.rows_of(data, count, wire.ACK_BYTES, self._ack_in)
+        sequence = None if rows is None else columns.run_start(columns.firsts(rows))
+        if rows is None or sequence is None:
+            return False
+        number = self.sender.base + (sequence - self.sender.base) % _TURN
+        stretches = self.sender.stretches(number, count)
+        if stretches is None or not _stamps_fit(stretches, columns.seconds(rows)):
+            return False
+        self.hear(now_us)
+        for run, length in stretches:
+            self.sender.resend.sample(run.sent_us[0], now_us)
+            self.sender.resend.arrived(length)
+            self._delivered(self.sender.flight.acknowledge(number, length), now_us)
+            number += length
+        return True
+
+    # Data that arrives.
+
+    def take_data(self, datagram: bytes, sequence: int, field: int, now_us: int) -> None:
+        receiver = self.receiver
+        self.hear(now_us)
+        number = receiver.widen(sequence)
+        body = wire.body_of(datagram, wire.STAMPED_BYTES)
+        verdict = receiver.judge(number, len(body))
+        if verdict == NEW and self.closing is None:
+            self._take_new(number, body, self._ack_out + wire.echoed(datagram))
+        elif verdict == NEW:
+            self._shared.drop("closing")
+        elif verdict == COPY:
+            self._shared.statistics.duplicates += 1
+            self._shared.outbox.add(self.address, self._ack_out + wire.echoed(datagram), wire.ACK_BYTES)
+        elif verdict == HELD_COPY:
+            self._shared.statistics.duplicates += 1
+        else:
+            self._shared.drop(DROP_REASONS[verdict])
+
+    def _take_new(self, number: int, body: bytes, ack: bytes) -> None:
+        if self._shared.options.deferred:
+            self.receiver.offer(number, len(body), ack)
+            self._hand_over(number, body)
+            return
+        self._shared.outbox.add(self.address, ack, wire.ACK_BYTES)
+        for ready, message in self.receiver.take(number, body):
+            self._hand_over(ready, message)
+
+    def take_run(self, data: bytes, count: int, segment_bytes: int, now_us: int) -> bool:
+        from fairway.protocols.mrp import columns
+
+        rows = columns.rows_of(data, count, segment_bytes, self._data_in)
+        sequence = None if rows is None else columns.run_start(columns.firsts(rows))
+        if rows is None or sequence is None or self.closing is not None:
+            return False
+        first, size = self.receiver.widen(sequence), segment_bytes - wire.STAMPED_BYTES
+        if not self.receiver.fits_run(first, count, size):
+            return False
+        self.hear(now_us)
+        acks = columns.stamped_acks(rows, self._ack_out)
+        deferred = self._shared.options.deferred
+        self.receiver.take_run(count, size, acks if deferred else b"")
+        if not deferred:
+            self._shared.outbox.add(self.address, acks, wire.ACK_BYTES, count)
+        self._hand_over_run(first, columns.bodies_of(rows))
+        return True
+
+    def _acknowledge(self, count: int, acks: Sequence[bytes], floor: int, now_us: int) -> None:
+        for some in acks:
+            self._shared.outbox.add(self.address, some, wire.ACK_BYTES, len(some) // wire.ACK_BYTES)
+
+
+def _stamps_fit(stretches: Sequence[tuple[Run, int]], stamps: bytes) -> bool:
+    """Tells whether each acknowledgement carries the stamp of the only transmission of its packet."""
+    expected = [wire.number(stamp_at(run.sent_us[0])) * length for run, length in stretches]
+    return stamps == b"".join(expected)
+
+
+def _transmission(run: Run, stamp: int) -> int | None:
+    """Tells which transmission of a packet carried the stamp."""
+    for position, sent_us in enumerate(run.sent_us):
+        if stamp_at(sent_us) == stamp:
+            return position
+    return None

@@ -1,0 +1,301 @@
+"""mrp packets as bytes: many connections on one socket, two layouts of data.
+
+Every datagram opens with `4d 52 50` ("MRP") and a type; all integers are big-endian.
+
+    type  kind       after the type                                                          bytes in all
+    0     ignore     anything                                                                4 or more
+    1     connect    ver u8, cl_conid u24                                                    8
+    2     con_reply  stat u8 (1 accept, 2 reject), fill u8, cl_conid u24, sv_conid u24       12
+    3     data       stamped:   dest_conid u24, from_conid u24, sequence u16, stamp u16, …   14 or more
+                     piggyback: from_conid u16, dest_conid u16, sequence u16, from_seq u16, …  12 or more
+    4     ack        dest_conid u24, from_conid u24, sequence u16, stamp u16                 14
+
+Which layout a type 3 datagram has is known only to the connection that it belongs to. `Data` therefore keeps the bytes
+and offers both readings; a reading that is too short for its header or has an id of 0 does not exist, and a datagram
+without any reading is malformed.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from fairway.core.errors import MalformedDatagram
+from fairway.core.machine import Buffer
+
+MAGIC = b"MRP"
+HEAD_BYTES = 4
+CONNECT_BYTES = 8
+CON_REPLY_BYTES = 12
+STAMPED_BYTES = 14
+PIGGYBACK_BYTES = 12
+ACK_BYTES = 14
+
+TYPE_IGNORE, TYPE_CONNECT, TYPE_CON_REPLY, TYPE_DATA, TYPE_ACK = range(5)
+ACCEPT, REJECT = 1, 2
+VER_STAMPED, VER_PIGGYBACK = 0x00, 0x01
+CONID_MAX = 0xFFFFFF
+PIGGYBACK_CONID_MAX = 0xFFFF
+
+KINDS = ("malformed", "ignore", "connect", "con_reply", "data", "ack")
+"""A well-formed datagram of type t has kind t + 1."""
+REASONS = ("", "too_short", "bad_magic", "unknown_type", "wrong_size", "bad_stat", "zero_conid")
+
+_CONNECT = struct.Struct(">4sI")
+_CON_REPLY = struct.Struct(">4sBBHI")
+_STAMPED = struct.Struct(">4sHIHH")
+_PIGGYBACK = struct.Struct(">4sHHHH")
+_PAIR = struct.Struct(">HH")
+_HEADS = tuple(MAGIC + bytes((kind,)) for kind in range(5))
+_TYPES = {head: kind for kind, head in enumerate(_HEADS)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ignore:
+    """Anything; dropped."""
+
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connect:
+    """A client asks for a connection. `ver` is major (high four bits) and minor."""
+
+    ver: int
+    cl_conid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConReply:
+    """A server accepts (`stat` 1) or rejects (`stat` 2)."""
+
+    stat: int
+    cl_conid: int
+    sv_conid: int
+    fill: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StampedData:
+    """One message in the stamped layout."""
+
+    dest_conid: int
+    from_conid: int
+    sequence: int
+    stamp: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PiggybackData:
+    """One message, or with an empty body a bare acknowledgement, in the piggyback layout."""
+
+    from_conid: int
+    dest_conid: int
+    sequence: int
+    from_seq: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Data:
+    """A type 3 datagram before its connection is known: `rest` is what follows the type."""
+
+    rest: bytes
+
+    def as_stamped(self) -> StampedData | None:
+        """Reads it in the stamped layout, or gives None where that reading does not exist."""
+        if len(self.rest) < STAMPED_BYTES - HEAD_BYTES:
+            return None
+        dest_conid, from_conid, sequence, stamp = stamped_fields(_HEADS[TYPE_DATA] + self.rest)
+        if not dest_conid or not from_conid:
+            return None
+        return StampedData(
+            dest_conid=dest_conid, from_conid=from_conid, sequence=sequence, stamp=stamp, body=self.rest[10:]
+        )
+
+    def as_piggyback(self) -> PiggybackData | None:
+        """Reads it in the piggyback layout, or gives None where that reading does not exist."""
+        if len(self.rest) < PIGGYBACK_BYTES - HEAD_BYTES:
+            return None
+        from_conid, dest_conid, sequence, from_seq = piggyback_fields(_HEADS[TYPE_DATA] + self.rest)
+        if not dest_conid or not from_conid:
+            return None
+        return PiggybackData(
+            from_conid=from_conid, dest_conid=dest_conid, sequence=sequence, from_seq=from_seq, body=self.rest[8:]
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ack:
+    """Acknowledges exactly one stamped packet, ids seen from the one who acknowledges."""
+
+    dest_conid: int
+    from_conid: int
+    sequence: int
+    stamp: int
+
+
+Packet = Ignore | Connect | ConReply | Data | Ack
+"""What `decode` gives."""
+Encodable = Packet | StampedData | PiggybackData
+
+
+def encode(packet: Encodable) -> bytes:
+    """Gives the one datagram that stands for the packet."""
+    match packet:
+        case StampedData():
+            head = stamped_header(packet.dest_conid, packet.from_conid, packet.sequence, packet.stamp)
+            return head + packet.body
+        case PiggybackData():
+            head = piggyback_header(packet.from_conid, packet.dest_conid, packet.sequence, packet.from_seq)
+            return head + packet.body
+        case Ack():
+            return ack_bytes(packet.dest_conid, packet.from_conid, packet.sequence, packet.stamp)
+        case Connect():
+            return _CONNECT.pack(_HEADS[TYPE_CONNECT], packet.ver << 24 | packet.cl_conid)
+        case ConReply():
+            high, low = packet.cl_conid >> 8, packet.cl_conid & 0xFF
+            return _CON_REPLY.pack(_HEADS[TYPE_CON_REPLY], packet.stat, packet.fill, high, low << 24 | packet.sv_conid)
+        case Data():
+            return _HEADS[TYPE_DATA] + packet.rest
+        case Ignore():
+            return _HEADS[TYPE_IGNORE] + packet.body
+
+
+def decode(data: Buffer) -> Packet:
+    """Gives the packet that the bytes stand for, or raises `MalformedDatagram`."""
+    size = len(data)
+    if size < HEAD_BYTES:
+        raise MalformedDatagram("too_short", found=f"{size} bytes", expected="at least 4")
+    if data[:3] != MAGIC:
+        raise MalformedDatagram("bad_magic", found=bytes(data[:3]).hex(), expected=MAGIC.hex())
+    kind = data[3]
+    if kind == TYPE_DATA:
+        return _decode_data(data)
+    if kind == TYPE_ACK:
+        return _decode_ack(data)
+    if kind == TYPE_CONNECT:
+        return _decode_connect(data)
+    if kind == TYPE_CON_REPLY:
+        return _decode_con_reply(data)
+    if kind == TYPE_IGNORE:
+        return Ignore(body=bytes(data[HEAD_BYTES:]))
+    raise MalformedDatagram("unknown_type", found=f"type {kind}", expected="type 0 to 4")
+
+
+def _decode_data(data: Buffer) -> Data:
+    if len(data) < PIGGYBACK_BYTES:
+        raise MalformedDatagram("too_short", found=f"data of {len(data)} bytes", expected="at least 12")
+    packet = Data(rest=bytes(data[HEAD_BYTES:]))
+    if packet.as_stamped() is None and packet.as_piggyback() is None:
+        raise MalformedDatagram("zero_conid", found="a connection id of 0", expected="1 or more")
+    return packet
+
+
+def _decode_ack(data: Buffer) -> Ack:
+    _check_size("ack", data, ACK_BYTES)
+    dest_conid, from_conid, sequence, stamp = stamped_fields(data)
+    _check_conids(dest_conid, from_conid)
+    return Ack(dest_conid=dest_conid, from_conid=from_conid, sequence=sequence, stamp=stamp)
+
+
+def _decode_connect(data: Buffer) -> Connect:
+    _check_size("connect", data, CONNECT_BYTES)
+    word: int = _CONNECT.unpack(data)[1]
+    _check_conids(word & CONID_MAX)
+    return Connect(ver=word >> 24, cl_conid=word & CONID_MAX)
+
+
+def _decode_con_reply(data: Buffer) -> ConReply:
+    _check_size("con reply", data, CON_REPLY_BYTES)
+    _, stat, fill, high, word = _CON_REPLY.unpack(data)
+    if stat not in (ACCEPT, REJECT):
+        raise MalformedDatagram("bad_stat", found=f"stat {stat}", expected="1 or 2")
+    cl_conid, sv_conid = high << 8 | word >> 24, word & CONID_MAX
+    _check_conids(cl_conid, sv_conid if stat == ACCEPT else cl_conid)
+    return ConReply(stat=stat, fill=fill, cl_conid=cl_conid, sv_conid=sv_conid)
+
+
+def _check_size(name: str, data: Buffer, size: int) -> None:
+    if len(data) != size:
+        raise MalformedDatagram("wrong_size", found=f"{name} of {len(data)} bytes", expected=f"{size} bytes")
+
+
+def _check_conids(*conids: int) -> None:
+    if 0 in conids:
+        raise MalformedDatagram("zero_conid", found="a connection id of 0", expected="1 or more")
+
+
+def stamped_fields(data: Buffer) -> tuple[int, int, int, int]:
+    """Reads dest_conid, from_conid, sequence and stamp of stamped data or of an ack of 14 bytes or more."""
+    _, high, word, sequence, stamp = _STAMPED.unpack_from(data)
+    return high << 8 | word >> 24, word & CONID_MAX, sequence, stamp
+
+
+def piggyback_fields(data: Buffer) -> tuple[int, int, int, int]:
+    """Reads from_conid, dest_conid, sequence and from_seq of a type 3 datagram of 12 bytes or more."""
+    _, from_conid, dest_conid, sequence, from_seq = _PIGGYBACK.unpack_from(data)
+    return from_conid, dest_conid, sequence, from_seq
+
+
+def stamped_header(dest_conid: int, from_conid: int, sequence: int, stamp: int) -> bytes:
+    """Gives the 14 bytes ahead of a stamped payload."""
+    word = (dest_conid & 0xFF) << 24 | from_conid
+    return _STAMPED.pack(_HEADS[TYPE_DATA], dest_conid >> 8, word, sequence, stamp)
+
+
+def ack_bytes(dest_conid: int, from_conid: int, sequence: int, stamp: int) -> bytes:
+    """Gives a stamped acknowledgement."""
+    word = (dest_conid & 0xFF) << 24 | from_conid
+    return _STAMPED.pack(_HEADS[TYPE_ACK], dest_conid >> 8, word, sequence, stamp)
+
+
+def piggyback_header(from_conid: int, dest_conid: int, sequence: int, from_seq: int) -> bytes:
+    """Gives the 12 bytes ahead of a piggyback payload; alone, a bare acknowledgement."""
+    return _PIGGYBACK.pack(_HEADS[TYPE_DATA], from_conid, dest_conid, sequence, from_seq)
+
+
+def stamped_prefix(kind: int, dest_conid: int, from_conid: int) -> bytes:
+    """Gives the ten bytes that all stamped data (or acks) of one direction of a connection share."""
+    return _HEADS[kind] + dest_conid.to_bytes(3, "big") + from_conid.to_bytes(3, "big")
+
+
+def piggyback_prefix(from_conid: int, dest_conid: int) -> bytes:
+    """Gives the eight bytes that all piggyback data of one direction of a connection share."""
+    return _HEADS[TYPE_DATA] + from_conid.to_bytes(2, "big") + dest_conid.to_bytes(2, "big")
+
+
+def pair(first: int, second: int) -> bytes:
+    """Gives the four bytes that follow a prefix: a sequence and a stamp, or a sequence and a from_seq."""
+    return _PAIR.pack(first, second)
+
+
+def number(value: int) -> bytes:
+    """Gives one sequence, stamp or from_seq."""
+    return value.to_bytes(2, "big")
+
+
+def echoed(stamped: bytes) -> bytes:
+    """Gives sequence and stamp of stamped data as they go into its acknowledgement."""
+    return stamped[10:STAMPED_BYTES]
+
+
+def restamped(stamped: Buffer, stamp: int) -> bytes:
+    """Gives stamped data again, with another stamp."""
+    return b"".join((stamped[:12], stamp.to_bytes(2, "big"), stamped[STAMPED_BYTES:]))
+
+
+def with_from_seq(piggyback: Buffer, from_seq: int) -> bytes:
+    """Gives piggyback data again, with another from_seq."""
+    return b"".join((piggyback[:10], from_seq.to_bytes(2, "big"), piggyback[PIGGYBACK_BYTES:]))
+
+
+def body_of(datagram: bytes, header_bytes: int) -> bytes:
+    """Gives what follows a header of that size."""
+    return datagram[header_bytes:]
+
+
+def type_of(datagram: bytes) -> int | None:
+    """Gives the type of a datagram whose first four bytes are those of this protocol."""
+    return _TYPES.get(datagram[:HEAD_BYTES])

@@ -1,0 +1,57 @@
+"""One peer of a machine: both directions, and whether the conversation is open."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from fairway.core.events import Address, CloseReason, Peer
+from fairway.protocols.pydevts.receiver import Receiver
+from fairway.protocols.pydevts.sender import Sender
+
+
+class Phase(Enum):
+    """What a conversation does with new messages: takes them, or flushes its own, or only answers copies."""
+
+    OPEN = "open"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+class Conversation:
+    """What the machine knows of one address. It stays after the end, to answer copies and to number later messages."""
+
+    __slots__ = (
+        "close_reason", "closed_us", "first_id", "peer", "phase", "pings", "proved", "receiver", "sender",
+        "used_blocks",
+    )  # fmt: skip
+
+    def __init__(self, address: Address, deferred: bool) -> None:
+        self.peer = Peer(address)
+        self.receiver = Receiver(deferred)
+        self.sender: Sender | None = None
+        """Made when the first message is sent: most callers of a server are never written to."""
+        self.first_id: int | None = None
+        """Where own ids go on after a restart."""
+        self.used_blocks: dict[int, int] = {}
+        """Blocks of own ids used before a restart, and when: they rest before they are used again."""
+        self.phase = Phase.OPEN
+        self.pings = 0
+        self.proved = False
+        self.closed_us = 0
+        self.close_reason = CloseReason.LOCAL
+
+    @property
+    def address(self) -> Address:
+        return self.peer.address
+
+    @property
+    def unfinished(self) -> int:
+        """Messages of ours without an outcome."""
+        return 0 if self.sender is None else len(self.sender)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing would be delivered twice, and nothing lost, if this were gone."""
+        if self.proved and self.phase is not Phase.CLOSED:
+            return False
+        return not (self.receiver.known or self.receiver.places or self.unfinished or self.pings)

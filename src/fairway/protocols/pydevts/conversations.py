@@ -1,0 +1,90 @@
+"""All peers of a machine: a bounded table in which only idle ones make room for new ones."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from fairway.core.events import Address, Closed, CloseReason, Connected, Event, Peer
+from fairway.core.statistics import Statistics
+from fairway.protocols.pydevts.conversation import Conversation, Phase
+from fairway.protocols.pydevts.options import PydevtsOptions
+
+
+class Conversations:
+    """Conversations by address, oldest first."""
+
+    __slots__ = ("_by_address", "_events", "_idle", "_options", "_statistics", "shut")
+
+    def __init__(self, options: PydevtsOptions, statistics: Statistics, events: list[Event]) -> None:
+        self._options = options
+        self._statistics = statistics
+        self._events = events
+        self._by_address: dict[Address, Conversation] = {}
+        self._idle: OrderedDict[Address, None] = OrderedDict()
+        """Those that may make room for new ones, the longest idle first. Not a plain dict: finding its first entry
+        costs more with each one deleted before it."""
+        self.shut = False
+        """Whether the door is closed to new ones."""
+
+    def get(self, address: Address) -> Conversation | None:
+        return self._by_address.get(address)
+
+    def all(self) -> list[Conversation]:
+        return list(self._by_address.values())
+
+    def has_room(self) -> bool:
+        """Tells whether one more address can be taken in."""
+        return len(self._by_address) < self._options.peers_max or bool(self._idle)
+
+    def takes_messages(self, conversation: Conversation | None, now_us: int) -> bool:
+        """Tells whether a new message from there may be handed over."""
+        if self.shut:
+            return False
+        if conversation is None or conversation.phase is Phase.OPEN:
+            return True
+        return conversation.phase is Phase.CLOSED and now_us - conversation.closed_us >= self._options.remember_us
+
+    def called(self, address: Address, token: int | None) -> Conversation:
+        """Gives the open conversation with an address and reports `Connected` if it was not open, or for a token."""
+        conversation = self._by_address.get(address)
+        if conversation is None:
+            conversation = self.add(address)
+        elif conversation.phase is Phase.CLOSED:
+            self._statistics.conversations_opened += 1
+        elif token is None:
+            return conversation
+        conversation.phase = Phase.OPEN
+        self._events.append(Connected(conversation.peer, token))
+        return conversation
+
+    def add(self, address: Address) -> Conversation:
+        """Makes a conversation; the longest idle one makes room."""
+        if len(self._by_address) >= self._options.peers_max and self._idle:
+            self._evict(next(iter(self._idle)))
+        conversation = self._by_address[address] = Conversation(address, self._options.deferred)
+        self._statistics.conversations_opened += 1
+        return conversation
+
+    def _evict(self, address: Address) -> None:
+        """Forgets an idle conversation, and with it how far its numbers had come."""
+        del self._idle[address]
+        conversation = self._by_address.pop(address)
+        if conversation.phase is Phase.OPEN:
+            self._statistics.conversations_closed += 1
+            self._events.append(Closed(conversation.peer, CloseReason.FORGOTTEN))
+
+    def busy(self, conversation: Conversation) -> None:
+        """Takes note that a conversation is not idle."""
+        if self._idle:
+            self._idle.pop(conversation.address, None)
+
+    def note(self, conversation: Conversation) -> None:
+        """Takes note of whether a conversation is idle."""
+        if conversation.idle:
+            self._idle.setdefault(conversation.address)
+        else:
+            self._idle.pop(conversation.address, None)
+
+    def peers(self) -> list[Peer]:
+        """Lists those that ever sent a message."""
+        return [one.peer for one in self._by_address.values() if one.receiver.widener.highest >= 0]

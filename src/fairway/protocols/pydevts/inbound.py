@@ -1,0 +1,244 @@
+"""The receiving half of a machine: packets and closes in, messages and acks out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+from zlib import crc32
+
+from fairway.core.events import Address, Event, MessageReceived, MessagesReceived, Receipt
+from fairway.core.statistics import Statistics
+from fairway.core.timers import Deadlines
+from fairway.protocols.pydevts import wire
+from fairway.protocols.pydevts.conversation import Conversation, Phase
+from fairway.protocols.pydevts.conversations import Conversations
+from fairway.protocols.pydevts.options import PydevtsOptions
+from fairway.protocols.pydevts.outbox import Outbox
+from fairway.protocols.pydevts.wire import ACK, CRC_MASK, FAILED, HEADER_BYTES, KEY_MASK
+
+
+class AckTimer(NamedTuple):
+    """Acks that were sent together and are due again together."""
+
+    due_us: int
+    conversation: Conversation
+    keys: Sequence[int]
+    repeats: int
+
+
+class Inbound:
+    """What arrives from all peers. Keys, places and their bytes are counted over all of them, and bounded."""
+
+    __slots__ = (
+        "_ack_timers",
+        "_conversations",
+        "_events",
+        "_memory_due",
+        "_options",
+        "_outbox",
+        "_place_bytes",
+        "_places",
+        "_remembered",
+        "_statistics",
+    )
+
+    def __init__(
+        self,
+        options: PydevtsOptions,
+        conversations: Conversations,
+        outbox: Outbox,
+        statistics: Statistics,
+        events: list[Event],
+    ) -> None:
+        self._options = options
+        self._conversations = conversations
+        self._outbox = outbox
+        self._statistics = statistics
+        self._events = events
+        self._ack_timers: deque[AckTimer] = deque()
+        """Every ack waits the same time, so the first started is the first due."""
+        self._memory_due: Deadlines[Address] = Deadlines()
+        self._remembered = 0
+        self._places = 0
+        self._place_bytes = 0
+
+    # Packets.
+
+    def packet(
+        self, header: int, body: bytes, address: Address, conversation: Conversation | None, now_us: int
+    ) -> None:
+        """Takes one packet."""
+        key = header & KEY_MASK
+        known = conversation is not None and key in conversation.receiver.known
+        if (not known or header & FAILED) and crc32(body) != key & CRC_MASK:
+            self._statistics.dropped["bad_crc"] += 1
+            self._outbox.answer(address, conversation, ACK | FAILED | key)
+        elif conversation is None or not known:
+            self._new_message(key, body, address, conversation, now_us)
+        else:
+            self._statistics.duplicates += 1
+            if conversation.receiver.answerable(key):
+                self._outbox.answer(address, conversation, ACK | key)
+
+    def _new_message(
+        self, key: int, body: bytes, address: Address, conversation: Conversation | None, now_us: int
+    ) -> None:
+        refusal = self._refusal(conversation, 1, len(body), now_us)
+        if refusal is not None:
+            self._statistics.dropped[refusal] += 1
+            return
+        if conversation is None or conversation.phase is not Phase.OPEN:
+            conversation = self._conversations.called(address, None)
+        number = conversation.receiver.accept(key, len(body), now_us)
+        self._events.append(MessageReceived(conversation.peer, number, body))
+        self._accepted(conversation, (key,), len(body), now_us)
+
+    def packet_run(
+        self, data: bytes, segment_bytes: int, address: Address, conversation: Conversation | None, now_us: int
+    ) -> bool:
+        """Takes a super-buffer of packets if all are good, new and in a row; changes nothing otherwise."""
+        if conversation is not None and conversation.phase is not Phase.OPEN:
+            return False
+        run = wire.packet_run(data, segment_bytes)
+        size = segment_bytes - HEADER_BYTES
+        if run is None or self._refusal(conversation, len(run.keys), size, now_us) is not None:
+            return False
+        if conversation is None:
+            conversation = self._conversations.called(address, None)
+        first = conversation.receiver.accept_run(run.keys, size, now_us)
+        if first is None:
+            return False
+        self._events.append(MessagesReceived(conversation.peer, first, run.bodies))
+        self._accepted(conversation, run.keys, size, now_us)
+        return True
+
+    def _refusal(self, conversation: Conversation | None, count: int, size: int, now_us: int) -> str | None:
+        """Names the reason for which new messages are dropped, or None."""
+        options = self._options
+        if not self._conversations.takes_messages(conversation, now_us):
+            return "closed"
+        if self._places + count > options.open_receipts_max:
+            return "receipts_full"
+        if self._place_bytes + count * size > options.open_receipt_bytes_max:
+            return "receipts_full"
+        if self._remembered + count > options.remembered_max:
+            return "memory_full"
+        if conversation is None and not self._conversations.has_room():
+            return "peers_full"
+        return None
+
+    def _accepted(self, conversation: Conversation, keys: Sequence[int], size: int, now_us: int) -> None:
+        """Does what follows every hand-over: counts, and acknowledges unless deferred."""
+        self._statistics.messages_received += len(keys)
+        self._remembered += len(keys)
+        self._places += len(keys)
+        self._place_bytes += len(keys) * size
+        self._conversations.busy(conversation)
+        if self._memory_due.get(conversation.address) is None:
+            self._memory_due.set(conversation.address, now_us + self._options.remember_us)
+        if not self._options.deferred:
+            self._acknowledge(conversation, keys, now_us)
+
+    def _acknowledge(self, conversation: Conversation, keys: Sequence[int], now_us: int) -> None:
+        """Sends first acks and starts their timer."""
+        conversation.receiver.enter(keys)
+        acks = wire.datagram(ACK | keys[0]) if len(keys) == 1 else wire.controls(keys, wire.TYPE_ACK)
+        self._outbox.control(conversation.address, acks, conversation.proved)
+        self._ack_timers.append(AckTimer(now_us + self._options.repeat_after_us, conversation, keys, 0))
+
+    # Closes and commits.
+
+    def closes(self, keys: Sequence[int], conversation: Conversation | None) -> None:
+        """Takes closes of one peer."""
+        ended = 0
+        if conversation is not None:
+            before = len(conversation.receiver.known)
+            ended = conversation.receiver.closed(keys)
+            self._recount(conversation, before)
+        if ended < len(keys):
+            self._statistics.dropped["unknown_close"] += len(keys) - ended
+
+    def commit(self, receipt: Receipt, conversation: Conversation, now_us: int) -> None:
+        """Frees places and, when deferred, acknowledges."""
+        if not isinstance(receipt.first, int):
+            return
+        receiver = conversation.receiver
+        freed = [receiver.vacate(number) for number in range(receipt.first, receipt.first + receipt.count)]
+        keys = [place[0] for place in freed if place is not None]
+        if not keys:
+            return
+        self._places -= len(keys)
+        self._place_bytes -= sum(place[1] for place in freed if place is not None)
+        if self._options.deferred:
+            self._acknowledge(conversation, keys, now_us)
+        elif not receiver.known:
+            self._conversations.note(conversation)
+
+    def end(self, conversation: Conversation) -> None:
+        """Frees the places of a conversation that is over."""
+        before = len(conversation.receiver.known)
+        places, size = conversation.receiver.vacate_all()
+        self._places -= places
+        self._place_bytes -= size
+        self._recount(conversation, before)
+
+    def _recount(self, conversation: Conversation, known_before: int) -> None:
+        """Takes note of keys that were forgotten."""
+        known = len(conversation.receiver.known)
+        if known != known_before:
+            self._remembered -= known_before - known
+            self._conversations.note(conversation)
+
+    # Time.
+
+    def next_due_us(self) -> int | None:
+        """Tells when an ack is due again or a key's time is over."""
+        memory_us = self._memory_due.next_us()
+        if not self._ack_timers:
+            return memory_us
+        ack_us = self._ack_timers[0].due_us
+        return ack_us if memory_us is None else min(ack_us, memory_us)
+
+    def wake(self, now_us: int) -> None:
+        """Repeats acks and forgets keys."""
+        while self._ack_timers and self._ack_timers[0].due_us <= now_us:
+            self._repeat_acks(self._ack_timers.popleft(), now_us)
+        for address in self._memory_due.pop_due(now_us):
+            conversation = self._conversations.get(address)
+            if conversation is not None:
+                self._forget(conversation, now_us)
+
+    def _repeat_acks(self, timer: AckTimer, now_us: int) -> None:
+        conversation, receiver = timer.conversation, timer.conversation.receiver
+        waiting = [key for key in timer.keys if receiver.is_incoming(key)]
+        if not waiting:
+            return
+        if timer.repeats < self._options.ack_repeats_max:
+            self._outbox.control(conversation.address, wire.controls(waiting, wire.TYPE_ACK), conversation.proved)
+            due_us = now_us + self._options.repeat_after_us
+            self._ack_timers.append(AckTimer(due_us, conversation, waiting, timer.repeats + 1))
+            return
+        before = len(receiver.known)
+        for key in waiting:
+            receiver.leave(key)
+        self._recount(conversation, before)
+
+    def _forget(self, conversation: Conversation, now_us: int) -> None:
+        receiver = conversation.receiver
+        before = len(receiver.known)
+        receiver.expire(now_us - self._options.remember_us)
+        if receiver.arrivals:
+            self._memory_due.set(conversation.address, receiver.arrivals[0].first_us + self._options.remember_us)
+        self._recount(conversation, before)
+
+    def restored(self, conversation: Conversation, now_us: int) -> None:
+        """Takes up the timers of a restored conversation."""
+        receiver = conversation.receiver
+        self._remembered += len(receiver.known)
+        if receiver.arrivals:
+            self._memory_due.set(conversation.address, receiver.arrivals[0].first_us + self._options.remember_us)
+        incoming = receiver.all_incoming()
+        if incoming:
+            self._ack_timers.append(AckTimer(now_us + self._options.repeat_after_us, conversation, incoming, 0))
+        self._conversations.note(conversation)

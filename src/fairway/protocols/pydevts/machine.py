@@ -1,0 +1,312 @@
+"""pydevts as a state machine: single-datagram messages without a connection.
+
+A message is sent as one packet and stays *open* until its ack comes; then a close tells the peer to stop repeating the
+ack. Both repeat on one fixed timer: every three seconds, ten times. A receiver knows a message by its *key* (id and
+crc) and remembers the key for forty seconds, so that late copies are acknowledged and not delivered again; a
+sender uses no id again with the same crc for two minutes, so that a new message is never taken for a copy.
+
+    timer       runs                              when it is over
+    packet      3 s from each transmission        repeat; after 10 repeats the outcome is unknown
+    ack         3 s from each timed one           repeat; after 10 repeats stop waiting for the close
+    memory      40 s from the first arrival       forget the key, unless incoming or not committed
+    pacing      as the controller says            send more of the queue
+    flush       33 s from `close`                 end what is left
+    ping        3 s                               no answer
+
+Answers to a datagram: (new: not remembered; known: remembered; held: handed over, deferred, not committed)
+
+    packet      success 0, known        success 0 or 1, new, good CRC    success 1, known, good CRC    checked, bad CRC
+                ack 0; held: nothing    deliver; ack 0 or at commit      ack 0; held: nothing          ack 1
+    ack 0       open: close             else: close
+    ack 1       open: packet again      else: close
+    close       incoming: stop          else: nothing
+
+Every duration is fixed, so acks, flushes and pings each wait in a plain queue: what was started first is due first.
+Left out: acks for many messages in one datagram, adaptive timers and repair ahead of the timer, because the protocol
+has no such thing. The controller hears of overtaken messages early all the same (`sender.py`). A conversation is
+opened by our `connect` or by the first good message from an address, and reported as `Connected` in both cases.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import ClassVar
+
+from fairway.core.amplification import Ledger
+from fairway.core.chance import Chance
+from fairway.core.errors import BadMessage, CallerError, MalformedDatagram, NoSuchPeer, NotSupported, QueueFull
+from fairway.core.events import Address, Closed, CloseReason, ConnectRefused, Event, Peer, Receipt
+from fairway.core.machine import Buffer, Transmit
+from fairway.core.statistics import Statistics
+from fairway.protocols.pydevts import snapshot as stored
+from fairway.protocols.pydevts import wire
+from fairway.protocols.pydevts.conversation import Conversation, Phase
+from fairway.protocols.pydevts.conversations import Conversations
+from fairway.protocols.pydevts.inbound import Inbound
+from fairway.protocols.pydevts.options import PydevtsOptions
+from fairway.protocols.pydevts.outbound import Outbound
+from fairway.protocols.pydevts.outbox import Outbox
+from fairway.protocols.pydevts.pings import Pings
+from fairway.protocols.pydevts.wire import ACK, HEADER_BYTES, KEY_MASK, TYPE_SHIFT
+
+
+class PydevtsMachine:
+    """All pydevts conversations of one endpoint."""
+
+    name: ClassVar[str] = "pydevts"
+
+    def __init__(self, options: PydevtsOptions, chance: Chance) -> None:
+        self.statistics = Statistics()
+        self._options = options
+        self._ledger = Ledger(options.unproved_max)
+        self._outbox = Outbox(self._ledger, self.statistics)
+        self._events: list[Event] = []
+        self._conversations = Conversations(options, self.statistics, self._events)
+        shared = options, self._conversations, self._outbox, self.statistics, self._events
+        self._inbound = Inbound(*shared)
+        self._outbound = Outbound(*shared, chance)
+        self._pings = Pings(options, self._events, chance)
+        self._flushing: deque[tuple[int, Conversation]] = deque()
+        self._now_us = 0
+        self._next_token = 1
+
+    # Arrivals.
+
+    def receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None = None) -> None:
+        self._now_us = now_us
+        self.statistics.bytes_received += len(data)
+        conversation = self._conversations.get(address)
+        if conversation is None or not conversation.proved:
+            self._ledger.received(address, len(data))
+        if segment_bytes is None or len(data) <= segment_bytes:
+            self._receive_one(data, address)
+            return
+        whole = len(data) - len(data) % segment_bytes
+        if whole > segment_bytes and self._receive_run(bytes(data[:whole]), address, conversation, segment_bytes):
+            data = data[whole:]
+        for datagram in wire.split(data, segment_bytes):
+            self._receive_one(datagram, address)
+
+    def _receive_one(self, data: Buffer, address: Address) -> None:
+        self.statistics.datagrams_received += 1
+        try:
+            header = wire.header(data)
+        except MalformedDatagram as malformed:
+            self.statistics.dropped[malformed.reason] += 1
+            return
+        conversation = self._conversations.get(address)
+        kind = header >> TYPE_SHIFT
+        if kind == wire.TYPE_PACKET:
+            self._inbound.packet(header, wire.body(data), address, conversation, self._now_us)
+        elif kind == wire.TYPE_ACK:
+            self._outbound.ack(header, address, conversation, self._now_us)
+            self._end_if_flushed(conversation)
+        elif not self._pings.answered(address, header & KEY_MASK, self._now_us):
+            self._inbound.closes((header & KEY_MASK,), conversation)
+
+    def _receive_run(
+        self, data: bytes, address: Address, conversation: Conversation | None, segment_bytes: int
+    ) -> bool:
+        """Takes a super-buffer as a whole if everything in it is plain; changes nothing otherwise."""
+        if data[0] == wire.TYPE_PACKET:
+            taken = segment_bytes >= HEADER_BYTES and self._inbound.packet_run(
+                data, segment_bytes, address, conversation, self._now_us
+            )
+        else:
+            taken = segment_bytes == HEADER_BYTES and self._control_run(data, conversation)
+        if taken:
+            self.statistics.batches += 1
+            self.statistics.datagrams_received += len(data) // segment_bytes
+        return taken
+
+    def _control_run(self, data: bytes, conversation: Conversation | None) -> bool:
+        kind = data[0]
+        keys = None if conversation is None else wire.control_keys(data, kind)
+        if conversation is None or keys is None:
+            return False
+        if kind == wire.TYPE_ACK:
+            taken = self._outbound.ack_run(keys, conversation, self._now_us)
+            self._end_if_flushed(conversation)
+            return taken
+        if kind == wire.TYPE_CLOSE and not self._pings:
+            self._inbound.closes(keys, conversation)
+            return True
+        return False
+
+    # What the application asks for.
+
+    def connect(self, address: Address, now_us: int) -> int:
+        if self._conversations.shut:
+            raise CallerError("the endpoint is closed; no conversation can be opened")
+        self._now_us = now_us
+        token = self._take_tokens(1).start
+        if self._conversations.get(address) is None and not self._conversations.has_room():
+            self._events.append(ConnectRefused(token, address, "as many conversations as peers_max allows are open"))
+            return token
+        conversation = self._conversations.called(address, token)
+        conversation.proved = True
+        self._conversations.note(conversation)
+        self._ledger.forget(address)
+        return token
+
+    def send(
+        self, peer: Peer, body: Buffer, now_us: int, *, flags: int | None = None, answers: int | None = None
+    ) -> int:
+        if flags is not None or answers is not None:
+            raise NotSupported("pydevts has neither flags nor requests: flags and answers belong to udpc")
+        conversation = self._open(peer)
+        _check_size(body)
+        sender = self._outbound.sender(conversation)
+        if not sender.fits(len(body)):
+            sender.starved = True
+            raise QueueFull(f"the send queue of {peer.address} is full; wait for Writable")
+        return self._queue(conversation, [bytes(body)], now_us).start
+
+    def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
+        conversation = self._open(peer)
+        for body in bodies:
+            _check_size(body)
+        sender = self._outbound.sender(conversation)
+        accepted = sender.room_for(bodies)
+        sender.starved = sender.starved or accepted < len(bodies)
+        return self._queue(conversation, [bytes(body) for body in bodies[:accepted]], now_us)
+
+    def _queue(self, conversation: Conversation, bodies: list[bytes], now_us: int) -> range:
+        self._now_us = now_us
+        tokens = self._take_tokens(len(bodies))
+        self._outbound.queue(conversation, bodies, tokens)
+        return tokens
+
+    def _open(self, peer: Peer) -> Conversation:
+        conversation = self._conversations.get(peer.address)
+        if conversation is None or conversation.peer != peer or conversation.phase is not Phase.OPEN:
+            raise NoSuchPeer(f"there is no open conversation with {peer.address}; connect to it first")
+        return conversation
+
+    def _take_tokens(self, count: int) -> range:
+        tokens = range(self._next_token, self._next_token + count)
+        self._next_token += count
+        return tokens
+
+    def ping(self, peer: Peer, now_us: int) -> int:
+        """Sends an ack that belongs to nothing; every peer answers it with a close."""
+        conversation = self._open(peer)
+        self._pings.check_room()
+        self._now_us = now_us
+        token = self._take_tokens(1).start
+        self._outbox.answer(peer.address, conversation, ACK | self._pings.start(conversation, token, now_us))
+        return token
+
+    def commit(self, receipt: Receipt, now_us: int) -> None:
+        self._now_us = now_us
+        conversation = self._conversations.get(receipt.peer.address)
+        if conversation is not None:
+            self._inbound.commit(receipt, conversation, now_us)
+
+    # The end.
+
+    def close(self, peer: Peer | None, now_us: int) -> None:
+        if peer is not None:
+            conversation = self._open(peer)
+            self._now_us = now_us
+            self._start_closing(conversation, CloseReason.LOCAL)
+            return
+        self._now_us = now_us
+        self._conversations.shut = True
+        for conversation in self._conversations.all():
+            if conversation.phase is Phase.OPEN:
+                self._start_closing(conversation, CloseReason.SHUT_DOWN)
+
+    def _start_closing(self, conversation: Conversation, reason: CloseReason) -> None:
+        conversation.phase = Phase.CLOSING
+        conversation.close_reason = reason
+        self._flushing.append((self._now_us + self._options.flush_us, conversation))
+        self._end_if_flushed(conversation)
+
+    def _end_if_flushed(self, conversation: Conversation | None) -> None:
+        if conversation is not None and conversation.phase is Phase.CLOSING and not conversation.unfinished:
+            self._end(conversation)
+
+    def _end(self, conversation: Conversation) -> None:
+        """Gives every token that is left its outcome, then reports the end."""
+        conversation.phase = Phase.CLOSED
+        conversation.closed_us = self._now_us
+        self._pings.end(conversation)
+        self._outbound.end(conversation)
+        self._inbound.end(conversation)
+        self.statistics.conversations_closed += 1
+        self._events.append(Closed(conversation.peer, conversation.close_reason))
+        self._conversations.note(conversation)
+
+    # Time and outputs.
+
+    def wake(self, now_us: int) -> None:
+        self._now_us = now_us
+        self._outbound.wake(now_us)
+        self._inbound.wake(now_us)
+        self._pings.wake(now_us)
+        for _ in range(len(self._flushing)):
+            due_us, conversation = self._flushing.popleft()
+            self._end_if_flushed(conversation)
+            if conversation.phase is Phase.CLOSING:
+                if due_us <= now_us:
+                    self._end(conversation)
+                else:
+                    self._flushing.append((due_us, conversation))
+
+    def transmits(self) -> list[Transmit]:
+        if self._outbound.has_ready:
+            self._outbound.pump(self._now_us)
+        return self._outbox.take()
+
+    def events(self) -> list[Event]:
+        events = self._events.copy()
+        self._events.clear()
+        return events
+
+    def next_deadline_us(self) -> int | None:
+        if self._outbound.has_ready:
+            self._outbound.pump(self._now_us)
+        flush_us = self._flushing[0][0] if self._flushing else None
+        due = self._outbound.next_due_us(), self._inbound.next_due_us(), self._pings.next_due_us(), flush_us
+        return min((due_us for due_us in due if due_us is not None), default=None)
+
+    def room(self, peer: Peer) -> int:
+        conversation = self._open(peer)
+        return self._options.send_queue_messages_max if conversation.sender is None else conversation.sender.room()
+
+    def unfinished(self) -> int:
+        return self._outbound.unfinished + len(self._pings)
+
+    # What survives a restart.
+
+    def peers(self) -> list[Peer]:
+        return self._conversations.peers()
+
+    def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
+        conversation = self._conversations.get(peer.address)
+        if conversation is None:
+            raise NoSuchPeer(f"nothing is known of {peer.address}")
+        numbers = {
+            receipt.first + position
+            for receipt in committing
+            if receipt.peer == peer and isinstance(receipt.first, int)
+            for position in range(receipt.count)
+        }
+        return stored.encode(stored.take(conversation, numbers, self._now_us, self._options))
+
+    def restore(self, snapshot: bytes, now_us: int) -> Peer:
+        state = stored.decode(snapshot)
+        if self._conversations.get(state.address) is not None:
+            raise CallerError(f"a conversation with {state.address} is already there; restore before anything arrives")
+        self._now_us = now_us
+        conversation = self._conversations.add(state.address)
+        stored.give(state, conversation, now_us)
+        self._inbound.restored(conversation, now_us)
+        return conversation.peer
+
+
+def _check_size(body: Buffer) -> None:
+    if len(body) > wire.BODY_BYTES_MAX:
+        raise BadMessage(f"the body has {len(body)} bytes; a pydevts message has at most {wire.BODY_BYTES_MAX}")

@@ -1,0 +1,193 @@
+"""What one peer has sent us: keys that are known, acks that wait for a close, messages that wait for a commit."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fairway.protocols.pydevts.widening import Widener
+from fairway.protocols.pydevts.wire import CRC_MASK, KEY_MASK
+
+ID_SHIFT = 32
+SIZE_SHIFT = 48
+
+
+class Arrival(NamedTuple):
+    """Messages that arrived together; their numbers follow one another."""
+
+    first_us: int
+    keys: Sequence[int]
+
+
+class Receiver:
+    """The receiving side towards one peer.
+
+    A key is *known* from its arrival on; *incoming* while its ack is repeated; *in place* while it is handed over and
+    not committed; *silent* if its conversation ended before the commit, so that it must never be acknowledged.
+    """
+
+    __slots__ = ("_deferred", "_more", "_overdue", "arrivals", "incoming", "known", "places", "silent", "widener")
+
+    def __init__(self, deferred: bool) -> None:
+        self._deferred = deferred
+        self.widener = Widener()
+        self.known: dict[int, int] = {}
+        """Number of each key."""
+        self.incoming: dict[int, int] = {}
+        """Key of each id; further keys with the same id, which only a lost close makes, are in `_more`."""
+        self._more: dict[int, dict[int, None]] = {}
+        self.places: dict[int, int] = {}
+        """By number: the key and, above it, the size of the body."""
+        self.silent: dict[int, None] = {}
+        self.arrivals: deque[Arrival] = deque()
+        """Keys by age, the oldest first: those whose time is not over."""
+        self._overdue: dict[int, None] = {}
+        """Keys whose time is over, known only because they are incoming or held."""
+
+    # Arrival.
+
+    def accept(self, key: int, size: int, now_us: int) -> int:
+        """Takes a new message in and gives its number."""
+        number = self.widener.take(key >> ID_SHIFT)
+        self.known[key] = number
+        self.places[number] = size << SIZE_SHIFT | key
+        self.arrivals.append(Arrival(now_us, (key,)))
+        return number
+
+    def accept_run(self, keys: tuple[int, ...], size: int, now_us: int) -> int | None:
+        """Takes new messages with consecutive ids in and gives the first number; None if one is not plainly new."""
+        first = self.widener.above(keys[0] >> ID_SHIFT)
+        if first is None or not self.known.keys().isdisjoint(keys):
+            return None
+        numbers = range(first, first + len(keys))
+        self.widener.take_run(first, len(keys))
+        self.known.update(zip(keys, numbers, strict=True))
+        above = size << SIZE_SHIFT
+        self.places.update(zip(numbers, [above | key for key in keys], strict=True))
+        self.arrivals.append(Arrival(now_us, keys))
+        return first
+
+    def answerable(self, key: int) -> bool:
+        """Tells whether copies of a known key are acknowledged."""
+        return not self.held(key) and key not in self.silent
+
+    def held(self, key: int) -> bool:
+        """Tells whether a known key waits for a commit before it may be acknowledged."""
+        return self._deferred and self.known[key] in self.places
+
+    # Incoming.
+
+    def enter(self, keys: Sequence[int]) -> None:
+        """Takes note that these are acknowledged and wait for their close."""
+        if len(keys) == 1:
+            self._enter_one(keys[0] >> ID_SHIFT, keys[0])
+            return
+        ids = [key >> ID_SHIFT for key in keys]
+        if len(set(ids)) == len(ids) and self.incoming.keys().isdisjoint(ids):
+            self.incoming.update(zip(ids, keys, strict=True))
+            return
+        for message_id, key in zip(ids, keys, strict=True):
+            self._enter_one(message_id, key)
+
+    def _enter_one(self, message_id: int, key: int) -> None:
+        present = self.incoming.get(message_id)
+        if present is None:
+            self.incoming[message_id] = key
+        elif present != key:
+            self._more.setdefault(message_id, {})[key] = None
+
+    def is_incoming(self, key: int) -> bool:
+        message_id = key >> ID_SHIFT
+        return self.incoming.get(message_id) == key or (bool(self._more) and key in self._more.get(message_id, ()))
+
+    def leave(self, key: int) -> bool:
+        """Ends the repeats of an ack; tells whether there were any."""
+        if not self.is_incoming(key):
+            return False
+        message_id = key >> ID_SHIFT
+        more = self._more.get(message_id)
+        if more is None:
+            del self.incoming[message_id]
+        else:
+            if self.incoming[message_id] == key:
+                self.incoming[message_id], _ = more.popitem()
+            else:
+                del more[key]
+            if not more:
+                del self._more[message_id]
+        self._forget_overdue(key)
+        return True
+
+    def leave_all(self, message_id: int) -> bool:
+        """Ends the repeats of every ack with this id."""
+        keys = [key for key in (self.incoming.get(message_id), *self._more.get(message_id, ())) if key is not None]
+        for key in keys:
+            self.leave(key)
+        return bool(keys)
+
+    def closed(self, keys: Sequence[int]) -> int:
+        """Takes closes; tells how many of them ended something."""
+        if self._more or self._overdue:
+            return sum(self.leave(key) if key & CRC_MASK else self.leave_all(key >> ID_SHIFT) for key in keys)
+        incoming, ended = self.incoming, 0
+        for key in keys:
+            present = incoming.get(key >> ID_SHIFT)
+            if present == key or (present is not None and not key & CRC_MASK):
+                del incoming[key >> ID_SHIFT]
+                ended += 1
+        return ended
+
+    def all_incoming(self) -> list[int]:
+        """Lists the keys that wait for a close."""
+        return [*self.incoming.values(), *(key for keys in self._more.values() for key in keys)]
+
+    # Commit and the end.
+
+    def all_held(self) -> list[int]:
+        """Lists the keys that wait for a commit before they may be acknowledged."""
+        return [place & KEY_MASK for place in self.places.values()] if self._deferred else []
+
+    def vacate(self, number: int) -> tuple[int, int] | None:
+        """Frees the place of a message and gives its key and size; None if it has none."""
+        place = self.places.pop(number, None)
+        return None if place is None else (place & KEY_MASK, place >> SIZE_SHIFT)
+
+    def settle(self, keys: Sequence[int]) -> None:
+        """Forgets what was known only because it was held."""
+        if self._overdue:
+            for key in keys:
+                self._forget_overdue(key)
+
+    def vacate_all(self) -> tuple[int, int]:
+        """Frees all places; what was never acknowledged stays silent. Gives the number of places and of bytes."""
+        places = list(self.places.values())
+        self.places.clear()
+        if self._deferred:
+            self.silent.update(dict.fromkeys(place & KEY_MASK for place in places))
+        self.settle([place & KEY_MASK for place in places])
+        return len(places), sum(place >> SIZE_SHIFT for place in places)
+
+    # Forgetting.
+
+    def expire(self, before_us: int) -> None:
+        """Forgets what arrived before that time; what is incoming or held stays until it no longer is."""
+        while self.arrivals and self.arrivals[0].first_us <= before_us:
+            for key in self.arrivals.popleft().keys:
+                if self.held(key) or self.is_incoming(key):
+                    self._overdue[key] = None
+                else:
+                    self._forget(key)
+
+    def _forget_overdue(self, key: int) -> None:
+        if key in self._overdue and not self.held(key) and not self.is_incoming(key):
+            del self._overdue[key]
+            self._forget(key)
+
+    def _forget(self, key: int) -> None:
+        del self.known[key]
+        self.silent.pop(key, None)
+
+    def overdue(self) -> list[int]:
+        """Lists the keys that are known beyond their time."""
+        return list(self._overdue)

@@ -1,0 +1,178 @@
+"""What survives a restart of one conversation, as bytes.
+
+    offset  size   field
+    0       4      "PDS2"
+    4       4      CRC-32 of all that follows
+    8       8      when it was taken, in microseconds of the machine's clock
+    16      8      highest number given to a message + 1
+    24      4      id that our next message would take, or 0xffffffff
+    28      4      count of gaps, then of blocks, then of arrivals, then of address bytes, four bytes each
+    44      1      1 if our application named the address, else 0
+    45      ...    gaps: start, end (8 each)
+            ...    blocks of own ids: number of the block, age in microseconds (8 each)
+            ...    arrivals: age in microseconds, number, key (8 each); bit 63 of the key says incoming
+            ...    address as JSON
+
+Ages are counted from when it was taken. A machine's clock may start anew with its process; it never runs
+ahead, so the time between is at least the difference of the two clocks, and never counts below 0.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from struct import Struct, error, pack, unpack_from
+from zlib import crc32
+
+from fairway.core.errors import DamagedSnapshot
+from fairway.core.events import Address
+from fairway.protocols.pydevts.conversation import Conversation
+from fairway.protocols.pydevts.identifiers import blocks_between
+from fairway.protocols.pydevts.options import PydevtsOptions
+from fairway.protocols.pydevts.receiver import Arrival
+from fairway.protocols.pydevts.widening import Widener
+
+_MAGIC = b"PDS2"
+_FRONT = Struct(">4sI")
+_HEAD = Struct(">QQIIIII?")
+_NO_ID = 0xFFFFFFFF
+_INCOMING = 1 << 63
+HALF_A_TURN = 1 << 15
+"""Ids that may have been used after the snapshot lie behind this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """One message of a snapshot."""
+
+    age_us: int
+    number: int
+    key: int
+    incoming: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The state of one conversation."""
+
+    address: Address
+    taken_us: int
+    highest: int
+    next_id: int | None
+    named: bool
+    gaps: tuple[tuple[int, int], ...]
+    blocks: tuple[tuple[int, int], ...]
+    """Blocks of own ids that must rest, and how long ago they were used."""
+    remembered: tuple[Remembered, ...]
+
+
+def take(conversation: Conversation, committing: set[int], now_us: int, options: PydevtsOptions) -> Snapshot:
+    """Gives the state as it will be once the messages with these numbers are committed.
+
+    With deferred acknowledgement what is neither committed nor about to be is left out, its number free again.
+    """
+    receiver = conversation.receiver
+    widener = receiver.widener.copy()
+    left_out = {receiver.known[key] for key in receiver.silent}
+    left_out |= {receiver.known[key] for key in receiver.all_held()} - committing
+    for number in sorted(left_out):
+        widener.release(number)
+    remembered: list[Remembered] = []
+    overdue = Arrival(now_us - options.remember_us, receiver.overdue())
+    for first_us, keys in (overdue, *receiver.arrivals):
+        for key in keys:
+            number = receiver.known[key]
+            if number not in left_out:
+                incoming = receiver.is_incoming(key) or receiver.held(key)
+                remembered.append(Remembered(age_us=now_us - first_us, number=number, key=key, incoming=incoming))
+    sender = conversation.sender
+    resting_since_us = now_us - options.reuse_after_us
+    blocks = conversation.used_blocks if sender is None else sender.identifiers.used_blocks(resting_since_us)
+    return Snapshot(
+        address=conversation.address,
+        taken_us=now_us,
+        highest=widener.highest,
+        next_id=conversation.first_id if sender is None else sender.identifiers.next & 0xFFFF,
+        named=conversation.proved,
+        gaps=tuple(widener.gaps),
+        blocks=tuple((block, now_us - used_us) for block, used_us in blocks.items()),
+        remembered=tuple(remembered),
+    )
+
+
+def give(snapshot: Snapshot, conversation: Conversation, now_us: int) -> None:
+    """Fills a new conversation with the state of a snapshot; own ids go on half a turn ahead.
+
+    What lies between may have been used since the snapshot, so it rests from now on.
+    """
+    receiver = conversation.receiver
+    receiver.widener = Widener(snapshot.highest, list(snapshot.gaps))
+    away_us = max(0, now_us - snapshot.taken_us)
+    for one in sorted(snapshot.remembered, key=_age_us, reverse=True):
+        receiver.known[one.key] = one.number
+        receiver.arrivals.append(Arrival(now_us - away_us - one.age_us, (one.key,)))
+    receiver.enter([one.key for one in snapshot.remembered if one.incoming])
+    conversation.proved = snapshot.named
+    conversation.used_blocks = {block: now_us - away_us - age_us for block, age_us in snapshot.blocks}
+    if snapshot.next_id is not None:
+        conversation.first_id = (snapshot.next_id + HALF_A_TURN) & 0xFFFF
+        conversation.used_blocks |= dict.fromkeys(blocks_between(snapshot.next_id, conversation.first_id), now_us)
+
+
+def _age_us(one: Remembered) -> int:
+    return one.age_us
+
+
+def encode(snapshot: Snapshot) -> bytes:
+    """Gives the bytes of a snapshot."""
+    address = json.dumps(snapshot.address, separators=(",", ":")).encode()
+    next_id = _NO_ID if snapshot.next_id is None else snapshot.next_id
+    counts = len(snapshot.gaps), len(snapshot.blocks), len(snapshot.remembered), len(address)
+    numbers = [number for pair in (*snapshot.gaps, *snapshot.blocks) for number in pair]
+    for one in snapshot.remembered:
+        numbers += (one.age_us, one.number, one.key | _INCOMING if one.incoming else one.key)
+    rest = _HEAD.pack(snapshot.taken_us, snapshot.highest + 1, next_id, *counts, snapshot.named)
+    rest += pack(f">{len(numbers)}Q", *numbers) + address
+    return _FRONT.pack(_MAGIC, crc32(rest)) + rest
+
+
+def decode(data: bytes) -> Snapshot:
+    """Gives the snapshot of these bytes, or raises `DamagedSnapshot`."""
+    try:
+        magic, check = _FRONT.unpack_from(data)
+        if magic != _MAGIC or check != crc32(data[_FRONT.size :]):
+            raise DamagedSnapshot("the snapshot is not one of pydevts, or its check sum is wrong")
+        return _decode(data)
+    except (error, ValueError) as problem:
+        raise DamagedSnapshot(f"the snapshot cannot be read: {problem}") from problem
+
+
+def _decode(data: bytes) -> Snapshot:
+    place = _FRONT.size
+    taken_us, above, next_id, gaps, blocks, count, _, named = _HEAD.unpack_from(data, place)
+    numbers = unpack_from(f">{2 * (gaps + blocks) + 3 * count}Q", data, place + _HEAD.size)
+    address = data[place + _HEAD.size + 8 * len(numbers) :]
+    pairs = tuple(zip(numbers[0 : 2 * (gaps + blocks) : 2], numbers[1 : 2 * (gaps + blocks) : 2], strict=True))
+    rows = iter(numbers[2 * (gaps + blocks) :])
+    return Snapshot(
+        address=_hashable(json.loads(address)),
+        taken_us=taken_us,
+        highest=above - 1,
+        next_id=None if next_id == _NO_ID else next_id,
+        named=named,
+        gaps=pairs[:gaps],
+        blocks=pairs[gaps:],
+        remembered=tuple(
+            Remembered(age_us=age_us, number=number, key=key & ~_INCOMING, incoming=bool(key & _INCOMING))
+            for age_us, number, key in zip(rows, rows, rows, strict=True)
+        ),
+    )
+
+
+def _hashable(value: object) -> Address:
+    """Turns the lists that JSON makes of tuples back into tuples."""
+    if isinstance(value, list):
+        return tuple(_hashable(one) for one in value)
+    if isinstance(value, dict):
+        raise ValueError("an address is no dictionary")
+    return value

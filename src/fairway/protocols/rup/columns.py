@@ -1,0 +1,239 @@
+"""Many rup datagrams at once: headers to columns, and the bursts of parts that the machine takes and sends as a whole.
+
+A burst is n parts of one message with consecutive positions, each of the same size. Its headers are a function of the
+id, the total and the first position, so a received burst is checked by comparing its headers with those that an exact
+sender would have made: one gather and one comparison of bytes, and nothing unusual can pass.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairway.core.columns import Bytes, Columns, Integers
+from fairway.core.machine import Buffer
+from fairway.protocols.rup.wire import (
+    BASE,
+    CONTROL_BYTES,
+    DATA,
+    DATA_HEADER_BYTES,
+    ID_DIGITS,
+    KINDS,
+    LETTER_OF_KIND,
+    REASONS,
+    REQUEST,
+    uint,
+)
+
+BLOCK_PARTS = 512
+"""Headers are made so many at a time: enough to spread the cost of the divisions over about ten bursts."""
+BLOCKS_MAX = 64
+
+_TOO_SHORT, _BAD_TYPE, _TOO_LONG, _BAD_START, _BAD_ID, _BAD_SEPARATOR, _BAD_DIGIT = range(1, len(REASONS))
+_ALL_TRUE = np.uint64(0x0101010101010101)
+_KIND = np.zeros(256, dtype=np.uint8)
+_HEADER_BYTES_OF_KIND = np.array([0, DATA_HEADER_BYTES, CONTROL_BYTES, CONTROL_BYTES], dtype=np.int64)
+for _kind, _letter in LETTER_OF_KIND.items():
+    _KIND[_letter] = _kind
+
+
+def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Columns:
+    """Decodes the headers of many datagrams; agrees with `wire.decode` on every input."""
+    rows = _gather(buffer, offsets)
+    kind = _KIND[rows[:, 0]]
+    kind[lengths == 0] = 0
+    is_data = kind == DATA
+    ids = _ids(rows, is_data)
+    reason = _reasons(rows, ids, kind, lengths)
+    bad = reason != 0
+    fields: dict[str, NDArray[np.generic]] = {
+        "start": np.where(is_data, rows[:, 1], 0).astype(np.int64),
+        "id": ids.view(f"S{ID_DIGITS}")[:, 0],
+        "position": _uint(rows, 34),
+        "total": np.where(is_data, _uint(rows, 38), 0),
+    }
+    header_bytes = _HEADER_BYTES_OF_KIND[kind]
+    body_bytes = lengths - header_bytes
+    if bad.any():
+        kind[bad] = 0
+        body_bytes[bad] = 0
+        for column in fields.values():
+            column[bad] = np.zeros((), dtype=column.dtype)
+    return Columns(
+        kinds=KINDS,
+        reasons=REASONS,
+        kind=kind,
+        reason=reason,
+        fields=fields,
+        body_offset=offsets + header_bytes,
+        body_bytes=body_bytes,
+    )
+
+
+def _gather(buffer: Bytes, offsets: Integers) -> Bytes:
+    """Copies 42 bytes from each offset on into a row; bytes past a datagram's end are there, and no rule looks at them.
+
+    One overlapping view of the buffer with a row per byte lets numpy copy a row in one go. The view needs 42 bytes
+    behind every offset, so the last few datagrams are read from a padded copy of the buffer's end.
+    """
+    count, width = len(offsets), DATA_HEADER_BYTES
+    tail_at = max(0, len(buffer) - width)
+    tail = np.zeros(2 * width, dtype=np.uint8)
+    tail[: len(buffer) - tail_at] = buffer[tail_at:]
+    late = offsets >= tail_at
+    tail_rows = _windows(tail)
+    if tail_at == 0:
+        return tail_rows[offsets].view(np.uint8).reshape(count, width)
+    rows = _windows(np.ascontiguousarray(buffer))[np.where(late, 0, offsets)]
+    rows[late] = tail_rows[offsets[late] - tail_at]
+    return rows.view(np.uint8).reshape(count, width)
+
+
+def _windows(buffer: Bytes) -> NDArray[np.void]:
+    rows = len(buffer) - DATA_HEADER_BYTES + 1
+    return np.ndarray((rows,), dtype=f"V{DATA_HEADER_BYTES}", buffer=buffer, strides=(1,))
+
+
+def _ids(rows: Bytes, is_data: NDArray[np.bool_]) -> Bytes:
+    """Gives the id's bytes of each row; they stand one byte later in data."""
+    if is_data.all():
+        return np.ascontiguousarray(rows[:, 2:34])
+    ids = np.ascontiguousarray(rows[:, 1:33])
+    ids[is_data] = rows[is_data, 2:34]
+    return ids
+
+
+def _reasons(rows: Bytes, ids: Bytes, kind: Bytes, lengths: Integers) -> Bytes:
+    """Gives each row's reason; the rule that `wire.decode` checks first is written last."""
+    is_data = kind == DATA
+    is_control = kind >= REQUEST
+    reason = np.zeros(len(rows), dtype=np.uint8)
+    reason[_has_bad_digit(rows, is_data)] = _BAD_DIGIT
+    reason[is_control & (rows[:, 33] != 0)] = _BAD_SEPARATOR
+    reason[~_are_hexadecimal(ids)] = _BAD_ID
+    reason[is_data & (rows[:, 1] > 1)] = _BAD_START
+    reason[is_control & (lengths > CONTROL_BYTES)] = _TOO_LONG
+    reason[lengths < _HEADER_BYTES_OF_KIND[kind]] = _TOO_SHORT
+    reason[kind == 0] = _BAD_TYPE
+    reason[lengths == 0] = _TOO_SHORT
+    return reason
+
+
+def _are_hexadecimal(ids: Bytes) -> NDArray[np.bool_]:
+    """Tells for each row of 32 bytes whether all are lower-case hexadecimal digits, eight answers at a time."""
+    good = ((ids - np.uint8(ord("0"))) < 10) | ((ids - np.uint8(ord("a"))) < 6)
+    eights = good.view(np.uint64)
+    together: NDArray[np.bool_] = (eights[:, 0] & eights[:, 1] & eights[:, 2] & eights[:, 3]) == _ALL_TRUE
+    return together
+
+
+def _has_bad_digit(rows: Bytes, is_data: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    bad = rows[:, 34:42] == BASE
+    first = bad[:, 0] | bad[:, 1] | bad[:, 2] | bad[:, 3]
+    second = bad[:, 4] | bad[:, 5] | bad[:, 6] | bad[:, 7]
+    digits: NDArray[np.bool_] = first | (second & is_data)
+    return digits
+
+
+def _uint(rows: Bytes, start: int) -> Integers:
+    value = rows[:, start + 3].astype(np.int64)
+    for column in (start + 2, start + 1, start):
+        value = value * BASE + rows[:, column]
+    return value
+
+
+class Headers:
+    """Makes the headers of consecutive parts, in blocks of which the latest few are kept.
+
+    Senders put them before the bodies, receivers compare them with what arrived.
+    """
+
+    __slots__ = ("_blocks",)
+
+    def __init__(self) -> None:
+        self._blocks: dict[tuple[bytes, int, int, int], bytes] = {}
+
+    def of_parts(self, identity: bytes, total: int, part_bytes: int, first: int, count: int) -> bytes:
+        """Gives the headers of parts `first` to `first + count - 1`, one after another."""
+        pieces: list[bytes] = []
+        while count > 0:
+            block, start = divmod(first, BLOCK_PARTS)
+            taken = min(count, BLOCK_PARTS - start)
+            headers = self._block(identity, total, part_bytes, block)
+            pieces.append(headers[start * DATA_HEADER_BYTES : (start + taken) * DATA_HEADER_BYTES])
+            first, count = first + taken, count - taken
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _block(self, identity: bytes, total: int, part_bytes: int, block: int) -> bytes:
+        key = (identity, total, part_bytes, block)
+        headers = self._blocks.get(key)
+        if headers is None:
+            if len(self._blocks) >= BLOCKS_MAX:
+                del self._blocks[next(iter(self._blocks))]
+            headers = self._blocks[key] = encode_headers(identity, total, part_bytes, block * BLOCK_PARTS, BLOCK_PARTS)
+        return headers
+
+
+def encode_headers(identity: bytes, total: int, part_bytes: int, first: int, count: int) -> bytes:
+    """Gives the headers of `count` consecutive parts from part `first` on."""
+    rows = np.empty((count, DATA_HEADER_BYTES), dtype=np.uint8)
+    rows[:, 0] = LETTER_OF_KIND[DATA]
+    rows[:, 1] = 0
+    rows[:, 2:34] = np.frombuffer(identity, dtype=np.uint8)
+    rest = np.arange(first, first + count, dtype=np.int64) * part_bytes
+    for column in range(34, 38):
+        rest, digit = np.divmod(rest, BASE)
+        rows[:, column] = digit
+    rows[:, 38:42] = np.frombuffer(uint(total), dtype=np.uint8)
+    if first == 0:
+        rows[0, 1] = 1
+    return rows.tobytes()
+
+
+def encode_burst(headers: bytes, body: Buffer, part_bytes: int) -> memoryview:
+    """Gives neighbouring parts as one buffer of datagrams; `body` is their bodies, the last of which may be shorter."""
+    count = len(headers) // DATA_HEADER_BYTES
+    segment_bytes = DATA_HEADER_BYTES + part_bytes
+    whole = min(count, len(body) // part_bytes)
+    heads = np.frombuffer(headers, dtype=np.uint8).reshape(count, DATA_HEADER_BYTES)
+    source = np.frombuffer(body, dtype=np.uint8)
+    burst = np.empty(len(headers) + len(body), dtype=np.uint8)
+    rows = burst[: whole * segment_bytes].reshape(whole, segment_bytes)
+    rows[:, :DATA_HEADER_BYTES] = heads[:whole]
+    rows[:, DATA_HEADER_BYTES:] = source[: whole * part_bytes].reshape(whole, part_bytes)
+    if whole < count:
+        rest = burst[whole * segment_bytes :]
+        rest[:DATA_HEADER_BYTES] = heads[whole]
+        rest[DATA_HEADER_BYTES:] = source[whole * part_bytes :]
+    return burst.data
+
+
+def leading_matches(data: Buffer, segment_bytes: int, row: int, count: int, headers: bytes) -> int:
+    """Counts how many datagrams of a super-buffer, from `row` on, begin with exactly the expected headers."""
+    found = _strided(data, row * segment_bytes, DATA_HEADER_BYTES, segment_bytes, count)
+    if found == headers:
+        return count
+    differs = np.frombuffer(found, dtype=np.uint8) != np.frombuffer(headers, dtype=np.uint8)
+    return int(differs.argmax()) // DATA_HEADER_BYTES
+
+
+def bodies(data: Buffer, segment_bytes: int, row: int, count: int) -> bytes:
+    """Gives the bodies of `count` datagrams of a super-buffer, from `row` on, as one piece: a single strided copy."""
+    start = row * segment_bytes + DATA_HEADER_BYTES
+    return _strided(data, start, segment_bytes - DATA_HEADER_BYTES, segment_bytes, count)
+
+
+def _strided(data: Buffer, start: int, width: int, stride: int, count: int) -> bytes:
+    """Copies `count` pieces of `width` bytes that stand `stride` bytes apart.
+
+    A piece is one opaque item to numpy, so that it copies pieces and not bytes.
+    """
+    item = _opaque(width)
+    return np.ndarray((count,), dtype=item, buffer=data, offset=start, strides=(stride,)).tobytes()
+
+
+@lru_cache(maxsize=64)
+def _opaque(width: int) -> np.dtype[np.void]:
+    return np.dtype((np.void, width))

@@ -1,0 +1,199 @@
+"""One unfinished message on its way in: its grid, the parts that came, and what to tell the sender.
+
+The grid is known as soon as a part has come that does not end at the total. Before that one last part is kept aside.
+Bodies are kept in the pieces in which they came and joined once at the end, so memory grows with what was received
+and no byte is moved more than twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairway.core.events import Address
+from fairway.protocols.rup.options import PARTS_MAX, RupOptions
+from fairway.protocols.rup.parts import Parts
+from fairway.protocols.rup.requests import Requests
+
+if TYPE_CHECKING:
+    from fairway.protocols.rup.conversation import Conversation
+
+PART_OVERHEAD_BYTES = 96
+"""What keeping one part costs beside its body: counted, so that many tiny parts do not slip under the bound."""
+
+QUICK_CONFIRMS = 16
+"""The first parts are confirmed more often, one more part apart after each sixteen: a sender's window starts small."""
+
+
+class Incoming:
+    """The state of one unfinished message."""
+
+    __slots__ = (
+        "_confirm_at",
+        "_last",
+        "_options",
+        "_pieces",
+        "arrived",
+        "confirm_due_us",
+        "conversation",
+        "heard_us",
+        "held_bytes",
+        "identity",
+        "last_position",
+        "last_us",
+        "part_bytes",
+        "part_count",
+        "parts",
+        "requests",
+        "serial",
+        "spooled",
+        "total",
+    )
+
+    def __init__(
+        self, conversation: Conversation, identity: bytes, total: int, options: RupOptions, serial: int
+    ) -> None:
+        self.serial = serial
+        self.conversation = conversation
+        self.identity = identity
+        self.total = total
+        self.spooled = 0 < options.spool_above_bytes < total
+        self.part_bytes = 0
+        """0 while the grid is unknown."""
+        self.part_count = 0
+        self.parts = Parts()
+        self.requests = Requests(options)
+        self.last_position = -1
+        """Where the last part that is kept aside begins; -1 when none is."""
+        self.last_us = 0
+        self.held_bytes = 0
+        self.heard_us = 0
+        self.arrived = 0
+        self.confirm_due_us: int | None = None
+        self._confirm_at = 1
+        """The number of arrivals at which a confirm leaves at once."""
+        self._last = b""
+        self._pieces: dict[int, bytes] = {}
+        self._options = options
+
+    @property
+    def address(self) -> Address:
+        return self.conversation.peer.address
+
+    @property
+    def mark(self) -> int:
+        """Everything below this position has arrived."""
+        return self.parts.mark * self.part_bytes
+
+    @property
+    def last_start(self) -> int:
+        """Where the last part begins."""
+        return (self.part_count - 1) * self.part_bytes
+
+    # The grid.
+
+    def fault(self, position: int, size: int, total: int) -> str:
+        """Names the rule that a part breaks, or gives an empty string."""
+        if total != self.total:
+            return "total_differs"
+        if position + size < total:
+            if self.part_bytes == 0:
+                return grid_fault(position, size, total)
+            return "" if size == self.part_bytes and position % size == 0 else "off_grid"
+        if self.part_bytes:
+            return "" if position == self.last_start else "off_grid"
+        return "" if self.last_position in {-1, position} else "off_grid"
+
+    def is_copy(self, position: int) -> bool:
+        """Tells whether this part, which breaks no rule, is here already."""
+        if self.part_bytes == 0:
+            return position == self.last_position
+        return position // self.part_bytes in self.parts
+
+    def learn_grid(self, part_bytes: int) -> bool:
+        """Fixes the grid; tells whether the last part that was kept aside, if any, fits it."""
+        self.part_bytes = part_bytes
+        self.part_count = -(-self.total // part_bytes)
+        return self.last_position in {-1, self.last_start}
+
+    def keep_last(self, position: int, body: bytes, now_us: int) -> None:
+        """Keeps a last part aside until the grid is known; part 0 is certainly missing."""
+        self.last_position = position
+        self.last_us = now_us
+        self._last = body
+        self.held_bytes += cost(len(body), 1)
+        self.requests.expect_first(now_us)
+
+    def take_last(self) -> bytes:
+        """Gives back the last part that was kept aside."""
+        body, self._last = self._last, b""
+        self.last_position = -1
+        self.held_bytes -= cost(len(body), 1)
+        return body
+
+    # Parts.
+
+    def would_complete(self, position: int, size: int) -> bool:
+        """Tells whether this new part makes the message whole, together with a last part kept aside that fits."""
+        if self.part_bytes:
+            return self.parts.count + 1 == self.part_count
+        return position == 0 and self.last_position == size and self.total <= 2 * size
+
+    @property
+    def is_complete(self) -> bool:
+        return self.part_bytes > 0 and self.parts.count == self.part_count
+
+    def add(self, first: int, count: int, body: bytes, now_us: int) -> bool:
+        """Keeps new parts; tells whether they closed a gap, so that the mark moved over parts that were here."""
+        mark = self.parts.mark
+        self.parts.add(first, count, now_us)
+        if not self.spooled:
+            self._pieces[first] = body
+            self.held_bytes += cost(len(body), count)
+        return first == mark and self.parts.mark > first + count
+
+    def body(self) -> bytes:
+        """Joins the message."""
+        pieces = self._pieces
+        self._pieces = {}
+        return b"".join([pieces[first] for first in sorted(pieces)])
+
+    # Confirms.
+
+    def count_arrivals(self, count: int, now_us: int) -> bool:
+        """Counts arrived parts, copies too, and arms a confirm; tells whether it is due at once."""
+        self.arrived += count
+        self.heard_us = now_us
+        if self.confirm_due_us is None:
+            self.confirm_due_us = now_us + self._options.confirm_after_us
+        return self.arrived >= self._confirm_at
+
+    def arrivals_to_confirm(self) -> int:
+        """Tells how many more arrivals make a confirm due at once."""
+        return self._confirm_at - self.arrived
+
+    def confirmed(self) -> None:
+        """Takes note that a confirm has left."""
+        self.confirm_due_us = None
+        self._confirm_at = self.arrived + min(self._options.confirm_every_parts, 1 + self.arrived // QUICK_CONFIRMS)
+
+    # Timers.
+
+    def due_us(self) -> int:
+        """Tells when something is to be done for this message."""
+        due_us = self.heard_us + self._options.forget_us
+        if self.confirm_due_us is not None:
+            due_us = min(due_us, self.confirm_due_us)
+        request_us = self.requests.next_us(self.parts)
+        return due_us if request_us is None else min(due_us, request_us)
+
+
+def cost(body_bytes: int, parts: int) -> int:
+    """Counts the memory that parts take."""
+    return body_bytes + parts * PART_OVERHEAD_BYTES
+
+
+def grid_fault(position: int, size: int, total: int) -> str:
+    """Names the rule that a part, which is not a last one, breaks as the first of its message."""
+    if position % size:
+        return "off_grid"
+    return "too_many_parts" if -(-total // size) > PARTS_MAX else ""

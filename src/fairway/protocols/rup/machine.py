@@ -1,0 +1,391 @@
+"""The rup machine: messages of any size in parts, repaired by request.
+
+Theory. A message is cut into parts of equal size, each of which says where it belongs, so parts may come in any order
+and a message begins with whichever comes first. The receiver tells two things. A *confirm* is a mark: everything below
+has arrived; it opens the sender's window and, at the total, ends the message. A *request* names one missing part; the
+sender answers it at once, so a hole is repaired about a round trip after later parts overtook it, however many holes
+there are. The sender's own timer is only for when nothing at all comes back.
+
+    timer                  for                                              runs
+    confirm, 20 ms         the mark reaches the sender soon                 from the first unconfirmed arrival
+    request, 10 ms         a hole with fewer than three parts beyond it     from the first part beyond
+    request again, 200 ms  a lost request or repair; doubles up to 3 s      from the request
+    forget, 30 s           unfinished messages of a sender that is gone     from the last part
+    remember, 60 s         recognising late copies                          from the hand-over or commit
+    time-out               a lost tail, lost confirms; doubles up to 3 s    from the last word about a message
+    silence, 10 s          a peer that is gone: the send ends as unknown    from the last word about a message
+    idle, 60 s             conversations that the peer began                from the last part or word
+
+After a time-out one part is repeated and nothing else leaves until the peer says something. If the mark then moves by
+just that part, the rest is taken for lost as well and sent again from the mark on: a partition may swallow a window.
+The first parts of a message are confirmed more often than every 64, and a confirm leaves at once when a hole closes:
+both are "within 20 ms", and a small window does not stand still for those 20 ms.
+
+Conversations: rup has none on the wire. Here an address that our application names is one until it is closed; an
+address that sends us a message is one until it was idle for a minute. Completed ids outlive both.
+
+Left out: a ping (nothing in rup asks without sending a message), a close on the wire, and path MTU discovery (the
+datagram budget is an option).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from fairway.core.chance import Chance
+from fairway.core.errors import MalformedDatagram, NoSuchPeer, NotSupported
+from fairway.core.events import Address, Closed, CloseReason, Connected, ConnectRefused, Event, Peer, Receipt
+from fairway.core.machine import Buffer, Transmit
+from fairway.core.statistics import Statistics
+from fairway.protocols.rup import wire
+from fairway.protocols.rup.context import Context
+from fairway.protocols.rup.conversation import Conversation
+from fairway.protocols.rup.incoming import Incoming
+from fairway.protocols.rup.options import RupOptions
+from fairway.protocols.rup.outgoing import Outgoing
+from fairway.protocols.rup.receiver import Held, Receiver
+from fairway.protocols.rup.remembered import decode_snapshot, encode_snapshot
+from fairway.protocols.rup.sender import Sender
+
+BURST_ROWS_MIN = 4
+"""Fewer datagrams are taken faster one by one."""
+
+
+class RupMachine:
+    """One rup endpoint with all its peers; the contract is `core/machine.py`."""
+
+    name: ClassVar[str] = "rup"
+
+    def __init__(self, options: RupOptions, chance: Chance) -> None:
+        self._context = Context(options, chance)
+        self._options = options
+        self._receiver = Receiver(self._context)
+        self._conversations: dict[Address, Conversation] = {}
+        self._is_shut = False
+        self._tokens = 0
+        self.statistics: Statistics = self._context.statistics
+
+    # Datagrams.
+
+    def receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None = None) -> None:
+        """Takes one datagram, or a super-buffer of them."""
+        self.statistics.bytes_received += len(data)
+        if segment_bytes is None or segment_bytes <= 0 or len(data) <= segment_bytes:
+            self.statistics.datagrams_received += 1
+            self._receive_one(data, address, now_us)
+            return
+        self.statistics.datagrams_received += -(-len(data) // segment_bytes)
+        self._receive_batch(memoryview(data), address, now_us, segment_bytes)
+
+    def _receive_batch(self, data: memoryview, address: Address, now_us: int, segment_bytes: int) -> None:
+        """Takes bursts as a whole where that changes nothing, and the other datagrams one by one."""
+        row, rows = 0, len(data) // segment_bytes
+        is_whole = True
+        while row < rows:
+            taken = 0
+            if rows - row >= BURST_ROWS_MIN:
+                taken = self._receive_burst(data, address, now_us, segment_bytes, row, rows - row)
+            if taken == 0:
+                start = row * segment_bytes
+                self._receive_one(data[start : start + segment_bytes], address, now_us)
+                # The first part of a message and its last one are never part of a burst.
+                is_whole = is_whole and row in {0, rows - 1}
+            row += taken or 1
+        if rows * segment_bytes < len(data):
+            self._receive_one(data[rows * segment_bytes :], address, now_us)
+        if is_whole and rows >= BURST_ROWS_MIN:
+            self.statistics.batches += 1
+
+    def _receive_burst(
+        self, data: memoryview, address: Address, now_us: int, segment_bytes: int, row: int, rows: int
+    ) -> int:
+        """Takes the leading datagrams that continue one message; counts them, and takes none if in doubt."""
+        conversation = self._conversations.get(address)
+        if conversation is None or not conversation.incoming or conversation.sender.is_blocked:
+            return 0
+        start = row * segment_bytes
+        try:
+            header = wire.header(data[start : start + segment_bytes])
+        except MalformedDatagram:
+            return 0
+        message = conversation.incoming.get(header.identity)
+        if message is None or header.kind != wire.DATA:
+            return 0
+        return self._receiver.burst(message, header, data, segment_bytes, row, rows, now_us)
+
+    def _receive_one(self, data: Buffer, address: Address, now_us: int) -> None:
+        self._context.outbox.received(address, len(data))
+        try:
+            header = wire.header(data)
+        except MalformedDatagram as malformed:
+            self._context.drop(malformed.reason)
+            return
+        conversation = self._conversations.get(address)
+        if header.kind == wire.DATA:
+            self._receive_part(header, data, address, conversation, now_us)
+        else:
+            self._receive_word(header, conversation, now_us)
+        if conversation is not None and conversation.sender.is_blocked:
+            conversation.sender.pump(now_us)
+
+    def _receive_part(
+        self, header: wire.Header, data: Buffer, address: Address, conversation: Conversation | None, now_us: int
+    ) -> None:
+        """Finds out what a part belongs to; the order of the questions is that of `receiver.py`."""
+        size = len(data) - wire.DATA_HEADER_BYTES
+        reason = _part_fault(header, size)
+        if reason:
+            self._context.drop(reason)
+            return
+        message = None if conversation is None else conversation.incoming.get(header.identity)
+        if message is not None:
+            self._receiver.part(message, header, data, now_us)
+            return
+        if self._receiver.answers_copy(address, header, now_us):
+            return
+        reason = self._door(conversation) or self._receiver.refusal(conversation, header, size)
+        if reason:
+            self._context.drop(reason)
+            return
+        if conversation is None:
+            conversation = self._open(address, now_us)
+            self._context.events.append(Connected(conversation.peer, None))
+        self._receiver.begin(conversation, header, data, now_us)
+
+    def _door(self, conversation: Conversation | None) -> str:
+        """Names what keeps new messages of this conversation out, or gives an empty string."""
+        if self._is_shut:
+            return "shut_down"
+        if conversation is None:
+            return "peers_full" if len(self._conversations) >= self._options.peers_max else ""
+        return "closing" if conversation.closing is not None else ""
+
+    def _receive_word(self, header: wire.Header, conversation: Conversation | None, now_us: int) -> None:
+        """Takes a request or a confirm."""
+        if conversation is None:
+            self._context.drop("unknown_id")
+            return
+        take = conversation.sender.request if header.kind == wire.REQUEST else conversation.sender.confirm
+        reason = take(header.identity, header.position, now_us)
+        if reason:
+            self._context.drop(reason)
+            return
+        conversation.heard_us = now_us
+        self._close_if_flushed(conversation, now_us)
+
+    # Conversations.
+
+    def connect(self, address: Address, now_us: int) -> int:
+        """Names an address as a destination; `Connected` follows at once, for nothing needs to be said first."""
+        token = self._next_token()
+        reason = self._connect_refusal(address)
+        if reason:
+            self._context.events.append(ConnectRefused(token, address, reason))
+            return token
+        conversation = self._conversations.get(address) or self._open(address, now_us)
+        conversation.is_named = True
+        self._context.outbox.prove(address)
+        self._context.timers.set(conversation, None)
+        self._context.events.append(Connected(conversation.peer, token))
+        conversation.sender.pump(now_us)
+        return token
+
+    def _connect_refusal(self, address: Address) -> str:
+        if self._is_shut:
+            return "the endpoint was shut down"
+        conversation = self._conversations.get(address)
+        if conversation is None:
+            return "the table of peers is full" if len(self._conversations) >= self._options.peers_max else ""
+        return "the conversation with this address is still closing" if conversation.closing is not None else ""
+
+    def _open(self, address: Address, now_us: int) -> Conversation:
+        conversation = Conversation(Peer(address), self._context, now_us)
+        self._conversations[address] = conversation
+        self.statistics.conversations_opened += 1
+        self._context.timers.set(conversation, now_us + self._options.idle_us)
+        return conversation
+
+    def close(self, peer: Peer | None, now_us: int) -> None:
+        """Closes one conversation, or all of them and the door; outstanding messages are flushed first."""
+        if peer is not None:
+            conversation = self._conversations.get(peer.address)
+            if conversation is not None:
+                self._begin_close(conversation, CloseReason.LOCAL, now_us)
+            return
+        self._is_shut = True
+        for conversation in list(self._conversations.values()):
+            self._begin_close(conversation, CloseReason.SHUT_DOWN, now_us)
+
+    def _begin_close(self, conversation: Conversation, reason: CloseReason, now_us: int) -> None:
+        if conversation.closing is None:
+            conversation.closing = reason
+            self._close_if_flushed(conversation, now_us)
+
+    def _close_if_flushed(self, conversation: Conversation, now_us: int) -> None:
+        if conversation.closing is not None and not conversation.sender.unfinished:
+            self._end(conversation, conversation.closing, now_us)
+
+    def _end(self, conversation: Conversation, reason: CloseReason, now_us: int) -> None:
+        address = conversation.peer.address
+        self._receiver.forget_conversation(conversation, now_us)
+        del self._conversations[address]
+        self._context.outbox.disown(address)
+        self._context.timers.set(conversation, None)
+        self._context.timers.set(conversation.sender, None)
+        self.statistics.conversations_closed += 1
+        self._context.events.append(Closed(conversation.peer, reason))
+
+    def _idle(self, conversation: Conversation, now_us: int) -> None:
+        """Ends a conversation that the peer began and nobody needs any more."""
+        if conversation.is_named or self._conversations.get(conversation.peer.address) is not conversation:
+            return
+        over_us = conversation.heard_us + self._options.idle_us
+        if over_us > now_us:
+            self._context.timers.set(conversation, over_us)
+        elif conversation.is_busy or conversation.closing is not None:
+            self._context.timers.set(conversation, now_us + self._options.idle_us)
+        else:
+            self._end(conversation, CloseReason.FORGOTTEN, now_us)
+
+    # Messages.
+
+    def send(
+        self, peer: Peer, body: Buffer, now_us: int, *, flags: int | None = None, answers: int | None = None
+    ) -> int:
+        """Queues one message. `bytes` and read-only views are not copied: they must not change before the outcome."""
+        if flags is not None or answers is not None:
+            raise NotSupported("rup messages carry neither flags nor answers")
+        sender = self._sender(peer)
+        sender.check(body)
+        token = self._tokens + 1
+        sender.queue(token, body, now_us)
+        self._tokens = token
+        sender.pump(now_us)
+        return token
+
+    def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
+        """Queues as many of the messages, from the first on, as there is room for, and gives their tokens."""
+        sender = self._sender(peer)
+        for body in bodies:
+            sender.check(body)
+        first = self._tokens + 1
+        for body in bodies:
+            if not sender.has_room_for(body):
+                break
+            sender.queue(self._next_token(), body, now_us)
+        sender.pump(now_us)
+        return range(first, self._tokens + 1)
+
+    def _sender(self, peer: Peer) -> Sender:
+        conversation = self._conversations.get(peer.address)
+        if conversation is None or conversation.closing is not None:
+            raise NoSuchPeer(f"there is no open rup conversation with {peer.address!r}")
+        return conversation.sender
+
+    def _next_token(self) -> int:
+        self._tokens += 1
+        return self._tokens
+
+    def ping(self, peer: Peer, now_us: int) -> int:
+        """Raises `NotSupported`: every packet that a rup peer answers belongs to a message."""
+        raise NotSupported("rup has no packet that only asks for a sign of life; send an empty message instead")
+
+    def commit(self, receipt: Receipt, now_us: int) -> None:
+        """Frees the place of a received message and, when deferred, confirms it."""
+        conversation = self._conversations.get(receipt.peer.address)
+        if conversation is not None and isinstance(receipt.first, str):
+            self._receiver.commit(conversation, _identity(receipt.first), now_us)
+
+    # Time and outputs.
+
+    def wake(self, now_us: int) -> None:
+        """Does what is due. What is due may end what is due after it, so each looks whether it is still there."""
+        for key in self._context.due(now_us):
+            if isinstance(key, Incoming):
+                self._receiver.due(key, now_us)
+            elif isinstance(key, Held):
+                self._receiver.held_due(key)
+            elif isinstance(key, Outgoing):
+                self._outgoing_due(key, now_us)
+            elif isinstance(key, Sender):
+                self._sender_due(key, now_us)
+            elif isinstance(key, Conversation):
+                self._idle(key, now_us)
+            else:
+                self._receiver.expire(now_us)
+
+    def _sender_due(self, sender: Sender, now_us: int) -> None:
+        sender.wake(now_us)
+        conversation = self._conversations.get(sender.peer.address)
+        if conversation is not None:
+            self._close_if_flushed(conversation, now_us)
+
+    def _outgoing_due(self, message: Outgoing, now_us: int) -> None:
+        conversation = self._conversations.get(message.address)
+        if conversation is not None:
+            conversation.sender.due(message, now_us)
+            self._close_if_flushed(conversation, now_us)
+
+    def transmits(self) -> list[Transmit]:
+        """Hands over what is to be sent now, in order."""
+        return self._context.outbox.take()
+
+    def events(self) -> list[Event]:
+        """Hands over what has happened since the last call, in order."""
+        events = self._context.events
+        if events:
+            self._context.events = []
+        return events
+
+    def next_deadline_us(self) -> int | None:
+        """Tells when `wake` is due next."""
+        return self._context.timers.next_us()
+
+    def room(self, peer: Peer) -> int:
+        """Tells how many more messages `send` would accept for this peer now."""
+        return self._sender(peer).room
+
+    def unfinished(self) -> int:
+        """Counts the tokens without an outcome."""
+        return sum(conversation.sender.unfinished for conversation in self._conversations.values())
+
+    # What survives a restart.
+
+    def peers(self) -> list[Peer]:
+        """Lists the addresses with completed messages to remember, oldest first, also those already closed."""
+        return [Peer(address) for address in self._receiver.remembered.addresses()]
+
+    def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
+        """Gives the completed messages of a peer, those about to be committed included."""
+        completed = self._receiver.remembered.of(peer.address)
+        for receipt in committing:
+            if receipt.peer == peer and isinstance(receipt.first, str):
+                identity = _identity(receipt.first)
+                total = self._receiver.held_total(peer.address, identity)
+                if total is not None:
+                    completed.append((identity, total))
+        return encode_snapshot(peer.address, self._context.outbox.is_proved(peer.address), completed)
+
+    def restore(self, snapshot: bytes, now_us: int) -> Peer:
+        """Takes up a conversation from its snapshot; completed messages are remembered for their full time again."""
+        address, proved, completed = decode_snapshot(snapshot)
+        conversation = self._conversations.get(address) or self._open(address, now_us)
+        if proved:
+            self._context.outbox.prove(address)
+        for identity, total in completed:
+            self._receiver.restore(address, identity, total, now_us)
+        return conversation.peer
+
+
+def _part_fault(header: wire.Header, size: int) -> str:
+    """Names the rule that a part breaks by itself, or gives an empty string."""
+    if (header.position == 0) != (header.start == 1):
+        return "wrong_start"
+    if header.position + size > header.total:
+        return "past_total"
+    return "empty_part" if size == 0 and header.total else ""
+
+
+def _identity(name: str) -> bytes:
+    return name.encode("ascii", "replace")

@@ -1,0 +1,87 @@
+"""What the user of a rup endpoint may set; the defaults are those of `docs/wire/rup.md`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fairway.core.machine import Options, check_range
+from fairway.protocols.rup.wire import DATA_HEADER_BYTES, UINT_MAX
+
+PARTS_MAX = 1 << 20
+"""A message has at most so many parts."""
+
+DURATION_US_MAX = 1 << 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RupOptions(Options):
+    """Durations and bounds of rup. The window counts parts: beyond 1.3 MB in flight a larger one does not pay."""
+
+    window: int = 1_024
+    part_bytes: int = 0
+    """Body bytes of each part but the last; 0 takes the largest that fits `datagram_bytes_max`."""
+    message_bytes_max: int = 64 << 20
+    """A larger message is neither sent nor taken."""
+    messages_under_way_max: int = 256
+    """Messages to one peer that are sent at the same time; further ones wait."""
+
+    incoming_messages_max: int = 16_384
+    incoming_messages_per_peer_max: int = 1_024
+    incoming_bytes_max: int = 256 << 20
+    incoming_bytes_per_peer_max: int = 128 << 20
+    """Unfinished messages: their number, and what was received of them (a little is added for each part)."""
+    gaps_max: int = 4_096
+    """Stretches of missing parts in one message; a part that would make one more is dropped."""
+    completed_max: int = 1 << 20
+    """Messages that are unfinished or remembered; when so many are, new ones are dropped."""
+    spool_above_bytes: int = 0
+    """Hand a message larger than this over part by part (`PartReceived`) instead of keeping it; 0 means never."""
+
+    confirm_after_us: int = 20_000
+    confirm_every_parts: int = 64
+    request_after_us: int = 10_000
+    request_after_parts: int = 3
+    request_again_us: int = 200_000
+    request_again_us_max: int = 3_000_000
+    requests_open_max: int = 64
+    """Per message."""
+
+    rto_initial_us: int = 200_000
+    rto_us_min: int = 20_000
+    rto_us_max: int = 3_000_000
+    silence_us: int = 10_000_000
+    """A send that hears nothing for so long ends as unknown."""
+    part_transmissions_max: int = 100
+    forget_us: int = 30_000_000
+    """An unfinished message that gets no part for so long is forgotten."""
+    remember_us: int = 60_000_000
+    """How long a completed id is remembered, from its hand-over (deferred: its commit)."""
+    idle_us: int = 60_000_000
+    """A conversation that a peer began is over when it was idle for so long."""
+
+    def __post_init__(self) -> None:
+        # `super()` without arguments does not work in a slotted dataclass.
+        super(RupOptions, self).__post_init__()
+        for name in self.__dataclass_fields__:
+            if name.endswith("_us") or "_us_" in name:
+                check_range(name, getattr(self, name), 1, DURATION_US_MAX)
+        check_range("window", self.window, 1, PARTS_MAX)
+        check_range("part_bytes", self.part_bytes, 0, self.datagram_bytes_max - DATA_HEADER_BYTES)
+        check_range("message_bytes_max", self.message_bytes_max, 0, UINT_MAX)
+        check_range("confirm_every_parts", self.confirm_every_parts, 1, 64)
+        check_range("part_transmissions_max", self.part_transmissions_max, 1, 1 << 16)
+        for name in (
+            "messages_under_way_max",
+            "incoming_messages_max",
+            "incoming_messages_per_peer_max",
+            "gaps_max",
+            "completed_max",
+            "request_after_parts",
+            "requests_open_max",
+        ):
+            check_range(name, getattr(self, name), 1, 1 << 31)
+
+    @property
+    def body_bytes_per_part(self) -> int:
+        """Body bytes of each part but the last, towards an address that is proved."""
+        return self.part_bytes or self.datagram_bytes_max - DATA_HEADER_BYTES

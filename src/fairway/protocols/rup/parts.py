@@ -1,0 +1,101 @@
+"""Which parts of a message have arrived: all below a mark, and ranges above it.
+
+In-order arrival moves the mark and nothing else. Each range above the mark has a gap before it; the time at which the
+first part beyond that gap came is kept with the range.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+
+class Gap(NamedTuple):
+    """Missing parts `first` to `end - 1`, with later parts beyond them."""
+
+    first: int
+    end: int
+    seen_us: int
+    """When the first later part came."""
+    later: int
+    """How many later parts have come, counted no further than was asked."""
+
+
+class Parts:
+    """The parts that have arrived, as ranges of indices."""
+
+    __slots__ = ("_ends", "_seen_us", "_starts", "count", "mark")
+
+    def __init__(self) -> None:
+        self.mark = 0
+        """All parts below have arrived."""
+        self.count = 0
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._seen_us: list[int] = []
+
+    @property
+    def top(self) -> int:
+        """One more than the highest part that has arrived."""
+        return self._ends[-1] if self._ends else self.mark
+
+    @property
+    def gaps(self) -> int:
+        return len(self._starts)
+
+    def __contains__(self, index: int) -> bool:
+        if index < self.mark:
+            return True
+        place = bisect_right(self._starts, index) - 1
+        return place >= 0 and index < self._ends[place]
+
+    def makes_gap(self, index: int) -> bool:
+        """Tells whether a missing part, once here, would leave one more gap than there is."""
+        if index == self.mark:
+            return False
+        place = bisect_right(self._starts, index)
+        after_range = place > 0 and self._ends[place - 1] == index
+        before_range = place < len(self._starts) and self._starts[place] == index + 1
+        return not (after_range or before_range)
+
+    def add(self, first: int, count: int, now_us: int) -> None:
+        """Takes note of parts none of which was here."""
+        end = first + count
+        self.count += count
+        if first == self.mark:
+            self.mark = end
+            if self._starts and self._starts[0] == end:
+                self.mark = self._ends[0]
+                self._drop(0)
+            return
+        place = bisect_right(self._starts, first)
+        joins_next = place < len(self._starts) and self._starts[place] == end
+        if place > 0 and self._ends[place - 1] == first:
+            self._ends[place - 1] = end
+            if joins_next:
+                self._ends[place - 1] = self._ends[place]
+                self._drop(place)
+        elif joins_next:
+            self._starts[place] = first
+        else:
+            seen_us = self._seen_us[place] if place < len(self._starts) else now_us
+            self._starts.insert(place, first)
+            self._ends.insert(place, end)
+            self._seen_us.insert(place, seen_us)
+
+    def _drop(self, place: int) -> None:
+        del self._starts[place], self._ends[place], self._seen_us[place]
+
+    def gap_from(self, index: int, later_max: int) -> Gap | None:
+        """Gives the lowest missing stretch at or above `index` that has later parts."""
+        index = max(index, self.mark)
+        place = bisect_right(self._starts, index)
+        if place > 0:
+            index = max(index, self._ends[place - 1])
+        if place >= len(self._starts):
+            return None
+        later, beyond = 0, place
+        while later < later_max and beyond < len(self._starts):
+            later += self._ends[beyond] - self._starts[beyond]
+            beyond += 1
+        return Gap(index, self._starts[place], self._seen_us[place], min(later, later_max))

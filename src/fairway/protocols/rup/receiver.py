@@ -1,0 +1,411 @@
+"""Everything on its way in: takes parts, keeps unfinished messages within their bounds, confirms, requests, hands over.
+
+What becomes of a part, in the order of the questions:
+
+    broken in itself (start byte, empty, past the total)     dropped, counted
+    of a remembered message                                  confirm total, at once
+    of a message handed over and not committed (deferred)    arms a confirm up to the start of its last part
+    of an unfinished message                                 kept, or a copy; arms a confirm, may cause requests
+    of a new message                                         within all bounds: begins it; a lone part is handed over
+
+A part that a bound refuses leaves no mark, so its sender repeats it.
+"""
+
+from __future__ import annotations
+
+from fairway.core.events import Address, MessageReceived, PartReceived
+from fairway.core.machine import Buffer
+from fairway.protocols.rup import wire
+from fairway.protocols.rup.context import Context
+from fairway.protocols.rup.conversation import Conversation
+from fairway.protocols.rup.incoming import Incoming, cost, grid_fault
+from fairway.protocols.rup.remembered import Remembered
+
+REMEMBERED_SWEEP_US = 1_000_000
+"""Remembered messages are forgotten by the second, not one by one: a wake-up for each would cost more than it frees."""
+
+
+class Held:
+    """A complete message that was handed over and waits for its commit (deferred)."""
+
+    __slots__ = ("conversation", "copies", "identity", "last_start", "serial", "total")
+
+    def __init__(self, conversation: Conversation, identity: bytes, total: int, last_start: int, serial: int) -> None:
+        self.serial = serial
+        self.conversation = conversation
+        self.identity = identity
+        self.total = total
+        self.last_start = last_start
+        self.copies = 0
+
+
+class Receiver:
+    """The receiving half of a machine, for all its peers."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._options = context.options
+        self._statistics = context.statistics
+        self._outbox = context.outbox
+        self._timers = context.timers
+        self.remembered = Remembered()
+        self._held: dict[tuple[Address, bytes], Held] = {}
+        self._incoming_count = 0
+        self._incoming_bytes = 0
+        self._receipt_count = 0
+        self._receipt_bytes = 0
+
+    # Parts, one by one.
+
+    def answers_copy(self, address: Address, header: wire.Header, now_us: int) -> bool:
+        """Deals with a part of a message that is complete; tells whether it was one."""
+        identity = header.identity
+        total = self.remembered.total(address, identity)
+        if total is not None:
+            if max(total, ~total) != header.total:
+                self._context.drop("total_differs")
+                return True
+            self._statistics.duplicates += 1
+            if total >= 0:
+                self._outbox.send(address, wire.control(wire.CONFIRM, identity, total))
+            return True
+        held = self._held.get((address, identity)) if self._held else None
+        if held is None:
+            return False
+        if held.total != header.total:
+            self._context.drop("total_differs")
+        else:
+            self._statistics.duplicates += 1
+            self._arm_held(held, now_us)
+        return True
+
+    def _arm_held(self, held: Held, now_us: int) -> None:
+        """Arms the confirm that a message waiting for its commit gets; an empty one gets none."""
+        if held.total == 0:
+            return
+        held.copies += 1
+        if held.copies >= self._options.confirm_every_parts:
+            self._confirm_held(held)
+        elif self._timers.get(held) is None:
+            self._timers.set(held, now_us + self._options.confirm_after_us)
+
+    def _confirm_held(self, held: Held) -> None:
+        """Confirms a message that waits for its commit up to the start of its last part."""
+        held.copies = 0
+        self._timers.set(held, None)
+        address = held.conversation.peer.address
+        self._outbox.send(address, wire.control(wire.CONFIRM, held.identity, held.last_start))
+
+    def refusal(self, conversation: Conversation | None, header: wire.Header, size: int) -> str:
+        """Names the rule that keeps a new message from beginning with this part, or gives an empty string."""
+        options, total = self._options, header.total
+        is_whole = size == total
+        is_spooled = 0 < options.spool_above_bytes < total and not is_whole
+        if total > options.message_bytes_max or (not is_spooled and total > options.open_receipt_bytes_max):
+            return "too_large"
+        if header.position + size < total and (fault := grid_fault(header.position, size, total)):
+            return fault
+        if self._incoming_count + len(self.remembered) + len(self._held) >= options.completed_max:
+            return "completed_full"
+        if is_whole:
+            return "" if self._has_place(total) else "receipts_full"
+        if self._incoming_count >= options.incoming_messages_max:
+            return "incoming_full"
+        if conversation is not None and len(conversation.incoming) >= options.incoming_messages_per_peer_max:
+            return "incoming_full"
+        return "" if is_spooled and header.position + size < total else self._memory_refusal(conversation, size)
+
+    def _memory_refusal(self, conversation: Conversation | None, size: int, parts: int = 1) -> str:
+        more = cost(size, parts)
+        own = 0 if conversation is None else conversation.incoming_bytes
+        fits = (
+            self._incoming_bytes + more <= self._options.incoming_bytes_max
+            and own + more <= self._options.incoming_bytes_per_peer_max
+        )
+        return "" if fits else "memory_full"
+
+    def _has_place(self, size: int) -> bool:
+        """Tells whether a message of this size may be handed over."""
+        return (
+            self._receipt_count < self._options.open_receipts_max
+            and self._receipt_bytes + size <= self._options.open_receipt_bytes_max
+        )
+
+    def begin(self, conversation: Conversation, header: wire.Header, data: Buffer, now_us: int) -> None:
+        """Begins a message that nothing refuses with one of its parts."""
+        body = wire.body(data)
+        if len(body) == header.total:
+            self._hand_over(conversation, header.identity, body, header.total, now_us)
+            held = Held(conversation, header.identity, header.total, 0, self._context.next_serial())
+            self._settle(held, now_us + self._options.confirm_after_us, now_us)
+            return
+        message = Incoming(conversation, header.identity, header.total, self._options, self._context.next_serial())
+        conversation.incoming[header.identity] = message
+        self._incoming_count += 1
+        self._keep(message, header.position, body, now_us)
+
+    def part(self, message: Incoming, header: wire.Header, data: Buffer, now_us: int) -> None:
+        """Takes a part of an unfinished message."""
+        position = header.position
+        size = len(data) - wire.DATA_HEADER_BYTES
+        reason = message.fault(position, size, header.total)
+        if not reason and message.is_copy(position):
+            self._statistics.duplicates += 1
+            self._after_arrival(message, now_us, at_once=False)
+            return
+        reason = reason or self._part_refusal(message, position, size)
+        if reason:
+            self._context.drop(reason)
+            return
+        self._keep(message, position, wire.body(data), now_us)
+
+    def _part_refusal(self, message: Incoming, position: int, size: int) -> str:
+        """Names the bound that keeps a new part out, or gives an empty string."""
+        parts = message.parts
+        if (
+            message.part_bytes
+            and parts.gaps >= self._options.gaps_max
+            and parts.makes_gap(position // message.part_bytes)
+        ):
+            return "too_many_gaps"
+        if message.would_complete(position, size) and not self._has_place(self._place_bytes(message)):
+            return "receipts_full"
+        return "" if message.spooled else self._memory_refusal(message.conversation, size)
+
+    def _place_bytes(self, message: Incoming) -> int:
+        return 0 if message.spooled else message.total
+
+    def _keep(self, message: Incoming, position: int, body: bytes, now_us: int) -> None:
+        """Keeps a new part, and with the first that shows the grid also the last part that was kept aside."""
+        held_before = message.held_bytes
+        at_once = False
+        if message.part_bytes == 0 and position + len(body) == message.total:
+            message.keep_last(position, body, now_us)
+        else:
+            if message.part_bytes == 0:
+                self._learn_grid(message, len(body))
+            index = position // message.part_bytes
+            message.requests.arrived(index)
+            at_once = self._add(message, index, 1, body, now_us)
+        self._account(message, held_before)
+        self._after_arrival(message, now_us, at_once=at_once)
+
+    def _learn_grid(self, message: Incoming, part_bytes: int) -> None:
+        fits = message.learn_grid(part_bytes)
+        message.requests.grid_known()
+        if message.last_position < 0:
+            return
+        last_us = message.last_us
+        last = message.take_last()
+        if fits:
+            self._add(message, message.part_count - 1, 1, last, last_us)
+        else:
+            self._context.drop("off_grid")
+
+    def _add(self, message: Incoming, first: int, count: int, body: bytes, now_us: int) -> bool:
+        """Keeps parts or, when the message is spooled, hands them over."""
+        if message.spooled:
+            identity = message.identity.decode("ascii")
+            offset = first * message.part_bytes
+            event = PartReceived(message.conversation.peer, identity, offset, message.total, body)
+            self._context.events.append(event)
+        return message.add(first, count, body, now_us)
+
+    def _account(self, message: Incoming, held_before: int) -> None:
+        """Carries a change of a message's memory over to its peer and to all."""
+        more = message.held_bytes - held_before
+        message.conversation.incoming_bytes += more
+        self._incoming_bytes += more
+
+    def _after_arrival(self, message: Incoming, now_us: int, *, at_once: bool) -> None:
+        """Hands a complete message over; otherwise asks for what is missing and confirms what is here."""
+        message.conversation.heard_us = now_us
+        is_due = message.count_arrivals(1, now_us)
+        if message.is_complete:
+            self._complete(message, now_us)
+            return
+        self._request(message, message.requests.new(message.parts, now_us))
+        if is_due or at_once:
+            self._confirm(message)
+        self._timers.set(message, message.due_us())
+
+    def _request(self, message: Incoming, indices: list[int]) -> None:
+        for index in indices:
+            position = index * message.part_bytes
+            self._outbox.send(message.address, wire.control(wire.REQUEST, message.identity, position))
+
+    def _confirm(self, message: Incoming) -> None:
+        message.confirmed()
+        self._outbox.send(message.address, wire.control(wire.CONFIRM, message.identity, message.mark))
+
+    # Parts in bursts.
+
+    def burst(
+        self, message: Incoming, header: wire.Header, data: Buffer, segment_bytes: int, row: int, rows: int, now_us: int
+    ) -> int:
+        """Takes the datagrams of a super-buffer that continue the message at its top, and counts them.
+
+        `header` is that of the datagram at `row`; `rows` datagrams from there on are whole. Takes none when one by one
+        something else could happen than being kept: a gap that was not asked for, the end of the message, a bound.
+        """
+        part_bytes = message.part_bytes
+        if part_bytes != segment_bytes - wire.DATA_HEADER_BYTES or header.total != message.total:
+            return 0
+        first = message.parts.top
+        count = min(rows, message.total // part_bytes - first, message.part_count - 1 - message.parts.count)
+        if (
+            header.position != first * part_bytes
+            or count < 2
+            or not self._takes_burst(message, count * part_bytes, count)
+        ):
+            return 0
+        from fairway.protocols.rup import columns
+
+        headers = self._context.headers.of_parts(message.identity, message.total, part_bytes, first, count)
+        count = columns.leading_matches(data, segment_bytes, row, count, headers)
+        if count:
+            body = columns.bodies(data, segment_bytes, row, count)
+            self._keep_burst(message, first, count, body, segment_bytes, now_us)
+        return count
+
+    def _takes_burst(self, message: Incoming, size: int, parts: int) -> bool:
+        """Tells whether new parts at the top of a message do nothing but be kept and counted."""
+        requests = message.requests
+        if (
+            message.parts.gaps
+            and len(requests) < self._options.requests_open_max
+            and not requests.is_idle(message.parts)
+        ):
+            return False
+        return message.spooled or not self._memory_refusal(message.conversation, size, parts)
+
+    def _keep_burst(
+        self, message: Incoming, first: int, count: int, body: bytes, segment_bytes: int, now_us: int
+    ) -> None:
+        """Keeps new parts at the top of a message, with a confirm wherever one is due on the way."""
+        held_before = message.held_bytes
+        in_order = message.parts.gaps == 0
+        self._add(message, first, count, body, now_us)
+        self._account(message, held_before)
+        mark = first if in_order else message.parts.mark
+        message.conversation.heard_us = now_us
+        done = 0
+        while done < count:
+            step = min(count - done, message.arrivals_to_confirm())
+            done += step
+            self._outbox.received(message.address, step * segment_bytes)
+            if message.count_arrivals(step, now_us):
+                message.confirmed()
+                position = (mark + done if in_order else mark) * message.part_bytes
+                self._outbox.send(message.address, wire.control(wire.CONFIRM, message.identity, position))
+        self._timers.set(message, message.due_us())
+
+    # Completion and commit.
+
+    def _complete(self, message: Incoming, now_us: int) -> None:
+        self._remove(message)
+        self._hand_over(message.conversation, message.identity, message.body(), self._place_bytes(message), now_us)
+        held = Held(message.conversation, message.identity, message.total, message.last_start, message.serial)
+        self._settle(held, message.confirm_due_us or now_us, now_us)
+
+    def _remove(self, message: Incoming) -> None:
+        conversation = message.conversation
+        del conversation.incoming[message.identity]
+        conversation.incoming_bytes -= message.held_bytes
+        self._incoming_bytes -= message.held_bytes
+        self._incoming_count -= 1
+        self._timers.set(message, None)
+
+    def _hand_over(
+        self, conversation: Conversation, identity: bytes, body: bytes, place_bytes: int, now_us: int
+    ) -> None:
+        """Reports a complete message, for which there is a place."""
+        conversation.receipts[identity] = place_bytes
+        conversation.heard_us = now_us
+        self._receipt_count += 1
+        self._receipt_bytes += place_bytes
+        self._statistics.messages_received += 1
+        self._context.events.append(MessageReceived(conversation.peer, identity.decode("ascii"), body))
+
+    def _settle(self, held: Held, confirm_due_us: int, now_us: int) -> None:
+        """Confirms a message that was handed over, or holds it until its commit."""
+        address = held.conversation.peer.address
+        if not self._options.deferred:
+            self._finish(address, held.identity, held.total, now_us)
+            return
+        self._held[address, held.identity] = held
+        if held.total:
+            self._timers.set(held, confirm_due_us)
+
+    def _finish(self, address: Address, identity: bytes, total: int, now_us: int) -> None:
+        """Remembers a message and confirms all of it."""
+        self._remember(address, identity, total, now_us)
+        self._outbox.send(address, wire.control(wire.CONFIRM, identity, total))
+
+    def _remember(self, address: Address, identity: bytes, total: int, now_us: int, *, silent: bool = False) -> None:
+        self.remembered.add(address, identity, total, now_us + self._options.remember_us, silent=silent)
+        if self._timers.get(self.remembered) is None:
+            self._timers.set(self.remembered, now_us + self._options.remember_us)
+
+    def commit(self, conversation: Conversation, identity: bytes, now_us: int) -> None:
+        """Frees the place of a message and, when deferred, confirms it."""
+        size = conversation.receipts.pop(identity, None)
+        if size is None:
+            return
+        self._receipt_count -= 1
+        self._receipt_bytes -= size
+        address = conversation.peer.address
+        held = self._held.pop((address, identity), None)
+        if held is not None:
+            self._timers.set(held, None)
+            self._finish(address, identity, held.total, now_us)
+
+    def held_total(self, address: Address, identity: bytes) -> int | None:
+        """Gives the total of a message that waits for its commit."""
+        held = self._held.get((address, identity))
+        return None if held is None else held.total
+
+    def restore(self, address: Address, identity: bytes, total: int, now_us: int) -> None:
+        """Takes up a remembered message from a snapshot."""
+        self._remember(address, identity, total, now_us)
+
+    def forget_conversation(self, conversation: Conversation, now_us: int) -> None:
+        """Drops what is unfinished and frees the places; what was handed over is still recognised."""
+        for message in list(conversation.incoming.values()):
+            self._remove(message)
+        address = conversation.peer.address
+        for identity, size in conversation.receipts.items():
+            self._receipt_count -= 1
+            self._receipt_bytes -= size
+            held = self._held.pop((address, identity), None)
+            if held is not None:
+                self._timers.set(held, None)
+                self._remember(address, identity, held.total, now_us, silent=True)
+        conversation.receipts.clear()
+
+    # Timers.
+
+    def held_due(self, held: Held) -> None:
+        """Sends the confirm that copies of a message waiting for its commit have armed."""
+        if self._held.get((held.conversation.peer.address, held.identity)) is held:
+            self._confirm_held(held)
+
+    def due(self, message: Incoming, now_us: int) -> None:
+        """Does what is due for an unfinished message."""
+        if message.conversation.incoming.get(message.identity) is not message:
+            return
+        if message.heard_us + self._options.forget_us <= now_us:
+            self._remove(message)
+            return
+        again = message.requests.again(now_us)
+        self._request(message, again + message.requests.new(message.parts, now_us))
+        if message.confirm_due_us is not None and message.confirm_due_us <= now_us:
+            self._confirm(message)
+        self._timers.set(message, message.due_us())
+
+    def expire(self, now_us: int) -> None:
+        """Forgets remembered messages whose time is over."""
+        self.remembered.expire(now_us)
+        next_us = self.remembered.next_us()
+        if next_us is not None:
+            self._timers.set(self.remembered, max(next_us, now_us + REMEMBERED_SWEEP_US))

@@ -1,0 +1,172 @@
+"""The bytes of rup: three packets, told apart by their first letter.
+
+    data                              request                           confirm
+    offset  size  field               offset  size  field               offset  size  field
+    0       1     64 ("d")            0       1     72 ("r")            0       1     63 ("c")
+    1       1     start, 0 or 1       1       32    id                  1       32    id
+    2       32    id                  33      1     00                  33      1     00
+    34      4     from                34      4     from                34      4     confirmed-to
+    38      4     total               38            end                 38            end
+    42      ...   body
+
+An id is 32 lower-case hexadecimal digits. A number is a *uint*: four digits in base 255, least significant first; a
+digit of 255 is malformed. `position` is what the wire calls from (data, request) or confirmed-to (confirm).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from struct import Struct
+from typing import NamedTuple
+
+from fairway.core.errors import MalformedDatagram
+from fairway.core.machine import Buffer
+
+BASE = 255
+UINT_MAX = BASE**4 - 1
+ID_DIGITS = 32
+DATA_HEADER_BYTES = 42
+CONTROL_BYTES = 38
+
+KINDS = ("malformed", "data", "request", "confirm")
+REASONS = ("", "too_short", "bad_type", "too_long", "bad_start", "bad_id", "bad_separator", "bad_digit")
+
+DATA, REQUEST, CONFIRM = 1, 2, 3
+"""Places of the kinds in `KINDS`."""
+
+LETTER_OF_KIND = {DATA: ord("d"), REQUEST: ord("r"), CONFIRM: ord("c")}
+
+_DATA_FORM = re.compile(rb"d[\x00\x01][0-9a-f]{32}[^\xff]{8}")
+_CONTROL_FORM = re.compile(rb"[rc][0-9a-f]{32}\x00[^\xff]{4}")
+_ID_FORM = re.compile(rb"[0-9a-f]{32}")
+_DATA_FIELDS = Struct("<xB32s8B")
+_CONTROL_FIELDS = Struct("<B32sx4B")
+_DATA_PREFIX = Struct("<BB32s")
+_CONTROL_PREFIX = Struct("<B32sx")
+_DIGITS = Struct("<4B")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Data:
+    """A part of a message: the body's bytes from `position` on. `start` marks the part at position 0."""
+
+    start: bool
+    id: str
+    position: int
+    total: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """The receiver asks for the part at `position`."""
+
+    id: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirm:
+    """The receiver has everything below `position`."""
+
+    id: str
+    position: int
+
+
+Packet = Data | Request | Confirm
+
+
+class Header(NamedTuple):
+    """The header fields of any packet; `start` and `total` are 0 in a request or confirm."""
+
+    kind: int
+    start: int
+    identity: bytes
+    position: int
+    total: int
+
+
+def uint(value: int) -> bytes:
+    """Gives a number as four digits in base 255, least significant first."""
+    rest, first = divmod(value, BASE)
+    rest, second = divmod(rest, BASE)
+    fourth, third = divmod(rest, BASE)
+    return _DIGITS.pack(first, second, third, fourth)
+
+
+def encode(packet: Packet) -> bytes:
+    """Gives the datagram of a packet."""
+    identity = packet.id.encode("ascii")
+    if isinstance(packet, Data):
+        prefix = _DATA_PREFIX.pack(LETTER_OF_KIND[DATA], packet.start, identity)
+        return prefix + uint(packet.position) + uint(packet.total) + packet.body
+    return control(REQUEST if isinstance(packet, Request) else CONFIRM, identity, packet.position)
+
+
+def decode(data: Buffer) -> Packet:
+    """Gives the packet of a datagram, or raises `MalformedDatagram`."""
+    kind, start, identity, position, total = header(data)
+    name = identity.decode("ascii")
+    if kind == DATA:
+        return Data(start=start == 1, id=name, position=position, total=total, body=body(data))
+    if kind == REQUEST:
+        return Request(id=name, position=position)
+    return Confirm(id=name, position=position)
+
+
+def header(data: Buffer) -> Header:
+    """Gives the header of a well-formed datagram, or raises `MalformedDatagram`."""
+    if _DATA_FORM.match(data):
+        start, identity, a, b, c, d, e, f, g, h = _DATA_FIELDS.unpack_from(data)
+        position = a + 255 * (b + 255 * (c + 255 * d))
+        return Header(DATA, start, identity, position, e + 255 * (f + 255 * (g + 255 * h)))
+    if len(data) == CONTROL_BYTES and _CONTROL_FORM.match(data):
+        letter, identity, a, b, c, d = _CONTROL_FIELDS.unpack_from(data)
+        kind = REQUEST if letter == LETTER_OF_KIND[REQUEST] else CONFIRM
+        return Header(kind, 0, identity, a + 255 * (b + 255 * (c + 255 * d)), 0)
+    raise _malformed(bytes(data[: DATA_HEADER_BYTES + 1]), len(data))
+
+
+def _malformed(front: bytes, length: int) -> MalformedDatagram:
+    """Tells which rule a datagram that fits no form breaks first."""
+    if length == 0:
+        return MalformedDatagram("too_short", found="0 bytes", expected=f"at least {CONTROL_BYTES}")
+    if front[0] not in LETTER_OF_KIND.values():
+        return MalformedDatagram("bad_type", found=f"type {front[0]:02x}", expected="64, 72 or 63")
+    is_data = front[0] == LETTER_OF_KIND[DATA]
+    least = DATA_HEADER_BYTES if is_data else CONTROL_BYTES
+    if length < least:
+        return MalformedDatagram("too_short", found=f"{length} bytes", expected=f"at least {least}")
+    if not is_data and length > least:
+        return MalformedDatagram("too_long", found=f"{length} bytes", expected=f"exactly {least}")
+    if is_data and front[1] > 1:
+        return MalformedDatagram("bad_start", found=f"start {front[1]}", expected="0 or 1")
+    id_at = 2 if is_data else 1
+    if not _ID_FORM.match(front, id_at):
+        found = repr(front[id_at : id_at + ID_DIGITS])
+        return MalformedDatagram("bad_id", found=found, expected="32 lower-case hexadecimal digits")
+    if not is_data and front[33]:
+        return MalformedDatagram("bad_separator", found=f"{front[33]:02x} after the id", expected="00")
+    return MalformedDatagram("bad_digit", found="a digit of 255", expected="digits from 0 to 254")
+
+
+def body(data: Buffer) -> bytes:
+    """Gives what follows the header of a data packet."""
+    return bytes(data[DATA_HEADER_BYTES:])
+
+
+def part(identity: bytes, position: int, total: int, payload: Buffer) -> bytes:
+    """Gives the datagram of one part; the fast way for machines, which know that the fields fit."""
+    prefix = _DATA_PREFIX.pack(100, position == 0, identity)
+    return b"".join((prefix, uint(position), uint(total), payload))
+
+
+def control(kind: int, identity: bytes, position: int) -> bytes:
+    """Gives the datagram of a request or confirm; the fast way for machines, which know that the fields fit."""
+    return _CONTROL_PREFIX.pack(LETTER_OF_KIND[kind], identity) + uint(position)
+
+
+def split(data: Buffer, segment_bytes: int) -> list[Buffer]:
+    """Cuts a super-buffer into its datagrams."""
+    return [data[start : start + segment_bytes] for start in range(0, len(data), segment_bytes)]

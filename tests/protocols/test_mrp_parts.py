@@ -1,0 +1,193 @@
+"""The nouns of mrp on their own: ids, places, receiver, outbox, options."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairway.core.chance import Seeded
+from fairway.core.errors import BadOption
+from fairway.core.events import Peer, Receipt
+from fairway.core.machine import Transmit
+from fairway.core.statistics import Statistics
+from fairway.protocols.mrp import wire
+from fairway.protocols.mrp.ids import draw_id
+from fairway.protocols.mrp.options import DEFAULT_PORT, MrpOptions
+from fairway.protocols.mrp.outbox import Outbox
+from fairway.protocols.mrp.places import Places
+from fairway.protocols.mrp.receiver import BEYOND, COPY, FULL, HELD_COPY, NEVER_SENT, NEW, Receiver
+
+
+def test_the_defaults_are_those_of_the_standard() -> None:
+    options = MrpOptions()
+    assert (DEFAULT_PORT, options.window, options.layout) == (8192, 256, "stamped")
+    assert (options.connect_repeat_us, options.connect_repeat_max_us, options.connect_timeout_us) == (
+        *(50_000, 1_000_000, 5_000_000),
+    )
+    assert (options.resend_initial_us, options.resend_min_us, options.resend_max_us) == (50_000, 10_000, 3_000_000)
+    assert (options.idle_us, options.unacknowledged_us, options.forget_us) == (10_000_000, 30_000_000, 300_000_000)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"layout": "sideways"},
+        {"accepts": ("stamped", "sideways")},
+        {"window": 0},
+        {"window": 32_768},
+        {"starts_max": 32_769},
+        {"resend_min_us": 4_000_000},
+        {"idle_us": 0},
+        {"forget_us": -1},
+        {"first_sequence": 0},
+    ],
+)
+def test_a_bad_option_is_named(wrong: dict[str, object]) -> None:
+    with pytest.raises(BadOption, match=next(iter(wrong))):
+        MrpOptions(**wrong)  # type: ignore[arg-type]
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 2**32), st.integers(1, 0xFFFFFF), st.integers(1, 0xFFFF), st.integers(0, 0xFFFF))
+def test_no_datagram_fits_a_stamped_and_a_piggyback_connection(seed: int, theirs: int, short: int, stamp: int) -> None:
+    """Makes the ids of the peers as awkward as they can be: those that make both readings meet."""
+    chance = Seeded(seed)
+    stamped, piggyback = (draw_id(layout, chance, lambda number: False) for layout in ("stamped", "piggyback"))
+    assert stamped
+    assert piggyback
+    remote = (piggyback & 0xFF) << 16 | theirs & 0xFFFF or 1
+    data = wire.stamped_header(stamped, remote, short, stamp)
+    from_conid, dest_conid, _, _ = wire.piggyback_fields(data)
+    assert (dest_conid, from_conid) != (piggyback, stamped >> 8)
+    assert dest_conid != piggyback
+
+
+def test_ids_are_not_zero_not_taken_and_end() -> None:
+    class Stuck:
+        def bits(self, count: int) -> int:
+            return 0
+
+        def below(self, bound: int) -> int:
+            return 0
+
+    taken = {1, 2, 3}
+    assert draw_id("piggyback", Stuck(), taken.__contains__) not in {0, *taken}
+    assert draw_id("stamped", Stuck(), lambda number: number == 0x80) not in {0, 0x80}
+    assert draw_id("piggyback", Stuck(), lambda number: True) is None
+
+
+def test_every_free_id_is_found() -> None:
+    taken = set(range(1, 32_768)) - {20_000}
+    assert draw_id("piggyback", Seeded(4), taken.__contains__) == 20_000
+
+
+def receiver(window: int = 8, *, deferred: bool = False, places: int = 100, first: int = 1) -> Receiver:
+    return Receiver(first, window, deferred, Places(places, 1 << 20))
+
+
+@pytest.mark.parametrize(
+    ("next_number", "sequence", "number"),
+    [
+        (1, 1, 1),
+        (1, 0, 0),
+        (1, 65_535, 65_535),
+        (65_535, 0, 65_536),
+        (65_536, 65_535, 65_535),
+        (65_540, 32_771, 98_307),
+        (65_540, 32_772, 32_772),
+    ],
+)
+def test_a_sequence_is_the_nearest_number(next_number: int, sequence: int, number: int) -> None:
+    assert receiver(first=next_number).widen(sequence) == number
+
+
+def test_messages_ahead_wait_for_the_gap_and_leave_in_order() -> None:
+    some = receiver()
+    assert some.take(3, b"c") == some.take(2, b"b") == []
+    assert [some.judge(number, 1) for number in (0, 1, 2, 3, 4, 8, 9)] == [
+        *(NEVER_SENT, NEW, COPY, COPY, NEW, NEW, BEYOND)
+    ]
+    assert some.take(1, b"a") == [(1, b"a"), (2, b"b"), (3, b"c")]
+    assert some.next == 4
+    assert some.judge(1, 1) == COPY
+
+
+def test_kept_messages_leave_the_last_place_to_the_one_that_fills_the_gap() -> None:
+    some = receiver(places=2)
+    assert some.judge(3, 1) == NEW
+    some.take(3, b"c")
+    assert some.judge(2, 1) == FULL
+    assert some.judge(1, 1) == NEW
+    some.take(1, b"a")
+    assert some.judge(2, 1) == FULL
+    some.commit(1, 1)
+    assert [number for number, _ in some.take(2, b"b")] == [2, 3]
+
+
+def test_kept_bytes_leave_room_for_the_largest_message() -> None:
+    places = Places(100, 65_507 + 10)
+    some = Receiver(1, 8, False, places)
+    assert some.judge(2, 11) == FULL
+    assert some.judge(2, 10) == NEW
+    some.take(2, bytes(10))
+    assert some.judge(1, 65_493) == NEW
+
+
+def test_the_end_of_a_connection_frees_every_place() -> None:
+    for deferred in (False, True):
+        places = Places(100, 1 << 20)
+        some = Receiver(1, 8, deferred, places)
+        some.take_run(3, 10, bytes(42) if deferred else b"")
+        if deferred:
+            some.offer(5, 7, bytes(14))
+        else:
+            some.take(5, bytes(7))
+        assert (places.count, places.bytes) == (4, 37)
+        some.release()
+        assert (places.count, places.bytes, places.kept_count, places.kept_bytes) == (0, 0, 0, 0)
+
+
+def test_deferred_the_floor_passes_what_is_committed_in_any_order() -> None:
+    some = receiver(16, deferred=True)
+    some.take_run(4, 1, b"".join(bytes([n]) * 14 for n in range(4)))
+    some.offer(5, 1, b"5" * 14)
+    assert some.commit(5, 1) == (1, [b"5" * 14])
+    assert some.floor == 1
+    assert some.commit(2, 2) == (2, [b"\x01" * 14, b"\x02" * 14])
+    assert [some.judge(number, 1) for number in (1, 2, 3, 4, 5)] == [HELD_COPY, COPY, COPY, HELD_COPY, COPY]
+    some.commit(1, 1)
+    assert some.floor == 4
+    assert some.commit(1, 1_000_000) == (1, [b"\x03" * 14])
+    assert some.floor == some.next == 6
+    assert some.commit(1, 1_000_000) == (0, [])
+
+
+@given(st.lists(st.tuples(st.integers(1, 24), st.booleans()), max_size=80))
+def test_a_snapshot_holds_exactly_what_is_committed(steps: list[tuple[int, bool]]) -> None:
+    some, committed, handed_over = receiver(16, deferred=True), set(), set()
+    for number, arrives in steps:
+        if arrives and some.judge(number, 1) == NEW:
+            some.offer(number, 1, bytes(14))
+            handed_over.add(number)
+        elif not arrives:
+            committed |= {number} if some.commit(number, 1)[0] else set()
+        assert committed <= handed_over
+        floor, beyond = some.survives([])
+        assert {*range(1, floor), *beyond} == committed
+        assert floor not in committed
+    everything = [Receipt(Peer("p"), number) for number in sorted(handed_over)]
+    floor, beyond = some.survives(everything)
+    assert {*range(1, floor), *beyond} == handed_over
+
+
+def test_neighbouring_datagrams_of_one_size_leave_as_one_transmit() -> None:
+    statistics = Statistics()
+    outbox = Outbox(statistics)
+    outbox.add("a", b"11", 2)
+    outbox.add("a", b"2233", 2, 2)
+    outbox.add("b", b"44", 2)
+    outbox.add("b", b"555", 3)
+    assert outbox.take() == [Transmit("a", b"112233", 2), Transmit("b", b"44"), Transmit("b", b"555")]
+    assert outbox.take() == []
+    assert (statistics.datagrams_sent, statistics.bytes_sent) == (5, 11)

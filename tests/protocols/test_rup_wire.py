@@ -1,0 +1,150 @@
+"""The bytes of rup, alone and in columns, and the bursts that are built and checked as a whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairway.core.errors import MalformedDatagram
+from fairway.protocols.rup import wire
+from fairway.protocols.rup.columns import (
+    BLOCK_PARTS,
+    BLOCKS_MAX,
+    Headers,
+    bodies,
+    decode_columns,
+    encode_burst,
+    encode_headers,
+    leading_matches,
+)
+
+ID = b"0123456789abcdef0123456789abcdef"
+
+identities = st.integers(0, 2**128 - 1).map(lambda value: f"{value:032x}")
+numbers = st.one_of(st.integers(0, wire.UINT_MAX), st.sampled_from([0, 254, 255, 255**2 - 1, 255**3, wire.UINT_MAX]))
+packets = st.one_of(
+    st.builds(
+        wire.Data, start=st.booleans(), id=identities, position=numbers, total=numbers, body=st.binary(max_size=60)
+    ),
+    st.builds(wire.Request, id=identities, position=numbers),
+    st.builds(wire.Confirm, id=identities, position=numbers),
+)
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A datagram that was cut, lengthened, or changed in a few bytes."""
+    data = bytearray(wire.encode(draw(packets)))
+    for _ in range(draw(st.integers(0, 3))):
+        data[draw(st.integers(0, len(data) - 1))] = draw(st.one_of(st.integers(0, 255), st.just(255)))
+    return bytes(data[: draw(st.integers(0, len(data)))]) + draw(st.binary(max_size=4))
+
+
+datagrams = st.one_of(packets.map(wire.encode), damaged(), st.binary(max_size=60))
+
+
+def read(data: bytes) -> tuple[wire.Packet | None, str]:
+    """Gives the packet, or the reason why there is none."""
+    try:
+        return wire.decode(data), ""
+    except MalformedDatagram as malformed:
+        return None, malformed.reason
+
+
+@given(packets)
+def test_a_packet_comes_back_from_its_bytes(packet: wire.Packet) -> None:
+    assert wire.decode(wire.encode(packet)) == packet
+    assert wire.decode(memoryview(bytearray(wire.encode(packet)))) == packet
+
+
+@given(datagrams)
+def test_decoding_gives_a_packet_with_the_same_bytes_or_a_known_reason(data: bytes) -> None:
+    packet, reason = read(data)
+    if packet is None:
+        assert reason in wire.REASONS[1:]
+    else:
+        assert wire.encode(packet) == data
+
+
+@settings(max_examples=300)
+@given(st.lists(datagrams, max_size=12), st.binary(max_size=50), st.binary(max_size=50))
+def test_columns_agree_with_the_decoder_on_every_datagram(items: list[bytes], before: bytes, after: bytes) -> None:
+    buffer = np.frombuffer(before + b"".join(items) + after, dtype=np.uint8)
+    lengths = np.array([len(item) for item in items], dtype=np.int64)
+    offsets = len(before) + np.concatenate(([0], np.cumsum(lengths)))[: len(items)].astype(np.int64)
+    columns = decode_columns(buffer, offsets, lengths)
+    assert len(columns) == len(items)
+    for row, item in enumerate(items):
+        kind = columns.kinds[columns.kind[row]]
+        values = {name: column[row] for name, column in columns.fields.items()}
+        packet, reason = read(item)
+        assert columns.reasons[columns.reason[row]] == reason
+        if packet is None:
+            assert kind == "malformed"
+            assert values == {"start": 0, "id": b"", "position": 0, "total": 0}
+            assert columns.body_bytes[row] == 0
+            continue
+        assert kind == type(packet).__name__.lower()
+        assert values["id"].decode() == packet.id
+        assert values["position"] == packet.position
+        start = int(columns.body_offset[row])
+        body = buffer[start : start + int(columns.body_bytes[row])].tobytes()
+        expected = (packet.start, packet.total, packet.body) if isinstance(packet, wire.Data) else (0, 0, b"")
+        assert (values["start"], values["total"], body) == expected
+
+
+@given(st.integers(1, 70_000), st.integers(0, 60_000), st.integers(1, 40))
+def test_headers_made_together_are_those_made_one_by_one(part_bytes: int, first: int, count: int) -> None:
+    if (first + count) * part_bytes > wire.UINT_MAX:
+        first = 0
+    total = (first + count) * part_bytes
+    alone = [wire.part(ID, index * part_bytes, total, b"") for index in range(first, first + count)]
+    assert encode_headers(ID, total, part_bytes, first, count) == b"".join(alone)
+
+
+@pytest.mark.parametrize("digit", [255, 255**2, 255**3])
+def test_positions_carry_into_the_next_digit(digit: int) -> None:
+    assert wire.header(wire.part(ID, digit - 1, digit + 9, b"x" * 10)).position == digit - 1
+    assert wire.header(wire.part(ID, digit, digit + 9, b"x" * 9)).position == digit
+    headers = encode_headers(ID, digit + 9, 1, digit - 2, 4)
+    positions = [wire.header(headers[start : start + 42]).position for start in range(0, len(headers), 42)]
+    assert positions == [digit - 2, digit - 1, digit, digit + 1]
+
+
+def test_a_run_of_headers_crosses_blocks_and_the_kept_blocks_are_bounded() -> None:
+    headers = Headers()
+    run = headers.of_parts(ID, 10**6, 100, BLOCK_PARTS - 3, 7)
+    assert run == encode_headers(ID, 10**6, 100, BLOCK_PARTS - 3, 7)
+    for number in range(BLOCKS_MAX + 20):
+        headers.of_parts(b"%032x" % number, 10**6, 100, 0, 1)
+    assert len(headers._blocks) == BLOCKS_MAX
+
+
+@given(st.integers(1, 50), st.integers(1, 12), st.integers(0, 5), st.data())
+def test_a_burst_is_its_parts_one_after_another(part_bytes: int, count: int, first: int, data: st.DataObject) -> None:
+    last = data.draw(st.integers(1, part_bytes))
+    body = data.draw(st.binary(min_size=(count - 1) * part_bytes + last, max_size=(count - 1) * part_bytes + last))
+    total = first * part_bytes + len(body)
+    burst = encode_burst(Headers().of_parts(ID, total, part_bytes, first, count), memoryview(body), part_bytes)
+    alone = [
+        wire.part(ID, (first + row) * part_bytes, total, body[row * part_bytes : (row + 1) * part_bytes])
+        for row in range(count)
+    ]
+    assert bytes(burst) == b"".join(alone)
+
+
+@given(st.integers(2, 10), st.integers(0, 3), st.integers(0, 10), st.integers(0, 41))
+def test_a_changed_header_byte_ends_the_match_at_its_datagram(count: int, row: int, changed: int, byte: int) -> None:
+    part_bytes, total = 9, 9 * 50
+    headers = Headers().of_parts(ID, total, part_bytes, 5, count)
+    burst = bytearray(bytes(row * 51) + bytes(encode_burst(headers, bytes(count * part_bytes), part_bytes)))
+    assert leading_matches(burst, 51, row, count, headers) == count
+    burst[(row + changed % count) * 51 + byte] ^= 0x10
+    assert leading_matches(burst, 51, row, count, headers) == changed % count
+
+
+def test_bodies_are_taken_without_their_headers() -> None:
+    burst = b"".join(wire.part(ID, index * 3, 12, bytes([index]) * 3) for index in range(4))
+    assert bodies(burst, 45, 1, 2) == b"\x01\x01\x01\x02\x02\x02"
