@@ -3,14 +3,15 @@
 PYTHON ?= python3
 SEEDS ?= 20000
 DATAGRAMS ?= 20000000
+MINUTES ?= 10
 BIN := .venv/bin
 STAMP := .venv/.installed
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test check bench soak fuzz lock clean
+.PHONY: help setup demo test check bench soak scale soak-net fuzz lock clean
 
 help: ## Show this.
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 8
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 8
 
 setup: $(STAMP) ## Build .venv from the lock.
 
@@ -38,9 +39,16 @@ check: $(STAMP) ## Format, lint, types, layering.
 bench: $(STAMP) ## Measure this machine.
 	$(BIN)/fairway bench columns
 	$(BIN)/fairway bench simulator
+	$(BIN)/fairway bench transport
 
 soak: $(STAMP) ## Swarms of simulated runs: SEEDS of them over the four protocols.
 	$(BIN)/python scripts/soak.py --seeds $(SEEDS)
+
+scale: $(STAMP) ## On real sockets: 1 GB and 1,000,000 messages over a bad link, 10,000 sessions, a flood of calls.
+	$(BIN)/python -m fairway.bench.scale exact crowd flood
+
+soak-net: $(STAMP) ## On real sockets: MINUTES of conversations that come and go.
+	$(BIN)/python -m fairway.bench.scale soak --minutes $(MINUTES)
 
 fuzz: $(STAMP) ## Random and mutated datagrams through each machine: DATAGRAMS of them.
 	$(BIN)/python -m fairway.bench.fuzz --datagrams $(DATAGRAMS)

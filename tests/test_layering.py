@@ -40,6 +40,8 @@ def test_there_is_something_to_check_in_every_pure_room() -> None:
         ("only in", "fairway.sim.x", "import pyspark.sql"),
         ("only in", "fairway.net.x", "from pyspark import sql"),
         ("only in", "fairway.gateway.x", "import socket"),
+        ("only in", "fairway.cli.x", "from select import select"),
+        ("only in", "fairway.net.x", "import subprocess"),
         ("only in", "fairway.lake.x", "import subprocess"),
         ("randomness", "fairway.net.x", "from random import random"),
         ("randomness", "fairway.lake.x", "from numpy import random"),
@@ -91,6 +93,7 @@ def test_the_checker_catches(rule: str, module: str, source: str) -> None:
         ("fairway.core.x", "sizes = {1}\nsize = sizes.pop() if len(sizes) == 1 else None"),
         ("fairway.core.x", "stack = [1]\nstack.pop()"),
         ("fairway.cli.x", "import os, sys, time\nprint(1)"),
+        ("fairway.bench.x", "import select, socket, ssl, subprocess\nfrom random import Random"),
         ("fairway.core.x", "from fairway import __version__"),
     ],
 )

@@ -1,46 +1,45 @@
-"""The README does what it says: every command in a shell block of it runs, and every path in it is there."""
+"""The README does what it says: every command and every line of Python in it runs, and every path in it is there."""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT
+from tests.examples import blocks, commands, run_python, run_shell
 
-README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"^```sh\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
-COMMANDS = [line.partition("#")[0].strip() for block in BLOCKS for line in block.splitlines() if line.strip()]
-FAIRWAY = [command for command in COMMANDS if command.startswith("fairway ")]
-MAKE = [command for command in COMMANDS if command.startswith("make ")]
-
-
-def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a command as a reader would, in an empty folder, with the interpreter of these tests."""
-    words = [sys.executable, "-m", *command.split()]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    return subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+PAGE = ROOT / "README.md"
+README = PAGE.read_text()
+MAKE = [block for block in blocks(PAGE, "sh") if commands(block)[0].startswith("make ")]
+SHELL = [block for block in blocks(PAGE, "sh") if block not in MAKE]
+PYTHON = blocks(PAGE, "python")
 
 
-def test_every_command_is_of_a_kind_that_is_checked() -> None:
-    assert FAIRWAY
+def test_there_is_something_of_every_kind() -> None:
     assert MAKE
-    assert sorted(COMMANDS) == sorted(FAIRWAY + MAKE)
+    assert PYTHON
+    assert all("fairway" in command for block in SHELL for command in commands(block))
 
 
-@pytest.mark.parametrize("command", FAIRWAY)
-def test_every_fairway_command_runs(command: str, tmp_path: Path) -> None:
-    process = run(command, tmp_path)
-    assert process.returncode == 0, process.stderr
-    assert process.stdout
-    assert process.stderr == ""
+@pytest.mark.parametrize("block", SHELL, ids=lambda block: commands(block)[0])
+def test_every_fairway_command_runs(block: str, tmp_path: Path) -> None:
+    run_shell(block, tmp_path)
 
 
-@pytest.mark.parametrize("command", MAKE)
+@pytest.mark.parametrize("block", PYTHON)
+def test_the_python_prints_what_it_says(block: str, tmp_path: Path) -> None:
+    run_python(block, tmp_path)
+
+
+@pytest.mark.parametrize("verb", ["listen", "send", "request", "ping", "sim", "demo"])
+def test_every_verb_is_shown(verb: str) -> None:
+    assert any(f"fairway {verb}" in command for block in SHELL for command in commands(block))
+
+
+@pytest.mark.parametrize("command", [command for block in MAKE for command in commands(block)])
 def test_every_make_target_exists(command: str) -> None:
     subprocess.run([*command.split(), "--dry-run"], cwd=ROOT, capture_output=True, check=True)
 

@@ -1,0 +1,152 @@
+"""Rows for people and programs: the figures of each environment, and the goals with their ratios."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from statistics import median
+from typing import Any
+
+from fairway.bench.transport.goals import Verdict
+from fairway.bench.transport.loads import LOADS
+from fairway.bench.transport.peers import INSTALL, PEERS
+from fairway.bench.transport.rounds import Results
+
+Row = Mapping[str, object]
+
+SHORT = {
+    "bulk": "bulk MB/s",
+    "awaited-64": "64 B awaited/s",
+    "batches-64": "64 B batches/s",
+    "awaited-1024": "1 KB awaited/s",
+    "batches-1024": "1 KB batches/s",
+    "ping-pong": "ping p50 µs",
+}
+
+
+def figures(results: Results, environment: str) -> list[Row]:
+    """Gives a row per peer: medians, with the spread from the lowest to the highest round."""
+    return [row for peer in results.plan.peers if (row := _figures(results, environment, peer))]
+
+
+def _figures(results: Results, environment: str, peer: str) -> Row | None:
+    if not any((environment, load, peer) in results.cells for load in results.plan.loads):
+        return None
+    row: dict[str, object] = {"peer": PEERS[peer].title}
+    for load in results.plan.loads:
+        row[SHORT[load]] = spread(results.rates(environment, load, peer))
+        if load == "ping-pong":
+            row["p99 µs"] = spread(results.rates(environment, load, peer, "p99"))
+        if load == "bulk":
+            row["CPU s/GB"] = spread(results.rates(environment, load, peer, "cpu_s_per_gb"))
+    sides = [_peak(results, environment, peer, side) for side in ("sender_peak_mb", "receiver_peak_mb")]
+    row["peak MB, sender + receiver"] = " + ".join(sides)
+    return row
+
+
+def _peak(results: Results, environment: str, peer: str, side: str) -> str:
+    found = [
+        value
+        for load in results.plan.loads
+        for value in results.rates(environment, load, peer, side)
+        if value is not None
+    ]
+    return number(max(found)) if found else "-"
+
+
+def spread(values: list[float | None]) -> str:
+    """Shows the median and, in brackets, the lowest and the highest; a failed round is said."""
+    if not values:
+        return "-"
+    good = [value for value in values if value is not None]
+    if not good:
+        return "failed"
+    shown = number(median(good))
+    if len(good) > 1:
+        shown += f" ({number(min(good))}..{number(max(good))})"
+    return shown if len(good) == len(values) else f"{shown}, {len(values) - len(good)} failed"
+
+
+def number(value: float) -> str:
+    """Shows three digits, thousands as k and millions as M."""
+    for unit, size in (("M", 1e6), ("k", 1e4)):
+        if value >= size:
+            scaled = value / (1e6 if unit == "M" else 1e3)
+            return f"{scaled:.3g}{unit}" if scaled < 100 else f"{scaled:.0f}{unit}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def verdict_rows(verdicts: list[Verdict]) -> list[Row]:
+    """Gives a row per goal: the ratio with its spread, what is wanted, and whether it was reached."""
+    rows: list[Row] = []
+    for verdict in verdicts:
+        goal = verdict.goal
+        assert verdict.ratio is not None
+        other = "itself without loss" if goal.keeps else PEERS[goal.against].title
+        if goal.against_load:
+            other += f" ({LOADS[goal.against_load].title})"
+        rows.append(
+            {
+                "goal": goal.what,
+                "against": other,
+                "wanted": f"{'at most' if goal.at_most else 'at least'} {goal.wanted:g}",
+                "ratio": f"{verdict.ratio:.3g} ({verdict.low:.3g}..{verdict.high:.3g})",
+                "verdict": "met" if verdict.met else "missed",
+            }
+        )
+    return rows
+
+
+def remarks(results: Results) -> list[str]:
+    """Says what the figures need to be read with."""
+    machine = f"{platform.system()} {platform.release()}, Python {platform.python_version()}, {os.cpu_count()} cores"
+    plan = f"{results.plan.rounds} rounds of {results.plan.seconds:g} s, interleaved"
+    lines = [
+        f"{machine}; {plan}; median (lowest..highest).",
+        "mrp messages go over eight connections, bulk over udpc, mrp and pydevts as messages of 1,150 bytes.",
+        *results.notes,
+    ]
+    if results.missing:
+        lines.append(f"Not measured, because not installed: {', '.join(results.missing)} ({INSTALL}).")
+    return lines + [f"FAILED {failure}" for failure in results.failures]
+
+
+def as_json(results: Results, verdicts: list[Verdict]) -> dict[str, Any]:
+    """Gives everything that was measured, as plain values."""
+    return {
+        "machine": {
+            "system": platform.platform(),
+            "python": platform.python_version(),
+            "cores": os.cpu_count(),
+        },
+        "rounds": results.plan.rounds,
+        "seconds": results.plan.seconds,
+        "environments": results.environments,
+        "missing": results.missing,
+        "notes": results.notes,
+        "failures": results.failures,
+        "goals": verdict_rows(verdicts),
+        "cells": [
+            {"environment": environment, "load": load, "peer": peer, "rounds": rounds}
+            for (environment, load, peer), rounds in results.cells.items()
+        ],
+    }
+
+
+def markdown(results: Results, verdicts: list[Verdict]) -> str:
+    """Writes the tables as Markdown."""
+    parts = [
+        f"## {title[0].upper()}{title[1:]}\n\n{_markdown(figures(results, title))}" for title in results.environments
+    ]
+    parts.append(f"## Goals\n\n{_markdown(verdict_rows(verdicts))}")
+    parts.append("\n".join(f"- {line}" for line in remarks(results)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown(rows: list[Row]) -> str:
+    if not rows:
+        return "(nothing)"
+    lines = ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
+    lines += ["| " + " | ".join(map(str, row.values())) + " |" for row in rows]
+    return "\n".join(lines)

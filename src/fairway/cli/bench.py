@@ -1,0 +1,145 @@
+"""`fairway bench`: what this machine does in this run, as a table or as JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from fairway.cli.output import print_rows, print_table
+from fairway.core.errors import BadOption
+
+if TYPE_CHECKING:
+    from fairway.bench.transport.goals import Verdict
+    from fairway.bench.transport.rounds import Plan, Results
+
+bench = typer.Typer(no_args_is_help=False)
+
+JSON = typer.Option(False, "--json", help="One JSON object per line.")
+SECONDS = typer.Option(1, min=1, help="How long to measure each row.")
+
+
+@bench.command()
+def columns(seconds: int = SECONDS, json: bool = JSON) -> None:
+    """Measures how many headers a second each protocol's column decoder reads, on one core."""
+    from fairway.bench.columns import measure
+
+    print_rows(measure(seconds=seconds), title="Headers decoded by columns", as_json=json)
+
+
+@bench.command()
+def simulator(seconds: int = SECONDS, json: bool = JSON) -> None:
+    """Measures how many datagrams a second the simulator carries, on one core."""
+    from fairway.bench.simulator import measure
+
+    print_rows(measure(seconds=seconds), title="Simulated datagrams", as_json=json)
+
+
+ROUNDS = typer.Option(5, min=1, help="How often each cell is measured.")
+LENGTH = typer.Option(1.0, min=0.01, help="How long to measure each cell, in seconds.")
+ONLY = typer.Option("", metavar="NAMES", help="Peers and loads to measure, joined by commas.")
+LOSS = typer.Option("1,5", metavar="PERCENT", help="Loss per datagram to measure under, joined by commas; 0 for none.")
+OUT = typer.Option(Path("out/bench"), help="Where transport.json, transport.svg and transport.md go.")
+QUICK = typer.Option(False, "--quick", help="One round of a twentieth of a second without loss: does everything run?")
+RELAY = typer.Option(False, "--relay", help="Make loss by a relay process even where namespaces are permitted.")
+
+
+@bench.command(epilog="Example: fairway bench transport --only rup,tcp,bulk --loss 1")
+def transport(
+    rounds: int = ROUNDS,
+    seconds: float = LENGTH,
+    only: str = ONLY,
+    loss: str = LOSS,
+    out: Path = OUT,
+    quick: bool = QUICK,
+    relay: bool = RELAY,
+    json: bool = JSON,
+) -> None:
+    """Measures the four protocols beside raw UDP, TCP, QUIC, ENet and KCP, and judges the goals."""
+    from fairway.bench.transport.goals import judge
+    from fairway.bench.transport.rounds import Plan, run
+
+    peers, loads = _chosen(only)
+    losses = () if quick else _losses(loss)
+    if quick:
+        rounds, seconds = 1, min(seconds, 0.05)
+    plan = Plan(rounds=rounds, seconds=seconds, losses=losses, peers=peers, loads=loads, prefer_relay=relay)
+    with _bar(plan) as report:
+        results = run(plan, report)
+    verdicts = judge(results)
+    _write(results, verdicts, out)
+    _print(results, verdicts, out, as_json=json)
+    if results.failures:
+        raise typer.Exit(1)
+
+
+def _chosen(only: str) -> tuple[list[str], list[str]]:
+    """Takes names of peers and of loads apart; all of a kind of which none is named."""
+    from fairway.bench.transport.loads import LOADS
+    from fairway.bench.transport.peers import PEERS
+
+    names = [name.strip() for name in only.split(",") if name.strip()]
+    for name in names:
+        if name not in PEERS and name not in LOADS:
+            raise BadOption(f"there is no peer or load {name!r}; known are {', '.join([*PEERS, *LOADS])}")
+    peers = [name for name in PEERS if name in names] or list(PEERS)
+    loads = [name for name in LOADS if name in names] or list(LOADS)
+    return peers, loads
+
+
+def _losses(text: str) -> list[float]:
+    try:
+        losses = [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise BadOption(f"the loss is {text!r}; it must be percentages joined by commas, such as 1,5") from error
+    if not all(0 <= percent < 100 for percent in losses):
+        raise BadOption(f"the loss is {text!r}; each must be from 0 to less than 100 percent")
+    return losses
+
+
+@contextmanager
+def _bar(plan: Plan) -> Iterator[Callable[[str, int, int], None]]:
+    """Shows which cell is being measured, and how long the rest will take."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=None)
+
+        def report(what: str, number: int, total: int) -> None:
+            progress.update(task, description=what, completed=number - 1, total=total)
+
+        yield report
+
+
+def _write(results: Results, verdicts: list[Verdict], out: Path) -> None:
+    import json
+
+    from fairway.bench.transport.plot import svg
+    from fairway.bench.transport.table import as_json, markdown
+
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "transport.json").write_text(json.dumps(as_json(results, verdicts), indent=1) + "\n")
+    (out / "transport.md").write_text(markdown(results, verdicts))
+    (out / "transport.svg").write_text(svg(results))
+
+
+def _print(results: Results, verdicts: list[Verdict], out: Path, *, as_json: bool) -> None:
+    from fairway.bench.transport.table import figures, remarks, verdict_rows
+
+    if as_json:
+        for environment in results.environments:
+            rows = ({"environment": environment, **row} for row in figures(results, environment))
+            print_rows(rows, title="", as_json=True)
+        print_rows(verdict_rows(verdicts), title="", as_json=True)
+        return
+    for environment in results.environments:
+        print_table(figures(results, environment), environment)
+    print_table(verdict_rows(verdicts), "Goals")
+    for line in remarks(results):
+        print(line)
+    print(f"written: {out}/transport.json, transport.md, transport.svg")

@@ -1,0 +1,168 @@
+"""`fairway listen`: print what arrives.
+
+Without `--count` messages are acknowledged as they are taken in, and a command that is told to end prints what it has
+acknowledged before it leaves. With `--count N` acknowledgement is deferred: a message is printed, then committed. So
+there is nothing to undo when N is reached: what is not printed was never acknowledged, and for up to a second more
+copies of what was printed are answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import typer
+
+from fairway.cli.exits import ExitCode
+from fairway.cli.loop import Interruption, complain, run
+from fairway.cli.ordering import Ordering
+from fairway.cli.printing import Printer
+from fairway.cli.progress import progress
+from fairway.cli.shown import PIECE_BYTES, human_line, json_pieces
+from fairway.core.errors import BadOption, CallerError
+from fairway.net import Batch, Connection, ConversationClosed, Listener, Message, OutcomeRefused, Request, open_listener
+from fairway.net.urls import parse
+
+BATCH_MESSAGES_MAX = 1_024
+COPIES_LOOK_S = 0.02
+COPIES_ANSWERED_S = 1.0
+"""How long copies of what was printed are answered after the last message of `--count`."""
+
+CLOSE_S = 1.0
+REST_S = 2.0
+"""How long closing waits for peers, and then for the reader of what is printed."""
+
+NOT_HERE = {
+    "spool_above_bytes": "listen prints whole messages",
+    "first_sequence": "listen restores the order of messages from their first",
+}
+
+_URLS = typer.Argument(..., metavar="URL...", show_default=False, help="scheme://host:port?options; port 0 is free.")
+_COUNT = typer.Option(None, min=1, help="Leave after so many messages.", show_default=False)
+_ECHO = typer.Option(False, "--echo", help="Answer udpc requests with their body.")
+_JSON = typer.Option(False, "--json", help="One JSON object per line.")
+_TRACE = typer.Option(None, metavar="FILE.pcapng", help="Record every datagram.", show_default=False)
+
+
+def listen(
+    urls: list[str] = _URLS,
+    count: int | None = _COUNT,
+    echo: bool = _ECHO,
+    json: bool = _JSON,
+    trace: Path | None = _TRACE,
+) -> int:
+    """Print what arrives.
+
+    Says "listening URL" on standard error for each URL, with the real port. Ends with --count, Ctrl-C (130) or SIGTERM
+    (0, or 143 before --count is reached).
+
+    \b
+    Example:
+      fairway listen udpc://127.0.0.1:9000 "rup://[::1]:0?message_bytes_max=1GiB" --json
+    """
+    for url in urls:
+        for name in NOT_HERE.keys() & parse(url).settings.keys():
+            raise BadOption(f"{NOT_HERE[name]}; leave {name} out of {url!r}")
+    return run(lambda interruption: _listen(urls, trace, _Desk(count, echo=echo, as_json=json), interruption))
+
+
+async def _listen(urls: list[str], trace: Path | None, desk: _Desk, interruption: Interruption) -> int:
+    listener = await open_listener(*urls, trace=trace, close_timeout_s=CLOSE_S, deferred=desk.count is not None)
+    try:
+        for url in listener.urls:
+            print(f"listening {url}", file=sys.stderr, flush=True)
+        async with progress("received", lambda: desk.printed, desk.count, unit="messages", unless_printing=True):
+            await desk.serve(listener)
+        await desk.answer_copies()
+    except asyncio.CancelledError:
+        await listener.close()
+        try:
+            async with asyncio.timeout(REST_S):
+                await desk.print_rest(listener)
+        except TimeoutError:
+            return complain("nobody reads what is printed, so not all that was acknowledged is", ExitCode.FAILED)
+        if sys.stderr.isatty():
+            print(f"{desk.printed:,} messages", file=sys.stderr)
+        if desk.left == 0 or (interruption.signal == signal.SIGTERM and desk.count is None):
+            return ExitCode.DONE
+        raise
+    finally:
+        await listener.close()
+    return ExitCode.DONE
+
+
+class _Desk:
+    """Prints messages until there were enough."""
+
+    def __init__(self, count: int | None, *, echo: bool, as_json: bool) -> None:
+        self.count = count
+        self.printed = 0
+        self._echo = echo
+        self._as_json = as_json
+        self._printer = Printer()
+        self._ordering = Ordering()
+        self._peers: dict[Connection, None] = {}
+
+    @property
+    def left(self) -> int:
+        """How many messages may still be printed; -1 is any number."""
+        return -1 if self.count is None else self.count - self.printed
+
+    async def serve(self, listener: Listener) -> None:
+        """Prints what comes until there were enough."""
+        while self.left:
+            await self._take(await listener.receive_many(BATCH_MESSAGES_MAX))
+
+    async def print_rest(self, listener: Listener) -> None:
+        """Prints what a closed listener has acknowledged and not handed over yet; with a count nothing is."""
+        with suppress(ConversationClosed):
+            while self.count is None:
+                await self._take(await listener.receive_many(BATCH_MESSAGES_MAX))
+
+    async def _take(self, batch: Batch) -> None:
+        if self.count is None:
+            await self._print(list(batch))
+            return
+        messages = [message for arrived in batch for message in self._ordering.arrange(arrived)][: self.left]
+        await self._print(messages)
+        for message in messages:
+            message.commit()
+            self._peers[message.peer] = None
+
+    async def _print(self, messages: list[Message]) -> None:
+        pieces: list[bytes] = []
+        for message in messages:
+            for piece in self._pieces(message):
+                pieces.append(piece)
+                if len(piece) >= PIECE_BYTES:
+                    await self._write(pieces)
+        await self._write(pieces)
+        self.printed += len(messages)
+        if self._echo:
+            await asyncio.gather(*(_echo(message) for message in messages if isinstance(message, Request)))
+
+    async def _write(self, pieces: list[bytes]) -> None:
+        """Writes and forgets the pieces; between those of a large message the loop gets its turn."""
+        await self._printer.write(b"".join(pieces))
+        pieces.clear()
+        await asyncio.sleep(0)
+
+    def _pieces(self, message: Message) -> Iterable[bytes]:
+        return json_pieces(message) if self._as_json else (human_line(message, self._printer.terminal),)
+
+    async def answer_copies(self) -> None:
+        """Waits while a peer may still repeat what was printed; one that has closed its session will not."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + COPIES_ANSWERED_S
+        while loop.time() < end and any(peer.closed is None for peer in self._peers):
+            await asyncio.sleep(COPIES_LOOK_S)
+
+
+async def _echo(request: Request) -> None:
+    # A peer that has gone in between, or waited too long, gets no answer; nobody is there to be told.
+    with suppress(ConversationClosed, OutcomeRefused, CallerError):
+        await request.reply(request.body)

@@ -1,0 +1,143 @@
+"""What became of the messages of one `fairway send`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from json import dumps
+from typing import Any
+
+from fairway.cli.bodies import Way
+from fairway.cli.exits import ExitCode
+from fairway.cli.loop import complain, said_of
+from fairway.core.errors import CallerError
+from fairway.net import ConversationClosed, OutcomeRefused, OutcomeUnknown
+
+OUTSTANDING_MESSAGES_MAX = 8_192
+OUTSTANDING_BYTES_MAX = 32 << 20
+"""What is read and has no outcome yet; beyond it reading waits."""
+
+
+class Outcome:
+    """Counts acknowledged, refused and unknown messages, and holds up the sender when too many have no outcome."""
+
+    def __init__(self, way: Way, *, plain: bool) -> None:
+        self._way = way
+        self._plain = plain
+        self._began_s = time.monotonic()
+        self.messages = 0
+        self.acknowledged = 0
+        self.refused = 0
+        self.unknown = 0
+        self.settled_bytes = 0
+        self._outstanding: dict[asyncio.Future[Any], int] = {}
+        self._outstanding_bytes = 0
+        self._room: asyncio.Future[None] | None = None
+        self._refusal: BaseException | None = None
+        self._doubt: BaseException | None = None
+
+    # What happens.
+
+    def sent(self, future: asyncio.Future[Any], size: int) -> None:
+        """Takes note of a message under way."""
+        self.messages += 1
+        self._outstanding[future] = size
+        self._outstanding_bytes += size
+        future.add_done_callback(self._settle)
+
+    def never_sent(self, size: int, reason: BaseException) -> None:
+        """Takes note of a message that could not even be tried."""
+        self.messages += 1
+        self.settled_bytes += size
+        self._count(reason)
+
+    def _settle(self, future: asyncio.Future[Any]) -> None:
+        size = self._outstanding.pop(future)
+        self._outstanding_bytes -= size
+        self.settled_bytes += size
+        if not future.cancelled():
+            self._count(future.exception())
+        if self._room is not None and not self._room.done() and not self._crowded():
+            self._room.set_result(None)
+
+    def _count(self, error: BaseException | None) -> None:
+        if error is None:
+            self.acknowledged += 1
+        elif isinstance(error, OutcomeUnknown):
+            self.unknown += 1
+            self._doubt = self._doubt or error
+        elif isinstance(error, OutcomeRefused | CallerError | ConversationClosed):
+            self.refused += 1
+            self._refusal = self._refusal or error
+        else:
+            raise error
+
+    def _crowded(self) -> bool:
+        return len(self._outstanding) >= OUTSTANDING_MESSAGES_MAX or self._outstanding_bytes >= OUTSTANDING_BYTES_MAX
+
+    async def room(self) -> None:
+        """Waits while too many messages have no outcome."""
+        while self._crowded():
+            self._room = asyncio.get_running_loop().create_future()
+            await self._room
+
+    async def all_settled(self) -> None:
+        """Waits until every message has an outcome."""
+        if self._outstanding:
+            await asyncio.wait(list(self._outstanding))
+            await asyncio.sleep(0)  # their callbacks run in the next turn
+
+    def give_up(self) -> None:
+        """Counts what has no outcome as unknown."""
+        self.unknown += len(self._outstanding)
+        for future in self._outstanding:
+            future.remove_done_callback(self._settle)
+            future.cancel()
+        self._outstanding.clear()
+
+    # What is said.
+
+    @property
+    def code(self) -> ExitCode:
+        """The worst of all, refused before unknown."""
+        if self.refused:
+            return ExitCode.REFUSED
+        return ExitCode.UNKNOWN if self.unknown else ExitCode.DONE
+
+    def complain(self) -> None:
+        """Says the first reason of the worst kind."""
+        worst = self._refusal or self._doubt
+        if worst is not None:
+            complain(said_of(worst, self._way.url), self.code)
+
+    def line(self, *, as_json: bool) -> str:
+        """Gives the one line that tells all."""
+        return dumps(self._row()) if as_json else self._sentence()
+
+    def _row(self) -> dict[str, object]:
+        return {
+            "url": self._way.url,
+            "messages": self.messages,
+            "acknowledged": 0 if self._plain else self.acknowledged,
+            "refused": self.refused,
+            "unknown": self.unknown,
+            "bytes": self.settled_bytes,
+            "seconds": round(time.monotonic() - self._began_s, 6),
+        }
+
+    def _sentence(self) -> str:
+        done = f"{self.acknowledged:,} {'sent without acknowledgement' if self._plain else 'acknowledged'}"
+        parts = [done]
+        if self.refused:
+            parts.append(f"{self.refused:,} refused")
+        if self.unknown:
+            parts.append(f"{self.unknown:,} unknown")
+        seconds = time.monotonic() - self._began_s
+        if seconds < 1:
+            return f"{', '.join(parts)} in {seconds * 1_000:.1f} ms"
+        rate = (
+            f"{self.messages / seconds:,.0f}/s"
+            if self.messages > 1
+            else f"{self.settled_bytes / seconds / 1e6:.1f} MB/s"
+        )
+        return f"{', '.join(parts)} in {seconds:.1f} s ({rate})"

@@ -1,0 +1,57 @@
+"""`fairway request`: ask, and print the answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from fairway.cli.bodies import Way, of_text
+from fairway.cli.exits import ExitCode
+from fairway.cli.loop import run
+from fairway.cli.printing import Printer
+from fairway.cli.progress import progress
+from fairway.cli.shown import json_pieces, printable
+from fairway.core.errors import NotSupported
+from fairway.net import Message, open_connection
+
+_URL = typer.Argument(..., metavar="URL", show_default=False, help="udpc://host:port?options")
+_TEXT = typer.Argument(..., metavar="TEXT", show_default=False, help="The question.")
+_JSON = typer.Option(False, "--json", help="The answer as one JSON object.")
+_TRACE = typer.Option(None, metavar="FILE.pcapng", help="Record every datagram.", show_default=False)
+
+
+def request(url: str = _URL, text: str = _TEXT, json: bool = _JSON, trace: Path | None = _TRACE) -> int:
+    """Ask (udpc only), and print the answer.
+
+    On a terminal control characters are shown, not obeyed; elsewhere the answer is written as it came, and a line feed.
+    Leaves with 3 when no answer came in time.
+
+    \b
+    Example:
+      fairway request "udpc://127.0.0.1:9000?request_limit=2s" "what time is it?"
+    """
+    way = Way(url)
+    if not way.protocol.requests:
+        raise NotSupported(f"{way.protocol.name} has no requests; udpc has")
+    body = of_text(text)
+    way.check(len(body))
+    return run(lambda _: _request(way, body, trace, as_json=json), url)
+
+
+async def _request(way: Way, body: bytes, trace: Path | None, *, as_json: bool) -> int:
+    async with progress(f"waiting for {way.url}", lambda: 0, None, unit="seconds"):
+        connection = await open_connection(way.url, trace=trace)
+        try:
+            answer = await connection.request(body)
+        finally:
+            await connection.close(0.0)
+    printer = Printer()
+    await printer.write(b"".join(json_pieces(answer)) if as_json else _text(answer, printer.terminal))
+    return ExitCode.DONE
+
+
+def _text(answer: Message, terminal: bool) -> bytes:
+    if not terminal:
+        return bytes(answer.body) + b"\n"
+    return "\n".join(printable(line) for line in answer.body.split(b"\n")).encode() + b"\n"

@@ -1,0 +1,70 @@
+"""Received messages as people and programs read them."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator
+from json import dumps
+
+from fairway.net import Message, Request
+
+CHARACTERS_MAX = 2_000
+CHARACTERS_ASIDE_MAX = 65_536
+"""Of one message on a terminal, and elsewhere; `--json` is for those who want all."""
+
+DIM, PLAIN = "\033[2m", "\033[0m"
+
+
+PIECE_BYTES = 3 << 18
+"""Of a large body at a time; a multiple of three, so that pieces of base64 join."""
+
+
+def json_pieces(message: Message) -> Iterator[bytes]:
+    """Gives the JSON line of a message, a large one piece by piece; a body that is not UTF-8 is in base64."""
+    row: dict[str, object] = {
+        "protocol": message.peer.protocol,
+        "peer": message.peer.peer,
+        "session": message.peer.session,
+        "id": message.id,
+        "kind": kind_of(message),
+        "size": len(message.body),
+    }
+    try:
+        text, encoding = message.body.decode(), "utf8"
+    except UnicodeDecodeError:
+        text, encoding = None, "base64"
+    head = dumps(row | {"encoding": encoding})[:-1]
+    yield f'{head}, "body": "'.encode()
+    for start in range(0, len(message.body if text is None else text), PIECE_BYTES):
+        end = start + PIECE_BYTES
+        yield b64encode(message.body[start:end]) if text is None else dumps(text[start:end])[1:-1].encode()
+    yield b'"}\n'
+
+
+def kind_of(message: Message) -> str:
+    """Tells how the message was sent: `message` was acknowledged, `plain` was not, a `request` waits for its answer."""
+    if isinstance(message, Request):
+        return "request"
+    return "message" if message.reliable else "plain"
+
+
+def human_line(message: Message, terminal: bool) -> bytes:
+    """Gives one line: who, which, what; a long one is cut. On a terminal who is dimmed."""
+    kind = kind_of(message)
+    asks = "" if kind == "message" else f" {kind}"
+    head = f"{message.peer.protocol} {message.peer.peer} {message.id}{asks}:"
+    most = CHARACTERS_MAX if terminal else CHARACTERS_ASIDE_MAX
+    text = printable(message.body[: 4 * most])
+    if len(text) > most:
+        text = f"{text[:most]}... ({len(message.body):,} bytes)"
+    return f"{DIM}{head}{PLAIN} {text}\n".encode() if terminal else f"{head} {text}\n".encode()
+
+
+def printable(body: bytes) -> str:
+    """Gives a body as text that a terminal shows and does not obey."""
+    text = body.decode("utf-8", "backslashreplace")
+    return text if text.isprintable() else "".join(map(_printable_character, text))
+
+
+def _printable_character(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode()

@@ -1,0 +1,198 @@
+"""The same without asyncio, for scripts and notebooks: calls that wait.
+
+    from fairway.net import blocking
+
+    with blocking.connect("udpc://127.0.0.1:9000") as connection:
+        connection.send(b"hello")
+
+One event loop in one background thread serves all; it keeps heartbeats and repeats going between calls. A call may be
+made from any thread. `timeout_s` raises `TimeoutError`; the conversation stays usable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from fairway.core.errors import BadMessage
+from fairway.core.machine import Buffer
+from fairway.net.connection import RECEIVE_MANY_MAX
+from fairway.net.connection import Connection as AsyncConnection
+from fairway.net.counters import EndpointStatistics
+from fairway.net.link import Io
+from fairway.net.listener import Listener as AsyncListener
+from fairway.net.messages import Batch, Message
+from fairway.net.messages import Request as AsyncRequest
+from fairway.net.opening import CLOSE_TIMEOUT_S, open_connection, open_listener
+from fairway.net.outcomes import ConversationClosed
+from fairway.net.recorder import Trace
+from fairway.net.urls import Setting
+
+T = TypeVar("T")
+
+_starting = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def _background() -> asyncio.AbstractEventLoop:
+    """Gives the loop of the background thread, started when it is first needed."""
+    global _loop  # noqa: PLW0603
+    with _starting:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_loop.run_forever, name="fairway", daemon=True).start()
+        return _loop
+
+
+def _wait(work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+    """Runs a coroutine on the background loop and waits for its result; on any way out it is not left running."""
+    future = asyncio.run_coroutine_threadsafe(work, _background())
+    try:
+        return future.result(timeout_s)
+    except FutureTimeoutError:
+        raise TimeoutError(f"nothing came within {timeout_s} s") from None
+    finally:
+        future.cancel()
+
+
+class _Receiving:
+    """What a connection and a listener have in common."""
+
+    def __init__(self, source: AsyncConnection | AsyncListener) -> None:
+        self._source = source
+
+    def receive(self, timeout_s: float | None = None) -> Message:
+        """Takes the next message; waits for one."""
+        return _wait(self._source.receive(), timeout_s)
+
+    def receive_many(self, limit: int = RECEIVE_MANY_MAX, timeout_s: float | None = None) -> Batch:
+        """Takes what has arrived, at least one message; waits for the first."""
+        return _wait(self._source.receive_many(limit), timeout_s)
+
+    def __iter__(self) -> Iterator[Message]:
+        while True:
+            try:
+                yield self.receive()
+            except ConversationClosed:
+                return
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Flushes, then closes. Twice is fine."""
+        _wait(self._source.close(timeout_s))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Connection(_Receiving):
+    """A conversation with one peer, whose calls wait."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        super().__init__(connection)
+        self._connection = connection
+
+    @property
+    def url(self) -> str:
+        return self._connection.url
+
+    @property
+    def statistics(self) -> EndpointStatistics:
+        return _wait(_call(lambda: self._connection.statistics))
+
+    def send(self, body: Buffer, *, reliable: bool = True, timeout_s: float | None = None) -> None:
+        """Sends a message and returns when the peer has acknowledged it."""
+        _wait(_await(lambda: self._connection.send(body, reliable=reliable)), timeout_s)
+
+    def send_many(self, bodies: Iterable[Buffer], *, timeout_s: float | None = None) -> int:
+        """Sends messages in order and gives their number when all are acknowledged."""
+        sequence = list(bodies)
+        return _wait(_await(lambda: self._connection.send_many(sequence)), timeout_s)
+
+    def request(self, body: Buffer, *, timeout_s: float | None = None) -> Message:
+        """Asks (udpc only) and gives the answer."""
+        return _wait(_await(lambda: self._connection.request(body)), timeout_s)
+
+    def ping(self, *, timeout_s: float | None = None) -> int:
+        """Gives the round-trip time in microseconds."""
+        return _wait(_await(self._connection.ping), timeout_s)
+
+
+class Listener(_Receiving):
+    """Sockets that anyone may call, whose calls wait."""
+
+    def __init__(self, listener: AsyncListener) -> None:
+        super().__init__(listener)
+        self._listener = listener
+
+    @property
+    def url(self) -> str:
+        return self._listener.url
+
+    @property
+    def urls(self) -> list[str]:
+        return self._listener.urls
+
+    @property
+    def statistics(self) -> list[EndpointStatistics]:
+        return _wait(_call(lambda: self._listener.statistics))
+
+    def connect(self, url: str) -> Connection:
+        """Opens a conversation from the listening socket."""
+        return Connection(_wait(self._listener.connect(url)))
+
+
+def connect(
+    url: str,
+    *,
+    io: Io = "auto",
+    trace: Trace | None = None,
+    close_timeout_s: float = CLOSE_TIMEOUT_S,
+    **options: Setting,
+) -> Connection:
+    """Opens a conversation; use it in a `with`, or close it."""
+    return Connection(_wait(open_connection(url, io=io, trace=trace, close_timeout_s=close_timeout_s, **options)))
+
+
+def listen(
+    *urls: str,
+    io: Io = "auto",
+    trace: Trace | None = None,
+    close_timeout_s: float = CLOSE_TIMEOUT_S,
+    **options: Setting,
+) -> Listener:
+    """Listens on one or more URLs; use it in a `with`, or close it."""
+    return Listener(_wait(open_listener(*urls, io=io, trace=trace, close_timeout_s=close_timeout_s, **options)))
+
+
+def reply(request: Message, body: Buffer) -> None:
+    """Answers a received request (udpc)."""
+    if not isinstance(request, AsyncRequest):
+        raise BadMessage("only a request can be answered; this message asks for nothing")
+    _wait(_await(lambda: request.reply(body)))
+
+
+def answering(peer: AsyncConnection) -> Connection:
+    """Gives the calls that wait for the peer of a received message."""
+    return Connection(peer)
+
+
+def commit(message: Message | Batch) -> None:
+    """Acknowledges a received message or batch, where acknowledgement is deferred."""
+    _wait(_call(message.commit))
+
+
+async def _await(call: Callable[[], asyncio.Future[T]]) -> T:
+    return await call()
+
+
+async def _call(call: Callable[[], T]) -> T:
+    return call()

@@ -1,0 +1,198 @@
+"""The turn of the loop: one machine, one socket, one timer.
+
+Each turn reads the clock once. What arrives is drained into the machine, what the application gathered is handed over,
+and the shared `settle` sends, reports and arms the timer. The order is the simulator's because the code is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from fairway.core.drive import settle
+from fairway.core.events import Address, Event
+from fairway.core.machine import Buffer, Machine, Transmit
+from fairway.net.link import Link
+from fairway.net.recorder import Recorder
+
+SETTLES_MAX = 8
+"""Rounds of handing over in one turn while room keeps coming up; then the loop gets its turn."""
+
+
+class Application(Protocol):
+    """What a driver needs of the side that sends and receives messages."""
+
+    gathered: bool
+    """Something was gathered for the machine since the last turn."""
+    short_of_places: bool
+    """What was gathered frees places that arriving messages may need."""
+    awaited: list[tuple[Callable[[], bool], asyncio.Future[None]]]
+    """What somebody waits for to be true at the end of a turn."""
+
+    def prepare(self, now_us: int) -> None:
+        """Hands to the machine what was gathered."""
+
+    def report(self, event: Event) -> None:
+        """Takes note of what happened."""
+
+    def settled(self) -> None:
+        """Looks whether what somebody waits for has come true."""
+
+    def broken(self, error: Exception) -> None:
+        """The machine failed: nothing more can be expected of it."""
+
+    def unreachable(self, address: Address | None, number: int) -> None:
+        """An ICMP error came back for this address."""
+
+
+class Driver:
+    """Feeds one machine from one socket and one timer."""
+
+    def __init__(self, machine: Machine, application: Application, recorder: Recorder | None) -> None:
+        self.machine = machine
+        self.closed = False
+        self._application = application
+        self._recorder = recorder
+        self._loop = asyncio.get_running_loop()
+        self._time = self._loop.time
+        self._link: Link | None = None
+        self._transmits: list[Transmit] = []
+        self._keep = self._transmits.append
+        self._report_to = application.report
+        self._receive = machine.receive if recorder is None else self._record_and_receive
+        self._flush_scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_us = 0
+        """When the timer rings; often earlier than what is due."""
+        self._due_us: int | None = None
+        self._now_us = 0
+
+    @property
+    def link(self) -> Link:
+        assert self._link is not None
+        return self._link
+
+    def attach(self, link: Link) -> None:
+        """Takes the socket. Called once, right after the link is opened."""
+        self._link = link
+
+    def now_us(self) -> int:
+        """Reads the loop's clock, in microseconds; it never goes back."""
+        self._now_us = max(self._now_us, int(self._time() * 1_000_000))
+        return self._now_us
+
+    def schedule(self) -> None:
+        """Has the turn end with what the application gathers in it handed over."""
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self.flush)
+
+    @property
+    def scheduled(self) -> bool:
+        return self._flush_scheduled
+
+    def readable(self) -> None:
+        """Takes in what has arrived."""
+        link = self._link
+        if link is None or self.closed:
+            return
+        now_us = self.now_us()
+        try:
+            if self._application.short_of_places:
+                self._application.prepare(now_us)
+            link.drain(self._receive, now_us)
+            self.settle()
+        except Exception as error:
+            self._application.broken(error)
+            raise
+
+    def flush(self) -> None:
+        """Hands over what the application gathered, now."""
+        self._flush_scheduled = False
+        if self.closed:
+            return
+        self.now_us()
+        try:
+            self._application.prepare(self._now_us)
+            self.settle()
+        except Exception as error:
+            self._application.broken(error)
+            raise
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self.closed or self._due_us is None:
+            return
+        now_us = self.now_us()
+        if now_us < self._due_us:
+            self._arm(self._due_us)
+            return
+        try:
+            self.machine.wake(now_us)
+            self.settle()
+        except Exception as error:
+            self._application.broken(error)
+            raise
+
+    def settle(self) -> None:
+        """Sends and reports what the last input caused, and hands over what that made room for."""
+        application, report = self._application, self._report
+        for _ in range(SETTLES_MAX):
+            settle(self.machine, self._keep, report, self._arm)
+            if self._transmits:
+                self._transmit()
+            if not application.gathered:
+                break
+            application.prepare(self._now_us)
+        else:
+            self.schedule()
+        if application.awaited:
+            application.settled()
+
+    def _report(self, event: Event) -> None:
+        # What is to be sent leaves before the first report, as in the simulator.
+        if self._transmits:
+            self._transmit()
+        self._report_to(event)
+
+    def _transmit(self) -> None:
+        if self._recorder is not None:
+            for address, data, segment_bytes in self._transmits:
+                self._recorder.record(self.link.local, address, data, segment_bytes)
+        self.link.send(self._transmits)
+        self._transmits.clear()
+
+    def _record_and_receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None) -> None:
+        assert self._recorder is not None
+        self._recorder.record(address, self.link.local, data, segment_bytes)
+        self.machine.receive(data, address, now_us, segment_bytes)
+
+    def _arm(self, due_us: int | None) -> None:
+        """Arms the timer. One that rings too early is left alone: moving it costs more than an idle ring."""
+        self._due_us = due_us
+        if due_us is None or (self._timer is not None and self._timer_us <= due_us):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_us = due_us
+        self._timer = self._loop.call_at(due_us / 1_000_000, self._ring)
+
+    def unreachable(self, address: Address | None, number: int) -> None:
+        """Passes on an ICMP error."""
+        self._application.unreachable(address, number)
+
+    def path_limited(self, datagram_bytes: int) -> None:
+        """Tells the machine what the path takes, where it can cut its messages smaller."""
+        limit = getattr(self.machine, "limit_datagrams", None)
+        if limit is not None:
+            limit(datagram_bytes)
+
+    def close(self) -> None:
+        """Stops the timer and closes the socket. Twice is fine."""
+        self.closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._link is not None:
+            self._link.close()

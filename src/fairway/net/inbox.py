@@ -1,0 +1,116 @@
+"""Received messages that the application has not taken yet.
+
+Their number is bounded from behind: each holds a place in its machine until it is taken (or, deferred, committed), and
+a machine without a free place drops new messages without acknowledging them, which makes their senders wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from fairway.core.events import Receipt
+from fairway.net.messages import Batch, Message, Part, Run
+from fairway.net.outcomes import ConversationClosed
+
+Arrival = Run | Message
+
+
+class Inbox:
+    """A queue with one end for endpoints and one for the application."""
+
+    def __init__(self) -> None:
+        self._arrivals: deque[Arrival] = deque()
+        self._position = 0
+        """How many messages of the first run are taken."""
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._end: ConversationClosed | None = None
+
+    def put(self, arrival: Arrival) -> None:
+        """Adds what arrived and wakes those who wait."""
+        self._arrivals.append(arrival)
+        if self._waiters:
+            self._wake(len(arrival) if isinstance(arrival, Run) else 1)
+
+    def end(self, reason: ConversationClosed) -> None:
+        """Says that nothing more will come; what is there can still be taken."""
+        if self._end is None:
+            self._end = reason
+            self._wake(len(self._waiters))
+
+    def _wake(self, count: int) -> None:
+        while count > 0 and self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                count -= 1
+
+    async def receive(self) -> Message:
+        """Takes the next message; waits for one. Raises `ConversationClosed` when nothing more will come."""
+        while not self._arrivals:
+            await self._wait()
+        arrival = self._arrivals[0]
+        if isinstance(arrival, Run):
+            return self._take_message(arrival)
+        return self._take_lone(arrival)
+
+    def _take_lone(self, message: Message) -> Message:
+        self._arrivals.popleft()
+        if isinstance(message, Part):
+            message.peer.took(0, len(message.body), None)
+        else:
+            message.peer.took(1, len(message.body), message.receipt)
+        return message
+
+    def _take_message(self, run: Run) -> Message:
+        position = self._position
+        body = run.bodies[position]
+        identity = run.first if isinstance(run.first, str) else run.first + position
+        self._position += 1
+        run.peer.took(1, len(body), self._pass(run))
+        return Message(run.peer, identity, body, run.reliable, run)
+
+    def _pass(self, run: Run) -> Receipt | None:
+        """Goes on to the next arrival when the run is taken whole, and then gives its receipt."""
+        if self._position < len(run.bodies):
+            return None
+        self._arrivals.popleft()
+        self._position = 0
+        return run.receipt
+
+    async def receive_many(self, limit: int) -> Batch:
+        """Takes what is there, at least one and at most `limit` messages."""
+        while not self._arrivals:
+            await self._wait()
+        batch = Batch()
+        arrivals = self._arrivals
+        while arrivals and limit > 0:
+            arrival = arrivals[0]
+            if isinstance(arrival, Run):
+                run = self._take_run(arrival, limit)
+                limit -= len(run.bodies)
+                batch.runs.append(run)
+            else:
+                limit -= 1
+                batch.runs.append(self._take_lone(arrival))
+        return batch
+
+    def _take_run(self, run: Run, limit: int) -> Run:
+        start = self._position
+        end = self._position = min(len(run.bodies), start + limit)
+        taken = run if end - start == len(run.bodies) else run.part(start, end)
+        run.peer.took(end - start, sum(map(len, taken.bodies)), self._pass(run))
+        return taken
+
+    async def _wait(self) -> None:
+        if self._end is not None:
+            raise self._end
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            # Woken and cancelled at once: the message is still there, and somebody else may be waiting for it.
+            if waiter.done() and not waiter.cancelled() and self._arrivals:
+                self._wake(1)
+            raise

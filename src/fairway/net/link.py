@@ -1,0 +1,317 @@
+"""A UDP socket on an event loop: drained when readable, flushed once per turn, in the fastest way that works here.
+
+path       send                             receive
+gso        segments cut by the kernel       merged by the kernel, `recvmmsg` while it merges nothing
+mmsg       segments cut by the kernel       `recvmmsg`
+           where it can
+portable   one call a datagram              one call a datagram
+transport  asyncio's datagram transport, for loops without `add_reader`
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections import deque
+from typing import Any, Literal, Protocol
+
+from fairway.core.errors import BadOption
+from fairway.core.events import Address
+from fairway.core.machine import Transmit
+from fairway.net import kernel, mmsg
+from fairway.net.counters import SocketCounters
+from fairway.net.inlet import Inlet, ManyInlet, MergedInlet
+from fairway.net.mmsg import Receive
+from fairway.net.outlet import QUEUE_BYTES_MAX, Outlet
+
+Io = Literal["auto", "gso", "mmsg", "portable"]
+IO_CHOICES: tuple[Io, ...] = ("auto", "gso", "mmsg", "portable")
+
+ARRIVED_MAX = 4_096
+"""Datagrams that a transport pushed and that wait for the turn's drain; beyond it they are dropped and counted."""
+
+IP_AND_UDP_HEADER_BYTES = {socket.AF_INET: 28, socket.AF_INET6: 48}
+
+_log = logging.getLogger("fairway.net")
+
+
+class Owner(Protocol):
+    """What a link tells the one it works for."""
+
+    def readable(self) -> None:
+        """Something has arrived: drain."""
+
+    def unreachable(self, address: Address | None, number: int) -> None:
+        """An ICMP error came back for this address (None: of the only one that a connected socket knows)."""
+
+    def path_limited(self, datagram_bytes: int) -> None:
+        """The path takes no larger datagrams than this."""
+
+
+class Link(Protocol):
+    """What an endpoint needs of a socket."""
+
+    counters: SocketCounters
+    local: Address
+
+    def drain(self, receive: Receive, now_us: int) -> int: ...
+
+    def send(self, transmits: list[Transmit]) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def refresh(self) -> None: ...
+
+    def expect_errors(self, wanted: bool) -> None: ...
+
+
+async def open_link(sock: socket.socket, owner: Owner, *, io: Io, remote: Address | None) -> Link:
+    """Puts a bound, non-blocking socket on the running loop."""
+    loop = asyncio.get_running_loop()
+    try:
+        loop.add_reader(sock.fileno(), owner.readable)
+    except NotImplementedError:
+        if io not in {"auto", "portable"}:
+            raise BadOption(f"io is {io!r}, but this event loop has no add_reader; use io=portable") from None
+        return await TransportLink.open(sock, owner, remote=remote)
+    try:
+        return SocketLink(sock, owner, io=io, remote=remote)
+    except BaseException:
+        loop.remove_reader(sock.fileno())
+        raise
+
+
+class SocketLink:
+    """A socket that the loop watches and that is drained by hand."""
+
+    def __init__(self, sock: socket.socket, owner: Owner, *, io: Io, remote: Address | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sock = sock
+        self._owner = owner
+        self._remote = remote
+        self.local: Address = sock.getsockname()
+        self.counters = SocketCounters()
+        self.counters.receive_buffer_bytes = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        self._errors_queued = kernel.queue_errors(sock, remote is not None)
+        segmented = io != "portable" and kernel.has_gso(sock)
+        self._inlet = self._choose_inlet(io, segmented)
+        self._outlet = Outlet(sock, self.counters, self._troubled, segmented=segmented, connected=remote is not None)
+        self._writing = False
+        self._paused = False
+
+    def _choose_inlet(self, io: Io, segmented: bool) -> Inlet | ManyInlet | MergedInlet:
+        sock, counters = self._sock, self.counters
+        if io in {"auto", "gso"}:
+            if segmented and kernel.enable_gro(sock):
+                kernel.try_option(sock, socket.SOL_SOCKET, kernel.SO_RXQ_OVFL)
+                counters.path = "gso"
+                return MergedInlet(sock, counters, remote=self._remote)
+            if io == "gso":
+                raise BadOption("io is 'gso', but this kernel has no UDP GSO and GRO; use io=auto")
+        if io in {"auto", "mmsg"}:
+            if mmsg.available():
+                kernel.try_option(sock, socket.SOL_SOCKET, kernel.SO_RXQ_OVFL)
+                counters.path = "mmsg"
+                return ManyInlet(sock, counters)
+            if io == "mmsg":
+                raise BadOption("io is 'mmsg', but this system has no recvmmsg; use io=auto")
+        counters.path = "portable"
+        return Inlet(sock, counters, remote=self._remote)
+
+    def drain(self, receive: Receive, now_us: int) -> int:
+        """Hands over what has arrived and gives the number of receives; errors that came back are told to the owner."""
+        try:
+            received = self._inlet.drain(receive, now_us)
+        except OSError as error:
+            self._take_errors(error)
+            return 1
+        if received == 0 and self._errors_queued:
+            self._take_errors(None)
+        return received
+
+    def _take_errors(self, error: OSError | None) -> None:
+        queued = kernel.path_errors(self._sock) if self._errors_queued else []
+        for address, number, path_bytes in queued:
+            if number == errno.EMSGSIZE:
+                self._limit(path_bytes - IP_AND_UDP_HEADER_BYTES[socket.AddressFamily(self._sock.family)])
+            else:
+                self.counters.unreachable += 1
+                self._owner.unreachable(address or self._remote, number)
+        if error is not None and not queued and self._remote is not None:
+            self.counters.unreachable += 1
+            self._owner.unreachable(self._remote, error.errno or 0)
+
+    def send(self, transmits: list[Transmit]) -> None:
+        """Sends in order; what the kernel has no room for leaves when it has."""
+        self._outlet.send(transmits)
+        if self._outlet.waiting and not self._writing:
+            self._writing = True
+            self._loop.add_writer(self._sock.fileno(), self._writable)
+
+    def _writable(self) -> None:
+        self._outlet.resume()
+        if not self._outlet.waiting:
+            self._writing = False
+            self._loop.remove_writer(self._sock.fileno())
+
+    def _troubled(self, address: Address, size: int, error: OSError) -> None:
+        if error.errno == errno.EMSGSIZE:
+            self._limit(size - 1)
+        elif error.errno in {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH}:
+            # An unconnected socket reports here what an earlier datagram met, whoever that was for: the queue knows.
+            if self._remote is None and error.errno == errno.ECONNREFUSED and self._errors_queued:
+                self._take_errors(None)
+            else:
+                self.counters.unreachable += 1
+                self._owner.unreachable(address, error.errno)
+
+    def _limit(self, datagram_bytes: int) -> None:
+        known = self.counters.datagram_bytes_max
+        if datagram_bytes > 0 and (known == 0 or datagram_bytes < known):
+            self.counters.datagram_bytes_max = datagram_bytes
+            _log.warning("the path takes datagrams of at most %d bytes; the budget is lowered", datagram_bytes)
+            self._owner.path_limited(datagram_bytes)
+
+    def expect_errors(self, wanted: bool) -> None:
+        """Asks for the ICMP errors of a socket for many, or no longer.
+
+        Only while a connect is under way: a flood from made-up addresses draws an error for every answer, and each
+        would be paid for with a failed call.
+        """
+        if self._remote is None:
+            self._errors_queued = kernel.queue_errors(self._sock, wanted)
+
+    def pause(self) -> None:
+        """Stops reading: the kernel's buffer fills, and what does not fit is dropped there."""
+        if not self._paused:
+            self._paused = True
+            self._loop.remove_reader(self._sock.fileno())
+
+    def resume(self) -> None:
+        """Reads again."""
+        if self._paused:
+            self._paused = False
+            self._loop.add_reader(self._sock.fileno(), self._owner.readable)
+
+    def close(self) -> None:
+        """Takes the socket off the loop and closes it; what still waits for the kernel is gone. Twice is fine."""
+        if self._sock.fileno() < 0:
+            return
+        self.refresh()
+        self._loop.remove_reader(self._sock.fileno())
+        self._loop.remove_writer(self._sock.fileno())
+        self._sock.close()
+
+    def refresh(self) -> None:
+        """Brings the counters up to date that the kernel keeps."""
+        if self._sock.fileno() >= 0:
+            self.counters.kernel_dropped = max(self.counters.kernel_dropped, kernel.dropped(self._sock))
+
+
+class TransportLink(asyncio.DatagramProtocol):
+    """A socket behind asyncio's own datagram transport, for event loops that cannot watch one."""
+
+    def __init__(self, owner: Owner, remote: Address | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._owner = owner
+        self._remote = remote
+        self._arrived: deque[tuple[bytes, Address]] = deque()
+        self._scheduled = False
+        self._paused = False
+        self.counters = SocketCounters(path="transport")
+
+    @classmethod
+    async def open(cls, sock: socket.socket, owner: Owner, *, remote: Address | None) -> TransportLink:
+        """Hands the socket to a transport of the running loop."""
+        loop = asyncio.get_running_loop()
+        link = cls(owner, remote)
+        link.local = sock.getsockname()
+        link._sock = sock
+        link.counters.receive_buffer_bytes = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        link._transport, _ = await loop.create_datagram_endpoint(lambda: link, sock=sock)
+        return link
+
+    local: Address
+    _transport: Any
+    _sock: socket.socket
+
+    def datagram_received(self, data: bytes, addr: Address) -> None:
+        if self._paused or len(self._arrived) >= ARRIVED_MAX:
+            self.counters.kernel_dropped += 1
+            return
+        self.counters.receive_calls += 1
+        self._arrived.append((data, addr))
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._drain_soon)
+
+    def _drain_soon(self) -> None:
+        self._scheduled = False
+        if self._arrived:
+            self._owner.readable()
+
+    def error_received(self, exc: Exception) -> None:
+        number = exc.errno if isinstance(exc, OSError) else 0
+        if number == errno.EMSGSIZE:
+            self.counters.send_failures["EMSGSIZE"] += 1
+        elif self._remote is not None:
+            self.counters.unreachable += 1
+            self._owner.unreachable(self._remote, number or errno.ECONNREFUSED)
+
+    def drain(self, receive: Receive, now_us: int) -> int:
+        """Hands over what the transport pushed."""
+        arrived = self._arrived
+        count = len(arrived)
+        for _ in range(count):
+            data, address = arrived.popleft()
+            receive(data, address, now_us, None)
+        return count
+
+    def send(self, transmits: list[Transmit]) -> None:
+        """Gives every datagram to the transport, which queues what the kernel has no room for."""
+        for address, data, segment_bytes in transmits:
+            target = None if self._remote is not None else address
+            step = segment_bytes or len(data) or 1
+            for start in range(0, len(data) or 1, step):
+                if self._transport.get_write_buffer_size() > QUEUE_BYTES_MAX:
+                    self.counters.send_queue_dropped += 1
+                    continue
+                self.counters.send_calls += 1
+                if data:
+                    self._transport.sendto(bytes(data[start : start + step]), target)
+                else:
+                    self._send_empty(target)
+
+    def _send_empty(self, target: Any) -> None:
+        """Sends an empty datagram past the transport, which takes no such thing."""
+        try:
+            if target is None:
+                self._sock.send(b"")
+            else:
+                self._sock.sendto(b"", target)
+        except OSError as error:
+            self.error_received(error)
+
+    def pause(self) -> None:
+        """Drops what arrives from now on; a transport cannot be told to stop reading."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Takes in again what arrives."""
+        self._paused = False
+
+    def close(self) -> None:
+        """Closes the transport and its socket. Twice is fine."""
+        self._transport.abort()
+
+    def expect_errors(self, wanted: bool) -> None:
+        """Has no way to ask: a transport tells errors of a connected socket only."""
+
+    def refresh(self) -> None:
+        """Has nothing to ask: what the kernel dropped is not known here."""

@@ -1,0 +1,190 @@
+"""`connect` and `listen`: from a URL to something that sends and receives."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from fairway.core.errors import BadAddress
+from fairway.core.events import Address
+from fairway.core.machine import Options, check_choice
+from fairway.net import sockets
+from fairway.net.chance import Cryptographic
+from fairway.net.connection import Connection
+from fairway.net.endpoint import Endpoint
+from fairway.net.inbox import Inbox
+from fairway.net.link import IO_CHOICES, Io, open_link
+from fairway.net.listener import Listener
+from fairway.net.recorder import Recorder, Trace
+from fairway.net.urls import Setting, Target, build_options, parse
+from fairway.protocols import make_machine, options_class
+
+CLOSE_TIMEOUT_S = 5.0
+"""What leaving the context waits for outstanding messages at the most."""
+
+ANY_HOST = "0.0.0.0"
+
+
+@asynccontextmanager
+async def connect(
+    url: str,
+    *,
+    io: Io = "auto",
+    trace: Trace | None = None,
+    close_timeout_s: float = CLOSE_TIMEOUT_S,
+    **options: Setting,
+) -> AsyncIterator[Connection]:
+    """Opens a conversation on a socket of its own, for the time of the context.
+
+        async with fairway.connect("udpc://192.0.2.1:9000") as connection:
+            await connection.send(b"hello")
+
+    Options stand in the URL's query or are given by name. Raises `ConnectRefused` or `ConnectUnknown`.
+    """
+    connection = await open_connection(url, io=io, trace=trace, close_timeout_s=close_timeout_s, **options)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def listen(
+    *urls: str,
+    io: Io = "auto",
+    trace: Trace | None = None,
+    close_timeout_s: float = CLOSE_TIMEOUT_S,
+    **options: Setting,
+) -> AsyncIterator[Listener]:
+    """Listens on one or more URLs for the time of the context; port 0 takes a free one.
+
+    async with fairway.listen("udpc://0.0.0.0:9000") as listener:
+        async for message in listener:
+            print(message.peer.url, message.body)
+    """
+    listener = await open_listener(*urls, io=io, trace=trace, close_timeout_s=close_timeout_s, **options)
+    try:
+        yield listener
+    finally:
+        await listener.close()
+
+
+async def open_connection(
+    url: str,
+    *,
+    io: Io = "auto",
+    trace: Trace | None = None,
+    close_timeout_s: float = CLOSE_TIMEOUT_S,
+    **options: Setting,
+) -> Connection:
+    """Opens a conversation on a socket of its own; who calls this closes it."""
+    plan = _plan(url, options, io)
+    if not plan.target.host or not plan.target.port:
+        raise BadAddress(f"{url!r} names no host and port to connect to")
+    family, address = await sockets.resolve(plan.target)
+    # A peer that may move answers from elsewhere, which a connected socket would not hear.
+    moves = bool(getattr(plan.options, "migration", False))
+    if moves:
+        anywhere: Address = (ANY_HOST, 0) if family == socket.AF_INET else ("::", 0)
+        sock = sockets.open_bound(family, anywhere, plan.window_bytes, plan.options.window)
+    else:
+        sock = sockets.open_connected(family, address, plan.window_bytes, plan.options.window)
+    common = _Common(Inbox(), trace, close_timeout_s)
+    endpoint = await _open_endpoint(plan, sock, common, remote=None if moves else address)
+    try:
+        connection = await endpoint.connect(address, None)
+    except BaseException:
+        await endpoint.close(0.0)
+        raise
+    connection.private = True
+    return connection
+
+
+async def open_listener(
+    *urls: str,
+    io: Io = "auto",
+    trace: Trace | None = None,
+    close_timeout_s: float = CLOSE_TIMEOUT_S,
+    **options: Setting,
+) -> Listener:
+    """Listens on one or more URLs; who calls this closes it."""
+    if not urls:
+        raise BadAddress("there is no URL to listen on")
+    plans = [_plan(url, options, io) for url in urls]
+    common = _Common(Inbox(), trace, close_timeout_s)
+    endpoints: list[Endpoint] = []
+    try:
+        for plan in plans:
+            family, address = await sockets.resolve(_anywhere(plan.target))
+            sock = sockets.open_bound(family, address, plan.window_bytes, plan.options.window)
+            endpoints.append(await _open_endpoint(plan, sock, common, remote=None))
+    except BaseException:
+        for endpoint in endpoints:
+            await endpoint.close(0.0)
+        raise
+    return Listener(endpoints, common.inbox)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A URL, checked: what is to be opened."""
+
+    target: Target
+    options: Options
+    io: Io
+
+    @property
+    def window_bytes(self) -> int:
+        return self.options.window * self.options.datagram_bytes_max
+
+
+class _Common:
+    """What the endpoints of one listener share. The trace is begun when the first of them has its socket."""
+
+    def __init__(self, inbox: Inbox, trace: Trace | None, close_timeout_s: float) -> None:
+        self.inbox = inbox
+        self.close_timeout_s = close_timeout_s
+        self._trace = trace
+        self._recorder: Recorder | None = None
+
+    def recorder(self) -> Recorder | None:
+        if self._recorder is None and self._trace is not None:
+            self._recorder = Recorder(self._trace)
+        return self._recorder
+
+
+def _plan(url: str, given: Mapping[str, Setting], io: Io) -> _Plan:
+    """Reads a URL and joins its query's settings with those given by name, which win.
+
+    `io` is the socket's, all others are the protocol's.
+    """
+    target = parse(url)
+    settings: dict[str, Setting] = {**target.settings, **given}
+    chosen = str(settings.pop("io", io))
+    check_choice("io", chosen, IO_CHOICES)
+    options = build_options(options_class(target.protocol), settings)
+    return _Plan(target, options, next(choice for choice in IO_CHOICES if choice == chosen))
+
+
+def _anywhere(target: Target) -> Target:
+    return target if target.host else Target(target.protocol, ANY_HOST, target.port, target.settings)
+
+
+async def _open_endpoint(plan: _Plan, sock: socket.socket, common: _Common, remote: Address | None) -> Endpoint:
+    """Puts a machine on a bound or connected socket; closes the socket when that fails."""
+    try:
+        machine = make_machine(plan.target.protocol, plan.options, Cryptographic())
+        timeout_s = common.close_timeout_s
+        endpoint = Endpoint(machine, plan.options, common.inbox, common.recorder(), close_timeout_s=timeout_s)
+        try:
+            link = await open_link(sock, endpoint.driver, io=plan.io, remote=remote)
+        except BaseException:
+            await endpoint.close(0.0)
+            raise
+    except BaseException:
+        sock.close()
+        raise
+    endpoint.driver.attach(link)
+    return endpoint

@@ -1,0 +1,52 @@
+"""The trace of an endpoint: every datagram that it sends or receives, in a pcapng file that Wireshark opens."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import BinaryIO
+
+from fairway.capture.trace import TraceWriter
+from fairway.core.events import Address
+from fairway.core.machine import Buffer
+
+Trace = str | os.PathLike[str] | BinaryIO
+POINT = "endpoint"
+
+
+class Recorder:
+    """Writes datagrams with synthetic IP and UDP headers. A file that it opened itself it also closes."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._opened = isinstance(trace, str | os.PathLike)
+        self._file: BinaryIO = open(trace, "wb", buffering=1 << 18) if isinstance(trace, str | os.PathLike) else trace  # noqa: SIM115
+        self._writer = TraceWriter(self._file.write, (POINT,))
+        self._users = 0
+
+    def share(self) -> Recorder:
+        """Notes one more endpoint that writes here; the last one to close closes the file."""
+        self._users += 1
+        return self
+
+    def record(self, source: Address, destination: Address, data: Buffer, segment_bytes: int | None) -> None:
+        """Writes each datagram of a transmit or of a received super-buffer."""
+        at_ns = time.time_ns()
+        from_, to = _host_and_port(source), _host_and_port(destination)
+        view, step = memoryview(data), segment_bytes or len(data) or 1
+        for start in range(0, len(data) or 1, step):
+            self._writer.datagram(at_ns, from_, to, view[start : start + step])
+
+    def close(self) -> None:
+        """Writes out what is buffered, when nobody else writes here."""
+        self._users -= 1
+        if self._users > 0:
+            return
+        if self._opened:
+            self._file.close()
+        else:
+            self._file.flush()
+
+
+def _host_and_port(address: Address) -> tuple[str, int]:
+    assert isinstance(address, tuple)
+    return str(address[0]).partition("%")[0], int(address[1])

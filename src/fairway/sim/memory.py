@@ -1,0 +1,76 @@
+"""The bounds of memory, looked at from outside: how long is the longest table of a machine.
+
+The walk goes through attributes, slots and containers, so that a table that somebody adds later is seen as well.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import fields
+
+from fairway.core.machine import Machine, Options
+
+NO_TABLES = ("bytes", "_us", "repeats", "transmissions", "starts", "run")
+"""What else the name of a limit may speak of, besides entries of a table."""
+SLACK_ENTRIES = 128
+STALE_FACTOR = 3
+"""A heap with lazily removed entries may be longer than the table it serves."""
+_TABLES = (dict, list, set, frozenset, deque)
+_PLAIN = (int, str, bool, float, bytes, bytearray, memoryview, type(None), range)
+
+
+def tables(thing: object) -> Iterator[tuple[str, int]]:
+    """Gives the path and length of every table inside a machine."""
+    seen: dict[int, object] = {}
+    todo: list[tuple[str, object]] = [("machine", thing)]
+    while todo:
+        path, item = todo.pop()
+        if isinstance(item, _PLAIN) or id(item) in seen:
+            continue
+        seen[id(item)] = item
+        if isinstance(item, _TABLES):
+            yield path, len(item)
+            todo.extend((f"{path}[]", inner) for inner in _inside(item))
+        elif isinstance(item, tuple):
+            todo.extend((f"{path}()", inner) for inner in item)
+        elif item is thing or type(item).__module__.startswith("fairway."):
+            todo.extend((f"{path}.{name}", value) for name, value in _attributes(item))
+
+
+def _inside(table: object) -> list[object]:
+    if isinstance(table, dict):
+        return list(table.values())
+    return list(table)  # type: ignore[call-overload, no-any-return]
+
+
+def _attributes(item: object) -> Iterator[tuple[str, object]]:
+    for name, value in getattr(item, "__dict__", {}).items():
+        yield name, value
+    for kind in type(item).__mro__:
+        slots = getattr(kind, "__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            value = getattr(item, name, None)
+            if value is not None:
+                yield name, value
+
+
+def entries_max(options: Options) -> dict[str, int]:
+    """Gives the bound on the length of any one table: the largest that the options name."""
+    limits = [getattr(options, name) for name in table_bounds(type(options))]
+    return {"entries": max(options.window, *limits)}
+
+
+def table_bounds(kind: type[Options]) -> list[str]:
+    """Names the options that bound a number of entries."""
+    names = [field.name for field in fields(kind) if field.name.endswith("_max") and isinstance(field.default, int)]
+    return [name for name in names if not any(word in name for word in NO_TABLES)]
+
+
+def memory_violation(machine: Machine, bounds: dict[str, int]) -> str | None:
+    """Tells which table of the machine is longer than any bound allows, or None."""
+    limit = bounds["entries"] * STALE_FACTOR + SLACK_ENTRIES
+    for path, length in tables(machine):
+        if length > limit:
+            return f"{path} has {length} entries; the largest bound is {bounds['entries']}"
+    return None

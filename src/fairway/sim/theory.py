@@ -1,0 +1,48 @@
+"""Closed forms that the simulator must agree with, within the confidence of their samples.
+
+They hold where nothing but independent loss disturbs: one packet in flight at a time, a timer longer than the round
+trip, and a limit of time that is out of reach.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import sqrt
+
+from fairway.core.chance import MILLION
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """The mean and the variance of a count."""
+
+    mean: Fraction
+    variance: Fraction
+
+    def deviates_by(self, observed: int) -> float:
+        """Tells how many standard deviations an observation lies from the mean, with its sign."""
+        return float(observed - self.mean) / sqrt(self.variance)
+
+
+def exchange_fails(loss: int) -> Fraction:
+    """Gives the chance that a packet or its acknowledgement is lost, for a loss per million each way."""
+    passes = Fraction(MILLION - loss, MILLION)
+    return 1 - passes * passes
+
+
+def repeats_until_acknowledged(loss: int, messages: int) -> Expectation:
+    """Counts repeats when each message is repeated until it is acknowledged: a geometric law for each of them."""
+    fails = exchange_fails(loss)
+    return Expectation(messages * fails / (1 - fails), messages * fails / (1 - fails) ** 2)
+
+
+def gives_up(loss: int, transmissions: int, messages: int) -> Expectation:
+    """Counts the messages of which all transmissions went without an acknowledgement: a binomial law."""
+    fails = exchange_fails(loss) ** transmissions
+    return Expectation(messages * fails, messages * fails * (1 - fails))
+
+
+def one_per_round_trip_us(messages: int, delay_us: int) -> int:
+    """Tells how long messages take, one after another, each waiting for the acknowledgement of the one before."""
+    return messages * 2 * delay_us

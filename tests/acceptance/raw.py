@@ -1,0 +1,195 @@
+"""Peers made of nothing but a socket and bytes, and the command line on the other side.
+
+Nothing here imports Fairway: what these peers believe about the wire comes from `docs/wire/` alone, so a mistake that
+Fairway's encoder and decoder share is still found.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+PATIENCE_S = 10.0
+"""How long to wait for what must come; only a failure takes that long."""
+
+
+class RawPeer:
+    """A UDP socket that speaks bytes."""
+
+    def __init__(self, to: tuple[str, int] | None = None) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.to = to
+
+    @property
+    def port(self) -> int:
+        return int(self.socket.getsockname()[1])
+
+    def send(self, *parts: bytes | str) -> bytes:
+        """Sends one datagram made of bytes and hexadecimal digits, and gives it back."""
+        datagram = b"".join(bytes.fromhex(part) if isinstance(part, str) else part for part in parts)
+        assert self.to is not None
+        self.socket.sendto(datagram, self.to)
+        return datagram
+
+    def receive(self, within_s: float = PATIENCE_S) -> bytes:
+        """Gives the next datagram, and remembers its sender as the one to answer."""
+        self.socket.settimeout(within_s)
+        datagram, self.to = self.socket.recvfrom(65_535)
+        return datagram
+
+    def expect(self, wanted: Callable[[bytes], bool], within_s: float = PATIENCE_S) -> bytes:
+        """Gives the first datagram that is wanted; others are passed over."""
+        end = time.monotonic() + within_s
+        passed: list[str] = []
+        while (left_s := end - time.monotonic()) > 0:
+            try:
+                datagram = self.receive(left_s)
+            except TimeoutError:
+                break
+            if wanted(datagram):
+                return datagram
+            passed.append(datagram[:60].hex(" "))
+        raise AssertionError(f"nothing wanted came within {within_s} s; passed over {passed}")
+
+    def expect_silence(self, of: Callable[[bytes], bool], for_s: float) -> None:
+        """Fails when a datagram of that kind comes."""
+        end = time.monotonic() + for_s
+        while (left_s := end - time.monotonic()) > 0:
+            try:
+                datagram = self.receive(left_s)
+            except TimeoutError:
+                return
+            assert not of(datagram), f"unexpected datagram {datagram[:60].hex(' ')}"
+
+
+class Command:
+    """A running `fairway` command whose lines are read as they come."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "fairway", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._pumps: list[threading.Thread] = []
+        self._out = self._pump(self.process.stdout)
+        self._err = self._pump(self.process.stderr)
+
+    def _pump(self, stream: IO[str] | None) -> queue.Queue[str]:
+        assert stream is not None
+        lines: queue.Queue[str] = queue.Queue()
+
+        def pump() -> None:
+            for line in stream:
+                lines.put(line.rstrip("\n"))
+
+        thread = threading.Thread(target=pump, daemon=True)
+        thread.start()
+        self._pumps.append(thread)
+        return lines
+
+    def line(self, within_s: float = PATIENCE_S) -> str:
+        return self._out.get(timeout=within_s)
+
+    def message(self, within_s: float = PATIENCE_S) -> dict[str, Any]:
+        """The next JSON line."""
+        decoded: dict[str, Any] = json.loads(self.line(within_s))
+        return decoded
+
+    def no_more_lines(self, for_s: float = 0.3) -> None:
+        try:
+            line = self._out.get(timeout=for_s)
+        except queue.Empty:
+            return
+        raise AssertionError(f"unexpected line {line!r}")
+
+    def listening_at(self) -> tuple[str, int]:
+        """Waits for `listening URL` and gives the address in it."""
+        while True:
+            found = re.search(r"listening \w+://([\d.]+):(\d+)", self._err.get(timeout=PATIENCE_S))
+            if found:
+                return found[1], int(found[2])
+
+    def errors(self) -> str:
+        """What was printed on standard error and not read yet; all of it once the command has left."""
+        if self.process.poll() is not None:
+            self._await_pumps()
+        lines = []
+        while not self._err.empty():
+            lines.append(self._err.get())
+        return "\n".join(lines)
+
+    def _await_pumps(self) -> None:
+        self.process.wait(PATIENCE_S)
+        for thread in self._pumps:
+            thread.join(PATIENCE_S)
+
+    def exit_code(self, within_s: float = PATIENCE_S) -> int:
+        return self.process.wait(within_s)
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(5)
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+@contextmanager
+def fairway(*arguments: str) -> Iterator[Command]:
+    """Runs a command and ends it."""
+    command = Command(*arguments)
+    try:
+        yield command
+    finally:
+        command.stop()
+
+
+@contextmanager
+def listening(scheme: str, *arguments: str, query: str = "") -> Iterator[tuple[Command, RawPeer]]:
+    """Runs `fairway listen` with a raw peer that calls it."""
+    with fairway("listen", f"{scheme}://127.0.0.1:0{query}", "--json", *arguments) as command:
+        peer = RawPeer(command.listening_at())
+        try:
+            yield command, peer
+        finally:
+            peer.socket.close()
+
+
+@contextmanager
+def answering() -> Iterator[RawPeer]:
+    """A raw peer that waits to be called."""
+    peer = RawPeer()
+    try:
+        yield peer
+    finally:
+        peer.socket.close()
+
+
+def u16(number: int) -> bytes:
+    return number.to_bytes(2, "big")
+
+
+def u24(number: int) -> bytes:
+    return number.to_bytes(3, "big")
+
+
+def u32(number: int) -> bytes:
+    return number.to_bytes(4, "big")

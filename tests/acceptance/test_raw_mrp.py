@@ -1,0 +1,219 @@
+"""mrp by bytes: raw peers of both layouts against `fairway listen` and `send`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from .raw import RawPeer, answering, fairway, listening, u16, u24
+
+MRP = b"MRP"
+CONNECT, REPLY, DATA, ACKNOWLEDGEMENT = 1, 2, 3, 4
+
+
+def connect(version: int, client: int) -> bytes:
+    return MRP + bytes([CONNECT, version]) + u24(client)
+
+
+def reply(client: int, server: int, status: int = 1) -> bytes:
+    return MRP + bytes([REPLY, status, 0]) + u24(client) + u24(server)
+
+
+def stamped(to: int, source: int, sequence: int, stamp: int, body: bytes = b"", kind: int = DATA) -> bytes:
+    return MRP + bytes([kind]) + u24(to) + u24(source) + u16(sequence) + u16(stamp) + body
+
+
+def piggyback(source: int, to: int, sequence: int, acknowledged: int, body: bytes = b"") -> bytes:
+    return MRP + bytes([DATA]) + u16(source) + u16(to) + u16(sequence) + u16(acknowledged) + body
+
+
+def of_type(kind: int) -> Callable[[bytes], bool]:
+    return lambda datagram: datagram[:4] == MRP + bytes([kind])
+
+
+def open_connection(peer: RawPeer, client: int = 1, version: int = 0) -> int:
+    """Connects as a client and gives the server's id."""
+    peer.send(connect(version, client))
+    answer = peer.expect(of_type(REPLY))
+    assert len(answer) == 12
+    assert answer[:9] == reply(client, 0)[:9]
+    server = int.from_bytes(answer[9:12], "big")
+    assert server != 0
+    return server
+
+
+def test_stamped_data_is_printed_in_order_and_each_packet_acknowledged_by_name() -> None:
+    with listening("mrp") as (command, peer):
+        server = open_connection(peer)
+        for sequence, stamp in ((2, 20), (3, 30), (1, 10)):
+            peer.send(stamped(server, 1, sequence, stamp, b"m%d" % sequence))
+            answer = peer.expect(of_type(ACKNOWLEDGEMENT))
+            assert answer == stamped(1, server, sequence, stamp, kind=ACKNOWLEDGEMENT)
+        messages = [command.message() for _ in range(3)]
+        assert [message["body"] for message in messages] == ["m1", "m2", "m3"]
+        assert [message["id"] for message in messages] == [1, 2, 3]
+        assert {message["session"] for message in messages} == {server}
+        assert messages[0]["protocol"] == "mrp"
+
+
+def test_each_copy_is_acknowledged_with_its_own_stamp_and_printed_once() -> None:
+    with listening("mrp") as (command, peer):
+        server = open_connection(peer)
+        for stamp in (0xBEEF, 0xBEF0, 5):
+            peer.send(stamped(server, 1, 1, stamp, b"hi"))
+            assert peer.expect(of_type(ACKNOWLEDGEMENT))[12:14] == u16(stamp)
+        assert command.message()["body"] == "hi"
+        command.no_more_lines()
+
+
+def test_an_empty_stamped_message_is_a_message() -> None:
+    with listening("mrp") as (command, peer):
+        server = open_connection(peer)
+        peer.send(stamped(server, 1, 1, 1))
+        peer.expect(of_type(ACKNOWLEDGEMENT))
+        assert command.message()["size"] == 0
+
+
+def test_piggyback_data_is_acknowledged_by_the_highest_without_a_gap() -> None:
+    with listening("mrp") as (command, peer):
+        server = open_connection(peer, client=9, version=1)
+        assert server < 65_536
+        acknowledged = []
+        for sequence in (1, 3, 2, 2):
+            peer.send(piggyback(9, server, sequence, 0, b"p%d" % sequence))
+            answer = peer.expect(of_type(DATA), 1)
+            assert answer[:8] == piggyback(server, 9, 0, 0)[:8]
+            assert len(answer) == 12
+            acknowledged.append(int.from_bytes(answer[10:12], "big"))
+        assert acknowledged == [1, 1, 3, 3]
+        assert [command.message()["body"] for _ in range(3)] == ["p1", "p2", "p3"]
+        peer.send(piggyback(9, server, 3, 0))
+        peer.expect_silence(of_type(DATA), 0.3)
+        command.no_more_lines()
+
+
+@pytest.mark.parametrize(("version", "client"), [(0x02, 1), (0x10, 1), (0x01, 65_536)])
+def test_another_version_is_rejected(version: int, client: int) -> None:
+    with listening("mrp") as (_, peer):
+        peer.send(connect(version, client))
+        assert peer.expect(of_type(REPLY)) == reply(client, 0, status=2)
+
+
+def test_a_repeated_connect_gets_the_first_reply_whatever_its_version() -> None:
+    with listening("mrp") as (_, peer):
+        peer.send(connect(0, 1))
+        first = peer.expect(of_type(REPLY))
+        peer.send(connect(1, 1))
+        assert peer.expect(of_type(REPLY)) == first
+        peer.send(connect(0, 2))
+        assert peer.expect(of_type(REPLY)) != first
+
+
+@pytest.mark.parametrize("what", ["destination", "source", "magic", "short", "ignore", "type"])
+def test_what_fits_no_connection_is_dropped(what: str) -> None:
+    with listening("mrp") as (command, peer):
+        server = open_connection(peer)
+        good = stamped(server, 1, 1, 1, b"good")
+        bad = {
+            "destination": stamped(server ^ 1, 1, 1, 1, b"bad"),
+            "source": stamped(server, 2, 1, 1, b"bad"),
+            "magic": b"MRQ" + good[3:],
+            "short": good[:11],
+            "ignore": MRP + bytes([0]) + good[4:],
+            "type": MRP + bytes([5]) + good[4:],
+        }[what]
+        peer.send(bad)
+        peer.send(good)
+        assert peer.receive() == stamped(1, server, 1, 1, kind=ACKNOWLEDGEMENT)
+        assert command.message()["body"] == "good"
+        command.no_more_lines()
+
+
+def test_what_lies_beyond_the_window_is_not_acknowledged() -> None:
+    with listening("mrp", query="?window=4") as (_, peer):
+        server = open_connection(peer)
+        peer.send(stamped(server, 1, 5, 1, b"beyond"))
+        peer.send(stamped(server, 1, 4, 2, b"inside"))
+        assert peer.expect(of_type(ACKNOWLEDGEMENT))[10:12] == u16(4)
+        peer.expect_silence(of_type(ACKNOWLEDGEMENT), 0.3)
+
+
+def test_sequences_cross_the_wrap_and_are_widened() -> None:
+    with listening("mrp") as (command, peer):
+        server = open_connection(peer)
+        total = 65_600
+        for start in range(1, total + 1, 100):
+            batch = range(start, min(start + 100, total + 1))
+            for sequence in batch:
+                peer.send(stamped(server, 1, sequence & 0xFFFF, 7, b"x"))
+            acknowledged = {peer.expect(of_type(ACKNOWLEDGEMENT))[10:12] for _ in batch}
+            assert acknowledged == {u16(sequence & 0xFFFF) for sequence in batch}
+        assert [command.message()["id"] for _ in range(total)] == list(range(1, total + 1))
+
+
+def answer_connect(peer: RawPeer, server: int, version: int) -> int:
+    """Accepts a connection as a server and gives the client's id."""
+    call = peer.expect(of_type(CONNECT))
+    assert len(call) == 8
+    assert call[4] == version
+    client = int.from_bytes(call[5:8], "big")
+    assert client != 0
+    peer.send(reply(client, server))
+    return client
+
+
+def test_send_connects_repeats_and_exits_0_when_acknowledged() -> None:
+    with answering() as peer, fairway("send", f"mrp://127.0.0.1:{peer.port}", "hello") as command:
+        first = peer.receive()
+        assert peer.receive(1) == first
+        client = answer_connect(peer, 7, 0)
+        datagram = peer.expect(lambda datagram: of_type(DATA)(datagram) and datagram[10:12] == u16(1))
+        assert datagram[4:10] == u24(7) + u24(client)
+        assert datagram[14:] == b"hello"
+        copy = peer.expect(of_type(DATA), 2)
+        assert copy[:12] == datagram[:12]
+        peer.send(stamped(client, 7, 1, int.from_bytes(copy[12:14], "big") ^ 0x4000, kind=ACKNOWLEDGEMENT))
+        again = peer.expect(of_type(DATA), 3)
+        peer.send(stamped(client, 7, 1, int.from_bytes(again[12:14], "big"), kind=ACKNOWLEDGEMENT))
+        assert command.exit_code() == 0
+
+
+def test_send_in_the_piggyback_layout() -> None:
+    with answering() as peer, fairway("send", f"mrp://127.0.0.1:{peer.port}?layout=piggyback", "hello") as command:
+        client = answer_connect(peer, 7, 1)
+        datagram = peer.expect(lambda datagram: of_type(DATA)(datagram) and len(datagram) > 12)
+        assert datagram == piggyback(client, 7, 1, 0, b"hello")
+        peer.send(piggyback(7, client, 0, 1))
+        assert command.exit_code() == 0
+
+
+def test_a_rejected_connect_exits_4() -> None:
+    with answering() as peer, fairway("send", f"mrp://127.0.0.1:{peer.port}", "hello") as command:
+        call = peer.expect(of_type(CONNECT))
+        peer.send(reply(int.from_bytes(call[5:8], "big"), 0, status=2))
+        assert command.exit_code() == 4
+
+
+def test_an_empty_piggyback_message_is_refused_by_a_rule() -> None:
+    with fairway("send", "mrp://127.0.0.1:9?layout=piggyback", "") as command:
+        assert command.exit_code() == 4
+        assert "empty" in command.errors()
+
+
+def test_a_packet_overtaken_by_three_is_repeated_at_once() -> None:
+    with answering() as peer, fairway("send", f"mrp://127.0.0.1:{peer.port}?controller=eager", "--lines") as command:
+        assert command.process.stdin is not None
+        command.process.stdin.write("a\nb\nc\nd\n")
+        command.process.stdin.close()
+        client = answer_connect(peer, 7, 0)
+        sent: dict[bytes, bytes] = {}
+        while len(sent) < 4:
+            datagram = peer.expect(of_type(DATA))
+            sent[datagram[14:]] = datagram
+        for body in (b"b", b"c", b"d"):
+            sequence, stamp = (int.from_bytes(sent[body][at : at + 2], "big") for at in (10, 12))
+            peer.send(stamped(client, 7, sequence, stamp, kind=ACKNOWLEDGEMENT))
+        copy = peer.expect(lambda datagram: datagram[14:] == b"a", 1)
+        peer.send(stamped(client, 7, 1, int.from_bytes(copy[12:14], "big"), kind=ACKNOWLEDGEMENT))
+        assert command.exit_code() == 0

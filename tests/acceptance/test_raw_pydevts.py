@@ -1,0 +1,139 @@
+"""pydevts by bytes: raw peers against `fairway listen` and `send`."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+from .raw import answering, fairway, listening, u16, u32
+
+PACKET, ACK, CLOSE = 0, 1, 3
+
+
+def header(kind: int, success: int, message: int, crc: int) -> bytes:
+    return bytes([kind, success]) + u16(message) + u32(crc)
+
+
+def packet(message: int, body: bytes, success: int = 0) -> bytes:
+    return header(PACKET, success, message, zlib.crc32(body)) + body
+
+
+def test_the_vectors_of_the_standard() -> None:
+    with listening("pydevts") as (command, peer):
+        peer.send("00 00 1234 3610a686 68656c6c6f")
+        assert peer.receive() == bytes.fromhex("01 00 1234 3610a686")
+        peer.send("03 00 1234 3610a686")
+        message = command.message()
+        assert (message["protocol"], message["session"], message["id"], message["body"]) == (
+            "pydevts",
+            None,
+            0x1234,
+            "hello",
+        )
+
+
+def test_a_copy_is_acknowledged_again_and_printed_once_also_after_the_close() -> None:
+    with listening("pydevts") as (command, peer):
+        acknowledgement = header(ACK, 0, 5, zlib.crc32(b"one"))
+        for _ in range(2):
+            peer.send(packet(5, b"one"))
+            assert peer.receive() == acknowledgement
+        peer.send(header(CLOSE, 0, 5, zlib.crc32(b"one")))
+        peer.send(packet(5, b"one"))
+        assert peer.receive() == acknowledgement
+        assert command.message()["body"] == "one"
+        command.no_more_lines()
+
+
+def test_a_reused_id_with_another_body_is_another_message() -> None:
+    with listening("pydevts") as (command, peer):
+        for body in (b"one", b"two"):
+            peer.send(packet(5, body))
+            assert peer.receive() == header(ACK, 0, 5, zlib.crc32(body))
+        assert [command.message()["body"] for _ in range(2)] == ["one", "two"]
+
+
+def test_a_damaged_packet_gets_ack_1_and_its_repair_is_printed() -> None:
+    with listening("pydevts") as (command, peer):
+        crc = zlib.crc32(b"true")
+        for _ in range(2):
+            peer.send(header(PACKET, 0, 9, crc) + b"trux")
+            assert peer.receive() == header(ACK, 1, 9, crc)
+        peer.send(packet(9, b"true", success=1))
+        assert peer.receive() == header(ACK, 0, 9, crc)
+        assert command.message()["body"] == "true"
+        command.no_more_lines()
+
+
+def test_an_acknowledgement_is_repeated_after_three_seconds_until_the_close() -> None:
+    with listening("pydevts") as (_, peer):
+        peer.send(packet(5, b"one"))
+        first = peer.receive()
+        assert peer.receive(4) == first
+        peer.send(header(CLOSE, 0, 5, zlib.crc32(b"one")))
+        peer.expect_silence(lambda datagram: True, 3.5)
+
+
+def test_an_ack_for_an_unknown_id_gets_a_close() -> None:
+    with listening("pydevts") as (_, peer):
+        peer.send(header(ACK, 0, 77, 0xABCDEF01))
+        assert peer.receive() == header(CLOSE, 0, 77, 0xABCDEF01)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        header(2, 0, 1, 0),
+        header(PACKET, 2, 1, zlib.crc32(b"x")) + b"x",
+        header(ACK, 0, 1, 0) + b"x",
+        header(CLOSE, 0, 1, 0) + b"x",
+        b"\x00" * 7,
+        b"",
+    ],
+    ids=["type", "success", "long ack", "long close", "short", "empty"],
+)
+def test_malformed_datagrams_get_no_answer(bad: bytes) -> None:
+    with listening("pydevts") as (command, peer):
+        peer.send(bad)
+        peer.send(packet(2, b"good"))
+        assert peer.receive() == header(ACK, 0, 2, zlib.crc32(b"good"))
+        assert command.message()["body"] == "good"
+
+
+def test_an_empty_body_has_crc_0() -> None:
+    with listening("pydevts") as (command, peer):
+        peer.send(header(PACKET, 0, 3, 0))
+        assert peer.receive() == header(ACK, 0, 3, 0)
+        assert command.message()["size"] == 0
+
+
+def test_send_closes_after_the_ack_and_exits_0() -> None:
+    with answering() as peer, fairway("send", f"pydevts://127.0.0.1:{peer.port}", "hello") as command:
+        datagram = peer.receive()
+        assert datagram[:2] == bytes([PACKET, 0])
+        assert datagram[4:] == u32(zlib.crc32(b"hello")) + b"hello"
+        message = int.from_bytes(datagram[2:4], "big")
+        peer.send(header(ACK, 0, message, 1))
+        assert peer.receive(1) == header(CLOSE, 0, message, 1)
+        peer.send(header(ACK, 1, message, zlib.crc32(b"hello")))
+        assert peer.receive(1) == datagram[:1] + b"\x01" + datagram[2:]
+        peer.send(header(ACK, 0, message, zlib.crc32(b"hello")))
+        assert peer.receive(1) == header(CLOSE, 0, message, zlib.crc32(b"hello"))
+        assert command.exit_code() == 0
+
+
+def test_a_packet_is_repeated_after_three_seconds() -> None:
+    with answering() as peer, fairway("send", f"pydevts://127.0.0.1:{peer.port}", "hello"):
+        first = peer.receive()
+        peer.expect_silence(lambda datagram: True, 2.5)
+        assert peer.receive(1.5) == first
+
+
+def test_a_body_over_the_bound_exits_4() -> None:
+    with fairway("send", "pydevts://127.0.0.1:9", "--lines") as command:
+        assert command.process.stdin is not None
+        command.process.stdin.write("x" * 65_500 + "\n")
+        command.process.stdin.close()
+        assert command.exit_code() == 4
+        assert "65,499" in command.errors() or "65499" in command.errors()

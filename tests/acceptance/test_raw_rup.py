@@ -1,0 +1,187 @@
+"""rup by bytes: raw peers against `fairway listen` and `send`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .raw import RawPeer, answering, fairway, listening
+
+ID = b"0123456789abcdef0123456789abcdef"
+OTHER = b"fedcba9876543210fedcba9876543210"
+
+
+def uint(number: int) -> bytes:
+    return bytes([number % 255, number // 255 % 255, number // 255**2 % 255, number // 255**3 % 255])
+
+
+def number(digits: bytes) -> int:
+    return sum(digit * 255**place for place, digit in enumerate(digits))
+
+
+def part(position: int, total: int, body: bytes, message: bytes = ID, start: int | None = None) -> bytes:
+    first = (position == 0) if start is None else start
+    return b"d" + bytes([first]) + message + uint(position) + uint(total) + body
+
+
+def request(position: int, message: bytes = ID) -> bytes:
+    return b"r" + message + b"\x00" + uint(position)
+
+
+def confirm(to: int, message: bytes = ID) -> bytes:
+    return b"c" + message + b"\x00" + uint(to)
+
+
+def is_confirm(of: int, message: bytes = ID) -> Callable[[bytes], bool]:
+    return lambda datagram: datagram == confirm(of, message)
+
+
+BODY = bytes(range(256)) * 10
+
+
+def parts(size: int, body: bytes = BODY) -> list[bytes]:
+    return [part(at, len(body), body[at : at + size]) for at in range(0, len(body), size)]
+
+
+def test_the_vectors_of_the_standard() -> None:
+    assert [uint(value).hex() for value in (254, 255, 1_024, 4_096, 8_150)] == [
+        "fe000000",
+        "00010000",
+        "04040000",
+        "10100000",
+        "f51f0000",
+    ]
+
+
+@pytest.mark.parametrize("order", ["forwards", "backwards", "last first"])
+def test_parts_in_any_order_make_the_message_and_are_confirmed(order: str) -> None:
+    with listening("rup") as (command, peer):
+        datagrams = parts(1_000)
+        if order == "backwards":
+            datagrams.reverse()
+        elif order == "last first":
+            datagrams = datagrams[-1:] + datagrams[:-1]
+        for datagram in datagrams:
+            peer.send(datagram)
+        peer.expect(is_confirm(len(BODY)))
+        message = command.message()
+        assert (message["session"], message["id"], message["size"]) == (None, ID.decode(), len(BODY))
+        assert message["protocol"] == "rup"
+        peer.send(datagrams[0])
+        peer.expect(is_confirm(len(BODY)))
+        command.no_more_lines()
+
+
+def test_a_missing_part_is_requested_by_name_and_confirms_never_pass_it() -> None:
+    with listening("rup") as (command, peer):
+        body = bytes(10_000)
+        datagrams = parts(1_000, body)
+        for datagram in datagrams[:2] + datagrams[3:]:
+            peer.send(datagram)
+        seen = [peer.receive(1)]
+        while seen[-1] != request(2_000):
+            seen.append(peer.receive(1))
+        assert all(number(datagram[34:]) <= 2_000 for datagram in seen if datagram[:1] == b"c")
+        peer.send(datagrams[2])
+        peer.expect(is_confirm(10_000))
+        assert command.message()["size"] == 10_000
+
+
+def test_a_missing_part_is_requested_again() -> None:
+    with listening("rup") as (_, peer):
+        datagrams = parts(1_000)
+        peer.send(datagrams[1])
+        peer.expect(lambda datagram: datagram == request(0), 1)
+        peer.expect(lambda datagram: datagram == request(0), 1)
+
+
+def test_an_empty_message_is_one_empty_part() -> None:
+    with listening("rup") as (command, peer):
+        peer.send(part(0, 0, b""))
+        peer.expect(is_confirm(0))
+        assert command.message()["size"] == 0
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        part(500, 2_560, bytes(1_000)),
+        part(1_000, 2_561, bytes(1_000)),
+        part(2_000, 2_560, bytes(1_000)),
+        part(1_000, 2_560, bytes(1_000), start=1),
+        part(1_000, 2_560, b""),
+        part(0, 2_560, bytes(1_000), start=2),
+        b"d\x00" + ID.upper() + uint(1_000) + uint(2_560) + bytes(1_000),
+        b"d\x00" + ID + b"\xff\x00\x00\x00" + uint(2_560) + bytes(1_000),
+        request(0) + b"\x00",
+        b"d\x01" + ID + uint(0),
+    ],
+    ids=["off the grid", "total", "past total", "start", "empty", "start byte", "id", "digit", "long request", "short"],
+)
+def test_a_part_that_breaks_a_rule_is_dropped(bad: bytes) -> None:
+    with listening("rup") as (command, peer):
+        datagrams = parts(1_000)
+        peer.send(datagrams[0])
+        peer.send(bad)
+        for datagram in datagrams[1:]:
+            peer.send(datagram)
+        peer.expect(is_confirm(len(BODY)))
+        message = command.message()
+        assert message["size"] == len(BODY)
+        command.no_more_lines()
+
+
+def test_a_message_over_the_maximum_is_not_answered() -> None:
+    with listening("rup") as (command, peer):
+        peer.send(part(0, 100 << 20, bytes(1_000), OTHER))
+        peer.expect_silence(lambda datagram: True, 0.5)
+        peer.send(part(0, 2, b"ok"))
+        peer.expect(is_confirm(2))
+        assert command.message()["body"] == "ok"
+
+
+def collect(peer: RawPeer, total: int) -> tuple[bytes, dict[int, bytes]]:
+    """Takes parts, confirming as it goes, until all but the last byte are known; gives id and parts."""
+    held: dict[int, bytes] = {}
+    message = b""
+    while sum(map(len, held.values())) < total:
+        datagram = peer.expect(lambda datagram: datagram[:1] == b"d")
+        message, position = datagram[2:34], number(datagram[34:38])
+        assert datagram[1] == (position == 0)
+        assert number(datagram[38:42]) == total
+        assert int(message, 16) >= 0
+        assert message == message.lower()
+        held[position] = datagram[42:]
+        upto = 0
+        while upto in held:
+            upto += len(held[upto])
+        if upto < total:
+            peer.send(confirm(upto, message))
+    return message, held
+
+
+def test_send_cuts_a_file_answers_requests_and_exits_0_at_confirm_total(tmp_path: Path) -> None:
+    body = bytes(range(251)) * 40
+    path = tmp_path / "body"
+    path.write_bytes(body)
+    with answering() as peer, fairway("send", f"rup://127.0.0.1:{peer.port}", "--file", str(path)) as command:
+        message, held = collect(peer, len(body))
+        sizes = [len(held[position]) for position in sorted(held)]
+        assert b"".join(held[position] for position in sorted(held)) == body
+        assert len({*sizes[:-1]}) == 1
+        assert max(sizes) + 42 <= 1_200
+        peer.send(request(sizes[0], message))
+        repaired = peer.expect(lambda datagram: datagram[:1] == b"d" and datagram[34:38] == uint(sizes[0]), 1)
+        assert repaired[42:] == held[sizes[0]]
+        peer.send(request(7, message))
+        peer.send(confirm(len(body), message))
+        assert command.exit_code() == 0
+
+
+def test_send_to_nobody_exits_3() -> None:
+    with answering() as peer, fairway("send", f"rup://127.0.0.1:{peer.port}", "hello") as command:
+        first = peer.receive()
+        assert peer.receive(2) == first
+        assert command.exit_code(20) == 3

@@ -1,0 +1,54 @@
+"""Where namespaces are permitted they carry, drop and vanish; where not, the reason is a sentence."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from fairway.bench.namespaces import NotPermitted, namespaces
+from fairway.bench.transport import rounds
+from fairway.bench.transport.environments import lossy_environments
+from fairway.bench.transport.loads import LOADS
+from fairway.bench.transport.pair import Cell, run_cell
+from fairway.bench.transport.peers import PEERS
+
+
+def existing() -> str:
+    return subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+
+
+def exercise() -> str:
+    """Carries over a wire, with loss and without; gives the name of a namespace that must be gone now."""
+    with namespaces() as both:
+        without, lossy = lossy_environments([20.0], both)
+        lossy.prepare()
+        rules = subprocess.run(
+            [*both.sender_prefix, "nft", "list", "ruleset"], capture_output=True, text=True, check=True
+        ).stdout
+        assert "< 200000 drop" in rules
+        run_cell(Cell(PEERS["udpc"], LOADS["batches-64"], lossy), 1.0, 1, units=500)
+        without.prepare()
+        run_cell(Cell(PEERS["tcp"], LOADS["bulk"], without), 1.0, 1, units=262_139)
+        assert both.names[0] in existing()
+    return both.names[0]
+
+
+def test_a_wire_between_namespaces_carries_under_loss_and_is_removed() -> None:
+    """Where this machine does not permit namespaces, that it says so is what is tested."""
+    try:
+        name = exercise()
+    except NotPermitted as reason:
+        assert "failed" in str(reason) or "not there" in str(reason)  # noqa: PT017
+    else:
+        assert name not in existing()
+
+
+def test_without_the_programs_the_relay_is_used_and_the_table_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairway.bench.namespaces.shutil.which", lambda name: None)
+    plan = rounds.Plan(rounds=1, seconds=0.02, losses=[1.0], peers=["udpc"], loads=["batches-64"])
+    results = rounds.run(plan, lambda *_: None)
+    assert results.environments == ["loopback", "relay, 0 % loss", "relay, 1 % loss"]
+    assert "the program ip is not there" in results.notes[0]
+    assert "without TCP" in results.notes[0]
+    assert results.failures == []

@@ -1,0 +1,59 @@
+"""What must hold at size, at a size that a check can wait for; `make scale` and `make soak-net` do the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairway.bench.scale.comings import soak
+from fairway.bench.scale.exact import bad_relay, carry_bytes, carry_messages
+from fairway.bench.scale.flood import made_up
+from fairway.bench.scale.gatherings import crowd, flood
+
+LIMIT_S = 120.0
+MB = 1_000_000
+
+
+def faulty(faults: dict[str, dict[str, int]]) -> bool:
+    """Tells whether the relay lost, copied and reordered in both directions."""
+    return all(way[fault] > 0 for way in faults.values() for fault in ("lost", "copied", "reordered"))
+
+
+def test_a_hundred_megabytes_through_rup_over_a_bad_link_are_exact() -> None:
+    carried = carry_bytes(100 * MB, bad_relay(), seed=11, limit_s=LIMIT_S)
+    assert carried.units >= 100 * MB
+    assert faulty(carried.faults)
+
+
+@pytest.mark.parametrize("peer", ["udpc", "mrp"])
+def test_a_hundred_thousand_messages_over_a_bad_link_arrive_once_each(peer: str) -> None:
+    carried = carry_messages(peer, 100_000, bad_relay(), seed=12, limit_s=LIMIT_S)
+    assert carried.units == 100_000
+    assert faulty(carried.faults)
+
+
+@pytest.mark.parametrize("protocol", ["udpc", "mrp"])
+def test_two_thousand_sessions_on_one_endpoint_exchange_messages(protocol: str) -> None:
+    gathered = crowd(protocol, 2_000, limit_s=LIMIT_S)
+    assert 0 < gathered.bytes_per_session < 32_768
+
+
+@pytest.mark.parametrize("protocol", ["udpc", "mrp"])
+def test_a_flood_of_calls_leaves_open_sessions_working_and_half_open_ones_bounded(protocol: str) -> None:
+    flooded = flood(protocol, 20_000, limit_s=LIMIT_S, options="?half_open_max=500&unproved_max=500")
+    assert flooded.seen > 5_000
+    # Some containers for each half-open call and each address that was counted; without a bound there were 20,000.
+    assert flooded.entries_grown < 500 * 12
+    assert flooded.grown_mb < 40
+
+
+def test_made_up_addresses_are_many_and_all_on_this_machine() -> None:
+    addresses = {made_up(number) for number in range(200_000)}
+    assert len(addresses) == 200_000
+    assert {address[0] for address in addresses} == {127}
+
+
+def test_ten_seconds_of_conversations_that_come_and_go_leave_nothing_behind() -> None:
+    soaked = soak(10.0, slow_callback_s=5.0)
+    soaked.judge(growth_bytes_max=4 * MB)
+    assert soaked.conversations > 50
+    assert soaked.abandoned > 0

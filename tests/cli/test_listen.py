@@ -1,0 +1,198 @@
+"""`fairway listen`: what it prints, when it ends, and what it does when it cannot begin."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.acceptance.raw import Command, RawPeer, fairway, listening
+from tests.acceptance.test_raw_udpc import ACK, HBT, IMP, fields, has_flag, packet, shake_hands
+from tests.cli.terminals import on_terminal
+from tests.conftest import Tshark
+
+PROTOCOLS = ("udpc", "mrp", "rup", "pydevts")
+
+
+def send(url: str, *arguments: str, given: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "fairway", "send", url, *arguments]
+    return subprocess.run(command, input=given, capture_output=True, check=False, timeout=60)
+
+
+def url_of(command: Command, scheme: str) -> str:
+    host, port = command.listening_at()
+    return f"{scheme}://{host}:{port}"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_send_sends_listen_prints(protocol: str) -> None:
+    with fairway("listen", f"{protocol}://127.0.0.1:0", "--json", "--count", "3") as command:
+        url = url_of(command, protocol)
+        assert send(url, "--lines", given="one\nzwölf\nthree".encode()).returncode == 0
+        rows = [command.message() for _ in range(3)]
+        assert sorted(row["body"] for row in rows) == ["one", "three", "zwölf"]
+        assert {row["protocol"] for row in rows} == {protocol}
+        assert {"peer", "session", "id", "size", "encoding", "kind"} <= rows[0].keys()
+        assert command.exit_code() == 0
+
+
+def test_several_urls_are_announced_in_order_and_all_heard() -> None:
+    with fairway("listen", "udpc://127.0.0.1:0", "rup://127.0.0.1:0", "--json") as command:
+        for scheme in ("udpc", "rup"):
+            assert send(url_of(command, scheme), scheme).returncode == 0
+            assert command.message()["body"] == scheme
+
+
+def test_people_get_a_line_that_a_terminal_shows_and_does_not_obey() -> None:
+    with on_terminal("listen", "udpc://127.0.0.1:0", "--count", "1") as screen:
+        line = screen.until("\r\n").splitlines()[0]
+        assert send(line.removeprefix("listening "), "wei\u00df \x1b[31m\n").returncode == 0
+        assert "wei\u00df \\x1b[31m\\n" in screen.rest()
+        assert screen.process.returncode == 0
+
+
+def test_without_a_terminal_lines_have_no_colour() -> None:
+    with fairway("listen", "rup://127.0.0.1:0", "--count", "1") as command:
+        url = url_of(command, "rup")
+        send(url, "hello")
+        head, _, body = command.line().partition(": ")
+        assert head.startswith("rup 127.0.0.1:")
+        assert body == "hello"
+
+
+@pytest.mark.parametrize(
+    ("number", "arguments", "code"),
+    [
+        (signal.SIGINT, (), 130),
+        (signal.SIGTERM, (), 0),
+        (signal.SIGINT, ("--count", "2"), 130),
+        (signal.SIGTERM, ("--count", "2"), 143),
+    ],
+)
+def test_a_signal_ends_it_cleanly(number: signal.Signals, arguments: tuple[str, ...], code: int) -> None:
+    with listening("udpc", *arguments) as (command, peer):
+        session = shake_hands(peer)
+        peer.send(packet(3, session, 0, IMP, b"hi"))
+        assert command.message()["body"] == "hi"
+        command.process.send_signal(number)
+        assert command.exit_code() == code
+        assert command.errors() == ""
+        assert peer.expect(lambda datagram: datagram[12] == 0x20)[4:8] == session.to_bytes(4, "big")
+
+
+@contextmanager
+def unread(messages: int) -> Iterator[tuple[subprocess.Popen[str], IO[str], RawPeer, int]]:
+    """A listener that has acknowledged more messages than fit the pipe which nobody reads; its peer and session."""
+    read, write = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fairway", "listen", "udpc://127.0.0.1:0", "--json"],
+        stdout=write, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    os.close(write)
+    assert process.stderr is not None
+    peer = RawPeer(("127.0.0.1", int(process.stderr.readline().rpartition(":")[2])))
+    try:
+        with open(read) as printed:
+            session = shake_hands(peer)
+            for index in range(3, 3 + messages):
+                peer.send(packet(index, session, 0, IMP, bytes(1_000)))
+                assert fields(peer.expect(has_flag(IMP | ACK)))[2] == index
+            yield process, printed, peer, session
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+        peer.socket.close()
+
+
+def test_a_reader_that_does_not_read_does_not_hold_up_heartbeats_and_may_leave() -> None:
+    with unread(100) as (process, printed, peer, session):
+        peer.send(packet(200, session, 0, HBT))
+        assert fields(peer.expect(has_flag(HBT | ACK), 2))[2] == 200
+        printed.close()
+        assert process.wait(10) == 1
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def test_what_is_acknowledged_is_printed_even_when_it_is_told_to_end() -> None:
+    with unread(100) as (process, printed, _, _):
+        process.terminate()
+        assert [json.loads(line)["id"] for line in printed] == list(range(3, 103))
+        assert process.wait(10) == 0
+
+
+def test_it_ends_even_when_nobody_ever_reads() -> None:
+    with unread(100) as (process, _, _, _):
+        process.terminate()
+        assert process.wait(10) == 1
+        assert process.stderr is not None
+        assert "nobody reads" in process.stderr.read()
+
+
+def test_a_trace_holds_every_datagram_of_every_url(tmp_path: Path, tshark: Tshark) -> None:
+    path = tmp_path / "run.pcapng"
+    urls = ("pydevts://127.0.0.1:0", "udpc://127.0.0.1:0")
+    with fairway("listen", *urls, "--count", "2", "--trace", str(path)) as command:
+        for scheme in ("pydevts", "udpc"):
+            assert send(url_of(command, scheme), "hello").returncode == 0
+        assert command.exit_code() == 0
+        assert command.errors() == ""
+    frames = tshark(path, ["udp.payload"])
+    payloads = [frame["udp.payload"] for frame in frames]
+    assert [payload for payload in payloads if payload.startswith("0000") and payload.endswith(b"hello".hex())]
+    # SYN, SYN+ACK, ACK, IMP, IMP+ACK, FIN
+    assert {"08", "09", "01", "10", "11", "20"} <= {payload[24:26] for payload in payloads if len(payload) >= 26}
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "said"),
+    [
+        ("tcp://127.0.0.1:1", 2, "'tcp' is no protocol"),
+        ("udpc://127.0.0.1", 2, "names no port"),
+        ("udpc://127.0.0.1:0?nothing=1", 2, "no option 'nothing'; known are"),
+        ("udpc://127.0.0.1:99999", 2, "0 to 65535"),
+        ("rup://127.0.0.1:0?spool_above_bytes=9", 2, "listen prints whole messages"),
+        ("mrp://127.0.0.1:0?first_sequence=9", 2, "leave first_sequence out"),
+        ("udpc://192.0.2.1:0", 1, "this machine has no such address"),
+        ("udpc://nowhere.invalid:0", 1, "check the name"),
+    ],
+)
+def test_what_cannot_begin_says_why_in_one_line(url: str, code: int, said: str) -> None:
+    with fairway("listen", url) as command:
+        assert command.exit_code() == code
+        line = command.errors()
+        assert line.startswith("fairway: ")
+        assert said in line
+        assert "\n" not in line
+
+
+def test_a_port_that_is_taken_is_named_with_the_remedy() -> None:
+    with listening("udpc") as (_, peer), fairway("listen", f"mrp://127.0.0.1:{peer.to[1]}") as command:  # type: ignore[index]
+        assert command.exit_code() == 1
+        line = command.errors()
+        assert f"127.0.0.1:{peer.to[1]}" in line  # type: ignore[index]
+        assert "or 0 for a free one" in line
+
+
+def test_a_trace_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "run.pcapng"
+    with fairway("listen", "udpc://127.0.0.1:0", "--trace", str(path)) as command:
+        assert command.exit_code() == 1
+        assert command.errors() == f"fairway: {path}: No such file or directory"
+
+
+def test_the_json_of_a_body_that_is_a_request_says_so() -> None:
+    with listening("udpc") as (command, peer):
+        session = shake_hands(peer)
+        peer.send(packet(3, session, 0, 0x02, b"ask"))
+        peer.send(packet(4, session, 0, 0x00, b"plain"))
+        assert [json.loads(command.line())["kind"] for _ in range(2)] == ["request", "plain"]

@@ -1,0 +1,70 @@
+"""The blocking twin does the same without a loop in sight."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from fairway.core.errors import BadMessage
+from fairway.net import Message, blocking
+from tests.net.worlds import PROTOCOLS
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_messages_go_both_ways(protocol: str) -> None:
+    with blocking.listen(f"{protocol}://127.0.0.1:0") as listener, blocking.connect(listener.url) as connection:
+        connection.send(b"there", timeout_s=10)
+        received = listener.receive(timeout_s=10)
+        assert received.body == b"there"
+        blocking.answering(received.peer).send(b"and back", timeout_s=10)
+        assert connection.receive(timeout_s=10).body == b"and back"
+        assert connection.send_many([b"1", b"2"], timeout_s=10) == 2
+        assert len(listener.receive_many(timeout_s=10)) >= 1
+        assert connection.statistics.machine.messages_delivered == 3
+        assert listener.statistics[0].machine.messages_received == 3
+
+
+def test_a_wait_can_be_bounded_and_the_connection_stays_usable() -> None:
+    with blocking.listen("udpc://127.0.0.1:0") as listener, blocking.connect(listener.url) as connection:
+        with pytest.raises(TimeoutError):
+            connection.receive(timeout_s=0.05)
+        connection.send(b"still", timeout_s=10)
+        assert listener.receive(timeout_s=10).body == b"still"
+        assert connection.ping(timeout_s=10) > 0
+
+
+def test_a_request_is_answered_from_another_thread() -> None:
+    with blocking.listen("udpc://127.0.0.1:0") as listener, blocking.connect(listener.url) as connection:
+
+        def serve() -> None:
+            blocking.reply(listener.receive(timeout_s=10), b"42")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert connection.request(b"?", timeout_s=10).body == b"42"
+        thread.join(10)
+
+
+def test_only_a_request_is_answered() -> None:
+    with blocking.listen("udpc://127.0.0.1:0") as listener, blocking.connect(listener.url) as connection:
+        connection.send(b"no question", timeout_s=10)
+        with pytest.raises(BadMessage, match="only a request"):
+            blocking.reply(listener.receive(timeout_s=10), b"?")
+
+
+def test_a_deferred_message_is_committed_and_iteration_ends_at_the_close() -> None:
+    with blocking.listen("pydevts://127.0.0.1:0?deferred=true") as listener:
+
+        def serve() -> None:
+            for received in listener:
+                assert isinstance(received, Message)
+                blocking.commit(received)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with blocking.connect(listener.url) as connection:
+            connection.send(b"x", timeout_s=10)
+        listener.close()
+        thread.join(10)
+        assert not thread.is_alive()

@@ -1,0 +1,128 @@
+"""The turn of the loop: one timer that is moved as little as possible, and waiting readers that are woken fairly."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fairway.core.events import Event
+from fairway.core.machine import Transmit
+from fairway.net.driver import Driver
+from fairway.net.inbox import Inbox
+from fairway.net.messages import Message
+from tests.net.worlds import run
+
+
+class ClockedMachine:
+    """A machine with one deadline, which notes when it was woken."""
+
+    def __init__(self) -> None:
+        self.due_us: int | None = None
+        self.woken_us: list[int] = []
+
+    def transmits(self) -> list[Transmit]:
+        return []
+
+    def events(self) -> list[Event]:
+        return []
+
+    def next_deadline_us(self) -> int | None:
+        return self.due_us
+
+    def wake(self, now_us: int) -> None:
+        self.woken_us.append(now_us)
+        self.due_us = None
+
+    def receive(self, *arguments: object) -> None: ...
+
+
+class NoApplication:
+    """Nobody sends, nobody waits."""
+
+    gathered = False
+    short_of_places = False
+
+    def __init__(self) -> None:
+        self.awaited: list[Any] = []
+
+    def prepare(self, now_us: int) -> None: ...
+
+    def report(self, event: Event) -> None: ...
+
+    def settled(self) -> None: ...
+
+    def broken(self, error: Exception) -> None: ...
+
+    def unreachable(self, address: object, number: int) -> None: ...
+
+
+def clocked() -> tuple[Any, Driver]:
+    machine: Any = ClockedMachine()
+    return machine, Driver(machine, NoApplication(), None)
+
+
+async def woken(machine: ClockedMachine) -> int:
+    while not machine.woken_us:
+        await asyncio.sleep(0.001)
+    return machine.woken_us[0]
+
+
+def test_a_deadline_that_moves_later_is_kept_although_the_timer_rings_early() -> None:
+    async def main() -> None:
+        machine, driver = clocked()
+        start_us = driver.now_us()
+        machine.due_us = start_us + 10_000
+        driver.flush()
+        machine.due_us = start_us + 40_000
+        driver.flush()
+        assert await woken(machine) >= start_us + 40_000
+        driver.close()
+
+    run(main)
+
+
+def test_a_deadline_that_moves_earlier_is_kept() -> None:
+    async def main() -> None:
+        machine, driver = clocked()
+        start_us = driver.now_us()
+        machine.due_us = start_us + 60_000_000
+        driver.flush()
+        machine.due_us = start_us + 10_000
+        driver.flush()
+        assert await woken(machine) < start_us + 30_000_000
+        driver.close()
+
+    run(main)
+
+
+def test_a_deadline_that_is_gone_wakes_nobody() -> None:
+    async def main() -> None:
+        machine, driver = clocked()
+        machine.due_us = driver.now_us() + 5_000
+        driver.flush()
+        machine.due_us = None
+        driver.flush()
+        await asyncio.sleep(0.02)
+        assert machine.woken_us == []
+        driver.close()
+
+    run(main)
+
+
+def test_a_reader_that_is_woken_and_cancelled_at_once_passes_the_message_on() -> None:
+    class Nobody:
+        def took(self, messages: int, size: int, receipt: object) -> None: ...
+
+        identity: Any = None
+
+    async def main() -> None:
+        inbox, nobody = Inbox(), Nobody()
+        peer: Any = nobody
+        readers = [asyncio.ensure_future(inbox.receive()) for _ in range(2)]
+        await asyncio.sleep(0)
+        inbox.put(Message(peer, 1, b"only one"))
+        readers[0].cancel()
+        assert (await readers[1]).body == b"only one"
+        assert readers[0].cancelled()
+
+    run(main)

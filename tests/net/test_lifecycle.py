@@ -1,0 +1,362 @@
+"""Backpressure, cancelling, closing: memory stays bounded, and nothing hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from fairway.capture.pcapng import read_pcapng
+from fairway.net import (
+    Connection,
+    ConnectRefused,
+    ConnectUnknown,
+    DeliveryRefused,
+    DeliveryUnknown,
+    Listener,
+    Message,
+    Part,
+    connect,
+    endpoint,
+    kernel,
+    listen,
+    open_connection,
+    open_listener,
+)
+from tests.net.worlds import PATHS, PROTOCOLS, io_of, run
+
+
+async def message(source: Listener | Connection) -> Message:
+    received = await source.receive()
+    assert isinstance(received, Message)
+    return received
+
+
+def silent_socket() -> socket.socket:
+    """A bound socket that nobody reads."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.bind(("127.0.0.1", 0))
+    return sock
+
+
+def closed_port() -> int:
+    with silent_socket() as sock:
+        return int(sock.getsockname()[1])
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("protocol", ["udpc", "mrp"])
+def test_a_connect_to_a_closed_port_fails_at_once(protocol: str, path: str) -> None:
+    async def main() -> None:
+        started = time.monotonic()
+        with pytest.raises(ConnectRefused, match="refused"):
+            async with connect(f"{protocol}://127.0.0.1:{closed_port()}", io=io_of(path)):
+                pass
+        assert time.monotonic() - started < 2
+
+    run(main, path=path)
+
+
+def test_a_connect_from_a_listening_socket_to_a_closed_port_fails_at_once_and_the_listener_goes_on() -> None:
+    async def main() -> None:
+        async with listen("udpc://127.0.0.1:0") as one, listen("udpc://127.0.0.1:0") as other:
+            with pytest.raises(ConnectRefused):
+                await one.connect(f"udpc://127.0.0.1:{closed_port()}")
+            peer = await one.connect(other.url)
+            await peer.send(b"hello")
+
+    run(main)
+
+
+def test_a_connect_without_an_answer_ends_as_unknown() -> None:
+    async def main() -> None:
+        with silent_socket() as sock, pytest.raises(ConnectUnknown):
+            async with connect(f"udpc://127.0.0.1:{sock.getsockname()[1]}?connect_limit=50ms&syn_repeat=20ms"):
+                pass
+
+    run(main)
+
+
+def test_a_message_without_an_acknowledgement_ends_as_unknown() -> None:
+    async def main() -> None:
+        with silent_socket() as sock:
+            async with connect(f"rup://127.0.0.1:{sock.getsockname()[1]}?silence=100ms") as connection:
+                with pytest.raises(DeliveryUnknown):
+                    await connection.send(b"anyone?")
+                with pytest.raises(DeliveryUnknown, match="2 unknown") as caught:
+                    await connection.send_many([b"1", b"2"])
+                assert caught.value.tally is not None
+                assert caught.value.tally.unknown == 2
+
+    run(main)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_receiver_that_does_not_read_makes_its_senders_wait(protocol: str) -> None:
+    """Everything is bounded to a few messages on both sides; nothing is lost when the reading starts."""
+
+    async def main() -> None:
+        receiving = f"{protocol}://127.0.0.1:0?open_receipts_max=8"
+        sending = "send_queue_messages_max=4&window=4"
+        async with listen(receiving) as listener, connect(f"{listener.url}?{sending}") as connection:
+            sends = [connection.send(b"%d" % number) for number in range(40)]
+            await asyncio.wait(sends, timeout=0.3)
+            done = sum(send.done() for send in sends)
+            assert 0 < done <= 16
+            assert listener.statistics[0].machine.messages_received <= 8
+            received = sorted([int((await message(listener)).body) for _ in sends])
+            await asyncio.gather(*sends)
+            assert received == list(range(40))
+
+    run(main)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_send_many_waits_for_room_in_the_send_queue(protocol: str) -> None:
+    async def main() -> None:
+        few = "send_queue_messages_max=7"
+        async with listen(f"{protocol}://127.0.0.1:0") as listener, connect(f"{listener.url}?{few}") as connection:
+            first = connection.send_many([b"a%d" % number for number in range(100)])
+            between = connection.send(b"between")
+            last = connection.send_many([b"b%d" % number for number in range(100)])
+            await between
+            assert (await first, await last) == (100, 100)
+            batch: list[bytes] = []
+            while len(batch) < 201:
+                batch.extend((await listener.receive_many()).bodies)
+            assert len(set(batch)) == 201
+
+    run(main)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_cancelling_leaves_the_connection_usable(protocol: str) -> None:
+    async def main() -> None:
+        url = f"{protocol}://127.0.0.1:0?deferred=true"
+        async with listen(url) as listener, connect(f"{listener.url}?send_queue_messages_max=3") as connection:
+            sends = [connection.send(b"%d" % number) for number in range(6)]
+            bulk = connection.send_many([b"bulk"] * 50)
+            receiving = asyncio.ensure_future(connection.receive())
+            first = await message(listener)
+            for send in sends[:4]:
+                send.cancel()
+            bulk.cancel()
+            receiving.cancel()
+            first.commit()
+            await asyncio.wait([receiving])
+            commits = asyncio.ensure_future(commit_all(listener))
+            await asyncio.gather(*sends[4:])
+            await connection.send(b"still here")
+            commits.cancel()
+            await asyncio.wait([commits])
+
+    run(main)
+
+
+async def commit_all(listener: Listener) -> None:
+    while True:
+        (await listener.receive_many()).commit()
+
+
+def test_a_cancelled_receive_passes_its_message_on() -> None:
+    async def main() -> None:
+        async with listen("rup://127.0.0.1:0") as listener, connect(listener.url) as connection:
+            waiting = [asyncio.ensure_future(listener.receive()) for _ in range(3)]
+            await asyncio.sleep(0)
+            waiting[0].cancel()
+            await connection.send(b"one")
+            await connection.send(b"two")
+            assert [(await one).body for one in waiting[1:]] == [b"one", b"two"]
+            with pytest.raises(asyncio.CancelledError):
+                await waiting[0]
+
+    run(main)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_leaving_the_context_flushes_what_was_not_awaited(protocol: str) -> None:
+    async def main() -> None:
+        async with listen(f"{protocol}://127.0.0.1:0") as listener:
+            async with connect(f"{listener.url}?send_queue_messages_max=10") as connection:
+                sends = [connection.send(b"%d" % number) for number in range(100)]
+            assert [send.done() for send in sends] == [True] * 100
+            await asyncio.gather(*sends)
+            received: list[bytes] = []
+            while len(received) < 100:
+                received.extend((await listener.receive_many()).bodies)
+            assert sorted(map(int, received)) == list(range(100))
+
+    run(main)
+
+
+@pytest.mark.parametrize("protocol", ["rup", "pydevts"])
+def test_leaving_the_context_is_bounded_when_nobody_answers(protocol: str) -> None:
+    async def main() -> None:
+        with silent_socket() as sock:
+            url = f"{protocol}://127.0.0.1:{sock.getsockname()[1]}"
+            started = time.monotonic()
+            async with connect(url, close_timeout_s=0.2, send_queue_messages_max=2) as connection:
+                sends = [connection.send(b"anyone?") for _ in range(5)]
+            assert time.monotonic() - started < 2
+            results = await asyncio.gather(*sends, return_exceptions=True)
+            assert {type(result) for result in results} == {DeliveryUnknown, DeliveryRefused}
+
+    run(main)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_closing_twice_is_fine(protocol: str) -> None:
+    async def main() -> None:
+        async with listen(f"{protocol}://127.0.0.1:0") as listener:
+            async with connect(listener.url) as connection:
+                await connection.send(b"hello")
+                peer = (await message(listener)).peer
+                await peer.close()
+                await peer.close()
+                await connection.close()
+                await connection.close()
+            await listener.close()
+            await listener.close()
+
+    run(main)
+
+
+def test_a_datagram_that_no_machine_understands_harms_nobody() -> None:
+    async def main() -> None:
+        async with listen("udpc://127.0.0.1:0") as listener, connect(listener.url) as connection:
+            host, port = listener.url.removeprefix("udpc://").split(":")
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+                for junk in (b"", b"x", bytes(13), bytes(2_000)):
+                    stranger.sendto(junk, (host, int(port)))
+            await connection.send(b"fine")
+            assert (await message(listener)).body == b"fine"
+            assert sum(listener.statistics[0].machine.dropped.values()) == 4
+
+    run(main)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_trace_holds_every_datagram_of_both_directions(path: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with listen("udpc://127.0.0.1:0", io=io_of(path)) as listener:
+            async with connect(listener.url, io=io_of(path), trace=tmp_path / "client.pcapng") as connection:
+                await connection.send_many([b"%d" % number for number in range(50)])
+                await connection.send(b"\xff" * 999)
+                counted = connection.statistics.machine
+            with (tmp_path / "client.pcapng").open("rb") as file:
+                frames = list(read_pcapng(file.read))
+            assert len(frames) == counted.datagrams_sent + counted.datagrams_received
+            assert sum(b"\xff" * 999 in frame.data for frame in frames) == 1
+
+    run(main, path=path)
+
+
+def test_a_receive_buffer_too_small_for_the_window_is_said_once_with_the_remedy(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel, "try_option", lambda *arguments: False)
+
+    async def main() -> None:
+        async with listen("rup://127.0.0.1:0?window=10000", io="portable"):
+            pass
+
+    run(main)
+    said = [record.getMessage() for record in caplog.records if record.name == "fairway.net"]
+    assert len(said) == 1
+    assert "sysctl -w net.core.rmem_max=" in said[0]
+
+
+def test_endpoints_of_one_listener_share_one_trace(tmp_path: Path) -> None:
+    async def main() -> None:
+        trace = tmp_path / "server.pcapng"
+        async with listen("udpc://127.0.0.1:0", "rup://127.0.0.1:0", trace=trace) as listener:
+            for url in listener.urls:
+                async with connect(url) as connection:
+                    await connection.send(b"hello from " + url.encode())
+        frames = list(read_pcapng(trace.read_bytes()))
+        assert sum(b"hello from" in frame.data for frame in frames) == 2
+
+    run(main)
+
+
+def test_a_large_message_is_spooled_part_by_part() -> None:
+    async def main() -> None:
+        body = bytes(range(256)) * 8_192
+        url = "rup://127.0.0.1:0?spool_above_bytes=1MiB&deferred=true"
+        async with listen(url) as listener, connect(listener.url) as connection:
+            sent = connection.send(body)
+            spooled = bytearray(len(body))
+            received = await message(listener)
+            while isinstance(received, Part):
+                spooled[received.offset : received.offset + len(received.body)] = received.body
+                received = await message(listener)
+            assert (received.body, bytes(spooled) == body, sent.done()) == (b"", True, False)
+            received.commit()
+            await sent
+
+    run(main)
+
+
+def test_what_closed_conversations_left_unread_is_bounded_by_not_reading() -> None:
+    async def main() -> None:
+        async with listen("udpc://127.0.0.1:0?open_receipts_max=4") as listener:
+            for number in range(3):
+                async with connect(listener.url) as connection:
+                    await connection.send_many([b"%d" % number] * 4)
+            with pytest.raises(ConnectUnknown):
+                await open_connection(listener.url, connect_limit="200ms")
+            assert [(await message(listener)).body[0] - 48 for _ in range(12)] == [0] * 4 + [1] * 4 + [2] * 4
+            async with connect(listener.url) as connection:
+                await connection.send(b"now it reads again")
+
+    run(main)
+
+
+def test_a_connection_goes_on_from_its_snapshot_after_a_restart() -> None:
+    async def main() -> None:
+        async with listen("mrp://127.0.0.1:0") as client:
+            listener = await open_listener("mrp://127.0.0.1:0?deferred=true")
+            url = listener.url
+            connection = await client.connect(url)
+            first = connection.send(b"one")
+            received = await message(listener)
+            snapshot = received.peer.snapshot([received.receipt])
+            received.commit()
+            await first
+            listener._endpoints[0].driver.close()
+            async with listen(f"{url}?deferred=true") as restarted:
+                restarted.restore(snapshot, "mrp")
+                second = connection.send(b"two")
+                received = await message(restarted)
+                received.commit()
+                await second
+                assert (received.body, received.id) == (b"two", 2)
+
+    run(main)
+
+
+def test_a_forgotten_peer_can_still_be_answered_and_is_the_same_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "PASSIVE_MAX", 3)
+
+    async def main() -> None:
+        async with listen("pydevts://127.0.0.1:0?send_queue_messages_max=2") as listener:
+            clients = [await open_connection(listener.url) for _ in range(10)]
+            for number, client in enumerate(clients):
+                await client.send(b"%d" % number)
+            received = [await message(listener) for _ in clients]
+            assert len(listener._endpoints[0]._connections) <= 3
+            await asyncio.gather(*[one.peer.send_many([b"to " + one.body] * 5) for one in received])
+            for number, client in enumerate(clients):
+                assert (await message(client)).body == b"to %d" % number
+            await clients[0].send(b"again")
+            again = await message(listener)
+            assert again.peer is not received[0].peer
+            assert (again.peer, hash(again.peer)) == (received[0].peer, hash(received[0].peer))
+            assert again.peer != received[1].peer
+            for client in clients:
+                await client.close()
+
+    run(main)
