@@ -47,7 +47,8 @@ def test_a_wire_between_namespaces_carries_under_loss_and_is_removed() -> None:
 def test_without_the_programs_the_relay_is_used_and_the_table_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairway.bench.namespaces.shutil.which", lambda name: None)
     plan = rounds.Plan(rounds=1, seconds=0.02, losses=[1.0], peers=["udpc"], loads=["batches-64"])
-    results = rounds.run(plan, lambda *_: None)
+    results = rounds.Results(plan)
+    rounds.run(results, lambda *_: None)
     assert results.environments == ["loopback", "relay, 0 % loss", "relay, 1 % loss"]
     assert "the program ip is not there" in results.notes[0]
     assert "without TCP" in results.notes[0]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from subprocess import Popen
+from subprocess import PIPE, Popen
 from typing import Any
 from xml.etree import ElementTree
 
@@ -151,7 +154,8 @@ def test_a_relay_leaves_tcp_out_and_loss_leaves_raw_out() -> None:
 def test_what_is_not_installed_is_named_with_the_remedy_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "find_spec", lambda name: None)
     plan = Plan(rounds=1, peers=["aioquic", "kcp"], loads=["bulk"], losses=())
-    results = run(plan, lambda *_: None)
+    results = Results(plan)
+    run(results, lambda *_: None)
     assert results.cells == {}
     assert "aioquic, kcp (pip install --require-hashes -r requirements/bench.txt)" in table.remarks(results)[-1]
 
@@ -179,3 +183,18 @@ def test_a_picture_without_figures_is_still_a_picture() -> None:
 def test_a_wrong_option_is_a_sentence(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line(["bench", "transport", option, value]) == 2
     assert value in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_the_processes_and_shows_what_was_measured(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "fairway", "bench", "transport", "--only", "udpc,ping-pong", "--seconds", "60"]
+    with Popen([*command, "--loss", "0", "--out", str(tmp_path)], stdout=PIPE, text=True) as run_of_it:
+        children = Path(f"/proc/{run_of_it.pid}/task/{run_of_it.pid}/children")
+        until = time.monotonic() + 20
+        while len(sides := children.read_text().split()) < 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        run_of_it.send_signal(signal.SIGINT)
+        printed, _ = run_of_it.communicate(timeout=20)
+    assert len(sides) == 2
+    assert run_of_it.returncode == 130
+    assert "stopped before its end" in printed
+    assert not [pid for pid in sides if Path(f"/proc/{pid}").exists()]

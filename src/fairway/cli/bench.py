@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from fairway.cli.exits import ExitCode
 from fairway.cli.output import print_rows, print_table
 from fairway.core.errors import BadOption
 
 if TYPE_CHECKING:
     from fairway.bench.transport.goals import Verdict
-    from fairway.bench.transport.rounds import Plan, Results
+    from fairway.bench.transport.rounds import Results
 
 bench = typer.Typer(no_args_is_help=False)
 
@@ -38,8 +40,8 @@ def simulator(seconds: int = SECONDS, json: bool = JSON) -> None:
     print_rows(measure(seconds=seconds), title="Simulated datagrams", as_json=json)
 
 
-ROUNDS = typer.Option(5, min=1, help="How often each cell is measured.")
-LENGTH = typer.Option(1.0, min=0.01, help="How long to measure each cell, in seconds.")
+ROUNDS = typer.Option(5, min=1, help="How often each cell is measured; under loss half as often.")
+LENGTH = typer.Option(0.5, min=0.01, help="How long to measure each cell, in seconds.")
 ONLY = typer.Option("", metavar="NAMES", help="Peers and loads to measure, joined by commas.")
 LOSS = typer.Option("1,5", metavar="PERCENT", help="Loss per datagram to measure under, joined by commas; 0 for none.")
 OUT = typer.Option(Path("out/bench"), help="Where transport.json, transport.svg and transport.md go.")
@@ -60,20 +62,24 @@ def transport(
 ) -> None:
     """Measures the four protocols beside raw UDP, TCP, QUIC, ENet and KCP, and judges the goals."""
     from fairway.bench.transport.goals import judge
-    from fairway.bench.transport.rounds import Plan, run
+    from fairway.bench.transport.rounds import Plan, Results, run
 
     peers, loads = _chosen(only)
     losses = () if quick else _losses(loss)
     if quick:
         rounds, seconds = 1, min(seconds, 0.05)
     plan = Plan(rounds=rounds, seconds=seconds, losses=losses, peers=peers, loads=loads, prefer_relay=relay)
-    with _bar(plan) as report:
-        results = run(plan, report)
+    results, code = Results(plan), ExitCode.DONE
+    try:
+        with _bar() as report, _terminable():
+            run(results, report)
+    except Stopped as stopped:
+        code = ExitCode.TERMINATED if stopped.signal == signal.SIGTERM else ExitCode.INTERRUPTED
+        results.notes.append("The run was stopped before its end.")
     verdicts = judge(results)
     _write(results, verdicts, out)
     _print(results, verdicts, out, as_json=json)
-    if results.failures:
-        raise typer.Exit(1)
+    raise typer.Exit(code or (ExitCode.FAILED if results.failures else ExitCode.DONE))
 
 
 def _chosen(only: str) -> tuple[list[str], list[str]]:
@@ -100,8 +106,33 @@ def _losses(text: str) -> list[float]:
     return losses
 
 
+class Stopped(Exception):
+    """Ctrl-C, or SIGTERM: what was measured so far is shown."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by signal {number}")
+        self.signal = number
+
+
 @contextmanager
-def _bar(plan: Plan) -> Iterator[Callable[[str, int, int], None]]:
+def _terminable() -> Iterator[None]:
+    """Lets both signals end the run the same way, so that processes and namespaces are removed."""
+
+    def stop(number: int, _: object) -> None:
+        for one in earlier:
+            signal.signal(one, signal.SIG_IGN)  # what is being removed is removed
+        raise Stopped(number)
+
+    earlier = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[str, int, int], None]]:
     """Shows which cell is being measured, and how long the rest will take."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -7,7 +7,6 @@ resolve the futures of those who wait, many at a time. No message has a task or 
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 from collections.abc import Callable
 from itertools import chain
@@ -234,15 +233,17 @@ class Endpoint:
         self._end(f"the endpoint failed: {error!r}")
 
     def unreachable(self, address: Address | None, number: int) -> None:
-        """Fails the connects that wait for this address; conversations that are open go on, ICMP is easily forged."""
+        """Fails the connects that wait for this address, as unknown: ICMP is no answer of the peer and easily forged.
+
+        For the same reason conversations that are open go on.
+        """
         waiting = self._connecting.get(address)
         if not waiting:
             return
         reason = f"{format_url(self.protocol, address)}: {os.strerror(number)} (ICMP)"
-        kind = ConnectRefused if number == errno.ECONNREFUSED else ConnectUnknown
         for future in waiting.values():
             if not future.done():
-                future.set_exception(kind(reason))
+                future.set_exception(ConnectUnknown(reason))
 
     def report(self, event: Event) -> None:
         """Takes note of what happened."""

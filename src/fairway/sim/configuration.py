@@ -29,6 +29,8 @@ class Crash:
     node: int
     down_us: int
     with_snapshot: bool
+    mid_write: bool = False
+    """Wait for a transaction of the disk and crash in it: stored or not, nothing of it is acknowledged yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,11 +119,13 @@ class Node:
         """Restores each conversation but the mrp ones on which own data was sent after the snapshot, and stores it anew
         before anything is sent: a second restore from the same snapshot would use numbers twice."""
         resumed = []
+        kept: dict[Peer, bytes] = {}
         for peer, snapshot in self.disk.snapshots.items():
             if self.around.protocol == "mrp" and self.disk.sent_since.get(peer, False):
                 continue
             try:
                 restored = self.machine.restore(snapshot, self.around.schedule.now_us)
+                kept[peer] = self.machine.snapshot(restored)
             except FairwayError as error:
                 self.around.judge.accuse("snapshots can be restored", f"{peer}: {error}")
                 continue
@@ -131,7 +133,7 @@ class Node:
                 self.around.judge.accuse("snapshots can be restored", f"{peer} came back as {restored}")
             resumed.append(peer)
             self.around.judge.resumed(self.index, peer)
-        self.disk.snapshots = {peer: self.machine.snapshot(peer) for peer in resumed}
+        self.disk.snapshots = kept
         return resumed
 
     def crash(self) -> None:

@@ -28,6 +28,8 @@ from fairway.sim.schedule import Schedule
 
 POLL_US = 100_000
 CLOSE_WITHIN_US = 60_000_000
+MID_WRITE_WITHIN_US = 2_000_000
+MID_WRITE_POLL_US = 700
 ACTIONS_MAX = 500_000
 ACTIONS_PER_MESSAGE_MAX = 2_000
 """A run that takes more steps than this does not come to rest."""
@@ -259,6 +261,10 @@ class World:
         node = self.nodes[step.node]
         if not node.up:
             self._steps_left -= 1
+            return
+        waited_us = self.schedule.now_us - step.at_us
+        if step.mid_write and node.disk.writing is None and waited_us < MID_WRITE_WITHIN_US:
+            self.schedule.at(self.schedule.now_us + MID_WRITE_POLL_US, self._take_step, step)
             return
         node.crash()
         self._down[step.node] = step.with_snapshot

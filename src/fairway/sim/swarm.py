@@ -247,6 +247,7 @@ def _crash(chance: Seeded, clients: int, fault_us: int) -> Crash:
         node=SERVER if chance.happens(700_000) else chance.between(1, clients),
         down_us=chance.choose((10, 200, 3_000, 15_000)) * MS,
         with_snapshot=chance.happens(600_000),
+        mid_write=chance.happens(500_000),
     )
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,13 +48,15 @@ def run_cell(
     common = {"peer": cell.peer.name, "load": cell.load.name, "limit_s": limit_s, "seconds": seconds, "units": units}
     environment = cell.environment
     receiver_job = {**common, "role": "receiver", "core": RECEIVER_CORE, "host": environment.receiver_host}
-    with worker(environment.receiver_prefix, receiver_job) as receiver:
+    sender_job = {**common, "role": "sender", "core": SENDER_CORE}
+    with (
+        worker(environment.receiver_prefix, receiver_job) as receiver,
+        worker(environment.sender_prefix, sender_job) as sender,
+    ):
         address = _answer(receiver, min(until, time.monotonic() + START_S), cell)
         with environment.between((address["host"], address["port"]), seed) as (host, port):
-            sender_job = {**common, "role": "sender", "core": SENDER_CORE, "host": host, "port": port}
-            sender_job["receiver_pid"] = receiver.pid
-            with worker(environment.sender_prefix, sender_job) as sender:
-                result = _answer_of_either(sender, receiver, until, cell)
+            _tell(sender, {"host": host, "port": port, "receiver_pid": receiver.pid})
+            result = _answer_of_either(sender, receiver, until, cell)
         assert receiver.stdin is not None
         receiver.stdin.close()
         received = _answer(receiver, time.monotonic() + STOP_S, cell)
@@ -77,6 +79,13 @@ def _joined(result: dict[str, Any], received: dict[str, Any], cell: Cell) -> dic
 def worker(prefix: Sequence[str], job: dict[str, Any]) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """Runs one side."""
     return process([*prefix, sys.executable, "-m", "fairway.bench.transport.worker", json.dumps(job)])
+
+
+def _tell(child: subprocess.Popen[bytes], words: dict[str, Any]) -> None:
+    assert child.stdin is not None
+    with suppress(BrokenPipeError):  # whoever is gone says why on its other streams
+        child.stdin.write(json.dumps(words).encode() + b"\n")
+        child.stdin.flush()
 
 
 def _answer_of_either(

@@ -1,7 +1,7 @@
 """One side of a cell, as a process: `python -m fairway.bench.transport.worker JOB`, where JOB is a JSON object.
 
-A receiver prints its address, serves until its standard input ends, and prints what it received. A sender measures and
-prints the result. Whatever happens, a process ends at its time limit.
+A receiver prints its address, serves until its standard input ends, and prints what it received. A sender reads on its
+standard input whom to call, measures, and prints the result. Whatever happens, a process ends at its time limit.
 """
 
 from __future__ import annotations
@@ -66,9 +66,10 @@ async def _receive(job: dict[str, Any]) -> dict[str, Any]:
 
 async def _send(job: dict[str, Any]) -> dict[str, Any]:
     sender, load = PEERS[job["peer"]].make_sender(), LOADS[job["load"]]
+    called: dict[str, Any] = json.loads(sys.stdin.readline())
     async with asyncio.timeout(OPEN_S):
-        await sender.open(job["host"], job["port"], load)
-    result = await measure(sender, load, job["seconds"], job["receiver_pid"], job["units"])
+        await sender.open(called["host"], called["port"], load)
+    result = await measure(sender, load, job["seconds"], called["receiver_pid"], job["units"])
     return {**result, "peak_bytes": peak_bytes()}
 
 

@@ -1,0 +1,126 @@
+"""Examples in Markdown, run as a reader would run them.
+
+A shell block is a conversation: a line that ends with `&` is one terminal, and the next lines wait until it says that
+it listens; then they run one after another and must succeed. At the end those that count must have left by themselves,
+and the others are told to end. Ports are replaced by free ones. What follows `# -> ` in a Python block is a line that
+it prints.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from socket import AF_INET, SOCK_DGRAM, socket
+
+from tests.conftest import ROOT
+
+PATIENCE_S = 30
+PORT = re.compile(r"(?<=[\d\]]:)\d{4,5}(?=\b)")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Gives the blocks of a language on a page."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def commands(block: str) -> list[str]:
+    """Gives the lines of a shell block without comments."""
+    lines = (re.sub(r"(^|\s)#\s.*", "", line).strip() for line in block.splitlines())
+    return [line for line in lines if line]
+
+
+def environment() -> dict[str, str]:
+    """Finds `fairway` and `python` where these tests run."""
+    folder = str(Path(sys.executable).parent)
+    return os.environ | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}
+
+
+def with_free_ports(block: str) -> str:
+    """Replaces each port by one that nobody has."""
+    free: dict[str, str] = {}
+    for port in PORT.findall(block):
+        if port not in free:
+            with socket(AF_INET, SOCK_DGRAM) as probe:
+                probe.bind(("127.0.0.1", 0))
+                free[port] = str(probe.getsockname()[1])
+    return PORT.sub(lambda found: free[found[0]], block)
+
+
+class Terminal:
+    """A command that goes on while others run."""
+
+    def __init__(self, command: str, folder: Path) -> None:
+        self.command = command
+        self.process = subprocess.Popen(
+            ["bash", "-c", f"exec {command}"],
+            env=environment(), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self.process.stderr is not None
+        for _ in range(command.count("://")):
+            line = self.process.stderr.readline()
+            assert line.startswith("listening "), line
+        self._printed: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        self._printed.extend(self.process.stdout)
+
+    def end(self) -> str:
+        """Ends the command, unless it ends by itself, and gives what it printed."""
+        if "--count" not in self.command:
+            self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(PATIENCE_S) == 0, self.command
+        self._reader.join(PATIENCE_S)
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        assert self.process.stderr.read() == ""
+        self.close()
+        return "".join(self._printed)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+def run_shell(block: str, folder: Path) -> None:
+    """Runs a shell block; every command of it must succeed, print something, and say nothing on standard error."""
+    terminals: list[Terminal] = []
+    try:
+        for command in commands(with_free_ports(block)):
+            if command.endswith("&"):
+                terminals.append(Terminal(command.removesuffix("&").strip(), folder))
+                continue
+            done = subprocess.run(
+                ["bash", "-c", command],
+                env=environment(), cwd=folder, capture_output=True, text=True, check=False, timeout=120,
+            )  # fmt: skip
+            assert done.returncode == 0, f"{command}: {done.stderr}"
+            assert done.stdout or ">" in command, command
+            assert done.stderr == "", command
+        for terminal in terminals:
+            assert terminal.end() or "--trace" in terminal.command, terminal.command
+    finally:
+        for terminal in terminals:
+            terminal.close()
+
+
+def run_python(block: str, folder: Path) -> None:
+    """Runs a Python block, with every warning an error, and compares what it prints with what it says."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", block],
+        env=environment(), cwd=folder, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == re.findall(r"# -> (.*)$", block, flags=re.MULTILINE)
