@@ -61,11 +61,13 @@ def test_messages_in_any_order_are_right() -> None:
 
 
 def test_numbers_that_begin_again_are_told_apart_by_how_many_have_come() -> None:
-    sent, batch = cycle(64), batch_messages(64)
-    check = MessageCheck(64, 6 * batch, len(sent))
-    for number in range(6):
-        first = number * batch % len(sent)
-        check.take(sent[first : first + batch][::-1])
+    sent, in_flight = cycle(64), 2 * batch_messages(64)
+    stream = [sent[number % len(sent)] for number in range(12 * in_flight)]
+    check = MessageCheck(64, len(stream), len(sent))
+    # The first of those in flight comes last, again and again; and the application takes many at once.
+    late = [one for start in range(0, len(stream), in_flight) for one in stream[start : start + in_flight][::-1]]
+    for start in range(0, len(late), 3 * in_flight + 7):
+        check.take(late[start : start + 3 * in_flight + 7])
     assert check.complete
 
 

@@ -161,7 +161,7 @@ def test_what_is_not_installed_is_named_with_the_remedy_and_left_out(monkeypatch
 
 
 def test_a_spread_shows_failed_rounds() -> None:
-    assert table.spread([1.0, 3.0, 2.0]) == "2 (1..3)"
+    assert table.spread([1.0, 3.0, 2.0]) == "2 ±50%"
     assert table.spread([1.0, None]) == "1, 1 failed"
     assert table.spread([None]) == "failed"
     assert table.spread([]) == "-"

@@ -1,4 +1,4 @@
-"""The nouns of mrp on their own: ids, places, receiver, outbox, options."""
+"""The nouns of mrp on their own: ids, places, receiver, options."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from hypothesis import strategies as st
 from fairway.core.chance import Seeded
 from fairway.core.errors import BadOption
 from fairway.core.events import Peer, Receipt
-from fairway.core.machine import Transmit
-from fairway.core.statistics import Statistics
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.ids import draw_id
 from fairway.protocols.mrp.options import DEFAULT_PORT, MrpOptions
-from fairway.protocols.mrp.outbox import Outbox
 from fairway.protocols.mrp.places import Places
 from fairway.protocols.mrp.receiver import BEYOND, COPY, FULL, HELD_COPY, NEVER_SENT, NEW, Receiver
 
@@ -179,15 +176,3 @@ def test_a_snapshot_holds_exactly_what_is_committed(steps: list[tuple[int, bool]
     everything = [Receipt(Peer("p"), number) for number in sorted(handed_over)]
     floor, beyond = some.survives(everything)
     assert {*range(1, floor), *beyond} == handed_over
-
-
-def test_neighbouring_datagrams_of_one_size_leave_as_one_transmit() -> None:
-    statistics = Statistics()
-    outbox = Outbox(statistics)
-    outbox.add("a", b"11", 2)
-    outbox.add("a", b"2233", 2, 2)
-    outbox.add("b", b"44", 2)
-    outbox.add("b", b"555", 3)
-    assert outbox.take() == [Transmit("a", b"112233", 2), Transmit("b", b"44"), Transmit("b", b"555")]
-    assert outbox.take() == []
-    assert (statistics.datagrams_sent, statistics.bytes_sent) == (5, 11)

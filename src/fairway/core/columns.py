@@ -36,6 +36,54 @@ class Columns:
         return len(self.kind)
 
 
+def assembled(
+    *,
+    kinds: tuple[str, ...],
+    reasons: tuple[str, ...],
+    kind: Bytes,
+    reason: Bytes,
+    fields: dict[str, NDArray[np.generic]],
+    body_offset: Integers,
+    body_bytes: Integers,
+) -> Columns:
+    """Makes columns of these arrays, whose malformed rows it sets to 0."""
+    bad = reason != 0
+    if bad.any():
+        kind[bad] = 0
+        body_bytes[bad] = 0
+        for column in fields.values():
+            column[bad] = np.zeros((), dtype=column.dtype)
+    return Columns(
+        kinds=kinds,
+        reasons=reasons,
+        kind=kind,
+        reason=reason,
+        fields=fields,
+        body_offset=body_offset,
+        body_bytes=body_bytes,
+    )
+
+
+def windows(buffer: Bytes, width: int) -> NDArray[np.void]:
+    """Gives an overlapping view with a row per byte of the buffer: numpy copies a row in one go, from any place."""
+    rows = max(0, len(buffer) - width + 1)
+    return np.ndarray((rows,), dtype=f"V{width}", buffer=np.ascontiguousarray(buffer), strides=(1,))
+
+
+def whole_headers(
+    buffer: Bytes, offsets: Integers, short: NDArray[np.bool_], header: np.dtype[np.void]
+) -> NDArray[np.void]:
+    """Copies each datagram's header into a row; rows of datagrams that are too short for one are 0."""
+    rows = windows(buffer, header.itemsize)
+    if len(rows) == 0 or len(offsets) == 0:
+        return np.zeros(len(offsets), dtype=header)
+    if not short.any():
+        return rows[offsets].view(header)
+    gathered = rows[np.where(short, 0, offsets)].view(header)
+    gathered[short] = np.zeros((), dtype=header)
+    return gathered
+
+
 def headers(buffer: Bytes, offsets: Integers, lengths: Integers, header_bytes: int) -> Bytes:
     """Gathers the first `header_bytes` of each datagram into a matrix; what a datagram does not have is 0."""
     if len(offsets) == 0 or len(buffer) == 0:
@@ -48,21 +96,3 @@ def headers(buffer: Bytes, offsets: Integers, lengths: Integers, header_bytes: i
         inside = np.arange(header_bytes, dtype=np.int64) < lengths[short, None]
         gathered[short] *= inside
     return gathered
-
-
-def big_endian(matrix: Bytes, start: int, width: int) -> Integers:
-    """Reads an unsigned big-endian integer of `width` bytes from column `start` on of every row."""
-    value = matrix[:, start].astype(np.int64)
-    for column in range(start + 1, start + width):
-        value = (value << 8) | matrix[:, column]
-    return value
-
-
-def segments(data: bytes | bytearray | memoryview, segment_bytes: int) -> tuple[Bytes, Integers, Integers]:
-    """Gives a received super-buffer as buffer, offsets and lengths."""
-    buffer = np.frombuffer(data, dtype=np.uint8)
-    offsets = np.arange(0, len(buffer), segment_bytes, dtype=np.int64)
-    lengths = np.full(len(offsets), segment_bytes, dtype=np.int64)
-    if len(offsets):
-        lengths[-1] = len(buffer) - int(offsets[-1])
-    return buffer, offsets, lengths

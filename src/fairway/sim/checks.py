@@ -184,7 +184,8 @@ class Judge:
             self._acknowledged(sent)
         elif outcome == "refused":
             sent.letter.refused += 1
-            if sent.letter.handed_total > len(sent.letter.sends) - sent.letter.refused:
+            # Of several messages with one body it cannot be told which was refused and which arrived.
+            if sent.letter.handed_total and len(sent.letter.sends) == 1:
                 self.accuse("refused means not delivered", self._name(sent))
         return sent
 

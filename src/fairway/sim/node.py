@@ -28,7 +28,7 @@ WAKES_AT_ONE_INSTANT_MAX = 200
 IDLE_WAKES_MAX = 1_000
 """Wakes in a row after which nothing was sent or reported: more is a machine that spins."""
 ARRIVALS_BETWEEN_MEMORY_CHECKS = 512
-DURABLE_AFTER_CRASH = 500_000
+DURABLE_AFTER_CRASH = 650_000
 
 
 @dataclass(slots=True, kw_only=True)

@@ -31,6 +31,8 @@ MS = 1_000
 SECOND = 1_000_000
 BULK = 150_000
 """How many runs of a million are about batches more than about trouble."""
+MID_WRITE_FROM_US = 600_000
+"""A crash in a transaction waits for one, so it is planned while the load still flows."""
 TIGHT_ENTRIES = 64
 """Every table bound of a tight run is at most this."""
 
@@ -87,7 +89,7 @@ def draw_bulk(protocol: str, chance: Seeded) -> Configuration:
             disk_us=2 * MS if deferred else 0,
         ),
         coalesce_us=chance.choose((100, 1 * MS)),
-        plan=_crashes(chance, 1, 2 * SECOND) if chance.happens(250_000) else (),
+        plan=_crashes(chance, 1, 2 * SECOND) if chance.happens(500_000) else (),
         fault_us=10 * SECOND,
     )
 
@@ -214,7 +216,7 @@ def draw_load(protocol: str, options: Options, chance: Seeded, tight: bool) -> L
         commit_never=50_000 if lazy else 0,
         answer_never=50_000 if lazy else 0,
         split=chance.choose((0, 300_000)),
-        disk_us=chance.choose((0, 2, 20)) * MS,
+        disk_us=chance.choose((0, 2, 20, 20)) * MS,
     )
 
 
@@ -226,7 +228,7 @@ def _when_us(chance: Seeded, fault_us: int) -> int:
 def draw_plan(protocol: str, chance: Seeded, clients: int, load: Load, fault_us: int) -> tuple[Step, ...]:
     """Draws crashes, partitions, address changes and closings."""
     steps: list[Step] = []
-    if chance.happens(350_000):
+    if chance.happens(450_000):
         steps.extend(_crashes(chance, clients, fault_us))
     if chance.happens(250_000):
         steps.extend(_partition(chance, clients, fault_us) for _ in range(chance.between(1, 2)))
@@ -242,12 +244,13 @@ def _crashes(chance: Seeded, clients: int, fault_us: int) -> tuple[Crash, ...]:
 
 
 def _crash(chance: Seeded, clients: int, fault_us: int) -> Crash:
+    mid_write = chance.happens(700_000)
     return Crash(
-        at_us=_when_us(chance, fault_us),
+        at_us=chance.below(MID_WRITE_FROM_US) if mid_write else _when_us(chance, fault_us),
         node=SERVER if chance.happens(700_000) else chance.between(1, clients),
         down_us=chance.choose((10, 200, 3_000, 15_000)) * MS,
-        with_snapshot=chance.happens(600_000),
-        mid_write=chance.happens(500_000),
+        with_snapshot=chance.happens(700_000),
+        mid_write=mid_write,
     )
 
 

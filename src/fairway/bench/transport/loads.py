@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fairway.bench.transport.clocks import cpu_s
-from fairway.bench.transport.pattern import BLOCK_BYTES, batch_messages, message, tail
+from fairway.bench.transport.pattern import BLOCK_BYTES, message, tail
 
 IN_FLIGHT = 256
 """Messages awaited at the same time."""
@@ -43,7 +43,7 @@ class Load:
     @property
     def quantum(self) -> int:
         """Transfers are a multiple of this many units: bytes in bulk, messages otherwise."""
-        return {"bulk": BLOCK_BYTES, "batches": batch_messages(self.message_bytes)}.get(self.kind, IN_FLIGHT)
+        return BLOCK_BYTES if self.kind == "bulk" else IN_FLIGHT
 
 
 LOADS = {
@@ -141,8 +141,11 @@ async def _timed(run: Callable[[int], Awaitable[None]], units: int, receiver_pid
 
 async def _measure_pings(sender: Sender, load: Load, seconds: float) -> dict[str, Any]:
     body = message(0, tail(load.message_bytes))
-    for _ in range(PINGS_WARM_UP):
+    until = time.perf_counter() + seconds
+    warm = 0
+    while warm < PINGS_WARM_UP and time.perf_counter() < until:
         await sender.ping(body)
+        warm += 1
     times: list[float] = []
     until = time.perf_counter() + seconds
     started = 0.0
@@ -153,7 +156,7 @@ async def _measure_pings(sender: Sender, load: Load, seconds: float) -> dict[str
     times.sort()
     return {
         "units": len(times),
-        "total_units": len(times) + PINGS_WARM_UP,
+        "total_units": len(times) + warm,
         "seconds": seconds,
         "rate": times[len(times) // 2] * 1e6,
         "p99": times[len(times) * 99 // 100] * 1e6,

@@ -18,7 +18,7 @@ from fairway.bench.transport.loads import Load
 from fairway.bench.transport.peers import Peer
 
 START_S = 20.0
-LIMIT_BASE_S = 20.0
+LIMIT_BASE_S = 40.0
 LIMIT_FACTOR = 12
 """A cell that takes longer than the base and so many times its length has failed."""
 STOP_S = 5.0

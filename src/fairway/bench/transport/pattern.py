@@ -66,17 +66,18 @@ def batch_messages(size: int) -> int:
 
 
 def cycle(size: int) -> list[bytes]:
-    """Gives the messages that batches send over and over: twice as many as are ever in flight, so that a number that
-    comes back is either old or new, never both."""
+    """Gives the messages that batches send over and over: four times as many as are ever in flight, so that a number
+    that comes back is either old or new, never both."""
     after = tail(size)
-    return [message(number, after) for number in range(2 * BATCHES_IN_FLIGHT * batch_messages(size))]
+    return [message(number, after) for number in range(4 * BATCHES_IN_FLIGHT * batch_messages(size))]
 
 
 class MessageCheck:
     """Compares messages with what was sent, in any order, and finds those that came twice.
 
-    With a period the numbers begin again after so many; they are told apart by how many have come, which at least half
-    a period must separate.
+    With a period the numbers begin again after so many. They are told apart by how many have come: the next one is
+    never further from that than what is in flight, a quarter of the period, and a piece that is compared at once is
+    not longer than that either.
     """
 
     def __init__(self, size: int, expected: int, period: int | None) -> None:
@@ -92,7 +93,12 @@ class MessageCheck:
         return self.total >= self._expected
 
     def take(self, bodies: Sequence[bytes | bytearray]) -> None:
-        """Compares messages."""
+        """Compares messages, in the order of their arrival."""
+        piece = self._period // 4 if self._period else len(bodies)
+        for start in range(0, len(bodies), piece):
+            self._take(bodies[start : start + piece])
+
+    def _take(self, bodies: Sequence[bytes | bytearray]) -> None:
         joined = np.frombuffer(b"".join(bodies), dtype=np.uint8)
         if len(joined) != len(bodies) * self._size:
             raise Corrupt(f"{len(bodies)} messages of {self._size} bytes have {len(joined)} bytes")

@@ -17,31 +17,32 @@ Row = Mapping[str, object]
 
 SHORT = {
     "bulk": "bulk MB/s",
-    "awaited-64": "64 B awaited/s",
-    "batches-64": "64 B batches/s",
-    "awaited-1024": "1 KB awaited/s",
-    "batches-1024": "1 KB batches/s",
-    "ping-pong": "ping p50 µs",
+    "awaited-64": "64B each/s",
+    "batches-64": "64B batch/s",
+    "awaited-1024": "1KB each/s",
+    "batches-1024": "1KB batch/s",
+    "ping-pong": "ping µs",
 }
 
 
 def figures(results: Results, environment: str) -> list[Row]:
-    """Gives a row per peer: medians, with the spread from the lowest to the highest round."""
-    return [row for peer in results.plan.peers if (row := _figures(results, environment, peer))]
+    """Gives a row per peer and a column per load that was measured: medians, with the spread of the rounds."""
+    measured = [(load, peer) for (where, load, peer) in results.cells if where == environment]
+    loads = [load for load in results.plan.loads if any(load == one for one, _ in measured)]
+    peers = [peer for peer in results.plan.peers if any(peer == one for _, one in measured)]
+    return [_figures(results, environment, peer, loads) for peer in peers]
 
 
-def _figures(results: Results, environment: str, peer: str) -> Row | None:
-    if not any((environment, load, peer) in results.cells for load in results.plan.loads):
-        return None
+def _figures(results: Results, environment: str, peer: str, loads: list[str]) -> Row:
     row: dict[str, object] = {"peer": PEERS[peer].title}
-    for load in results.plan.loads:
+    for load in loads:
         row[SHORT[load]] = spread(results.rates(environment, load, peer))
         if load == "ping-pong":
             row["p99 µs"] = spread(results.rates(environment, load, peer, "p99"))
         if load == "bulk":
             row["CPU s/GB"] = spread(results.rates(environment, load, peer, "cpu_s_per_gb"))
     sides = [_peak(results, environment, peer, side) for side in ("sender_peak_mb", "receiver_peak_mb")]
-    row["peak MB, sender + receiver"] = " + ".join(sides)
+    row["peak MB"] = "+".join(sides)
     return row
 
 
@@ -52,11 +53,11 @@ def _peak(results: Results, environment: str, peer: str, side: str) -> str:
         for value in results.rates(environment, load, peer, side)
         if value is not None
     ]
-    return number(max(found)) if found else "-"
+    return f"{max(found):.0f}" if found else "-"
 
 
 def spread(values: list[float | None]) -> str:
-    """Shows the median and, in brackets, the lowest and the highest; a failed round is said."""
+    """Shows the median, and how far from it any round was; a failed round is said."""
     if not values:
         return "-"
     good = [value for value in values if value is not None]
@@ -64,7 +65,8 @@ def spread(values: list[float | None]) -> str:
         return "failed"
     shown = number(median(good))
     if len(good) > 1:
-        shown += f" ({number(min(good))}..{number(max(good))})"
+        middle = median(good)
+        shown += f" ±{max(max(good) - middle, middle - min(good)) / middle:.0%}"
     return shown if len(good) == len(values) else f"{shown}, {len(values) - len(good)} failed"
 
 
@@ -103,7 +105,8 @@ def remarks(results: Results) -> list[str]:
     machine = f"{platform.system()} {platform.release()}, Python {platform.python_version()}, {os.cpu_count()} cores"
     plan = f"{results.plan.rounds} rounds of {results.plan.seconds:g} s, interleaved"
     lines = [
-        f"{machine}; {plan}; median (lowest..highest).",
+        f"{machine}; {plan}; the median, and how far from it any round was.",
+        "Ratios are of each round: their median (lowest..highest). Peak memory: sender + receiver, over all loads.",
         "mrp messages go over eight connections, bulk over udpc, mrp and pydevts as messages of 1,150 bytes.",
         *results.notes,
     ]

@@ -19,7 +19,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.core.columns import Bytes, Columns, Integers, headers
+from fairway.core.columns import Bytes, Columns, Integers, headers, windows
 from fairway.protocols.mrp import wire
 
 _WINDOW_BYTES = 16
@@ -67,8 +67,7 @@ def _words(buffer: Bytes, offsets: Integers, lengths: Integers) -> Words:
     if places <= 0 or int(offsets.max()) >= places:
         gathered = headers(buffer, offsets, lengths, _WINDOW_BYTES)
     else:
-        windows: NDArray[np.void] = np.ndarray((places,), f"V{_WINDOW_BYTES}", buffer, strides=(1,))
-        gathered = windows[offsets].view(np.uint8).reshape(-1, _WINDOW_BYTES)
+        gathered = windows(buffer, _WINDOW_BYTES)[offsets].view(np.uint8).reshape(-1, _WINDOW_BYTES)
         if int(lengths.min()) < wire.STAMPED_BYTES:
             short = np.flatnonzero(lengths < _WINDOW_BYTES)
             gathered[short] *= np.arange(_WINDOW_BYTES) < lengths[short, None]

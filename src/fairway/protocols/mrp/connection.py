@@ -157,7 +157,7 @@ class Connection(ABC):
 
     def _transmit(self, data: bytes, segment_bytes: int, now_us: int, count: int = 1) -> None:
         self.active_us = now_us
-        self._shared.outbox.add(self.address, data, segment_bytes, count)
+        self._shared.outbox.send(self.address, data, segment_bytes, count)
 
     def _repeat(self, number: int, now_us: int) -> None:
         run = self.sender.repeated(number, now_us)

@@ -86,14 +86,14 @@ class Door:
         known = self._callers.get((address, packet.cl_conid))
         if known is not None:
             reply = wire.ConReply(stat=wire.ACCEPT, cl_conid=packet.cl_conid, sv_conid=known.local)
-            self.shared.outbox.add(address, wire.encode(reply), wire.CON_REPLY_BYTES)
+            self.shared.outbox.send(address, wire.encode(reply), wire.CON_REPLY_BYTES)
             return
         self.half_opens.expire(now_us)
         call = self.half_opens.by_caller(address, packet.cl_conid)
         if call is None:
             call = self._answer_call(packet, address, now_us)
             self.half_opens.add(call)
-        self.shared.outbox.add(address, call.reply, wire.CON_REPLY_BYTES)
+        self.shared.outbox.send(address, call.reply, wire.CON_REPLY_BYTES)
 
     def _answer_call(self, packet: wire.Connect, address: Address, now_us: int) -> HalfOpen:
         """Accepts or rejects a call that was not heard before."""
@@ -137,7 +137,7 @@ class Door:
         pause_us, give_up_us = options.connect_repeat_us, now_us + options.connect_timeout_us
         opening = Opening(token, address, options.layout, local, connect, give_up_us, now_us + pause_us, pause_us)
         self.openings[local] = opening
-        self.shared.outbox.add(address, connect, wire.CONNECT_BYTES)
+        self.shared.outbox.send(address, connect, wire.CONNECT_BYTES)
         self.deadlines.set(local, min(opening.repeat_us, give_up_us))
 
     def wake_opening(self, opening: Opening, now_us: int) -> None:
@@ -146,7 +146,7 @@ class Door:
             self._give_up(opening, "no con reply came in time")
             return
         if now_us >= opening.repeat_us:
-            self.shared.outbox.add(opening.address, opening.connect, wire.CONNECT_BYTES)
+            self.shared.outbox.send(opening.address, opening.connect, wire.CONNECT_BYTES)
             opening.pause_us = min(2 * opening.pause_us, self._options.connect_repeat_max_us)
             opening.repeat_us = now_us + opening.pause_us
         self.deadlines.set(opening.local, min(opening.repeat_us, opening.give_up_us))

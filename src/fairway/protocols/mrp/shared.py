@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fairway.core.events import Event
+from fairway.core.outbox import Outbox
 from fairway.core.statistics import Statistics
 from fairway.protocols.mrp.options import MrpOptions
-from fairway.protocols.mrp.outbox import Outbox
 from fairway.protocols.mrp.places import Places
 
 if TYPE_CHECKING:

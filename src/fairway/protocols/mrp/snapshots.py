@@ -12,6 +12,7 @@ from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from zlib import crc32
 
+from fairway.core import addresses
 from fairway.core.errors import DamagedSnapshot
 from fairway.core.events import Address
 from fairway.protocols.mrp.options import LAYOUTS, WINDOW_MAX
@@ -70,7 +71,7 @@ def unpack(data: bytes) -> Snapshot:
         if plain["format"] != _FORMAT:
             raise DamagedSnapshot(f"the mrp snapshot has format {plain['format']}; {_FORMAT} is expected")
         snapshot = Snapshot(
-            address=_address(plain["address"]),
+            address=addresses.restored(plain["address"]),
             layout=plain["layout"],
             client=bool(plain["client"]),
             local=int(plain["local"]),
@@ -101,14 +102,3 @@ def _plain(numbered: Numbered) -> list[list[object]]:
 
 def _numbered(plain: list[list[object]]) -> Numbered:
     return [(int(str(number)), b64decode(str(data), validate=True)) for number, data in plain]
-
-
-def _address(plain: object) -> Address:
-    """Gives tuples back, which JSON turns into lists."""
-    return tuple(_address(part) for part in plain) if isinstance(plain, list) else _scalar(plain)
-
-
-def _scalar(plain: object) -> Address:
-    if plain is None or isinstance(plain, str | int):
-        return plain
-    raise DamagedSnapshot(f"the mrp snapshot has an address of type {type(plain).__name__}")

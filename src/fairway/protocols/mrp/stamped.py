@@ -161,7 +161,7 @@ class StampedConnection(Connection):
             self._shared.drop("closing")
         elif verdict == COPY:
             self._shared.statistics.duplicates += 1
-            self._shared.outbox.add(self.address, self._ack_out + wire.echoed(datagram), wire.ACK_BYTES)
+            self._shared.outbox.send(self.address, self._ack_out + wire.echoed(datagram), wire.ACK_BYTES)
         elif verdict == HELD_COPY:
             self._shared.statistics.duplicates += 1
         else:
@@ -172,7 +172,7 @@ class StampedConnection(Connection):
             self.receiver.offer(number, len(body), ack)
             self._hand_over(number, body)
             return
-        self._shared.outbox.add(self.address, ack, wire.ACK_BYTES)
+        self._shared.outbox.send(self.address, ack, wire.ACK_BYTES)
         for ready, message in self.receiver.take(number, body):
             self._hand_over(ready, message)
 
@@ -191,13 +191,13 @@ class StampedConnection(Connection):
         deferred = self._shared.options.deferred
         self.receiver.take_run(count, size, acks if deferred else b"")
         if not deferred:
-            self._shared.outbox.add(self.address, acks, wire.ACK_BYTES, count)
+            self._shared.outbox.send(self.address, acks, wire.ACK_BYTES, count)
         self._hand_over_run(first, columns.bodies_of(rows))
         return True
 
     def _acknowledge(self, count: int, acks: Sequence[bytes], floor: int, now_us: int) -> None:
         for some in acks:
-            self._shared.outbox.add(self.address, some, wire.ACK_BYTES, len(some) // wire.ACK_BYTES)
+            self._shared.outbox.send(self.address, some, wire.ACK_BYTES, len(some) // wire.ACK_BYTES)
 
 
 def _stamps_fit(stretches: Sequence[tuple[Run, int]], stamps: bytes) -> bool:

@@ -21,7 +21,7 @@ class Conversation:
     """What the machine knows of one address. It stays after the end, to answer copies and to number later messages."""
 
     __slots__ = (
-        "close_reason", "closed_us", "first_id", "peer", "phase", "pings", "proved", "receiver", "sender",
+        "close_reason", "closed_us", "first_id", "named", "peer", "phase", "pings", "receiver", "sender",
         "used_blocks",
     )  # fmt: skip
 
@@ -36,7 +36,8 @@ class Conversation:
         """Blocks of own ids used before a restart, and when: they rest before they are used again."""
         self.phase = Phase.OPEN
         self.pings = 0
-        self.proved = False
+        self.named = False
+        """Whether our application named the address, which proves it."""
         self.closed_us = 0
         self.close_reason = CloseReason.LOCAL
 
@@ -52,6 +53,6 @@ class Conversation:
     @property
     def idle(self) -> bool:
         """Whether nothing would be delivered twice, and nothing lost, if this were gone."""
-        if self.proved and self.phase is not Phase.CLOSED:
+        if self.named and self.phase is not Phase.CLOSED:
             return False
         return not (self.receiver.known or self.receiver.places or self.unfinished or self.pings)

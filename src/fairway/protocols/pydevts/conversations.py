@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from fairway.core.events import Address, Closed, CloseReason, Connected, Event, Peer
+from fairway.core.outbox import Outbox
 from fairway.core.statistics import Statistics
 from fairway.protocols.pydevts.conversation import Conversation, Phase
 from fairway.protocols.pydevts.options import PydevtsOptions
@@ -13,10 +14,11 @@ from fairway.protocols.pydevts.options import PydevtsOptions
 class Conversations:
     """Conversations by address, oldest first."""
 
-    __slots__ = ("_by_address", "_events", "_idle", "_options", "_statistics", "shut")
+    __slots__ = ("_by_address", "_events", "_idle", "_options", "_outbox", "_statistics", "shut")
 
-    def __init__(self, options: PydevtsOptions, statistics: Statistics, events: list[Event]) -> None:
+    def __init__(self, options: PydevtsOptions, outbox: Outbox, statistics: Statistics, events: list[Event]) -> None:
         self._options = options
+        self._outbox = outbox
         self._statistics = statistics
         self._events = events
         self._by_address: dict[Address, Conversation] = {}
@@ -68,10 +70,17 @@ class Conversations:
     def _evict(self, address: Address) -> None:
         """Forgets an idle conversation, and with it how far its numbers had come."""
         del self._idle[address]
+        self._outbox.disown(address)
         conversation = self._by_address.pop(address)
         if conversation.phase is Phase.OPEN:
             self._statistics.conversations_closed += 1
             self._events.append(Closed(conversation.peer, CloseReason.FORGOTTEN))
+
+    def name(self, conversation: Conversation) -> None:
+        """Takes note that our application named the address: it counts as proved as long as the conversation lasts."""
+        conversation.named = True
+        self._outbox.prove(conversation.address)
+        self.note(conversation)
 
     def busy(self, conversation: Conversation) -> None:
         """Takes note that a conversation is not idle."""

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from zlib import crc32
 
 from fairway.core.events import Address, Event, MessageReceived, MessagesReceived, Receipt
+from fairway.core.outbox import Outbox
 from fairway.core.statistics import Statistics
 from fairway.core.timers import Deadlines
 from fairway.protocols.pydevts import wire
 from fairway.protocols.pydevts.conversation import Conversation, Phase
 from fairway.protocols.pydevts.conversations import Conversations
 from fairway.protocols.pydevts.options import PydevtsOptions
-from fairway.protocols.pydevts.outbox import Outbox
 from fairway.protocols.pydevts.wire import ACK, CRC_MASK, FAILED, HEADER_BYTES, KEY_MASK
 
 
@@ -73,13 +73,13 @@ class Inbound:
         known = conversation is not None and key in conversation.receiver.known
         if (not known or header & FAILED) and crc32(body) != key & CRC_MASK:
             self._statistics.dropped["bad_crc"] += 1
-            self._outbox.answer(address, conversation, ACK | FAILED | key)
+            self._outbox.answer(address, wire.datagram(ACK | FAILED | key), wire.HEADER_BYTES)
         elif conversation is None or not known:
             self._new_message(key, body, address, conversation, now_us)
         else:
             self._statistics.duplicates += 1
             if conversation.receiver.answerable(key):
-                self._outbox.answer(address, conversation, ACK | key)
+                self._outbox.answer(address, wire.datagram(ACK | key), wire.HEADER_BYTES)
 
     def _new_message(
         self, key: int, body: bytes, address: Address, conversation: Conversation | None, now_us: int
@@ -144,7 +144,7 @@ class Inbound:
         """Sends first acks and starts their timer."""
         conversation.receiver.enter(keys)
         acks = wire.datagram(ACK | keys[0]) if len(keys) == 1 else wire.controls(keys, wire.TYPE_ACK)
-        self._outbox.control(conversation.address, acks, conversation.proved)
+        self._outbox.answer(conversation.address, acks, wire.HEADER_BYTES, len(keys))
         self._ack_timers.append(AckTimer(now_us + self._options.repeat_after_us, conversation, keys, 0))
 
     # Closes and commits.
@@ -215,7 +215,8 @@ class Inbound:
         if not waiting:
             return
         if timer.repeats < self._options.ack_repeats_max:
-            self._outbox.control(conversation.address, wire.controls(waiting, wire.TYPE_ACK), conversation.proved)
+            acks = wire.controls(waiting, wire.TYPE_ACK)
+            self._outbox.answer(conversation.address, acks, wire.HEADER_BYTES, len(waiting))
             due_us = now_us + self._options.repeat_after_us
             self._ack_timers.append(AckTimer(due_us, conversation, waiting, timer.repeats + 1))
             return

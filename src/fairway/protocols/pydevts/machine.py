@@ -33,11 +33,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import ClassVar
 
-from fairway.core.amplification import Ledger
 from fairway.core.chance import Chance
 from fairway.core.errors import BadMessage, CallerError, MalformedDatagram, NoSuchPeer, NotSupported, QueueFull
 from fairway.core.events import Address, Closed, CloseReason, ConnectRefused, Event, Peer, Receipt
 from fairway.core.machine import Buffer, Transmit
+from fairway.core.outbox import Outbox
 from fairway.core.statistics import Statistics
 from fairway.protocols.pydevts import snapshot as stored
 from fairway.protocols.pydevts import wire
@@ -46,7 +46,6 @@ from fairway.protocols.pydevts.conversations import Conversations
 from fairway.protocols.pydevts.inbound import Inbound
 from fairway.protocols.pydevts.options import PydevtsOptions
 from fairway.protocols.pydevts.outbound import Outbound
-from fairway.protocols.pydevts.outbox import Outbox
 from fairway.protocols.pydevts.pings import Pings
 from fairway.protocols.pydevts.wire import ACK, HEADER_BYTES, KEY_MASK, TYPE_SHIFT
 
@@ -59,10 +58,9 @@ class PydevtsMachine:
     def __init__(self, options: PydevtsOptions, chance: Chance) -> None:
         self.statistics = Statistics()
         self._options = options
-        self._ledger = Ledger(options.unproved_max)
-        self._outbox = Outbox(self._ledger, self.statistics)
+        self._outbox = Outbox(self.statistics, options.unproved_max)
         self._events: list[Event] = []
-        self._conversations = Conversations(options, self.statistics, self._events)
+        self._conversations = Conversations(options, self._outbox, self.statistics, self._events)
         shared = options, self._conversations, self._outbox, self.statistics, self._events
         self._inbound = Inbound(*shared)
         self._outbound = Outbound(*shared, chance)
@@ -77,8 +75,7 @@ class PydevtsMachine:
         self._now_us = now_us
         self.statistics.bytes_received += len(data)
         conversation = self._conversations.get(address)
-        if conversation is None or not conversation.proved:
-            self._ledger.received(address, len(data))
+        self._outbox.received(address, len(data))
         if segment_bytes is None or len(data) <= segment_bytes:
             self._receive_one(data, address)
             return
@@ -145,9 +142,7 @@ class PydevtsMachine:
             self._events.append(ConnectRefused(token, address, "as many conversations as peers_max allows are open"))
             return token
         conversation = self._conversations.called(address, token)
-        conversation.proved = True
-        self._conversations.note(conversation)
-        self._ledger.forget(address)
+        self._conversations.name(conversation)
         return token
 
     def send(
@@ -195,7 +190,8 @@ class PydevtsMachine:
         self._pings.check_room()
         self._now_us = now_us
         token = self._take_tokens(1).start
-        self._outbox.answer(peer.address, conversation, ACK | self._pings.start(conversation, token, now_us))
+        probe = wire.datagram(ACK | self._pings.start(conversation, token, now_us))
+        self._outbox.answer(peer.address, probe, HEADER_BYTES)
         return token
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
@@ -303,6 +299,8 @@ class PydevtsMachine:
         self._now_us = now_us
         conversation = self._conversations.add(state.address)
         stored.give(state, conversation, now_us)
+        if state.named:
+            self._conversations.name(conversation)
         self._inbound.restored(conversation, now_us)
         return conversation.peer
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fairway.core.chance import Chance
 from fairway.core.events import Address, Delivered, DeliveryUnknown, Event, Refused, Writable
+from fairway.core.outbox import Outbox
 from fairway.core.statistics import Statistics
 from fairway.core.timers import Deadlines
 from fairway.protocols.pydevts import wire
@@ -13,7 +14,6 @@ from fairway.protocols.pydevts.conversation import Conversation, Phase
 from fairway.protocols.pydevts.conversations import Conversations
 from fairway.protocols.pydevts.identifiers import IDS, Identifiers, RecentUses
 from fairway.protocols.pydevts.options import PydevtsOptions
-from fairway.protocols.pydevts.outbox import Outbox
 from fairway.protocols.pydevts.sender import Sender
 from fairway.protocols.pydevts.wire import CLOSE, FAILED, KEY_MASK
 
@@ -98,7 +98,7 @@ class Outbound:
         while (most := sender.ready(now_us)) > 0:
             for batch in sender.leave(most, now_us):
                 self._statistics.messages_sent += batch.count
-                self._outbox.packets(address, batch.data, batch.segment_bytes, conversation.proved)
+                self._outbox.answer(address, batch.data, batch.segment_bytes, batch.count)
             if len(sender.flight) and self._packet_due.get(address) is None:
                 self._packet_due.set(address, now_us + self._options.repeat_after_us)
         self._pacing_due.set(address, sender.next_ready_us(now_us))
@@ -111,12 +111,12 @@ class Outbound:
         sender = None if conversation is None else conversation.sender
         number = None if sender is None else sender.find(key)
         if conversation is None or sender is None or number is None:
-            self._outbox.answer(address, conversation, CLOSE | key)
+            self._outbox.answer(address, wire.datagram(CLOSE | key), wire.HEADER_BYTES)
         elif header & FAILED:
             self._repeat_damaged(conversation, sender, number, now_us)
         else:
             key = sender.key_of(number)
-            self._outbox.answer(address, conversation, CLOSE | key)
+            self._outbox.answer(address, wire.datagram(CLOSE | key), wire.HEADER_BYTES)
             self._delivered(conversation, sender, (number,), (key,), now_us)
 
     def ack_run(self, keys: tuple[int, ...], conversation: Conversation, now_us: int) -> bool:
@@ -125,7 +125,8 @@ class Outbound:
         numbers = None if sender is None else sender.find_all(keys)
         if sender is None or numbers is None:
             return False
-        self._outbox.control(conversation.address, wire.controls(keys, wire.TYPE_CLOSE), conversation.proved)
+        closes = wire.controls(keys, wire.TYPE_CLOSE)
+        self._outbox.answer(conversation.address, closes, wire.HEADER_BYTES, len(keys))
         self._delivered(conversation, sender, numbers, keys, now_us)
         return True
 
@@ -140,7 +141,7 @@ class Outbound:
 
     def _repeat(self, conversation: Conversation, data: bytes) -> None:
         self._statistics.retransmissions += 1
-        self._outbox.packets(conversation.address, data, len(data), conversation.proved)
+        self._outbox.answer(conversation.address, data, len(data))
 
     def _delivered(
         self, conversation: Conversation, sender: Sender, numbers: Sequence[int], keys: Sequence[int], now_us: int

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from struct import Struct, error, pack, unpack_from
 from zlib import crc32
 
+from fairway.core import addresses
 from fairway.core.errors import DamagedSnapshot
 from fairway.core.events import Address
 from fairway.protocols.pydevts.conversation import Conversation
@@ -93,7 +94,7 @@ def take(conversation: Conversation, committing: set[int], now_us: int, options:
         taken_us=now_us,
         highest=widener.highest,
         next_id=conversation.first_id if sender is None else sender.identifiers.next & 0xFFFF,
-        named=conversation.proved,
+        named=conversation.named,
         gaps=tuple(widener.gaps),
         blocks=tuple((block, now_us - used_us) for block, used_us in blocks.items()),
         remembered=tuple(remembered),
@@ -112,7 +113,6 @@ def give(snapshot: Snapshot, conversation: Conversation, now_us: int) -> None:
         receiver.known[one.key] = one.number
         receiver.arrivals.append(Arrival(now_us - away_us - one.age_us, (one.key,)))
     receiver.enter([one.key for one in snapshot.remembered if one.incoming])
-    conversation.proved = snapshot.named
     conversation.used_blocks = {block: now_us - away_us - age_us for block, age_us in snapshot.blocks}
     if snapshot.next_id is not None:
         conversation.first_id = (snapshot.next_id + HALF_A_TURN) & 0xFFFF
@@ -155,7 +155,7 @@ def _decode(data: bytes) -> Snapshot:
     pairs = tuple(zip(numbers[0 : 2 * (gaps + blocks) : 2], numbers[1 : 2 * (gaps + blocks) : 2], strict=True))
     rows = iter(numbers[2 * (gaps + blocks) :])
     return Snapshot(
-        address=_hashable(json.loads(address)),
+        address=addresses.restored(json.loads(address)),
         taken_us=taken_us,
         highest=above - 1,
         next_id=None if next_id == _NO_ID else next_id,
@@ -167,12 +167,3 @@ def _decode(data: bytes) -> Snapshot:
             for age_us, number, key in zip(rows, rows, rows, strict=True)
         ),
     )
-
-
-def _hashable(value: object) -> Address:
-    """Turns the lists that JSON makes of tuples back into tuples."""
-    if isinstance(value, list):
-        return tuple(_hashable(one) for one in value)
-    if isinstance(value, dict):
-        raise ValueError("an address is no dictionary")
-    return value

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.core.columns import Bytes, Columns, Integers
+from fairway.core.columns import Bytes, Columns, Integers, assembled, windows
 from fairway.core.machine import Buffer
 from fairway.protocols.rup.wire import (
     BASE,
@@ -47,7 +47,6 @@ def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Colum
     is_data = kind == DATA
     ids = _ids(rows, is_data)
     reason = _reasons(rows, ids, kind, lengths)
-    bad = reason != 0
     fields: dict[str, NDArray[np.generic]] = {
         "start": np.where(is_data, rows[:, 1], 0).astype(np.int64),
         "id": ids.view(f"S{ID_DIGITS}")[:, 0],
@@ -55,20 +54,14 @@ def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Colum
         "total": np.where(is_data, _uint(rows, 38), 0),
     }
     header_bytes = _HEADER_BYTES_OF_KIND[kind]
-    body_bytes = lengths - header_bytes
-    if bad.any():
-        kind[bad] = 0
-        body_bytes[bad] = 0
-        for column in fields.values():
-            column[bad] = np.zeros((), dtype=column.dtype)
-    return Columns(
+    return assembled(
         kinds=KINDS,
         reasons=REASONS,
         kind=kind,
         reason=reason,
         fields=fields,
         body_offset=offsets + header_bytes,
-        body_bytes=body_bytes,
+        body_bytes=lengths - header_bytes,
     )
 
 
@@ -83,17 +76,12 @@ def _gather(buffer: Bytes, offsets: Integers) -> Bytes:
     tail = np.zeros(2 * width, dtype=np.uint8)
     tail[: len(buffer) - tail_at] = buffer[tail_at:]
     late = offsets >= tail_at
-    tail_rows = _windows(tail)
+    tail_rows = windows(tail, width)
     if tail_at == 0:
         return tail_rows[offsets].view(np.uint8).reshape(count, width)
-    rows = _windows(np.ascontiguousarray(buffer))[np.where(late, 0, offsets)]
+    rows = windows(buffer, width)[np.where(late, 0, offsets)]
     rows[late] = tail_rows[offsets[late] - tail_at]
     return rows.view(np.uint8).reshape(count, width)
-
-
-def _windows(buffer: Bytes) -> NDArray[np.void]:
-    rows = len(buffer) - DATA_HEADER_BYTES + 1
-    return np.ndarray((rows,), dtype=f"V{DATA_HEADER_BYTES}", buffer=buffer, strides=(1,))
 
 
 def _ids(rows: Bytes, is_data: NDArray[np.bool_]) -> Bytes:

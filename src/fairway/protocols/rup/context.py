@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from fairway.core.chance import Chance
 from fairway.core.events import Event
+from fairway.core.outbox import Outbox
 from fairway.core.statistics import Statistics
 from fairway.core.timers import Deadlines
 from fairway.protocols.rup.options import RupOptions
-from fairway.protocols.rup.outbox import Outbox
 
 if TYPE_CHECKING:
     from fairway.protocols.rup.columns import Headers

@@ -67,7 +67,7 @@ class Receiver:
                 return True
             self._statistics.duplicates += 1
             if total >= 0:
-                self._outbox.send(address, wire.control(wire.CONFIRM, identity, total))
+                self._outbox.answer(address, wire.control(wire.CONFIRM, identity, total), wire.CONTROL_BYTES)
             return True
         held = self._held.get((address, identity)) if self._held else None
         if held is None:
@@ -94,7 +94,7 @@ class Receiver:
         held.copies = 0
         self._timers.set(held, None)
         address = held.conversation.peer.address
-        self._outbox.send(address, wire.control(wire.CONFIRM, held.identity, held.last_start))
+        self._outbox.answer(address, wire.control(wire.CONFIRM, held.identity, held.last_start), wire.CONTROL_BYTES)
 
     def refusal(self, conversation: Conversation | None, header: wire.Header, size: int) -> str:
         """Names the rule that keeps a new message from beginning with this part, or gives an empty string."""
@@ -232,11 +232,15 @@ class Receiver:
     def _request(self, message: Incoming, indices: list[int]) -> None:
         for index in indices:
             position = index * message.part_bytes
-            self._outbox.send(message.address, wire.control(wire.REQUEST, message.identity, position))
+            self._outbox.answer(
+                message.address, wire.control(wire.REQUEST, message.identity, position), wire.CONTROL_BYTES
+            )
 
     def _confirm(self, message: Incoming) -> None:
         message.confirmed()
-        self._outbox.send(message.address, wire.control(wire.CONFIRM, message.identity, message.mark))
+        self._outbox.answer(
+            message.address, wire.control(wire.CONFIRM, message.identity, message.mark), wire.CONTROL_BYTES
+        )
 
     # Parts in bursts.
 
@@ -297,7 +301,9 @@ class Receiver:
             if message.count_arrivals(step, now_us):
                 message.confirmed()
                 position = (mark + done if in_order else mark) * message.part_bytes
-                self._outbox.send(message.address, wire.control(wire.CONFIRM, message.identity, position))
+                self._outbox.answer(
+                    message.address, wire.control(wire.CONFIRM, message.identity, position), wire.CONTROL_BYTES
+                )
         self._timers.set(message, message.due_us())
 
     # Completion and commit.
@@ -340,7 +346,7 @@ class Receiver:
     def _finish(self, address: Address, identity: bytes, total: int, now_us: int) -> None:
         """Remembers a message and confirms all of it."""
         self._remember(address, identity, total, now_us)
-        self._outbox.send(address, wire.control(wire.CONFIRM, identity, total))
+        self._outbox.answer(address, wire.control(wire.CONFIRM, identity, total), wire.CONTROL_BYTES)
 
     def _remember(self, address: Address, identity: bytes, total: int, now_us: int, *, silent: bool = False) -> None:
         self.remembered.add(address, identity, total, now_us + self._options.remember_us, silent=silent)

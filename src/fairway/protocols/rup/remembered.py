@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from struct import Struct
 
+from fairway.core import addresses
 from fairway.core.errors import BadAddress, DamagedSnapshot
 from fairway.core.events import Address
 from fairway.protocols.rup.wire import UINT_MAX
@@ -92,7 +93,7 @@ def decode_snapshot(snapshot: bytes) -> tuple[Address, bool, list[tuple[bytes, i
     try:
         magic, proved, length, count = _FRONT.unpack_from(snapshot)
         name, records = snapshot[_FRONT.size : _FRONT.size + length], snapshot[_FRONT.size + length :]
-        address = _hashable(json.loads(name))
+        address = addresses.restored(json.loads(name))
         completed = [(identity.hex().encode(), total) for identity, total in _RECORD.iter_unpack(records)]
     except (ValueError, RecursionError, OverflowError, struct.error) as error:
         raise DamagedSnapshot(f"a rup snapshot of {len(snapshot)} bytes cannot be read: {error}") from None
@@ -101,12 +102,3 @@ def decode_snapshot(snapshot: bytes) -> tuple[Address, bool, list[tuple[bytes, i
             f"a rup snapshot of {len(snapshot)} bytes is incomplete or holds what no rup machine wrote"
         )
     return address, proved, completed
-
-
-def _hashable(value: object) -> Address:
-    """Turns the lists that JSON gives back into the tuples that they were."""
-    if isinstance(value, list):
-        return tuple(_hashable(item) for item in value)
-    if isinstance(value, str | int | float) or value is None:
-        return value
-    raise ValueError("the address is no tuple of plain values")

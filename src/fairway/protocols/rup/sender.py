@@ -13,21 +13,17 @@ from collections import deque
 from fairway.core.congestion import make_controller
 from fairway.core.errors import BadMessage, QueueFull
 from fairway.core.events import Delivered, DeliveryUnknown, Peer, Refused, Writable
-from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Buffer
-from fairway.core.rtt import RoundTrip
+from fairway.core.machine import Buffer
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.context import Context
+from fairway.protocols.rup.grid import SEGMENTS_MAX, Grid
+from fairway.protocols.rup.landing import Landing
 from fairway.protocols.rup.options import PARTS_MAX
-from fairway.protocols.rup.outbox import SEGMENTS_MAX
 from fairway.protocols.rup.outgoing import Outgoing
 from fairway.protocols.rup.tails import Tails
 
 OUTSTANDING_WINDOWS = 4
 """Unconfirmed parts of a message at the most, in windows: while a hole is being repaired the others go on."""
-NUMPY_PARTS_MIN = 4
-"""Fewer parts are put together faster without numpy."""
-UNPROVED_PART_BYTES_MIN = 16
-"""Towards an unproved address parts shrink until the first fits the three-times limit, but not below this."""
 
 SILENT = "the peer said nothing in time"
 TOO_OFTEN = "one part was sent as often as is allowed"
@@ -38,24 +34,9 @@ class Sender:
     """The sending half of one conversation."""
 
     __slots__ = (
-        "_blocked_us",
-        "_context",
-        "_controller",
-        "_heard_us",
-        "_is_full",
-        "_options",
-        "_queued_bytes",
-        "_round",
-        "_rtt",
-        "_shortest_us",
-        "_tails",
-        "_under_way",
-        "_waiting",
-        "in_flight",
-        "is_blocked",
-        "peer",
-        "serial",
-    )
+        "_blocked_us", "_context", "_controller", "_grid", "_heard_us", "_is_full", "_options", "_queued_bytes",
+        "_round", "_rtt", "_tails", "_under_way", "_waiting", "in_flight", "is_blocked", "peer", "serial",
+    )  # fmt: skip
 
     def __init__(self, peer: Peer, context: Context) -> None:
         options = context.options
@@ -64,13 +45,12 @@ class Sender:
         self._context = context
         self._options = options
         self._controller = make_controller(options.controller, options.window)
-        self._rtt = RoundTrip(initial_us=options.rto_initial_us, min_us=options.rto_us_min, max_us=options.rto_us_max)
+        self._grid = Grid(peer.address, context)
+        self._rtt = Landing(initial_us=options.rto_initial_us, min_us=options.rto_us_min, max_us=options.rto_us_max)
         self._waiting: deque[Outgoing] = deque()
         self._under_way: dict[bytes, Outgoing] = {}
         self._round: deque[Outgoing] = deque()
         self._tails = Tails()
-        self._shortest_us = 0
-        """The shortest round trip of late: it follows a rise by a thirty-second a sample."""
         self._queued_bytes = 0
         self._is_full = False
         self.in_flight = 0
@@ -132,11 +112,11 @@ class Sender:
         room = self._controller.room(self.in_flight, now_us) if self._round else 0
         while room > 0 and self._round:
             message = self._round.popleft()
-            count = min(room, self._burst_max(message), self._sendable(message))
+            count = min(room, self._grid.burst_max(message), self._sendable(message))
             if count <= 0:
                 message.in_round = False
                 continue
-            allowed = self._allowed(message, count)
+            allowed = self._grid.allowed(message, count)
             if allowed == 0:
                 self._block(message, was_blocked, now_us)
                 break
@@ -160,7 +140,7 @@ class Sender:
         landings = [
             left_us for message in self._under_way.values() if (left_us := message.next_landing_us()) is not None
         ]
-        return max(now_us, min(landings) + self._landing_us) + 1 if landings else None
+        return max(now_us, min(landings) + self._rtt.landing_us) + 1 if landings else None
 
     def wake(self, now_us: int) -> None:
         """Goes on when there is room again without a word of the peer, or gives up what the limit keeps back."""
@@ -173,25 +153,16 @@ class Sender:
     def _land(self, message: Outgoing, now_us: int) -> None:
         """Takes what must have left the network by now out of the flight."""
         before = message.in_flight
-        message.land(now_us - self._landing_us)
+        message.land(now_us - self._rtt.landing_us)
         self.in_flight += message.in_flight - before
 
     def _start_waiting(self, now_us: int) -> None:
         """Puts waiting messages under way while there is a place."""
         while self._waiting and len(self._under_way) < self._options.messages_under_way_max:
             message = self._waiting.popleft()
-            message.begin(self._part_bytes(message), now_us)
+            message.begin(self._grid.part_bytes(message), now_us)
             self._under_way[message.identity] = message
             self._enter_round(message)
-
-    def _part_bytes(self, message: Outgoing) -> int:
-        """Chooses a message's grid: the largest part, or one that fits what an unproved address may get."""
-        largest = self._options.body_bytes_per_part
-        budget = self._context.outbox.budget(self.peer.address)
-        if budget is None:
-            return largest
-        fitting = max(budget - wire.DATA_HEADER_BYTES, UNPROVED_PART_BYTES_MIN, -(-message.total // PARTS_MAX))
-        return min(largest, fitting)
 
     def _enter_round(self, message: Outgoing) -> None:
         if not message.in_round and self._sendable(message) > 0:
@@ -200,17 +171,6 @@ class Sender:
 
     def _sendable(self, message: Outgoing) -> int:
         return message.sendable(OUTSTANDING_WINDOWS * self._options.window)
-
-    def _burst_max(self, message: Outgoing) -> int:
-        return min(SEGMENTS_MAX, UDP_PAYLOAD_BYTES_MAX // (wire.DATA_HEADER_BYTES + message.part_bytes))
-
-    def _allowed(self, message: Outgoing, count: int) -> int:
-        """Tells how many of the parts the three-times limit lets through."""
-        budget = self._context.outbox.budget(self.peer.address)
-        if budget is None:
-            return count
-        size = wire.DATA_HEADER_BYTES + min(message.part_bytes, message.total)
-        return min(count, budget // size)
 
     def _block(self, message: Outgoing, was_blocked: bool, now_us: int) -> None:
         self._round.appendleft(message)
@@ -230,9 +190,9 @@ class Sender:
     def _transmit(self, message: Outgoing, count: int, now_us: int) -> None:
         """Sends the next parts of a message."""
         first = message.cursor
-        data = self._encode(message, first, count)
+        data = self._grid.encode(message, first, count)
         segment_bytes = wire.DATA_HEADER_BYTES + message.part_bytes
-        self._context.outbox.send_burst(self.peer.address, data, segment_bytes, count)
+        self._context.outbox.answer(self.peer.address, data, segment_bytes, count)
         self._context.statistics.retransmissions += message.note_sent(count, now_us)
         self._controller.sent(count, now_us)
         self.in_flight += count
@@ -240,21 +200,10 @@ class Sender:
             self._tails.left(message)
         self._arm(message)
 
-    def _encode(self, message: Outgoing, first: int, count: int) -> Buffer:
-        identity, total, part_bytes = message.identity, message.total, message.part_bytes
-        if count == 1:
-            return wire.part(identity, first * part_bytes, total, message.slice_of(first, 1))
-        if count < NUMPY_PARTS_MIN:
-            indices = range(first, first + count)
-            return b"".join([wire.part(identity, i * part_bytes, total, message.slice_of(i, 1)) for i in indices])
-        from fairway.protocols.rup.columns import encode_burst
-
-        headers = self._context.headers.of_parts(identity, total, part_bytes, first, count)
-        return encode_burst(headers, message.slice_of(first, count), part_bytes)
-
     def _repeat(self, message: Outgoing, index: int, now_us: int) -> None:
         """Sends one part again, outside the window: its earlier copy has left the network."""
-        self._context.outbox.send(self.peer.address, self._encode(message, index, 1))
+        data = self._grid.encode(message, index, 1)
+        self._context.outbox.answer(self.peer.address, data, len(data))
         self._context.statistics.retransmissions += 1
         self._controller.sent(1, now_us)
         message.note_repeat(index, now_us)
@@ -303,8 +252,6 @@ class Sender:
             self._learn_slowness(message, rtt_us, now_us)
         if rtt_us is not None:
             self._rtt.sample(rtt_us)
-            rising_us = self._shortest_us + (self._shortest_us >> 5) + 1
-            self._shortest_us = min(rtt_us, rising_us) if self._shortest_us else rtt_us
             self._context.statistics.rtt_us = self._rtt.smoothed_us
         self.in_flight += message.in_flight - message_in_flight
         self._controller.acknowledged(newly, in_flight, self._rtt.smoothed_us, now_us)
@@ -356,17 +303,6 @@ class Sender:
         self._context.statistics.repairs += 1
         self._repeat(message, index, now_us)
 
-    @property
-    def _landing_us(self) -> int:
-        """How long a part or what it causes stays in the network: the shortest round trip of late, and some air."""
-        return self._shortest_us + (self._shortest_us >> 4)
-
-    @property
-    def _round_trip_us(self) -> int:
-        """A round trip with some air for jitter."""
-        smoothed_us = self._rtt.smoothed_us
-        return smoothed_us + max(smoothed_us >> 3, self._rtt.variation_us)
-
     def _repair_at_mark(self, message: Outgoing, now_us: int) -> None:
         """Repairs the part at the mark when a confirm shows that its repair, or the request for it, was lost.
 
@@ -377,7 +313,7 @@ class Sender:
         index = message.confirmed
         if message.probing or index == message.part_count - 1 or not message.is_waiting or not self._rtt.smoothed_us:
             return
-        patience_us = self._round_trip_us * (1 if index in message.repeats else 2)
+        patience_us = self._rtt.patient_us * (1 if index in message.repeats else 2)
         if message.sent_us_of(index) >= now_us - patience_us or self._is_worn_out(message, index):
             return
         self._repair(message, index, now_us)

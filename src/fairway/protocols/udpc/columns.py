@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.core.columns import Bytes, Columns, Integers
+from fairway.core.columns import Bytes, Columns, Integers, assembled, whole_headers
 from fairway.core.machine import Buffer
 from fairway.protocols.udpc.wire import ACK, CONTROL_FLAGS, HEADER_BYTES, IMP, KIND_OF_FLAG, KINDS, REASONS, Stretch
 
@@ -21,46 +21,22 @@ _TOO_SHORT, _BAD_FLAG, _CONTROL_WITH_BODY, _ZERO_INDEX, _ZERO_SESSION = range(1,
 def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Columns:
     """Decodes the headers of many datagrams; agrees with `wire.decode` on every input."""
     short = lengths < HEADER_BYTES
-    header = _gather(buffer, offsets, short)
+    header = whole_headers(buffer, offsets, short, _HEADER)
     flag = header["flag"]
     kind = _KIND[flag]
     reason = _reasons(header, kind, lengths, short)
-    bad = reason != 0
     fields: dict[str, NDArray[np.generic]] = {}
     for name in ("index", "session_id", "ack_index", "flag"):
         fields[name] = header[name].astype(np.int64)
-    body_offset = offsets + HEADER_BYTES
-    body_bytes = lengths - HEADER_BYTES
-    if bad.any():
-        kind[bad] = 0
-        body_bytes[bad] = 0
-        for column in fields.values():
-            column[bad] = 0
-    return Columns(
+    return assembled(
         kinds=KINDS,
         reasons=REASONS,
         kind=kind,
         reason=reason,
         fields=fields,
-        body_offset=body_offset,
-        body_bytes=body_bytes,
+        body_offset=offsets + HEADER_BYTES,
+        body_bytes=lengths - HEADER_BYTES,
     )
-
-
-def _gather(buffer: Bytes, offsets: Integers, short: NDArray[np.bool_]) -> NDArray[np.void]:
-    """Copies each datagram's header into a row; rows of short datagrams are 0.
-
-    One overlapping view of the buffer with a row per byte lets numpy copy 13 bytes per datagram in one indexing.
-    """
-    rows = len(buffer) - HEADER_BYTES + 1
-    if rows <= 0 or len(offsets) == 0:
-        return np.zeros(len(offsets), dtype=_HEADER)
-    windows = np.ndarray((rows,), dtype=f"V{HEADER_BYTES}", buffer=np.ascontiguousarray(buffer), strides=(1,))
-    if short.any():
-        gathered = windows[np.where(short, 0, offsets)].view(_HEADER)
-        gathered[short] = np.zeros((), dtype=_HEADER)
-        return gathered
-    return windows[offsets].view(_HEADER)
 
 
 def _reasons(header: NDArray[np.void], kind: Bytes, lengths: Integers, short: NDArray[np.bool_]) -> Bytes:

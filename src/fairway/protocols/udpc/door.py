@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fairway.core.events import Address
-from fairway.protocols.udpc.link import Outbox
+from fairway.protocols.udpc.handshake import Handshake
+from fairway.protocols.udpc.link import Outputs
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.session import Handshake
 from fairway.protocols.udpc.wire import ACK, HEADER_BYTES, SYN, datagram
 
 
@@ -37,12 +37,12 @@ class Call:
         self._gap_us = options.syn_repeat_us
         self._repeat_us = now_us
 
-    def send_due(self, outbox: Outbox, now_us: int) -> None:
+    def send_due(self, outputs: Outputs, now_us: int) -> None:
         """Sends the SYN when it is time to."""
         if now_us < self._repeat_us:
             return
-        outbox.statistics.retransmissions += self._repeat_us > self.give_up_us - self._options.connect_limit_us
-        outbox.transmit(self.address, self._syn, HEADER_BYTES)
+        outputs.statistics.retransmissions += self._repeat_us > self.give_up_us - self._options.connect_limit_us
+        outputs.outbox.send(self.address, self._syn, HEADER_BYTES)
         self._repeat_us = now_us + self._gap_us
         self._gap_us = min(2 * self._gap_us, self._options.syn_repeat_max_us)
 
@@ -87,7 +87,7 @@ class HalfOpen:
         self._gap_us = self._options.syn_repeat_us
         self._repeat_us = now_us
 
-    def send_due(self, outbox: Outbox, now_us: int) -> None:
+    def send_due(self, outputs: Outputs, now_us: int) -> None:
         """Sends the SYN+ACK when it is time to.
 
         Three answers of 13 bytes to a call of 13 bytes are just what an unproved address may get.
@@ -97,9 +97,9 @@ class HalfOpen:
         self._left -= 1
         self._repeat_us = now_us + self._gap_us
         self._gap_us = min(2 * self._gap_us, self._options.syn_repeat_max_us)
-        outbox.statistics.retransmissions += self._sent
+        outputs.statistics.retransmissions += self._sent
         self._sent = True
-        outbox.transmit(self.address, self._syn_ack, HEADER_BYTES)
+        outputs.outbox.send(self.address, self._syn_ack, HEADER_BYTES)
 
     def due_us(self) -> int:
         return min(self._repeat_us, self.forget_us) if self._left else self.forget_us

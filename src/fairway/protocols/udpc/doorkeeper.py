@@ -8,10 +8,11 @@ from fairway.core.events import Address, CloseReason, Connected, ConnectRefused,
 from fairway.core.machine import Buffer
 from fairway.core.timers import Deadlines
 from fairway.protocols.udpc.door import Call, HalfOpen
-from fairway.protocols.udpc.link import NEVER, Outbox
+from fairway.protocols.udpc.handshake import Handshake
+from fairway.protocols.udpc.link import NEVER, Outputs
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.receipts import Places
-from fairway.protocols.udpc.session import Handshake, Session, State
+from fairway.protocols.udpc.session import Session, State
 from fairway.protocols.udpc.tables import Handshakes, Sessions
 from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, HEADER_BYTES, IMP, REQ
 
@@ -24,13 +25,13 @@ _ASKING = (0, IMP, REQ, REQ | ASY, HBT, FIN)
 class Doorkeeper:
     """Keeps the tables of sessions and handshakes, and one deadline for each entry."""
 
-    def __init__(self, options: UdpcOptions, chance: Chance, outbox: Outbox, places: Places) -> None:
+    def __init__(self, options: UdpcOptions, chance: Chance, outputs: Outputs, places: Places) -> None:
         self.sessions = Sessions()
         self.deadlines: Deadlines[Session | Call | HalfOpen] = Deadlines()
         self._handshakes = Handshakes(options.half_open_max)
         self._options = options
         self._chance = chance
-        self._outbox = outbox
+        self._outputs = outputs
         self._places = places
         self._shut = not options.accepts_calls
 
@@ -42,11 +43,11 @@ class Doorkeeper:
         while self._handshakes.call(address, syn_index) is not None:
             syn_index = syn_index % ((1 << 31) - 1) + 1
         caller_id = 1 + self._chance.below((1 << 32) - 1)
-        (token,) = self._outbox.tokens(1)
-        self._outbox.unfinished += 1
+        (token,) = self._outputs.tokens(1)
+        self._outputs.unfinished += 1
         call = Call(self._options, address, caller_id, syn_index, token, now_us)
         self._handshakes.add_call(call)
-        call.send_due(self._outbox, now_us)
+        call.send_due(self._outputs, now_us)
         self.deadlines.set(call, call.due_us())
         return token
 
@@ -54,17 +55,17 @@ class Doorkeeper:
         """Opens the session that one of our calls asked for, and says so to the peer."""
         call = self._handshakes.call(address, ack_index)
         if call is None:
-            self._outbox.drop("unexpected_syn_ack")
+            self._outputs.drop("unexpected_syn_ack")
             return
         self._remove_call(call)
         session = self._admit(Peer(address, session_id), call.handshake(index), now_us)
-        self._outbox.report(Connected(session.peer, call.token))
+        self._outputs.report(Connected(session.peer, call.token))
         session.accept(index)
         self.arm(session)
 
     def _remove_call(self, call: Call) -> None:
         self._handshakes.remove_call(call)
-        self._outbox.unfinished -= 1
+        self._outputs.unfinished -= 1
         self.deadlines.set(call, None)
 
     # Calls of others.
@@ -86,18 +87,18 @@ class Doorkeeper:
 
     def _half_open(self, index: int, caller_id: int, address: Address, now_us: int) -> HalfOpen | None:
         if self._shut:
-            self._outbox.drop("not_accepting")
+            self._outputs.drop("not_accepting")
             return None
         session_id = self._draw_session_id(address)
         if session_id is None or self._full(address):
-            self._outbox.drop("peers_full")
+            self._outputs.drop("peers_full")
             return None
         handshake = Handshake(True, caller_id, index, self._options.first_index or 1)
         half_open = HalfOpen(self._options, address, session_id, handshake, now_us)
         gone = self._handshakes.add_half_open(half_open)
         if gone is not None:
             self.deadlines.set(gone, None)
-            self._outbox.drop("half_open_evicted")
+            self._outputs.drop("half_open_evicted")
         return half_open
 
     def _draw_session_id(self, address: Address) -> int | None:
@@ -111,7 +112,7 @@ class Doorkeeper:
         return len(self.sessions) >= self._options.peers_max and self.sessions.called_by(address) is None
 
     def _send_syn_ack(self, half_open: HalfOpen, now_us: int) -> None:
-        half_open.send_due(self._outbox, now_us)
+        half_open.send_due(self._outputs, now_us)
         self.deadlines.set(half_open, half_open.due_us())
 
     def _forget(self, half_open: HalfOpen) -> None:
@@ -128,14 +129,14 @@ class Doorkeeper:
             return self._complete(half_open, ack_index, flag, data, now_us)
         session = self.sessions.anywhere(session_id) if self._options.migration else None
         if session is None:
-            self._outbox.drop("unknown_session")
+            self._outputs.drop("unknown_session")
             return None
         if flag not in _ASKING or session.state is not State.OPEN or not session.newer(index):
-            self._outbox.drop("no_reason_to_move")
+            self._outputs.drop("no_reason_to_move")
             return None
-        self._outbox.ledger.received(address, len(data))
+        self._outputs.outbox.ledger.received(address, len(data))
         self.sessions.move(session, address, now_us)
-        self._outbox.report(PeerMoved(session.peer, address))
+        self._outputs.report(PeerMoved(session.peer, address))
         return session
 
     def _complete(self, half_open: HalfOpen, ack_index: int, flag: int, data: Buffer, now_us: int) -> Session | None:
@@ -143,10 +144,10 @@ class Doorkeeper:
         address, handshake = half_open.address, half_open.handshake
         ends_handshake = flag == ACK and ack_index == handshake.syn_ack_index and len(data) == HEADER_BYTES
         if not ends_handshake and flag not in _ASKING:
-            self._outbox.drop("answers_nothing")
+            self._outputs.drop("answers_nothing")
             return None
         if self._full(address):
-            self._outbox.drop("peers_full")
+            self._outputs.drop("peers_full")
             return None
         replaced = self.sessions.called_by(address)
         if replaced is not None:
@@ -155,13 +156,13 @@ class Doorkeeper:
             self.remove(replaced)
         self._forget(half_open)
         session = self._admit(Peer(address, half_open.session_id), handshake, now_us)
-        self._outbox.report(Connected(session.peer, None))
+        self._outputs.report(Connected(session.peer, None))
         return session
 
     # Sessions.
 
     def _admit(self, peer: Peer, handshake: Handshake, now_us: int) -> Session:
-        session = Session(self._outbox, self._options, self._places, peer, handshake, now_us)
+        session = Session(self._outputs, self._options, self._places, peer, handshake, now_us)
         self._enter(session)
         return session
 
@@ -174,7 +175,7 @@ class Doorkeeper:
 
     def _enter(self, session: Session) -> None:
         self.sessions.add(session)
-        self._outbox.statistics.conversations_opened += 1
+        self._outputs.statistics.conversations_opened += 1
 
     def arm(self, session: Session) -> None:
         """Notes the session's deadline when it has become earlier, and takes the session out when it is over."""
@@ -194,7 +195,7 @@ class Doorkeeper:
         self._shut = True
         for call in self._handshakes.calls():
             self._remove_call(call)
-            self._outbox.report(ConnectRefused(call.token, call.address, CloseReason.LOCAL))
+            self._outputs.report(ConnectRefused(call.token, call.address, CloseReason.LOCAL))
         for half_open in self._handshakes.half_open():
             self._forget(half_open)
 
@@ -215,7 +216,7 @@ class Doorkeeper:
     def _wake_call(self, call: Call, now_us: int) -> None:
         if now_us >= call.give_up_us:
             self._remove_call(call)
-            self._outbox.report(ConnectUnknown(call.token, call.address, "no answer in time"))
+            self._outputs.report(ConnectUnknown(call.token, call.address, "no answer in time"))
             return
-        call.send_due(self._outbox, now_us)
+        call.send_due(self._outputs, now_us)
         self.deadlines.set(call, call.due_us())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fairway.core.amplification import Ledger
-from fairway.core.events import Address, Event, Peer
-from fairway.core.machine import Buffer, Transmit
+from fairway.core.events import Event, Peer
+from fairway.core.machine import Buffer
+from fairway.core.outbox import Outbox
 from fairway.core.statistics import Statistics
 
 INDEX_MASK = (1 << 32) - 1
@@ -18,19 +18,18 @@ def following(index: int, count: int = 1) -> int:
     return wide if wide >> 32 == index >> 32 else wide + 1
 
 
-class Outbox:
-    """What leaves the machine. Neighbouring datagrams of one size for one address leave as one transmit."""
+class Outputs:
+    """What leaves the machine: datagrams, events, tokens and counts."""
 
-    __slots__ = ("_events", "_pending", "_token", "ledger", "statistics", "unfinished")
+    __slots__ = ("_events", "_token", "outbox", "statistics", "unfinished")
 
-    def __init__(self, statistics: Statistics, ledger: Ledger) -> None:
+    def __init__(self, statistics: Statistics, unproved_max: int) -> None:
         self.statistics = statistics
-        self.ledger = ledger
+        self.outbox = Outbox(statistics, unproved_max)
         self.unfinished = 0
         """Tokens without an outcome."""
         self._token = 0
         self._events: list[Event] = []
-        self._pending: list[tuple[Address, int, list[Buffer]]] = []
 
     def tokens(self, count: int) -> range:
         """Gives new tokens."""
@@ -45,48 +44,30 @@ class Outbox:
         """Counts refused datagrams."""
         self.statistics.dropped[reason] += count
 
-    def transmit(self, address: Address, data: Buffer, segment_bytes: int, count: int = 1) -> None:
-        """Queues `count` datagrams of `segment_bytes` each."""
-        statistics = self.statistics
-        statistics.datagrams_sent += count
-        statistics.bytes_sent += len(data)
-        pending = self._pending
-        if pending and pending[-1][1] == segment_bytes and pending[-1][0] == address:
-            pending[-1][2].append(data)
-        else:
-            pending.append((address, segment_bytes, [data]))
-
-    def transmits(self) -> list[Transmit]:
-        pending, self._pending = self._pending, []
-        return [_joined(*entry) for entry in pending]
-
     def events(self) -> list[Event]:
         events, self._events = self._events, []
         return events
-
-
-def _joined(address: Address, segment_bytes: int, pieces: list[Buffer]) -> Transmit:
-    data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    return Transmit(address, data, segment_bytes if len(data) > segment_bytes else None)
 
 
 class Link:
     """Where the datagrams of one session go, and which index the next one takes."""
 
     __slots__ = (
+        "_outbox",
         "address",
         "armed_us",
         "index_limit",
         "next_index",
-        "outbox",
+        "outputs",
         "peer",
         "proved",
         "session_id",
         "wake_us",
     )
 
-    def __init__(self, outbox: Outbox, peer: Peer, session_id: int, next_index: int) -> None:
-        self.outbox = outbox
+    def __init__(self, outputs: Outputs, peer: Peer, session_id: int, next_index: int) -> None:
+        self.outputs = outputs
+        self._outbox = outputs.outbox
         self.peer = peer
         self.address = peer.address
         self.session_id = session_id
@@ -117,7 +98,7 @@ class Link:
 
     def transmit(self, data: Buffer, segment_bytes: int, count: int = 1) -> None:
         """Sends datagrams, unless the three-times limit withholds them."""
-        if not self.proved and not self.outbox.ledger.allows(self.address, len(data)):
-            self.outbox.statistics.amplification_withheld += count
-            return
-        self.outbox.transmit(self.address, data, segment_bytes, count)
+        if self.proved:
+            self._outbox.send(self.address, data, segment_bytes, count)
+        else:
+            self._outbox.send_unproved(self.address, data, segment_bytes, count)

@@ -26,18 +26,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from fairway.core.amplification import Ledger
 from fairway.core.chance import Chance
 from fairway.core.errors import BadMessage, MalformedDatagram, NoSuchPeer, QueueFull
 from fairway.core.events import Address, Event, Peer, Receipt
 from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit
 from fairway.core.statistics import Statistics
 from fairway.protocols.udpc import snapshot as snapshots
+from fairway.protocols.udpc.debt import Other
 from fairway.protocols.udpc.doorkeeper import Doorkeeper
-from fairway.protocols.udpc.link import Outbox
+from fairway.protocols.udpc.link import Outputs
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.receipts import Places
-from fairway.protocols.udpc.sender import RUN_MIN, Other
+from fairway.protocols.udpc.sender import RUN_MIN
 from fairway.protocols.udpc.session import Session, State
 from fairway.protocols.udpc.wire import (
     ACK,
@@ -72,28 +72,28 @@ class UdpcMachine:
     def __init__(self, options: UdpcOptions, chance: Chance) -> None:
         self.options = options
         self.statistics = Statistics()
-        self._outbox = Outbox(self.statistics, Ledger(options.unproved_max))
+        self._outputs = Outputs(self.statistics, options.unproved_max)
         self._places = Places(options.open_receipts_max, options.open_receipt_bytes_max)
-        self._door = Doorkeeper(options, chance, self._outbox, self._places)
+        self._door = Doorkeeper(options, chance, self._outputs, self._places)
         self._sessions = self._door.sessions
         self._closed = False
 
     # Outputs.
 
     def transmits(self) -> list[Transmit]:
-        return self._outbox.transmits()
+        return self._outputs.outbox.take()
 
     def events(self) -> list[Event]:
-        return self._outbox.events()
+        return self._outputs.events()
 
     def next_deadline_us(self) -> int | None:
         return self._door.deadlines.next_us()
 
     def room(self, peer: Peer) -> int:
-        return self._open(peer).outgoing.room()
+        return self._open(peer).outgoing.debt.room()
 
     def unfinished(self) -> int:
-        return self._outbox.unfinished
+        return self._outputs.unfinished
 
     # What the application asks for.
 
@@ -113,9 +113,9 @@ class UdpcMachine:
         session = self._open(peer)
         flag = flags if flags is not None else (IMP if answers is None else ACK)
         _check(session, flag, len(body), answers)
-        if not session.outgoing.accepts(len(body)):
+        if not session.outgoing.debt.accepts(len(body)):
             raise QueueFull("the send queue of this session is full; wait for Writable")
-        (token,) = self._outbox.tokens(1)
+        (token,) = self._outputs.tokens(1)
         if flag == IMP:
             session.outgoing.send_important(bytes(body), token, now_us)
         else:
@@ -131,8 +131,8 @@ class UdpcMachine:
         sizes = set(map(len, bodies))
         largest_bytes = max(sizes, default=0)
         _check_size(largest_bytes)
-        count = session.outgoing.accepts_of(bodies, largest_bytes)
-        tokens = self._outbox.tokens(count)
+        count = session.outgoing.debt.accepts_of(bodies, largest_bytes)
+        tokens = self._outputs.tokens(count)
         if count:
             accepted = bodies if count == len(bodies) else bodies[:count]
             session.outgoing.send_chunk(accepted, largest_bytes if len(sizes) == 1 else None, tokens.start, now_us)
@@ -143,7 +143,7 @@ class UdpcMachine:
         session = self._open(peer)
         if session.pings_open() >= self.options.pings_max:
             raise QueueFull(f"{self.options.pings_max} pings of this session wait for their answer")
-        (token,) = self._outbox.tokens(1)
+        (token,) = self._outputs.tokens(1)
         session.ping(token, now_us)
         self._door.arm(session)
         return token
@@ -191,7 +191,7 @@ class UdpcMachine:
         try:
             index, session_id, ack_index, flag = header(data)
         except MalformedDatagram as malformed:
-            self._outbox.drop(malformed.reason)
+            self._outputs.drop(malformed.reason)
             return
         if flag == SYN:
             self._door.receive_syn(index, session_id, address, now_us)
@@ -205,7 +205,7 @@ class UdpcMachine:
             if session is None:
                 return
         elif not session.link.proved:
-            self._outbox.ledger.received(address, len(data))
+            self._outputs.outbox.ledger.received(address, len(data))
         session.receive(index, ack_index, flag, data, now_us)
         self._door.arm(session)
 
@@ -244,7 +244,7 @@ class UdpcMachine:
         return snapshots.write(self._open(peer), committing)
 
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
-        session = snapshots.read(snapshot, self._outbox, self.options, self._places, now_us)
+        session = snapshots.read(snapshot, self._outputs, self.options, self._places, now_us)
         self._door.readmit(session)
         return session.peer
 

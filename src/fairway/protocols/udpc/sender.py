@@ -9,19 +9,17 @@ bitmap could no longer tell its copies.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from itertools import accumulate
-from typing import NamedTuple
 
 from fairway.core.congestion import make_controller
-from fairway.core.events import Delivered, DeliveryUnknown, Refused, Writable
+from fairway.core.events import Delivered, DeliveryUnknown, Refused
 from fairway.core.flight import Acknowledged, Flight, Run
 from fairway.core.machine import Buffer
 from fairway.core.rtt import RoundTrip
 from fairway.core.serial import widen
 from fairway.protocols.udpc.answers import Answers
+from fairway.protocols.udpc.debt import Chunk, Debt, Other
 from fairway.protocols.udpc.link import INDEX_MASK, NEVER, Link
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.wire import ACK, HEADER_BYTES, IMP, REQ, datagram
@@ -30,45 +28,12 @@ RUN_MIN = 8
 """Fewer messages than this are encoded one by one: numpy's fixed cost would not pay."""
 
 
-class Chunk:
-    """Important messages that wait in the queue, in order; the first `done` of them have left."""
-
-    __slots__ = ("bodies", "body_bytes", "done", "token")
-
-    def __init__(self, bodies: Sequence[Buffer], body_bytes: int | None, token: int) -> None:
-        self.bodies = bodies
-        self.body_bytes = body_bytes
-        """The size of each body; None when they differ."""
-        self.token = token
-        self.done = 0
-
-    def left(self) -> range:
-        """The tokens of those still waiting."""
-        return range(self.token + self.done, self.token + len(self.bodies))
-
-    def keep(self) -> None:
-        """Makes sure that what still waits does not change when the application uses its buffers again."""
-        self.bodies = [bytes(body) for body in self.bodies[self.done :]]
-        self.token += self.done
-        self.done = 0
-
-
-class Other(NamedTuple):
-    """A plain message, a request or a response that waits."""
-
-    flag: int
-    answers: int
-    """The wide index of the request that this answers; 0 for none."""
-    body: bytes
-    token: int
-
-
 class Outgoing:
     """The sending half of a session."""
 
     __slots__ = (
-        "_answers", "_asked", "_controller", "_flight", "_full", "_link", "_lost", "_lowest", "_options",
-        "_others", "_owed_bytes", "_owed_messages", "_paced_us", "_queue", "_requests", "_sampled_us", "rtt",
+        "_answers", "_asked", "_controller", "_flight", "_link", "_lost", "_lowest", "_options",
+        "_others", "_paced_us", "_queue", "_requests", "_sampled_us", "debt", "rtt",
     )  # fmt: skip
 
     def __init__(self, link: Link, options: UdpcOptions, answers: Answers) -> None:
@@ -85,69 +50,17 @@ class Outgoing:
         self._queue: deque[Chunk] | None = None
         self._others: deque[Other] | None = None
         self._requests: deque[Other] | None = None
-        self._owed_messages = 0
-        self._owed_bytes = 0
-        """What `send` accepted and has no outcome yet; what the queue's bounds count."""
-        self._full = False
+        self.debt = Debt(link, options)
         self._paced_us = NEVER
         self._sampled_us = -1
         self._lowest = 0
         """No waiting important packet has a lower number; nothing is overtaken when it is acknowledged next."""
 
-    # The queue's bounds.
-
-    def room(self) -> int:
-        """Tells how many more messages the queue takes."""
-        if self._owed_bytes >= self._options.send_queue_bytes_max:
-            return 0
-        return max(0, self._options.send_queue_messages_max - self._owed_messages)
-
-    def accepts(self, body_bytes: int) -> bool:
-        """Tells whether the queue takes this message; a no is followed by `Writable`. An empty queue takes any."""
-        options = self._options
-        if self._owed_messages == 0 or (
-            self._owed_messages < options.send_queue_messages_max
-            and self._owed_bytes + body_bytes <= options.send_queue_bytes_max
-        ):
-            return True
-        self._full = True
-        return False
-
-    def accepts_of(self, bodies: Sequence[Buffer], largest_bytes: int) -> int:
-        """Tells how many of these messages, from the first on, the queue takes; fewer than all is followed by
-        `Writable`."""
-        count = min(len(bodies), self.room())
-        left = self._options.send_queue_bytes_max - self._owed_bytes
-        if count * largest_bytes > left:
-            count = bisect_right(list(accumulate(map(len, bodies[:count]))), left)
-            count = max(count, min(len(bodies), self._owed_messages == 0))
-        self._full = self._full or count < len(bodies)
-        return count
-
-    def _owe(self, count: int, body_bytes: int) -> None:
-        self._owed_messages += count
-        self._owed_bytes += body_bytes
-        self._link.outbox.unfinished += count
-
-    def _settle(self, count: int, body_bytes: int) -> None:
-        """Takes messages off the queue's bounds. `Writable` waits for a quarter of room: it should be worth a batch."""
-        self._owed_messages -= count
-        self._owed_bytes -= body_bytes
-        self._link.outbox.unfinished -= count
-        options = self._options
-        if (
-            self._full
-            and 4 * self._owed_messages <= 3 * options.send_queue_messages_max
-            and 4 * self._owed_bytes <= 3 * options.send_queue_bytes_max
-        ):
-            self._full = False
-            self._link.outbox.report(Writable(self._link.peer))
-
     # What the application sends.
 
     def send_important(self, body: bytes, token: int, now_us: int) -> None:
         """Sends a message that is repeated until it is acknowledged."""
-        self._owe(1, len(body))
+        self.debt.owe(1, len(body))
         if not self._queue and self._important_room(now_us) and self._message_room(1):
             self._launch([body], len(body), token, now_us)
             return
@@ -156,7 +69,7 @@ class Outgoing:
     def send_chunk(self, bodies: Sequence[Buffer], body_bytes: int | None, token: int, now_us: int) -> None:
         """Sends several such messages, all of one size unless `body_bytes` is None."""
         count = len(bodies)
-        self._owe(count, count * body_bytes if body_bytes is not None else sum(map(len, bodies)))
+        self.debt.owe(count, count * body_bytes if body_bytes is not None else sum(map(len, bodies)))
         self._enqueue(Chunk(bodies, body_bytes, token), now_us)
 
     def _enqueue(self, chunk: Chunk, now_us: int) -> None:
@@ -170,7 +83,7 @@ class Outgoing:
     def send_other(self, message: Other, now_us: int) -> None:
         """Sends a plain message, a request or a response; only requests have an outcome."""
         if message.flag & REQ:
-            self._owe(1, len(message.body))
+            self.debt.owe(1, len(message.body))
             if self._requests is None:
                 self._requests = deque()
             self._requests.append(message)
@@ -178,7 +91,7 @@ class Outgoing:
         elif not self._others and self._message_room(1):
             self._launch_other(message, now_us)
         else:
-            self._owe(1, len(message.body))
+            self.debt.owe(1, len(message.body))
             if self._others is None:
                 self._others = deque()
             self._others.append(message)
@@ -244,14 +157,14 @@ class Outgoing:
         due_us = min(now_us + self.rtt.backed_off_us(run.transmissions + 1), run.sent_us[0] + limit_us)
         data = flight.repeat(number, now_us, due_us).datagram(number)
         self._link.wake_by(due_us)
-        self._link.outbox.statistics.retransmissions += 1
+        self._link.outputs.statistics.retransmissions += 1
         self._link.transmit(data, len(data))
 
     def _pump_others(self, now_us: int) -> None:
         while self._others and self._message_room(1):
             message = self._others.popleft()
             self._launch_other(message, now_us)
-            self._settle(1, len(message.body))
+            self.debt.settle(1, len(message.body))
 
     def _pump_requests(self, now_us: int) -> None:
         while self._requests and len(self._asked) < self._options.requests_max and self._message_room(1):
@@ -268,7 +181,7 @@ class Outgoing:
             link.wake_by(due_us)
         if message.flag & ACK:
             self._answers.keep(message.answers, data, now_us)
-        link.outbox.statistics.messages_sent += 1
+        link.outputs.statistics.messages_sent += 1
         link.transmit(data, len(data))
 
     def _important_room(self, now_us: int) -> int:
@@ -314,7 +227,7 @@ class Outgoing:
         self._note_waiting(first)
         link.wake_by(due_us)
         self._controller.sent(count, now_us)
-        link.outbox.statistics.messages_sent += count
+        link.outputs.statistics.messages_sent += count
         link.transmit(data, HEADER_BYTES + body_bytes, count)
 
     # What comes back.
@@ -336,9 +249,9 @@ class Outgoing:
             self._sample(run, now_us)
             self._unlose(first, length)
             token = run.token + first - run.first
-            link.outbox.report(Delivered(link.peer, range(token, token + length)))
-            self._settle(length, length * (run.segment_bytes - HEADER_BYTES))
-        link.outbox.statistics.messages_delivered += total
+            link.outputs.report(Delivered(link.peer, range(token, token + length)))
+            self.debt.settle(length, length * (run.segment_bytes - HEADER_BYTES))
+        link.outputs.statistics.messages_delivered += total
         self._controller.acknowledged(total, in_flight, self.rtt.smoothed_us, now_us)
         if not oldest_first:
             self._repair_overtaken(now_us)
@@ -374,7 +287,7 @@ class Outgoing:
         """Takes a measured round trip."""
         self._sampled_us = now_us
         self.rtt.sample(rtt_us)
-        self._link.outbox.statistics.rtt_us = self.rtt.smoothed_us
+        self._link.outputs.statistics.rtt_us = self.rtt.smoothed_us
 
     def _repair_overtaken(self, now_us: int) -> None:
         """Repeats packets that three later ones overtook, at once: the window has seen them leave."""
@@ -382,7 +295,7 @@ class Outgoing:
             run = self._flight.find(number)
             if run is not None:
                 self._controller.lost(run.sent_us[-1], now_us)
-                self._link.outbox.statistics.repairs += 1
+                self._link.outputs.statistics.repairs += 1
                 self._repeat_important(number, now_us)
 
     def request_open(self, ack_index: int) -> int | None:
@@ -393,8 +306,8 @@ class Outgoing:
     def answered(self, request: int, now_us: int) -> int:
         """Takes off a request whose response came, and gives its token."""
         (piece,) = self._asked.acknowledge(request)
-        self._settle(1, piece.run.segment_bytes - HEADER_BYTES)
-        self._link.outbox.statistics.messages_delivered += 1
+        self.debt.settle(1, piece.run.segment_bytes - HEADER_BYTES)
+        self._link.outputs.statistics.messages_delivered += 1
         if self._requests or self._queue or self._others:
             self.pump(now_us)
         return piece.run.token
@@ -435,9 +348,9 @@ class Outgoing:
 
     def _unknown(self, tokens: Sequence[int], body_bytes: int, reason: str) -> None:
         link = self._link
-        link.outbox.statistics.messages_unknown += len(tokens)
-        link.outbox.report(DeliveryUnknown(link.peer, tokens, reason))
-        self._settle(len(tokens), body_bytes)
+        link.outputs.statistics.messages_unknown += len(tokens)
+        link.outputs.report(DeliveryUnknown(link.peer, tokens, reason))
+        self.debt.settle(len(tokens), body_bytes)
 
     def due_us(self) -> int:
         """Tells when `wake` has something to do."""
@@ -452,7 +365,7 @@ class Outgoing:
 
     def fail_requests(self, reason: str) -> None:
         """Ends all requests: unknown if they were ever sent, else refused."""
-        self._full = False
+        self.debt.full = False
         self._end_flight(self._asked, reason)
         while self._requests:
             message = self._requests.popleft()
@@ -468,7 +381,7 @@ class Outgoing:
             self._refuse(chunk.left(), sum(map(len, chunk.bodies[chunk.done :])), reason)
         while self._others:
             message = self._others.popleft()
-            self._settle(1, len(message.body))
+            self.debt.settle(1, len(message.body))
 
     def _end_flight(self, flight: Flight, reason: str) -> None:
         for number in flight.waiting():
@@ -478,6 +391,6 @@ class Outgoing:
 
     def _refuse(self, tokens: range, body_bytes: int, reason: str) -> None:
         link = self._link
-        link.outbox.statistics.messages_refused += len(tokens)
-        link.outbox.report(Refused(link.peer, tokens, reason))
-        self._settle(len(tokens), body_bytes)
+        link.outputs.statistics.messages_refused += len(tokens)
+        link.outputs.report(Refused(link.peer, tokens, reason))
+        self.debt.settle(len(tokens), body_bytes)

@@ -18,26 +18,25 @@ A packet is accepted by the rule of its kind, or dropped with a reason; only an 
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
 
 from fairway.core.dedup import Seen
 from fairway.core.events import (
     Address,
     Closed,
     CloseReason,
-    DeliveryUnknown,
     MessageReceived,
     MessagesReceived,
     Peer,
-    PingAnswered,
     RequestReceived,
     ResponseReceived,
 )
 from fairway.core.machine import Buffer
 from fairway.core.serial import widen
 from fairway.protocols.udpc.answers import Answers
-from fairway.protocols.udpc.link import INDEX_MASK, NEVER, Link, Outbox, following
+from fairway.protocols.udpc.handshake import Handshake
+from fairway.protocols.udpc.link import INDEX_MASK, NEVER, Link, Outputs, following
 from fairway.protocols.udpc.options import UdpcOptions
+from fairway.protocols.udpc.probes import Probes
 from fairway.protocols.udpc.receipts import OpenReceipts, Places
 from fairway.protocols.udpc.sender import RUN_MIN, Outgoing
 from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, HEADER_BYTES, IMP, REQ, SYN, Stretch, bodies, body, datagram
@@ -56,49 +55,22 @@ class State(Enum):
     OVER = 4
 
 
-class Handshake(NamedTuple):
-    """How a session was agreed upon: what both sides must remember to answer repeated handshake packets."""
-
-    called: bool
-    """Whether the peer called us."""
-    caller_id: int
-    """The provisional sessionID of the SYN."""
-    syn_index: int
-    syn_ack_index: int
-
-    @property
-    def own_index(self) -> int:
-        return self.syn_ack_index if self.called else self.syn_index
-
-    @property
-    def peer_index(self) -> int:
-        return self.syn_index if self.called else self.syn_ack_index
-
-
-class Probe(NamedTuple):
-    """A heartbeat that waits for its answer."""
-
-    sent_us: int
-    address: Address
-    token: int | None
-
-
 class Session:
     """One conversation, from the moment it is open to the moment it is forgotten."""
 
     __slots__ = (
         "_closing_us", "_fin", "_fin_us", "_heard_us", "_heartbeat_us", "_lingering_us", "_options",
-        "_outbox", "_probes", "answers", "handshake", "link", "newest_plain", "outgoing", "receipts", "seen", "state",
+        "_outputs", "_probes", "answers", "handshake", "link", "newest_plain", "outgoing", "receipts", "seen", "state",
     )  # fmt: skip
 
     def __init__(
-        self, outbox: Outbox, options: UdpcOptions, places: Places, peer: Peer, handshake: Handshake, now_us: int
+        self, outputs: Outputs, options: UdpcOptions, places: Places, peer: Peer, handshake: Handshake, now_us: int
     ) -> None:
         assert peer.session is not None
-        self._outbox = outbox
+        self._outputs = outputs
         self._options = options
         self.handshake = handshake
-        self.link = Link(outbox, peer, peer.session, following(handshake.own_index))
+        self.link = Link(outputs, peer, peer.session, following(handshake.own_index))
         self.answers = Answers(options)
         self.outgoing = Outgoing(self.link, options, self.answers)
         self.receipts = OpenReceipts(places)
@@ -109,7 +81,7 @@ class Session:
         self._heard_us = now_us
         self._heartbeat_us = now_us
         """When the latest heartbeat left."""
-        self._probes: dict[int, Probe] = {}
+        self._probes = Probes(self.link, options)
         self._closing_us = NEVER
         self._lingering_us = NEVER
         self._fin = b""
@@ -126,7 +98,7 @@ class Session:
         """Takes one well-formed packet of this session."""
         number = widen(index, self.seen.highest, 32)
         if number < 1:
-            self._outbox.drop("too_old")
+            self._outputs.drop("too_old")
         elif self.state is State.LINGERING:
             self._receive_lingering(number, flag, now_us)
         else:
@@ -155,13 +127,13 @@ class Session:
         else:
             reason = self._receive_syn_ack(index, ack_index)
         if reason:
-            self._outbox.drop(reason)
+            self._outputs.drop(reason)
         else:
             self._heard_us = now_us
 
     def _receive_plain(self, number: int, data: Buffer) -> str:
         if number in self.seen:
-            self._outbox.statistics.duplicates += 1
+            self._outputs.statistics.duplicates += 1
             return "copy"
         if self._options.sequenced and number <= self.newest_plain:
             return "not_newest"
@@ -169,7 +141,7 @@ class Session:
 
     def _receive_important(self, number: int, data: Buffer) -> str:
         if number in self.seen:
-            self._outbox.statistics.duplicates += 1
+            self._outputs.statistics.duplicates += 1
             if not self._options.deferred or number not in self.receipts:
                 self._control(IMP | ACK, number)
             return ""
@@ -185,8 +157,8 @@ class Session:
         self.seen.add(number)
         if not important:
             self.newest_plain = max(self.newest_plain, number)
-        self._outbox.statistics.messages_received += 1
-        self._outbox.report(MessageReceived(self.link.peer, number, payload, important))
+        self._outputs.statistics.messages_received += 1
+        self._outputs.report(MessageReceived(self.link.peer, number, payload, important))
         return ""
 
     def _no_room(self, number: int, body_bytes: int, important: bool) -> str:
@@ -200,7 +172,7 @@ class Session:
     def _receive_request(self, number: int, ack_index: int, flag: int, data: Buffer, now_us: int) -> str:
         if number in self.seen:
             # A copy comes first: its own ACK, if any, has done its work, and the peer waits for our response.
-            self._outbox.statistics.duplicates += 1
+            self._outputs.statistics.duplicates += 1
             self._repeat_response(number, now_us)
             return ""
         answered = self.outgoing.request_open(ack_index) if flag & ACK else None
@@ -215,14 +187,14 @@ class Session:
         self.seen.add(number)
         self.answers.asked(number, now_us)
         token = self.outgoing.answered(answered, now_us) if answered is not None else None
-        self._outbox.statistics.messages_received += 1
-        self._outbox.report(RequestReceived(self.link.peer, number, payload, bool(flag & ASY), token))
+        self._outputs.statistics.messages_received += 1
+        self._outputs.report(RequestReceived(self.link.peer, number, payload, bool(flag & ASY), token))
         return ""
 
     def _repeat_response(self, request: int, now_us: int) -> None:
         response = self.answers.response(request, now_us)
         if response is not None:
-            self._outbox.statistics.retransmissions += 1
+            self._outputs.statistics.retransmissions += 1
             self.link.transmit(response, len(response))
 
     def _receive_response(self, number: int, ack_index: int, data: Buffer, now_us: int) -> str:
@@ -233,8 +205,8 @@ class Session:
         if request is None:
             return ""
         token = self.outgoing.answered(request, now_us)
-        self._outbox.statistics.messages_received += 1
-        self._outbox.report(ResponseReceived(self.link.peer, token, number, body(data)))
+        self._outputs.statistics.messages_received += 1
+        self._outputs.report(ResponseReceived(self.link.peer, token, number, body(data)))
         return ""
 
     def _completes(self, ack_index: int, data: Buffer) -> bool:
@@ -249,17 +221,11 @@ class Session:
         return ""
 
     def _receive_heartbeat_ack(self, number: int, ack_index: int, now_us: int) -> str:
-        probe = self._probes.pop(widen(ack_index, self.link.next_index, 32), None)
-        if probe is None:
+        rtt_us = self._probes.answered(ack_index, now_us)
+        if rtt_us is None:
             return "answers_nothing"
         self.seen.add(number)
-        self.outgoing.sample(now_us - probe.sent_us, now_us)
-        if probe.address == self.link.address and not self.link.proved:
-            self.link.proved = True
-            self._outbox.ledger.forget(probe.address)
-        if probe.token is not None:
-            self._outbox.unfinished -= 1
-            self._outbox.report(PingAnswered(self.link.peer, probe.token, now_us - probe.sent_us))
+        self.outgoing.sample(rtt_us, now_us)
         return ""
 
     def _receive_syn_ack(self, index: int, ack_index: int) -> str:
@@ -272,7 +238,7 @@ class Session:
         if flag == FIN:
             return
         if flag == IMP and number in self.seen and not (self._options.deferred and number in self.receipts):
-            self._outbox.statistics.duplicates += 1
+            self._outputs.statistics.duplicates += 1
             self._control(IMP | ACK, number)
         if now_us >= self._fin_us + self._options.fin_gap_us:
             self._fin_us = now_us
@@ -313,8 +279,8 @@ class Session:
         self._heard_us = now_us
         if not important:
             self.newest_plain = first + count - 1
-        self._outbox.statistics.messages_received += count
-        self._outbox.report(MessagesReceived(self.link.peer, first, bodies(data, segment_bytes), important))
+        self._outputs.statistics.messages_received += count
+        self._outputs.report(MessagesReceived(self.link.peer, first, bodies(data, segment_bytes), important))
         if acks:
             self._acknowledge_run(first, count)
         return True
@@ -329,7 +295,7 @@ class Session:
             self.seen.add(first + ahead, piece.count)
             accepted += piece.count
         if accepted < count:
-            self._outbox.drop("answers_nothing", count - accepted)
+            self._outputs.drop("answers_nothing", count - accepted)
         self._heard_us = now_us
         return True
 
@@ -339,7 +305,7 @@ class Session:
         """Sends a control packet or the handshake's ACK, under a new index."""
         link = self.link
         if link.next_index > link.index_limit and not self.outgoing.index_room(1):
-            self._outbox.drop("answer_withheld")
+            self._outputs.drop("answer_withheld")
             return
         data = datagram(link.take_index() & INDEX_MASK, link.session_id, ack_number & INDEX_MASK, flag)
         link.transmit(data, HEADER_BYTES)
@@ -375,18 +341,13 @@ class Session:
 
     def ping(self, token: int, now_us: int) -> None:
         """Sends a heartbeat whose answer is reported."""
-        self._outbox.unfinished += 1
         self._probe(token, now_us)
 
     def pings_open(self) -> int:
         return len(self._probes)
 
     def _probe(self, token: int | None, now_us: int) -> None:
-        number = self.link.next_index
-        if not self.outgoing.index_room(1):
-            number = -number - len(self._probes)
-        self._probes[number] = Probe(now_us, self.link.address, token)
-        self.link.wake_by(now_us + self._options.ping_limit_us)
+        self._probes.start(token, now_us, leaves=self.outgoing.index_room(1) > 0)
         self._control(HBT, 0)
 
     def move(self, address: Address, now_us: int) -> None:
@@ -409,7 +370,7 @@ class Session:
     def _wake_open(self, now_us: int) -> None:
         self.outgoing.wake(now_us)
         self.answers.expire(now_us)
-        self._expire_probes(now_us)
+        self._probes.expire(now_us)
         if self._finish_if_flushed(now_us):
             return
         if now_us >= self._heard_us + self._options.silence_us:
@@ -417,19 +378,6 @@ class Session:
         elif now_us >= self._heartbeat_due_us():
             self._heartbeat_us = now_us
             self._probe(None, now_us)
-
-    def _expire_probes(self, now_us: int) -> None:
-        while self._probes:
-            number, probe = next(iter(self._probes.items()))
-            if now_us < probe.sent_us + self._options.ping_limit_us:
-                return
-            self._fail_probe(number, "no answer in time")
-
-    def _fail_probe(self, number: int, reason: str) -> None:
-        probe = self._probes.pop(number)
-        if probe.token is not None:
-            self._outbox.unfinished -= 1
-            self._outbox.report(DeliveryUnknown(self.link.peer, (probe.token,), reason))
 
     def _heartbeat_due_us(self) -> int:
         return max(self._heard_us, self._heartbeat_us) + self._options.heartbeat_us
@@ -441,10 +389,8 @@ class Session:
             return self._lingering_us + options.linger_us
         if self.state is State.OVER:
             return NEVER
-        due_us = min(self.outgoing.due_us(), self._heartbeat_due_us(), self._heard_us + options.silence_us)
-        if self._probes:
-            due_us = min(due_us, next(iter(self._probes.values())).sent_us + options.ping_limit_us)
-        return min(due_us, self._closing_us + options.flush_us)
+        silent_us, flushed_us = self._heard_us + options.silence_us, self._closing_us + options.flush_us
+        return min(self.outgoing.due_us(), self._heartbeat_due_us(), self._probes.due_us(), silent_us, flushed_us)
 
     # The end.
 
@@ -475,12 +421,11 @@ class Session:
     def _end(self, reason: CloseReason) -> None:
         """Gives every open token its outcome and reports the end."""
         self.outgoing.fail(reason)
-        for number in list(self._probes):
-            self._fail_probe(number, reason)
+        self._probes.fail(reason)
         self.receipts.release()
         self.state = State.OVER
-        self._outbox.statistics.conversations_closed += 1
-        self._outbox.report(Closed(self.link.peer, reason))
+        self._outputs.statistics.conversations_closed += 1
+        self._outputs.report(Closed(self.link.peer, reason))
 
     def replace(self) -> None:
         """Ends without FIN: the peer has opened a new session."""

@@ -11,13 +11,15 @@ from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from typing import Any
 
+from fairway.core import addresses
 from fairway.core.dedup import Seen
 from fairway.core.errors import DamagedSnapshot
-from fairway.core.events import Address, Peer, Receipt
-from fairway.protocols.udpc.link import Outbox, following
+from fairway.core.events import Peer, Receipt
+from fairway.protocols.udpc.handshake import Handshake
+from fairway.protocols.udpc.link import Outputs, following
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.receipts import Places, subtract
-from fairway.protocols.udpc.session import BITMAP_SPAN, Handshake, Session
+from fairway.protocols.udpc.session import BITMAP_SPAN, Session
 
 FORMAT = "udpc-1"
 RESTORED_AFTER = 65_536
@@ -51,28 +53,28 @@ def write(session: Session, committing: Sequence[Receipt]) -> bytes:
     return json.dumps(state, separators=(",", ":")).encode("ascii")
 
 
-def read(snapshot: bytes, outbox: Outbox, options: UdpcOptions, places: Places, now_us: int) -> Session:
+def read(snapshot: bytes, outputs: Outputs, options: UdpcOptions, places: Places, now_us: int) -> Session:
     """Makes the session again, or raises `DamagedSnapshot`."""
     try:
         state = json.loads(snapshot)
         if state["format"] != FORMAT:
             raise DamagedSnapshot(f"the snapshot has format {state['format']!r}; udpc reads {FORMAT!r}")
-        return _restored(state, outbox, options, places, now_us)
+        return _restored(state, outputs, options, places, now_us)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedSnapshot(f"the snapshot is no udpc session: {error!r}") from error
 
 
-def _restored(state: dict[str, Any], outbox: Outbox, options: UdpcOptions, places: Places, now_us: int) -> Session:
+def _restored(state: dict[str, Any], outputs: Outputs, options: UdpcOptions, places: Places, now_us: int) -> Session:
     called, *numbers = state["handshake"]
     handshake = Handshake(bool(called), *(_counter(number) for number in numbers))
-    peer = Peer(_address(state["peer_address"]), _counter(state["session_id"]))
+    peer = Peer(addresses.restored(state["peer_address"]), _counter(state["session_id"]))
     seen = [(_counter(first), _counter(last)) for first, last in state["seen"]]
     own_index = following(_counter(state["own_index"]), RESTORED_AFTER)
     newest_plain = _counter(state["newest_plain"] + 1) - 1
     waiting = [_counter(request) for request in state["waiting"]]
     responses = [(_counter(request), b64decode(response, validate=True)) for request, response in state["responses"]]
-    session = Session(outbox, options, places, peer, handshake, now_us)
-    session.link.address = _address(state["address"])
+    session = Session(outputs, options, places, peer, handshake, now_us)
+    session.link.address = addresses.restored(state["address"])
     session.link.proved = bool(state["proved"])
     session.link.next_index = own_index
     session.newest_plain = newest_plain
@@ -88,12 +90,3 @@ def _counter(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 1 << 63:
         raise ValueError(f"{value!r} is no counter")
     return value
-
-
-def _address(value: Any) -> Address:
-    """Gives back the tuples that JSON turned into lists."""
-    if isinstance(value, list):
-        return tuple(map(_address, value))
-    if value is None or isinstance(value, str | int):
-        return value
-    raise ValueError(f"{value!r} is no part of an address")

@@ -59,15 +59,15 @@ def _fairway(name: str, title: str, protocol: str, controller: str, io: str = "a
 PEERS = {
     peer.name: peer
     for peer in (
-        Peer("raw", "raw UDP, one call a datagram", "raw", {}, ("bulk", "ping-pong"), reliable=False),
-        Peer("raw-gso", "raw UDP, GSO and GRO", "raw", {"offload": "yes"}, ("bulk",), reliable=False),
+        Peer("raw", "raw UDP", "raw", {}, ("bulk", "ping-pong"), reliable=False),
+        Peer("raw-gso", "raw GSO/GRO", "raw", {"offload": "yes"}, ("bulk",), reliable=False),
         Peer("tcp", "asyncio TCP", "tcp", datagrams=False),
         Peer("aioquic", "aioquic", "quic", needs="aioquic"),
         Peer("pyenet", "pyenet", "enet_peer", loads=WITHOUT_AWAITABLES, needs="enet"),
         Peer("kcp", "kcp", "kcp_peer", loads=WITHOUT_AWAITABLES, needs="kcp"),
         _fairway("rup", "rup, eager", "rup", "eager"),
-        _fairway("rup-mmsg", "rup, eager, recvmmsg", "rup", "eager", "mmsg"),
-        _fairway("rup-portable", "rup, eager, portable", "rup", "eager", "portable"),
+        _fairway("rup-mmsg", "rup, mmsg", "rup", "eager", "mmsg"),
+        _fairway("rup-portable", "rup, portable", "rup", "eager", "portable"),
         _fairway("rup-fair", "rup, fair", "rup", "fair"),
         _fairway("udpc", "udpc, eager", "udpc", "eager"),
         _fairway("udpc-fair", "udpc, fair", "udpc", "fair"),

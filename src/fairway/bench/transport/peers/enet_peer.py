@@ -45,6 +45,8 @@ class EnetLine:
                 bodies.append(event.packet.data)
             elif event.type == enet.EVENT_TYPE_CONNECT:
                 self.peer = event.peer
+            elif event.type == enet.EVENT_TYPE_DISCONNECT:
+                raise ConnectionError("ENet gave the connection up")
             event = self._host.check_events()
         return bodies
 
