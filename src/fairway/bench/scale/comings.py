@@ -3,8 +3,9 @@
 Memory must be flat once warm, no task may be left, asyncio must have nothing to say, and every acknowledged message
 must have arrived.
 
-The protocols remember what has ended for minutes by design, to recognise late copies. Here those times are short: a
-leak shows as growth within minutes, and a memory that is still filling does not look like one.
+The protocols remember what has ended for minutes by design, to recognise late copies, and some keep idle addresses
+until a table is full. Here those times are short and those tables small: a leak shows as growth within minutes, and a
+table that is still filling does not look like one.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from fairway import net
 from fairway.bench.transport.clocks import resident_bytes
 
 URLS = (
-    "udpc://127.0.0.1:0?linger=200ms&response_kept=500ms",
-    "mrp://127.0.0.1:0?forget=1s&idle=500ms",
-    "rup://127.0.0.1:0?remember=500ms&idle=1s",
-    "pydevts://127.0.0.1:0?repeat_after=50ms&remember=600ms&reuse_after=700ms",
+    "udpc://127.0.0.1:0?peers_max=256&unproved_max=256&linger=200ms&response_kept=500ms",
+    "mrp://127.0.0.1:0?peers_max=256&unproved_max=256&forget=1s&idle=500ms",
+    "rup://127.0.0.1:0?peers_max=256&unproved_max=256&remember=500ms&idle=1s",
+    "pydevts://127.0.0.1:0?peers_max=256&unproved_max=256&repeat_after=50ms&remember=600ms&reuse_after=700ms",
 )
 CALLERS = 16
 BODY_BYTES_MAX = 8_192
