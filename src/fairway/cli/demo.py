@@ -26,7 +26,7 @@ def demo(
     from fairway.sim.run import run
 
     results = [run(configuration(protocol, messages), seed) for protocol in SHAPES]
-    title = "10 % lost, 5 % doubled, 10 % out of order, 50 ms there and back"
+    title = "10 % lost, 5 % doubled, 10 % out of order, 50 ms there and back; one more once healed"
     print_rows([row_of(result) for result in results], title=title, as_json=json)
     broken = [violation for result in results for violation in result.violations]
     for violation in broken:

@@ -14,7 +14,10 @@ def summary(result: Result) -> str:
         _line(
             "time", f"{result.healed_us / 1e6:.3f} s until the faults were over, {result.virtual_us / 1e6:.3f} s in all"
         ),
-        _line("messages", f"{result.accepted:,} accepted, {result.handed_over:,} handed over"),
+        _line(
+            "messages",
+            f"{result.accepted:,} accepted, one a client after the faults; {result.handed_over:,} handed over",
+        ),
         _line("outcomes", _counts(result.outcomes)),
         _line("datagrams", f"{result.datagrams:,} sent ({result.bytes:,} bytes)"),
         _line("network", _counts(result.network)),
