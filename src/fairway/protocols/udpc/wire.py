@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from fairway.core.errors import MalformedDatagram
 from fairway.core.machine import Buffer
@@ -93,40 +93,34 @@ _NAMES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plain:
+class Header:
+    """What every packet begins with; `ack_index` is kept, and means nothing, where the flag has no ACK."""
+
+    index: int
+    session_id: int
+    ack_index: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plain(Header):
     """A message that is sent once."""
 
-    index: int
-    session_id: int
-    ack_index: int = 0
+    flag: ClassVar[int] = 0
     body: bytes
-
-    @property
-    def flag(self) -> int:
-        return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Important:
+class Important(Header):
     """A message that is repeated until its acknowledgement comes."""
 
-    index: int
-    session_id: int
-    ack_index: int = 0
+    flag: ClassVar[int] = IMP
     body: bytes
-
-    @property
-    def flag(self) -> int:
-        return IMP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Header):
     """A message that is repeated until its response comes."""
 
-    index: int
-    session_id: int
-    ack_index: int = 0
     asynchronous: bool
     body: bytes
 
@@ -136,26 +130,17 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
+class Response(Header):
     """The answer to the request `ack_index`, or, empty, to a SYN+ACK."""
 
-    index: int
-    session_id: int
-    ack_index: int
+    flag: ClassVar[int] = ACK
     body: bytes
-
-    @property
-    def flag(self) -> int:
-        return ACK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnsweringRequest:
+class AnsweringRequest(Header):
     """The answer to the request `ack_index` that asks something itself."""
 
-    index: int
-    session_id: int
-    ack_index: int
     asynchronous: bool
     body: bytes
 
@@ -164,82 +149,46 @@ class AnsweringRequest:
         return ACK | REQ | ASY if self.asynchronous else ACK | REQ
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportantAck:
+class ImportantAck(Header):
     """The acknowledgement of the important packet `ack_index`."""
 
-    index: int
-    session_id: int
-    ack_index: int
-
-    @property
-    def flag(self) -> int:
-        return IMP | ACK
+    __slots__ = ()
+    flag: ClassVar[int] = IMP | ACK
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Syn:
+class Syn(Header):
     """A call; `session_id` is the caller's provisional one."""
 
-    index: int
-    session_id: int
-    ack_index: int = 0
-
-    @property
-    def flag(self) -> int:
-        return SYN
+    __slots__ = ()
+    flag: ClassVar[int] = SYN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SynAck:
+class SynAck(Header):
     """The answer to the call whose SYN had `ack_index`; `session_id` is the one that counts from here on."""
 
-    index: int
-    session_id: int
-    ack_index: int
-
-    @property
-    def flag(self) -> int:
-        return SYN | ACK
+    __slots__ = ()
+    flag: ClassVar[int] = SYN | ACK
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fin:
+class Fin(Header):
     """The end of the session."""
 
-    index: int
-    session_id: int
-    ack_index: int = 0
-
-    @property
-    def flag(self) -> int:
-        return FIN
+    __slots__ = ()
+    flag: ClassVar[int] = FIN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
+class Heartbeat(Header):
     """A question for a sign of life."""
 
-    index: int
-    session_id: int
-    ack_index: int = 0
-
-    @property
-    def flag(self) -> int:
-        return HBT
+    __slots__ = ()
+    flag: ClassVar[int] = HBT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatAck:
+class HeartbeatAck(Header):
     """The answer to the heartbeat `ack_index`."""
 
-    index: int
-    session_id: int
-    ack_index: int
-
-    @property
-    def flag(self) -> int:
-        return HBT | ACK
+    __slots__ = ()
+    flag: ClassVar[int] = HBT | ACK
 
 
 Message = Plain | Important | Request | Response | AnsweringRequest
