@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fairway.core.events import Peer
 from fairway.sim.checks import Judge, Promises
-from fairway.sim.letters import RELIABLE
+from fairway.sim.letters import PLAIN, RELIABLE
 
 SERVER, CLIENT, OTHER = 0, 1, 2
 ADDRESSES = {("s", 1): SERVER, ("c", 1): CLIENT, ("c", 2): OTHER}
@@ -107,3 +107,14 @@ def test_a_stranger_may_say_what_it_likes() -> None:
     made.handed(SERVER, Peer(("10.66.0.1", 666), 9), 1, b"anything", RELIABLE)
     assert rules(made) == []
     assert made.foreign == 1
+
+
+def test_seed_205632_ids_of_a_sequenced_conversation_are_not_places() -> None:
+    """udpc's ids count every packet: that equal bodies came before a named one says nothing about their ids."""
+    made = judge(deferred=True, sequenced=True)
+    for token in (1, 2):
+        made.accepted(CLIENT, TO_SERVER, token, b"tiny", PLAIN)
+    made.accepted(CLIENT, TO_SERVER, 3, b"named by the client", PLAIN)
+    made.handed(SERVER, FROM_CLIENT, 10, b"tiny", PLAIN)
+    made.handed(SERVER, FROM_CLIENT, 90, b"named by the client", PLAIN)
+    assert rules(made) == []

@@ -255,7 +255,7 @@ class Judge:
                 return
             arrivals = self._arrivals[key] = Arrivals(letter.sends[0].stream)
             for earlier_identity, earlier in self._undecided.pop(key, ()):
-                if self.promises.deferred:
+                if self.promises.ordered and self.promises.deferred:
                     arrivals.offset = int(identity) - letter.sends[0].ordinal
                     self._ids_in_order(arrivals, int(earlier_identity), earlier)
         sends = arrivals.stream.sends
