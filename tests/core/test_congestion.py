@@ -74,3 +74,12 @@ def test_pacing_spreads_a_window_over_the_round_trip() -> None:
     assert in_flight == 100
     assert largest <= 12
     assert 60_000 < sent_at_us[-1] - sent_at_us[0] < 100_000
+
+
+def test_seed_213694_repairs_that_could_not_wait_do_not_stop_a_small_window_for_minutes() -> None:
+    fair = Fair(1)
+    fair.acknowledged(1, 1, 480_000, 480_000)
+    fair.sent(100, 500_000)
+    next_us = fair.next_room_us(0, 500_000)
+    assert next_us is not None
+    assert next_us - 500_000 <= 2 * 480_000

@@ -116,7 +116,8 @@ class Fair:
     def sent(self, packets: int, now_us: int) -> None:
         if self._rtt_us:
             self._earn(now_us)
-            self._credit -= packets * SCALE
+            # What left beyond the credit (repairs do not wait for it) holds up the rest for a round trip at the most.
+            self._credit = max(self._credit - packets * SCALE, -self._window)
 
     def acknowledged(self, packets: int, in_flight: int, smoothed_rtt_us: int, now_us: int) -> None:
         if self._rtt_us == 0:

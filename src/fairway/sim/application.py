@@ -126,6 +126,7 @@ class LoadApplication(nodes.Application):
         self._parts.clear()
         for target in [*self.targets, *self._incoming.values()]:
             target.proving = None
+            target.closing = False
 
     def heal(self) -> None:
         """Turns into a diligent application: commits what it had left lying, and proves that messages get through."""

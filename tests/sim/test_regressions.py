@@ -1,0 +1,20 @@
+"""Seeds that once failed, each with what was wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairway.sim.swarm import run_seed
+
+FOUND = {
+    ("udpc", 205_632): "the judge took the ids of a sequenced conversation for places",
+    ("udpc", 219_840): "the same",
+    ("udpc", 215_940): "an application that crashed while closing never sent again after its restart",
+    ("rup", 213_694): "repairs ran up a pacing debt that stopped a window of one for a minute at a time",
+}
+
+
+@pytest.mark.parametrize(("protocol", "seed"), FOUND, ids=[f"{protocol}-{seed}" for protocol, seed in FOUND])
+def test_a_seed_that_once_failed_passes(protocol: str, seed: int) -> None:
+    result = run_seed(protocol, seed)
+    assert result.passed, (FOUND[protocol, seed], result.violations)
