@@ -47,13 +47,6 @@ def test_ranges_give_the_same_memory_back(moves: list[tuple[int, int]]) -> None:
     assert again.highest == seen.highest
 
 
-def test_numbers_left_out_of_the_ranges_are_unseen_after_a_restore() -> None:
-    seen = Seen(SPAN)
-    seen.add(10, 20)
-    again = Seen.from_ranges(SPAN, seen.ranges(without=[12, 29]))
-    assert [number for number in range(10, 30) if number not in again] == [12, 29]
-
-
 def test_in_order_arrival_makes_no_bitmap() -> None:
     seen = Seen(65_536)
     for first in range(1, 200_000, 100):

@@ -84,15 +84,12 @@ class Seen:
         assert bits is not None
         bits[place] = bits[place] | mask if bit else bits[place] & ~mask & 0xFF
 
-    def ranges(self, without: Iterable[int] = ()) -> list[tuple[int, int]]:
-        """Gives what was seen as ascending (first, last) ranges, some numbers left out: what a snapshot keeps."""
+    def ranges(self) -> list[tuple[int, int]]:
+        """Gives what was seen as ascending (first, last) ranges: what a snapshot keeps."""
         if self.highest < 0:
             return []
         lowest = max(0, self.highest - self._span + 1)
-        ranges = [(max(self._start, lowest), self.highest)] if self._bits is None else self._scan(lowest)
-        for number in sorted(without):
-            ranges = [piece for known in ranges for piece in _cut(known, number)]
-        return ranges
+        return [(max(self._start, lowest), self.highest)] if self._bits is None else self._scan(lowest)
 
     def _scan(self, lowest: int) -> list[tuple[int, int]]:
         """Reads the ring as text, in which searching for the next 0 or 1 costs no Python operation a number."""
@@ -116,11 +113,3 @@ class Seen:
         for first, last in ranges:
             seen.add(first, last - first + 1)
         return seen
-
-
-def _cut(known: tuple[int, int], number: int) -> list[tuple[int, int]]:
-    first, last = known
-    if not first <= number <= last:
-        return [known]
-    pieces = [(first, number - 1), (number + 1, last)]
-    return [piece for piece in pieces if piece[0] <= piece[1]]
