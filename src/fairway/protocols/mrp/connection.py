@@ -50,7 +50,7 @@ class Connection(ABC):
     """One connection of a machine, open until `ended`."""
 
     __slots__ = (
-        *("_leave_us", "_probes", "_shared", "active_us", "address", "client", "closing", "ended", "heard"),
+        *("_leave_us", "_probes", "_shared", "active_us", "address", "client", "closing", "ended"),
         *("heard_us", "local", "peer", "presence_us", "receiver", "remote", "sender"),
     )
     layout: ClassVar[str]
@@ -68,8 +68,6 @@ class Connection(ABC):
         """Whether this side opened the connection."""
         self.sender = Sender(options, options.first_sequence)
         self.receiver = Receiver(options.first_sequence, options.window, options.deferred, shared.places)
-        self.heard = False
-        """Whether a packet of the connection came back: the peer then knows that it is open."""
         self.heard_us = now_us
         self.active_us = now_us
         self.presence_us: int | None = None
@@ -186,7 +184,6 @@ class Connection(ABC):
 
     def hear(self, now_us: int) -> None:
         """Takes note of a valid packet."""
-        self.heard = True
         self.heard_us = now_us
         self.active_us = now_us
 
@@ -327,7 +324,6 @@ class Connection(ABC):
 
     def revive(self, snapshot: Snapshot, now_us: int) -> None:
         """Takes up the state of a connection from before a restart."""
-        self.heard = True
         self.receiver.next = self.receiver.floor = snapshot.next
         self.receiver.revive(snapshot.beyond)
         self.sender.revive(snapshot.own_next, snapshot.outstanding, self.header_bytes, now_us)
