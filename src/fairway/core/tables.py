@@ -1,0 +1,303 @@
+"""The columns of segments and tables, in one place: name, type, unit and meaning.
+
+Every writer ends in exactly these columns, in this order; `docs/tables.md` is made from this module. Times are UTC: a
+`timestamp` holds microseconds, a column that ends in `_ns` integer nanoseconds since 1970. A column is null only where
+its meaning says so.
+
+Two points of capture see one datagram twice. Rows of different points are never mixed: `point` is part of every key,
+and a conversation that was captured at both ends has a session, transfers and a timeline for each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+PROTOCOLS = ("udpc", "mrp", "rup", "pydevts")
+
+Type = Literal["string", "long", "int", "double", "boolean", "timestamp", "date", "binary"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table."""
+
+    name: str
+    type: Type
+    meaning: str
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: its columns in order, what a row is, and by which columns its folders are cut."""
+
+    name: str
+    row: str
+    columns: tuple[Column, ...]
+    partitions: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        return tuple(column.name for column in self.columns)
+
+    def column(self, name: str) -> Column:
+        """Gives the column of this name."""
+        return next(column for column in self.columns if column.name == name)
+
+
+def _always(name: str, type_: Type, meaning: str) -> Column:
+    return Column(name, type_, meaning)
+
+
+def _maybe(name: str, type_: Type, meaning: str) -> Column:
+    return Column(name, type_, meaning, nullable=True)
+
+
+SEGMENT = Table(
+    "segment",
+    "one message that a gateway has acknowledged, in a Parquet file under `landing/GATEWAY/`",
+    (
+        _always("gateway", "string", "name of the gateway that took the message"),
+        _always("offset", "long", "place in the gateway's order of commits, from 0, without gaps"),
+        _always("protocol", "string", "udpc, mrp, rup or pydevts"),
+        _always("peer", "string", "address of the sender, host:port, IPv6 in brackets"),
+        _maybe("session", "long", "udpc sessionID or mrp sv_conid; null for rup and pydevts"),
+        _always("id", "string", "the message's identity in its protocol, widened to 64 bits; rup: 32 hex digits"),
+        _always("kind", "string", "message, request, or plain (udpc without acknowledgement)"),
+        _always("reliable", "boolean", "false for plain udpc packets, which nobody repeats"),
+        _always("received", "timestamp", "when the gateway received the message's last part"),
+        _always("body", "binary", "the message's bytes"),
+    ),
+)
+
+MESSAGES = Table(
+    "messages",
+    "one message that a gateway has acknowledged, once",
+    (*SEGMENT.columns, _always("day", "date", "the UTC day of `received`")),
+    ("day", "protocol"),
+)
+
+_FRAME = (
+    _always("file_id", "string", "identity of the capture file's content; with `offset` the key of the row"),
+    _always("file", "string", "name of the capture file"),
+    _always("offset", "long", "where the record starts in the (decompressed) file, bytes"),
+    _always("frame", "long", "number of the record in its file, from 1, as Wireshark counts"),
+    _always("point", "string", "where the datagram was captured: the interface's name, empty if the file has none"),
+    _maybe("at", "timestamp", "when it was captured; null for damaged stretches of a file"),
+    _maybe("at_ns", "long", "the same in nanoseconds since 1970, as fine as the file has it"),
+    _maybe("source", "string", "IP address of the sender"),
+    _maybe("source_port", "int", "UDP port of the sender"),
+    _maybe("destination", "string", "IP address of the receiver"),
+    _maybe("destination_port", "int", "UDP port of the receiver"),
+    _always("frame_bytes", "long", "size of the frame on the wire; of a damaged stretch: bytes left out"),
+    _maybe("payload_bytes", "int", "size of the UDP payload on the wire"),
+    _always("truncated", "boolean", "true if the capture holds less of the frame than was on the wire"),
+    _maybe("flow", "long", "hash of the two endpoints, whatever the direction"),
+)
+
+_FIELDS = (
+    _maybe("udpc_index", "long", "index"),
+    _maybe("udpc_session", "long", "sessionID"),
+    _maybe("udpc_ack", "long", "ackIndex; null without ACK"),
+    _maybe("udpc_flag", "int", "flag byte"),
+    _maybe("mrp_version", "int", "ver of a connect"),
+    _maybe("mrp_status", "int", "stat of a con reply"),
+    _maybe("mrp_client", "long", "cl_conid of a connect or con reply"),
+    _maybe("mrp_server", "long", "sv_conid of a con reply"),
+    _maybe("mrp_destination", "long", "dest_conid of data and acks"),
+    _maybe("mrp_origin", "long", "from_conid of data and acks"),
+    _maybe("mrp_sequence", "int", "sequence of data and acks"),
+    _maybe("mrp_stamp", "int", "stamp of stamped data and acks"),
+    _maybe("mrp_from_sequence", "int", "from_seq of piggyback data"),
+    _maybe("rup_id", "string", "id, 32 hex digits"),
+    _maybe("rup_position", "long", "from, or confirmed-to, or the requested position"),
+    _maybe("rup_total", "long", "total of a data part"),
+    _maybe("rup_start", "int", "start byte of a data part"),
+    _maybe("pydevts_id", "int", "message id"),
+    _maybe("pydevts_success", "int", "success byte"),
+    _maybe("pydevts_crc", "long", "crc field"),
+)
+
+_READINGS = (
+    *(_maybe(f"{name}_kind", "string", f"what it is if it is {name}; malformed if it cannot be") for name in PROTOCOLS),
+    *(_maybe(f"{name}_reason", "string", f"why it cannot be {name}") for name in PROTOCOLS),
+    *(
+        _maybe(f"{name}_body_crc", "long", f"CRC-32 of the body behind {name}'s header; null if malformed or cut short")
+        for name in (*PROTOCOLS, "piggyback")
+    ),
+    _maybe("piggyback_destination", "long", "dest_conid, if an mrp data packet has the piggyback layout"),
+    _maybe("piggyback_origin", "long", "from_conid, in that case"),
+    _maybe("piggyback_sequence", "int", "sequence, in that case"),
+    _maybe("mrp_stamped", "boolean", "whether mrp data can be read as stamped"),
+    _maybe("mrp_piggyback", "boolean", "whether mrp data can be read as piggyback"),
+)
+
+DATAGRAMS = Table(
+    "datagrams",
+    "one record of a capture, read as each of the four protocols: what `fairway.capture` gives and `captures/` keeps",
+    (
+        *_FRAME,
+        _maybe("undecoded", "string", "why the record holds no whole UDP datagram; null if it does"),
+        *_READINGS,
+        *_FIELDS,
+        _maybe("payload", "binary", "the UDP payload, if it was asked for"),
+    ),
+)
+
+PACKETS = Table(
+    "packets",
+    "one record of a capture; a record that holds no whole UDP datagram, or one that cannot be decoded, says why",
+    (
+        *_FRAME,
+        _always("protocol", "string", "udpc, mrp, rup, pydevts, or unknown"),
+        _maybe("evidence", "string", "how the flow was recognised: port map, magic, hex id, crc, handshake, session"),
+        _maybe("kind", "string", "the protocol's name for such a datagram; malformed if it breaks the format"),
+        _maybe("reason", "string", "why the record could not be decoded; null if it was"),
+        _maybe("session", "string", "key of the session; null outside any session"),
+        _maybe("from_caller", "boolean", "true if sent by the side that opened the conversation"),
+        _maybe("message", "string", "identity of the message that it carries or acknowledges, widened to 64 bits"),
+        _maybe(
+            "retransmission", "int", "how many earlier copies the point saw; 0 for the first, null if not countable"
+        ),
+        _maybe("duplicate", "boolean", "true for a copy that arrived though an earlier one did"),
+        _maybe("body_bytes", "int", "size of the body behind the protocol's header"),
+        _maybe("body_crc", "long", "CRC-32 of the body; null if the capture does not hold all of it"),
+        _maybe("body", "binary", "the body, if it was asked for"),
+        *_FIELDS,
+        _maybe("mrp_layout", "string", "stamped or piggyback, of data and acks, by the connection they belong to"),
+    ),
+)
+
+SESSIONS = Table(
+    "sessions",
+    "one conversation of two endpoints, as seen at one point",
+    (
+        _always("session", "string", "key of the session; the same in every table"),
+        _always("protocol", "string", "udpc, mrp, rup or pydevts"),
+        _always("point", "string", "where it was captured"),
+        _always("flow", "long", "hash of the two endpoints"),
+        _always("caller", "string", "address of the side that opened it, or that was seen first"),
+        _always("caller_port", "int", "its port"),
+        _always("callee", "string", "address of the other side"),
+        _always("callee_port", "int", "its port"),
+        _maybe("protocol_session", "string", "sessionID, or cl_conid/sv_conid; null for rup and pydevts"),
+        _always("first", "timestamp", "its first packet"),
+        _always("last", "timestamp", "its last packet"),
+        _always("duration_us", "long", "from the first packet to the last, microseconds"),
+        _always("from_start", "boolean", "true if the capture holds the beginning: rules that need it apply"),
+        _maybe("handshake_us", "long", "from the first call to the first answer, microseconds; null if not seen"),
+        _always("packets_out", "long", "datagrams from the caller"),
+        _always("packets_in", "long", "datagrams to the caller"),
+        _always("bytes_out", "long", "their UDP payload, bytes"),
+        _always("bytes_in", "long", "their UDP payload, bytes"),
+        _always("transfers_out", "long", "messages from the caller"),
+        _always("transfers_in", "long", "messages to the caller"),
+        _always("retransmissions_out", "long", "copies sent by the caller"),
+        _always("retransmissions_in", "long", "copies sent by the callee"),
+        _always("duplicates", "long", "copies that arrived though an earlier one did, both ways"),
+        _maybe("retransmission_ratio", "double", "copies per packet that may be repeated; null if there was none"),
+        _maybe("duplicate_ratio", "double", "duplicates per packet that may be repeated; null if there was none"),
+        _always("rtt_samples", "long", "round trips measured without ambiguity"),
+        _maybe("rtt_min_us", "long", "shortest round trip, microseconds"),
+        _maybe("rtt_p50_us", "long", "median round trip, microseconds"),
+        _maybe("rtt_p90_us", "long", "90th percentile, microseconds"),
+        _maybe("rtt_p99_us", "long", "99th percentile, microseconds"),
+        _maybe("loss_out", "double", "estimated share of the caller's packets that were lost"),
+        _maybe("loss_in", "double", "estimated share of the callee's packets that were lost"),
+        _always("violations", "long", "rules found broken in it"),
+        _always("end", "string", "closed, replaced, refused, unanswered, or open (the capture ends before it does)"),
+    ),
+)
+
+TRANSFERS = Table(
+    "transfers",
+    "one message, as seen at one point",
+    (
+        _always("session", "string", "key of the session"),
+        _always("protocol", "string", "udpc, mrp, rup or pydevts"),
+        _always("point", "string", "where it was captured"),
+        _always("from_caller", "boolean", "true if the caller sent it"),
+        _always("message", "string", "identity of the message, widened to 64 bits; rup: 32 hex digits"),
+        _always(
+            "kind", "string", "plain, important, request, response (udpc); data (mrp); message (rup); packet (pydevts)"
+        ),
+        _maybe("size_bytes", "long", "size of the message; null if no part that tells it was seen"),
+        _always("parts", "long", "datagrams it takes at least, as seen"),
+        _maybe("first_sent", "timestamp", "its first datagram; null if only acknowledgements were seen"),
+        _maybe("last_sent", "timestamp", "its last datagram, copies included"),
+        _always("attempts", "long", "most often that any of its datagrams was sent"),
+        _always("copies", "long", "datagrams of it beyond the first of each part"),
+        _maybe(
+            "acknowledged", "timestamp", "the first acknowledgement (rup: confirm of the total; request: its response)"
+        ),
+        _maybe("latency_us", "long", "from `first_sent` to `acknowledged`, microseconds"),
+        _always(
+            "outcome",
+            "string",
+            "acknowledged, repaired (acknowledged after a failed CRC), refused, unacknowledged, or unreliable (plain)",
+        ),
+    ),
+)
+
+VIOLATIONS = Table(
+    "violations",
+    "one breach of a numbered clause of docs/wire",
+    (
+        _always("rule", "string", "the clause, such as UDPC-2.2"),
+        _always("severity", "string", "error (the peer is wrong), or warning (harmless or explicable by loss)"),
+        _always("protocol", "string", "udpc, mrp, rup or pydevts"),
+        _maybe("session", "string", "key of the session; null outside any"),
+        _always("point", "string", "where it was captured"),
+        _always("file_id", "string", "identity of the capture file"),
+        _always("file", "string", "name of the capture file"),
+        _always("offset", "long", "where the record starts in the file"),
+        _always("frame", "long", "number of the record that breaks the rule"),
+        _always("at", "timestamp", "when it was captured"),
+        _always("found", "string", "what was found"),
+        _always("expected", "string", "what the rule asks for"),
+    ),
+)
+
+TIMELINE = Table(
+    "timeline",
+    "one second of one session",
+    (
+        _always("session", "string", "key of the session"),
+        _always("protocol", "string", "udpc, mrp, rup or pydevts"),
+        _always("point", "string", "where it was captured"),
+        _always("second", "timestamp", "the start of the second"),
+        _always("packets_out", "long", "datagrams from the caller"),
+        _always("packets_in", "long", "datagrams to the caller"),
+        _always("bytes_out", "long", "their UDP payload, bytes"),
+        _always("bytes_in", "long", "their UDP payload, bytes"),
+        _always("goodput_out", "long", "bodies seen for the first time from the caller, bytes"),
+        _always("goodput_in", "long", "bodies seen for the first time to the caller, bytes"),
+        _always("retransmissions_out", "long", "copies sent by the caller"),
+        _always("retransmissions_in", "long", "copies sent by the callee"),
+        _maybe("loss_out", "double", "estimated share of the caller's packets of this second that were lost"),
+        _maybe("loss_in", "double", "estimated share of the callee's packets of this second that were lost"),
+        _always("rtt_samples", "long", "round trips that ended in this second, unambiguous ones"),
+        _maybe("rtt_p50_us", "long", "median, microseconds"),
+        _maybe("rtt_p90_us", "long", "90th percentile, microseconds"),
+        _maybe("rtt_p99_us", "long", "99th percentile, microseconds"),
+    ),
+)
+
+REJECTED = Table(
+    "rejected",
+    "one message whose body does not fit the schema that was asked for",
+    (
+        _always("table", "string", "the typed table that it was meant for"),
+        _always("reason", "string", "why its body does not fit"),
+        *MESSAGES.columns,
+    ),
+    ("day", "table"),
+)
+
+CAPTURE_TABLES = (PACKETS, SESSIONS, TRANSFERS, VIOLATIONS, TIMELINE)
+"""What `fairway analyze` writes."""
+
+LANDED_TABLES = (MESSAGES, REJECTED)
+"""What `fairway stream` writes, besides the typed tables that it is asked for."""
