@@ -18,7 +18,7 @@ compile() {
 }
 
 case "${1:-all}" in
-    all | dev) compile dev --extra dev ;;&
+    all | dev) compile dev --extra dev --extra spark --extra gateway ;;&
     all | spark) compile spark --extra spark --constraint requirements/dev.txt ;;&
     all | gateway) compile gateway --extra gateway --constraint requirements/dev.txt ;;&
     all | bench) compile bench --extra bench --constraint requirements/dev.txt ;;&
