@@ -32,6 +32,7 @@ VERBS = (
     Verb("request", "fairway.cli.request", "Ask (udpc only), and print the answer."),
     Verb("ping", "fairway.cli.ping", "Show round-trip times and loss."),
     Verb("sim", "fairway.cli.sim", "Run one simulated conversation and print what happened."),
+    Verb("lab", "fairway.cli.lab", "Run many simulations on Spark, or one of them again."),
     Verb("bench", "fairway.cli.bench", "Measure this machine, this run."),
     Verb("demo", "fairway.cli.demo", "Show all that is there, in two minutes."),
     Verb("completion", "fairway.cli.completion", "Print what lets a shell complete verbs."),

@@ -296,6 +296,54 @@ REJECTED = Table(
     ("day", "table"),
 )
 
+RUNS = Table(
+    "runs",
+    "one simulated run of a sweep",
+    (
+        _always("cell", "long", "number of the cell in its folder; `fairway lab replay` takes it"),
+        _always("key", "string", "hash of everything that the run is a function of"),
+        _always("protocol", "string", "udpc, mrp, rup or pydevts"),
+        _always("variant", "string", "the protocol with the options that the grid sets for it"),
+        _always("controller", "string", "congestion controller: fair or eager"),
+        _always("window", "long", "packets in flight at the most"),
+        _always("options", "string", "the options that the grid sets, as JSON"),
+        _always("loss", "double", "average share of datagrams lost, each way"),
+        _always("burst_length", "double", "mean length of a burst of losses, datagrams; 1 is independent loss"),
+        _always("delay_ms", "double", "delay one way, milliseconds"),
+        _always("jitter_ms", "double", "added to the delay up to this, milliseconds"),
+        _always("bandwidth", "long", "bytes a second; 0 is unlimited"),
+        _always("queue_bytes", "long", "what waits in front of a limited link at the most, bytes"),
+        _always("reorder", "double", "share of datagrams that are overtaken"),
+        _always("duplicate", "double", "share of datagrams that arrive twice"),
+        _always("corrupt", "double", "share of datagrams that are damaged"),
+        _always("messages", "long", "messages of each flow"),
+        _always("size_bytes", "long", "size of a message, bytes"),
+        _always("interval_ms", "double", "between two messages, milliseconds; 0 is as fast as it goes"),
+        _always("flows", "long", "nodes that send at the same time, sharing the link if it has a bandwidth"),
+        _always("seed", "long", "seed of the run"),
+        _always("delivered", "long", "messages handed over before the time was over"),
+        _always("acknowledged", "long", "messages whose sender was told so"),
+        _always("failed", "long", "messages reported as failed, or without an outcome when the time was over"),
+        _maybe("latency_p50_us", "long", "from acceptance to hand-over, median, microseconds; null if nothing arrived"),
+        _maybe("latency_p90_us", "long", "90th percentile"),
+        _maybe("latency_p99_us", "long", "99th percentile"),
+        _maybe("acknowledgement_p50_us", "long", "from acceptance to acknowledgement, median, microseconds"),
+        _maybe("acknowledgement_p99_us", "long", "99th percentile"),
+        _always(
+            "goodput_bytes_per_s", "double", "bodies handed over per second, from first acceptance to last hand-over"
+        ),
+        _always("load_us", "long", "from the first message accepted to the last outcome, microseconds"),
+        _always("datagrams", "long", "datagrams sent by all nodes, closing included"),
+        _always("datagrams_per_message", "double", "datagrams per message delivered"),
+        _always("bytes_per_message", "double", "UDP payload per message delivered, bytes"),
+        _always("retransmissions", "long", "datagrams sent again"),
+        _always("duplicates", "long", "copies that receivers recognised"),
+        _maybe("fairness", "double", "Jain's index of the flows' rates; null for a single flow"),
+        _always("passed", "boolean", "false if a promise of the protocol was broken"),
+        _always("digest", "string", "hash of all that happened in the run"),
+    ),
+)
+
 CAPTURE_TABLES = (PACKETS, SESSIONS, TRANSFERS, VIOLATIONS, TIMELINE)
 """What `fairway analyze` writes."""
 

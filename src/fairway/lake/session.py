@@ -58,6 +58,17 @@ def start(app: str, *, master: str = LOCAL, settings: Mapping[str, str] | None =
     return spark
 
 
+@contextmanager
+def started(app: str, *, master: str = LOCAL, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """Gives a session that ends with the block, also when that is left by Ctrl-C."""
+    spark = start(app, master=master, settings=settings)
+    try:
+        yield spark
+    finally:
+        with _noise_aside():
+            spark.stop()
+
+
 def _need_java() -> None:
     home = os.environ.get("JAVA_HOME")
     if home and Path(home, "bin", "java").exists():

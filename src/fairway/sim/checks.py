@@ -31,6 +31,7 @@ from fairway.sim.letters import (
     Sent,
     Stream,
 )
+from fairway.sim.measures import Measures
 
 VIOLATIONS_MAX = 20
 
@@ -77,6 +78,7 @@ class Judge:
 
     def __init__(self, promises: Promises, owners: dict[Address, int], now_us: Callable[[], int]) -> None:
         self.promises = promises
+        self.measures = Measures()
         self.violations: list[Violation] = []
         self.outcomes: Counter[str] = Counter()
         self.accepted_total = 0
@@ -146,6 +148,7 @@ class Judge:
         if letter is None:
             letter = self._letters[key] = Letter(body)
         sent = Sent(letter, kind, stream, token, len(stream.sends), self._now_us())
+        self.measures.accepted(node, sent.accepted_us)
         letter.sends.append(sent)
         stream.sends.append(sent)
         if kind not in WITHOUT_OUTCOME:
@@ -181,6 +184,7 @@ class Judge:
         sent.stream.open_tokens -= 1
         self.outcomes[outcome] += 1
         if outcome == "delivered":
+            self.measures.acknowledged(sent.accepted_us, self.last_outcome_us)
             self._acknowledged(sent)
         elif outcome == "refused":
             sent.letter.refused += 1
@@ -221,6 +225,8 @@ class Judge:
             return False
         self.handed_over += 1
         letter.handed_total += 1
+        if letter.handed_total == 1:
+            self.measures.handed(sender, letter.sends[0].accepted_us, len(body), self._now_us())
         self._count_once(node, peer, identity, letter)
         if letter.refused and letter.handed_total == 1 and letter.refused == len(letter.sends):
             self.accuse("refused means not delivered", self._name(letter.sends[0]))

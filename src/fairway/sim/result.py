@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fairway.core.statistics import Statistics
 from fairway.sim.checks import Violation
+from fairway.sim.measures import Measures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ class Result:
     hostile_datagrams: int
     nodes: tuple[Statistics, ...]
     """The statistics of each node's last process, the server's first."""
+    measures: Measures
 
     @property
     def passed(self) -> bool:

@@ -174,6 +174,7 @@ class World:
         return all(node.up for node in self.nodes) and all(application.done() for application in self.applications)
 
     def _heal(self) -> None:
+        self.judge.measures.ended = True
         self.hostile.stop()
         self.network.heal()
         self._steps_left = -1
@@ -227,6 +228,7 @@ class World:
             network=self.network.happened,
             hostile_datagrams=self.hostile.sent,
             nodes=tuple(node.machine.statistics for node in self.nodes),
+            measures=self.judge.measures,
         )
 
     # The plan.
