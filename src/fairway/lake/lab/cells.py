@@ -32,7 +32,7 @@ Row = dict[str, object]
 
 FORMAT = 1
 """Part of every key: a new meaning of a parameter must not meet rows of the old one."""
-FAULT_US = 120_000_000
+FAULT_US = 600_000_000
 """Virtual time for the load; what has no outcome by then is counted as unfinished."""
 DATAGRAMS_PER_S = 25_000
 """What the simulator does on one core, roughly: only the size of tasks depends on it."""
