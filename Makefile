@@ -27,7 +27,7 @@ demo: $(STAMP) ## One simulated run per protocol, as a table.
 	$(BIN)/fairway demo
 
 test: check ## All checks, then all tests.
-	$(BIN)/python scripts/require.py java tshark
+	$(BIN)/python scripts/require.py java tshark chromium
 	$(BIN)/python -m pytest
 
 check: $(STAMP) ## Format, lint, types, layering.

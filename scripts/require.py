@@ -1,6 +1,6 @@
 """Finds programs that Fairway needs beside Python, or installs Debian's package of them, or says in one sentence how.
 
-python scripts/require.py java tshark
+python scripts/require.py java tshark chromium
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def java_version(java: str) -> int:
 PROGRAMS = {
     "java": Program(f"Java {JAVA_VERSION_MIN} or newer", find_java, "openjdk-17-jre-headless"),
     "tshark": Program("tshark", lambda: shutil.which("tshark"), "tshark"),
+    "chromium": Program("Chromium", lambda: shutil.which("chromium"), "chromium"),
 }
 
 

@@ -54,7 +54,7 @@ ONLY_IN = {
     "asyncio": ("net", "gateway", "bench", "cli"),
     "multiprocessing": ("gateway", "bench", "cli"),
     "subprocess": ("gateway", "bench", "cli"),
-    "sqlite3": ("gateway", "cli"),
+    "sqlite3": ("gateway", "lake", "cli"),
 }
 RANDOMNESS = ("random", "numpy.random")
 """Only what measures and breaks draws from these, seeded; elsewhere a `Chance` is handed in."""

@@ -14,19 +14,26 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fairway.core.errors import BadAddress, BadMessage, BadOption, CallerError, FairwayError, NotSupported
     from fairway.net import (
+        Batch,
         Connection,
         ConnectRefused,
         ConnectUnknown,
         ConversationClosed,
         DeliveryRefused,
         DeliveryUnknown,
+        EndpointStatistics,
         Listener,
         Message,
         OutcomeRefused,
         OutcomeUnknown,
+        Part,
         Request,
+        Run,
+        Tally,
         connect,
         listen,
+        open_connection,
+        open_listener,
     )
 
 __version__ = "0.1.0"
@@ -37,6 +44,7 @@ __all__ = [
     "BadAddress",
     "BadMessage",
     "BadOption",
+    "Batch",
     "CallerError",
     "ConnectRefused",
     "ConnectUnknown",
@@ -44,16 +52,22 @@ __all__ = [
     "ConversationClosed",
     "DeliveryRefused",
     "DeliveryUnknown",
+    "EndpointStatistics",
     "FairwayError",
     "Listener",
     "Message",
     "NotSupported",
     "OutcomeRefused",
     "OutcomeUnknown",
+    "Part",
     "Request",
+    "Run",
+    "Tally",
     "__version__",
     "connect",
     "listen",
+    "open_connection",
+    "open_listener",
 ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from fairway.core.events import Event
 from fairway.core.machine import Transmit
@@ -19,6 +19,8 @@ class ClockedMachine:
     def __init__(self) -> None:
         self.due_us: int | None = None
         self.woken_us: list[int] = []
+        self.received: list[tuple[bytes, int]] = []
+        """Each datagram, with how often the machine had been woken before."""
 
     def transmits(self) -> list[Transmit]:
         return []
@@ -33,7 +35,8 @@ class ClockedMachine:
         self.woken_us.append(now_us)
         self.due_us = None
 
-    def receive(self, *arguments: object) -> None: ...
+    def receive(self, data: bytes, *arguments: object) -> None:
+        self.received.append((data, len(self.woken_us)))
 
 
 class NoApplication:
@@ -45,7 +48,8 @@ class NoApplication:
     def __init__(self) -> None:
         self.awaited: list[Any] = []
 
-    def prepare(self, now_us: int) -> None: ...
+    def prepare(self, now_us: int) -> bool:
+        return False
 
     def report(self, event: Event) -> None: ...
 
@@ -91,6 +95,32 @@ def test_a_deadline_that_moves_earlier_is_kept() -> None:
         driver.flush()
         assert await woken(machine) < start_us + 30_000_000
         driver.close()
+
+    run(main)
+
+
+class Waiting:
+    """A link with one datagram in its socket."""
+
+    def __init__(self) -> None:
+        self.datagrams = [b"answer"]
+
+    def drain(self, receive: Any, now_us: int) -> int:
+        for datagram in self.datagrams:
+            receive(datagram, ("127.0.0.1", 1), now_us, None)
+        count = len(self.datagrams)
+        self.datagrams.clear()
+        return count
+
+
+def test_an_answer_that_waits_in_the_socket_is_taken_in_before_anything_counts_as_late() -> None:
+    async def main() -> None:
+        machine, driver = clocked()
+        driver.attach(cast(Any, Waiting()))
+        machine.due_us = driver.now_us() + 1_000
+        driver.settle()
+        await woken(machine)
+        assert machine.received == [(b"answer", 0)]
 
     run(main)
 

@@ -248,7 +248,8 @@ def test_a_trace_holds_every_datagram_of_both_directions(path: str, tmp_path: Pa
             with (tmp_path / "client.pcapng").open("rb") as file:
                 frames = list(read_pcapng(file.read))
             assert len(frames) == counted.datagrams_sent + counted.datagrams_received
-            assert sum(b"\xff" * 999 in frame.data for frame in frames) == 1
+            times = sum(b"\xff" * 999 in frame.data for frame in frames)
+            assert 1 <= times <= 1 + counted.retransmissions
 
     run(main, path=path)
 

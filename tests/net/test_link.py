@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +14,7 @@ from fairway.core.events import Address
 from fairway.core.machine import Buffer, Transmit
 from fairway.net import kernel, mmsg, outlet
 from fairway.net.counters import SocketCounters
-from fairway.net.inlet import DRAIN_CALLS_MAX
+from fairway.net.inlet import DRAIN_CALLS_MAX, LONE_READS_MAX, Inlet
 from fairway.net.link import Link, SocketLink, open_link
 from fairway.net.outlet import Outlet, join_neighbours
 from tests.net.worlds import PATHS, io_of, run
@@ -50,7 +50,7 @@ class Ear:
         if self._enough is not None and not self._enough[1].done():
             self._enough[1].set_result(None)
 
-    def path_limited(self, datagram_bytes: int) -> None:
+    def path_limited(self, datagram_bytes: int, *, fragments: bool) -> None:
         self.limits.append(datagram_bytes)
 
     async def until(self, count: int) -> list[bytes]:
@@ -303,7 +303,7 @@ class StubbornSocket:
 def open_outlet(stubborn: StubbornSocket, *, segmented: bool) -> tuple[Outlet, SocketCounters, list[tuple[int, int]]]:
     counters, trouble = SocketCounters(), list[tuple[int, int]]()
 
-    def troubled(address: Address, size: int, error: OSError) -> None:
+    def troubled(address: Address, size: int, error: OSError, segmented: bool) -> None:
         trouble.append((size, error.errno or 0))
 
     sock: Any = stubborn
@@ -419,6 +419,55 @@ def test_recvmmsg_is_chosen_where_the_kernel_does_not_merge(monkeypatch: pytest.
         chosen.close()
 
     run(main)
+
+
+@pytest.mark.parametrize("path", [path for path in PATHS if path not in {"transport", "mmsg"}])
+def test_a_burst_after_datagrams_that_came_alone_is_read_together(path: str) -> None:
+    async def main() -> None:
+        ear, link = await open_ear(path)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as voice:
+            for number in range(1, 4 * LONE_READS_MAX):
+                voice.sendto(b"%d" % number, cast(Any, link.local))
+                assert await ear.until(number) == [b"%d" % one for one in range(1, number + 1)]
+            for number in range(100):
+                voice.sendto(b"burst %02d" % number, cast(Any, link.local))
+            burst = (await ear.until(4 * LONE_READS_MAX - 1 + 100))[4 * LONE_READS_MAX - 1 :]
+            assert burst == [b"burst %02d" % number for number in range(100)]
+            assert ear.handed_over < 4 * LONE_READS_MAX - 1 + 2 * LONE_READS_MAX
+        link.close()
+
+    run(main, path=path)
+
+
+class Counted:
+    """A socket that counts how often it is read."""
+
+    family = socket.AF_INET
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.reads = 0
+
+    def recvfrom_into(self, buffer: Any) -> tuple[int, Any]:
+        self.reads += 1
+        return self._sock.recvfrom_into(buffer)
+
+
+def test_after_a_datagram_that_came_alone_the_next_ones_are_read_with_one_call_each() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.setblocking(False)
+        sock.bind(("127.0.0.1", 0))
+        counted, ear = Counted(sock), Ear()
+        inlet = Inlet(cast(socket.socket, counted), SocketCounters(), remote=None)
+        reads = []
+        for _ in range(LONE_READS_MAX + 2):
+            sock.sendto(b"alone", sock.getsockname())
+            before = counted.reads
+            assert inlet.drain(ear.receive, 0) == 1
+            reads.append(counted.reads - before)
+        assert reads == [2, *[1] * LONE_READS_MAX, 2]
+        assert len(ear.datagrams) == LONE_READS_MAX + 2
+        assert inlet.drain(ear.receive, 0) == 0
 
 
 def test_closing_twice_is_fine_and_leaves_nothing_on_the_loop() -> None:

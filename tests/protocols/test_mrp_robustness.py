@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairway.core.chance import Seeded
-from fairway.core.events import Delivered
+from fairway.core.events import Delivered, MessageReceived, MessagesReceived
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.machine import MrpMachine
 from tests.protocols.test_mrp_world import Node, World, pair
@@ -130,7 +130,7 @@ def test_open_receipts_are_bounded_and_copies_stay_known(layout: str) -> None:
     assert server.machine.statistics.dropped["receiver_full"] > 0
     server.commits = True
     for event in list(server.events):
-        if hasattr(event, "receipt"):
+        if isinstance(event, MessageReceived | MessagesReceived):
             server.machine.commit(event.receipt, world.now_us)
     world.settle("s")
     world.run(20_000_000)

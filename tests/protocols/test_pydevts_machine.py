@@ -357,6 +357,71 @@ def test_a_caller_with_a_message_that_is_not_committed_is_not_idle() -> None:
     assert [body for _, body in bodies_of(server.events())] == [b"x", b"x"]
 
 
+def heard_of(server: PydevtsMachine, now_us: int, message_id: int = 1) -> None:
+    """Has a message arrive, committed and closed, so that only its key is remembered."""
+    server.receive(packet(message_id, b"x"), HERE, now_us)
+    server.commit(Receipt(Peer(HERE), message_id), now_us)
+    server.receive(close(message_id, b"x"), HERE, now_us)
+
+
+def wake_when_due(server: PydevtsMachine, until_us: int) -> None:
+    while (due_us := server.next_deadline_us()) is not None and due_us <= until_us:
+        server.wake(due_us)
+
+
+def test_an_address_is_forgotten_when_nothing_of_it_is_remembered_any_more() -> None:
+    server = machine()
+    heard_of(server, 0)
+    wake_when_due(server, 160 * SECOND - 1)
+    assert server.peers() == [Peer(HERE)]
+    server.events()
+    wake_when_due(server, 160 * SECOND)
+    assert server.peers() == []
+    assert server.events() == [Closed(Peer(HERE), CloseReason.FORGOTTEN)]
+    assert server.next_deadline_us() is None
+
+
+def test_an_address_that_is_heard_of_again_is_remembered_as_long_again() -> None:
+    server = machine()
+    heard_of(server, 0)
+    wake_when_due(server, 100 * SECOND)
+    heard_of(server, 100 * SECOND, 2)
+    wake_when_due(server, 260 * SECOND - 1)
+    assert server.peers() == [Peer(HERE)]
+
+
+def test_an_address_that_was_written_to_is_kept_until_the_ids_have_rested() -> None:
+    server = machine(first_id=9)
+    heard_of(server, 0)
+    wake_when_due(server, 50 * SECOND)
+    server.send(Peer(HERE), b"answer", 50 * SECOND)
+    sent(server)
+    server.receive(ack(9, b"answer"), HERE, 50 * SECOND)
+    wake_when_due(server, 170 * SECOND - 1)
+    assert server.peers() == [Peer(HERE)]
+    wake_when_due(server, 170 * SECOND)
+    assert server.peers() == []
+
+
+def test_an_address_that_our_application_named_is_not_forgotten() -> None:
+    client = machine()
+    client.connect(HERE, 0)
+    client.events()
+    assert client.next_deadline_us() is None
+    client.wake(1_000 * SECOND)
+    assert client.events() == []
+    assert client.room(Peer(HERE)) > 0
+
+
+def test_the_numbers_of_a_forgotten_address_go_on_where_they_were() -> None:
+    server = machine()
+    heard_of(server, 0, 7)
+    wake_when_due(server, 160 * SECOND)
+    server.events()
+    server.receive(packet(7, b"x"), HERE, 200 * SECOND)
+    assert [number for number, _ in bodies_of(server.events())] == [65_536 + 7]
+
+
 def test_a_connect_over_the_bound_of_peers_is_refused() -> None:
     client = machine(peers_max=1)
     client.connect("a", 0)

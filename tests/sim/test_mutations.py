@@ -102,7 +102,7 @@ class NamesTheWrongPlace(Between):
 
     def events(self) -> list[Event]:
         return [
-            replace(event, id=int(event.id) ^ 1) if isinstance(event, MessageReceived) and event.reliable else event
+            event._replace(id=int(event.id) ^ 1) if isinstance(event, MessageReceived) and event.reliable else event
             for event in super().events()
         ]
 
@@ -141,7 +141,7 @@ class NeverGivesUp(Between):
 class CutsBodies(Between):
     def events(self) -> list[Event]:
         return [
-            replace(event, body=event.body[:-1]) if isinstance(event, MessageReceived) else event
+            event._replace(body=event.body[:-1]) if isinstance(event, MessageReceived) else event
             for event in super().events()
         ]
 

@@ -156,6 +156,8 @@ class ToyMachine:
     def close(self, peer: Peer | None, now_us: int) -> None:
         pass
 
+    def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None: ...
+
     def wake(self, now_us: int) -> None:
         for address, outgoing in self.outgoing.items():
             if not outgoing.queue or outgoing.due_us > now_us:

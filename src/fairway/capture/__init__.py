@@ -9,5 +9,6 @@ integer nanoseconds. Nothing here opens a file: readers take bytes or a `read` f
     reading.py     either of the two
     packets.py     a UDP datagram to a raw IP packet
     datagrams.py   a captured frame to the UDP datagram inside
+    columns/       all of this for large files: from any byte on, by columns with numpy
     trace.py       the trace of a run: one named point of capture per endpoint
 """

@@ -43,3 +43,18 @@ class Frame:
     point: str | None = None
     """The name of the place of capture, where the file gives one."""
     comments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """What a pcapng file says about the place where frames were captured."""
+
+    link_type: int
+    snap_bytes: int
+    name: str | None
+    ticks_per_s: int
+    offset_s: int
+
+    def at_ns(self, ticks: int) -> int:
+        """Gives a time of this interface in nanoseconds since 1970."""
+        return self.offset_s * NS_PER_S + ticks * NS_PER_S // self.ticks_per_s

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
-from fairway.capture.frames import NS_PER_S, SNAP_BYTES, Frame, LinkType, Write
+from fairway.capture.frames import SNAP_BYTES, Frame, Interface, LinkType, Write
 from fairway.capture.source import RECORD_BYTES_MAX, Read, Source
 from fairway.core.errors import BadOption, DamagedCapture
 
@@ -101,25 +100,11 @@ def _cut(text: str) -> bytes:
     return text.encode()[:OPTION_BYTES_MAX].decode(errors="ignore").encode()
 
 
-@dataclass(frozen=True, slots=True)
-class _Interface:
-    """What an interface block says about the frames that refer to it."""
-
-    link_type: int
-    snap_bytes: int
-    name: str | None
-    ticks_per_s: int
-    offset_s: int
-
-    def at_ns(self, ticks: int) -> int:
-        return self.offset_s * NS_PER_S + ticks * NS_PER_S // self.ticks_per_s
-
-
 def read_pcapng(source: bytes | Read) -> Iterator[Frame]:
     """Gives every packet of every section in the order of the file; raises `DamagedCapture` where it is damaged."""
     bytes_left = Source(source)
     order = ""
-    interfaces: list[_Interface] = []
+    interfaces: list[Interface] = []
     while not bytes_left.exhausted:
         if bytes_left.peek(4) == SECTION_HEADER.to_bytes(4):
             order, interfaces = _section_order(bytes_left), []
@@ -128,7 +113,7 @@ def read_pcapng(source: bytes | Read) -> Iterator[Frame]:
         kind, body = _take_block(bytes_left, order)
         try:
             if kind == INTERFACE:
-                interfaces.append(_read_interface(body, order))
+                interfaces.append(read_interface(body, order))
             elif kind == ENHANCED_PACKET:
                 yield _read_enhanced(body, order, interfaces)
             elif kind == SIMPLE_PACKET:
@@ -160,11 +145,12 @@ def _take_block(source: Source, order: str) -> tuple[int, bytes]:
     return kind, body
 
 
-def _read_interface(body: bytes, order: str) -> _Interface:
+def read_interface(body: bytes, order: str) -> Interface:
+    """Reads what an interface block says; raises `struct.error` or `IndexError` where it contradicts itself."""
     link_type, _, snap_bytes = struct.unpack_from(order + "HHI", body)
     options = dict(_read_options(body, 8, order))
     name = options.get(OPTION_INTERFACE_NAME)
-    return _Interface(
+    return Interface(
         link_type,
         snap_bytes or RECORD_BYTES_MAX,
         None if name is None else name.decode(errors="replace"),
@@ -190,7 +176,7 @@ def _read_options(body: bytes, position: int, order: str) -> Iterator[tuple[int,
         position += length + -length % 4
 
 
-def _read_enhanced(body: bytes, order: str, interfaces: Sequence[_Interface]) -> Frame:
+def _read_enhanced(body: bytes, order: str, interfaces: Sequence[Interface]) -> Frame:
     number, high, low, captured, wire_bytes = struct.unpack_from(order + "5I", body)
     interface = interfaces[number]
     end = 20 + captured
@@ -205,7 +191,7 @@ def _read_enhanced(body: bytes, order: str, interfaces: Sequence[_Interface]) ->
     return Frame(at_ns, interface.link_type, body[20:end], wire_bytes, number, interface.name, comments)
 
 
-def _read_simple(body: bytes, order: str, interfaces: Sequence[_Interface]) -> Frame:
+def _read_simple(body: bytes, order: str, interfaces: Sequence[Interface]) -> Frame:
     """A simple packet has no time and belongs to the first interface."""
     (wire_bytes,) = struct.unpack_from(order + "I", body)
     interface = interfaces[0]

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from fairway import __version__
 from fairway.cli.exits import ExitCode, explain
@@ -31,6 +32,13 @@ VERBS = (
     Verb("send", "fairway.cli.send", "Send messages, and wait for their acknowledgement."),
     Verb("request", "fairway.cli.request", "Ask (udpc only), and print the answer."),
     Verb("ping", "fairway.cli.ping", "Show round-trip times and loss."),
+    Verb("gateway", "fairway.cli.gateway", "Serve: acknowledged means on disk."),
+    Verb("stream", "fairway.cli.stream", "Land what gateways have sealed in tables, exactly once."),
+    Verb("reconcile", "fairway.cli.reconcile", "Count whether all that was acknowledged is in the table."),
+    Verb("compact", "fairway.cli.compact", "Merge small files of the landed tables."),
+    Verb("analyze", "fairway.cli.analyze", "Turn captures into tables."),
+    Verb("report", "fairway.cli.report", "Draw what tables tell, as one HTML file."),
+    Verb("wireshark", "fairway.cli.wireshark", "Teach Wireshark the four protocols."),
     Verb("sim", "fairway.cli.sim", "Run one simulated conversation and print what happened."),
     Verb("lab", "fairway.cli.lab", "Run many simulations on Spark, or one of them again."),
     Verb("bench", "fairway.cli.bench", "Measure this machine, this run."),
@@ -38,6 +46,15 @@ VERBS = (
     Verb("completion", "fairway.cli.completion", "Print what lets a shell complete verbs."),
 )
 """A verb's module holds a function of its name, or a `typer.Typer` of its name when it has verbs of its own."""
+
+
+class OneScreen(TyperGroup):
+    """Shows the help in 24 lines: verbs one by one, options in a line."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        self.format_commands(ctx, formatter)
+        formatter.write("\nOptions: --version, --help. Every verb has --help, with an example.\n")
+
 
 COMPLETION_VARIABLE = "_FAIRWAY_COMPLETE"
 """In the environment when a shell asks for completions instead of running a command."""
@@ -88,7 +105,9 @@ def _typed_words() -> list[str]:
 
 def _application(chosen: str | None) -> typer.Typer:
     """Builds the command line with the chosen verb loaded, and the others as names with their one line of help."""
-    application = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    application = typer.Typer(
+        cls=OneScreen, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+    )
     application.callback()(_fairway)
     for verb in VERBS:
         if verb.name != chosen:
@@ -113,9 +132,9 @@ def _fairway(
         False, "--version", callback=_show_version, is_eager=True, help="Print the version and leave."
     ),
 ) -> None:
-    """Messages over UDP, reliably, from the edge to the lake.
-
-    Exit codes: 0 done, 2 usage, 3 outcome unknown, 4 refused, 130 Ctrl-C, 1 anything else.
+    """\b
+    Messages over UDP, reliably, from the edge to the lake.
+    Exit codes: 0 done, 2 usage, 3 unknown, 4 refused, 130 Ctrl-C, 1 the rest.
     """
 
 

@@ -82,6 +82,38 @@ def transport(
     raise typer.Exit(code or (ExitCode.FAILED if results.failures else ExitCode.DONE))
 
 
+DATAGRAMS = typer.Option(300_000, min=1_000, help="Size of the capture; 3,000,000 for the documented table.")
+CAPTURE_ROUNDS = typer.Option(3, min=1, help="How often each step is measured after a first, cold time.")
+CAPTURES_OUT = typer.Option(Path("out/bench"), help="Where captures.json and captures.md go.")
+
+
+@bench.command(epilog="Example: fairway bench captures --datagrams 3000000")
+def captures(
+    datagrams: int = DATAGRAMS, rounds: int = CAPTURE_ROUNDS, out: Path = CAPTURES_OUT, json: bool = JSON
+) -> None:
+    """Measures captures on Spark beside tshark and dpkt, on one core and on all, and judges the goals."""
+    from fairway.bench.captures.run import Plan, all_cores, run
+    from fairway.bench.captures.table import markdown, rows, verdicts
+
+    cores = all_cores()
+    with _bar() as report:
+        figures = run(Plan(datagrams, rounds, cores), report)
+    judged = verdicts(figures, cores[-1])
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "captures.json").write_text(_json({"figures": rows(figures), "goals": judged}))
+    (out / "captures.md").write_text(markdown(figures, judged))
+    print_rows(rows(figures), title="Captures", as_json=json)
+    print_rows(judged, title="Goals", as_json=json)
+    if not json:
+        print(f"written: {out}/captures.json, captures.md")
+
+
+def _json(value: object) -> str:
+    import json
+
+    return json.dumps(value, indent=1) + "\n"
+
+
 def _chosen(only: str) -> tuple[list[str], list[str]]:
     """Takes names of peers and of loads apart; all of a kind of which none is named."""
     from fairway.bench.transport.loads import LOADS

@@ -21,6 +21,11 @@ BURST_US = 2_000
 class Controller(Protocol):
     """Decides when the next packet may leave."""
 
+    @property
+    def window(self) -> int:
+        """Packets in flight at the most, pacing left aside."""
+        ...
+
     def room(self, in_flight: int, now_us: int) -> int:
         """Tells how many packets may leave now, with so many unacknowledged."""
         ...

@@ -40,6 +40,9 @@ class Seen:
         """Marks numbers as seen; those too old are ignored."""
         last = first + count - 1
         if self._bits is None:
+            if first == self.highest + 1 and first:
+                self.highest = last
+                return
             if self.highest < 0:
                 self._start, self.highest = first, last
                 return

@@ -6,7 +6,8 @@ to 64 bits, or rup's 32 hexadecimal digits.
 
 Two events speak of many things at once, because a batch that arrives in one system call should cost a few
 operations and not a few per message: `MessagesReceived`, and the outcomes, whose `tokens` is a sequence (often a
-`range`). A listener that does not care iterates.
+`range`). A listener that does not care iterates. The two events that every single message causes, `MessageReceived`
+and `Delivered`, are tuples: they are made in a third of the time.
 """
 
 from __future__ import annotations
@@ -77,8 +78,7 @@ class ConnectUnknown:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class MessageReceived:
+class MessageReceived(NamedTuple):
     """One message arrived, once. Committing `receipt` frees its place and, when deferred, acknowledges it."""
 
     peer: Peer
@@ -145,8 +145,7 @@ class ResponseReceived:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(NamedTuple):
     """The peer acknowledged these sends."""
 
     peer: Peer

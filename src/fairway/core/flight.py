@@ -130,6 +130,34 @@ class Flight:
         self._arm(run)
         return run
 
+    def add_one(self, number: int, data: Buffer, token: int, now_us: int, due_us: int) -> None:
+        """Takes note of one new packet, as `add` does."""
+        order = self._order
+        self._singles[number] = run = Run(number, 1, data, len(data), token, now_us, order, due_us)
+        self._order = order + 1
+        self._left += 1
+        self._serial = serial = self._serial + 1
+        heap = self._due
+        heappush(heap, (due_us, serial, run))
+        if len(heap) > STALE_MAX:
+            self._drop_stale()
+
+    def acknowledge_one(self, number: int) -> Run | None:
+        """Takes off a packet that left on its own, in a single transmission; None if it is no such packet."""
+        run = self._singles.get(number)
+        if run is None or len(run.orders) > 1:
+            return None
+        del self._singles[number]
+        self._left -= 1
+        run.left = 0
+        order, top = run.orders[0], self._top
+        if order > top[-1]:
+            del top[0]
+            top.append(order)
+        else:
+            self._raise_top(order, 1)
+        return run
+
     def find(self, number: int) -> Run | None:
         """Gives the run that holds the packet, while it is waiting."""
         run = self._singles.get(number)
@@ -272,6 +300,11 @@ class Flight:
     def _arm(self, run: Run) -> None:
         self._serial += 1
         heappush(self._due, (run.due_us, self._serial, run))
+        if len(self._due) > STALE_MAX:
+            self._drop_stale()
+
+    def _drop_stale(self) -> None:
+        """Clears the heap when more than half of it is of packets that wait no more."""
         if len(self._due) > 2 * (len(self._runs) + len(self._singles)) + STALE_MAX:
             self._due[:] = sorted(entry for entry in self._due if entry[2].left and entry[2].due_us == entry[0])
 

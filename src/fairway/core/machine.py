@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from fairway.core.errors import BadOption
 from fairway.core.events import Address, Event, Peer, Receipt
@@ -96,6 +96,15 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         raise BadOption(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
 
 
+def path_allows(limit: int, datagram_bytes: int, header_bytes: int) -> int:
+    """Lowers a limit of body bytes to what fits the datagrams that a path takes."""
+    return max(0, min(limit, datagram_bytes - header_bytes))
+
+
+TOO_LARGE_FOR_PATH = "which is what the path takes; send less at a time, or use rup, which cuts its messages"
+"""How an error goes on when the limit is the path's and not the protocol's."""
+
+
 class Machine(Protocol):
     """What every protocol's machine offers. What a protocol cannot do raises `NotSupported`."""
 
@@ -145,6 +154,15 @@ class Machine(Protocol):
         """Does what is due."""
         ...
 
+    def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None:
+        """Takes note that a path takes no larger datagrams: in one piece (`fragments`), or not at all.
+
+        A protocol that cuts messages cuts what it has not begun to send so that its datagrams fit. The others cannot:
+        where larger datagrams get through in fragments they go on, and where they do not, `send` raises `BadMessage`.
+        The limit holds for all peers and is never lifted.
+        """
+        ...
+
     # Outputs.
 
     def transmits(self) -> list[Transmit]:
@@ -187,5 +205,18 @@ class Machine(Protocol):
 
         The owner takes a new snapshot at once, before anything is sent: restoring twice from the same one would use
         numbers twice. It must not restore an mrp connection on which data of its own was sent after the snapshot.
+        """
+        ...
+
+
+@runtime_checkable
+class Piecewise(Protocol):
+    """A machine whose memory of copies grows with every message: to write all of it with each commit would cost more
+    than to write the messages."""
+
+    def snapshot_in_pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes]:
+        """Gives a small piece that takes the place of the one before, and one with what the receipts add.
+
+        `restore` takes the latest of the first, then all of the second in order, and knows what `snapshot` would tell.
         """
         ...

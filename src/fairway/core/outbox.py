@@ -112,6 +112,8 @@ class Outbox:
         """Hands over everything gathered."""
         if self._pieces:
             self._seal()
+        elif not self._transmits:
+            return []
         transmits, self._transmits = self._transmits, []
         return transmits
 

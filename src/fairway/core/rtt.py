@@ -10,10 +10,11 @@ milliseconds would look like a loss."""
 class RoundTrip:
     """A smoothed round-trip time; feed it only samples of packets that were sent once (Karn's rule)."""
 
-    __slots__ = ("_floor_us", "_initial_us", "_max_us", "_min_us", "smoothed_us", "variation_us")
+    __slots__ = ("_floor_us", "_max_us", "_min_us", "rto_us", "smoothed_us", "variation_us")
 
     def __init__(self, *, initial_us: int, min_us: int, max_us: int) -> None:
-        self._initial_us = initial_us
+        self.rto_us = initial_us
+        """How long to wait for an acknowledgement before the first repeat."""
         self._min_us = min_us
         self._max_us = max_us
         self.smoothed_us = 0
@@ -25,12 +26,14 @@ class RoundTrip:
         """Takes one measured round trip."""
         rtt_us = max(rtt_us, 1)
         self._floor_us = 0
-        if self.smoothed_us == 0:
-            self.smoothed_us = rtt_us
-            self.variation_us = rtt_us >> 1
-            return
-        self.variation_us += (abs(self.smoothed_us - rtt_us) - self.variation_us) >> 2
-        self.smoothed_us = max(1, self.smoothed_us + ((rtt_us - self.smoothed_us) >> 3))
+        smoothed_us, variation_us = self.smoothed_us, self.variation_us
+        if smoothed_us == 0:
+            smoothed_us, variation_us = rtt_us, rtt_us >> 1
+        else:
+            variation_us += (abs(smoothed_us - rtt_us) - variation_us) >> 2
+            smoothed_us = max(1, smoothed_us + ((rtt_us - smoothed_us) >> 3))
+        self.smoothed_us, self.variation_us = smoothed_us, variation_us
+        self.rto_us = min(self._max_us, max(self._min_us, smoothed_us + max(GRANULARITY_US, 4 * variation_us)))
 
     def ambiguous(self, elapsed_us: int) -> None:
         """Takes the time from the first transmission of a repeated packet to its acknowledgement.
@@ -40,16 +43,7 @@ class RoundTrip:
         lost that time holds whole time-outs.
         """
         self._floor_us = min(self._max_us, max(self._floor_us, min(elapsed_us, 2 * self.rto_us)))
-
-    @property
-    def rto_us(self) -> int:
-        """Tells how long to wait for an acknowledgement before the first repeat."""
-        return max(self._floor_us, self._estimate_us())
-
-    def _estimate_us(self) -> int:
-        if self.smoothed_us == 0:
-            return self._initial_us
-        return min(self._max_us, max(self._min_us, self.smoothed_us + max(GRANULARITY_US, 4 * self.variation_us)))
+        self.rto_us = max(self.rto_us, self._floor_us)
 
     def backed_off_us(self, transmissions: int) -> int:
         """Tells how long to wait after the n-th transmission: the time-out, doubled for each repeat."""

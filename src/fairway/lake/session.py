@@ -16,6 +16,9 @@ from fairway.core.errors import FairwayError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    Session = SparkSession
+    """For those outside this room who only name the type."""
+
 LOCAL = "local[*]"
 
 SETTINGS: Mapping[str, str] = {
@@ -24,6 +27,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Deriving filters from nested conditions takes exponential time and memory on our expressions, and saves nothing.
+    "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     "spark.ui.enabled": "false",

@@ -12,7 +12,7 @@ from fairway.net.connection import Connection
 from fairway.net.counters import EndpointStatistics, SocketCounters
 from fairway.net.listener import Listener
 from fairway.net.messages import Batch, Message, Part, Request, Run
-from fairway.net.opening import connect, listen, open_connection, open_listener
+from fairway.net.opening import connect, listen, open_connection, open_listener, open_service
 from fairway.net.outcomes import (
     ConnectRefused,
     ConnectUnknown,
@@ -46,4 +46,5 @@ __all__ = [
     "listen",
     "open_connection",
     "open_listener",
+    "open_service",
 ]

@@ -20,9 +20,9 @@ from typing import Any, Self, TypeVar
 
 from fairway.core.errors import BadMessage
 from fairway.core.machine import Buffer
-from fairway.net.connection import RECEIVE_MANY_MAX
 from fairway.net.connection import Connection as AsyncConnection
 from fairway.net.counters import EndpointStatistics
+from fairway.net.inbox import RECEIVE_MANY_MAX
 from fairway.net.link import Io
 from fairway.net.listener import Listener as AsyncListener
 from fairway.net.messages import Batch, Message

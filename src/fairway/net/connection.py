@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from fairway.core.errors import BadMessage
 from fairway.core.events import Address, Peer, Receipt
 from fairway.core.machine import Buffer, Machine
-from fairway.net.inbox import Inbox
-from fairway.net.messages import Batch, Message, Run
+from fairway.net.inbox import Inbox, Receiving
+from fairway.net.messages import Message, Run
 from fairway.net.outcomes import ConversationClosed, DeliveryRefused
 from fairway.net.sending import Bulk, Outgoing, Singles, Special, Tokens
 from fairway.net.urls import format_address, format_url
@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from fairway.net.endpoint import Endpoint
 
 BODY_TYPES = (bytes, bytearray, memoryview)
-RECEIVE_MANY_MAX = 4_096
-"""What one `receive_many` takes unless told otherwise."""
 
 
-class Connection:
+class Connection(Receiving):
     """Sends to one peer and receives from it.
 
     `send`, `request` and `ping` return futures: to await one means to wait for the outcome, which raises
@@ -43,14 +41,13 @@ class Connection:
         "address",
         "closed",
         "identity",
-        "inbox",
         "private",
     )
 
     def __init__(self, endpoint: Endpoint, identity: Peer, inbox: Inbox) -> None:
+        super().__init__(inbox)
         self.identity = identity
         self.address: Address = identity.address
-        self.inbox = inbox
         self.closed: str | None = None
         """Why the conversation ended, or None while it is open."""
         self.private = False
@@ -107,7 +104,8 @@ class Connection:
         """
         if not reliable:
             return self._send_special(body, 0, asks=False)
-        self._check(body)
+        if type(body) is not bytes or self.closed is not None or self._endpoint.closing:
+            self._check(body)
         future: asyncio.Future[None] = self._loop.create_future()
         if not self._outgoing and self._endpoint.send_now(self.identity, body, future):
             return future
@@ -217,26 +215,6 @@ class Connection:
             self.inbox.end(ConversationClosed(reason))
 
     # Receiving.
-
-    async def receive(self) -> Message:
-        """Takes the next message; waits for one. Raises `ConversationClosed` when nothing more will come.
-
-        On a listener's peer this takes from the listener's inbox, where the messages of all its peers arrive.
-        """
-        return await self.inbox.receive()
-
-    async def receive_many(self, limit: int = RECEIVE_MANY_MAX) -> Batch:
-        """Takes what has arrived, at least one message and at most `limit`; waits for the first."""
-        return await self.inbox.receive_many(limit)
-
-    def __aiter__(self) -> AsyncIterator[Message]:
-        return self
-
-    async def __anext__(self) -> Message:
-        try:
-            return await self.inbox.receive()
-        except ConversationClosed:
-            raise StopAsyncIteration from None
 
     def took(self, messages: int, size: int, receipt: Receipt | None) -> None:
         """Takes note that messages were taken out of the inbox; the receipt is that of a message or run now taken

@@ -16,6 +16,8 @@ from fairway.core.machine import Buffer, Machine, Transmit
 from fairway.net.link import Link
 from fairway.net.recorder import Recorder
 
+DRAINS_MAX = 8
+"""Drains before a machine is woken, each bounded; what is still in the socket then is late."""
 SETTLES_MAX = 8
 """Rounds of handing over in one turn while room keeps coming up; then the loop gets its turn."""
 
@@ -30,8 +32,8 @@ class Application(Protocol):
     awaited: list[tuple[Callable[[], bool], asyncio.Future[None]]]
     """What somebody waits for to be true at the end of a turn."""
 
-    def prepare(self, now_us: int) -> None:
-        """Hands to the machine what was gathered."""
+    def prepare(self, now_us: int) -> bool:
+        """Hands to the machine what was gathered; tells whether the machine may have something to say to it."""
 
     def report(self, event: Event) -> None:
         """Takes note of what happened."""
@@ -61,7 +63,7 @@ class Driver:
         self._keep = self._transmits.append
         self._report_to = application.report
         self._receive = machine.receive if recorder is None else self._record_and_receive
-        self._flush_scheduled = False
+        self.flush_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0
         """When the timer rings; often earlier than what is due."""
@@ -73,24 +75,31 @@ class Driver:
         assert self._link is not None
         return self._link
 
+    def screen(self, admits: Callable[[Buffer, Address, int, int | None], bool]) -> None:
+        """Has every datagram, or super-buffer of them, looked at before the machine sees it."""
+        receive = self._receive
+
+        def screened(data: Buffer, address: Address, now_us: int, segment_bytes: int | None) -> None:
+            if admits(data, address, now_us, segment_bytes):
+                receive(data, address, now_us, segment_bytes)
+
+        self._receive = screened
+
     def attach(self, link: Link) -> None:
         """Takes the socket. Called once, right after the link is opened."""
         self._link = link
 
     def now_us(self) -> int:
         """Reads the loop's clock, in microseconds; it never goes back."""
-        self._now_us = max(self._now_us, int(self._time() * 1_000_000))
+        now_us = int(self._time() * 1_000_000)
+        self._now_us = max(self._now_us, now_us)
         return self._now_us
 
     def schedule(self) -> None:
         """Has the turn end with what the application gathers in it handed over."""
-        if not self._flush_scheduled:
-            self._flush_scheduled = True
+        if not self.flush_scheduled:
+            self.flush_scheduled = True
             self._loop.call_soon(self.flush)
-
-    @property
-    def scheduled(self) -> bool:
-        return self._flush_scheduled
 
     def readable(self) -> None:
         """Takes in what has arrived."""
@@ -109,7 +118,7 @@ class Driver:
 
     def flush(self) -> None:
         """Hands over what the application gathered, now."""
-        self._flush_scheduled = False
+        self.flush_scheduled = False
         if self.closed:
             return
         self.now_us()
@@ -129,11 +138,19 @@ class Driver:
             self._arm(self._due_us)
             return
         try:
+            self._take_in(now_us)
             self.machine.wake(now_us)
             self.settle()
         except Exception as error:
             self._application.broken(error)
             raise
+
+    def _take_in(self, now_us: int) -> None:
+        """Takes in what has arrived before anything counts as late: an answer may have waited for this process."""
+        if self._link is not None:
+            for _ in range(DRAINS_MAX):
+                if not self._link.drain(self._receive, now_us):
+                    break
 
     def settle(self) -> None:
         """Sends and reports what the last input caused, and hands over what that made room for."""
@@ -142,9 +159,8 @@ class Driver:
             settle(self.machine, self._keep, report, self._arm)
             if self._transmits:
                 self._transmit()
-            if not application.gathered:
+            if not application.gathered or not application.prepare(self._now_us):
                 break
-            application.prepare(self._now_us)
         else:
             self.schedule()
         if application.awaited:
@@ -160,7 +176,8 @@ class Driver:
         if self._recorder is not None:
             for address, data, segment_bytes in self._transmits:
                 self._recorder.record(self.link.local, address, data, segment_bytes)
-        self.link.send(self._transmits)
+        assert self._link is not None
+        self._link.send(self._transmits)
         self._transmits.clear()
 
     def _record_and_receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None) -> None:
@@ -182,11 +199,9 @@ class Driver:
         """Passes on an ICMP error."""
         self._application.unreachable(address, number)
 
-    def path_limited(self, datagram_bytes: int) -> None:
-        """Tells the machine what the path takes, where it can cut its messages smaller."""
-        limit = getattr(self.machine, "limit_datagrams", None)
-        if limit is not None:
-            limit(datagram_bytes)
+    def path_limited(self, datagram_bytes: int, *, fragments: bool) -> None:
+        """Tells the machine what the path takes."""
+        self.machine.limit_datagrams(datagram_bytes, fragments=fragments)
 
     def close(self) -> None:
         """Stops the timer and closes the socket. Twice is fine."""

@@ -109,10 +109,11 @@ class Endpoint:
         gathered until the turn ends leaves together.
         """
         driver = self.driver
-        if self._tokens or driver.scheduled or driver.closed:
+        tokens, futures = self._tokens, self._tokens.futures
+        if futures or tokens.crowded or driver.flush_scheduled or driver.closed or tokens:
             return False
         try:
-            self._tokens.futures[self.machine.send(peer, body, driver.now_us())] = future
+            futures[self.machine.send(peer, body, driver.now_us())] = future
             driver.settle()
         except QueueFull:
             return False
@@ -209,18 +210,23 @@ class Endpoint:
 
     # What the driver asks for.
 
-    def prepare(self, now_us: int) -> None:
-        """Hands commits and gathered messages to the machine."""
+    def prepare(self, now_us: int) -> bool:
+        """Hands commits and gathered messages to the machine.
+
+        Commits that acknowledge nothing only free places: no datagram and no event follows from them.
+        """
         self.gathered = self.short_of_places = False
         if self._commits:
             commits, self._commits = self._commits, []
             for receipt in commits:
                 self.machine.commit(receipt, now_us)
-        if self._ready:
-            ready, self._ready = self._ready, []
-            for connection in ready:
-                if not connection.hand_over(self.machine, now_us, self._tokens):
-                    self._blocked.setdefault(connection.identity, []).append(connection)
+        if not self._ready:
+            return self.options.deferred
+        ready, self._ready = self._ready, []
+        for connection in ready:
+            if not connection.hand_over(self.machine, now_us, self._tokens):
+                self._blocked.setdefault(connection.identity, []).append(connection)
+        return True
 
     def settled(self) -> None:
         """Looks whether what somebody waits for has come true."""
@@ -248,6 +254,20 @@ class Endpoint:
     def report(self, event: Event) -> None:
         """Takes note of what happened."""
         self._reports[type(event)](event)
+
+    def divert(self, kind: type[Event], taker: Callable[[Any], None]) -> None:
+        """Gives events of a kind to someone else instead of to the application's inbox and futures."""
+        self._reports[kind] = taker
+
+    def watch(self, kind: type[Event], watcher: Callable[[Any], None]) -> None:
+        """Tells events of a kind to someone else too, after the endpoint took note of them."""
+        note = self._reports[kind]
+
+        def both(event: Event) -> None:
+            note(event)
+            watcher(event)
+
+        self._reports[kind] = both
 
     # Events.
 
@@ -406,6 +426,10 @@ class Endpoint:
             await entry[1]
         finally:
             self.awaited.remove(entry)
+
+    def leave(self) -> None:
+        """Closes the socket without a word to any peer: whoever restores the conversations goes on with them."""
+        self._end("the endpoint was left")
 
     def _end(self, reason: str) -> None:
         """Ends whatever is still open, and lets go of the socket."""

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
 from fairway.core.events import Receipt
 from fairway.net.messages import Batch, Message, Part, Run
 from fairway.net.outcomes import ConversationClosed
 
 Arrival = Run | Message
+RECEIVE_MANY_MAX = 4_096
+"""What one `receive_many` takes unless told otherwise."""
 
 
 class Inbox:
@@ -114,3 +118,32 @@ class Inbox:
             if waiter.done() and not waiter.cancelled() and self._arrivals:
                 self._wake(1)
             raise
+
+
+class Receiving:
+    """Takes messages out of an inbox, one by one, many at a time, or by `async for`."""
+
+    __slots__ = ("inbox",)
+
+    def __init__(self, inbox: Inbox) -> None:
+        self.inbox = inbox
+
+    def receive(self) -> Coroutine[Any, Any, Message]:
+        """Takes the next message; waits for one. Raises `ConversationClosed` when nothing more will come.
+
+        A listener, and each of its peers, takes from the inbox in which the messages of all its peers arrive.
+        """
+        return self.inbox.receive()
+
+    def receive_many(self, limit: int = RECEIVE_MANY_MAX) -> Coroutine[Any, Any, Batch]:
+        """Takes what has arrived, at least one message and at most `limit`; waits for the first."""
+        return self.inbox.receive_many(limit)
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self
+
+    async def __anext__(self) -> Message:
+        try:
+            return await self.inbox.receive()
+        except ConversationClosed:
+            raise StopAsyncIteration from None

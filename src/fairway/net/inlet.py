@@ -19,14 +19,25 @@ from fairway.net.counters import SocketCounters
 from fairway.net.mmsg import Receive
 
 DRAIN_CALLS_MAX = 256
-DRAIN_BYTES_MAX = 1 << 20
-"""One drain ends here, so that acknowledgements leave and timers run while a fast sender keeps the socket full."""
+DRAIN_BYTES_MAX = 1 << 18
+"""One drain ends here, so that acknowledgements leave and timers run while a fast sender keeps the socket full. A
+quarter of rup's window: with a drain as long as the window the two sides would work in turns, never at once."""
+
+DRAIN_DATAGRAMS_MAX = 256
+"""And here, once so many were handed over: small messages come a whole window at a time, and a sender that waits for
+all of it to be acknowledged stands still while the receiver works, and the other way round."""
 
 HAND_OVER_BYTES = 32_768
 """A run this long is handed over: longer ones gain nothing and leave the processor's cache."""
+LARGE_DATAGRAM_BYTES = 1_024
+HAND_OVER_LARGE_BYTES = 131_072
+"""Of large datagrams it is longer: merged by the kernel, a run of the other length is only one of its buffers."""
 
 _BUFFER_BYTES = 4 * kernel.DATAGRAM_BYTES_MAX
 STRIDE_FIRST = 1_200
+LONE_READS_MAX = 8
+"""After a drain that found one datagram, so many drains read one and do not ask for a second: the loop calls again if
+there is one, and to be told that there is none costs as much as a datagram."""
 _UNMERGED_CALLS = 16
 """After so many receives in a drain without one merged, the next drain goes through `recvmmsg`."""
 
@@ -62,15 +73,19 @@ class Inlet:
         self._merged = merged
         self._short = sock.family == socket.AF_INET
         self._view = shared().view
+        self._buffers = (self._view,)
+        self._lone_reads = 0
 
     def drain(self, receive: Receive, now_us: int) -> int:
         """Hands over what has arrived, within the bounds, and gives the number of receives.
 
         Raises `OSError` for what an earlier send met; the next call goes on.
         """
+        if self._lone_reads:
+            return self._drain_one(receive, now_us)
         view, remote, merged, short = self._view, self._remote, self._merged, self._short
         sock = self._sock
-        start = end = segment = total = calls = 0
+        start = end = segment = total = calls = datagrams = 0
         address: Address = None
         whole = False
         try:
@@ -97,17 +112,46 @@ class Inlet:
                     if not size:
                         receive(view[start:end], address, now_us, None)
                 whole = piece == segment and size > 0 and size % segment == 0
-                if end - start >= HAND_OVER_BYTES or end > _BUFFER_BYTES - kernel.DATAGRAM_BYTES_MAX:
+                enough = HAND_OVER_BYTES if segment < LARGE_DATAGRAM_BYTES else HAND_OVER_LARGE_BYTES
+                if end - start >= enough or end > _BUFFER_BYTES - kernel.DATAGRAM_BYTES_MAX:
                     receive(view[start:end], address, now_us, segment if end - start > segment else None)
+                    datagrams += -(-(end - start) // segment)
                     start = end = 0
                     whole = False
+                    if datagrams >= DRAIN_DATAGRAMS_MAX:
+                        break
         except BlockingIOError:
-            pass
+            if calls == 1 and total == segment:
+                self._lone_reads = LONE_READS_MAX
         finally:
             self._counters.receive_calls += calls
             if end > start:
                 receive(view[start:end], address, now_us, segment if end - start > segment else None)
         return calls
+
+    def _drain_one(self, receive: Receive, now_us: int) -> int:
+        """Reads once and hands that over: the shortest way for a datagram that comes alone."""
+        self._lone_reads -= 1
+        try:
+            if self._merged:
+                size, control, _, source = self._sock.recvmsg_into(self._buffers, kernel.CONTROL_BYTES)
+                segment = self._read_control(control, size) if control else size
+            elif self._remote is not None:
+                size = segment = self._sock.recv_into(self._view)
+                source = self._remote
+            else:
+                size, source = self._sock.recvfrom_into(self._view)
+                segment = size
+        except BlockingIOError:
+            return 0
+        self._counters.receive_calls += 1
+        address = source if self._short else _canonical(source)
+        if segment == size:
+            receive(self._view[:size], address, now_us, None)
+        else:
+            self._lone_reads = 0
+            receive(self._view[:size], address, now_us, segment)
+        return 1
 
     def _read_control(self, control: list[tuple[int, int, bytes]], size: int) -> int:
         """Gives the segment size of a merged receive, and notes the count of drops."""

@@ -22,6 +22,8 @@ SO_RXQ_OVFL = 40
 SO_MEMINFO = 55
 IP_RECVERR = 11
 IPV6_RECVERR = 25
+IP_MTU = 14
+IPV6_MTU = 24
 MSG_ERRQUEUE = 0x2000
 
 DATAGRAM_BYTES_MAX = 65_535
@@ -72,6 +74,17 @@ def queue_errors(sock: socket.socket, wanted: bool) -> bool:
     if sock.family == socket.AF_INET6:
         return try_option(sock, socket.IPPROTO_IPV6, IPV6_RECVERR, int(wanted)) and wanted
     return try_option(sock, socket.IPPROTO_IP, IP_RECVERR, int(wanted)) and wanted
+
+
+def path_bytes(sock: socket.socket) -> int:
+    """Tells what the path of a connected socket takes, headers included, or 0 where the kernel does not say."""
+    if not LINUX:
+        return 0
+    version_6 = sock.family == socket.AF_INET6
+    try:
+        return sock.getsockopt(*((socket.IPPROTO_IPV6, IPV6_MTU) if version_6 else (socket.IPPROTO_IP, IP_MTU)))
+    except OSError:
+        return 0
 
 
 def dropped(sock: socket.socket) -> int:

@@ -32,6 +32,9 @@ IO_CHOICES: tuple[Io, ...] = ("auto", "gso", "mmsg", "portable")
 ARRIVED_MAX = 4_096
 """Datagrams that a transport pushed and that wait for the turn's drain; beyond it they are dropped and counted."""
 
+LINK_BYTES = (65_535, 17_914, 9_000, 4_352, 1_500, 1_492, 1_400, 1_280, 1_006, 576, 296)
+"""What links commonly take, headers included: guesses for a path of which nothing is told (RFC 1191, section 7.1)."""
+
 IP_AND_UDP_HEADER_BYTES = {socket.AF_INET: 28, socket.AF_INET6: 48}
 
 _log = logging.getLogger("fairway.net")
@@ -46,8 +49,8 @@ class Owner(Protocol):
     def unreachable(self, address: Address | None, number: int) -> None:
         """An ICMP error came back for this address (None: of the only one that a connected socket knows)."""
 
-    def path_limited(self, datagram_bytes: int) -> None:
-        """The path takes no larger datagrams than this."""
+    def path_limited(self, datagram_bytes: int, *, fragments: bool) -> None:
+        """The path takes no larger datagrams than this in one piece (`fragments`), or at all."""
 
 
 class Link(Protocol):
@@ -98,6 +101,7 @@ class SocketLink:
         self.local: Address = sock.getsockname()
         self.counters = SocketCounters()
         self.counters.receive_buffer_bytes = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        self._headers_bytes = IP_AND_UDP_HEADER_BYTES.get(socket.AddressFamily(sock.family), 0)
         self._errors_queued = kernel.queue_errors(sock, remote is not None)
         segmented = io != "portable" and kernel.has_gso(sock)
         self._inlet = self._choose_inlet(io, segmented)
@@ -126,6 +130,8 @@ class SocketLink:
 
     def drain(self, receive: Receive, now_us: int) -> int:
         """Hands over what has arrived and gives the number of receives; errors that came back are told to the owner."""
+        if self._paused:
+            return 0
         try:
             received = self._inlet.drain(receive, now_us)
         except OSError as error:
@@ -139,7 +145,7 @@ class SocketLink:
         queued = kernel.path_errors(self._sock) if self._errors_queued else []
         for address, number, path_bytes in queued:
             if number == errno.EMSGSIZE:
-                self._limit(path_bytes - IP_AND_UDP_HEADER_BYTES[socket.AddressFamily(self._sock.family)])
+                self._limit(path_bytes - self._headers_bytes, fragments=True)
             else:
                 self.counters.unreachable += 1
                 self._owner.unreachable(address or self._remote, number)
@@ -149,6 +155,8 @@ class SocketLink:
 
     def send(self, transmits: list[Transmit]) -> None:
         """Sends in order; what the kernel has no room for leaves when it has."""
+        if len(transmits) == 1 and self._outlet.send_lone(transmits[0]):
+            return
         self._outlet.send(transmits)
         if self._outlet.waiting and not self._writing:
             self._writing = True
@@ -160,9 +168,9 @@ class SocketLink:
             self._writing = False
             self._loop.remove_writer(self._sock.fileno())
 
-    def _troubled(self, address: Address, size: int, error: OSError) -> None:
+    def _troubled(self, address: Address, size: int, error: OSError, segmented: bool) -> None:
         if error.errno == errno.EMSGSIZE:
-            self._limit(size - 1)
+            self._limit(self._path_bytes(size), fragments=segmented)
         elif error.errno in {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH}:
             # An unconnected socket reports here what an earlier datagram met, whoever that was for: the queue knows.
             if self._remote is None and error.errno == errno.ECONNREFUSED and self._errors_queued:
@@ -171,12 +179,20 @@ class SocketLink:
                 self.counters.unreachable += 1
                 self._owner.unreachable(address, error.errno)
 
-    def _limit(self, datagram_bytes: int) -> None:
+    def _path_bytes(self, refused_bytes: int) -> int:
+        """Tells what the path takes instead of a datagram that was too large: what the kernel knows, or a guess."""
+        known_bytes = kernel.path_bytes(self._sock) - self._headers_bytes
+        if 0 < known_bytes < refused_bytes:
+            return known_bytes
+        smaller = (link_bytes - self._headers_bytes for link_bytes in LINK_BYTES)
+        return next((size for size in smaller if size < refused_bytes), refused_bytes - 1)
+
+    def _limit(self, datagram_bytes: int, *, fragments: bool) -> None:
         known = self.counters.datagram_bytes_max
         if datagram_bytes > 0 and (known == 0 or datagram_bytes < known):
             self.counters.datagram_bytes_max = datagram_bytes
             _log.warning("the path takes datagrams of at most %d bytes; the budget is lowered", datagram_bytes)
-            self._owner.path_limited(datagram_bytes)
+            self._owner.path_limited(datagram_bytes, fragments=fragments)
 
     def expect_errors(self, wanted: bool) -> None:
         """Asks for the ICMP errors of a socket for many, or no longer.

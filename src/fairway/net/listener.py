@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
 from fairway.core.errors import BadAddress, BadOption
 from fairway.core.events import Address
-from fairway.net.connection import RECEIVE_MANY_MAX, Connection
+from fairway.net.connection import Connection
 from fairway.net.counters import EndpointStatistics
 from fairway.net.endpoint import Endpoint
-from fairway.net.inbox import Inbox
-from fairway.net.messages import Batch, Message
-from fairway.net.outcomes import ConversationClosed
+from fairway.net.inbox import Inbox, Receiving
 from fairway.net.sockets import resolve
 from fairway.net.urls import parse
 
 
-class Listener:
+class Listener(Receiving):
     """Receives from whoever calls one of its URLs; `message.peer` answers there, from the same socket."""
 
     def __init__(self, endpoints: Sequence[Endpoint], inbox: Inbox) -> None:
+        super().__init__(inbox)
         self._endpoints = list(endpoints)
-        self._inbox = inbox
 
     @property
     def urls(self) -> list[str]:
         """The URLs of the bound sockets, with their real ports."""
         return [endpoint.url for endpoint in self._endpoints]
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """The endpoints, in the order of the URLs, for a service that drives them itself."""
+        return list(self._endpoints)
 
     @property
     def url(self) -> str:
@@ -40,23 +43,6 @@ class Listener:
     def statistics(self) -> list[EndpointStatistics]:
         """What each endpoint has counted, in the order of the URLs."""
         return [endpoint.statistics for endpoint in self._endpoints]
-
-    async def receive(self) -> Message:
-        """Takes the next message of any peer; waits for one. Raises `ConversationClosed` once closed and empty."""
-        return await self._inbox.receive()
-
-    async def receive_many(self, limit: int = RECEIVE_MANY_MAX) -> Batch:
-        """Takes what has arrived, at least one message and at most `limit`; waits for the first."""
-        return await self._inbox.receive_many(limit)
-
-    def __aiter__(self) -> AsyncIterator[Message]:
-        return self
-
-    async def __anext__(self) -> Message:
-        try:
-            return await self._inbox.receive()
-        except ConversationClosed:
-            raise StopAsyncIteration from None
 
     async def connect(self, url: str) -> Connection:
         """Opens a conversation from the listening socket. What that peer sends is received from the connection."""

@@ -7,12 +7,12 @@ no size is ever cut off. The stride follows the sizes that arrive.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import socket
 import struct
 import sys
 from collections.abc import Callable
+from functools import cache
 from mmap import mmap
 from typing import Any
 
@@ -38,10 +38,14 @@ _MSG_DONTWAIT = 0x40
 
 def available() -> bool:
     """Tells whether this C library has `recvmmsg` with the layout that we know."""
-    return _recvmmsg is not None
+    return _recvmmsg() is not None
 
 
-def _find() -> Callable[..., int] | None:
+@cache
+def _recvmmsg() -> Callable[..., int] | None:
+    """Finds the call. Looked for when first asked, because ctypes takes long to load and is often not needed."""
+    import ctypes
+
     if not LINUX or _HEADER.size != 64:
         return None
     try:
@@ -53,13 +57,15 @@ def _find() -> Callable[..., int] | None:
     return found  # type: ignore[no-any-return]
 
 
-_recvmmsg = _find()
-
-
 class Batch:
     """Receives up to 64 datagrams at a time into memory that is used again and again, for any socket."""
 
     def __init__(self, stride: int) -> None:
+        import ctypes
+
+        call = _recvmmsg()
+        assert call is not None
+        self._call, self._errno = call, ctypes.get_errno
         self._overflow = mmap(-1, MESSAGES_MAX * DATAGRAM_BYTES_MAX)
         """Mapped, not cleared: it is hardly ever touched."""
         self._names = bytearray(MESSAGES_MAX * _NAME_BYTES)
@@ -99,12 +105,11 @@ class Batch:
         Gives the number of receives, of bytes, and of receives that the kernel had merged. Raises `OSError` for what
         an earlier send met.
         """
-        assert _recvmmsg is not None
         self.kernel_dropped = 0
         self._headers[:] = self._fresh
-        count = _recvmmsg(sock.fileno(), self._headers_at, MESSAGES_MAX, _MSG_DONTWAIT, None)
+        count = self._call(sock.fileno(), self._headers_at, MESSAGES_MAX, _MSG_DONTWAIT, None)
         if count < 0:
-            number = ctypes.get_errno()
+            number = self._errno()
             raise OSError(number, os.strerror(number))
         names, stride, merged = self._names, self.stride, 0
         run_name, run_address, run_start, run_end = bytearray(), None, 0, 0
@@ -188,4 +193,6 @@ class Batch:
 
 
 def _address_of(area: bytearray | mmap) -> int:
+    import ctypes
+
     return ctypes.addressof((ctypes.c_char * len(area)).from_buffer(area))

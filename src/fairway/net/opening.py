@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from fairway import protocols
 from fairway.core.errors import BadAddress
 from fairway.core.events import Address
-from fairway.core.machine import Options, check_choice
+from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Options, check_choice
 from fairway.net import sockets
 from fairway.net.chance import Cryptographic
 from fairway.net.connection import Connection
@@ -17,14 +18,17 @@ from fairway.net.endpoint import Endpoint
 from fairway.net.inbox import Inbox
 from fairway.net.link import IO_CHOICES, Io, open_link
 from fairway.net.listener import Listener
+from fairway.net.memory import keep_freed_memory
 from fairway.net.recorder import Recorder, Trace
-from fairway.net.urls import Setting, Target, build_options, parse
+from fairway.net.urls import Setting, Target, build_options, format_url, parse
 from fairway.protocols import make_machine, options_class
 
 CLOSE_TIMEOUT_S = 5.0
 """What leaving the context waits for outstanding messages at the most."""
 
 ANY_HOST = "0.0.0.0"
+
+Prepare = Callable[[Endpoint, str], None]
 
 
 @asynccontextmanager
@@ -110,15 +114,37 @@ async def open_listener(
     **options: Setting,
 ) -> Listener:
     """Listens on one or more URLs; who calls this closes it."""
-    if not urls:
-        raise BadAddress("there is no URL to listen on")
     plans = [_plan(url, options, io) for url in urls]
-    common = _Common(Inbox(), trace, close_timeout_s)
+    return await _open_listener(plans, _Common(Inbox(), trace, close_timeout_s), ())
+
+
+async def open_service(urls: Sequence[str], prepare: Prepare, *, handed: Sequence[int] = ()) -> Listener:
+    """Listens with deferred acknowledgement, for a service that survives restarts; who calls this closes it.
+
+    `prepare` is given each endpoint and its URL before the first datagram is read. `handed` are the descriptors of
+    sockets that were bound before, one for each URL.
+    """
+    plans = [_plan(url, {"deferred": True}, "auto") for url in urls]
+    return await _open_listener(plans, _Common(Inbox(), None, CLOSE_TIMEOUT_S, prepare), handed)
+
+
+async def _open_listener(plans: Sequence[_Plan], common: _Common, handed: Sequence[int]) -> Listener:
+    if not plans:
+        raise BadAddress("there is no URL to listen on")
+    for plan in plans:
+        # What batches are handled with takes a tenth of a second to load: loaded inside the first batch, it would let
+        # the senders' timers run out.
+        protocols.columns(plan.target.protocol)
+    descriptors = iter(handed)
     endpoints: list[Endpoint] = []
     try:
         for plan in plans:
-            family, address = await sockets.resolve(_anywhere(plan.target))
-            sock = sockets.open_bound(family, address, plan.window_bytes, plan.options.window)
+            descriptor = next(descriptors, None)
+            if descriptor is None:
+                family, address = await sockets.resolve(_anywhere(plan.target))
+                sock = sockets.open_bound(family, address, plan.window_bytes, plan.options.window)
+            else:
+                sock = sockets.take_over(descriptor, plan.window_bytes, plan.options.window)
             endpoints.append(await _open_endpoint(plan, sock, common, remote=None))
     except BaseException:
         for endpoint in endpoints:
@@ -139,13 +165,20 @@ class _Plan:
     def window_bytes(self) -> int:
         return self.options.window * self.options.datagram_bytes_max
 
+    @property
+    def takes_large_messages(self) -> bool:
+        return getattr(self.options, "message_bytes_max", 0) > UDP_PAYLOAD_BYTES_MAX
+
 
 class _Common:
     """What the endpoints of one listener share. The trace is begun when the first of them has its socket."""
 
-    def __init__(self, inbox: Inbox, trace: Trace | None, close_timeout_s: float) -> None:
+    def __init__(
+        self, inbox: Inbox, trace: Trace | None, close_timeout_s: float, prepare: Prepare | None = None
+    ) -> None:
         self.inbox = inbox
         self.close_timeout_s = close_timeout_s
+        self.prepare = prepare
         self._trace = trace
         self._recorder: Recorder | None = None
 
@@ -175,10 +208,14 @@ def _anywhere(target: Target) -> Target:
 async def _open_endpoint(plan: _Plan, sock: socket.socket, common: _Common, remote: Address | None) -> Endpoint:
     """Puts a machine on a bound or connected socket; closes the socket when that fails."""
     try:
+        if plan.takes_large_messages:
+            keep_freed_memory()
         machine = make_machine(plan.target.protocol, plan.options, Cryptographic())
         timeout_s = common.close_timeout_s
         endpoint = Endpoint(machine, plan.options, common.inbox, common.recorder(), close_timeout_s=timeout_s)
         try:
+            if common.prepare is not None:
+                common.prepare(endpoint, format_url(plan.target.protocol, sock.getsockname()))
             link = await open_link(sock, endpoint.driver, io=plan.io, remote=remote)
         except BaseException:
             await endpoint.close(0.0)

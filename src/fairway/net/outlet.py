@@ -28,13 +28,14 @@ _UNREACHABLE = (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
 class Outlet:
-    """Sends on one socket. `troubled` is told of every failed send with its address, size and error."""
+    """Sends on one socket. `troubled` is told of every failed send with its address, size and error, and
+    whether it was the kernel's cutting that failed, so that the datagrams leave one by one instead."""
 
     def __init__(
         self,
         sock: socket.socket,
         counters: SocketCounters,
-        troubled: Callable[[Address, int, OSError], None],
+        troubled: Callable[[Address, int, OSError, bool], None],
         *,
         segmented: bool,
         connected: bool,
@@ -62,7 +63,7 @@ class Outlet:
 
     def send(self, transmits: list[Transmit]) -> None:
         """Sends in order; what the kernel has no room for waits."""
-        if len(transmits) == 1 and not self._queue and self._send_lone(transmits[0]):
+        if len(transmits) == 1 and self.send_lone(transmits[0]):
             return
         if self._queue:
             for transmit in transmits:
@@ -79,10 +80,10 @@ class Outlet:
                     self._keep(later)
                 return
 
-    def _send_lone(self, transmit: Transmit) -> bool:
+    def send_lone(self, transmit: Transmit) -> bool:
         """Sends a single datagram by the shortest way; any trouble is left to the long one, which meets it again."""
         address, data, segment_bytes = transmit
-        if segment_bytes is not None and segment_bytes < len(data):
+        if self._queue or (segment_bytes is not None and segment_bytes < len(data)):
             return False
         try:
             if self._connected:
@@ -93,7 +94,7 @@ class Outlet:
             return False
         except OSError as error:
             if error.errno in _UNREACHABLE:
-                self._troubled(address, len(data), error)
+                self._troubled(address, len(data), error, False)
             return False
         self._counters.send_calls += 1
         return True
@@ -124,7 +125,8 @@ class Outlet:
         size = len(data)
         if segment_bytes is None or size <= segment_bytes:
             return transmit if self._send_piece(data, address, None) == 0 else None
-        view, start = memoryview(data), 0
+        view = memoryview(data)
+        start = self._send_singly(view, address, segment_bytes) if self._segments_max == 1 else 0
         while start < size:
             step = segment_bytes * self._segments_per_call(segment_bytes)
             piece = view[start : start + step]
@@ -134,6 +136,27 @@ class Outlet:
             # -1: the kernel refused to cut this piece; the bound is lower now, and it is tried again.
             start += max(sent, 0)
         return None
+
+    def _send_singly(self, view: memoryview, address: Address, segment_bytes: int) -> int:
+        """Sends one datagram after another by the shortest way; tells where it met trouble, which the long way meets
+        again, or the end."""
+        sock, start, size = self._sock, 0, len(view)
+        try:
+            if self._connected:
+                send = sock.send
+                for start in range(0, size, segment_bytes):
+                    send(view[start : start + segment_bytes])
+            else:
+                sendto, target = sock.sendto, cast(SocketAddress, address)
+                for start in range(0, size, segment_bytes):
+                    sendto(view[start : start + segment_bytes], target)
+        except OSError as error:
+            if error.errno in _UNREACHABLE:
+                self._troubled(address, segment_bytes, error, False)
+            self._counters.send_calls += start // segment_bytes
+            return start
+        self._counters.send_calls += -(-size // segment_bytes)
+        return size
 
     def _segments_per_call(self, segment_bytes: int) -> int:
         if segment_bytes > self._segment_bytes_max:
@@ -158,7 +181,7 @@ class Outlet:
                 if segment_bytes is not None and error.errno in {errno.EINVAL, errno.EIO, errno.EMSGSIZE}:
                     self._trust_less(address, segment_bytes, error)
                     return -1
-                self._troubled(address, len(piece), error)
+                self._troubled(address, len(piece), error, False)
                 # An ICMP error of an earlier datagram comes out here and says nothing about this one.
                 if attempt == 0 and error.errno in _UNREACHABLE:
                     continue
@@ -177,7 +200,7 @@ class Outlet:
         else:
             self._segment_bytes_max = segment_bytes - 1
         if error.errno == errno.EMSGSIZE:
-            self._troubled(address, segment_bytes, error)
+            self._troubled(address, segment_bytes, error, True)
 
     def _control(self, segment_bytes: int) -> list[tuple[int, int, bytes]]:
         control = self._controls.get(segment_bytes)

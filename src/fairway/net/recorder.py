@@ -6,7 +6,6 @@ import os
 import time
 from typing import BinaryIO
 
-from fairway.capture.trace import TraceWriter
 from fairway.core.events import Address
 from fairway.core.machine import Buffer
 
@@ -20,6 +19,8 @@ class Recorder:
     def __init__(self, trace: Trace) -> None:
         self._opened = isinstance(trace, str | os.PathLike)
         self._file: BinaryIO = open(trace, "wb", buffering=1 << 18) if isinstance(trace, str | os.PathLike) else trace  # noqa: SIM115
+        from fairway.capture.trace import TraceWriter  # most endpoints are not traced
+
         self._writer = TraceWriter(self._file.write, (POINT,))
         self._users = 0
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from operator import methodcaller
 from typing import Any, Protocol
 
 from fairway.core.errors import CallerError, QueueFull
 from fairway.core.events import Peer
 from fairway.core.machine import Buffer, Machine
 from fairway.net.outcomes import DeliveryRefused, DeliveryUnknown, Tally
+
+_DONE = methodcaller("done")
 
 HAND_OVER_MESSAGES_MAX = 8_192
 """Messages of one `send_many` handed to the machine at a time, so that a long one is not sliced again and again."""
@@ -25,6 +28,8 @@ class Tokens:
 
     def __init__(self) -> None:
         self.futures: dict[int, asyncio.Future[Any]] = {}
+        self.crowded = False
+        """Whether the latest awaited messages were several: then the next one will hardly be the only one either."""
         self._firsts: list[int] = []
         self._ranges: list[_Range] = []
 
@@ -139,11 +144,12 @@ class Singles:
 
     def hand_over(self, machine: Machine, peer: Peer, now_us: int, tokens: Tokens) -> bool:
         """Hands over as many as there is room for, those whose caller has gone left out."""
-        if any(future.done() for future in self.futures):
+        if any(map(_DONE, self.futures)):
             waiting = [pair for pair in zip(self.bodies, self.futures, strict=True) if not pair[1].done()]
             self.bodies = [body for body, _ in waiting]
             self.futures = [future for _, future in waiting]
-        if len(self.bodies) < 2:
+        tokens.crowded = len(self.bodies) > 1
+        if not tokens.crowded:
             return self._one_by_one(machine, peer, now_us, tokens)
         try:
             given = machine.send_many(peer, self.bodies, now_us)

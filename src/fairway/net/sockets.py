@@ -60,6 +60,14 @@ def open_bound(family: socket.AddressFamily, address: Address, window_bytes: int
     return sock
 
 
+def take_over(descriptor: int, window_bytes: int, window: int) -> socket.socket:
+    """Takes a bound socket by its descriptor, as handed over by another process."""
+    sock = socket.socket(fileno=descriptor)
+    sock.setblocking(False)
+    size_buffers(sock, window_bytes, window)
+    return sock
+
+
 def open_connected(family: socket.AddressFamily, address: Address, window_bytes: int, window: int) -> socket.socket:
     """Opens a non-blocking socket that speaks with one address only."""
     sock = _open(family, window_bytes, window)

@@ -124,7 +124,7 @@ def _read(name: str, field_name: str, value: Setting, default: object) -> Settin
         if not isinstance(value, int) or isinstance(value, bool) or name != field_name:
             raise BadOption(f"{name} is {value!r}; write a number with a unit, such as 250ms, or use {field_name}")
         return value
-    return _read_number(name, value, SPAN_US if name != field_name else SIZE_BYTES)
+    return read_number(name, value, SPAN_US if name != field_name else SIZE_BYTES)
 
 
 def _read_switch(name: str, value: Setting) -> bool:
@@ -134,7 +134,7 @@ def _read_switch(name: str, value: Setting) -> bool:
     return found
 
 
-def _read_number(name: str, text: str, units: Mapping[str, int]) -> int:
+def read_number(name: str, text: str, units: Mapping[str, int]) -> int:
     match = _NUMBER.fullmatch(text)
     unit = match[2] if match else ""
     if match is None or unit not in units:

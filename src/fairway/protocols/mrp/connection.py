@@ -23,7 +23,7 @@ from fairway.core.events import (
     Refused,
     Writable,
 )
-from fairway.core.flight import Acknowledged
+from fairway.core.flight import Acknowledged, Run
 from fairway.core.machine import Buffer
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.options import STAMPED
@@ -132,16 +132,20 @@ class Connection(ABC):
     def flush(self, now_us: int) -> None:
         """Sends what may leave now."""
         sender = self.sender
-        waiting = self._repair(now_us) if sender.flight else 0
-        while (most := sender.may_leave(now_us)) > 0:
-            self._send(most, now_us)
-        self._leave_us = sender.next_leave_us(now_us)
+        waiting = self._repair(now_us) if len(sender.flight) else 0
+        self._leave_us = None
+        if sender.queue:
+            while sender.queue and (most := sender.may_leave(now_us)) > 0:
+                self._send(most, now_us)
+            if sender.queue:
+                self._leave_us = sender.next_leave_us(now_us)
         if waiting:
             room_us = sender.controller.next_room_us(len(sender.flight) - waiting, now_us)
             self._leave_us = min(
                 (time_us for time_us in (room_us, self._leave_us) if time_us is not None), default=None
             )
-        self._report_progress()
+        if self.closing is not None or sender.writable_wanted:
+            self._report_progress()
 
     def _send(self, most: int, now_us: int) -> None:
         sender = self.sender
@@ -168,6 +172,19 @@ class Connection(ABC):
             self.end(self.closing)
         elif self.sender.became_writable():
             self._shared.events.append(Writable(self.peer))
+
+    def _delivered_one(self, run: Run, now_us: int) -> None:
+        """Takes note of a packet that left on its own and was acknowledged, and reports it."""
+        sender, shared = self.sender, self._shared
+        oldest = run.first == sender.base
+        sender.acknowledged_one(run, self.header_bytes, now_us)
+        shared.statistics.rtt_us = sender.resend.ping_us
+        if run.first >= sender.silent_below:
+            shared.statistics.messages_delivered += 1
+            shared.events.append(Delivered(self.peer, range(run.token, run.token + 1)))
+        # The oldest overtakes nothing; with nothing else to do, the deadline may as well come up too early once.
+        if not oldest or sender.queue or sender.writable_wanted or self.closing is not None:
+            shared.touched[self.local] = self
 
     def _delivered(self, pieces: Sequence[Acknowledged], now_us: int) -> None:
         """Takes note of acknowledged packets and reports them."""
@@ -197,9 +214,11 @@ class Connection(ABC):
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
         """Frees the places of received messages and, when deferred, acknowledges them."""
-        assert isinstance(receipt.first, int)
-        floor = self.receiver.floor
-        count, acks = self.receiver.commit(receipt.first, receipt.count)
+        first, floor = receipt.first, self.receiver.floor
+        assert isinstance(first, int)
+        if self.receiver.free_one(receipt):
+            return
+        count, acks = self.receiver.commit(first, receipt.count)
         if count and self._shared.options.deferred:
             self._acknowledge(count, acks, floor, now_us)
 
@@ -281,16 +300,18 @@ class Connection(ABC):
         """Tells when `wake` is due."""
         options = self._shared.options
         due_us = self.heard_us + options.forget_us
-        oldest_us = self.sender.oldest_sent_us()
-        candidates = (
-            self._timer_us(),
-            self._leave_us,
-            self._idle_us(),
-            self.presence_us,
-            None if oldest_us is None else oldest_us + options.unacknowledged_us,
-            self._probes[0].sent_us + options.ping_timeout_us if self._probes else None,
-        )
-        return min([due_us, *(candidate for candidate in candidates if candidate is not None)])
+        for candidate_us in (self._leave_us, self._idle_us(), self.presence_us):
+            if candidate_us is not None and candidate_us < due_us:
+                due_us = candidate_us
+        if len(self.sender.flight):
+            oldest_us, timer_us = self.sender.oldest_sent_us(), self._timer_us()
+            if oldest_us is not None and oldest_us + options.unacknowledged_us < due_us:
+                due_us = oldest_us + options.unacknowledged_us
+            if timer_us is not None and timer_us < due_us:
+                due_us = timer_us
+        if self._probes:
+            due_us = min(due_us, self._probes[0].sent_us + options.ping_timeout_us)
+        return due_us
 
     def wake(self, now_us: int) -> None:
         """Does what is due."""

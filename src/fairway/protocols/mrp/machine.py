@@ -36,7 +36,7 @@ repair need one answer a packet, and an answer that leaves at once is also the b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from fairway.core.chance import Chance
 from fairway.core.errors import (
@@ -54,7 +54,7 @@ from fairway.core.events import (
     Peer,
     Receipt,
 )
-from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit
+from fairway.core.machine import TOO_LARGE_FOR_PATH, UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
 from fairway.core.statistics import Statistics
 from fairway.protocols.mrp import snapshots, wire
 from fairway.protocols.mrp.connection import Connection
@@ -64,6 +64,8 @@ from fairway.protocols.mrp.piggyback import PiggybackConnection
 from fairway.protocols.mrp.sender import Queued
 from fairway.protocols.mrp.stamped import StampedConnection
 
+BODY_BYTES_MAX = UDP_PAYLOAD_BYTES_MAX - wire.STAMPED_BYTES
+"""What fits a datagram in either layout."""
 BATCH_FROM = 4
 """A received super-buffer of fewer datagrams is taken one by one."""
 
@@ -78,9 +80,12 @@ class MrpMachine:
         self._door = Door(options, chance)
         self._shared = self._door.shared
         self._connections = self._door.connections
+        self._touched = self._shared.touched
         self.statistics: Statistics = self._shared.statistics
         self._now_us = 0
         self._next_token = 1
+        self._datagram_bytes_max = UDP_PAYLOAD_BYTES_MAX
+        self._body_bytes_max = BODY_BYTES_MAX
 
     # Datagrams in.
 
@@ -204,13 +209,14 @@ class MrpMachine:
         self._now_us = now_us
         if flags is not None or answers is not None:
             raise NotSupported("mrp messages have neither flags nor answers; those belong to udpc")
-        connection = self._sendable(peer)
-        self._check_body(connection, len(body))
-        if not connection.sender.fits(len(body), alone=True):
+        connection, size = self._sendable(peer), len(body)
+        if not 0 < size <= self._body_bytes_max:
+            self._check_body(connection, size)
+        if not connection.sender.fits(size, alone=True):
             connection.sender.writable_wanted = True
             raise QueueFull("the send queue of this mrp connection is full: wait for Writable")
         token = self._take_tokens(1)
-        connection.enqueue(Queued(token, (bytes(body),), True), len(body))
+        connection.enqueue(Queued(token, (body if type(body) is bytes else bytes(body),), True), size)
         return token
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
@@ -218,16 +224,15 @@ class MrpMachine:
         self._now_us = now_us
         connection = self._sendable(peer)
         sizes = list(map(len, bodies))
-        different = sorted(set(sizes))
-        for size in different[:1] + different[-1:]:
+        different = set(sizes)
+        for size in (min(different), max(different)) if different else ():
             self._check_body(connection, size)
         count, in_all = self._acceptable(connection, sizes)
         if count < len(bodies):
             connection.sender.writable_wanted = True
         token = self._take_tokens(count)
         if count:
-            accepted = [body if type(body) is bytes else bytes(body) for body in bodies[:count]]
-            connection.enqueue(Queued(token, accepted, len(different) == 1), in_all)
+            connection.enqueue(Queued(token, _owned(bodies[:count]), len(different) == 1), in_all)
         return range(token, token + count)
 
     @staticmethod
@@ -253,13 +258,19 @@ class MrpMachine:
             raise NoSuchPeer(f"there is no mrp connection {peer.session} with {peer.address}")
         return connection
 
-    @staticmethod
-    def _check_body(connection: Connection, size: int) -> None:
-        size_max = UDP_PAYLOAD_BYTES_MAX - connection.header_bytes
-        if size > size_max:
-            raise BadMessage(f"a message of {size} bytes is too large; mrp {connection.layout} carries {size_max}")
+    def _check_body(self, connection: Connection, size: int) -> None:
+        limit = path_allows(UDP_PAYLOAD_BYTES_MAX, self._datagram_bytes_max, connection.header_bytes)
+        if size > limit:
+            whose = "" if self._datagram_bytes_max == UDP_PAYLOAD_BYTES_MAX else f", {TOO_LARGE_FOR_PATH}"
+            raise BadMessage(f"a message of {size} bytes is too large; mrp {connection.layout} carries {limit}{whose}")
         if size == 0 and connection.layout == PIGGYBACK:
             raise BadMessage("the piggyback layout of mrp carries no empty message: it would be an acknowledgement")
+
+    def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None:
+        """Takes note that a path takes no larger datagrams; where it takes fragments nothing changes."""
+        if not fragments:
+            self._datagram_bytes_max = min(self._datagram_bytes_max, datagram_bytes)
+            self._body_bytes_max = path_allows(self._body_bytes_max, datagram_bytes, wire.STAMPED_BYTES)
 
     def _take_tokens(self, count: int) -> int:
         token = self._next_token
@@ -308,7 +319,7 @@ class MrpMachine:
 
     def _flush(self) -> None:
         """Lets every connection that was touched send what it may, and sets its timer."""
-        touched = self._shared.touched
+        touched = self._touched
         while touched:
             local = next(iter(touched))
             connection = touched.pop(local)
@@ -318,20 +329,28 @@ class MrpMachine:
 
     def transmits(self) -> list[Transmit]:
         """Hands over what is to be sent now, in order."""
-        self._flush()
+        if self._touched:
+            self._flush()
         return self._shared.outbox.take()
 
     def events(self) -> list[Event]:
         """Hands over what has happened since the last call, in order."""
-        self._flush()
-        events, self._shared.events = self._shared.events, []
+        if self._touched:
+            self._flush()
+        events = self._shared.events
+        if not events:
+            return []
+        self._shared.events = []
         return events
 
     def next_deadline_us(self) -> int | None:
         """Tells when `wake` is due next."""
-        self._flush()
-        deadlines = (self._door.deadlines.next_us(), self._door.half_opens.next_us())
-        return min((due_us for due_us in deadlines if due_us is not None), default=None)
+        if self._touched:
+            self._flush()
+        due_us, half_open_us = self._door.deadlines.next_us(), self._door.half_opens.next_us()
+        if half_open_us is None or (due_us is not None and due_us < half_open_us):
+            return due_us
+        return half_open_us
 
     def room(self, peer: Peer) -> int:
         """Tells how many more messages `send` would accept for this peer now."""
@@ -382,3 +401,10 @@ class MrpMachine:
         connection = self._door.open(peer, taken.remote, taken.layout, client=taken.client, now_us=now_us)
         connection.revive(taken, now_us)
         return connection.peer
+
+
+def _owned(bodies: Sequence[Buffer]) -> Sequence[bytes]:
+    """Gives bodies that their owner cannot change; where all are bytes none is looked at twice."""
+    if set(map(type, bodies)) == {bytes}:
+        return cast(Sequence[bytes], bodies)
+    return [bytes(body) for body in bodies]

@@ -73,6 +73,17 @@ class Receiver:
     def _limit(self) -> int:
         return (self.floor if self._deferred else self.next) + self._window
 
+    def take_next(self, number: int, size: int) -> bool:
+        """Takes a message that is the next in order, handed over and acknowledged at once, if there is a place for it
+        and nothing waits behind it; else answers no and changes nothing."""
+        places = self._places
+        if number != self.next or self.ahead or self._deferred or not places.fit(1, size):
+            return False
+        places.take(1, size)
+        self._singles[number] = (size, b"")
+        self.next = number + 1
+        return True
+
     def take(self, number: int, body: bytes) -> list[tuple[int, bytes]]:
         """Takes a new message in order or ahead, and gives what can be handed over now."""
         if number != self.next:
@@ -140,6 +151,17 @@ class Receiver:
                 self.floor += count
             self._raise_floor()
         return committed, acks
+
+    def free_one(self, receipt: Receipt) -> bool:
+        """Frees the place of a message that came alone, if that is all there is to its commit; else answers no."""
+        if receipt.count != 1 or self._deferred:
+            return False
+        assert isinstance(receipt.first, int)
+        single = self._singles.pop(receipt.first, None)
+        if single is None:
+            return False
+        self._places.free(1, single[0])
+        return True
 
     def _open_among(self, first: int, count: int) -> Sequence[int]:
         if count <= len(self):

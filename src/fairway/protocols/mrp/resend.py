@@ -21,10 +21,11 @@ _DOUBLINGS_MAX = 16
 class Resend:
     """Measures ping and loss, and gives the delay that follows from them."""
 
-    __slots__ = ("_initial_us", "_max_us", "_min_us", "_round_trip", "_sampled_us", "loss")
+    __slots__ = ("_max_us", "_min_us", "_round_trip", "_sampled_us", "delay_us", "loss")
 
     def __init__(self, *, initial_us: int, min_us: int, max_us: int) -> None:
-        self._initial_us = initial_us
+        self.delay_us = initial_us
+        """How long to wait for an acknowledgement before the first repeat."""
         self._min_us = min_us
         self._max_us = max_us
         self._round_trip = RoundTrip(initial_us=initial_us, min_us=min_us, max_us=max_us)
@@ -44,26 +45,26 @@ class Resend:
         if sent_us != self._sampled_us:
             self._sampled_us = sent_us
             self._round_trip.sample(now_us - sent_us)
+            self._renew()
 
     def lost(self, transmissions: int) -> None:
         """Settles transmissions that did not arrive."""
         for _ in range(transmissions):
             self.loss += (WHOLE - self.loss) >> _GAIN_BITS
+        self._renew()
 
     def arrived(self, transmissions: int) -> None:
         """Settles transmissions that arrived."""
         while transmissions and self.loss:
             self.loss += -self.loss >> _GAIN_BITS
             transmissions -= 1
+            self._renew()
 
-    @property
-    def delay_us(self) -> int:
-        """Tells how long to wait for an acknowledgement before the first repeat."""
+    def _renew(self) -> None:
         ping_us = self._round_trip.smoothed_us
-        if ping_us == 0:
-            return self._initial_us
-        delay_us = 3 * ping_us * WHOLE // (2 * (WHOLE + self.loss))
-        return min(self._max_us, max(self._min_us, delay_us))
+        if ping_us:
+            delay_us = 3 * ping_us * WHOLE // (2 * (WHOLE + self.loss))
+            self.delay_us = min(self._max_us, max(self._min_us, delay_us))
 
     def delay_after_us(self, transmissions: int) -> int:
         """Tells how long to wait after the n-th transmission of one packet: the delay, doubled for each repeat."""

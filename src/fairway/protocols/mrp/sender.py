@@ -116,9 +116,10 @@ class Sender:
         """Tells how many new packets may leave now."""
         if not self.queue:
             return 0
-        most = min(self.queued, self.base + self._options.window - self.next)
+        in_flight = len(self.flight)
+        most = min(self.messages - in_flight, self.base + self._options.window - self.next)
         if most > 0:
-            most = min(most, self.controller.room(len(self.flight), now_us))
+            most = min(most, self.controller.room(in_flight, now_us))
         return min(most, self._starts.room(self._interval_us(), now_us)) if most > 0 else 0
 
     def next_leave_us(self, now_us: int) -> int | None:
@@ -136,6 +137,9 @@ class Sender:
     def take(self, most: int) -> tuple[int, Sequence[bytes]]:
         """Takes the next messages of equal size out of the queue, with the token of the first."""
         queued = self.queue[0]
+        if len(queued.bodies) == 1:
+            self.queue.popleft()
+            return queued.token, queued.bodies
         token, bodies = queued.take(most)
         if not queued:
             self.queue.popleft()
@@ -143,7 +147,10 @@ class Sender:
 
     def left(self, count: int, data: bytes, segment_bytes: int, token: int, now_us: int, due_us: int) -> None:
         """Takes note of new packets that leave now."""
-        self.flight.add(self.next, count, data, segment_bytes, token, now_us, due_us)
+        if count == 1:
+            self.flight.add_one(self.next, data, token, now_us, due_us)
+        else:
+            self.flight.add(self.next, count, data, segment_bytes, token, now_us, due_us)
         self.next += count
         self.peak = len(self.flight)
         self.controller.sent(count, now_us)
@@ -165,6 +172,23 @@ class Sender:
             for _ in range(piece.count if adapts else 0):
                 self.controller.acknowledged(1, self.peak, ping_us, now_us)
 
+    def acknowledged_one(self, run: Run, header_bytes: int, now_us: int) -> None:
+        """Takes note of a packet that left on its own and was taken off the flight."""
+        number = run.first
+        self.messages -= 1
+        self.bytes -= run.segment_bytes - header_bytes
+        if self.last is None or number > self.last[0]:
+            self.last = (number, bytes(run.data))
+        if number == self.base:
+            self._raise_base(number + 1)
+        self.controller.acknowledged(1, self.peak, self.resend.ping_us, now_us)
+
+    def _raise_base(self, base: int) -> None:
+        """Moves the base to the lowest packet that is not acknowledged, at or above the number given."""
+        while base < self.next and base not in self.flight:
+            base += 1
+        self.base = base
+
     def _settle(self, piece: Acknowledged, header_bytes: int) -> None:
         run, first, count = piece
         self.messages -= count
@@ -173,9 +197,7 @@ class Sender:
         if self.last is None or last > self.last[0]:
             self.last = (last, bytes(run.datagram(last)))
         if first <= self.base <= last:
-            self.base = last + 1
-            while self.base < self.next and self.base not in self.flight:
-                self.base += 1
+            self._raise_base(last + 1)
 
     def stretches(self, number: int, count: int) -> list[tuple[Run, int]] | None:
         """Cuts a range of packets where the runs of the flight end; None unless all wait and were sent once."""

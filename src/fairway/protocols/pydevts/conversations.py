@@ -14,7 +14,7 @@ from fairway.protocols.pydevts.options import PydevtsOptions
 class Conversations:
     """Conversations by address, oldest first."""
 
-    __slots__ = ("_by_address", "_events", "_idle", "_options", "_outbox", "_statistics", "shut")
+    __slots__ = ("_by_address", "_events", "_idle", "_options", "_outbox", "_reached", "_statistics", "shut")
 
     def __init__(self, options: PydevtsOptions, outbox: Outbox, statistics: Statistics, events: list[Event]) -> None:
         self._options = options
@@ -22,9 +22,13 @@ class Conversations:
         self._statistics = statistics
         self._events = events
         self._by_address: dict[Address, Conversation] = {}
-        self._idle: OrderedDict[Address, None] = OrderedDict()
-        """Those that may make room for new ones, the longest idle first. Not a plain dict: finding its first entry
-        costs more with each one deleted before it."""
+        self._idle: OrderedDict[Address, int] = OrderedDict()
+        """Those that may make room for new ones, the longest idle first, with the time at which they are forgotten
+        without that; 0 before the machine has told the time. Not a plain dict: finding its first entry costs more with
+        each one deleted before it."""
+        self._reached: OrderedDict[Address, int] = OrderedDict()
+        """How far the numbers of forgotten addresses had come, the longest forgotten first: a number must not come
+        twice. The longest forgotten goes when there are as many as `peers_max`."""
         self.shut = False
         """Whether the door is closed to new ones."""
 
@@ -64,14 +68,19 @@ class Conversations:
         if len(self._by_address) >= self._options.peers_max and self._idle:
             self._evict(next(iter(self._idle)))
         conversation = self._by_address[address] = Conversation(address, self._options.deferred)
+        conversation.receiver.widener.highest = self._reached.pop(address, -1)
         self._statistics.conversations_opened += 1
         return conversation
 
     def _evict(self, address: Address) -> None:
-        """Forgets an idle conversation, and with it how far its numbers had come."""
+        """Forgets an idle conversation, but for how far its numbers had come."""
         del self._idle[address]
         self._outbox.disown(address)
         conversation = self._by_address.pop(address)
+        if conversation.receiver.widener.highest >= 0:
+            self._reached[address] = conversation.receiver.widener.highest
+            if len(self._reached) > self._options.peers_max:
+                self._reached.popitem(last=False)
         if conversation.phase is Phase.OPEN:
             self._statistics.conversations_closed += 1
             self._events.append(Closed(conversation.peer, CloseReason.FORGOTTEN))
@@ -90,9 +99,28 @@ class Conversations:
     def note(self, conversation: Conversation) -> None:
         """Takes note of whether a conversation is idle."""
         if conversation.idle:
-            self._idle.setdefault(conversation.address)
+            self._idle.setdefault(conversation.address, 0)
         else:
             self._idle.pop(conversation.address, None)
+
+    # Time.
+
+    def next_due_us(self, now_us: int) -> int | None:
+        """Tells when the next idle conversation is forgotten: when it was idle for as long as an id rests, so that
+        neither side's memory of keys can still be asked for. Those that became idle just now are given their time."""
+        if not self._idle:
+            return None
+        idle = self._idle
+        for address in reversed(idle):
+            if idle[address]:
+                break
+            idle[address] = now_us + self._options.reuse_after_us
+        return next(iter(idle.values()))
+
+    def wake(self, now_us: int) -> None:
+        """Forgets what has been idle for long enough."""
+        while (due_us := self.next_due_us(now_us)) is not None and due_us <= now_us:
+            self._evict(next(iter(self._idle)))
 
     def peers(self) -> list[Peer]:
         """Lists those that ever sent a message."""

@@ -164,6 +164,12 @@ class Inbound:
         if not isinstance(receipt.first, int):
             return
         receiver = conversation.receiver
+        if receipt.count == 1 and not self._options.deferred and receiver.known:
+            place = receiver.vacate(receipt.first)
+            if place is not None:
+                self._places -= 1
+                self._place_bytes -= place[1]
+            return
         freed = [receiver.vacate(number) for number in range(receipt.first, receipt.first + receipt.count)]
         keys = [place[0] for place in freed if place is not None]
         if not keys:
@@ -233,10 +239,10 @@ class Inbound:
             self._memory_due.set(conversation.address, receiver.arrivals[0].first_us + self._options.remember_us)
         self._recount(conversation, before)
 
-    def restored(self, conversation: Conversation, now_us: int) -> None:
+    def restored(self, conversation: Conversation, now_us: int, known_before: int = 0) -> None:
         """Takes up the timers of a restored conversation."""
         receiver = conversation.receiver
-        self._remembered += len(receiver.known)
+        self._remembered += len(receiver.known) - known_before
         if receiver.arrivals:
             self._memory_due.set(conversation.address, receiver.arrivals[0].first_us + self._options.remember_us)
         incoming = receiver.all_incoming()

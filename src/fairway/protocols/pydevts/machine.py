@@ -12,6 +12,7 @@ sender uses no id again with the same crc for two minutes, so that a new message
     pacing      as the controller says            send more of the queue
     flush       33 s from `close`                 end what is left
     ping        3 s                               no answer
+    silence     120 s with nothing remembered     forget the address, but for how far its numbers had come
 
 Answers to a datagram: (new: not remembered; known: remembered; held: handed over, deferred, not committed)
 
@@ -36,7 +37,7 @@ from typing import ClassVar
 from fairway.core.chance import Chance
 from fairway.core.errors import BadMessage, CallerError, MalformedDatagram, NoSuchPeer, NotSupported, QueueFull
 from fairway.core.events import Address, Closed, CloseReason, ConnectRefused, Event, Peer, Receipt
-from fairway.core.machine import Buffer, Transmit
+from fairway.core.machine import TOO_LARGE_FOR_PATH, Buffer, Transmit, path_allows
 from fairway.core.outbox import Outbox
 from fairway.core.statistics import Statistics
 from fairway.protocols.pydevts import snapshot as stored
@@ -68,17 +69,18 @@ class PydevtsMachine:
         self._flushing: deque[tuple[int, Conversation]] = deque()
         self._now_us = 0
         self._next_token = 1
+        self._body_bytes_max = wire.BODY_BYTES_MAX
 
     # Arrivals.
 
     def receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None = None) -> None:
         self._now_us = now_us
         self.statistics.bytes_received += len(data)
-        conversation = self._conversations.get(address)
         self._outbox.received(address, len(data))
         if segment_bytes is None or len(data) <= segment_bytes:
             self._receive_one(data, address)
             return
+        conversation = self._conversations.get(address)
         whole = len(data) - len(data) % segment_bytes
         if whole > segment_bytes and self._receive_run(bytes(data[:whole]), address, conversation, segment_bytes):
             data = data[whole:]
@@ -151,7 +153,7 @@ class PydevtsMachine:
         if flags is not None or answers is not None:
             raise NotSupported("pydevts has neither flags nor requests: flags and answers belong to udpc")
         conversation = self._open(peer)
-        _check_size(body)
+        _check_size(len(body), self._body_bytes_max)
         sender = self._outbound.sender(conversation)
         if not sender.fits(len(body)):
             sender.starved = True
@@ -160,18 +162,22 @@ class PydevtsMachine:
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
         conversation = self._open(peer)
-        for body in bodies:
-            _check_size(body)
+        _check_size(max(map(len, bodies), default=0), self._body_bytes_max)
         sender = self._outbound.sender(conversation)
-        accepted = sender.room_for(bodies)
-        sender.starved = sender.starved or accepted < len(bodies)
-        return self._queue(conversation, [bytes(body) for body in bodies[:accepted]], now_us)
+        count = sender.room_for(bodies)
+        sender.starved = sender.starved or count < len(bodies)
+        accepted = [body if type(body) is bytes else bytes(body) for body in bodies[:count]]
+        return self._queue(conversation, accepted, now_us)
 
     def _queue(self, conversation: Conversation, bodies: list[bytes], now_us: int) -> range:
         self._now_us = now_us
         tokens = self._take_tokens(len(bodies))
         self._outbound.queue(conversation, bodies, tokens)
         return tokens
+
+    def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None:
+        if not fragments:
+            self._body_bytes_max = path_allows(self._body_bytes_max, datagram_bytes, wire.HEADER_BYTES)
 
     def _open(self, peer: Peer) -> Conversation:
         conversation = self._conversations.get(peer.address)
@@ -242,6 +248,7 @@ class PydevtsMachine:
         self._outbound.wake(now_us)
         self._inbound.wake(now_us)
         self._pings.wake(now_us)
+        self._conversations.wake(now_us)
         for _ in range(len(self._flushing)):
             due_us, conversation = self._flushing.popleft()
             self._end_if_flushed(conversation)
@@ -252,21 +259,24 @@ class PydevtsMachine:
                     self._flushing.append((due_us, conversation))
 
     def transmits(self) -> list[Transmit]:
-        if self._outbound.has_ready:
+        if self._outbound.ready:
             self._outbound.pump(self._now_us)
         return self._outbox.take()
 
     def events(self) -> list[Event]:
+        if not self._events:
+            return []
         events = self._events.copy()
         self._events.clear()
         return events
 
     def next_deadline_us(self) -> int | None:
-        if self._outbound.has_ready:
+        if self._outbound.ready:
             self._outbound.pump(self._now_us)
-        flush_us = self._flushing[0][0] if self._flushing else None
-        due = self._outbound.next_due_us(), self._inbound.next_due_us(), self._pings.next_due_us(), flush_us
-        return min((due_us for due_us in due if due_us is not None), default=None)
+        due = [self._outbound.next_due_us(), self._inbound.next_due_us(), self._pings.next_due_us()]
+        due.append(self._flushing[0][0] if self._flushing else None)
+        due.append(self._conversations.next_due_us(self._now_us))
+        return min([due_us for due_us in due if due_us is not None], default=None)
 
     def room(self, peer: Peer) -> int:
         conversation = self._open(peer)
@@ -292,10 +302,20 @@ class PydevtsMachine:
         }
         return stored.encode(stored.take(conversation, numbers, self._now_us, self._options))
 
+    def snapshot_in_pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes]:
+        """Gives how far the numbers have come, and the keys of the messages that are about to be committed."""
+        conversation = self._conversations.get(peer.address)
+        if conversation is None:
+            raise NoSuchPeer(f"nothing is known of {peer.address}")
+        ours = [receipt for receipt in committing if receipt.peer == peer]
+        state, added = stored.take_in_pieces(conversation, ours, self._now_us)
+        return stored.encode(state), stored.encode(added)
+
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
         state = stored.decode(snapshot)
-        if self._conversations.get(state.address) is not None:
-            raise CallerError(f"a conversation with {state.address} is already there; restore before anything arrives")
+        known = self._conversations.get(state.address)
+        if known is not None:
+            return self._restore_more(state, known, now_us)
         self._now_us = now_us
         conversation = self._conversations.add(state.address)
         stored.give(state, conversation, now_us)
@@ -304,7 +324,16 @@ class PydevtsMachine:
         self._inbound.restored(conversation, now_us)
         return conversation.peer
 
+    def _restore_more(self, state: stored.Snapshot, conversation: Conversation, now_us: int) -> Peer:
+        """Adds the keys of a further piece to a conversation that was restored just now."""
+        before = len(conversation.receiver.known)
+        if not stored.add(state, conversation, now_us):
+            raise CallerError(f"a conversation with {state.address} is already there; restore before anything arrives")
+        self._inbound.restored(conversation, now_us, before)
+        return conversation.peer
 
-def _check_size(body: Buffer) -> None:
-    if len(body) > wire.BODY_BYTES_MAX:
-        raise BadMessage(f"the body has {len(body)} bytes; a pydevts message has at most {wire.BODY_BYTES_MAX}")
+
+def _check_size(body_bytes: int, limit: int) -> None:
+    if body_bytes > limit:
+        whose = "" if limit == wire.BODY_BYTES_MAX else f", {TOO_LARGE_FOR_PATH}"
+        raise BadMessage(f"the body has {body_bytes} bytes; a pydevts message has at most {limit}{whose}")

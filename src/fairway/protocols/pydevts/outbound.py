@@ -29,10 +29,10 @@ class Outbound:
         "_outbox",
         "_pacing_due",
         "_packet_due",
-        "_ready",
         "_recent",
         "_senders",
         "_statistics",
+        "ready",
         "unfinished",
     )
 
@@ -53,7 +53,7 @@ class Outbound:
         self._chance = chance
         self._recent = RecentUses(options.reuse_after_us, options.recent_uses_max)
         self._senders = 0
-        self._ready: dict[Address, None] = {}
+        self.ready: dict[Address, None] = {}
         """Conversations whose queue may have something to send."""
         self._packet_due: Deadlines[Address] = Deadlines()
         self._pacing_due: Deadlines[Address] = Deadlines()
@@ -78,20 +78,16 @@ class Outbound:
         """Takes messages for which there is room."""
         self.sender(conversation).queue(bodies, tokens)
         self.unfinished += len(bodies)
-        self._ready[conversation.address] = None
+        self.ready[conversation.address] = None
         self._conversations.busy(conversation)
 
     def pump(self, now_us: int) -> None:
         """Sends from the queues what may leave. Done last, so that one call and many fill a batch alike."""
-        ready, self._ready = self._ready, {}
-        for address in ready:
+        addresses, self.ready = self.ready, {}
+        for address in addresses:
             conversation = self._conversations.get(address)
             if conversation is not None and conversation.sender is not None:
                 self._pump_one(conversation, conversation.sender, now_us)
-
-    @property
-    def has_ready(self) -> bool:
-        return bool(self._ready)
 
     def _pump_one(self, conversation: Conversation, sender: Sender, now_us: int) -> None:
         address = conversation.address
@@ -159,7 +155,7 @@ class Outbound:
             sender.starved = False
             self._events.append(Writable(conversation.peer))
         if len(sender):
-            self._ready[conversation.address] = None
+            self.ready[conversation.address] = None
         else:
             self._conversations.note(conversation)
 
@@ -188,9 +184,9 @@ class Outbound:
     def next_due_us(self) -> int | None:
         """Tells when a packet is due again or pacing lets one leave."""
         packet_us, pacing_us = self._packet_due.next_us(), self._pacing_due.next_us()
-        if packet_us is None or pacing_us is None:
-            return pacing_us if packet_us is None else packet_us
-        return min(packet_us, pacing_us)
+        if packet_us is None or (pacing_us is not None and pacing_us < packet_us):
+            return pacing_us
+        return packet_us
 
     def wake(self, now_us: int) -> None:
         """Repeats packets, ends those that were repeated enough, and has paced ones sent."""
@@ -199,7 +195,7 @@ class Outbound:
             if conversation is not None and conversation.sender is not None:
                 self._repeat_due(conversation, conversation.sender, now_us)
         for address in self._pacing_due.pop_due(now_us):
-            self._ready[address] = None
+            self.ready[address] = None
 
     def _repeat_due(self, conversation: Conversation, sender: Sender, now_us: int) -> None:
         spent: list[int] = []

@@ -150,8 +150,8 @@ class Sender:
             done += len(keys)
         if done < len(bodies):
             self._blocked_until_us = now_us + NO_ID_RETRY_US
-        self._queue.extendleft(reversed(bodies[done:]))
-        self._tokens.extendleft(reversed(tokens[done:]))
+            self._queue.extendleft(reversed(bodies[done:]))
+            self._tokens.extendleft(reversed(tokens[done:]))
         self._controller.sent(done, now_us)
         return batches
 
@@ -159,10 +159,11 @@ class Sender:
         """Takes bodies of one size with consecutive tokens off the queue."""
         bodies, tokens = list(islice(self._queue, most)), list(islice(self._tokens, most))
         size, token = len(bodies[0]), tokens[0]
-        for position, body in enumerate(bodies):
-            if len(body) != size or tokens[position] != token + position:
-                del bodies[position:], tokens[position:]
-                break
+        if tokens[-1] != token + len(tokens) - 1 or set(map(len, bodies)) != {size}:
+            for position, body in enumerate(bodies):
+                if len(body) != size or tokens[position] != token + position:
+                    del bodies[position:], tokens[position:]
+                    break
         for _ in bodies:
             self._queue.popleft()
             self._tokens.popleft()
@@ -171,6 +172,11 @@ class Sender:
     def _open(self, number: int, keys: list[int], bodies: list[bytes], token: int, now_us: int) -> Batch:
         batch = Batch(wire.packets(keys, bodies), wire.HEADER_BYTES + len(bodies[0]))
         due_us = now_us + self._options.repeat_after_us
+        if batch.count == 1:
+            self.flight.add_one(number, batch.data, token, now_us, due_us)
+            self._numbers[keys[0]] = number
+            self._keys[keys[0] >> 32] = keys[0]
+            return batch
         self.flight.add(number, batch.count, batch.data, batch.segment_bytes, token, now_us, due_us)
         self._numbers.update(zip(keys, range(number, number + batch.count), strict=True))
         self._keys.update(zip([key >> 32 for key in keys], keys, strict=True))
@@ -209,6 +215,12 @@ class Sender:
         """Ends open messages as acknowledged and gives their tokens."""
         before = self._in_flight()
         first, count = numbers[0], len(numbers)
+        alone = self.flight.acknowledge_one(first) if count == 1 else None
+        if alone is not None:
+            self._end(keys, self._sample_run(alone, 1, now_us))
+            self._note_lost(first, numbers, now_us)
+            self._controller.acknowledged(1, before, self.round_trip.smoothed_us, now_us)
+            return range(alone.token, alone.token + 1)
         if count == 1 or list(numbers) == list(range(first, first + count)):
             pieces = self.flight.acknowledge(first, count)
         else:
@@ -220,13 +232,13 @@ class Sender:
 
     def _sample(self, pieces: list[Acknowledged], now_us: int) -> int:
         """Measures the round trip on packets that were sent once, and gives the bytes of all bodies."""
-        size = 0
-        for run, _, count in pieces:
-            if len(run.sent_us) == 1 and self._sampled != (run.sent_us[0], now_us):
-                self._sampled = run.sent_us[0], now_us
-                self.round_trip.sample(now_us - run.sent_us[0])
-            size += count * (run.segment_bytes - wire.HEADER_BYTES)
-        return size
+        return sum(self._sample_run(run, count, now_us) for run, _, count in pieces)
+
+    def _sample_run(self, run: Run, count: int, now_us: int) -> int:
+        if len(run.sent_us) == 1 and self._sampled != (run.sent_us[0], now_us):
+            self._sampled = run.sent_us[0], now_us
+            self.round_trip.sample(now_us - run.sent_us[0])
+        return count * (run.segment_bytes - wire.HEADER_BYTES)
 
     def _note_lost(self, first: int, numbers: Sequence[int], now_us: int) -> None:
         """Tells the controller of messages that others overtook.

@@ -20,18 +20,20 @@ ahead, so the time between is at least the difference of the two clocks, and nev
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from struct import Struct, error, pack, unpack_from
 from zlib import crc32
 
 from fairway.core import addresses
 from fairway.core.errors import DamagedSnapshot
-from fairway.core.events import Address
+from fairway.core.events import Address, Receipt
 from fairway.protocols.pydevts.conversation import Conversation
 from fairway.protocols.pydevts.identifiers import blocks_between
 from fairway.protocols.pydevts.options import PydevtsOptions
 from fairway.protocols.pydevts.receiver import Arrival
 from fairway.protocols.pydevts.widening import Widener
+from fairway.protocols.pydevts.wire import KEY_MASK
 
 _MAGIC = b"PDS2"
 _FRONT = Struct(">4sI")
@@ -99,6 +101,52 @@ def take(conversation: Conversation, committing: set[int], now_us: int, options:
         blocks=tuple((block, now_us - used_us) for block, used_us in blocks.items()),
         remembered=tuple(remembered),
     )
+
+
+def take_in_pieces(conversation: Conversation, receipts: Sequence[Receipt], now_us: int) -> tuple[Snapshot, Snapshot]:
+    """Gives how far the numbers have come, and the keys of the messages that are about to be committed.
+
+    Those are not incoming after a restart: every copy is acknowledged, but the ack is not repeated by itself.
+    """
+    receiver = conversation.receiver
+    widener = receiver.widener.copy()
+    numbers = [number for one in receipts if isinstance(one.first, int) for number in _numbers(one)]
+    places = [(number, receiver.places.get(number)) for number in numbers]
+    added = [
+        Remembered(age_us=0, number=number, key=place & KEY_MASK, incoming=False)
+        for number, place in places
+        if place is not None
+    ]
+    left_out = {receiver.known[key] for key in receiver.silent} | receiver.places.keys() - set(numbers)
+    for number in sorted(left_out):
+        widener.release(number)
+    whole = Snapshot(
+        address=conversation.address,
+        taken_us=now_us,
+        highest=widener.highest,
+        next_id=None if conversation.sender is not None else conversation.first_id,
+        named=conversation.named,
+        gaps=tuple(widener.gaps),
+        blocks=(),
+        remembered=(),
+    )
+    return whole, replace(whole, gaps=(), remembered=tuple(added))
+
+
+def _numbers(receipt: Receipt) -> range:
+    assert isinstance(receipt.first, int)
+    return range(receipt.first, receipt.first + receipt.count)
+
+
+def add(snapshot: Snapshot, conversation: Conversation, now_us: int) -> bool:
+    """Adds the keys of a piece to a restored conversation; changes nothing if one of them is known."""
+    receiver = conversation.receiver
+    if not snapshot.remembered or any(one.key in receiver.known for one in snapshot.remembered):
+        return False
+    first_us = now_us - max(0, now_us - snapshot.taken_us)
+    receiver.known.update((one.key, one.number) for one in snapshot.remembered)
+    receiver.arrivals.append(Arrival(first_us, tuple(one.key for one in snapshot.remembered)))
+    return True
 
 
 def give(snapshot: Snapshot, conversation: Conversation, now_us: int) -> None:

@@ -156,6 +156,8 @@ def controls(keys: Sequence[int], kind: int) -> bytes:
 
 def packets(keys: Sequence[int], bodies: Sequence[bytes]) -> bytes:
     """Gives the datagrams of many messages one after another."""
+    if len(keys) == 1:
+        return _NUMBER.pack(keys[0]) + bodies[0]
     heads = pack(f">{len(keys)}Q", *keys)
     pieces = [b""] * (2 * len(keys))
     pieces[0::2] = [heads[start : start + HEADER_BYTES] for start in range(0, len(heads), HEADER_BYTES)]

@@ -24,7 +24,7 @@ from fairway.protocols.rup.wire import (
     LETTER_OF_KIND,
     REASONS,
     REQUEST,
-    uint,
+    part,
 )
 
 BLOCK_PARTS = 512
@@ -167,17 +167,21 @@ class Headers:
 def encode_headers(identity: bytes, total: int, part_bytes: int, first: int, count: int) -> bytes:
     """Gives the headers of `count` consecutive parts from part `first` on."""
     rows = np.empty((count, DATA_HEADER_BYTES), dtype=np.uint8)
-    rows[:, 0] = LETTER_OF_KIND[DATA]
-    rows[:, 1] = 0
-    rows[:, 2:34] = np.frombuffer(identity, dtype=np.uint8)
-    rest = np.arange(first, first + count, dtype=np.int64) * part_bytes
-    for column in range(34, 38):
-        rest, digit = np.divmod(rest, BASE)
-        rows[:, column] = digit
-    rows[:, 38:42] = np.frombuffer(uint(total), dtype=np.uint8)
+    rows[:] = np.frombuffer(part(identity, 1, total, b""), dtype=np.uint8)
+    rows[:, 34:38] = _position_digits(part_bytes, first, count)
     if first == 0:
         rows[0, 1] = 1
     return rows.tobytes()
+
+
+@lru_cache(maxsize=256)
+def _position_digits(part_bytes: int, first: int, count: int) -> Bytes:
+    """Gives the digits of the positions of consecutive parts; messages of one grid share them."""
+    digits = np.empty((count, 4), dtype=np.uint8)
+    rest = np.arange(first, first + count, dtype=np.int64) * part_bytes
+    for column in range(4):
+        rest, digits[:, column] = np.divmod(rest, BASE)
+    return digits
 
 
 def encode_burst(headers: bytes, body: Buffer, part_bytes: int) -> memoryview:

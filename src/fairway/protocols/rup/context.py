@@ -13,6 +13,7 @@ from fairway.protocols.rup.options import RupOptions
 
 if TYPE_CHECKING:
     from fairway.protocols.rup.columns import Headers
+    from fairway.protocols.rup.sender import Sender
 
 UUID_VERSION_4 = 4 << 76
 UUID_VARIANT = 2 << 62
@@ -32,7 +33,18 @@ class Timed(Protocol):
 class Context:
     """One per machine."""
 
-    __slots__ = ("_headers", "_serials", "chance", "events", "options", "outbox", "statistics", "timers")
+    __slots__ = (
+        "_headers",
+        "_serials",
+        "chance",
+        "events",
+        "options",
+        "outbox",
+        "part_bytes_max",
+        "statistics",
+        "stirred",
+        "timers",
+    )
 
     def __init__(self, options: RupOptions, chance: Chance) -> None:
         self.options = options
@@ -40,8 +52,12 @@ class Context:
         self.statistics = Statistics()
         self.outbox = Outbox(self.statistics, options.unproved_max)
         self.timers: Deadlines[Timed] = Deadlines()
+        self.stirred: dict[Sender, int] = {}
+        """Senders that may have something to send, and since when."""
         self._serials = 0
         self.events: list[Event] = []
+        self.part_bytes_max = options.body_bytes_per_part
+        """Body bytes of the largest part that the options and the paths allow."""
         self._headers: Headers | None = None
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fairway.core.events import CloseReason, Peer
+from fairway.protocols.rup.confirming import Confirming
 from fairway.protocols.rup.context import Context
 from fairway.protocols.rup.incoming import Incoming
 from fairway.protocols.rup.sender import Sender
@@ -13,6 +14,7 @@ class Conversation:
 
     __slots__ = (
         "closing",
+        "confirming",
         "heard_us",
         "incoming",
         "incoming_bytes",
@@ -30,6 +32,7 @@ class Conversation:
         self.closing: CloseReason | None = None
         """Set from `close` on, while outstanding messages are flushed."""
         self.heard_us = now_us
+        self.confirming = Confirming(context.options.confirm_every_parts)
         self.incoming: dict[bytes, Incoming] = {}
         self.incoming_bytes = 0
         self.receipts: dict[bytes, int] = {}

@@ -13,8 +13,9 @@ SEGMENTS_MAX = 64
 """Linux takes so many datagrams in one call everywhere; some kernels take more."""
 NUMPY_PARTS_MIN = 4
 """Fewer parts are put together faster without numpy."""
-UNPROVED_PART_BYTES_MIN = 16
-"""Towards an unproved address parts shrink until the first fits the three-times limit, but not below this."""
+PART_BYTES_MIN = 16
+"""Parts shrink until the first fits the three-times limit towards an unproved address, and to what a path takes, but
+not below this."""
 
 
 class Grid:
@@ -28,12 +29,12 @@ class Grid:
 
     def part_bytes(self, message: Outgoing) -> int:
         """Chooses a message's grid: the largest part, or one that fits what an unproved address may get."""
-        largest = self._context.options.body_bytes_per_part
+        least = -(-message.total // PARTS_MAX)
+        largest = max(self._context.part_bytes_max, least)
         budget = self._context.outbox.budget(self._address)
         if budget is None:
             return largest
-        fitting = max(budget - wire.DATA_HEADER_BYTES, UNPROVED_PART_BYTES_MIN, -(-message.total // PARTS_MAX))
-        return min(largest, fitting)
+        return min(largest, max(budget - wire.DATA_HEADER_BYTES, PART_BYTES_MIN, least))
 
     def burst_max(self, message: Outgoing) -> int:
         """Tells how many parts one system call carries."""

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 PART_OVERHEAD_BYTES = 96
 """What keeping one part costs beside its body: counted, so that many tiny parts do not slip under the bound."""
 
-QUICK_CONFIRMS = 16
-"""The first parts are confirmed more often, one more part apart after each sixteen: a sender's window starts small."""
-
 
 class Incoming:
     """The state of one unfinished message."""
 
     __slots__ = (
         "_confirm_at",
+        "_confirmed_at",
+        "_confirming",
         "_last",
         "_options",
         "_pieces",
+        "address",
         "arrived",
         "confirm_due_us",
         "conversation",
@@ -54,6 +54,7 @@ class Incoming:
     ) -> None:
         self.serial = serial
         self.conversation = conversation
+        self.address: Address = conversation.peer.address
         self.identity = identity
         self.total = total
         self.spooled = 0 < options.spool_above_bytes < total
@@ -69,15 +70,13 @@ class Incoming:
         self.heard_us = 0
         self.arrived = 0
         self.confirm_due_us: int | None = None
-        self._confirm_at = 1
-        """The number of arrivals at which a confirm leaves at once."""
+        self._confirming = conversation.confirming
+        self._confirmed_at = 0
+        self._confirm_at = self._confirming.step(len(conversation.incoming) + 1)
+        """The numbers of arrivals at which a confirm left and at which the next leaves at once."""
         self._last = b""
         self._pieces: dict[int, bytes] = {}
         self._options = options
-
-    @property
-    def address(self) -> Address:
-        return self.conversation.peer.address
 
     @property
     def mark(self) -> int:
@@ -165,7 +164,14 @@ class Incoming:
         self.heard_us = now_us
         if self.confirm_due_us is None:
             self.confirm_due_us = now_us + self._options.confirm_after_us
-        return self.arrived >= self._confirm_at
+        if self.arrived < self._confirm_at:
+            return False
+        self._confirming.kept_pace()
+        return True
+
+    def stood_still(self) -> None:
+        """Takes note that a confirm is due by time."""
+        self._confirming.stood_still(self.arrived - self._confirmed_at)
 
     def arrivals_to_confirm(self) -> int:
         """Tells how many more arrivals make a confirm due at once."""
@@ -174,7 +180,9 @@ class Incoming:
     def confirmed(self) -> None:
         """Takes note that a confirm has left."""
         self.confirm_due_us = None
-        self._confirm_at = self.arrived + min(self._options.confirm_every_parts, 1 + self.arrived // QUICK_CONFIRMS)
+        self._confirming.left(self.arrived - self._confirmed_at)
+        self._confirmed_at = self.arrived
+        self._confirm_at = self.arrived + self._confirming.step(len(self.conversation.incoming))
 
     # Timers.
 

@@ -12,20 +12,25 @@ there are. The sender's own timer is only for when nothing at all comes back.
     request again, 200 ms  a lost request or repair; doubles up to 3 s      from the request
     forget, 30 s           unfinished messages of a sender that is gone     from the last part
     remember, 60 s         recognising late copies                          from the hand-over or commit
+    quick repeat, 3 ms     a lost repair, end or last confirm; a few times  from the last word or repair
     time-out               a lost tail, lost confirms; doubles up to 3 s    from the last word about a message
     silence, 10 s          a peer that is gone: the send ends as unknown    from the last word about a message
     idle, 60 s             conversations that the peer began                from the last part or word
 
 After a time-out one part is repeated and nothing else leaves until the peer says something. If the mark then moves by
 just that part, the rest is taken for lost as well and sent again from the mark on: a partition may swallow a window.
-The first parts of a message are confirmed more often than every 64, and a confirm leaves at once when a hole closes:
-both are "within 20 ms", and a small window does not stand still for those 20 ms.
+The first parts of a conversation are confirmed more often than every 64, so are those of a sender that seems to stand
+still (`confirming.py`), and a confirm leaves at once when a hole closes or a copy shows that one was lost: all are
+"within 20 ms", and a small window does not stand still for those 20 ms.
+
+What is said to a sender only stirs it; it sends when the machine's outputs are asked for. So all confirms of a turn
+make one run of whole bursts, and bursts are what a large message costs: a few Python calls for each 54 parts.
 
 Conversations: rup has none on the wire. Here an address that our application names is one until it is closed; an
 address that sends us a message is one until it was idle for a minute. Completed ids outlive both.
 
-Left out: a ping (nothing in rup asks without sending a message), a close on the wire, and path MTU discovery (the
-datagram budget is an option).
+Left out: a ping (nothing in rup asks without sending a message), a close on the wire, and probing for a path's MTU: the
+datagram budget is an option, and whoever owns the socket says when a path takes less.
 """
 
 from __future__ import annotations
@@ -41,6 +46,7 @@ from fairway.core.statistics import Statistics
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.context import Context
 from fairway.protocols.rup.conversation import Conversation
+from fairway.protocols.rup.grid import PART_BYTES_MIN
 from fairway.protocols.rup.incoming import Incoming
 from fairway.protocols.rup.options import RupOptions
 from fairway.protocols.rup.outgoing import Outgoing
@@ -127,7 +133,7 @@ class RupMachine:
         else:
             self._receive_word(header, conversation, now_us)
         if conversation is not None and conversation.sender.is_blocked:
-            conversation.sender.pump(now_us)
+            conversation.sender.stir(now_us)
 
     def _receive_part(
         self, header: wire.Header, data: Buffer, address: Address, conversation: Conversation | None, now_us: int
@@ -188,7 +194,7 @@ class RupMachine:
         self._context.outbox.prove(address)
         self._context.timers.set(conversation, None)
         self._context.events.append(Connected(conversation.peer, token))
-        conversation.sender.pump(now_us)
+        conversation.sender.stir(now_us)
         return token
 
     def _connect_refusal(self, address: Address) -> str:
@@ -261,7 +267,7 @@ class RupMachine:
         token = self._tokens + 1
         sender.queue(token, body, now_us)
         self._tokens = token
-        sender.pump(now_us)
+        sender.stir(now_us)
         return token
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
@@ -274,7 +280,7 @@ class RupMachine:
             if not sender.has_room_for(body):
                 break
             sender.queue(self._next_token(), body, now_us)
-        sender.pump(now_us)
+        sender.stir(now_us)
         return range(first, self._tokens + 1)
 
     def _sender(self, peer: Peer) -> Sender:
@@ -315,6 +321,14 @@ class RupMachine:
             else:
                 self._receiver.expire(now_us)
 
+    def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None:
+        """Cuts what was not begun into smaller parts. The grid of what was begun is known to its receiver and stays."""
+        part_bytes = max(PART_BYTES_MIN, datagram_bytes - wire.DATA_HEADER_BYTES)
+        if part_bytes < self._context.part_bytes_max:
+            self._context.part_bytes_max = part_bytes
+            for conversation in self._conversations.values():
+                conversation.sender.cut_again()
+
     def _sender_due(self, sender: Sender, now_us: int) -> None:
         sender.wake(now_us)
         conversation = self._conversations.get(sender.peer.address)
@@ -327,8 +341,16 @@ class RupMachine:
             conversation.sender.due(message, now_us)
             self._close_if_flushed(conversation, now_us)
 
+    def _pump(self) -> None:
+        """Lets the senders send that something was said or given to since the last output."""
+        if self._context.stirred:
+            stirred, self._context.stirred = self._context.stirred, {}
+            for sender, now_us in stirred.items():
+                sender.pump(now_us)
+
     def transmits(self) -> list[Transmit]:
         """Hands over what is to be sent now, in order."""
+        self._pump()
         return self._context.outbox.take()
 
     def events(self) -> list[Event]:
@@ -340,6 +362,7 @@ class RupMachine:
 
     def next_deadline_us(self) -> int | None:
         """Tells when `wake` is due next."""
+        self._pump()
         return self._context.timers.next_us()
 
     def room(self, peer: Peer) -> int:
@@ -358,14 +381,19 @@ class RupMachine:
 
     def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
         """Gives the completed messages of a peer, those about to be committed included."""
-        completed = self._receiver.remembered.of(peer.address)
-        for receipt in committing:
-            if receipt.peer == peer and isinstance(receipt.first, str):
-                identity = _identity(receipt.first)
-                total = self._receiver.held_total(peer.address, identity)
-                if total is not None:
-                    completed.append((identity, total))
+        completed = self._receiver.remembered.of(peer.address) + self._completing(peer, committing)
         return encode_snapshot(peer.address, self._context.outbox.is_proved(peer.address), completed)
+
+    def snapshot_in_pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes]:
+        """Gives nothing that changes, and the messages that are about to be committed."""
+        proved = self._context.outbox.is_proved(peer.address)
+        return b"", encode_snapshot(peer.address, proved, self._completing(peer, committing))
+
+    def _completing(self, peer: Peer, committing: Sequence[Receipt]) -> list[tuple[bytes, int]]:
+        """Lists those of the receipts that wait for their commit, with their totals."""
+        names = [_identity(one.first) for one in committing if one.peer == peer and isinstance(one.first, str)]
+        held = [(name, self._receiver.held_total(peer.address, name)) for name in names]
+        return [(name, total) for name, total in held if total is not None]
 
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
         """Takes up a conversation from its snapshot; completed messages are remembered for their full time again."""

@@ -18,6 +18,8 @@ from collections import deque
 from fairway.core.events import Address
 from fairway.core.machine import Buffer
 
+QUICK_REPEATS_MAX = 3
+
 UNKNOWN_US = -1
 """The time of a transmission that is no longer told apart from others."""
 
@@ -43,6 +45,8 @@ class Outgoing:
         "probe_sent_us",
         "probing",
         "queued_us",
+        "quick_repeats",
+        "repaired_us",
         "repeats",
         "sent",
         "serial",
@@ -76,6 +80,10 @@ class Outgoing:
         """When the peer was last heard of about this message, or something first waited for it."""
         self.timer_us = 0
         """From when the time-out counts."""
+        self.repaired_us = 0
+        """When a part that the receiver asked for last left."""
+        self.quick_repeats = 0
+        """Repeats before the time-out since the peer was last heard of about this message."""
         self.repeats: dict[int, tuple[int, int]] = {}
         """Parts sent more than once and not confirmed: how often, and when last."""
         self.holes: dict[int, None] = {}
@@ -86,9 +94,13 @@ class Outgoing:
 
     def begin(self, part_bytes: int, now_us: int) -> None:
         """Fixes the grid; from here on the peer's silence counts."""
+        self.cut(part_bytes)
+        self.heard_us = self.timer_us = now_us
+
+    def cut(self, part_bytes: int) -> None:
+        """Chooses the grid of a message of which nothing was sent."""
         self.part_bytes = max(1, min(part_bytes, self.total))
         self.part_count = max(1, -(-self.total // self.part_bytes))
-        self.heard_us = self.timer_us = now_us
 
     @property
     def in_flight(self) -> int:
@@ -102,6 +114,15 @@ class Outgoing:
     @property
     def is_confirmed(self) -> bool:
         return self.confirmed == self.part_count
+
+    @property
+    def quick_repeats_left(self) -> int:
+        """Counts the repeats that may leave before the time-out: of what was asked for, or of the end, which nobody
+        can ask for. A message of one part has none: it may wait for its commit."""
+        if self.probing or self.part_count == 1 or not self.is_waiting:
+            return 0
+        quick_max = QUICK_REPEATS_MAX if self.holes else int(self.cursor == self.part_count)
+        return quick_max - self.quick_repeats
 
     def sendable(self, outstanding_max: int) -> int:
         """Counts the parts that may leave as far as this message is concerned."""
@@ -150,6 +171,9 @@ class Outgoing:
             self.repeats = {part: repeat for part, repeat in self.repeats.items() if part >= index}
             self.holes = {part: None for part in self.holes if part >= index}
         sent_us = self._take_runs(index)
+        landing = self._landing
+        while landing and landing[0][0] <= index:
+            landing.popleft()
         self.confirmed = index
         self.cursor = max(self.cursor, index)
         self.backoffs = 0
@@ -169,8 +193,6 @@ class Outgoing:
     def land(self, before_us: int) -> None:
         """Takes what left before that time out of the flight, if the receiver has asked for something missing."""
         landing = self._landing
-        while landing and landing[0][0] <= self.confirmed:
-            landing.popleft()
         while self.holes and landing and landing[0][1] < before_us:
             self.landed = landing.popleft()[0]
 

@@ -151,7 +151,8 @@ class Receiver:
         reason = message.fault(position, size, header.total)
         if not reason and message.is_copy(position):
             self._statistics.duplicates += 1
-            self._after_arrival(message, now_us, at_once=False)
+            # Its sender has not heard how far we are.
+            self._after_arrival(message, now_us, at_once=position < message.mark)
             return
         reason = reason or self._part_refusal(message, position, size)
         if reason:
@@ -287,7 +288,7 @@ class Receiver:
         self, message: Incoming, first: int, count: int, body: bytes, segment_bytes: int, now_us: int
     ) -> None:
         """Keeps new parts at the top of a message, with a confirm wherever one is due on the way."""
-        held_before = message.held_bytes
+        outbox, address, held_before = self._outbox, message.address, message.held_bytes
         in_order = message.parts.gaps == 0
         self._add(message, first, count, body, now_us)
         self._account(message, held_before)
@@ -297,13 +298,11 @@ class Receiver:
         while done < count:
             step = min(count - done, message.arrivals_to_confirm())
             done += step
-            self._outbox.received(message.address, step * segment_bytes)
+            outbox.received(address, step * segment_bytes)
             if message.count_arrivals(step, now_us):
                 message.confirmed()
                 position = (mark + done if in_order else mark) * message.part_bytes
-                self._outbox.answer(
-                    message.address, wire.control(wire.CONFIRM, message.identity, position), wire.CONTROL_BYTES
-                )
+                outbox.answer(address, wire.control(wire.CONFIRM, message.identity, position), wire.CONTROL_BYTES)
         self._timers.set(message, message.due_us())
 
     # Completion and commit.
@@ -406,6 +405,7 @@ class Receiver:
         again = message.requests.again(now_us)
         self._request(message, again + message.requests.new(message.parts, now_us))
         if message.confirm_due_us is not None and message.confirm_due_us <= now_us:
+            message.stood_still()
             self._confirm(message)
         self._timers.set(message, message.due_us())
 

@@ -25,6 +25,16 @@ from fairway.protocols.rup.tails import Tails
 OUTSTANDING_WINDOWS = 4
 """Unconfirmed parts of a message at the most, in windows: while a hole is being repaired the others go on."""
 
+BURSTS_TOGETHER = 4
+"""A message's turn is so many system calls long; what comes once per turn and not per call is then cheap."""
+
+IN_FLIGHT_TO_WAIT = 2 * SEGMENTS_MAX
+"""With so many parts in flight a burst is sent whole or not yet."""
+
+QUICK_US_MIN = 3_000
+"""A repair is not repeated sooner: on a short path the receiver's own work takes longer than the round trip."""
+LONG_ROUND_TRIP_US = 10_000
+
 SILENT = "the peer said nothing in time"
 TOO_OFTEN = "one part was sent as often as is allowed"
 NEVER_SENT = "the address has not proved that it receives, and the three-times limit left no room"
@@ -34,8 +44,9 @@ class Sender:
     """The sending half of one conversation."""
 
     __slots__ = (
-        "_blocked_us", "_context", "_controller", "_grid", "_heard_us", "_is_full", "_options", "_queued_bytes",
-        "_round", "_rtt", "_tails", "_under_way", "_waiting", "in_flight", "is_blocked", "peer", "serial",
+        "_blocked_us", "_context", "_controller", "_grid", "_heard_us", "_is_full", "_options", "_pumped_in_flight",
+        "_queued_bytes", "_round", "_rtt", "_tails", "_under_way", "_waiting", "in_flight", "is_blocked", "peer",
+        "serial",
     )  # fmt: skip
 
     def __init__(self, peer: Peer, context: Context) -> None:
@@ -54,6 +65,8 @@ class Sender:
         self._queued_bytes = 0
         self._is_full = False
         self.in_flight = 0
+        self._pumped_in_flight = 0
+        """What was in flight after the latest `pump`."""
         self._blocked_us = 0
         self._heard_us = 0
         self.is_blocked = False
@@ -78,7 +91,7 @@ class Sender:
         size, limit = len(body), self._options.message_bytes_max
         if size > limit:
             raise BadMessage(f"a message of {size} bytes is larger than message_bytes_max, which is {limit}")
-        if size > PARTS_MAX * self._options.body_bytes_per_part:
+        if size > PARTS_MAX * self._context.part_bytes_max:
             raise BadMessage(f"a message of {size} bytes takes more than {PARTS_MAX} parts, the most that rup allows")
 
     def has_room_for(self, body: Buffer) -> bool:
@@ -93,7 +106,7 @@ class Sender:
         return False
 
     def queue(self, token: int, body: Buffer, now_us: int) -> None:
-        """Queues a message; `pump` sends what may leave."""
+        """Queues a message; `stir` has it sent."""
         if not self.has_room_for(body):
             raise QueueFull(f"{self.unfinished} messages of {self._queued_bytes} bytes wait for this peer already")
         stable = body if isinstance(body, bytes) or (isinstance(body, memoryview) and body.readonly) else bytes(body)
@@ -105,17 +118,30 @@ class Sender:
 
     # Sending.
 
+    def stir(self, now_us: int) -> None:
+        """Has `pump` called before the machine's next output: once, however many inputs there are until then."""
+        self._context.stirred[self] = now_us
+
     def pump(self, now_us: int) -> None:
         """Sends what the window and the pacing allow, and says when to try again."""
         was_blocked, self.is_blocked = self.is_blocked, False
         self._start_waiting(now_us)
         room = self._controller.room(self.in_flight, now_us) if self._round else 0
+        held = False
         while room > 0 and self._round:
             message = self._round.popleft()
-            count = min(room, self._grid.burst_max(message), self._sendable(message))
-            if count <= 0:
+            burst, sendable = self._grid.burst_max(message), self._sendable(message)
+            wanted = min(burst, sendable)
+            if wanted <= 0:
                 message.in_round = False
                 continue
+            if room < wanted and self._waits_for_burst(wanted):
+                self._round.appendleft(message)
+                held = True
+                break
+            count = min(room, sendable, BURSTS_TOGETHER * burst)
+            if burst < count < sendable:
+                count -= count % burst
             allowed = self._grid.allowed(message, count)
             if allowed == 0:
                 self._block(message, was_blocked, now_us)
@@ -129,14 +155,24 @@ class Sender:
         if self.is_blocked:
             due_us = self._blocked_us + self._options.silence_us
         elif self._round:
-            due_us = self._next_room_us(now_us)
+            paced_us = None if held else self._controller.next_room_us(self.in_flight, now_us)
+            due_us = self._next_landing_us(now_us) if paced_us is None else paced_us
+        self._pumped_in_flight = self.in_flight
         self._context.timers.set(self, due_us)
 
-    def _next_room_us(self, now_us: int) -> int | None:
-        """Tells when there will be room without a word of the peer: by pacing, or because something has landed."""
-        room_us = self._controller.next_room_us(self.in_flight, now_us)
-        if room_us is not None or not self._rtt.smoothed_us:
-            return room_us
+    def _waits_for_burst(self, wanted: int) -> bool:
+        """Tells that the window, not the pacing, has no room for a whole burst, and that more will come by itself.
+
+        So many parts in flight bring a confirm by their number, without waiting for the receiver's timer. Sending
+        what each confirm frees would cost a call for half a burst.
+        """
+        in_flight = self.in_flight
+        return in_flight >= IN_FLIGHT_TO_WAIT and self._controller.window - in_flight < wanted
+
+    def _next_landing_us(self, now_us: int) -> int | None:
+        """Tells when there will be room without a word of the peer because something has landed."""
+        if not self._rtt.smoothed_us:
+            return None
         landings = [
             left_us for message in self._under_way.values() if (left_us := message.next_landing_us()) is not None
         ]
@@ -148,7 +184,7 @@ class Sender:
         if self._rtt.smoothed_us:
             for message in self._under_way.values():
                 self._land(message, now_us)
-        self.pump(now_us)
+        self.stir(now_us)
 
     def _land(self, message: Outgoing, now_us: int) -> None:
         """Takes what must have left the network by now out of the flight."""
@@ -163,6 +199,12 @@ class Sender:
             message.begin(self._grid.part_bytes(message), now_us)
             self._under_way[message.identity] = message
             self._enter_round(message)
+
+    def cut_again(self) -> None:
+        """Gives the messages under way of which nothing was sent a grid that fits the path."""
+        for message in self._under_way.values():
+            if message.sent == 0:
+                message.cut(self._grid.part_bytes(message))
 
     def _enter_round(self, message: Outgoing) -> None:
         if not message.in_round and self._sendable(message) > 0:
@@ -190,6 +232,7 @@ class Sender:
     def _transmit(self, message: Outgoing, count: int, now_us: int) -> None:
         """Sends the next parts of a message."""
         first = message.cursor
+        was_waiting = message.is_waiting
         data = self._grid.encode(message, first, count)
         segment_bytes = wire.DATA_HEADER_BYTES + message.part_bytes
         self._context.outbox.answer(self.peer.address, data, segment_bytes, count)
@@ -198,7 +241,8 @@ class Sender:
         self.in_flight += count
         if message.cursor == message.part_count:
             self._tails.left(message)
-        self._arm(message)
+        if not was_waiting:
+            self._arm(message)
 
     def _repeat(self, message: Outgoing, index: int, now_us: int) -> None:
         """Sends one part again, outside the window: its earlier copy has left the network."""
@@ -234,16 +278,17 @@ class Sender:
         else:
             self._repair_at_mark(message, now_us)
             self._after_word(message, now_us)
-        self.pump(now_us)
+        self.stir(now_us)
         return ""
 
     def _heard(self, message: Outgoing, now_us: int) -> None:
         self._context.outbox.prove(self.peer.address)
         self._heard_us = message.heard_us = message.timer_us = now_us
+        message.quick_repeats = 0
 
     def _advance(self, message: Outgoing, index: int, now_us: int) -> None:
         """Moves the mark of a message."""
-        in_flight, message_in_flight = self.in_flight, message.in_flight
+        message_in_flight = message.in_flight
         newly = index - message.confirmed
         was_probing = message.probing
         rtt_us = message.confirm(index, now_us)
@@ -254,7 +299,8 @@ class Sender:
             self._rtt.sample(rtt_us)
             self._context.statistics.rtt_us = self._rtt.smoothed_us
         self.in_flight += message.in_flight - message_in_flight
-        self._controller.acknowledged(newly, in_flight, self._rtt.smoothed_us, now_us)
+        # Of several confirms in one turn the later ones would otherwise find the window unused.
+        self._controller.acknowledged(newly, self._pumped_in_flight, self._rtt.smoothed_us, now_us)
 
     def _learn_slowness(self, message: Outgoing, rtt_us: int | None, now_us: int) -> None:
         """Lets the time-out grow towards the time that a repeated part took, and an eighth past it: a time-out of
@@ -265,7 +311,7 @@ class Sender:
 
     def _after_word(self, message: Outgoing, now_us: int) -> None:
         """Goes on with a message after the peer has said something about it."""
-        if self._rtt.smoothed_us:
+        if message.holes and self._rtt.smoothed_us:
             self._land(message, now_us)
         self._enter_round(message)
         self._arm(message)
@@ -288,11 +334,16 @@ class Sender:
         else:
             self._repair(message, index, now_us)
             self._after_word(message, now_us)
-        self.pump(now_us)
+        self.stir(now_us)
         return ""
 
     def _repair(self, message: Outgoing, index: int, now_us: int) -> None:
         """Sends a part that the receiver misses at once."""
+        self._context.statistics.repairs += 1
+        self._send_again(message, index, now_us)
+
+    def _send_again(self, message: Outgoing, index: int, now_us: int) -> None:
+        """Sends a part that is taken for lost."""
         before = message.in_flight
         if message.probing:
             message.go_on(from_here=False)
@@ -300,23 +351,26 @@ class Sender:
             self._controller.lost(message.sent_us_of(index), now_us)
             message.holes[index] = None
         self.in_flight += message.in_flight - before
-        self._context.statistics.repairs += 1
+        message.repaired_us = now_us
         self._repeat(message, index, now_us)
 
     def _repair_at_mark(self, message: Outgoing, now_us: int) -> None:
         """Repairs the part at the mark when a confirm shows that its repair, or the request for it, was lost.
 
         The part left so long ago that it was due before this confirm left. The last part is exempt: it may have
-        arrived, and its confirm waits for a commit. Other repairs as old as this one are repeated with it, because
-        the mark tells only about one at a time and the receiver asks again no sooner than after 200 ms.
+        arrived, and its confirm waits for a commit. Where a round trip is long, other repairs as old as this one are
+        repeated with it, because the mark tells only about one at a time and the receiver asks again no sooner than
+        after 200 ms; where it is short, the next confirm tells soon, and most of them have arrived.
         """
         index = message.confirmed
         if message.probing or index == message.part_count - 1 or not message.is_waiting or not self._rtt.smoothed_us:
             return
-        patience_us = self._rtt.patient_us * (1 if index in message.repeats else 2)
+        patience_us = max(QUICK_US_MIN, self._rtt.patient_us * (1 if index in message.repeats else 2))
         if message.sent_us_of(index) >= now_us - patience_us or self._is_worn_out(message, index):
             return
         self._repair(message, index, now_us)
+        if self._rtt.smoothed_us < LONG_ROUND_TRIP_US:
+            return
         old = [hole for hole in message.holes if message.sent_us_of(hole) < now_us - patience_us]
         for hole in old[:SEGMENTS_MAX]:
             if not self._is_worn_out(message, hole):
@@ -339,6 +393,9 @@ class Sender:
         due_us: int | None = None
         if message.is_waiting:
             due_us = min(message.heard_us + self._options.silence_us, message.timer_us + self._patience_us(message))
+            quick_us = self._quick_us(message)
+            if quick_us is not None:
+                due_us = min(due_us, quick_us)
         self._context.timers.set(message, due_us)
 
     def _patience_us(self, message: Outgoing) -> int:
@@ -346,8 +403,23 @@ class Sender:
         held_back_us = self._options.confirm_after_us if self._rtt.smoothed_us else 0
         return self._rtt.backed_off_us(message.backoffs + 1) + held_back_us
 
+    def _quick_us(self, message: Outgoing) -> int | None:
+        """Tells when to repeat the first unconfirmed part before the time-out, or None.
+
+        A few repairs are always lost with what they repair. While parts flow the next confirm shows it; at the end of
+        a message nothing flows, and the receiver is silent until its timer of 20 ms tells where it stands.
+        """
+        if (
+            not self._rtt.smoothed_us
+            or message.quick_repeats_left <= 0
+            or self._is_worn_out(message, message.confirmed)
+        ):
+            return None
+        wait_us = max(QUICK_US_MIN, 2 * self._rtt.patient_us) << message.quick_repeats
+        return max(message.heard_us, message.repaired_us) + wait_us
+
     def due(self, message: Outgoing, now_us: int) -> None:
-        """Does what is due for a message."""
+        """Does what is due for a message: the end of patience, a time-out, or a repeat before it."""
         if self._under_way.get(message.identity) is not message:
             return
         if message.heard_us + self._options.silence_us <= now_us:
@@ -356,8 +428,12 @@ class Sender:
         elif message.is_waiting and message.timer_us + self._patience_us(message) <= now_us:
             self._time_out(message, now_us)
         else:
+            quick_us = self._quick_us(message)
+            if quick_us is not None and quick_us <= now_us:
+                message.quick_repeats += 1
+                self._send_again(message, message.confirmed, now_us)
             self._arm(message)
-        self.pump(now_us)
+        self.stir(now_us)
 
     def _give_up_queued(self, now_us: int) -> None:
         """Ends what waited for a peer that is silent about everything: else each would be silent in its turn."""

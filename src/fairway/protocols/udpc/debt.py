@@ -31,7 +31,8 @@ class Chunk:
 
     def keep(self) -> None:
         """Makes sure that what still waits does not change when the application uses its buffers again."""
-        self.bodies = [bytes(body) for body in self.bodies[self.done :]]
+        left = self.bodies[self.done :]
+        self.bodies = left if set(map(type, left)) == {bytes} else [bytes(body) for body in left]
         self.token += self.done
         self.done = 0
 

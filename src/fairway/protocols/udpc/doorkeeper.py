@@ -43,7 +43,7 @@ class Doorkeeper:
         while self._handshakes.call(address, syn_index) is not None:
             syn_index = syn_index % ((1 << 31) - 1) + 1
         caller_id = 1 + self._chance.below((1 << 32) - 1)
-        (token,) = self._outputs.tokens(1)
+        token = self._outputs.token()
         self._outputs.unfinished += 1
         call = Call(self._options, address, caller_id, syn_index, token, now_us)
         self._handshakes.add_call(call)

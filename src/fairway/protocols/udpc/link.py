@@ -21,7 +21,7 @@ def following(index: int, count: int = 1) -> int:
 class Outputs:
     """What leaves the machine: datagrams, events, tokens and counts."""
 
-    __slots__ = ("_events", "_token", "outbox", "statistics", "unfinished")
+    __slots__ = ("_events", "_token", "outbox", "report", "statistics", "unfinished")
 
     def __init__(self, statistics: Statistics, unproved_max: int) -> None:
         self.statistics = statistics
@@ -30,6 +30,13 @@ class Outputs:
         """Tokens without an outcome."""
         self._token = 0
         self._events: list[Event] = []
+        self.report = self._events.append
+        """Takes what happened."""
+
+    def token(self) -> int:
+        """Gives one new token."""
+        self._token += 1
+        return self._token
 
     def tokens(self, count: int) -> range:
         """Gives new tokens."""
@@ -37,15 +44,16 @@ class Outputs:
         self._token += count
         return range(first, first + count)
 
-    def report(self, event: Event) -> None:
-        self._events.append(event)
-
     def drop(self, reason: str, count: int = 1) -> None:
         """Counts refused datagrams."""
         self.statistics.dropped[reason] += count
 
     def events(self) -> list[Event]:
-        events, self._events = self._events, []
+        events = self._events
+        if not events:
+            return []
+        self._events = []
+        self.report = self._events.append
         return events
 
 

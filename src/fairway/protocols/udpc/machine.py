@@ -29,7 +29,7 @@ from typing import ClassVar
 from fairway.core.chance import Chance
 from fairway.core.errors import BadMessage, MalformedDatagram, NoSuchPeer, QueueFull
 from fairway.core.events import Address, Event, Peer, Receipt
-from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit
+from fairway.core.machine import TOO_LARGE_FOR_PATH, UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
 from fairway.core.statistics import Statistics
 from fairway.protocols.udpc import snapshot as snapshots
 from fairway.protocols.udpc.debt import Other
@@ -38,7 +38,7 @@ from fairway.protocols.udpc.link import Outputs
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.receipts import Places
 from fairway.protocols.udpc.sender import RUN_MIN
-from fairway.protocols.udpc.session import Session, State
+from fairway.protocols.udpc.session import OPEN, Session, State
 from fairway.protocols.udpc.wire import (
     ACK,
     ASY,
@@ -71,11 +71,14 @@ class UdpcMachine:
 
     def __init__(self, options: UdpcOptions, chance: Chance) -> None:
         self.options = options
+        self._body_bytes_max = BODY_BYTES_MAX
         self.statistics = Statistics()
         self._outputs = Outputs(self.statistics, options.unproved_max)
         self._places = Places(options.open_receipts_max, options.open_receipt_bytes_max)
         self._door = Doorkeeper(options, chance, self._outputs, self._places)
         self._sessions = self._door.sessions
+        self._by_peer = self._sessions.by_peer
+        self._by_route = self._sessions.by_route
         self._closed = False
 
     # Outputs.
@@ -110,19 +113,22 @@ class UdpcMachine:
         REQ (or REQ+ASY) asks; its outcome is `ResponseReceived`, or `RequestReceived` with the token. ACK (with REQ
         and ASY at will) and `answers` respond to a request. Plain messages (0) and bare responses have no outcome.
         """
-        session = self._open(peer)
+        session, size = self._open(peer), len(body)
         flag = flags if flags is not None else (IMP if answers is None else ACK)
-        _check(session, flag, len(body), answers)
-        if not session.outgoing.debt.accepts(len(body)):
+        if flag != IMP or answers is not None or size > self._body_bytes_max:
+            _check_size(size, self._body_bytes_max)
+            _check(session, flag, answers)
+        if not session.outgoing.debt.accepts(size):
             raise QueueFull("the send queue of this session is full; wait for Writable")
-        (token,) = self._outputs.tokens(1)
+        token = self._outputs.token()
         if flag == IMP:
-            session.outgoing.send_important(bytes(body), token, now_us)
+            session.outgoing.send_important(body if type(body) is bytes else bytes(body), token, now_us)
         else:
             if answers is not None:
                 session.answers.answered(answers)
             session.outgoing.send_other(Other(flag, answers or 0, bytes(body), token), now_us)
-        self._door.arm(session)
+        if session.link.wake_us < session.link.armed_us:
+            self._door.arm(session)
         return token
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
@@ -130,7 +136,7 @@ class UdpcMachine:
         session = self._open(peer)
         sizes = set(map(len, bodies))
         largest_bytes = max(sizes, default=0)
-        _check_size(largest_bytes)
+        _check_size(largest_bytes, self._body_bytes_max)
         count = session.outgoing.debt.accepts_of(bodies, largest_bytes)
         tokens = self._outputs.tokens(count)
         if count:
@@ -143,16 +149,17 @@ class UdpcMachine:
         session = self._open(peer)
         if session.pings_open() >= self.options.pings_max:
             raise QueueFull(f"{self.options.pings_max} pings of this session wait for their answer")
-        (token,) = self._outputs.tokens(1)
+        token = self._outputs.token()
         session.ping(token, now_us)
         self._door.arm(session)
         return token
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
-        session = self._sessions.of(receipt.peer)
-        if session is None or session.state not in (State.OPEN, State.CLOSING) or isinstance(receipt.first, str):
+        peer, first, count = receipt
+        session = self._by_peer.get(peer)
+        if session is None or session.state not in (State.OPEN, State.CLOSING) or isinstance(first, str):
             return
-        session.commit(receipt.first, receipt.count)
+        session.commit(first, count)
 
     def close(self, peer: Peer | None, now_us: int) -> None:
         """Closes one session; or all of them, the handshakes under way, and the door."""
@@ -168,9 +175,13 @@ class UdpcMachine:
     def wake(self, now_us: int) -> None:
         self._door.wake(now_us)
 
+    def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None:
+        if not fragments:
+            self._body_bytes_max = path_allows(self._body_bytes_max, datagram_bytes, HEADER_BYTES)
+
     def _open(self, peer: Peer) -> Session:
-        session = self._sessions.of(peer)
-        if session is None or session.state is not State.OPEN:
+        session = self._by_peer.get(peer)
+        if session is None or session.state is not OPEN:
             raise NoSuchPeer(f"there is no open session {peer.session} with {peer.address}")
         return session
 
@@ -186,8 +197,9 @@ class UdpcMachine:
             self._receive_batch(bytes(data), address, now_us, segment_bytes)
 
     def _receive_one(self, data: Buffer, address: Address, now_us: int) -> None:
-        self.statistics.datagrams_received += 1
-        self.statistics.bytes_received += len(data)
+        statistics = self.statistics
+        statistics.datagrams_received += 1
+        statistics.bytes_received += len(data)
         try:
             index, session_id, ack_index, flag = header(data)
         except MalformedDatagram as malformed:
@@ -196,7 +208,7 @@ class UdpcMachine:
         if flag == SYN:
             self._door.receive_syn(index, session_id, address, now_us)
             return
-        session = self._sessions.at(address, session_id)
+        session = self._by_route.get((address, session_id))
         if session is None:
             if flag == SYN | ACK:
                 self._door.receive_syn_ack(index, session_id, ack_index, address, now_us)
@@ -207,7 +219,8 @@ class UdpcMachine:
         elif not session.link.proved:
             self._outputs.outbox.ledger.received(address, len(data))
         session.receive(index, ack_index, flag, data, now_us)
-        self._door.arm(session)
+        if session.state is not OPEN or session.link.wake_us < session.link.armed_us:
+            self._door.arm(session)
 
     def _receive_batch(self, data: bytes, address: Address, now_us: int, segment_bytes: int) -> None:
         """Takes a super-buffer stretch by stretch; whatever is unusual goes datagram by datagram."""
@@ -221,7 +234,7 @@ class UdpcMachine:
         whole = False
         for stretch in found:
             piece = data[stretch.start * segment_bytes : stretch.end * segment_bytes]
-            session = self._sessions.at(address, stretch.session_id)
+            session = self._by_route.get((address, stretch.session_id))
             whole = session is not None and session.receive_stretch(stretch, piece, segment_bytes, now_us)
             if session is not None and whole:
                 self.statistics.datagrams_received += stretch.end - stretch.start
@@ -243,20 +256,24 @@ class UdpcMachine:
     def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
         return snapshots.write(self._open(peer), committing)
 
+    def unanswered(self, peer: Peer) -> list[int]:
+        """Lists the requests of a peer that the application has not answered yet, oldest first."""
+        return self._open(peer).answers.waiting()
+
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
         session = snapshots.read(snapshot, self._outputs, self.options, self._places, now_us)
         self._door.readmit(session)
         return session.peer
 
 
-def _check_size(body_bytes: int) -> None:
-    if body_bytes > BODY_BYTES_MAX:
-        raise BadMessage(f"a udpc message is one datagram: {body_bytes} bytes are more than {BODY_BYTES_MAX}")
+def _check_size(body_bytes: int, limit: int) -> None:
+    if body_bytes > limit:
+        whose = "" if limit == BODY_BYTES_MAX else f", {TOO_LARGE_FOR_PATH}"
+        raise BadMessage(f"a udpc message is one datagram: {body_bytes} bytes are more than {limit}{whose}")
 
 
-def _check(session: Session, flag: int, body_bytes: int, answers: int | None) -> None:
+def _check(session: Session, flag: int, answers: int | None) -> None:
     """Raises `BadMessage` with the rule that the message breaks."""
-    _check_size(body_bytes)
     for flags, others, rule in _UNSENDABLE:
         if flag & flags and flag & others:
             raise BadMessage(f"a message cannot carry {flag_name(flag)}: {rule}")

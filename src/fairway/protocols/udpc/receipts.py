@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from itertools import islice
 from typing import NamedTuple
 
@@ -37,53 +38,89 @@ class Piece(NamedTuple):
     body_bytes: int
     important: bool
 
+    @property
+    def end(self) -> int:
+        """The number after the last."""
+        return self.first + self.length
+
+    def part(self, start: int, end: int) -> Piece:
+        """Gives those of the messages whose numbers lie from `start` to before `end`; the length tells whether any."""
+        first = max(start, self.first)
+        return Piece(first, min(end, self.end) - first, self.body_bytes, self.important)
+
 
 class OpenReceipts:
     """The uncommitted messages of one session.
 
-    A batch stays one piece while it is committed as it was handed over, which is what an application does that does
-    not look; the first odd commit, or the first copy, breaks the pieces up for good.
+    What was handed over together stays one piece; a commit of a part of it cuts that part out and leaves the rest
+    whole, because an application may take a batch in any portions.
     """
 
-    __slots__ = ("_pieces", "_places", "_singles")
+    __slots__ = ("_firsts", "_pieces", "_places", "_singles")
 
     def __init__(self, places: Places) -> None:
         self._places = places
-        self._pieces: dict[int, Piece] = {}
+        self._pieces: list[Piece] = []
+        self._firsts: list[int] = []
+        """The first number of each piece, ascending: messages that arrive in a batch are newer than all before."""
         self._singles: dict[int, tuple[int, bool]] = {}
-        """Messages on their own: size and whether important."""
+        """Messages that came on their own: size and whether important."""
+
+    def add_one(self, number: int, body_bytes: int, important: bool) -> bool:
+        """Takes note of one message that is handed over, if there is room for it."""
+        places = self._places
+        if not places.messages_left or body_bytes > places.bytes_left:
+            return False
+        places.messages_left -= 1
+        places.bytes_left -= body_bytes
+        self._singles[number] = (body_bytes, important)
+        return True
 
     def add(self, first: int, count: int, body_bytes: int, important: bool) -> bool:
-        """Takes note of messages that are handed over, if there is room for all of them."""
+        """Takes note of messages newer than all before that are handed over, if there is room for all of them."""
         if not self._places.take(count, body_bytes):
             return False
-        if count == 1:
-            self._singles[first] = (body_bytes, important)
-        else:
-            self._pieces[first] = Piece(first, count, body_bytes, important)
+        self._firsts.append(first)
+        self._pieces.append(Piece(first, count, body_bytes, important))
         return True
 
     def __contains__(self, number: int) -> bool:
-        self._break_up()
-        return number in self._singles
-
-    def _break_up(self) -> None:
-        for piece in self._pieces.values():
-            for number in range(piece.first, piece.first + piece.length):
-                self._singles[number] = (piece.body_bytes, piece.important)
-        self._pieces.clear()
+        if number in self._singles:
+            return True
+        position = bisect_right(self._firsts, number) - 1
+        return position >= 0 and number < self._pieces[position].end
 
     def commit(self, first: int, count: int) -> list[Piece]:
         """Frees the places of those messages of a range that are open, and gives them in order."""
-        piece = self._pieces.get(first)
-        if piece is not None and piece.length == count:
-            del self._pieces[first]
-            taken = [piece]
+        single = self._singles.pop(first, None) if count == 1 else None
+        if single is not None:
+            taken = [Piece(first, 1, *single)]
         else:
-            self._break_up()
-            taken = [Piece(number, 1, *self._singles.pop(number)) for number in self._open_within(first, count)]
+            taken = self._cut(first, first + count)
+            if self._singles and count > 1:
+                taken = sorted(taken + [self._single(number) for number in self._open_within(first, count)])
         for piece in taken:
             self._places.give(piece.length, piece.body_bytes)
+        return taken
+
+    def _single(self, number: int) -> Piece:
+        return Piece(number, 1, *self._singles.pop(number))
+
+    def _cut(self, start: int, end: int) -> list[Piece]:
+        """Takes the numbers from `start` to before `end` out of the pieces, and gives what was there."""
+        firsts, pieces = self._firsts, self._pieces
+        low = bisect_right(firsts, start) - 1
+        if low < 0 or pieces[low].end <= start:
+            low += 1
+        high = bisect_left(firsts, end, low)
+        if low == high:
+            return []
+        taken = pieces[low:high]
+        before, after = taken[0].part(0, start), taken[-1].part(end, taken[-1].end)
+        taken[0] = taken[0].part(start, end)
+        taken[-1] = taken[-1].part(start, end)
+        pieces[low:high] = left = [piece for piece in (before, after) if piece.length > 0]
+        firsts[low:high] = [piece.first for piece in left]
         return taken
 
     def _open_within(self, first: int, count: int) -> list[int]:
@@ -93,14 +130,14 @@ class OpenReceipts:
 
     def release(self) -> None:
         """Frees all places but remembers the messages: they were never committed, so no copy is acknowledged."""
-        for piece in self._pieces.values():
+        for piece in self._pieces:
             self._places.give(piece.length, piece.body_bytes)
         for body_bytes, _ in self._singles.values():
             self._places.give(1, body_bytes)
 
     def ranges(self) -> list[tuple[int, int]]:
         """Gives the open messages as ascending (first, last) ranges, which may touch."""
-        ranges = [(piece.first, piece.first + piece.length - 1) for piece in self._pieces.values()]
+        ranges = [(piece.first, piece.end - 1) for piece in self._pieces]
         return sorted(ranges + [(number, number) for number in self._singles])
 
 

@@ -61,8 +61,8 @@ class Outgoing:
     def send_important(self, body: bytes, token: int, now_us: int) -> None:
         """Sends a message that is repeated until it is acknowledged."""
         self.debt.owe(1, len(body))
-        if not self._queue and self._important_room(now_us) and self._message_room(1):
-            self._launch([body], len(body), token, now_us)
+        if not self._queue and self._important_room(now_us) and self._index_free():
+            self._launch_one(body, token, now_us)
             return
         self._enqueue(Chunk((body,), len(body), token), now_us)
 
@@ -116,10 +116,15 @@ class Outgoing:
         reserve = self._options.index_run_max // 2
         return max(0, self.index_room(wanted + reserve) - reserve)
 
+    def _index_free(self) -> bool:
+        """Tells whether one more message may take an index now."""
+        link = self._link
+        return link.next_index + self._options.index_run_max // 2 <= link.index_limit or self._message_room(1) > 0
+
     def _note_waiting(self, number: int) -> None:
         """Takes note that a packet waits; the limit is only ever too low, and is looked up again when it is reached."""
-        link = self._link
-        link.index_limit = min(link.index_limit, number + self._options.index_run_max)
+        link, limit = self._link, number + self._options.index_run_max
+        link.index_limit = min(link.index_limit, limit)
 
     # What leaves.
 
@@ -185,11 +190,11 @@ class Outgoing:
         link.transmit(data, len(data))
 
     def _important_room(self, now_us: int) -> int:
-        in_flight = len(self._flight)
-        if in_flight >= self._options.window:
+        in_flight, window = len(self._flight), self._options.window
+        if in_flight >= window:
             return 0
         room = self._controller.room(in_flight - len(self._lost), now_us)
-        return min(room, self._options.window - in_flight)
+        return room if room <= window - in_flight else window - in_flight
 
     def _pump_important(self, now_us: int) -> None:
         while self._queue:
@@ -230,7 +235,45 @@ class Outgoing:
         link.outputs.statistics.messages_sent += count
         link.transmit(data, HEADER_BYTES + body_bytes, count)
 
+    def _launch_one(self, body: bytes, token: int, now_us: int) -> None:
+        """Sends one important message for the first time: `_launch` without what only several need."""
+        link, options, flight = self._link, self._options, self._flight
+        number = link.take_index()
+        data = datagram(number & INDEX_MASK, link.session_id, 0, IMP, body)
+        rto_us, limit_us = self.rtt.rto_us, options.important_limit_us
+        due_us = now_us + (rto_us if rto_us < limit_us else limit_us)
+        if not len(flight):
+            self._lowest = number
+        flight.add_one(number, data, token, now_us, due_us)
+        self._note_waiting(number)
+        link.wake_us = min(link.wake_us, due_us)
+        self._controller.sent(1, now_us)
+        link.outputs.statistics.messages_sent += 1
+        link.transmit(data, len(data))
+
     # What comes back.
+
+    def acknowledge_oldest(self, ack_index: int, now_us: int) -> bool:
+        """Takes the acknowledgement of the oldest packet that waits, if it left once and on its own: the usual case,
+        by the shortest way. Otherwise answers no and changes nothing."""
+        number, flight = self._lowest, self._flight
+        if ack_index != number & INDEX_MASK or self._lost:
+            return False
+        in_flight = len(flight)
+        run = flight.acknowledge_one(number)
+        if run is None:
+            return False
+        self._lowest = number + 1
+        if now_us != self._sampled_us:
+            self.sample(now_us - run.sent_us[0], now_us)
+        outputs, token = self._link.outputs, run.token
+        outputs.report(Delivered(self._link.peer, range(token, token + 1)))
+        self.debt.settle(1, run.segment_bytes - HEADER_BYTES)
+        outputs.statistics.messages_delivered += 1
+        self._controller.acknowledged(1, in_flight, self.rtt.smoothed_us, now_us)
+        if self._queue or self._others or self._requests:
+            self.pump(now_us)
+        return True
 
     def acknowledge(self, ack_index: int, count: int, now_us: int) -> list[Acknowledged]:
         """Takes acknowledgements of important packets with consecutive indices, and gives those that waited."""

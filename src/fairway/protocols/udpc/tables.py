@@ -12,28 +12,25 @@ from fairway.protocols.udpc.session import Session
 class Sessions:
     """The open and the lingering sessions of a machine."""
 
-    __slots__ = ("_by_id", "_by_peer", "_by_route", "_called_by")
+    __slots__ = ("_by_id", "_called_by", "by_peer", "by_route")
 
     def __init__(self) -> None:
-        self._by_peer: dict[Peer, Session] = {}
-        self._by_route: dict[tuple[Address, int], Session] = {}
+        self.by_peer: dict[Peer, Session] = {}
+        self.by_route: dict[tuple[Address, int], Session] = {}
+        """By address and sessionID: where a datagram belongs."""
         self._by_id: dict[int, Session] = {}
         self._called_by: dict[Address, Session] = {}
         """The session that each address opened: one, because a new one replaces it."""
 
     def __len__(self) -> int:
-        return len(self._by_peer)
+        return len(self.by_peer)
 
     def all(self) -> list[Session]:
         """Lists the sessions, oldest first."""
-        return list(self._by_peer.values())
+        return list(self.by_peer.values())
 
     def of(self, peer: Peer) -> Session | None:
-        return self._by_peer.get(peer)
-
-    def at(self, address: Address, session_id: int) -> Session | None:
-        """Gives the session to which a datagram from that address belongs."""
-        return self._by_route.get((address, session_id))
+        return self.by_peer.get(peer)
 
     def anywhere(self, session_id: int) -> Session | None:
         """Gives a session by its number alone."""
@@ -45,13 +42,13 @@ class Sessions:
 
     def add(self, session: Session) -> None:
         link = session.link
-        self._by_peer[link.peer] = session
+        self.by_peer[link.peer] = session
         self._by_id.setdefault(link.session_id, session)
         self._enter(session)
 
     def remove(self, session: Session) -> None:
         self._leave(session)
-        self._by_peer.pop(session.peer, None)
+        self.by_peer.pop(session.peer, None)
         if self._by_id.get(session.link.session_id) is session:
             del self._by_id[session.link.session_id]
 
@@ -63,13 +60,13 @@ class Sessions:
 
     def _enter(self, session: Session) -> None:
         address = session.link.address
-        self._by_route[(address, session.link.session_id)] = session
+        self.by_route[(address, session.link.session_id)] = session
         if session.handshake.called:
             self._called_by[address] = session
 
     def _leave(self, session: Session) -> None:
         address = session.link.address
-        self._by_route.pop((address, session.link.session_id), None)
+        self.by_route.pop((address, session.link.session_id), None)
         if self._called_by.get(address) is session:
             del self._called_by[address]
 

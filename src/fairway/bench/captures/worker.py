@@ -1,0 +1,109 @@
+"""Fairway on Spark over one capture, in this process alone: prints one JSON object per measurement.
+
+python -m fairway.bench.captures.worker '{"path": ..., "cores": 2, "rounds": 3, "folder": ...}'
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a worker measures."""
+
+    path: str
+    cores: int
+    rounds: int
+    folder: str
+
+
+def measure(assignment: Assignment) -> Iterator[dict[str, Any]]:
+    """Gives a row for each step: how long it took cold, and then each further time."""
+    from fairway.lake.session import start
+
+    started = perf_counter()
+    spark = start("fairway bench", master=f"local[{assignment.cores}]", settings={"spark.driver.memory": "2g"})
+    started_s = perf_counter() - started
+    steps: dict[str, Callable[[Any, Assignment], object]] = {
+        "decoded and grouped": grouped,
+        "ingested": ingested,
+        "packets table": packets_table,
+        "all tables": all_tables,
+    }
+    for name, step in steps.items():
+        times: list[float] = []
+        for _ in range(1 + assignment.rounds):
+            with _timed(times):
+                step(spark, assignment)
+        yield {"step": name, "cores": assignment.cores, "session_s": started_s, "cold_s": times[0], "warm_s": times[1:]}
+    spark.stop()
+
+
+@contextmanager
+def _timed(times: list[float]) -> Iterator[None]:
+    started = perf_counter()
+    yield
+    times.append(perf_counter() - started)
+
+
+def grouped(spark: Any, assignment: Assignment) -> list[Any]:
+    """Reads ten columns through the source and adds them up by what the datagrams are."""
+    from fairway.lake.captures.source import load
+    from fairway.lake.captures.summary import COLUMNS, summary
+
+    frame = load(spark, [assignment.path], columns=COLUMNS, part_bytes=_part_bytes(assignment))
+    found: list[Any] = summary(frame).collect()
+    return found
+
+
+def _part_bytes(assignment: Assignment) -> int:
+    """At least four parts, so that both cores work also on a small file."""
+    from fairway.lake.captures.parts import PART_BYTES
+
+    return min(PART_BYTES, -(-Path(assignment.path).stat().st_size // 4))
+
+
+def ingested(spark: Any, assignment: Assignment) -> Path:
+    """Takes the capture into an empty lake."""
+    from fairway.lake.captures.ingest import ingest
+
+    lake = Path(assignment.folder, "lake")
+    shutil.rmtree(lake, ignore_errors=True)
+    outcome = ingest(spark, [assignment.path], lake, part_bytes=_part_bytes(assignment))
+    assert len(outcome.added) == 1, outcome
+    return lake
+
+
+def packets_table(spark: Any, assignment: Assignment) -> None:
+    """Takes the capture in and writes the packets table as Parquet."""
+    from fairway.lake.analysis.packets import packets
+    from fairway.lake.captures.ingest import known, read_captures
+
+    lake = ingested(spark, assignment)
+    rows = sum(about.rows for about in known(lake))
+    packets(read_captures(spark, lake), {}, records=rows).write.mode("overwrite").parquet(
+        str(Path(assignment.folder, "packets"))
+    )
+
+
+def all_tables(spark: Any, assignment: Assignment) -> None:
+    """Does what `fairway analyze` does with one capture and an empty lake."""
+    from fairway.lake.analysis.job import analyze
+
+    lake = Path(assignment.folder, "lake")
+    shutil.rmtree(lake, ignore_errors=True)
+    analyze(spark, [assignment.path], lake)
+
+
+if __name__ == "__main__":
+    for row in measure(Assignment(**json.loads(sys.argv[1]))):
+        print(json.dumps(row), flush=True)

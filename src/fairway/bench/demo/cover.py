@@ -1,0 +1,42 @@
+"""The page that the demo ends with: what was promised, what was found, and where to look further."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fairway.report.blocks import Cell, Tile, links, paragraph, section, table, tiles
+from fairway.report.page import page
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step of the story: what it showed, in how long, and whether what must be true was."""
+
+    title: str
+    found: str
+    seconds: float
+    kept: bool
+
+
+def cover(steps: Sequence[Step], numbers: Sequence[Tile], pages: Sequence[tuple[str, str, str]]) -> str:
+    """Gives the page; `pages` are address, title and what is there."""
+    broken = [step.title for step in steps if not step.kept]
+    verdict = (
+        "Every promise was kept: what was acknowledged is in the table, once, though the gateway was killed."
+        if not broken
+        else f"A promise was broken: {', '.join(broken)}."
+    )
+    rows: list[list[str | Cell]] = [
+        [step.title, step.found, "kept" if step.kept else "BROKEN", Cell(f"{step.seconds:.1f} s", step.seconds)]
+        for step in steps
+    ]
+    return page(
+        title="Fairway, in two minutes",
+        about="Messages over UDP, reliably, from the edge to the lake",
+        blocks=[
+            section("What happened", [paragraph(verdict, "verdict"), tiles(numbers)]),
+            section("Look further", [links(pages)]),
+            section("Step by step", [table(("Step", "What was found", "Promise", "Took"), rows, words=3)]),
+        ],
+    )

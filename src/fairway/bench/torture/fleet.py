@@ -1,0 +1,195 @@
+"""A fleet of devices that send readings in all four protocols, and a ledger of what each message came to.
+
+A body names its device and its number, so no two are equal; it is never sent a second time, whatever became of it. So
+the ledger says exactly what a table may hold: an acknowledged body once, an unknown one at most once, nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from time import monotonic
+
+from fairway.core.errors import CallerError
+from fairway.net import (
+    Connection,
+    ConnectRefused,
+    ConnectUnknown,
+    ConversationClosed,
+    OutcomeRefused,
+    OutcomeUnknown,
+    open_connection,
+)
+
+ACKNOWLEDGED, UNKNOWN, REFUSED = "acknowledged", "unknown", "refused"
+RECONNECT_S = 0.2
+EPOCH_S = 1_767_225_600
+"""2026-01-01: readings carry a time of their own, which depends on nothing but their number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """What the fleet sends. Sizes beyond that of a reading are filled up."""
+
+    urls: Mapping[str, str]
+    """By protocol."""
+    devices: int = 3
+    """Of each protocol."""
+    messages: int = 100
+    """Of each device; 0 is until it is told to stop."""
+    interval_s: float = 0.02
+    in_flight: int = 16
+    """Messages of a device without an outcome, at the most."""
+    sizes: Mapping[str, int] = field(default_factory=lambda: {"rup": 5_000})
+    """Bytes of a message, by protocol; a reading is about 100."""
+    name: str = "fleet"
+    """Part of every body: two fleets never send the same."""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Every message and its outcome; bodies by their hash."""
+
+    outcomes: dict[bytes, str] = field(default_factory=dict)
+    latencies_s: list[float] = field(default_factory=list)
+    lost_connections: int = 0
+
+    def counts(self) -> Counter[str]:
+        """Counts messages by outcome."""
+        return Counter(self.outcomes.values())
+
+    def longest_s(self) -> float:
+        """Gives the longest time from send to acknowledgement."""
+        return max(self.latencies_s, default=0.0)
+
+
+def key_of(body: bytes) -> bytes:
+    """Gives what the ledger knows a body by."""
+    return blake2b(body, digest_size=16).digest()
+
+
+def reading(name: str, protocol: str, device: int, number: int, size: int = 0) -> bytes:
+    """Gives the body of one message: JSON, as a device would send it."""
+    values = {
+        "sensor": f"{name}/{protocol}-{device}",
+        "number": number,
+        "celsius": round(20 + (7 * device + number) % 100 / 10, 1),
+        "at": f"{_utc(EPOCH_S + number)}",
+    }
+    body = json.dumps(values).encode()
+    return body if len(body) >= size else body[:-1] + b', "note": "' + b"." * (size - len(body) - 13) + b'"}'
+
+
+def _utc(seconds: int) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Fleet:
+    """Runs the devices and keeps the ledger."""
+
+    def __init__(self, orders: Orders, traces: Path | None = None) -> None:
+        self._orders = orders
+        self._traces = traces
+        self.ledger = Ledger()
+        self.stopping = False
+        """Set from anywhere: devices send nothing new, and wait for the outcomes of what is out."""
+
+    def run(self) -> Ledger:
+        """Sends everything and waits for every outcome."""
+        asyncio.run(self._run())
+        return self.ledger
+
+    async def _run(self) -> None:
+        orders = self._orders
+        with ExitStack() as files:
+            async with asyncio.TaskGroup() as group:
+                for protocol, url in orders.urls.items():
+                    for device in range(orders.devices):
+                        trace = None
+                        if self._traces is not None:
+                            path = self._traces / f"{protocol}-{device}.pcapng"
+                            trace = files.enter_context(path.open("wb"))
+                        group.create_task(Device(self, orders, protocol, device, url, trace).run())
+
+
+class Device:
+    """One device: sends its readings in turn, and opens a new conversation when one ends."""
+
+    def __init__(self, fleet: Fleet, orders: Orders, protocol: str, number: int, url: str, trace: object) -> None:
+        self._fleet = fleet
+        self._orders = orders
+        self._protocol = protocol
+        self._device = number
+        self._url = url
+        self._trace = trace
+        self._connection: Connection | None = None
+        self._open: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        number = 0
+        try:
+            while not self._fleet.stopping and (not self._orders.messages or number < self._orders.messages):
+                connection = await self._connected()
+                if connection is None:
+                    continue
+                body = reading(
+                    self._orders.name, self._protocol, self._device, number, self._orders.sizes.get(self._protocol, 0)
+                )
+                self._send(connection, body)
+                number += 1
+                await self._room()
+                await asyncio.sleep(self._orders.interval_s)
+            if self._open:
+                await asyncio.wait(self._open)
+        finally:
+            if self._connection is not None:
+                await self._connection.close()
+
+    async def _connected(self) -> Connection | None:
+        """Gives the open conversation, or tries to open one."""
+        if self._connection is not None:
+            return self._connection
+        try:
+            self._connection = await open_connection(self._url, trace=self._trace)  # type: ignore[arg-type]
+        except (ConnectUnknown, ConnectRefused):
+            await asyncio.sleep(RECONNECT_S)
+        return self._connection
+
+    def _send(self, connection: Connection, body: bytes) -> None:
+        task = asyncio.get_running_loop().create_task(self._await(connection, body))
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+
+    async def _room(self) -> None:
+        while len(self._open) >= self._orders.in_flight:
+            await asyncio.wait(self._open, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _await(self, connection: Connection, body: bytes) -> None:
+        ledger = self._fleet.ledger
+        began_s = monotonic()
+        try:
+            await connection.send(body)
+            outcome = ACKNOWLEDGED
+            ledger.latencies_s.append(monotonic() - began_s)
+        except (OutcomeUnknown, ConversationClosed):
+            outcome = UNKNOWN
+            await self._leave(connection)
+        except (OutcomeRefused, CallerError):
+            outcome = REFUSED
+            await self._leave(connection)
+        ledger.outcomes[key_of(body)] = outcome
+
+    async def _leave(self, connection: Connection) -> None:
+        """Gives a conversation up in which something went wrong; the next message opens another."""
+        if connection is self._connection:
+            self._connection = None
+            self._fleet.ledger.lost_connections += 1
+            await connection.close()

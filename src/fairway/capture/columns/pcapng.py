@@ -1,0 +1,305 @@
+"""A walk over the blocks of a pcapng file, by columns and from any byte.
+
+A block is believed if its length is possible and stands at both ends. A reader that starts in the middle knows neither
+the section's byte order nor its interfaces: the order is found with the chain of blocks, and the interfaces come from
+whoever has read what lies before (`fairway.capture.columns.ranges`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairway.capture.columns.chains import first_chain, windows
+from fairway.capture.columns.records import (
+    BATCH_BYTES,
+    CONTRADICTION,
+    CUT_OFF,
+    DAMAGED,
+    NO_TIME,
+    TROUBLES,
+    ByteOrder,
+    Gap,
+    Place,
+    Records,
+    Run,
+    heads,
+    numbers,
+)
+from fairway.capture.frames import NS_PER_S, Interface
+from fairway.capture.pcapng import (
+    BLOCK_BYTES_MIN,
+    BYTE_ORDER_MAGIC,
+    ENHANCED_PACKET,
+    INTERFACE,
+    SECTION_HEADER,
+    SIMPLE_PACKET,
+    read_interface,
+)
+from fairway.capture.source import RECORD_BYTES_MAX
+from fairway.core.columns import Integers
+from fairway.core.errors import DamagedCapture
+
+KNOWN_BLOCKS = (*range(1, 11), 0x0BAD, 0x40000BAD, SECTION_HEADER)
+"""The kinds that a chain is searched among; a walk passes over blocks of any kind."""
+ORDERS: tuple[ByteOrder, ByteOrder] = ("<", ">")
+ENHANCED_WORDS = 7
+NO_LINK = -1
+"""The link type of an interface whose block cannot be read."""
+SIMPLE_WORDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PcapngForm:
+    """How to walk over a pcapng file; `order` is that of its first section."""
+
+    order: ByteOrder
+
+    @property
+    def start(self) -> Place:
+        """Where the first section header is."""
+        return Place(0, self.order)
+
+    def guess(self, data: memoryview, offset: int, stop: int) -> Place:
+        """Gives the first place from `offset` on, before `stop`, where a chain of plausible blocks begins."""
+        return _search(data, offset, stop, self.order) or Place(stop, self.order)
+
+    def walk(self, data: memoryview, place: Place, stop: int) -> Generator[Run | Gap, None, Place]:
+        """Gives the runs and gaps that start before `stop`, and returns the place where the last one ends."""
+        while place.offset < stop:
+            run, after = _run(data, place, min(stop, place.offset + BATCH_BYTES))
+            if run.offsets:
+                yield run
+            if after.offset == place.offset:
+                gap, after = _gap(data, place)
+                yield gap
+            place = after
+        return place
+
+    def records(self, data: memoryview, run: Run) -> Records:
+        """Reads the headers of a run."""
+        offsets = np.array(run.offsets, dtype=np.int64)
+        kind, length = heads(data, run.place.order, offsets, 2).T
+        columns = _Columns.empty(offsets, length)
+        _read_enhanced(data, run, np.flatnonzero(kind == ENHANCED_PACKET), columns)
+        _read_simple(data, run, np.flatnonzero(kind == SIMPLE_PACKET), columns)
+        return columns.records(run.place.interfaces)
+
+
+def pcapng_form(head: bytes) -> PcapngForm:
+    """Reads the byte order from a file's first 12 bytes."""
+    order = section_order(memoryview(head), 0)
+    if order is None:
+        raise DamagedCapture("the capture does not start with a whole pcapng section header")
+    return PcapngForm(order)
+
+
+def section_order(data: memoryview, offset: int) -> ByteOrder | None:
+    """Gives the byte order of the section header at an offset, None if there is none."""
+    if bytes(data[offset : offset + 4]) != SECTION_HEADER.to_bytes(4):
+        return None
+    magic = bytes(data[offset + 8 : offset + 12])
+    return next((order for order in ORDERS if magic == struct.pack(f"{order}I", BYTE_ORDER_MAGIC)), None)
+
+
+def _run(data: memoryview, place: Place, stop: int) -> tuple[Run, Place]:
+    """Takes packets up to `stop`, to damage, or to a block that changes what the packets after it mean."""
+    size, offset = len(data), place.offset
+    head, again = struct.Struct(f"{place.order}II"), struct.Struct(f"{place.order}I")
+    offsets: list[int] = []
+    while offset < min(stop, size - BLOCK_BYTES_MIN + 1):
+        kind, length = head.unpack_from(data, offset)
+        if kind == SECTION_HEADER:
+            if offsets:
+                break
+            return Run(place, offsets), _section(data, place)
+        after = offset + length
+        if length < BLOCK_BYTES_MIN or length % 4 or length > RECORD_BYTES_MAX or after > size:
+            break
+        if again.unpack_from(data, after - 4)[0] != length:
+            break
+        if kind in (ENHANCED_PACKET, SIMPLE_PACKET):
+            offsets.append(offset)
+        elif kind == INTERFACE:
+            if offsets:
+                break
+            return Run(place, offsets), _with_interface(data, place, after)
+        offset = after
+        place = place if offsets else replace(place, offset=offset)
+    return Run(place, offsets), replace(place, offset=offset)
+
+
+def _section(data: memoryview, place: Place) -> Place:
+    """Gives the place after a section header; the same place if it is damaged."""
+    order = section_order(data, place.offset)
+    if order is None:
+        return place
+    after = _after(data, place.offset, order)
+    return place if after is None or after > len(data) else Place(after, order, sections=place.sections + 1)
+
+
+def _with_interface(data: memoryview, place: Place, after: int) -> Place:
+    """Gives the place after an interface block. One that cannot be read still counts: later ones keep their numbers."""
+    try:
+        interface = read_interface(bytes(data[place.offset + 8 : after - 4]), place.order)
+    except (struct.error, IndexError):
+        interface = Interface(NO_LINK, 0, None, 1, 0)
+    return replace(place, offset=after, interfaces=(*place.interfaces, interface))
+
+
+def _after(data: memoryview, offset: int, order: ByteOrder) -> int | None:
+    """Gives where the block at an offset ends, None if it is not plausible; past the end if it is cut off."""
+    size = len(data)
+    if offset + 8 > size:
+        return size + 1
+    kind, length = struct.unpack_from(f"{order}II", data, offset)
+    if length < BLOCK_BYTES_MIN or length % 4 or length > RECORD_BYTES_MAX or kind not in KNOWN_BLOCKS:
+        return None
+    after: int = offset + length
+    if after > size:
+        return size + 1
+    return after if struct.unpack_from(f"{order}I", data, after - 4)[0] == length else None
+
+
+def _gap(data: memoryview, place: Place) -> tuple[Gap, Place]:
+    """Gives what is to be left out where there is no block, and where reading goes on."""
+    size = len(data)
+    found = _search(data, place.offset + 1, size, place.order)
+    if found is not None:
+        # Another byte order is another section, whose header and interfaces are lost.
+        after = replace(place, offset=found.offset)
+        if found.order != place.order:
+            after = replace(found, sections=place.sections + 1)
+        return Gap(place.offset, found.offset - place.offset, TROUBLES.index(DAMAGED)), after
+    cut = _after(data, place.offset, place.order) == size + 1
+    trouble = TROUBLES.index(CUT_OFF if cut else DAMAGED)
+    return Gap(place.offset, size - place.offset, trouble), replace(place, offset=size)
+
+
+def _search(data: memoryview, offset: int, stop: int, preferred: ByteOrder) -> Place | None:
+    """Finds the first chain of blocks; where both byte orders have one at the same offset, the preferred one."""
+    orders = (preferred, *(other for other in ORDERS if other != preferred))
+    for low, high in windows(offset, min(stop, len(data) - BLOCK_BYTES_MIN + 1)):
+        found = [place for order in orders if (place := _chain(data, low, high, order)) is not None]
+        if found:
+            return min(found, key=lambda place: place.offset)
+    return None
+
+
+def _chain(data: memoryview, low: int, high: int, start_order: ByteOrder) -> Place | None:
+    order = start_order
+
+    def candidates() -> Iterator[int]:
+        nonlocal order
+        for candidate in _candidates(data, low, high, start_order):
+            order = start_order  # a chain that failed may have gone on into a section of the other order
+            yield candidate
+
+    def link(at: int) -> int | None:
+        nonlocal order
+        order = section_order(data, at) or order
+        return _after(data, at, order)
+
+    at = first_chain(candidates(), link, len(data))
+    return None if at is None else Place(at, section_order(data, at) or start_order)
+
+
+def _candidates(data: memoryview, low: int, high: int, order: ByteOrder) -> Iterator[int]:
+    length = numbers(data, order, low + 4, high + 4)
+    places = np.flatnonzero((length >= BLOCK_BYTES_MIN) & (length <= RECORD_BYTES_MAX) & (length % 4 == 0))
+    kind = numbers(data, order, low, high)[places]
+    yield from (places[np.isin(kind, KNOWN_BLOCKS)] + low).tolist()
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The columns of a run while they are filled; a row that is not filled contradicts itself."""
+
+    offset: Integers
+    block_bytes: Integers
+    data_offset: Integers
+    captured: Integers
+    wire_bytes: Integers
+    at_ns: Integers
+    link_type: Integers
+    interface: Integers
+
+    @staticmethod
+    def empty(offsets: Integers, block_bytes: Integers) -> _Columns:
+        def fresh(value: int) -> Integers:
+            return np.full(len(offsets), value, dtype=np.int64)
+
+        return _Columns(offsets, block_bytes, offsets + 8, fresh(0), fresh(0), fresh(NO_TIME), fresh(0), fresh(-1))
+
+    def records(self, interfaces: tuple[Interface, ...]) -> Records:
+        rows, known = len(self.offset), self.interface >= 0
+        names = tuple(interface.name or "" for interface in interfaces) or ("",)
+        return Records(
+            offset=self.offset,
+            data_offset=self.data_offset,
+            captured=self.captured,
+            wire_bytes=np.where(known, self.wire_bytes, self.block_bytes),
+            at_ns=self.at_ns,
+            link_type=self.link_type,
+            point=np.maximum(self.interface, 0),
+            points=names,
+            trouble=np.where(known, 0, TROUBLES.index(CONTRADICTION)).astype(np.uint8),
+            counted=np.ones(rows, dtype=np.bool_),
+        )
+
+
+def _read_enhanced(data: memoryview, run: Run, rows: Integers, columns: _Columns) -> None:
+    if not len(rows):
+        return
+    interfaces = run.place.interfaces
+    # The smallest block holds no fixed part; what is read past it is not believed.
+    rows = rows[columns.block_bytes[rows] >= BLOCK_BYTES_MIN + 20]
+    if not len(rows) or not interfaces:
+        return
+    head = heads(data, run.place.order, columns.offset[rows], ENHANCED_WORDS)
+    _, _, number, high, low, captured, wire_bytes = head.T
+    good = (number < len(interfaces)) & (20 + captured <= columns.block_bytes[rows] - BLOCK_BYTES_MIN)
+    links = np.array([interface.link_type for interface in interfaces], dtype=np.int64)
+    good[good] = links[number[good]] >= 0
+    rows, number = rows[good], number[good]
+    columns.data_offset[rows] = columns.offset[rows] + 28
+    columns.captured[rows] = captured[good]
+    columns.wire_bytes[rows] = wire_bytes[good]
+    columns.link_type[rows] = links[number]
+    columns.interface[rows] = number
+    for index, interface in enumerate(interfaces):
+        of_it = number == index
+        if of_it.any():
+            columns.at_ns[rows[of_it]] = _times(interface, high[good][of_it], low[good][of_it])
+
+
+def _times(interface: Interface, high: Integers, low: Integers) -> Integers:
+    """Gives times in nanoseconds; by whole numbers of Python's where 64 bits may not hold what is on the way."""
+    per_tick = NS_PER_S // interface.ticks_per_s
+    if NS_PER_S % interface.ticks_per_s == 0 and interface.offset_s == 0 and (not len(high) or high.max() < 1 << 30):
+        ticks = (high << 32) | low
+        if int(ticks.max()) * per_tick < 1 << 63:
+            times: Integers = ticks * per_tick
+            return times
+    exact = [interface.at_ns(first << 32 | second) for first, second in zip(high.tolist(), low.tolist(), strict=True)]
+    return np.array([at if -(1 << 63) < at < 1 << 63 else NO_TIME for at in exact], dtype=np.int64)
+
+
+def _read_simple(data: memoryview, run: Run, rows: Integers, columns: _Columns) -> None:
+    """A simple packet has no time and belongs to the first interface."""
+    interfaces = run.place.interfaces
+    rows = rows[columns.block_bytes[rows] >= BLOCK_BYTES_MIN + 4]
+    if not len(rows) or not interfaces or interfaces[0].link_type < 0:
+        return
+    wire_bytes = heads(data, run.place.order, columns.offset[rows], SIMPLE_WORDS)[:, 2]
+    captured = np.minimum(wire_bytes, interfaces[0].snap_bytes)
+    good = 4 + captured <= columns.block_bytes[rows] - BLOCK_BYTES_MIN
+    rows = rows[good]
+    columns.data_offset[rows] = columns.offset[rows] + 12
+    columns.captured[rows] = captured[good]
+    columns.wire_bytes[rows] = wire_bytes[good]
+    columns.link_type[rows] = interfaces[0].link_type
+    columns.interface[rows] = 0

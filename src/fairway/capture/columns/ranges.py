@@ -1,0 +1,115 @@
+"""One capture cut into byte ranges that can be read apart, and the proof that together they are the whole.
+
+A range begins at the first record from its cut on, which nobody can know without reading all before it. So each is
+probed from a guess; a range whose guess is not where the one before ended is probed again from there. What comes out
+depends on the file alone, wherever the cuts fall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from fairway.capture.columns.pcap import pcap_form
+from fairway.capture.columns.pcapng import pcapng_form
+from fairway.capture.columns.records import Form, Gap, Place, Records, Run, gap_record
+from fairway.capture.pcapng import SECTION_HEADER
+from fairway.core.errors import DamagedCapture
+
+HEAD_BYTES = 24
+"""The first bytes of a file, from which its form is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Records that start from `place` on and before `stop`; `frames_before` records of the file lie before them."""
+
+    place: Place
+    stop: int
+    frames_before: int
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What a walk over one range found: where it started and ended, and how many records it counted."""
+
+    start: Place
+    stop: int
+    end: Place
+    frames: int
+
+
+def form_of(head: bytes) -> Form:
+    """Tells pcap and pcapng apart by a file's first bytes; raises `DamagedCapture` for anything else."""
+    if not head:
+        raise DamagedCapture("the file is empty")
+    if head[:4] == SECTION_HEADER.to_bytes(4):
+        return pcapng_form(head)
+    return pcap_form(head)
+
+
+def cuts(start: int, size: int, range_bytes: int) -> list[tuple[int, int]]:
+    """Cuts a file into ranges of about the same size, at least one."""
+    count = max(1, -(-(size - start) // range_bytes))
+    edges = [start + (size - start) * number // count for number in range(count + 1)]
+    return list(pairwise(edges))
+
+
+def probe(form: Form, data: memoryview, cut: int, stop: int) -> Probe:
+    """Walks over a range from a guess; the file's first range needs none."""
+    start = form.start if cut <= form.start.offset else form.guess(data, cut, stop)
+    return probe_from(form, data, start, stop)
+
+
+def probe_from(form: Form, data: memoryview, start: Place, stop: int) -> Probe:
+    """Walks over a range from a place that is known."""
+    frames = 0
+    steps = form.walk(data, start, stop)
+    while True:
+        try:
+            step = next(steps)
+        except StopIteration as end:
+            return Probe(start, stop, end.value, frames)
+        if isinstance(step, Run):
+            frames += len(step.offsets)
+
+
+def joined(start: Place, probes: Sequence[Probe], again: Callable[[Place, int], Probe]) -> list[Range]:
+    """Gives the exact ranges, without those in which nothing starts; `again` walks one whose guess was wrong."""
+    ranges: list[Range] = []
+    place, frames = start, 0
+    for guessed in probes:
+        if place.offset >= guessed.stop:
+            continue
+        right = guessed.start.key == place.key
+        found = guessed if right else again(replace(place, sections=0), guessed.stop)
+        ranges.append(Range(replace(place, sections=0), guessed.stop, frames))
+        frames += found.frames
+        place = _carried(place, found.end) if right else found.end
+    return ranges
+
+
+def walked(form: Form, data: memoryview, edges: Sequence[tuple[int, int]]) -> list[Range]:
+    """Gives the exact ranges by walking over the whole file, without a guess."""
+    ranges: list[Range] = []
+    place, frames = form.start, 0
+    for _, stop in edges:
+        if place.offset < stop:
+            found = probe_from(form, data, place, stop)
+            ranges.append(Range(place, stop, frames))
+            place, frames = replace(found.end, sections=0), frames + found.frames
+    return ranges
+
+
+def _carried(before: Place, end: Place) -> Place:
+    """Gives the place at a range's end with what the range could not know: the interfaces before it."""
+    if end.sections:
+        return end
+    return replace(end, interfaces=(*before.interfaces, *end.interfaces))
+
+
+def records(form: Form, data: memoryview, part: Range) -> Iterator[Records]:
+    """Gives the records of a range, batch by batch."""
+    for step in form.walk(data, part.place, part.stop):
+        yield gap_record(step) if isinstance(step, Gap) else form.records(data, step)

@@ -1,0 +1,170 @@
+"""`fairway analyze`: captures to tables."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from fairway.cli.exits import ExitCode
+from fairway.cli.spark import settings_of
+from fairway.core.errors import BadOption
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from fairway.lake.analysis.job import Analysis
+    from fairway.lake.analysis.summary import Summary
+    from fairway.lake.store import Lake
+
+SMALL_BYTES = 64 << 20
+"""Captures up to this size are analysed before the JVM's better compiler would have paid for itself."""
+QUICK_JVM = "-XX:TieredStopAtLevel=1"
+
+_FILES = typer.Argument(None, metavar="FILE...", show_default=False, help="Captures, folders of them, or globs.")
+_LAKE = typer.Option(..., "--lake", metavar="DIR", show_default=False, help="The lake's folder.")
+_MAP = typer.Option(
+    [], "--map", metavar="PROTOCOL=PORT", show_default=False, help="What is spoken on a port; otherwise by content."
+)
+_PAYLOAD = typer.Option(False, "--payload", help="Keep the bodies of datagrams.")
+_FOLLOW = typer.Option(
+    None, "--follow", metavar="DIR", show_default=False, help="Take captures from this folder as they are completed."
+)
+_BUCKETS = typer.Option(None, show_default=False, help="Into how many parts a new lake's tables are cut (16).")
+_MASTER = typer.Option("local[*]", help="Where Spark runs: local[*], spark://host:port, yarn, k8s://...")
+_CONF = typer.Option([], "--conf", metavar="KEY=VALUE", show_default=False, help="A setting of Spark.")
+_JSON = typer.Option(False, "--json", help="One JSON object per run.")
+
+
+def analyze(
+    files: list[str] | None = _FILES,
+    lake: Path = _LAKE,
+    map: list[str] = _MAP,
+    payload: bool = _PAYLOAD,
+    follow: Path | None = _FOLLOW,
+    buckets: int | None = _BUCKETS,
+    master: str = _MASTER,
+    conf: list[str] = _CONF,
+    json: bool = _JSON,
+) -> int:
+    """Turn captures into tables: packets, sessions, transfers, violations, timeline.
+
+    A capture that the lake knows is not read again. Leaves with 1 when a file could not be read; the others are in the
+    tables all the same.
+
+    \b
+    Example:
+      fairway analyze capture.pcapng --lake lake --map udpc=9000
+    """
+    from fairway.lake.captures.recognition import parsed_port_map
+    from fairway.lake.store import Lake
+
+    named = list(files or [])
+    if not named and follow is None:
+        raise BadOption("no capture is named; name files, or a folder with --follow")
+    port_map = parsed_port_map(map) if map else None
+    settings = _settings(settings_of(conf), named, follow)
+    opened = Lake(lake)
+    teller = _Teller(json)
+    spark = _session(master, settings)
+    try:
+        work = _Work(spark, opened, port_map, payload, buckets, teller)
+        return work.follow(named, follow) if follow is not None else work.once(named)
+    finally:
+        spark.stop()
+
+
+def _settings(asked: dict[str, str], files: list[str], follow: Path | None) -> dict[str, str]:
+    from fairway.lake.captures.files import listed
+
+    sizes = (os.path.getsize(name) for name in listed(files) if os.path.isfile(name))
+    small = follow is None and sum(sizes) <= SMALL_BYTES
+    return ({"spark.driver.extraJavaOptions": QUICK_JVM} if small else {}) | asked
+
+
+def _session(master: str, settings: Mapping[str, str]) -> SparkSession:
+    from fairway.lake.session import start
+
+    return start("fairway analyze", master=master, settings=settings)
+
+
+class _Work:
+    """Runs of the analysis on one lake."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        port_map: Mapping[int, str] | None,
+        payload: bool,
+        buckets: int | None,
+        teller: _Teller,
+    ) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._port_map = port_map
+        self._payload = payload
+        self._buckets = buckets
+        self._teller = teller
+
+    def once(self, files: list[str]) -> int:
+        from fairway.lake.analysis.job import analyze as work
+        from fairway.lake.analysis.summary import summary
+
+        began_s = time.monotonic()
+        with self._teller.progress(self._spark) as tell:
+            analysis = work(
+                self._spark,
+                self._lake,
+                files,
+                port_map=self._port_map,
+                payload=self._payload,
+                buckets=self._buckets,
+                tell=tell,
+            )
+        for problem in analysis.problems:
+            print(f"fairway: {problem}", file=sys.stderr)
+        self._teller.told(analysis, summary(self._lake), time.monotonic() - began_s)
+        return ExitCode.FAILED if analysis.problems else ExitCode.DONE
+
+    def follow(self, files: list[str], folder: Path) -> int:
+        from fairway.cli.ending import ending_by_signals
+        from fairway.lake.analysis.follow import Follower
+
+        follower = Follower(folder)
+        code = ExitCode.DONE
+        with ending_by_signals() as ending:
+            if files:
+                code = max(code, ExitCode(self.once(files)))
+            while not ending.wanted.is_set():
+                complete = follower.complete()
+                if complete:
+                    self.once(complete)
+                ending.wanted.wait(follower.look_again_s)
+        return ending.code
+
+
+class _Teller:
+    """Says what was found: sentences for people, one JSON object for programs."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+
+    def progress(self, spark: SparkSession) -> Progress:
+        return Progress(spark, shown=sys.stderr.isatty())
+
+    def told(self, analysis: Analysis, found: Summary, seconds: float) -> None:
+        from dataclasses import asdict
+
+        if self._as_json:
+            print(dumps(asdict(analysis) | asdict(found) | {"seconds": round(seconds, 3)}), flush=True)
+            return
+        for line in _sentences(analysis, found, seconds):
+            print(line, flush=True)

@@ -1,0 +1,39 @@
+"""`fairway reconcile`: is everything that was acknowledged in the table, once."""
+
+from __future__ import annotations
+
+from json import dumps
+from pathlib import Path
+
+import typer
+
+from fairway.cli.exits import ExitCode
+
+FIGURES = ("acknowledged", "on_the_way", "in_tables", "missing", "double")
+_LAKE = typer.Option(..., "--lake", metavar="DIR", show_default=False, help="The lake's folder.")
+_JSON = typer.Option(False, "--json", help="One JSON object per gateway, and one at the end.")
+
+
+def reconcile(lake: Path = _LAKE, json: bool = _JSON) -> int:
+    """Count whether everything that was acknowledged is in the table, once.
+
+    Works while gateways and stream run, and needs no Spark. Leaves with 0 only if nothing is missing, double or
+    unexplained (in the table, but acknowledged by no journal).
+    """
+    from fairway.lake.landing.reconcile import reconcile as account
+    from fairway.lake.store import Lake
+
+    accounts = account(Lake(lake, create=False))
+    names = (*FIGURES, "unexplained")
+    total = {name: sum(getattr(one, name) for one in accounts) for name in names}
+    rows: list[dict[str, object]] = [*(one.as_row() for one in accounts), {"gateway": None, **total}]
+    for row in rows:
+        print(dumps(row) if json else _line(row, alone=len(rows) == 1))
+    return ExitCode.DONE if all(one.balanced for one in accounts) else ExitCode.FAILED
+
+
+def _line(row: dict[str, object], *, alone: bool) -> str:
+    figures = ", ".join(f"{row[name]:,} {name.replace('_', ' ')}" for name in FIGURES)
+    if row["unexplained"]:
+        figures += f", {row['unexplained']:,} unexplained"
+    return f"{row['gateway'] or ('no gateway yet' if alone else 'all')}: {figures}"

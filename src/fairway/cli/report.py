@@ -1,0 +1,63 @@
+"""`fairway report`: one self-contained HTML file out of the tables of a lake, or of a sweep of the lab."""
+
+from __future__ import annotations
+
+import os
+from json import dumps
+from pathlib import Path
+
+import typer
+
+from fairway.cli.exits import ExitCode
+from fairway.core.errors import BadOption
+
+_LAKE = typer.Option(None, metavar="DIR", help="The lake that `fairway analyze` has written.", show_default=False)
+_LAB = typer.Option(None, metavar="DIR", help="The folder that `fairway lab run` has written.", show_default=False)
+_OUT = typer.Option(Path("report.html"), metavar="FILE", help="Where the page goes.")
+_LISTED = typer.Option(2_000, "--list", metavar="N", help="Sessions in the list, worst first.")
+_DETAILED = typer.Option(30, "--details", metavar="N", help="Sessions with plots, worst first.")
+_SESSIONS = typer.Option([], "--session", metavar="KEY", help="Plots of this session too; may be repeated.")
+_JSON = typer.Option(False, "--json", help="One JSON object about the page.")
+
+
+def report(
+    lake: Path | None = _LAKE,
+    lab: Path | None = _LAB,
+    out: Path = _OUT,
+    listed: int = _LISTED,
+    detailed: int = _DETAILED,
+    session: list[str] = _SESSIONS,
+    json: bool = _JSON,
+) -> int:
+    """Draw what the captures tell, or what the lab found, as one HTML file that opens offline.
+
+    \b
+    Example:
+      fairway analyze capture.pcapng --lake lake && fairway report --lake lake --out report.html
+    """
+    size = _put(out, _page(lake, lab, listed, detailed, tuple(session)))
+    print(dumps({"path": str(out), "bytes": size}) if json else f"{out}: {size / 1e6:.1f} MB, opens in any browser")
+    return ExitCode.DONE
+
+
+def _page(lake: Path | None, lab: Path | None, listed: int, detailed: int, sessions: tuple[str, ...]) -> str:
+    if lake is not None and lab is None:
+        from fairway.report.capture import Choice, capture_report
+
+        return capture_report(lake, Choice(listed=listed, detailed=detailed, sessions=sessions))
+    if lab is not None and lake is None:
+        from fairway.report.lab import lab_report
+
+        return lab_report(lab)
+    raise BadOption("say one of --lake DIR and --lab DIR")
+
+
+def _put(path: Path, text: str) -> int:
+    """Replaces the file in one step: whoever has the old page open keeps a whole one."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+    return path.stat().st_size

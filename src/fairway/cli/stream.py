@@ -1,0 +1,160 @@
+"""`fairway stream`: what gateways have sealed becomes tables, exactly once, until it is stopped."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from json import dumps
+from pathlib import Path
+from threading import Event
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from fairway.cli.durations import seconds_of
+from fairway.cli.exits import ExitCode
+from fairway.cli.spark import settings_of
+from fairway.core.errors import BadOption
+
+if TYPE_CHECKING:
+    from fairway.lake.landing.stream import Happening
+
+_LAKE = typer.Option(..., "--lake", metavar="DIR", show_default=False, help="The lake's folder.")
+_NOW = typer.Option(False, "--available-now", help="Land what is there, then leave.")
+_SCHEMA = typer.Option(
+    [],
+    "--json-schema",
+    metavar="NAME=COLUMNS",
+    show_default=False,
+    help="Also fill a typed table from JSON bodies: readings='sensor STRING, celsius DOUBLE'. May be given repeatedly.",
+)
+_INTERVAL = typer.Option("3s", metavar="TIME", help="From one look for new segments to the next.")
+_KEEP = typer.Option("7d", metavar="TIME", help="How long landed segments are kept.")
+_MASTER = typer.Option("local[*]", help="Where Spark runs: local[*], spark://host:port, yarn, k8s://...")
+_CONF = typer.Option([], "--conf", metavar="KEY=VALUE", show_default=False, help="A setting of Spark.")
+_JSON = typer.Option(False, "--json", help="One JSON object per batch, compaction and removal.")
+
+
+def stream(
+    lake: Path = _LAKE,
+    available_now: bool = _NOW,
+    json_schema: list[str] = _SCHEMA,
+    interval: str = _INTERVAL,
+    keep: str = _KEEP,
+    master: str = _MASTER,
+    conf: list[str] = _CONF,
+    json: bool = _JSON,
+) -> int:
+    """Land what gateways have sealed in tables, exactly once.
+
+    Runs until SIGTERM or Ctrl-C; a batch in the middle is finished. Killed at any moment, it goes on where it was.
+
+    \b
+    Example:
+      fairway stream --lake lake --json-schema readings='sensor STRING, celsius DOUBLE, at TIMESTAMP'
+    """
+    from fairway.lake.landing.stream import Stream, StreamOptions
+    from fairway.lake.landing.typed import parse_wish
+    from fairway.lake.store import Lake
+
+    options = StreamOptions(
+        available_now=available_now,
+        interval_s=_positive(interval, "--interval"),
+        keep_s=seconds_of(keep, "--keep"),
+        wishes=tuple(parse_wish(text) for text in json_schema),
+    )
+    settings = settings_of(conf) | {"spark.sql.session.timeZone": "UTC"}  # or messages would land in another day
+    with _signals() as ending:
+        running = Stream(Lake(lake), options, _Teller(json))
+        opened: list[Any] = []
+        try:
+            running.run(lambda: _session(master, settings, ending, opened), ending.wanted)
+        finally:
+            for session in opened:
+                session.stop()
+    return ending.code
+
+
+def _positive(text: str, option: str) -> float:
+    seconds = seconds_of(text, option)
+    if seconds < 0.001:
+        raise BadOption(f"{option} is {text!r}; it must be longer than nothing")
+    return seconds
+
+
+def _session(master: str, settings: dict[str, str], ending: _Ending, opened: list[Any]) -> Any:
+    from fairway.lake.session import start
+
+    opened.append(start("fairway stream", master=master, settings=settings))
+    ending.watch()  # Spark takes SIGINT for itself when it starts
+    return opened[0]
+
+
+class _Ending:
+    """Remembers which signal asked for the end. A second one of the same kind ends at once."""
+
+    def __init__(self) -> None:
+        self.wanted = Event()
+        self.code = ExitCode.DONE
+
+    def watch(self) -> None:
+        """Has SIGINT and SIGTERM end the stream after the batch that runs."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._end)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        self.code = ExitCode.INTERRUPTED if number == signal.SIGINT else ExitCode.DONE
+        self.wanted.set()
+        signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def _signals() -> Iterator[_Ending]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    ending = _Ending()
+    ending.watch()
+    try:
+        yield ending
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Teller:
+    """Prints what happens, a line each."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+
+    def __call__(self, happening: Happening) -> None:
+        print(dumps(_row(happening)) if self._as_json else _sentence(happening), flush=True)
+
+
+def _row(happening: Happening) -> dict[str, object]:
+    from dataclasses import asdict
+
+    row = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(happening).items()}
+    return {"event": type(happening).__name__.lower()} | row
+
+
+def _sentence(happening: Happening) -> str:
+    from fairway.lake.landing.batch import Landed
+    from fairway.lake.landing.compaction import Compacted
+    from fairway.lake.landing.stream import Begun, Restarted
+
+    if isinstance(happening, Begun):
+        return f"{happening.table} is new: it holds messages from batch {happening.batch} on, not those before"
+    if isinstance(happening, Restarted):
+        return f"{happening.reason}; started again"
+    if isinstance(happening, Landed):
+        rejected = f", {happening.rejected:,} bodies rejected" if happening.rejected else ""
+        rate = f"{happening.messages / max(happening.seconds, 0.001):,.0f}/s"
+        return (
+            f"batch {happening.batch}: {happening.messages:,} messages in {happening.seconds:.1f} s ({rate}){rejected}"
+        )
+    if isinstance(happening, Compacted):
+        place = "/".join(happening.folder.parts[-3:])
+        return f"compacted {place}: {happening.files_before:,} files to {happening.files_after:,}"
+    return f"removed {happening.segments:,} landed segments"

@@ -1,0 +1,76 @@
+"""`fairway wireshark`: dissectors for the four protocols, put where Wireshark looks for them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import typer
+
+from fairway.cli.exits import ExitCode
+from fairway.core.errors import BadOption
+
+PLUGINS_FOLDER = Path(".local", "lib", "wireshark", "plugins")
+"""Below the home folder, where no Wireshark is there to be asked."""
+FOLDER_LINE = "Personal Lua Plugins:"
+ANSWER_SECONDS_MAX = 60
+
+_INSTALL = typer.Option(False, "--install", help="Put the dissectors into your folder of Lua plugins.")
+_UNINSTALL = typer.Option(False, "--uninstall", help="Take them away again.")
+_PRINT = typer.Option(False, "--print", help="Print them.")
+_FOLDER = typer.Option(None, metavar="DIR", help="Another folder than the one Wireshark names.", show_default=False)
+
+
+def wireshark(
+    install: bool = _INSTALL, uninstall: bool = _UNINSTALL, show: bool = _PRINT, folder: Path | None = _FOLDER
+) -> int:
+    """Teach Wireshark and tshark the four protocols.
+
+    mrp and rup are recognised by their bytes, mrp also on port 8192. udpc and pydevts need their ports, in Wireshark's
+    preferences (Protocols, UDPC) or on the command line.
+
+    \b
+    Example:
+      fairway wireshark --install
+      tshark -r trace.pcapng -o udpc.ports:9000 -Y udpc
+    """
+    from fairway.capture.dissectors import FILE_NAME, lua
+
+    if [install, uninstall, show].count(True) != 1:
+        raise BadOption("say one of --install, --uninstall and --print")
+    if show:
+        print(lua(), end="")
+        return ExitCode.DONE
+    path = (_plugins() if folder is None else folder) / FILE_NAME
+    if install:
+        _put(path, lua())
+        print(f"{path}: Wireshark reads it at its next start")
+    elif path.exists():
+        path.unlink()
+        print(f"{path}: removed")
+    else:
+        print(f"{path}: was not there")
+    return ExitCode.DONE
+
+
+def _put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _plugins() -> Path:
+    """Asks tshark for the folder, or gives the usual one."""
+    try:
+        said = subprocess.run(
+            ["tshark", "-G", "folders"], capture_output=True, text=True, timeout=ANSWER_SECONDS_MAX, check=False
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        said = ""
+    named = [line.partition(":")[2].strip() for line in said.splitlines() if line.startswith(FOLDER_LINE)]
+    return Path(named[0]) if named else Path.home() / PLUGINS_FOLDER

@@ -1,0 +1,61 @@
+"""Where things lie in a lake, and what a gateway's journal shows to others: the names that several rooms must agree on.
+
+LAKE/
+  fairway-lake                    the marker: this folder is a lake
+  landing/GATEWAY/FIRST-LAST.parquet   sealed segments, offsets inclusive, without gaps
+  gateways/GATEWAY/journal.sqlite      what is committed and not yet sealed
+  captures/FILE_ID/               captures, read once
+  staging/                        what is being written; nobody reads here
+  tables/NAME/**.parquet          what anybody may read at any moment
+  checkpoints/                    how far the landing stream is
+  locks/                          one lock a table
+"""
+
+from __future__ import annotations
+
+import re
+
+MARKER = "fairway-lake"
+MARKER_TEXT = "1\n"
+"""The version of the layout."""
+
+LANDING = "landing"
+GATEWAYS = "gateways"
+CAPTURES = "captures"
+STAGING = "staging"
+TABLES = "tables"
+CHECKPOINTS = "checkpoints"
+LOCKS = "locks"
+FOLDERS = (LANDING, GATEWAYS, CAPTURES, STAGING, TABLES, CHECKPOINTS, LOCKS)
+
+JOURNAL = "journal.sqlite"
+
+JOURNAL_NEXT_OFFSET = """
+    SELECT max(
+        coalesce((SELECT max("offset" + count) FROM messages), 0),
+        coalesce((SELECT max(last) + 1 FROM sealed), 0))
+"""
+"""How many messages a journal has acknowledged. `messages("offset", count, ...)` holds what is committed and not yet
+removed after sealing, in rows of `count` messages with consecutive offsets; `sealed(first, last, ...)` holds at least
+the newest range that lies in `landing/`."""
+
+JOURNAL_HELD = 'SELECT min("offset"), max("offset" + count) - 1 FROM messages'
+"""The offsets that are still in the journal; they have no gaps."""
+
+_SEGMENT = re.compile(r"(\d{20})-(\d{20})\.parquet")
+
+
+def segment_name(first: int, last: int) -> str:
+    """Gives the file name of the segment with these offsets, both inclusive."""
+    return f"{first:020}-{last:020}.parquet"
+
+
+def segment_range(name: str) -> tuple[int, int] | None:
+    """Gives the first and the last offset of a segment's file, or None if the name is not one of a segment."""
+    found = _SEGMENT.fullmatch(name)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def is_strange(name: str) -> bool:
+    """Tells whether something of this name does not belong at the top of a lake."""
+    return name != MARKER and name not in FOLDERS and not name.startswith(".")

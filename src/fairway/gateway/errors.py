@@ -1,0 +1,38 @@
+"""What keeps a gateway from starting, each said in one sentence with its remedy.
+
+FairwayError
+└── GatewayError
+    ├── LakeUnusable        the lake's folder cannot be written, or holds something else
+    ├── JournalInUse        another process has this journal
+    ├── JournalTooNew       a newer Fairway wrote this journal
+    ├── JournalFailed       the disk under the journal can no longer be trusted
+    └── WorkersDiffer       the journals belong to another number of workers
+"""
+
+from __future__ import annotations
+
+from fairway.core.errors import FairwayError
+
+
+class GatewayError(FairwayError):
+    """A gateway cannot start or go on."""
+
+
+class LakeUnusable(GatewayError):
+    """The lake's folder cannot be written, or holds something else."""
+
+
+class JournalInUse(GatewayError):
+    """Another process has this journal."""
+
+
+class JournalTooNew(GatewayError):
+    """A newer Fairway wrote this journal."""
+
+
+class JournalFailed(GatewayError):
+    """The disk under the journal can no longer be trusted."""
+
+
+class WorkersDiffer(GatewayError):
+    """The journals belong to another number of workers."""

@@ -1,0 +1,67 @@
+"""How many workers share a name: noted beside their journals, because each peer belongs to the journal of one of them.
+
+With one worker the journal is that of the name itself; with more, worker K has the journal NAME.K.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+from fairway.core import layout
+from fairway.gateway.errors import WorkersDiffer
+from fairway.gateway.journal import open_reader
+from fairway.gateway.place import sync
+
+WORKERS = "workers"
+STOPPED = "stopped"
+"""In the journal: the second of the day's clock at which a gateway was stopped properly."""
+SESSIONS_OVER_S = 300
+"""After so long every conversation is over: mrp's last longest."""
+
+
+def names(name: str, workers: int) -> list[str]:
+    """Gives the names of the workers."""
+    return [name] if workers == 1 else [f"{name}.{number}" for number in range(workers)]
+
+
+def settle_workers(lake: Path, name: str, workers: int) -> None:
+    """Notes the number of workers; raises `WorkersDiffer` while the journals of another number hold something."""
+    home = lake / layout.GATEWAYS / name
+    home.mkdir(parents=True, exist_ok=True)
+    note = home / WORKERS
+    known = int(note.read_text()) if note.exists() else workers
+    if known != workers:
+        for one in names(name, known):
+            reason = _not_drained(lake / layout.GATEWAYS / one / layout.JOURNAL)
+            if reason:
+                raise WorkersDiffer(
+                    f"the journals of {name} belong to {known} workers and {reason}; start with --workers {known}, "
+                    f"stop it with SIGTERM, wait {SESSIONS_OVER_S} s, and then change the number"
+                )
+    note.write_text(f"{workers}\n")
+    sync(note)
+    sync(home)
+
+
+def _not_drained(journal: Path) -> str:
+    """Says what a journal still holds that must not move to another worker, or gives an empty text."""
+    if not journal.exists():
+        return ""
+    with closing(open_reader(journal)) as reader:
+        try:
+            sealed = reader.execute("SELECT coalesce(max(last), -1) FROM sealed").fetchone()[0]
+            asked = 'SELECT coalesce(sum(count), 0) FROM messages WHERE "offset" > ?'
+            unsealed = reader.execute(asked, (sealed,)).fetchone()[0]
+            asked = "SELECT (SELECT count(*) FROM states) + (SELECT count(*) FROM additions)"
+            states = reader.execute(asked).fetchone()[0]
+            stopped = reader.execute("SELECT value FROM meta WHERE key = ?", (STOPPED,)).fetchone()
+        except sqlite3.DatabaseError as error:
+            return f"one of them cannot be read ({error})"
+    if unsealed:
+        return f"{unsealed} messages in them are not sealed"
+    if states and (stopped is None or time.time() - float(stopped[0] or 0) < SESSIONS_OVER_S):
+        return "conversations in them may still go on"
+    return ""

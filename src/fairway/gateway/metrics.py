@@ -1,0 +1,171 @@
+"""What Prometheus is told, read off the counters when it asks: serving messages pays nothing for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from fairway.core.statistics import Statistics
+from fairway.gateway.figures import Figures, Spread
+
+if TYPE_CHECKING:
+    from fairway.gateway.guard import Guard
+    from fairway.gateway.reception import Reception
+
+REQUEST_BYTES_MAX = 8_192
+REQUEST_S = 5.0
+SESSIONS = ("conversations_opened", "conversations_closed")
+NOT_COUNTERS = (*SESSIONS, "rtt_us", "dropped")
+
+
+class Gatherer(Collector):
+    """Turns the figures of one gateway into metrics."""
+
+    def __init__(self, gateway: str, figures: Figures, receptions: Sequence[Reception], guard: Guard) -> None:
+        self._gateway = gateway
+        self._figures = figures
+        self._receptions = receptions
+        self._guard = guard
+
+    def collect(self) -> Iterator[Metric]:
+        """Gives all metrics as they are now."""
+        yield from self._own()
+        yield from self._messages()
+        yield from self._machines()
+        yield from self._drops()
+
+    def _own(self) -> Iterator[Metric]:
+        figures = self._figures
+        for name, meaning, value in (
+            ("backlog_messages", "Messages that are committed and not yet sealed.", figures.backlog_messages),
+            ("backlog_bytes", "Their bytes.", figures.backlog_bytes),
+            ("stalled", "1 while nothing is acknowledged because nothing can be written.", bool(figures.trouble)),
+            ("sealing_stalled", "1 while no segment can be made.", bool(figures.seal_trouble)),
+        ):
+            yield self._gauge(name, meaning, value)
+        for name, meaning, value in (
+            ("stalls", "Commits that failed for want of room and were tried again.", figures.stalls),
+            ("sealed_segments", "Segments that were made.", figures.segments),
+            ("sealed_messages", "Messages in them.", figures.segment_messages),
+            ("sealed_bytes", "Bytes of their files.", figures.segment_bytes),
+        ):
+            yield self._counter(name, meaning, value)
+        yield self._histogram("commit_seconds", "How long a commit takes.", figures.commit_spread)
+        yield self._histogram(
+            "acknowledge_seconds", "From the first arrival of a commit to its acknowledgements.", figures.ack_spread
+        )
+
+    def _messages(self) -> Iterator[Metric]:
+        labels = ["gateway", "protocol", "kind"]
+        for name, meaning, counts in (
+            ("messages", "Messages that were committed.", self._figures.messages),
+            ("message_bytes", "Their bytes.", self._figures.bytes),
+        ):
+            family = CounterMetricFamily(f"fairway_gateway_{name}", meaning, labels=labels)
+            for (protocol, kind), value in counts.items():
+                family.add_metric([self._gateway, protocol, kind], value)
+            yield family
+
+    def _machines(self) -> Iterator[Metric]:
+        labels = ["gateway", "endpoint"]
+        statistics = [(one.url, one.endpoint.statistics.machine) for one in self._receptions]
+        sessions = GaugeMetricFamily("fairway_gateway_sessions", "Conversations that are open.", labels=labels)
+        for url, machine in statistics:
+            sessions.add_metric([self._gateway, url], machine.conversations_opened - machine.conversations_closed)
+        yield sessions
+        for field in fields(Statistics):
+            if field.name in NOT_COUNTERS:
+                continue
+            meaning = f"{field.name.replace('_', ' ')}, as the protocol counts them.".capitalize()
+            family = CounterMetricFamily(f"fairway_gateway_protocol_{field.name}", meaning, labels=labels)
+            for url, machine in statistics:
+                family.add_metric([self._gateway, url], getattr(machine, field.name))
+            yield family
+
+    def _drops(self) -> Iterator[Metric]:
+        labels = ["gateway", "where", "reason"]
+        family = CounterMetricFamily(
+            "fairway_gateway_dropped", "Datagrams that were not taken, by reason.", labels=labels
+        )
+        for reception in self._receptions:
+            told = reception.endpoint.statistics
+            for reason, count in told.machine.dropped.items():
+                family.add_metric([self._gateway, reception.url, reason], count)
+            family.add_metric([self._gateway, reception.url, "kernel_buffer_full"], told.socket.kernel_dropped)
+            family.add_metric([self._gateway, reception.url, "send_queue_full"], told.socket.send_queue_dropped)
+        for (protocol, reason), count in self._guard.refused.items():
+            family.add_metric([self._gateway, protocol, f"guard_{reason}"], count)
+        yield family
+
+    def _gauge(self, name: str, meaning: str, value: float) -> Metric:
+        family = GaugeMetricFamily(f"fairway_gateway_{name}", meaning, labels=["gateway"])
+        family.add_metric([self._gateway], value)
+        return family
+
+    def _counter(self, name: str, meaning: str, value: float) -> Metric:
+        family = CounterMetricFamily(f"fairway_gateway_{name}", meaning, labels=["gateway"])
+        family.add_metric([self._gateway], value)
+        return family
+
+    def _histogram(self, name: str, meaning: str, spread: Spread) -> Metric:
+        family = HistogramMetricFamily(f"fairway_gateway_{name}", meaning, labels=["gateway"])
+        family.add_metric([self._gateway], buckets=spread.cumulative(), sum_value=spread.total)
+        return family
+
+
+class Page:
+    """A small HTTP server: `/metrics`, and `/healthz`, which is 503 with the reason while something is wrong."""
+
+    def __init__(self, gatherer: Gatherer, figures: Figures) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(gatherer)
+        self._figures = figures
+        self._server: asyncio.Server | None = None
+
+    async def open(self, host: str, port: int) -> str:
+        """Serves, and gives the URL."""
+        self._server = await asyncio.start_server(self._answer, host, port, limit=REQUEST_BYTES_MAX)
+        bound = self._server.sockets[0].getsockname()
+        return f"http://{f'[{bound[0]}]' if ':' in bound[0] else bound[0]}:{bound[1]}/metrics"
+
+    def close(self) -> None:
+        """Stops serving."""
+        if self._server is not None:
+            self._server.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(REQUEST_S):
+                head = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0].split()
+                path = head[1].decode(errors="replace").partition("?")[0] if len(head) > 1 else ""
+                status, kind, body = self._page(head[0] if head else b"", path)
+                writer.write(
+                    f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+                    f"Connection: close\r\n\r\n".encode()
+                    + body
+                )
+                await writer.drain()
+        writer.close()
+
+    def _page(self, method: bytes, path: str) -> tuple[str, str, bytes]:
+        text = "text/plain; charset=utf-8"
+        if method != b"GET":
+            return "405 Method Not Allowed", text, b"only GET is understood\n"
+        pages: dict[str, Callable[[], tuple[str, str, bytes]]] = {"/metrics": self._metrics, "/healthz": self._health}
+        page = pages.get(path)
+        return page() if page else ("404 Not Found", text, b"there are /metrics and /healthz\n")
+
+    def _metrics(self) -> tuple[str, str, bytes]:
+        return "200 OK", "text/plain; version=0.0.4; charset=utf-8", generate_latest(self._registry)
+
+    def _health(self) -> tuple[str, str, bytes]:
+        trouble = self._figures.trouble or self._figures.seal_trouble
+        status = "503 Service Unavailable" if trouble else "200 OK"
+        return status, "text/plain; charset=utf-8", f"{trouble or 'ok'}\n".encode()

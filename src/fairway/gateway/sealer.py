@@ -1,0 +1,161 @@
+"""Sealing: committed messages become Parquet segments under `landing/`, each step repeatable.
+
+plan (in the journal)  ─ write aside ─ sync ─ rename ─ sync the folder ─ mark (in the journal) ─ delete the rows
+
+A crash after the plan repeats from there with the same range, so with the same name and rows; whoever has read the
+segment already finds what it read. A crash after the mark only deletes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
+
+from fairway.core import layout
+from fairway.gateway import crashpoints
+from fairway.gateway.figures import Figures
+from fairway.gateway.journal import Journal, open_reader, read_rows
+from fairway.gateway.place import Place, sync
+from fairway.gateway.reception import wall_us
+from fairway.gateway.settings import Settings
+
+LOOK_S = 0.1
+RETRY_S = 1.0
+DELETED_BYTES = 4 << 20
+DELETED_ROWS_MIN, DELETED_ROWS_MAX = 64, 8_192
+"""What is removed in one transaction, so that commits do not wait long."""
+
+Result = TypeVar("Result")
+
+_log = logging.getLogger("fairway.gateway")
+
+
+class Published(NamedTuple):
+    """What a segment holds."""
+
+    rows: int
+    messages: int
+    size_bytes: int
+    file_bytes: int
+    spooled: tuple[str, ...]
+    """Files of large messages that are now in the segment."""
+
+
+class Sealer:
+    """Makes a segment when enough has come, or when the oldest message waited long enough."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        place: Place,
+        writer: ThreadPoolExecutor,
+        figures: Figures,
+        settings: Settings,
+    ) -> None:
+        self._journal = journal
+        self._place = place
+        self._writer = writer
+        self._figures = figures
+        self._after_s = settings.seal_after_us / 1e6
+        self._segment_bytes = settings.seal_bytes
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1, "sealer")
+        self._waits_since_s: float | None = None
+        figures.backlog_messages, figures.backlog_bytes = journal.unsealed()
+
+    async def run(self) -> None:
+        """Seals until cancelled; what cannot be written now is tried again."""
+        await self._loop.run_in_executor(self._thread, _load)
+        while True:
+            if self._is_due():
+                try:
+                    await self.seal()
+                except (OSError, sqlite3.Error) as error:
+                    self._figures.sealing_failed(f"{error}; see that the lake can be written and has room")
+                    await asyncio.sleep(RETRY_S)
+            else:
+                await asyncio.sleep(LOOK_S)
+
+    def _is_due(self) -> bool:
+        figures = self._figures
+        if figures.backlog_messages == 0:
+            self._waits_since_s = None
+            return False
+        now_s = self._loop.time()
+        if self._waits_since_s is None:
+            self._waits_since_s = now_s
+        return figures.backlog_bytes >= self._segment_bytes or now_s - self._waits_since_s >= self._after_s
+
+    async def seal(self) -> bool:
+        """Makes one segment; tells whether there was anything to seal."""
+        journal = self._journal
+        planned = await self._write(journal.planned) or await self._write(journal.plan, self._segment_bytes)
+        if planned is None:
+            return False
+        self._waits_since_s = None
+        crashpoints.reached("seal-planned")
+        first, last = planned
+        published = await self._loop.run_in_executor(self._thread, self._publish, first, last)
+        await self._write(journal.mark, first, last, published.file_bytes, wall_us())
+        crashpoints.reached("seal-marked")
+        self._figures.sealed(published.messages, published.size_bytes, published.file_bytes)
+        rows_max = DELETED_BYTES * published.rows // max(1, published.size_bytes)
+        await self._remove_sealed(min(max(rows_max, DELETED_ROWS_MIN), DELETED_ROWS_MAX))
+        for name in published.spooled:
+            (self._place.spool / name).unlink(missing_ok=True)
+        crashpoints.reached("seal-deleted")
+        _log.debug("sealed %d to %d, %d bytes", first, last, published.file_bytes)
+        return True
+
+    def _publish(self, first: int, last: int) -> Published:
+        """Writes the segment aside and gives it its name."""
+        from fairway.gateway import columns
+
+        crashpoints.check_room()
+        place = self._place
+        name = layout.segment_name(first, last)
+        reader = open_reader(place.journal)
+        try:
+            rows = read_rows(reader, first, last)
+        finally:
+            reader.close()
+        staged, target = place.staging / name, place.landing / name
+        file_bytes = columns.write(place.name, rows, place.spool, staged)
+        crashpoints.reached("seal-written")
+        sync(staged)
+        crashpoints.reached("seal-synced")
+        os.replace(staged, target)
+        crashpoints.reached("seal-renamed")
+        sync(place.landing)
+        crashpoints.reached("seal-published")
+        size = sum(len(row.body) if row.spool is None else row.size_bytes or 0 for row in rows)
+        spooled = tuple(row.spool for row in rows if row.spool is not None)
+        return Published(len(rows), sum(row.messages for row in rows), size, file_bytes, spooled)
+
+    async def _remove_sealed(self, rows_max: int) -> None:
+        """Removes rows that lie in segments, so many at a time."""
+        while await self._write(self._journal.remove_sealed, rows_max):
+            pass
+
+    async def seal_all(self) -> None:
+        """Seals everything that is committed."""
+        while await self.seal():
+            pass
+
+    async def _write(self, work: Callable[..., Result], *arguments: object) -> Result:
+        """Has the one thread that writes the journal do something."""
+        return await self._loop.run_in_executor(self._writer, work, *arguments)
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._thread.shutdown()
+
+
+def _load() -> None:
+    """Loads Arrow while there is time, not when the first segment is due."""
+    from fairway.gateway import columns  # noqa: F401

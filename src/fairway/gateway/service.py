@@ -1,0 +1,181 @@
+"""One gateway process: sockets, journal, sealer, from the first lock to the last acknowledgement."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from fairway.gateway import clock
+from fairway.gateway.committer import Committer
+from fairway.gateway.errors import JournalFailed
+from fairway.gateway.figures import Figures
+from fairway.gateway.group import STOPPED
+from fairway.gateway.guard import Guard
+from fairway.gateway.journal import now_us
+from fairway.gateway.place import Place, prepare_lake, sync
+from fairway.gateway.reception import Reception
+from fairway.gateway.salvage import open_journal
+from fairway.gateway.sealer import DELETED_ROWS_MIN, Sealer
+from fairway.gateway.settings import Settings, metrics_address, serving_url
+from fairway.gateway.spool import Spool
+from fairway.net.endpoint import Endpoint
+from fairway.net.opening import open_service
+
+SPOOL_ABOVE_BYTES = 1 << 20
+SPOOL_FORGET_S = 60.0
+"""Twice what rup takes to forget an unfinished message."""
+REMEMBER_US = 70_000_000
+"""Additions are kept a little longer than the 60 s that a machine remembers from the commit on."""
+REFRESH_S = 600.0
+"""Every session is written anew after this time: a quiet one of udpc spends an index a second."""
+FLUSH_S = 0.01
+"""What the last acknowledgements get to leave."""
+
+_log = logging.getLogger("fairway.gateway")
+
+
+class Service:
+    """A gateway that is open."""
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self.settings = settings
+        self.figures = Figures()
+        self.guard = Guard(settings)
+        self.place = Place(settings.lake, name)
+        self.receptions: list[Reception] = []
+        self.metrics_url: str | None = None
+        self._writer = ThreadPoolExecutor(1, "journal")
+        self._tasks: list[asyncio.Task[None]] = []
+        self._restored = 0
+
+    @property
+    def urls(self) -> list[str]:
+        """The URLs of the sockets, with their real ports."""
+        return [reception.url for reception in self.receptions]
+
+    async def open(self, handed: Sequence[int] = (), metrics_port_offset: int = 0) -> None:
+        """Takes the journal, completes what a crash left, restores the conversations, and listens."""
+        prepare_lake(self.settings.lake)
+        self.place.take()
+        try:
+            self._open_journal()
+            urls = [serving_url(url, SPOOL_ABOVE_BYTES) for url in self.settings.urls]
+            await open_service(urls, self._prepare, handed=handed)
+            await self._open_metrics(metrics_port_offset)
+        except BaseException:
+            for reception in self.receptions:
+                reception.endpoint.leave()
+            self.place.release()
+            raise
+        for reception in self.receptions:
+            reception.answer_restored()
+        works = (self._sealer.run(), self._spool.sweep(), self._refresh(), clock.watch())
+        self._tasks = [asyncio.create_task(work) for work in works]
+        self._tell()
+
+    def _tell(self) -> None:
+        unserved = set(self.journal.endpoints()) - set(self.urls)
+        for url in sorted(unserved):
+            _log.warning("conversations of %s are in the journal, but it is not served now", url)
+        waiting = self.figures.backlog_messages
+        _log.info("serving; %d conversations restored, %d messages to seal", self._restored, waiting)
+
+    def _open_journal(self) -> None:
+        settings, place = self.settings, self.place
+        self.journal = open_journal(place)
+        sync(place.home)
+        self.journal.note(STOPPED, "")
+        clock.warn_if_behind(self.journal.newest_us())
+        if settings.journal_bytes_max:
+            self.journal.limit(settings.journal_bytes_max)
+        while self.journal.remove_sealed(DELETED_ROWS_MIN):
+            pass
+        self._spool = Spool(place.spool, SPOOL_FORGET_S)
+        self._spool.clean(self.journal.spooled())
+        self._sealer = Sealer(self.journal, place, self._writer, self.figures, settings)
+        self._committer = Committer(
+            self.journal, self._writer, self.figures, settings, remember_us=REMEMBER_US, sync_spool=self._spool.sync
+        )
+
+    def _prepare(self, endpoint: Endpoint, url: str) -> None:
+        """Restores the conversations of an endpoint before it reads anything, and writes down that it did."""
+        reception = Reception(endpoint, url, self._committer, self._spool, self.guard)
+        reception.restore(self.journal.states(url), _log.warning)
+        at_us = now_us()
+        states = [(key, at_us, state) for key, state in reception.current()]
+        self.journal.replace_states(url, states)
+        self._restored += len(states)
+        self.receptions.append(reception)
+
+    async def _open_metrics(self, port_offset: int) -> None:
+        if self.settings.metrics is None:
+            return
+        from fairway.gateway.metrics import Gatherer, Page
+
+        host, port = metrics_address(self.settings.metrics)
+        gatherer = Gatherer(self.place.name, self.figures, self.receptions, self.guard)
+        self._page = Page(gatherer, self.figures)
+        self.metrics_url = await self._page.open(host, port + port_offset if port else 0)
+
+    async def _refresh(self) -> None:
+        while True:
+            await asyncio.sleep(REFRESH_S)
+            for reception in self.receptions:
+                for peer in reception.endpoint.machine.peers():
+                    if peer.session is not None:
+                        self._committer.changed(reception, peer)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serves until `stop` is set, then drains; raises `JournalFailed` if the disk can no longer be trusted."""
+        stopping = asyncio.ensure_future(stop.wait())
+        await asyncio.wait((stopping, self._committer.failed), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        try:
+            if self._committer.failed.done():
+                self._committer.failed.result()
+            await self._drain()
+        finally:
+            await self._close()
+
+    async def _drain(self) -> None:
+        """Takes nothing more, commits and acknowledges what has come, and seals it. Peers are told nothing: they go on
+        with the next start."""
+        for reception in self.receptions:
+            reception.endpoint.driver.link.pause()
+        try:
+            async with asyncio.timeout(self.settings.drain_us / 1e6):
+                await self._committer.drained()
+                await asyncio.sleep(FLUSH_S)
+                await self._stop_tasks()
+                await self._sealer.seal_all()
+            self.journal.note(STOPPED, str(time.time()))
+        except TimeoutError:
+            _log.warning("stopped before everything was sealed; the next start goes on with it")
+        except (OSError, sqlite3.Error, JournalFailed) as error:
+            _log.warning("stopped before everything was sealed (%s); the next start goes on with it", error)
+
+    async def _stop_tasks(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _close(self) -> None:
+        """Lets go of everything."""
+        await self._stop_tasks()
+        for reception in self.receptions:
+            reception.endpoint.leave()
+        if self.metrics_url is not None:
+            self._page.close()
+        self._sealer.close()
+        self._writer.shutdown()
+        self._spool.close()
+        self.journal.close()
+        self.place.release()

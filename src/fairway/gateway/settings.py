@@ -1,0 +1,179 @@
+"""What an operator may set: options of the command line and keys of a TOML file, the same names and checks for both."""
+
+from __future__ import annotations
+
+import ipaddress
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from fairway.core.errors import BadOption
+from fairway.core.machine import check_choice, check_range
+from fairway.gateway.place import check_name
+from fairway.net.urls import SIZE_BYTES, SPAN_US, Target, build_options, parse, read_number
+from fairway.protocols import options_class
+
+MESSAGE_BYTES_MAX = 1 << 30
+"""A segment holds a message in one value, which Parquet's readers take up to 2 GiB."""
+WORKERS_MAX = 64
+DEFAULT_NAME = "gateway"
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All of them, checked. Durations are in microseconds, sizes in bytes."""
+
+    urls: tuple[str, ...]
+    lake: Path
+    name: str = DEFAULT_NAME
+    workers: int = 1
+    metrics: str | None = None
+    log: str = "text"
+    verbose: bool = False
+    commit_after_us: int = 5_000
+    commit_messages: int = 2_000
+    seal_after_us: int = 5_000_000
+    seal_bytes: int = 64 << 20
+    backlog_bytes_max: int = 1 << 30
+    journal_bytes_max: int = 0
+    """The size at which the journal counts as full; 0 is the disk's."""
+    drain_us: int = 10_000_000
+    """How long a stop waits for what is under way."""
+    allow: tuple[Network, ...] = ()
+    deny: tuple[Network, ...] = ()
+    sessions_per_address_max: int = 4_096
+    sessions_per_prefix_max: int = 16_384
+    half_open_per_prefix_max: int = 1_024
+    """Caps on udpc and mrp; 0 is none."""
+    datagrams_per_second: int = 0
+    """Per prefix (an IPv4 address, an IPv6 /64); 0 is no limit."""
+
+    def __post_init__(self) -> None:
+        if not self.urls:
+            raise BadOption("there is no URL to listen on; name at least one, such as udpc://127.0.0.1:9000")
+        check_name(self.name)
+        check_choice("log", self.log, ("text", "json"))
+        check_range("workers", self.workers, 1, WORKERS_MAX)
+        check_range("commit_messages", self.commit_messages, 1, 1 << 20)
+        check_range("commit_after", self.commit_after_us, 0, 1_000_000)
+        check_range("seal_after", self.seal_after_us, 10_000, 3_600_000_000)
+        check_range("seal_bytes", self.seal_bytes, 1_024, 512 << 20)
+        for url in self.urls:
+            _check_url(url)
+        if self.metrics is not None:
+            metrics_address(self.metrics)
+
+    @property
+    def is_open(self) -> bool:
+        """Tells whether anybody on a network may call: beyond loopback, and nobody is allowed by name."""
+        return not self.allow and any(not _is_loopback(parse(url).host) for url in self.urls)
+
+    def plain(self, *, urls: Sequence[str]) -> dict[str, Any]:
+        """Gives what `build` takes to make the same settings with other URLs, as values that JSON knows."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values |= {"urls": list(urls), "lake": str(self.lake)}
+        values |= {name: [str(network) for network in values[name]] for name in ("allow", "deny")}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def _check_url(url: str) -> None:
+    target = parse(url)
+    settings = {name: value for name, value in target.settings.items() if name != "io"}
+    options = build_options(options_class(target.protocol), settings)
+    if "deferred" in settings:
+        raise BadOption(f"{url!r} sets deferred, but a gateway always acknowledges after the commit; leave it out")
+    if getattr(options, "message_bytes_max", 0) > MESSAGE_BYTES_MAX:
+        raise BadOption(f"{url!r} sets message_bytes_max above {MESSAGE_BYTES_MAX}, the most that a segment holds")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def metrics_address(text: str) -> tuple[str, int]:
+    """Reads HOST:PORT."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 0xFFFF:
+        raise BadOption(f"metrics is {text!r}; it must be HOST:PORT, such as 127.0.0.1:9464")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def serving_url(url: str, spool_above_bytes: int) -> str:
+    """Adds to a URL what a gateway sets unless the operator did: large rup messages are spooled."""
+    target: Target = parse(url)
+    wanted = {"spool_above_bytes": str(spool_above_bytes), "incoming_messages_max": "1024",
+              "incoming_messages_per_peer_max": "64"} if target.protocol == "rup" else {}  # fmt: skip
+    missing = [f"{name}={value}" for name, value in wanted.items() if name not in target.settings]
+    return url + ("&" if "?" in url else "?" if missing else "") + "&".join(missing)
+
+
+# Reading.
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Reads a TOML file, whose keys are the options' names."""
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except tomllib.TOMLDecodeError as error:
+        raise BadOption(f"{path} is no TOML: {error}") from error
+
+
+def build(given: Mapping[str, Any]) -> Settings:
+    """Makes settings of values as they stand in a TOML file or came from the command line; raises `BadOption`."""
+    known = {one.name: one for one in fields(Settings)}
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        key = name.replace("-", "_")
+        field_name = key if key in known else f"{key}_us"
+        if field_name not in known:
+            shown = ", ".join(sorted(one.removesuffix("_us") for one in known))
+            raise BadOption(f"there is no setting {name!r}; known are {shown}")
+        values[field_name] = _read(key, field_name, value)
+    if "urls" not in values or "lake" not in values:
+        raise BadOption("a gateway needs at least one URL and a lake; give them as arguments or in the file")
+    return Settings(**values)
+
+
+def _read(name: str, field_name: str, value: Any) -> Any:
+    if field_name == "urls":
+        return tuple(_texts(name, value))
+    if field_name in {"allow", "deny"}:
+        return tuple(_network(name, text) for text in _texts(name, value))
+    if field_name == "lake":
+        return Path(str(value))
+    if field_name in {"name", "metrics", "log"}:
+        return str(value)
+    if field_name == "verbose":
+        return bool(value)
+    return _number(name, field_name, value)
+
+
+def _number(name: str, field_name: str, value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and name == field_name:
+        if value < 0:
+            raise BadOption(f"{name} is {value}; it must not be negative")
+        return value
+    return read_number(name, str(value), SPAN_US if name != field_name else SIZE_BYTES)
+
+
+def _texts(name: str, value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
+        return list(value)
+    raise BadOption(f"{name} is {value!r}; it must be a text or a list of them")
+
+
+def _network(name: str, text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        raise BadOption(f"{name} has {text!r}, which is no network such as 10.0.0.0/8 or 2001:db8::/32") from error

@@ -1,0 +1,224 @@
+"""Captures in, tables out: the work of `fairway analyze`.
+
+The tables are a function of the set of captures in the lake and of the port map, both of which the lake keeps. A run reads
+new files into `captures/`, finds the buckets that they touch, computes those buckets from all captures, and exchanges
+them. A run that finds nothing new changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+from pyspark.sql import functions as F
+
+from fairway.core.errors import BadOption, FairwayError
+from fairway.core.tables import CAPTURE_TABLES, PACKETS, PROTOCOLS, SESSIONS, TIMELINE, TRANSFERS, VIOLATIONS, Table
+from fairway.lake.analysis.exchanges import exchanges
+from fairway.lake.analysis.packets import BUCKETS, TASK_RECORDS, bucket, packets
+from fairway.lake.analysis.publishing import STAGING, finish, gather, publish, state_file
+from fairway.lake.analysis.sessions import sessions, with_violations
+from fairway.lake.analysis.sums import facts
+from fairway.lake.analysis.timeline import timeline
+from fairway.lake.analysis.transfers import transfers
+from fairway.lake.captures.ingest import About, ingest, known, read_captures
+from fairway.lake.schemas import spark_schema
+from fairway.lake.store import Lake
+from fairway.lake.violations import violations
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Tell = Callable[[str, int], None]
+"""Is told what begins, and of how many records."""
+
+
+class Unbalanced(FairwayError):
+    """Rows got lost or doubled on the way; nothing was published."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the tables are made of."""
+
+    buckets: int = BUCKETS
+    port_map: Mapping[int, str] = field(default_factory=dict)
+    captures: Mapping[str, bool] = field(default_factory=dict)
+    """File ids, and whether bodies were kept."""
+
+    def text(self) -> str:
+        """Gives the state as it is stored."""
+        ports = {str(port): name for port, name in sorted(self.port_map.items())}
+        captures = dict(sorted(self.captures.items()))
+        return json.dumps({"buckets": self.buckets, "port_map": ports, "captures": captures}, indent=1) + "\n"
+
+    @classmethod
+    def of(cls, lake: Lake) -> State:
+        """Reads the state of a lake; a lake without tables has none of it."""
+        try:
+            stored = json.loads(state_file(lake).read_text())
+        except FileNotFoundError:
+            return cls()
+        ports = {int(port): name for port, name in stored["port_map"].items()}
+        return cls(stored["buckets"], ports, stored["captures"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """What a run did."""
+
+    files_added: int
+    files_known: int
+    problems: tuple[str, ...]
+    """One sentence for every file that could not be read, or not to its end."""
+    remapped: bool
+    """The port map differs from the one before, so everything was computed again."""
+    buckets: int
+    """How many parts of the tables were replaced."""
+    records: int
+    """How many records were read for that."""
+
+
+def analyze(
+    spark: SparkSession,
+    lake: Lake,
+    files: Iterable[str],
+    *,
+    port_map: Mapping[int, str] | None = None,
+    payload: bool = False,
+    buckets: int | None = None,
+    tell: Tell = lambda what, records: None,
+) -> Analysis:
+    """Reads new captures into the lake and brings its tables up to date; without a port map the lake's own is kept."""
+    with lake.lock(STAGING, "fairway analyze") as lock:
+        lock.share_with_jvm(spark)
+        finish(lake)
+        before = State.of(lake)
+        _check_buckets(before, buckets)
+        tell("reading captures", 0)
+        taken = ingest(spark, files, lake, payload=payload)
+        abouts = known(lake)
+        after = State(
+            buckets if buckets is not None else before.buckets,
+            dict(port_map) if port_map is not None else before.port_map,
+            {about.file_id: about.payload for about in abouts},
+        )
+        remapped = bool(before.captures) and before.port_map != after.port_map
+        stale = _stale(spark, lake, before, after)
+        records = _Run(spark, lake, after, stale, abouts, tell).run() if stale else 0
+    return Analysis(
+        files_added=len(taken.added),
+        files_known=len(taken.known),
+        problems=tuple(taken.problems),
+        remapped=remapped,
+        buckets=len(stale),
+        records=records,
+    )
+
+
+def _check_buckets(before: State, buckets: int | None) -> None:
+    if buckets is not None and not 1 <= buckets <= 4_096:
+        raise BadOption(f"buckets is {buckets}; it must be from 1 to 4096")
+    if buckets is not None and before.captures and buckets != before.buckets:
+        raise BadOption(f"the lake is cut in {before.buckets} buckets; that cannot change: leave --buckets out")
+
+
+def _stale(spark: SparkSession, lake: Lake, before: State, after: State) -> list[int]:
+    """Gives the buckets that must be computed: all, or those with flows of captures that the tables do not hold yet."""
+    new = [file_id for file_id, payload in after.captures.items() if before.captures.get(file_id) != payload]
+    everything = after.port_map != before.port_map
+    wanted = list(after.captures) if everything else new
+    if not wanted:
+        return []
+    touched = read_captures(spark, lake, wanted).select(bucket(after.buckets)).distinct().toArrow()
+    return sorted(touched["bucket"].to_pylist())
+
+
+class _Run:
+    """One computation of some buckets of all tables."""
+
+    def __init__(
+        self, spark: SparkSession, lake: Lake, state: State, buckets: list[int], abouts: list[About], tell: Tell
+    ) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._state = state
+        self._buckets = buckets
+        self._records = sum(about.rows for about in abouts)
+        self._tell = tell
+        self._run = uuid.uuid4().hex[:12]
+        self._staging = lake.fresh_staging(STAGING)
+
+    def run(self) -> int:
+        """Computes, checks and publishes; gives the number of records that were read."""
+        spark, tasks = self._spark, self._tasks
+        narrow = spark.conf.get("spark.sql.shuffle.partitions")
+        spark.conf.set("spark.sql.shuffle.partitions", str(max(tasks, 2)))
+        try:
+            records = self._write_all()
+        finally:
+            spark.conf.set("spark.sql.shuffle.partitions", narrow or "200")
+        self._tell("publishing", records)
+        publish(self._lake, self._staging, self._run, CAPTURE_TABLES, self._buckets, self._state.text())
+        return records
+
+    @property
+    def _tasks(self) -> int:
+        return max(1, min(self._state.buckets, 1 + self._records // TASK_RECORDS))
+
+    def _write_all(self) -> int:
+        datagrams = read_captures(self._spark, self._lake, self._state.captures)
+        if len(self._buckets) < self._state.buckets:
+            datagrams = datagrams.where(bucket(self._state.buckets).isin(self._buckets))
+        self._tell(PACKETS.name, self._records)
+        made = packets(datagrams, self._state.port_map, buckets=self._state.buckets, records=self._records)
+        rows = self._write(PACKETS, made)
+        expected = self._records if len(self._buckets) == self._state.buckets else datagrams.count()
+        if rows != expected:
+            raise Unbalanced(f"{expected} records became {rows} packets; nothing was published (a defect of Fairway).")
+        stored = self._stored(PACKETS)
+        self._tell(TRANSFERS.name, rows)
+        exchanged = exchanges(stored).persist()
+        self._write(TRANSFERS, transfers(exchanged, stored))
+        told = facts(stored, exchanged)
+        self._tell(SESSIONS.name, rows)
+        unjudged = sessions(told, self._stored(TRANSFERS)).persist()
+        self._tell(TIMELINE.name, rows)
+        self._write(TIMELINE, timeline(told))
+        exchanged.unpersist()
+        self._tell(VIOLATIONS.name, rows)
+        self._write(VIOLATIONS, self._violations(stored, unjudged))
+        self._write(SESSIONS, with_violations(unjudged, self._stored(VIOLATIONS)))
+        unjudged.unpersist()
+        for table in CAPTURE_TABLES:
+            gather(self._staging, table, self._written(table), self._run, self._buckets)
+        return rows
+
+    def _violations(self, stored: DataFrame, unjudged: DataFrame) -> DataFrame:
+        spoken = stored.select("protocol").distinct().toArrow()["protocol"].to_pylist()
+        found = violations(stored, unjudged, [name for name in PROTOCOLS if name in spoken])
+        places = stored.select("file_id", "offset", "bucket")
+        return found.join(places, on=["file_id", "offset"], how="inner").select(*VIOLATIONS.names, "bucket")
+
+    def _written(self, table: Table) -> Path:
+        return self._staging / "written" / table.name
+
+    def _write(self, table: Table, rows: DataFrame) -> int:
+        """Writes a table to staging and gives the number of its rows."""
+        task = F.pmod("bucket", F.lit(self._tasks)).cast("int")
+        spread = rows if table is PACKETS else rows.repartitionById(self._tasks, task)
+        spread.write.partitionBy("bucket").parquet(str(self._written(table)))
+        return self._count(table)
+
+    def _count(self, table: Table) -> int:
+        return sum(pq.read_metadata(file).num_rows for file in self._written(table).rglob("*.parquet"))
+
+    def _stored(self, table: Table) -> DataFrame:
+        """Reads back what was just written."""
+        schema = spark_schema(table).add("bucket", "integer")
+        return self._spark.read.schema(schema).parquet(str(self._written(table)))

@@ -1,0 +1,49 @@
+"""What sessions and seconds add up: packets and bytes each way, copies, losses and round trips."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from fairway.lake.analysis.exchanges import CARRIES, OWNER
+from fairway.lake.analysis.losses import with_losses
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+WAYS = {"out": "from_caller", "in": "NOT from_caller"}
+QUANTILES = {"rtt_p50_us": 0.5, "rtt_p90_us": 0.9, "rtt_p99_us": 0.99}
+ACCURACY = 1_000
+
+
+def facts(packets: DataFrame, exchanges: DataFrame) -> DataFrame:
+    """Gives packets with their losses and, as rows of their own, round trips at the moment when they ended."""
+    seen = with_losses(packets).withColumns({"seen": F.lit(True), "carries": F.expr(CARRIES)})
+    trips = exchanges.where("rtt_us IS NOT NULL").select(*OWNER, F.col("acknowledged").alias("at"), "rtt_us")
+    return seen.unionByName(trips.withColumn("seen", F.lit(False)), allowMissingColumns=True)
+
+
+def each_way() -> list[Column]:
+    """Gives the sums that sessions and seconds have in common."""
+    sums = []
+    for way, sent in WAYS.items():
+        here = f"seen AND {sent}"
+        sums += [
+            F.count_if(F.expr(here)).alias(f"packets_{way}"),
+            F.expr(f"coalesce(sum(IF({here}, payload_bytes, 0)), 0L)").alias(f"bytes_{way}"),
+            F.count_if(F.expr(f"{here} AND retransmission > 0")).alias(f"retransmissions_{way}"),
+            F.expr(
+                f"sum(IF({here}, lost, 0)) / nullif(count_if({here} AND numbered) + sum(IF({here}, skipped, 0)), 0)"
+            ).alias(f"loss_{way}"),
+            F.expr(f"coalesce(sum(IF({here} AND carries AND retransmission = 0, body_bytes, 0)), 0L)").alias(
+                f"goodput_{way}"
+            ),
+        ]
+    quantiles = F.percentile_approx("rtt_us", list(QUANTILES.values()), ACCURACY).alias("quantiles")
+    return [*sums, F.count("rtt_us").alias("rtt_samples"), F.min("rtt_us").alias("rtt_min_us"), quantiles]
+
+
+def quantile_columns() -> dict[str, Column]:
+    """Gives the columns of the quantiles, from the array in which they were computed."""
+    return {name: F.col("quantiles")[index] for index, name in enumerate(QUANTILES)}

@@ -1,0 +1,157 @@
+"""Capture files: which there are, what each is called by its content, and its bytes as one buffer.
+
+A plain file is mapped into memory. A compressed one is unpacked into a temporary file first: it can only be read from
+the front, and a damaged header near its end must not need all of it in memory.
+"""
+
+from __future__ import annotations
+
+import glob
+import mmap
+import os
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from fairway.core.errors import DamagedCapture
+
+GZIP_MAGIC = b"\x1f\x8b"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+SUFFIXES = (".pcap", ".pcapng", ".cap", ".gz", ".zst")
+"""What a folder's captures end in; a file that is named itself may be called anything."""
+
+WHOLE_BYTES_MAX = 8 << 20
+END_BYTES = 1 << 20
+SAMPLES = 64
+SAMPLE_BYTES = 32 << 10
+PIECE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureFile:
+    """A file as it was when it was listed: what is appended later is not read."""
+
+    path: str
+    size_bytes: int
+    compressed: bool
+
+    @property
+    def name(self) -> str:
+        """The file's name without its folders."""
+        return os.path.basename(self.path)
+
+
+def listed(patterns: Iterable[str]) -> list[str]:
+    """Gives the paths that names, globs and folders stand for, each once and in order.
+
+    A name that stands for nothing is kept: whoever opens it says what is wrong with it.
+    """
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        if os.path.isdir(pattern):
+            names = sorted(entry for entry in os.listdir(pattern) if entry.endswith(SUFFIXES))
+            found.update(dict.fromkeys(os.path.join(pattern, name) for name in names))
+        elif os.path.exists(pattern):
+            found[pattern] = None
+        else:
+            found.update(dict.fromkeys(sorted(glob.glob(pattern)) or [pattern]))
+    return list(found)
+
+
+def seen(path: str) -> CaptureFile:
+    """Looks at a file; raises `DamagedCapture` in a sentence if it cannot be a capture."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(4)
+            size = os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise DamagedCapture(f"{path} cannot be read ({error.strerror}): check the name and the permissions.") from None
+    if not head:
+        raise DamagedCapture(f"{path} is empty: there is nothing to read.")
+    return CaptureFile(path, size, head[:2] == GZIP_MAGIC or head == ZSTD_MAGIC)
+
+
+def identity(file: CaptureFile) -> str:
+    """Gives the name of the file's content: the same for a copy under another name.
+
+    Of a large file the size, both ends and evenly spread samples are hashed: captures that differ do so in the times of
+    nearly every record.
+    """
+    digest = blake2b(str(file.size_bytes).encode(), digest_size=16)
+    with open(file.path, "rb") as opened:
+        for offset, length in _sampled(file.size_bytes):
+            opened.seek(offset)
+            digest.update(opened.read(length))
+    return digest.hexdigest()
+
+
+def _sampled(size: int) -> list[tuple[int, int]]:
+    if size <= WHOLE_BYTES_MAX:
+        return [(0, size)]
+    between = [(size * number // (SAMPLES + 1), SAMPLE_BYTES) for number in range(1, SAMPLES + 1)]
+    return [(0, END_BYTES), *between, (size - END_BYTES, END_BYTES)]
+
+
+@contextmanager
+def opened(file: CaptureFile) -> Iterator[tuple[memoryview, str | None]]:
+    """Gives the file's bytes, unpacked, and what was wrong with the packing, if anything."""
+    with open(file.path, "rb") as raw:
+        if not file.compressed:
+            with _mapped(raw, file.size_bytes) as view:
+                yield view, None
+            return
+        with tempfile.TemporaryFile(prefix="fairway-capture-") as unpacked:
+            problem = _unpack(raw, unpacked)
+            unpacked.flush()
+            with _mapped(unpacked, os.fstat(unpacked.fileno()).st_size) as view:
+                yield view, problem
+
+
+@contextmanager
+def _mapped(file: BinaryIO, size: int) -> Iterator[memoryview]:
+    if size == 0:
+        yield memoryview(b"")
+        return
+    mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+    if hasattr(mapped, "madvise"):
+        mapped.madvise(mmap.MADV_SEQUENTIAL)
+    # Left to the collector: numpy may still hold views, and closing a map under them would raise.
+    yield memoryview(mapped)
+
+
+def _unpack(packed: BinaryIO, unpacked: BinaryIO) -> str | None:
+    head = packed.read(4)
+    packed.seek(0)
+    return _unpack_gzip(packed, unpacked) if head[:2] == GZIP_MAGIC else _unpack_zstd(packed, unpacked)
+
+
+def _unpack_gzip(packed: BinaryIO, unpacked: BinaryIO) -> str | None:
+    """Unpacks member after member, and keeps what came out before a damage."""
+    member = zlib.decompressobj(31)
+    while piece := packed.read(PIECE_BYTES):
+        while piece:
+            if member.eof:
+                piece = piece.lstrip(b"\0")
+                member = zlib.decompressobj(31) if piece else member
+            try:
+                unpacked.write(member.decompress(piece))
+            except zlib.error:
+                return "its gzip data is damaged"
+            piece = member.unused_data
+    return None if member.eof else "its gzip data ends early"
+
+
+def _unpack_zstd(packed: BinaryIO, unpacked: BinaryIO) -> str | None:
+    try:
+        with pa.CompressedInputStream(pa.PythonFile(packed, mode="r"), "zstd") as stream:
+            while piece := stream.read(PIECE_BYTES):
+                unpacked.write(piece)
+    except (OSError, pa.ArrowException):
+        return "its zstd data is damaged or ends early"
+    return None

@@ -1,0 +1,251 @@
+"""Captures into the lake, each once: `captures/FILE_ID/` holds a file's records as Parquet, and never changes.
+
+Tasks decode parts of files and write Parquet themselves: rows that went through the JVM would cost more than twice as
+much. They write below `staging/`; a file's folder gets its name in one step when all its parts are there. So a folder
+is complete or missing, and a run that was stopped leaves nothing that a reader sees.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fairway.core.errors import DamagedCapture
+from fairway.core.tables import DATAGRAMS
+from fairway.lake.captures.files import CaptureFile, identity, listed, seen
+from fairway.lake.captures.jobs import each
+from fairway.lake.captures.parts import PART_BYTES, Part, batches
+from fairway.lake.captures.planning import Named, planned
+from fairway.lake.captures.rows import UNDECODED, Batch, arrow_batch
+from fairway.lake.schemas import spark_schema
+from fairway.lake.store import Lake, exchange_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ABOUT = "_file.json"
+"""Beside a file's rows: what it was called and how many records it held. Readers of Parquet pass it over."""
+STAGING = "captures"
+ROW_GROUP_ROWS = 1 << 18
+COMPRESSION = "lz4"
+"""The fastest that every reader of Parquet knows: these files are read by Spark alone, and often."""
+DICTIONARIES = [column.name for column in DATAGRAMS.columns if column.type == "string" and column.name != "rup_id"]
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What is kept of a file beside its rows."""
+
+    file_id: str
+    file: str
+    size_bytes: int
+    rows: int
+    """Records and damaged stretches."""
+    payload: bool
+    undecoded: dict[str, int]
+    """Rows without a datagram, by reason."""
+    flows: int
+    """Flows of each part, added up: at least as many as there are."""
+    problems: list[str]
+    """What was wrong with the file, though something could be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ingestion:
+    """What became of the files that were given."""
+
+    added: list[About] = field(default_factory=list)
+    known: list[str] = field(default_factory=list)
+    """Paths of files whose content was there before."""
+    problems: list[str] = field(default_factory=list)
+    """A sentence for every file that could not be read, or not to its end."""
+
+
+def ingest(
+    spark: SparkSession,
+    files: Iterable[str | os.PathLike[str]],
+    lake: Lake | Path | str,
+    *,
+    payload: bool = False,
+    part_bytes: int = PART_BYTES,
+) -> Ingestion:
+    """Reads each file whose content is not in the lake yet into `captures/`; names may be globs and folders."""
+    lake = lake if isinstance(lake, Lake) else Lake(lake)
+    with lake.lock("captures", "fairway analyze"):
+        staging = lake.fresh_staging(STAGING)
+        outcome = Ingestion()
+        named = list(_new(listed(os.fspath(name) for name in files), lake, payload, outcome))
+        parts = planned(spark, named, part_bytes)
+        answers = each(spark, _numbered(parts, staging), partial(_written, payload))
+        _published(lake, staging, named, parts, answers, outcome, payload)
+        shutil.rmtree(staging, ignore_errors=True)
+    return outcome
+
+
+def read_captures(spark: SparkSession, lake: Lake | Path | str, file_ids: Iterable[str] | None = None) -> DataFrame:
+    """Gives the rows of `DATAGRAMS` of the lake's captures, or of some of them."""
+    lake = lake if isinstance(lake, Lake) else Lake(lake, create=False)
+    names = sorted(set(file_ids)) if file_ids is not None else [about.file_id for about in known(lake)]
+    schema = spark_schema(DATAGRAMS)
+    if not names:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*(str(lake.captures / name) for name in names))
+
+
+def known(lake: Lake | Path | str) -> list[About]:
+    """Gives what is kept of every file in the lake, by identity."""
+    lake = lake if isinstance(lake, Lake) else Lake(lake, create=False)
+    folders = sorted(lake.captures.iterdir()) if lake.captures.exists() else []
+    return [about for folder in folders if (about := _about(folder)) is not None]
+
+
+def _about(folder: Path) -> About | None:
+    try:
+        return About(**json.loads((folder / ABOUT).read_text()))
+    except FileNotFoundError:
+        return None
+
+
+def _new(paths: Sequence[str], lake: Lake, payload: bool, outcome: Ingestion) -> Iterator[Named]:
+    """Gives the files that must be read, and notes the others."""
+    taken: set[str] = set()
+    for path in paths:
+        try:
+            file = seen(path)
+            file_id = identity(file)
+        except DamagedCapture as error:
+            outcome.problems.append(str(error))
+            continue
+        there = _about(lake.captures / file_id)
+        if file_id in taken or (there is not None and there.payload >= payload):
+            outcome.known.append(path)
+            continue
+        taken.add(file_id)
+        yield file, file_id
+
+
+def _numbered(parts: Sequence[Part], staging: Path) -> list[tuple[Part, str]]:
+    """Gives each part the path of the Parquet file that its task writes."""
+    targets: list[tuple[Part, str]] = []
+    counts: Counter[str] = Counter()
+    for part in parts:
+        targets.append((part, str(staging / part.file_id / f"part-{counts[part.file_id]:05}.parquet")))
+        counts[part.file_id] += 1
+    return targets
+
+
+def _written(payload: bool, item: tuple[Part, str]) -> dict[str, Any]:
+    """Decodes one part into one Parquet file. A task that runs twice writes the same file twice."""
+    part, target = item
+    writer = _Writer(Path(target), payload)
+    problems: list[str] = []
+    try:
+        for batch in batches(part, problems):
+            writer.add(batch)
+        writer.close()
+    except DamagedCapture as error:
+        problems.append(str(error))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        return {"refused": f"{part.file.path} was not taken ({reason}): make room on the lake's disk, then try again."}
+    undecoded = {UNDECODED[reason]: count for reason, count in sorted(writer.undecoded.items()) if reason}
+    return {"rows": writer.rows, "undecoded": undecoded, "flows": len(writer.flows), "problems": problems}
+
+
+class _Writer:
+    """Gathers batches into row groups; the file gets its name when it is complete."""
+
+    def __init__(self, target: Path, payload: bool) -> None:
+        self.rows = 0
+        self.undecoded: Counter[int] = Counter()
+        self.flows: set[int] = set()
+        self._target = target
+        self._payload = payload
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, batch: Batch) -> None:
+        rows = arrow_batch(batch, DATAGRAMS.names, dictionaries=True, payload=self._payload)
+        self.rows += len(batch)
+        self.undecoded.update(dict(enumerate(np.bincount(batch.undecoded, minlength=len(UNDECODED)).tolist())))
+        self.flows.update(rows.column("flow").unique().to_pylist())
+        self._waiting.append(rows)
+        self._waiting_rows += len(batch)
+        if self._waiting_rows >= ROW_GROUP_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        table = pa.Table.from_batches(self._waiting).unify_dictionaries()
+        if self._writer is None:
+            self._target.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = pq.ParquetWriter(
+                f"{self._target}.{os.getpid()}",
+                table.schema,
+                compression=COMPRESSION,
+                use_dictionary=DICTIONARIES,
+                store_schema=False,
+            )
+        self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+        self._waiting, self._waiting_rows = [], 0
+
+    def close(self) -> None:
+        self._flush()
+        if self._writer is not None:
+            self._writer.close()
+            os.replace(f"{self._target}.{os.getpid()}", self._target)
+
+
+def _published(
+    lake: Lake,
+    staging: Path,
+    files: Sequence[Named],
+    parts: Sequence[Part],
+    answers: Sequence[dict[str, Any]],
+    outcome: Ingestion,
+    payload: bool,
+) -> None:
+    by_file: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for part, answer in zip(parts, answers, strict=True):
+        by_file[part.file_id].append(answer)
+    for file, file_id in files:
+        refused = [answer["refused"] for answer in by_file[file_id] if "refused" in answer]
+        if refused:
+            outcome.problems.append(refused[0])
+            continue
+        about = _summed(file, file_id, by_file[file_id], payload)
+        outcome.problems.extend(about.problems)
+        if about.rows:
+            folder = staging / file_id
+            (folder / ABOUT).write_text(json.dumps(asdict(about), indent=1) + "\n")
+            exchange_folder(folder, lake.captures / file_id)
+            outcome.added.append(about)
+
+
+def _summed(file: CaptureFile, file_id: str, answers: Sequence[dict[str, Any]], payload: bool) -> About:
+    undecoded: Counter[str] = Counter()
+    for answer in answers:
+        undecoded.update(answer["undecoded"])
+    return About(
+        file_id=file_id,
+        file=file.name,
+        size_bytes=file.size_bytes,
+        rows=sum(answer["rows"] for answer in answers),
+        payload=payload,
+        undecoded={reason: count for reason, count in sorted(undecoded.items()) if count},
+        flows=sum(answer["flows"] for answer in answers),
+        problems=[problem for answer in answers for problem in answer["problems"]],
+    )

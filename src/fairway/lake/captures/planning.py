@@ -1,0 +1,73 @@
+"""Large files cut into parts: each cut probed by a task of its own, then verified one against the other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from fairway.capture.columns.ranges import HEAD_BYTES, Probe, Range, form_of, joined, probe, probe_from
+from fairway.capture.columns.records import Place
+from fairway.capture.frames import Interface
+from fairway.core.errors import DamagedCapture
+from fairway.lake.captures.files import CaptureFile, opened
+from fairway.lake.captures.jobs import each
+from fairway.lake.captures.parts import Part, edges
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Named = tuple[CaptureFile, str]
+"""A file and the identity of its content."""
+
+
+def planned(spark: SparkSession, files: Sequence[Named], part_bytes: int) -> list[Part]:
+    """Cuts files into parts that are together exactly the files; files of one part are not looked at."""
+    pieces = [(file, cut, stop) for file, _ in files for cut, stop in _several(file, part_bytes)]
+    answers = each(spark, pieces, _probed)
+    probes: dict[str, list[Probe]] = defaultdict(list)
+    for (file, _, _), answer in zip(pieces, answers, strict=True):
+        if "start" in answer:
+            probes[file.path].append(_probe(answer))
+    parts: list[Part] = []
+    for file, file_id in files:
+        found = probes.get(file.path)
+        parts += _verified(file, file_id, found) if found else [Part(file, file_id)]
+    return parts
+
+
+def _several(file: CaptureFile, part_bytes: int) -> list[tuple[int, int]]:
+    pieces = edges(file, part_bytes)
+    return pieces if len(pieces) > 1 else []
+
+
+def _probed(piece: tuple[CaptureFile, int, int]) -> dict[str, Any]:
+    file, cut, stop = piece
+    with opened(file) as (data, _):
+        try:
+            return asdict(probe(form_of(bytes(data[:HEAD_BYTES])), data, cut, stop))
+        except DamagedCapture:
+            return {}  # whoever reads the file says what is wrong with it
+
+
+def _verified(file: CaptureFile, file_id: str, probes: Sequence[Probe]) -> list[Part]:
+    with opened(file) as (data, _):
+        form = form_of(bytes(data[:HEAD_BYTES]))
+        ranges = joined(form.start, probes, lambda place, stop: probe_from(form, data, place, stop))
+    return [Part(file, file_id, found) for found in ranges]
+
+
+def _probe(answer: dict[str, Any]) -> Probe:
+    return Probe(place(answer["start"]), answer["stop"], place(answer["end"]), answer["frames"])
+
+
+def place(fields: dict[str, Any]) -> Place:
+    """Gives the place that was written as JSON."""
+    interfaces = tuple(Interface(**interface) for interface in fields["interfaces"])
+    return Place(fields["offset"], fields["order"], interfaces, fields["sections"])
+
+
+def range_of(fields: dict[str, Any]) -> Range:
+    """Gives the range that was written as JSON."""
+    return Range(place(fields["place"]), fields["stop"], fields["frames_before"])

@@ -1,0 +1,196 @@
+"""Is everything that was acknowledged in the table, once? Counted from journals, segments and tables, without Spark.
+
+A message moves from the journal to a segment to the table, and is taken from one place only when it is in the next.
+So the places are read in that order: whatever leaves one after it was read has been counted there, and whatever left
+it before is found in the next. What is acknowledged later than the journal was read does not count at all.
+
+A partition's folder may be exchanged for a compacted one while it is read. Then files of the old one are gone, and the
+folder is read again from the start, into a fresh count.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fairway.core import layout
+from fairway.core.errors import FairwayError
+from fairway.core.tables import MESSAGES
+from fairway.lake.landing import segments
+from fairway.lake.landing.coverage import Coverage
+from fairway.lake.landing.names import parse
+from fairway.lake.store import Lake
+
+ROWS_AT_ONCE = 65_536
+FOLDER_TRIES = 20
+"""How often a folder that keeps being exchanged is begun again; compaction needs minutes from one to the next."""
+
+
+class Unreadable(FairwayError):
+    """A journal or a file of the table cannot be read; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Where the messages of one gateway are."""
+
+    gateway: str
+    acknowledged: int
+    on_the_way: int
+    in_tables: int
+    missing: int
+    double: int
+    unexplained: int
+    """Rows that no journal has acknowledged."""
+
+    @property
+    def balanced(self) -> bool:
+        """Tells whether all is well."""
+        return not (self.missing or self.double or self.unexplained)
+
+    def as_row(self) -> dict[str, object]:
+        """Gives the figures by their names."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranges:
+    """Where offsets were before the table was read: ends exclusive."""
+
+    acknowledged: int
+    pieces: list[tuple[int, int]]
+
+
+def reconcile(lake: Lake) -> list[Account]:
+    """Counts every gateway's messages, also while gateways and stream run."""
+    journals = {name: _journal(lake.gateways / name / layout.JOURNAL) for name in _gateways(lake)}
+    held = {name: _with_segments(lake, name, journal) for name, journal in journals.items()}
+    tables = read_table(lake.table(MESSAGES.name))
+    names = sorted(held.keys() | tables.keys())
+    # Read again: what was acknowledged in the meantime is explained by it.
+    later = {name: _journal(lake.gateways / name / layout.JOURNAL) for name in names}
+    return [_account(name, held.get(name), tables.get(name, Coverage()), later[name]) for name in names]
+
+
+def _gateways(lake: Lake) -> list[str]:
+    found = set(segments.gateways(lake.landing))
+    if lake.gateways.is_dir():
+        found |= {path.parent.name for path in lake.gateways.glob(f"*/{layout.JOURNAL}")}
+    return sorted(found)
+
+
+def _journal(path: Path) -> _Ranges | None:
+    """Reads how many messages a journal has acknowledged and which it still holds; None if there is no journal."""
+    if not path.exists():
+        return None
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10)) as journal:
+            journal.execute("BEGIN")  # both answers are of one moment
+            acknowledged = int(journal.execute(layout.JOURNAL_NEXT_OFFSET).fetchone()[0])
+            first, last = journal.execute(layout.JOURNAL_HELD).fetchone()
+    except sqlite3.DatabaseError as error:
+        raise Unreadable(f"{path} cannot be read ({error}): start the gateway, which repairs what it can.") from error
+    return _Ranges(acknowledged, [] if first is None else [(int(first), int(last) + 1)])
+
+
+def _with_segments(lake: Lake, gateway: str, journal: _Ranges | None) -> _Ranges:
+    folder = lake.landing / gateway
+    landed = [(first, last + 1) for first, last in segments.ranges(lake.landing, gateway)] if folder.is_dir() else []
+    if journal is None:
+        return _Ranges(max((end for _, end in landed), default=0), landed)
+    return _Ranges(journal.acknowledged, _joined([*journal.pieces, *landed], journal.acknowledged))
+
+
+def _joined(pieces: list[tuple[int, int]], end: int) -> list[tuple[int, int]]:
+    """Gives the pieces below `end`, in order and without overlap."""
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(pieces):
+        low = max(first, joined[-1][1] if joined else 0)
+        high = min(last, end)
+        if low < high:
+            joined.append((low, high))
+    return joined
+
+
+def _account(gateway: str, held: _Ranges | None, table: Coverage, later: _Ranges | None) -> Account:
+    end = held.acknowledged if held is not None else 0
+    if later is None:  # without a journal, the table itself is the only witness
+        end = max(end, table.end())
+    pieces = held.pieces if held is not None else []
+    in_tables = table.count(0, end)
+    on_the_way = sum(high - low - table.count(low, high) for low, high in pieces)
+    return Account(
+        gateway=gateway,
+        acknowledged=end,
+        on_the_way=on_the_way,
+        in_tables=in_tables,
+        missing=end - in_tables - on_the_way,
+        double=table.double,
+        unexplained=table.beyond(max(end, later.acknowledged if later is not None else 0)),
+    )
+
+
+def read_table(table: Path) -> dict[str, Coverage]:
+    """Gives the offsets of each gateway that a table holds."""
+    seen: dict[str, Coverage] = defaultdict(Coverage)
+    for folder in _folders(table):
+        for gateway, coverage in _read_folder(folder).items():
+            seen[gateway].merge(coverage)
+    return dict(seen)
+
+
+def _folders(table: Path) -> Iterator[Path]:
+    """Gives the folders of a table from the top; one that is there at the start is given, whatever happens to it."""
+    if not table.is_dir():
+        return
+    yield table
+    for entry in sorted(os.scandir(table), key=lambda entry: entry.name):
+        if entry.is_dir():
+            yield from _folders(Path(entry.path))
+
+
+def _read_folder(folder: Path) -> dict[str, Coverage]:
+    for _ in range(FOLDER_TRIES):
+        seen: dict[str, Coverage] = defaultdict(Coverage)
+        try:
+            for path in _files(folder):
+                _read_file(path, seen)
+        except FileNotFoundError:
+            continue
+        return seen
+    raise Unreadable(f"{folder} changed {FOLDER_TRIES} times while it was read: try again.")
+
+
+def _files(folder: Path) -> list[Path]:
+    """Lists a folder's files in the order of their batches, so that few blocks are open at a time."""
+    names = [name for name in os.listdir(folder) if name.endswith(".parquet")]
+    parsed = {name: parse(name) for name in names}
+
+    def order(name: str) -> tuple[int, str]:
+        found = parsed[name]
+        return (found.first if found is not None else 0, name)
+
+    return [folder / name for name in sorted(names, key=order)]
+
+
+def _read_file(path: Path, seen: dict[str, Coverage]) -> None:
+    try:
+        with pq.ParquetFile(path, read_dictionary=["gateway"]) as file:
+            for batch in file.iter_batches(ROWS_AT_ONCE, columns=["gateway", "offset"]):
+                gateways, offsets = batch.column("gateway"), batch.column("offset").to_numpy()
+                places = gateways.indices.to_numpy()
+                for index, gateway in enumerate(gateways.dictionary.to_pylist()):
+                    seen[gateway].add(offsets[places == index].astype(np.int64))
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise Unreadable(f"{path} cannot be read ({error}): restore it from a copy, or remove it.") from error

@@ -1,0 +1,152 @@
+"""Typed tables: messages whose bodies are JSON objects of a known shape, as columns.
+
+A body fits if it is one JSON object in UTF-8 whose fields have the declared types; fields beyond the schema are left
+in `messages`, a field that is not there is null unless the schema says NOT NULL. A body that does not fit goes to
+`rejected` with the first reason that holds. Every message goes to exactly one of the two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fairway.core.errors import BadOption
+from fairway.core.tables import CAPTURE_TABLES, LANDED_TABLES, MESSAGES, REJECTED
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructField, StructType
+
+KEYS = ("gateway", "offset", "received")
+"""What a typed row has of its message, before its own columns; `day` cuts the table into folders."""
+
+UNFIT = "__unfit"
+REASON = "__reason"
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_TAKEN = tuple(table.name for table in (*LANDED_TABLES, *CAPTURE_TABLES))
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What `--json-schema` asks for, as text."""
+
+    table: str
+    columns: str
+
+
+def parse_wish(text: str) -> Wish:
+    """Reads `readings="sensor STRING, celsius DOUBLE"`; what only Spark can tell is checked later."""
+    table, equals, columns = (part.strip() for part in text.partition("="))
+    if not equals or not columns or not _IDENTIFIER.fullmatch(table):
+        raise BadOption(
+            f"--json-schema {text!r} is not NAME=COLUMNS, such as readings='sensor STRING, celsius DOUBLE'."
+        )
+    if table.lower() in _TAKEN:
+        raise BadOption(
+            f"--json-schema cannot fill the table {table}, which Fairway fills itself: choose another name."
+        )
+    return Wish(table, columns)
+
+
+def declared(wish: Wish) -> StructType:
+    """Gives the wished columns as a schema."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    try:
+        schema = StructType.fromDDL(wish.columns)
+    except PySparkException as error:
+        reason = str(error).strip().splitlines()[0]
+        raise BadOption(f"--json-schema {wish.table}: Spark cannot read {wish.columns!r} ({reason}).") from error
+    assert isinstance(schema, StructType)
+    _check_names(wish.table, schema.names)
+    return schema
+
+
+def _check_names(table: str, names: list[str]) -> None:
+    seen = {name.lower() for name in (*KEYS, "day")}
+    for name in names:
+        if name.lower() in seen or not _IDENTIFIER.fullmatch(name):
+            raise BadOption(f"--json-schema {table}: a column cannot be called {name!r}, or not twice: rename it.")
+        seen.add(name.lower())
+
+
+def judged(messages: DataFrame, schema: StructType) -> DataFrame:
+    """Adds the declared columns as `parsed`, and the reason why a body does not fit, null if it does."""
+    from pyspark.sql import functions as F
+
+    text = F.col("body").cast("string")
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNFIT}
+    parsed = F.from_json(text, _with_unfit(schema), options)
+    return messages.select(
+        *MESSAGES.names,
+        parsed.alias("parsed"),
+        F.when(F.is_valid_utf8(text), _only_value(text)).alias("json"),
+    ).select(*MESSAGES.names, "parsed", _reason(schema.fields).alias(REASON))
+
+
+def _only_value(text: Column) -> Column:
+    """Gives the JSON value that a text is, or null if it is none, or anything follows it.
+
+    Spark's parser stops after the first value. What follows it must fit both an array and an object around it: only a
+    comma does, and then the array has a second element.
+    """
+    from pyspark.sql import functions as F
+
+    in_array = F.try_parse_json(F.concat(F.lit("["), text, F.lit("]")))
+    in_object = F.try_parse_json(F.concat(F.lit('{"value":'), text, F.lit("}")))
+    alone = in_array.isNotNull() & F.try_variant_get(in_array, "$[1]", "variant").isNull()
+    return F.when(alone, F.try_variant_get(in_object, "$.value", "variant"))
+
+
+def _with_unfit(schema: StructType) -> StructType:
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    # Copies, because `add` would change the schema of the caller; nothing that JSON gives is sure to be there.
+    fields = [StructField(field.name, field.dataType, True) for field in schema.fields]
+    return StructType([*fields, StructField(UNFIT, StringType(), True)])
+
+
+def _reason(fields: Iterable[StructField]) -> Column:
+    from pyspark.sql import functions as F
+
+    rules = [
+        (~F.is_valid_utf8(F.col("body").cast("string")), "the body is not UTF-8"),
+        (F.col("json").isNull(), "the body is not JSON"),
+        (~F.schema_of_variant("json").startswith("OBJECT<"), "the body is not a JSON object"),
+        *(rule for field in fields for rule in _field_rules(field)),
+        (F.col(f"parsed.{UNFIT}").isNotNull() | F.col("parsed").isNull(), "the body does not fit the schema"),
+    ]
+    # A rule that evaluates to null counts as broken.
+    broken = [F.when(F.coalesce(rule, F.lit(True)), F.lit(reason)) for rule, reason in rules]
+    return F.coalesce(*broken)
+
+
+def _field_rules(field: StructField) -> list[tuple[Column, str]]:
+    from pyspark.sql import functions as F
+
+    found = F.try_variant_get("json", f"$.{field.name}", "variant")
+    there = found.isNotNull() & ~F.coalesce(F.is_variant_null(found), F.lit(True))
+    wrong = there & F.col(f"parsed.{field.name}").isNull()
+    rules = [(wrong, f"{field.name} is not of type {field.dataType.simpleString().upper()}")]
+    return rules if field.nullable else [(~there, f"{field.name} is missing"), *rules]
+
+
+def fitting(judgements: DataFrame, schema: StructType) -> DataFrame:
+    """Gives the rows of the typed table."""
+    from pyspark.sql import functions as F
+
+    columns = [F.col(f"parsed.{name}").alias(name) for name in schema.names]
+    return judgements.where(F.col(REASON).isNull()).select(*KEYS, *columns, "day")
+
+
+def rejected(judgements: DataFrame, table: str) -> DataFrame:
+    """Gives the rows that go to `rejected`."""
+    from pyspark.sql import functions as F
+
+    unfit = judgements.where(F.col(REASON).isNotNull())
+    return unfit.select(F.lit(table).alias("table"), F.col(REASON).alias("reason"), *MESSAGES.names).select(
+        *REJECTED.names
+    )

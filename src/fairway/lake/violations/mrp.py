@@ -1,0 +1,180 @@
+"""The rules of mrp about messages and their acknowledgements; clauses of docs/wire/mrp.md.
+
+    stamped    a sequence, its transmissions and its acks
+    piggyback  sequences and what from_seq says of them
+
+What concerns the opening of connections stands in `mrp_opening.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from fairway.lake.violations import mrp_opening
+from fairway.lake.violations.mrp_opening import WINDOW_MAX
+from fairway.lake.violations.rule import (
+    FRAME,
+    SECOND_NS,
+    SLACK_NS,
+    Check,
+    Rule,
+    format_rule,
+    of_protocol,
+    over,
+    until,
+    until_now,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+UNACKNOWLEDGED_NS = 120 * SECOND_NS
+"""30 s of 7.3, and as long again for each of a few restarts that begin to count anew."""
+
+
+def _stamped(packets: DataFrame) -> DataFrame:
+    """Adds to the stamped data and acks of a sequence its first transmission, and how often each stamp was seen."""
+    mrp = of_protocol(packets, "mrp").where("session IS NOT NULL AND mrp_layout = 'stamped'")
+    spoken = mrp.where("kind IN ('data', 'ack')").withColumns(
+        {"side": F.expr("from_caller = (kind = 'data')"), "number": F.expr("coalesce(message, '')")}
+    )
+    of_number = until_now("session", "side", "number")
+    of_stamp = until_now("session", "side", "number", "mrp_stamp")
+    seen = spoken.withColumns(
+        over(
+            of_number,
+            sent="count_if(kind = 'data')",
+            acks="count_if(kind = 'ack')",
+            first="min(IF(kind = 'data', struct(at_ns, body_bytes, body_crc), NULL))",
+        )
+        | over(of_stamp, stamped="count_if(kind = 'data')")
+    )
+    context = ("kind", "mrp_sequence", "mrp_stamp", "body_bytes", "body_crc", "sent", "acks", "first", "stamped")
+    return seen.select(*FRAME, *context)
+
+
+_SAME_BODY = "first.body_bytes = body_bytes AND coalesce(first.body_crc = body_crc, true)"
+
+_STAMPED_RULES = (
+    Rule(
+        clause="MRP-3.8",
+        where="kind = 'data'",
+        holds=_SAME_BODY,
+        found="concat('sequence ', mrp_sequence, ' again, with another payload')",
+        expected="a sequence stands for one message",
+    ),
+    Rule(
+        clause="MRP-4.2",
+        where="kind = 'ack' AND NOT (mrp_sequence = 0 AND mrp_stamp = 0)",
+        holds="sent > 0",
+        found="concat('an ack of sequence ', mrp_sequence, ', which was never sent')",
+        expected="an ack names a packet that was sent",
+        needs_start=True,
+    ),
+    Rule(
+        clause="MRP-4.3",
+        where="kind = 'ack' AND NOT (mrp_sequence = 0 AND mrp_stamp = 0) AND sent > 0",
+        holds="stamped > 0",
+        found="concat('an ack of sequence ', mrp_sequence, ' with stamp ', mrp_stamp, ', which no transmission had')",
+        expected="an ack repeats the stamp of the packet that it acknowledges",
+        needs_start=True,
+    ),
+    Rule(
+        clause="MRP-7.3",
+        severity="warning",
+        where="kind = 'data' AND acks = 0",
+        holds=f"at_ns - first.at_ns <= {UNACKNOWLEDGED_NS}",
+        found="concat('a copy ', (at_ns - first.at_ns) DIV 1000000, ' ms after the first, without an ack')",
+        expected="a packet unacknowledged for 30 s ends the connection",
+        needs_start=True,
+    ),
+)
+
+
+def _piggyback(packets: DataFrame) -> DataFrame:
+    """Adds to piggyback data what from_seq may speak of, and what it said long enough ago.
+
+    `seen` counts the sequences that the other side has used up to now; beyond half a turn it no longer says anything.
+    """
+    mrp = of_protocol(packets, "mrp").where("session IS NOT NULL AND mrp_layout = 'piggyback'")
+    carried = mrp.withColumn("carries", F.col("body_bytes") > 0)
+    roles = F.expr(
+        """array(named_struct('role', 'sent', 'side', from_caller, 'number', mrp_sequence),
+            named_struct('role', 'answer', 'side', NOT from_caller, 'number', mrp_from_sequence))"""
+    )
+    fields = ("from_caller", "mrp_sequence", "mrp_from_sequence", "message", "body_bytes", "body_crc", "carries")
+    entries = carried.select(*FRAME, *fields, F.explode(roles).alias("entry")).select("*", "entry.*")
+    of_number = until_now("session", "side", "number")
+    used = entries.withColumns(
+        over(
+            of_number,
+            sent="count_if(role = 'sent' AND carries)",
+            used_at="min(IF(role = 'sent' AND carries, at_ns, NULL))",
+        )
+    )
+    of_side = until_now("session", "side")
+    long_ago = until("session", "side", ago_ns=SLACK_NS)
+    counted = used.withColumns(
+        over(of_side, seen="count_if(role = 'sent' AND carries AND at_ns = used_at)")
+        | over(long_ago, said="max_by(mrp_from_sequence, IF(role = 'answer', at_ns, NULL))")
+    )
+    of_message = until_now("session", "side", "role", "message")
+    known = counted.withColumns(
+        over(of_message, first="min(IF(role = 'sent' AND carries, struct(at_ns, body_bytes, body_crc), NULL))")
+    )
+    return known.select(*FRAME, *fields, "role", "sent", "seen", "said", "first")
+
+
+_PIGGYBACK_RULES = (
+    Rule(
+        clause="MRP-3.8",
+        where="role = 'sent' AND carries",
+        holds=_SAME_BODY,
+        found="concat('sequence ', mrp_sequence, ' again, with another payload')",
+        expected="a sequence stands for one message",
+    ),
+    Rule(
+        clause="MRP-5.1",
+        where=f"role = 'answer' AND sent > 0 AND seen <= {WINDOW_MAX}",
+        holds="mrp_from_sequence <= seen",
+        found="concat('from_seq ', mrp_from_sequence, ' after only ', seen, ' messages')",
+        expected="from_seq is the highest sequence with none missing below",
+        needs_start=True,
+    ),
+    Rule(
+        clause="MRP-5.6",
+        where="role = 'answer' AND mrp_from_sequence <> 0",
+        holds="sent > 0",
+        found="concat('from_seq ', mrp_from_sequence, ', which was never sent')",
+        expected="from_seq acknowledges what was sent",
+        needs_start=True,
+    ),
+    Rule(
+        clause="MRP-5.9",
+        where="role = 'answer' AND said IS NOT NULL",
+        holds="pmod(said - mrp_from_sequence, 65536) NOT BETWEEN 1 AND 32767",
+        found="concat('from_seq ', mrp_from_sequence, ' after ', said)",
+        expected="from_seq never goes back",
+    ),
+)
+
+FORMAT_RULES = (
+    format_rule(
+        "MRP-1.1",
+        "bad_magic unknown_type too_short",
+        "MRP and a type from 0 to 4",
+        where="(reason <> 'too_short' OR payload_bytes < 4)",
+    ),
+    format_rule("MRP-1.2", "wrong_size", "8 bytes of a connect, 12 of a con reply, 14 of an ack"),
+    format_rule("MRP-1.3", "too_short", "at least 12 bytes of data", where="payload_bytes >= 4"),
+    format_rule("MRP-1.4", "zero_conid", "connection ids other than 0"),
+    format_rule("MRP-1.5", "bad_stat", "stat 1 or 2"),
+)
+
+CHECKS = (
+    *mrp_opening.CHECKS,
+    Check(protocols=("mrp",), context=_stamped, rules=_STAMPED_RULES),
+    Check(protocols=("mrp",), context=_piggyback, rules=_PIGGYBACK_RULES),
+)

@@ -1,0 +1,291 @@
+"""The rules of mrp about who may speak to whom, from when on; clauses 1.6, 1.7 and 2 of docs/wire/mrp.md.
+
+calls      connects and con replies, which are few
+pairs      the ids that data and acks name, once for each pair
+openings   connections whose sides speak too early or count wrongly from the start
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from fairway.lake.violations.rule import FRAME, JITTER_NS, SLACK_NS, Check, Rule, of_protocol, over, until_now
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+WINDOW_MAX = 32_767
+PIGGYBACK_CONID_MAX = 65_535
+
+_ACCEPTABLE = f"(mrp_version = 0 OR (mrp_version = 1 AND mrp_client <= {PIGGYBACK_CONID_MAX}))"
+_CARRIES = "(kind = 'data' AND (mrp_layout = 'stamped' OR body_bytes > 0))"
+"""A piggyback packet with an empty payload is a bare acknowledgement."""
+
+
+def _speakers(mrp: DataFrame) -> DataFrame:
+    """Gives each pair of ids that one side of a flow names in data and acks, and when."""
+    named = mrp.where("kind IN ('data', 'ack')")
+    return named.groupBy("point", "flow", "forward", "kind", "mrp_origin", "mrp_destination").agg(
+        F.min("at_ns").alias("named_at"), F.max("at_ns").alias("named_last_at")
+    )
+
+
+def _accepted(mrp: DataFrame) -> DataFrame:
+    """Gives each pair of ids that a con reply of a flow made a connection, with the direction of the reply."""
+    replies = mrp.where("kind = 'con_reply' AND mrp_status = 1")
+    return replies.select(
+        "point", "flow", "mrp_client", "mrp_server", F.col("forward").alias("reply_forward")
+    ).distinct()
+
+
+def _first_versions(mrp: DataFrame) -> DataFrame:
+    """Gives for each cl_conid of a flow the ver of its first connect, and the direction of the call."""
+    connects = mrp.where("kind = 'connect'").groupBy("point", "flow", "forward", "mrp_client")
+    return connects.agg(F.min_by("mrp_version", "at_ns").alias("version"))
+
+
+def _whole_flows(mrp: DataFrame) -> DataFrame:
+    """Gives the flows that have replies and whose first packet is a connect: the capture holds their beginning.
+
+    A capture of one direction has none, and cannot tell which ids belong together.
+    """
+    flows = (
+        mrp.where("kind <> 'ignore'")
+        .groupBy("point", "flow")
+        .agg(
+            F.expr("min(at_ns) = min(at_ns) FILTER (WHERE kind = 'connect')").alias("whole"),
+            F.expr("count_if(kind = 'con_reply')").alias("replies"),
+        )
+    )
+    return flows.where("whole AND replies > 0").select("point", "flow", "whole")
+
+
+def _calls(packets: DataFrame) -> DataFrame:
+    """Adds to connects and con replies what was called and answered before."""
+    mrp = of_protocol(packets, "mrp")
+    rows = mrp.where("kind IN ('connect', 'con_reply')").withColumn(
+        "called_forward", F.expr("IF(kind = 'connect', forward, NOT forward)")
+    )
+    of_call = until_now("point", "flow", "called_forward", "mrp_client")
+    of_server = until_now("point", "flow", "called_forward", "mrp_server")
+    accepts = "kind = 'con_reply' AND mrp_status = 1"
+    known = rows.withColumns(
+        over(
+            of_call,
+            connects="count_if(kind = 'connect')",
+            acceptable=f"count_if(kind = 'connect' AND {_ACCEPTABLE})",
+            version="min_by(mrp_version, IF(kind = 'connect', at_ns, NULL))",
+            given=f"min(IF({accepts}, struct(at_ns, mrp_server), NULL))",
+        )
+        | over(of_server, owner=f"min(IF({accepts}, struct(at_ns, mrp_client), NULL))")
+    ).withColumn("given_server", F.col("given.mrp_server"))
+    spoken = _speakers(mrp).groupBy(
+        "point",
+        "flow",
+        "forward",
+        F.col("mrp_origin").alias("given_server"),
+        F.col("mrp_destination").alias("mrp_client"),
+    )
+    last = spoken.agg(F.max("named_last_at").alias("given_last_at"))
+    joined = known.join(_whole_flows(mrp), on=["point", "flow"], how="left").join(
+        last, on=["point", "flow", "forward", "given_server", "mrp_client"], how="left"
+    )
+    context = ("kind", "mrp_version", "mrp_status", "mrp_client", "mrp_server", "connects", "acceptable", "version")
+    return joined.select(*FRAME, *context, "owner", "given_server", "given_last_at", "whole")
+
+
+_ACCEPTS = "kind = 'con_reply' AND mrp_status = 1"
+_VERSION = "concat(mrp_version DIV 16, '.', mrp_version % 16)"
+
+_CALL_RULES = (
+    Rule(
+        clause="MRP-2.1",
+        severity="warning",
+        where=_ACCEPTS,
+        holds="owner.mrp_client = mrp_client",
+        found="concat('sv_conid ', mrp_server, ' for client ', mrp_client, ' after client ', owner.mrp_client)",
+        expected="an id is unique among those of its node",
+    ),
+    Rule(
+        clause="MRP-2.3",
+        where="kind = 'connect'",
+        holds="mrp_version = version",
+        found=f"concat('a connect of client ', mrp_client, ' with another version, ', {_VERSION})",
+        expected="a connect is repeated byte for byte",
+    ),
+    Rule(
+        clause="MRP-2.4",
+        where="kind = 'con_reply' AND whole",
+        holds="connects > 0",
+        found="concat('a con reply for client ', mrp_client, ', which never called')",
+        expected="a con reply answers a connect",
+    ),
+    Rule(
+        clause="MRP-2.5",
+        where=f"{_ACCEPTS} AND connects > 0",
+        holds="acceptable > 0",
+        found="concat('client ', mrp_client, ' accepted with version ', version DIV 16, '.', version % 16)",
+        expected="stat 2 for any version but 0.0 and 0.1, and for 0.1 with a cl_conid above 65,535",
+    ),
+    Rule(
+        clause="MRP-2.6",
+        where=f"{_ACCEPTS} AND given_last_at > at_ns + {SLACK_NS}",
+        holds="mrp_server = given_server",
+        found="concat('sv_conid ', mrp_server, ' for a call that got ', given_server, ', which is still used')",
+        expected="a repeated connect gets the first reply again",
+    ),
+    Rule(
+        clause="MRP-2.11",
+        where=f"{_ACCEPTS} AND version = 1",
+        holds=f"mrp_server <= {PIGGYBACK_CONID_MAX}",
+        found="concat('sv_conid ', mrp_server, ' for the piggyback layout')",
+        expected="both ids of a piggyback connection are below 65,536",
+    ),
+)
+
+
+def _pairs(packets: DataFrame) -> DataFrame:
+    """Gives the first data and the first ack of each pair of ids that is odd, with what is known of the pair.
+
+    `agreed` says that these ids, in this direction, are a connection; `exchanged` that they are the other way round.
+    """
+    mrp = of_protocol(packets, "mrp")
+    accepted, versions = _accepted(mrp), _first_versions(mrp)
+    as_client = accepted.select(
+        "point",
+        "flow",
+        F.col("mrp_client").alias("mrp_origin"),
+        F.col("mrp_server").alias("mrp_destination"),
+        F.col("reply_forward").alias("client_reply_forward"),
+    )
+    as_server = accepted.select(
+        "point",
+        "flow",
+        F.col("mrp_server").alias("mrp_origin"),
+        F.col("mrp_client").alias("mrp_destination"),
+        F.col("reply_forward").alias("server_reply_forward"),
+    )
+    rejected = mrp.where("kind = 'con_reply' AND mrp_status = 2").select(
+        "point",
+        "flow",
+        (~F.col("forward")).alias("forward"),
+        F.col("mrp_client").alias("mrp_origin"),
+        F.lit(True).alias("rejected"),
+    )
+    keys = ["point", "flow", "mrp_origin", "mrp_destination"]
+    known = (
+        _speakers(mrp)
+        .join(_whole_flows(mrp), on=["point", "flow"], how="inner")
+        .join(as_client, on=keys, how="left")
+        .join(as_server, on=keys, how="left")
+        .join(rejected.distinct(), on=["point", "flow", "forward", "mrp_origin"], how="left")
+        .withColumns(
+            {
+                "agreed": F.expr("coalesce(client_reply_forward <> forward, server_reply_forward = forward, false)"),
+                "exchanged": F.expr("coalesce(client_reply_forward = forward, server_reply_forward <> forward, false)"),
+                "called_forward": F.expr("IF(client_reply_forward IS NOT NULL, forward, NOT forward)"),
+                "mrp_client": F.expr("IF(client_reply_forward IS NOT NULL, mrp_origin, mrp_destination)"),
+            }
+        )
+        .join(
+            versions.withColumnRenamed("forward", "called_forward"),
+            on=["point", "flow", "called_forward", "mrp_client"],
+            how="left",
+        )
+    )
+    odd = known.where("NOT agreed OR (kind = 'ack' AND version = 1)").select(
+        *keys, "forward", "kind", "named_at", "agreed", "exchanged", "rejected", "version"
+    )
+    joined = mrp.join(F.broadcast(odd), on=[*keys, "forward", "kind"], how="inner").where("at_ns = named_at")
+    return joined.select(*FRAME, "kind", "mrp_origin", "mrp_destination", "agreed", "exchanged", "rejected", "version")
+
+
+_IDS = "concat(kind, ' from ', mrp_origin, ' to ', mrp_destination)"
+
+_PAIR_RULES = (
+    Rule(
+        clause="MRP-1.6",
+        where="kind = 'ack' AND agreed",
+        holds="version <> 1",
+        found="'an ack in a piggyback connection'",
+        expected="type 4 belongs to the stamped layout",
+    ),
+    Rule(
+        clause="MRP-1.7",
+        where="kind = 'ack'",
+        holds="NOT exchanged",
+        found=_IDS,
+        expected="the dest_conid of an ack is the from_conid of the data",
+    ),
+    Rule(
+        clause="MRP-2.7",
+        where="rejected AND NOT agreed AND NOT exchanged",
+        holds="false",
+        found=f"concat({_IDS}, ', although the call was rejected')",
+        expected="stat 2 refuses the connection",
+    ),
+    Rule(
+        clause="MRP-2.9",
+        where="NOT agreed AND NOT (exchanged AND kind = 'ack') AND rejected IS NULL",
+        holds="false",
+        found=f"concat({_IDS}, ', which no con reply of this flow joined')",
+        expected="dest_conid and from_conid are those of one connection",
+    ),
+)
+
+
+def _openings(packets: DataFrame) -> DataFrame:
+    """Gives the packets of connections whose sides seem to speak too early, or whose first sequence is odd."""
+    mrp = of_protocol(packets, "mrp").where("session IS NOT NULL")
+    speaks = "kind IN ('data', 'ack')"
+    facts = mrp.groupBy("session").agg(
+        F.expr("min(at_ns) FILTER (WHERE kind = 'con_reply' AND mrp_status = 1)").alias("given_at"),
+        F.expr(f"min(at_ns) FILTER (WHERE from_caller AND {speaks})").alias("caller_at"),
+        F.expr(f"min(at_ns) FILTER (WHERE NOT from_caller AND {speaks})").alias("called_at"),
+        F.expr(f"min_by(mrp_sequence, IF(from_caller AND {_CARRIES}, at_ns, NULL))").alias("caller_first"),
+        F.expr(f"min_by(mrp_sequence, IF(NOT from_caller AND {_CARRIES}, at_ns, NULL))").alias("called_first"),
+    )
+    odd = f"""caller_at < given_at OR called_at < coalesce(caller_at, {1 << 62})
+        OR caller_first NOT BETWEEN 1 AND {WINDOW_MAX} OR called_first NOT BETWEEN 1 AND {WINDOW_MAX}"""
+    joined = mrp.join(F.broadcast(facts.where(odd)), on="session", how="inner")
+    first = until_now("session", "from_caller", "mrp_carries")
+    carrying = joined.withColumn("mrp_carries", F.expr(_CARRIES))
+    counted = carrying.withColumns(over(first, first_at="min(at_ns)"))
+    context = ("kind", "from_caller", "mrp_sequence", "mrp_carries", "given_at", "caller_at", "called_at", "first_at")
+    return counted.select(*FRAME, *context)
+
+
+_OPENING_RULES = (
+    Rule(
+        clause="MRP-2.8",
+        where="from_caller AND kind IN ('data', 'ack') AND at_ns = caller_at AND given_at IS NOT NULL",
+        holds=f"given_at <= at_ns + {JITTER_NS}",
+        found="concat(kind, ' of the client before the con reply')",
+        expected="the client sends packets with sv_conid after the reply that gives it",
+        needs_start=True,
+    ),
+    Rule(
+        clause="MRP-2.10",
+        where="NOT from_caller AND kind IN ('data', 'ack') AND at_ns = called_at AND given_at IS NOT NULL",
+        holds=f"caller_at <= at_ns + {JITTER_NS}",
+        found="concat(kind, ' of the server before any packet of the client with sv_conid')",
+        expected="the server sends no data before the client's first packet",
+        needs_start=True,
+    ),
+    Rule(
+        clause="MRP-3.1",
+        where="mrp_carries AND at_ns = first_at",
+        holds=f"mrp_sequence BETWEEN 1 AND {WINDOW_MAX}",
+        found="concat('a first message with sequence ', mrp_sequence)",
+        expected="in each direction the first message has sequence 1",
+        needs_start=True,
+    ),
+)
+
+CHECKS = (
+    Check(protocols=("mrp",), context=_calls, rules=_CALL_RULES),
+    Check(protocols=("mrp",), context=_pairs, rules=_PAIR_RULES),
+    Check(protocols=("mrp",), context=_openings, rules=_OPENING_RULES),
+)

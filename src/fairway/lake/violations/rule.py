@@ -1,0 +1,154 @@
+"""What a rule is, and how rows are judged by rules.
+
+A rule is about the rows for which `where` is true, and says that `holds` is true for each of them. Both are SQL over a
+row and the context that was prepared for it. A `holds` that is NULL counts as broken; so a rule that cannot be decided
+without something that a capture may lack asks for it in `where`.
+
+A capture sees a conversation from one place. What was sent there is seen, whatever becomes of it later; what passes
+there may have been reordered, delayed or doubled before. So a rule compares in one of three ways only:
+
+    with what passed before     an answer can be seen only after what it answers, wherever the point is; `JITTER_NS` is
+                                for captures whose queues have clocks of their own
+    with what passed long ago   `SLACK_NS` is longer than networks keep a datagram, so it was also sent before
+    by counting                 with room for a network that doubles every datagram on both ways
+
+Durations and bounds are defaults that an endpoint may change: what breaks only these is a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from fairway.core.tables import VIOLATIONS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.window import WindowSpec
+
+Severity = Literal["error", "warning"]
+
+SECOND_NS = 1_000_000_000
+SETTLED_S = 5
+"""By then a message from before the capture has its answer, or will be repeated."""
+JITTER_NS = SECOND_NS // 1_000
+"""Two datagrams closer than this may stand in a capture in either order."""
+SLACK_NS = 3 * SECOND_NS
+"""Two datagrams further apart than this have not overtaken one another."""
+
+FORWARD = "(source, source_port) < (destination, destination_port)"
+"""A direction that does not depend on who was seen first."""
+
+FRAME = ("protocol", "session", "point", "file_id", "file", "offset", "frame", "at", "at_ns")
+"""The columns of a packet that every context keeps: where a violation is, and when."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule of a clause; a clause may have several."""
+
+    clause: str
+    severity: Severity = "error"
+    where: str
+    """SQL: the rows that the rule is about."""
+    holds: str
+    """SQL: what must be true for them."""
+    found: str
+    """SQL of what is found where it is broken."""
+    expected: str
+    """What the clause asks for, in words."""
+    needs_start: bool = False
+    """Whether it can be judged only where the capture holds the beginning of the conversation, and both directions."""
+    settled_s: int = 0
+    """For how long the conversation must have been captured before `since`. rup and pydevts begin without a sign: a
+    capture may start between a message and its answer, and then sees an answer to nothing."""
+    since: str = "at_ns"
+    """SQL of the first instant that the rule looks at; with `settled_s`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """Rules that are judged on the same rows: `context` selects them from packets and adds what the rules look at."""
+
+    protocols: tuple[str, ...]
+    """Those whose packets it looks at."""
+    context: Callable[[DataFrame], DataFrame]
+    rules: tuple[Rule, ...]
+
+
+def judged(packets: DataFrame, check: Check) -> DataFrame:
+    """Gives the columns of `VIOLATIONS`, `needs_start` and `captured_by_ns`, a row for each rule that a row breaks."""
+    rows = check.context(packets)
+    broken = F.filter(F.array(*(_verdict(rule) for rule in check.rules)), lambda verdict: verdict.isNotNull())
+    verdicts = rows.select(*FRAME, F.explode(broken).alias("verdict"))
+    return verdicts.select("*", "verdict.*").select(*VIOLATIONS.names, "needs_start", "captured_by_ns")
+
+
+def _verdict(rule: Rule) -> Column:
+    broken = F.expr(f"coalesce(({rule.where}), false) AND NOT coalesce(({rule.holds}), false)")
+    return F.when(
+        broken,
+        F.struct(
+            F.lit(rule.clause).alias("rule"),
+            F.lit(rule.severity).alias("severity"),
+            F.coalesce(F.expr(rule.found).cast("string"), F.lit("nothing")).alias("found"),
+            F.lit(rule.expected).alias("expected"),
+            F.lit(rule.needs_start).alias("needs_start"),
+            F.expr(f"({rule.since}) - {rule.settled_s * SECOND_NS}").alias("captured_by_ns"),
+        ),
+    )
+
+
+def of_protocol(packets: DataFrame, protocol: str) -> DataFrame:
+    """Gives the well-formed packets of a protocol, with `forward`."""
+    good = packets.where((F.col("protocol") == protocol) & (F.col("kind") != "malformed") & F.col("at_ns").isNotNull())
+    return good.withColumn("forward", F.expr(FORWARD))
+
+
+def malformed(packets: DataFrame) -> DataFrame:
+    """Gives the context of rules about format: malformed datagrams that the capture holds whole."""
+    bad = packets.where((F.col("kind") == "malformed") & ~F.col("truncated") & F.col("at").isNotNull())
+    return bad.select(*FRAME, "reason", "payload_bytes")
+
+
+def format_rule(clause: str, reasons: str, expected: str, *, where: str = "true", severity: Severity = "error") -> Rule:
+    """Gives the rule that no datagram of the clause's protocol is malformed for these reasons."""
+    protocol = clause.partition("-")[0].lower()
+    listed = ", ".join(f"'{reason}'" for reason in reasons.split())
+    return Rule(
+        clause=clause,
+        severity=severity,
+        where=f"protocol = '{protocol}' AND reason IN ({listed}) AND {where}",
+        holds="false",
+        found="concat('a datagram of ', payload_bytes, ' bytes: ', replace(reason, '_', ' '))",
+        expected=expected,
+    )
+
+
+def until_now(*keys: str) -> WindowSpec:
+    """The rows with these keys up to now; what was seen at nearly the same instant counts as seen before."""
+    return Window.partitionBy(*keys).orderBy("at_ns").rangeBetween(Window.unboundedPreceding, JITTER_NS)
+
+
+def until(*keys: str, ago_ns: int) -> WindowSpec:
+    """The rows with these keys that are at least so old."""
+    return Window.partitionBy(*keys).orderBy("at_ns").rangeBetween(Window.unboundedPreceding, -ago_ns)
+
+
+def between(*keys: str, from_ns: int, to_ns: int = 0) -> WindowSpec:
+    """The rows with these keys whose age lies in this range."""
+    return Window.partitionBy(*keys).orderBy("at_ns").rangeBetween(-from_ns, -to_ns)
+
+
+def of_all(*keys: str) -> WindowSpec:
+    """All rows with these keys."""
+    return Window.partitionBy(*keys)
+
+
+def over(window: WindowSpec, **expressions: str) -> dict[str, Column]:
+    """Gives columns computed over one window, by name."""
+    return {name: F.expr(text).over(window) for name, text in expressions.items()}

@@ -1,0 +1,229 @@
+"""The rules of rup that a capture can show broken; clauses of docs/wire/rup.md.
+
+A message is an id and the side that sends its parts; requests and confirms of the id come from the other side. The
+parts of one message and what is said of them are looked at together, in the order of time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from fairway.lake.violations.rule import (
+    FRAME,
+    SECOND_NS,
+    SETTLED_S,
+    SLACK_NS,
+    Check,
+    Rule,
+    format_rule,
+    of_all,
+    of_protocol,
+    over,
+    until,
+    until_now,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PARTS_MAX = 1 << 20
+COPIES_MAX = 200
+"""100 transmissions, each doubled on the way."""
+SILENCE_NS = 20 * SECOND_NS
+"""10 s of 5.9, and time for the last answer to arrive."""
+BEGUN_S = 15
+"""A message that shows for the first time after so long is new: a sender that hears nothing for 10 s gives up."""
+
+_MESSAGE = ("point", "flow", "side", "rup_id")
+_FITS = "rup_position + body_bytes <= rup_total AND (body_bytes > 0 OR rup_total = 0)"
+_REGULAR = "kind = 'data' AND body_bytes > 0 AND rup_position + body_bytes < rup_total"
+"""A part that does not end at the total: it shows the size of all but the last."""
+
+
+def _messages(packets: DataFrame) -> DataFrame:
+    """Adds to the parts, requests and confirms of a message what is known of it by then.
+
+    The total and the part size are those of the first part that shows them, also for what came before it. `begins` says
+    that the first that was seen of it is the part at 0; it may be a copy, if the message began before the capture.
+    """
+    rup = of_protocol(packets, "rup").withColumn("side", F.expr("forward = (kind = 'data')"))
+    of_part = until_now(*_MESSAGE, "rup_position")
+    copies = rup.withColumns(
+        over(
+            of_part,
+            copies="count_if(kind = 'data')",
+            first="min(IF(kind = 'data', struct(at_ns, body_bytes, body_crc), NULL))",
+        )
+    )
+    fields = ("kind", "rup_position", "rup_total", "rup_start", "body_bytes", "body_crc", "copies", "first")
+    whole = over(
+        of_all(*_MESSAGE),
+        first_part="min(IF(kind = 'data', struct(at_ns, rup_position, rup_total), NULL))",
+        first_regular=f"min(IF({_REGULAR}, struct(at_ns, body_bytes), NULL))",
+        begun_by="min(at_ns)",
+    )
+    by_now = over(
+        until_now(*_MESSAGE),
+        parts="count_if(kind = 'data' AND at_ns = first.at_ns)",
+        highest="max(IF(kind = 'data', rup_position, NULL))",
+        begun_at="max(IF(kind = 'data' AND rup_position = 0, at_ns, NULL))",
+        answered_at="max(IF(kind <> 'data', at_ns, NULL))",
+    )
+    long_ago = over(
+        until(*_MESSAGE, ago_ns=SLACK_NS),
+        confirmed="max(IF(kind = 'confirm', struct(rup_position, at_ns), NULL))",
+    )
+    told = {
+        "total": F.col("first_part.rup_total"),
+        "size": F.col("first_regular.body_bytes"),
+        "begins": F.expr("first_part.rup_position = 0 AND first_part.at_ns = begun_by"),
+    }
+    known = copies.withColumns(whole | by_now | long_ago).withColumns(told)
+    context = ("begun_by", "begins", "total", "size", "parts", "highest", "begun_at", "answered_at", "confirmed")
+    return known.select(*FRAME, *fields, *context)
+
+
+_PART = "concat('a part of ', body_bytes, ' bytes at ', rup_position, ' of ', rup_total)"
+_ON_GRID = "(size IS NULL OR rup_position % size = 0)"
+
+_RULES = (
+    Rule(
+        clause="RUP-2.1",
+        where=f"kind = 'data' AND size IS NOT NULL AND body_bytes > 0 AND rup_total = total AND {_FITS}",
+        holds=f"rup_position % size = 0 AND IF({_REGULAR}, body_bytes = size, body_bytes <= size)",
+        found=f"concat({_PART}, ', where parts have ', size, ' bytes')",
+        expected="all parts but the last have one size, and stand at multiples of it",
+    ),
+    Rule(
+        clause="RUP-2.2",
+        where="kind = 'data'",
+        holds="(rup_start = 1) = (rup_position = 0)",
+        found="concat('start ', rup_start, ' at position ', rup_position)",
+        expected="start is 1 on the part at position 0 and 0 on all others",
+    ),
+    Rule(
+        clause="RUP-2.3",
+        where="kind = 'data'",
+        holds="rup_total = total",
+        found="concat('total ', rup_total, ' after ', total)",
+        expected="all parts of a message have the same total",
+    ),
+    Rule(
+        clause="RUP-2.3",
+        where="kind = 'data'",
+        holds="rup_position + body_bytes <= rup_total",
+        found=_PART,
+        expected="a part does not reach past the total",
+    ),
+    Rule(
+        clause="RUP-2.3",
+        where="kind = 'data' AND rup_position <= rup_total",
+        holds="body_bytes > 0 OR rup_total = 0",
+        found=_PART,
+        expected="a part is empty only in an empty message",
+    ),
+    Rule(
+        clause="RUP-2.5",
+        where=_REGULAR,
+        holds=f"rup_total <= body_bytes * {PARTS_MAX}",
+        found=f"concat({_PART}, ', which makes ', rup_total DIV body_bytes, ' parts')",
+        expected="a message has at most 1,048,576 parts",
+    ),
+    Rule(
+        clause="RUP-2.8",
+        where="kind = 'data' AND first.body_bytes = body_bytes",
+        holds="coalesce(first.body_crc = body_crc, true)",
+        found="concat('the part at ', rup_position, ' again, with another body')",
+        expected="a part is repeated byte for byte",
+    ),
+    Rule(
+        clause="RUP-3.1",
+        where="kind = 'confirm' AND size IS NOT NULL AND rup_position <= total AND begins",
+        holds="parts * size >= rup_position",
+        found="concat('confirm ', rup_position, ' after ', parts, ' parts of ', size, ' bytes')",
+        expected="everything below a confirm has arrived",
+        needs_start=True,
+        settled_s=BEGUN_S,
+        since="begun_by",
+    ),
+    Rule(
+        # A receiver that was started anew knows nothing: it counts again from the part at 0, which must come again.
+        clause="RUP-3.1",
+        where=f"kind = 'confirm' AND rup_position > 0 AND begun_at < confirmed.at_ns - {SLACK_NS}",
+        holds="rup_position >= confirmed.rup_position",
+        found="concat('confirm ', rup_position, ' after ', confirmed.rup_position)",
+        expected="confirm never goes back",
+    ),
+    Rule(
+        clause="RUP-3.7",
+        where="kind = 'confirm'",
+        holds="highest IS NOT NULL",
+        found="'a confirm of an id of which no part was sent'",
+        expected="a confirm names a message of which a part has come",
+        needs_start=True,
+        settled_s=SETTLED_S,
+    ),
+    Rule(
+        clause="RUP-3.8",
+        where="kind = 'confirm' AND total IS NOT NULL",
+        holds=f"rup_position = total OR (rup_position < total AND {_ON_GRID})",
+        found="concat('confirm ', rup_position, ' of ', total, coalesce(concat(' in parts of ', size), ''))",
+        expected="a confirm names the start of a part, or the total",
+    ),
+    Rule(
+        clause="RUP-4.3",
+        where="kind = 'request' AND highest IS NOT NULL AND rup_position < total AND begins",
+        holds="highest > rup_position",
+        found="concat('request ', rup_position, ' while the last part seen is at ', highest)",
+        expected="a part is requested after a later one has come",
+        needs_start=True,
+        settled_s=BEGUN_S,
+        since="begun_by",
+    ),
+    Rule(
+        clause="RUP-4.6",
+        where="kind = 'request'",
+        holds="highest IS NOT NULL",
+        found="'a request for an id of which no part was sent'",
+        expected="a request names a message of which a part has come",
+        needs_start=True,
+        settled_s=SETTLED_S,
+    ),
+    Rule(
+        clause="RUP-4.7",
+        where="kind = 'request' AND total IS NOT NULL",
+        holds=f"rup_position < total AND {_ON_GRID}",
+        found="concat('request ', rup_position, ' of ', total, coalesce(concat(' in parts of ', size), ''))",
+        expected="a request names the start of a part below the total",
+    ),
+    Rule(
+        clause="RUP-5.9",
+        severity="warning",
+        where=f"kind = 'data' AND at_ns - first.at_ns > {SILENCE_NS}",
+        holds=f"answered_at >= at_ns - {SILENCE_NS}",
+        found="concat('a copy ', (at_ns - first.at_ns) DIV 1000000, ' ms after the first, without an answer')",
+        expected="a send ends after 10 s without a request or confirm",
+        needs_start=True,
+    ),
+    Rule(
+        clause="RUP-5.10",
+        severity="warning",
+        where="kind = 'data'",
+        holds=f"copies <= {COPIES_MAX}",
+        found="concat('the part at ', rup_position, ' for the ', copies, 'th time')",
+        expected="a part is sent 100 times at the most",
+    ),
+)
+
+FORMAT_RULES = (
+    format_rule("RUP-1.1", "bad_type", "d, r or c as the first byte"),
+    format_rule("RUP-1.2", "too_short too_long", "at least 42 bytes of data, exactly 38 of a request or confirm"),
+    format_rule("RUP-1.3", "bad_digit", "numbers in base 255"),
+    format_rule("RUP-1.4", "bad_id", "32 lower-case hexadecimal digits"),
+    format_rule("RUP-1.5", "bad_start", "start 0 or 1"),
+    format_rule("RUP-1.6", "bad_separator", "a zero byte after the id"),
+)
+
+CHECKS = (Check(protocols=("rup",), context=_messages, rules=_RULES),)

@@ -1,0 +1,167 @@
+"""What the page shows of one session: its pictures, its timeline, its slowest messages and its broken rules."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fairway.core.tables import TIMELINE, TRANSFERS, VIOLATIONS
+from fairway.report.drawings import ladder, streams
+from fairway.report.packets import Key, Row, packets_of
+from fairway.report.tables import LakeTables
+from fairway.report.traffic import step_seconds
+from fairway.report.units import MICROSECONDS_PER_SECOND
+
+MESSAGES_SHOWN = 15
+VIOLATIONS_SHOWN = 60
+
+_SUMS = (
+    *("bytes_out", "bytes_in", "goodput_out", "goodput_in", "retransmissions_out", "retransmissions_in"),
+    *("rtt_samples", "rtt_weight"),
+)
+_MESSAGE = (
+    *("from_caller", "message", "kind", "size_bytes", "parts", "first_sent", "attempts", "copies", "latency_us"),
+    "outcome",
+)
+_VIOLATION = ("rule", "severity", "file", "frame", "at", "found", "expected")
+
+
+def details(tables: LakeTables, sessions: Sequence[Row]) -> dict[Key, dict[str, object]]:
+    """Gives the details of some rows of the sessions table; one pass a table for all of them."""
+    kept = packets_of(tables, sessions)
+    over_time = _timelines(tables, sessions)
+    messages = _messages(tables, sessions)
+    broken = _violations(tables, sessions)
+    found: dict[Key, dict[str, object]] = {}
+    for row in sessions:
+        key = _key(row)
+        protocol, start_ns = str(row["protocol"]), int(str(row["first"])) * 1_000
+        found[key] = {
+            "streams": streams(protocol, kept[key].rows(), start_ns),
+            "stride": kept[key].stride,
+            "ladder": ladder(protocol, kept[key].ladder(), start_ns),
+            "timeline": over_time[key],
+            "messages": messages[key],
+            "violations": broken[key],
+        }
+    return found
+
+
+def _key(row: Row) -> Key:
+    return str(row["session"]), str(row["point"])
+
+
+def _names(sessions: Sequence[Row]) -> list[str]:
+    return sorted({str(row["session"]) for row in sessions})
+
+
+def _timelines(tables: LakeTables, sessions: Sequence[Row]) -> dict[Key, dict[str, object]]:
+    """Gives bytes and round trips over time, in steps that leave a few hundred of them."""
+    steps = {_key(row): step_seconds(int(str(row["first"])), int(str(row["last"]))) for row in sessions}
+    sums: dict[Key, dict[int, Row]] = {key: {} for key in steps}
+    columns = ["session", "point", "second", *_SUMS[:-1], "rtt_p50_us", "rtt_p99_us"]
+    for batch in tables.batches(TIMELINE, columns, _names(sessions)) if sessions else ():
+        weight = pc.multiply(pc.fill_null(batch["rtt_p50_us"], 0), batch["rtt_samples"])
+        rows = _stepped(batch.append_column("rtt_weight", weight), steps)
+        totals = [*((name, "sum") for name in _SUMS), ("rtt_p99_us", "max")]
+        for row in rows.group_by(["session", "point", "step"]).aggregate(totals).to_pylist():
+            if _key(row) in sums:
+                _merge(sums[_key(row)], row)
+    return {_key(row): _as_columns(sums[_key(row)], steps[_key(row)], int(str(row["first"]))) for row in sessions}
+
+
+def _stepped(batch: pa.Table, steps: dict[Key, int]) -> pa.Table:
+    """Adds the start of the step that each second falls into, in seconds since 1970."""
+    keys = zip(batch["session"].to_pylist(), batch["point"].to_pylist(), strict=True)
+    width = np.fromiter((steps.get(key, 1) for key in keys), np.int64, len(batch))
+    seconds = batch["second"].cast(pa.int64()).to_numpy() // MICROSECONDS_PER_SECOND
+    return batch.append_column("step", pa.array(seconds // width * width))
+
+
+def _merge(steps: dict[int, Row], row: Row) -> None:
+    before = steps.get(int(str(row["step"])))
+    if before is not None:
+        for name in _SUMS:
+            row[f"{name}_sum"] = int(str(before[f"{name}_sum"])) + int(str(row[f"{name}_sum"]))
+        longest = [value for value in (before["rtt_p99_us_max"], row["rtt_p99_us_max"]) if isinstance(value, int)]
+        row["rtt_p99_us_max"] = max(longest, default=None)
+    steps[int(str(row["step"]))] = row
+
+
+def _as_columns(steps: dict[int, Row], width_s: int, first_us: int) -> dict[str, object]:
+    """Gives columns over seconds since the session's start; rates per second."""
+    order = sorted(steps)
+    start_s = first_us / MICROSECONDS_PER_SECOND
+    found: dict[str, object] = {"step": width_s, "t": [round(max(0.0, step - start_s), 3) for step in order]}
+    for name in _SUMS[:-2]:
+        found[name] = [round(int(str(steps[step][f"{name}_sum"])) / width_s, 3) for step in order]
+    found["rtt_p50_us"] = [_mean_rtt(steps[step]) for step in order]
+    found["rtt_p99_us"] = [steps[step]["rtt_p99_us_max"] for step in order]
+    return found
+
+
+def _mean_rtt(row: Row) -> int | None:
+    samples = int(str(row["rtt_samples_sum"]))
+    return round(int(str(row["rtt_weight_sum"])) / samples) if samples else None
+
+
+def _messages(tables: LakeTables, sessions: Sequence[Row]) -> dict[Key, dict[str, object]]:
+    """Gives how a session's messages ended, and the worst of them: unacknowledged, then slowest."""
+    worst: dict[Key, pa.Table] = {}
+    outcomes: dict[Key, dict[str, int]] = {_key(row): {} for row in sessions}
+    for batch in tables.batches(TRANSFERS, ("session", "point", *_MESSAGE), _names(sessions)) if sessions else ():
+        counted = batch.group_by(["session", "point", "outcome"]).aggregate([([], "count_all")])
+        for row in counted.to_pylist():
+            if _key(row) in outcomes:
+                of_key = outcomes[_key(row)]
+                of_key[row["outcome"]] = of_key.get(row["outcome"], 0) + row["count_all"]
+        for key, mine in _split(batch, outcomes):
+            together = pa.concat_tables([worst[key], mine]) if key in worst else mine
+            worst[key] = _slowest(together)
+    return {
+        key: {"outcomes": ended, "worst": _plain(worst[key], _MESSAGE) if key in worst else []}
+        for key, ended in outcomes.items()
+    }
+
+
+def _slowest(messages: pa.Table) -> pa.Table:
+    failed = pc.is_in(messages["outcome"], pa.array(["unacknowledged", "refused"]))
+    rank = pc.if_else(failed, 1 << 62, pc.fill_null(messages["latency_us"], -1))
+    ranked = messages.append_column("rank", rank)
+    keys = [("rank", "descending"), ("message", "ascending")]
+    return ranked.take(pc.sort_indices(ranked, sort_keys=keys)[:MESSAGES_SHOWN]).drop_columns(["rank"])
+
+
+def _violations(tables: LakeTables, sessions: Sequence[Row]) -> dict[Key, list[list[object]]]:
+    """Gives the first broken rules of each session, errors before warnings."""
+    first: dict[Key, pa.Table] = {}
+    known = [_key(row) for row in sessions]
+    for batch in tables.batches(VIOLATIONS, ("session", "point", *_VIOLATION), _names(sessions)) if sessions else ():
+        for key, mine in _split(batch, known):
+            together = pa.concat_tables([first[key], mine]) if key in first else mine
+            keys = [("severity", "ascending"), ("at", "ascending"), ("frame", "ascending"), ("rule", "ascending")]
+            first[key] = together.take(pc.sort_indices(together, sort_keys=keys)[:VIOLATIONS_SHOWN])
+    return {key: _plain(first[key], _VIOLATION) if key in first else [] for key in known}
+
+
+def _split(batch: pa.Table, known: Collection[Key]) -> list[tuple[Key, pa.Table]]:
+    """Cuts a batch by session and point, and gives the pieces of those that are known."""
+    groups = batch.group_by(["session", "point"]).aggregate([]).to_pylist()
+    found = []
+    for key in (_key(row) for row in groups):
+        if key in known:
+            mine = pc.and_(pc.equal(batch["session"], key[0]), pc.equal(batch["point"], key[1]))
+            found.append((key, batch.filter(mine)))
+    return found
+
+
+def _plain(rows: pa.Table, columns: Sequence[str]) -> list[list[object]]:
+    """Gives rows as lists; times in microseconds since 1970."""
+    plain = [
+        (rows[name].cast(pa.int64()) if pa.types.is_timestamp(rows[name].type) else rows[name]).to_pylist()
+        for name in columns
+    ]
+    return [list(row) for row in zip(*plain, strict=True)]

@@ -1,0 +1,269 @@
+"""The top of the report, for one point of capture: the verdict, the numbers, what happened over time, broken rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fairway.report.blocks import (
+    Block,
+    Cell,
+    Tile,
+    element,
+    paragraph,
+    protocol_mark,
+    section,
+    side_by_side,
+    table,
+    tiles,
+)
+from fairway.report.charts import COLOURS, Axis, Chart, Line, chart
+from fairway.report.rules import Broken, Place
+from fairway.report.survey import LOSES_TOO_MUCH, REPEATS_TOO_MUCH, Survey, Totals
+from fairway.report.traffic import Key, Messages, Traffic, edge_us
+from fairway.report.units import NOTHING, bytes_, count, duration, share
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the tables say, all points together."""
+
+    sessions: Survey
+    traffic: Traffic
+    messages: dict[Key, Messages]
+    rules: Sequence[Broken]
+    judged: bool = True
+    """Whether there is a table of broken rules."""
+
+
+def overview(found: Found, point: str) -> list[Block]:
+    """Gives the blocks of one point."""
+    by_protocol = found.sessions.of_point(point)
+    rules = [rule for rule in found.rules if rule.point == point]
+    total = Totals()
+    for part in by_protocol.values():
+        total.add(dict(part.sums))
+    head = [
+        paragraph(_verdict(total, rules, found.judged), "verdict"),
+        tiles([*_tiles(total, _messages(found, point)), _rules_tile(rules, found.judged)]),
+    ]
+    blocks = [section("Overview", head)] if by_protocol else []
+    if by_protocol:
+        blocks.append(section("Protocols", [_protocols(found, point, by_protocol)]))
+    pictures = [*_over_time(found.traffic, point, list(by_protocol)), *_latencies(found, point, list(by_protocol))]
+    if pictures:
+        blocks.append(section("Over time, and how long messages took", [side_by_side(pictures)]))
+    if rules:
+        note = "Clauses are those of docs/wire; a frame opens in Wireshark with the command beside it."
+        blocks.append(section("Broken rules", [_rules(rules)], note=note))
+    return blocks
+
+
+def _verdict(total: Totals, rules: Sequence[Broken], judged: bool) -> str:
+    """Says in one sentence or two what to look at."""
+    sessions = total["sessions"]
+    if not total["troubled"]:
+        unbroken = "no rule was broken" if judged else "rules were not looked at"
+        return f"All {count(sessions)} sessions went well: {unbroken}, and none lost or repeated much."
+    parts = [
+        f"{count(total[name])} {words}"
+        for name, words in (
+            ("breaking", "broke a rule"),
+            ("repeating", f"repeated {100 * REPEATS_TOO_MUCH:.0f} % or more of the packets"),
+            ("losing", f"lost about {100 * LOSES_TOO_MUCH:.0f} % or more"),
+            ("badly_ended", "got a refusal or no answer"),
+        )
+        if total[name]
+    ]
+    verb = "session needs" if total["troubled"] == 1 else "sessions need"
+    sentence = f"{count(total['troubled'])} of {count(sessions)} {verb} attention: {', '.join(parts)}."
+    errors = [rule for rule in rules if rule.severity == "error"]
+    return f"{sentence} The rule broken most is {errors[0].rule}, {_times(errors[0].count)}." if errors else sentence
+
+
+def _of(number: float, noun: str) -> str:
+    return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{count(number)} times"
+
+
+def _messages(found: Found, point: str) -> Messages:
+    """Adds up the messages of all protocols at a point."""
+    total = Messages()
+    for (at, _), part in found.messages.items():
+        if at == point:
+            for outcome, number in part.outcomes.items():
+                total.outcomes[outcome] = total.outcomes.get(outcome, 0) + number
+            for bucket, number in part.buckets.items():
+                total.buckets[bucket] = total.buckets.get(bucket, 0) + number
+    return total
+
+
+def _rules_tile(rules: Sequence[Broken], judged: bool) -> Tile:
+    if not judged:
+        return Tile(name="Broken rules", value=NOTHING, detail="their table is missing")
+    errors = sum(rule.count for rule in rules if rule.severity == "error")
+    warnings = sum(rule.count for rule in rules) - errors
+    return Tile(name="Broken rules", value=count(errors), detail=f"and {_of(warnings, 'warning')}", bad=errors > 0)
+
+
+def _tiles(total: Totals, messages: Messages) -> list[Tile]:
+    copies = total.copies / total.packets if total.packets else None
+    return [
+        Tile(name="Sessions", value=count(total["sessions"]), detail=f"{count(total['troubled'])} need attention"),
+        Tile(name="Datagrams", value=count(total.packets), detail=f"{bytes_(total.bytes_)} of UDP payload"),
+        Tile(
+            name="Copies",
+            value=share(copies),
+            detail=f"{count(total.copies)} retransmissions, {count(total['duplicates'])} needless",
+            bad=(copies or 0) >= REPEATS_TOO_MUCH,
+        ),
+        Tile(
+            name="Loss, estimated",
+            value=share(total.loss),
+            detail="of the packets where it can be told" if total.loss is not None else "cannot be told here",
+            bad=(total.loss or 0) >= LOSES_TOO_MUCH,
+        ),
+        Tile(
+            name="Messages",
+            value=count(messages.count or total["transfers_out"] + total["transfers_in"]),
+            detail=f"{count(messages.unacknowledged)} not acknowledged" if messages.count else "",
+            bad=messages.unacknowledged > 0,
+        ),
+        Tile(
+            name="Latency, median",
+            value=duration(messages.quantile_us(0.5)),
+            detail=f"99 % within {duration(messages.quantile_us(0.99))}" if messages.buckets else "",
+        ),
+    ]
+
+
+def _protocols(found: Found, point: str, by_protocol: dict[str, Totals]) -> Block:
+    heads = (
+        *("Protocol", "Sessions", "Datagrams", "Payload", "Copies", "Loss (est.)", "Round trip", "Messages"),
+        *("Latency p50", "p99", "Breaches"),
+    )
+    rows: list[list[str | Cell]] = []
+    most = max(total.bytes_ for total in by_protocol.values()) or 1
+    for protocol, total in by_protocol.items():
+        messages = found.messages.get((point, protocol), Messages())
+        copies = total.copies / total.packets if total.packets else None
+        p50_us, p99_us = messages.quantile_us(0.5), messages.quantile_us(0.99)
+        rows.append(
+            [
+                protocol_mark(protocol),
+                Cell(count(total["sessions"]), total["sessions"]),
+                Cell(count(total.packets), total.packets),
+                Cell(bytes_(total.bytes_), total.bytes_, bar=total.bytes_ / most),
+                Cell(share(copies), copies),
+                Cell(share(total.loss), total.loss),
+                Cell(duration(total.rtt_us), total.rtt_us),
+                Cell(count(messages.count), messages.count),
+                Cell(duration(p50_us), p50_us),
+                Cell(duration(p99_us), p99_us),
+                Cell(count(total["violations"]), total["violations"]),
+            ]
+        )
+    return table(heads, rows)
+
+
+def _over_time(traffic: Traffic, point: str, protocols: Sequence[str]) -> list[Block]:
+    there = [protocol for protocol in protocols if (point, protocol) in traffic.by_key]
+    if not there:
+        return []
+    times = [float(time) for time in traffic.times_s()]
+
+    def lines(measure: str) -> list[Line]:
+        return [
+            Line(
+                name=protocol,
+                x=times,
+                y=traffic.series((point, protocol), measure),
+                drawing="steps",
+                colour=COLOURS.get(protocol, 0),
+            )
+            for protocol in there
+        ]
+
+    every = "each second" if traffic.step_s == 1 else f"each {duration(traffic.step_s * 1_000_000)}"
+    clock = Axis(label="time, UTC", unit="clock")
+    return [
+        chart(
+            Chart(
+                title="Goodput",
+                x=clock,
+                y=Axis(label="bytes per second", unit="bytes_per_s"),
+                lines=lines("goodput"),
+                says=f"Bodies seen for the first time, both ways, all sessions, {every}.",
+            )
+        ),
+        chart(
+            Chart(
+                title="Copies",
+                x=clock,
+                y=Axis(label="copies per second", unit="count"),
+                lines=lines("retransmissions"),
+                says=f"Datagrams sent again, {every}: where this rises, something was lost or late.",
+            )
+        ),
+    ]
+
+
+def _latencies(found: Found, point: str, protocols: Sequence[str]) -> list[Block]:
+    lines = []
+    for protocol in protocols:
+        buckets = found.messages.get((point, protocol), Messages()).buckets
+        if buckets:
+            places = range(min(buckets) - 1, max(buckets) + 2)
+            total = sum(buckets.values())
+            lines.append(
+                Line(
+                    name=protocol,
+                    x=[edge_us(place + 0.5) for place in places],
+                    y=[buckets.get(place, 0) / total for place in places],
+                    drawing="area",
+                    colour=COLOURS.get(protocol, 0),
+                )
+            )
+    if not lines:
+        return []
+    picture = Chart(
+        title="Latency of messages",
+        x=Axis(label="from first sent to acknowledged", unit="us", log=True),
+        y=Axis(label="share of messages", unit="share"),
+        lines=lines,
+        says="Each protocol for itself. A second hump is the price of a repeat: the message waited for a timer.",
+    )
+    return [chart(picture)]
+
+
+def _rules(rules: Sequence[Broken]) -> Block:
+    """Gives one fold for each rule, with a few places in it."""
+    folds = []
+    for rule in rules:
+        head = [
+            element("span", rule.severity, {"class": f"severity {rule.severity}"}),
+            element("strong", rule.rule),
+            protocol_mark(rule.protocol),
+            element("span", _times(rule.count), {"class": "times"}),
+            element("span", rule.places[0].expected if rule.places else "", {"class": "expected"}),
+        ]
+        places = element("ul", [_place(place) for place in rule.places])
+        folds.append(element("details", [element("summary", head), places]))
+    return Block(element("div", folds, {"class": "rules"}))
+
+
+def _place(place: Place) -> str:
+    where = element("span", f"frame {place.frame} of {place.file}", {"class": "where"})
+    if place.session is not None:
+        where = element("a", where, {"href": "#", "data-session": place.session})
+    command = element("code", wireshark(place.file, place.frame))
+    return element("li", [where, " found ", element("em", place.found), ", expected ", place.expected, command])
+
+
+def wireshark(file: str, frame: int) -> str:
+    """Gives the command that opens a capture at a frame; `assets/capture.js` says the same."""
+    quoted = "'" + file.replace("'", "'\\''") + "'"
+    return f"wireshark -r {quoted} -g {frame}"

@@ -1,0 +1,111 @@
+"""Killed at each named point, a gateway that starts again holds its promise, and senders see only delay."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+import pytest
+
+from fairway import net
+from fairway.core import layout
+from fairway.gateway import crashpoints
+from fairway.gateway.journal import open_reader
+
+from .world import PROTOCOLS, Ledger, Sender, any_ports, check_promise, gateway, journalled, landed, start, until
+
+SEALS_OFTEN = ("--seal-after", "150ms")
+
+
+@pytest.mark.parametrize("point", crashpoints.POINTS)
+def test_a_gateway_killed_at_this_point_loses_and_doubles_nothing(point: str, tmp_path: Path) -> None:
+    asyncio.run(_killed_at(point, tmp_path))
+
+
+async def _killed_at(point: str, lake: Path) -> None:
+    passes = 20 if point.endswith("commit") else 3
+    ledger = Ledger()
+    environment = {"FAIRWAY_CRASH_AT": f"{point}:{passes}"}
+    first = await start(lake, any_ports(), *SEALS_OFTEN, environment=environment)
+    senders = [Sender(first.url(protocol), protocol, ledger) for protocol in PROTOCOLS]
+    sending = [asyncio.create_task(sender.run()) for sender in senders]
+    assert await first.ended() == -signal.SIGKILL
+    async with gateway(lake, first.urls, *SEALS_OFTEN) as second:
+        before = len(ledger.acknowledged)
+        while len(ledger.acknowledged) < before + 200:
+            await asyncio.sleep(0.02)
+        for sender in senders:
+            sender.enough.set()
+        await asyncio.gather(*sending)
+        assert await second.stop() == 0
+    assert not ledger.unknown, "a sender saw more than delay"
+    assert not journalled(lake)
+    check_promise(ledger, (row["body"] for row in landed(lake)))
+
+
+def test_large_messages_survive_a_kill_between_commit_and_acknowledgement(tmp_path: Path) -> None:
+    asyncio.run(_killed_with_large_messages(tmp_path))
+
+
+async def _killed_with_large_messages(lake: Path) -> None:
+    """The first is sealed before the kill, the second is committed and not acknowledged, the third comes after it."""
+    bodies = [bytes([number]) * (1_300_000 + number) for number in range(3)]
+    first = await start(lake, any_ports(("rup",)), *SEALS_OFTEN, environment={"FAIRWAY_CRASH_AT": "after-commit:2"})
+    async with net.connect(first.urls[0] + "?silence=60s") as connection:
+        await connection.send(bodies[0])
+        await until(lambda: len(list((lake / "landing" / "gateway").iterdir())) == 1)
+        second = connection.send(bodies[1])
+        assert await first.ended() == -signal.SIGKILL
+        assert not second.done()
+        assert len(list((lake / "gateways" / "gateway" / "spool").iterdir())) == 1
+        async with gateway(lake, first.urls, *SEALS_OFTEN) as running:
+            await second
+            await connection.send(bodies[2])
+            assert await running.stop() == 0
+    assert [row["body"] for row in landed(lake)] == bodies
+    assert not list((lake / "gateways" / "gateway" / "spool").iterdir())
+
+
+def test_a_session_without_a_message_survives_a_kill(tmp_path: Path) -> None:
+    asyncio.run(_killed_before_the_first_message(tmp_path))
+
+
+async def _killed_before_the_first_message(lake: Path) -> None:
+    async with gateway(lake, any_ports(("udpc", "mrp"))) as first:
+        connections = [await net.open_connection(url) for url in first.urls]
+        await until(lambda: sessions_stored(lake) == 2)
+        first.signal(signal.SIGKILL)
+        await first.ended()
+    async with gateway(lake, first.urls) as second:
+        for connection in connections:
+            await connection.send(connection.protocol.encode())
+            await connection.close(1.0)
+        assert await second.stop() == 0
+    assert sorted(row["body"] for row in landed(lake)) == [b"mrp", b"udpc"]
+
+
+def test_a_request_committed_and_not_answered_is_answered_after_the_restart(tmp_path: Path) -> None:
+    asyncio.run(_killed_before_the_answer(tmp_path))
+
+
+async def _killed_before_the_answer(lake: Path) -> None:
+    """The session is stored by the first commit, the request by the second."""
+    first = await start(lake, any_ports(("udpc",)), environment={"FAIRWAY_CRASH_AT": "after-commit:2"})
+    async with net.connect(first.urls[0] + "?silence=60s&request_limit=60s") as connection:
+        await until(lambda: sessions_stored(lake) == 1)
+        asked = connection.request(b"question")
+        assert await first.ended() == -signal.SIGKILL
+        assert journalled(lake) == [b"question"]
+        async with gateway(lake, first.urls) as second:
+            assert (await asked).body == b""
+            assert await second.stop() == 0
+    assert [(row["kind"], row["body"]) for row in landed(lake)] == [("request", b"question")]
+
+
+def sessions_stored(lake: Path) -> int:
+    reader = open_reader(lake / layout.GATEWAYS / "gateway" / layout.JOURNAL)
+    try:
+        return int(reader.execute("SELECT count(*) FROM states").fetchone()[0])
+    finally:
+        reader.close()

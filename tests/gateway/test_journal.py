@@ -1,0 +1,173 @@
+"""The journal by itself: what it holds, what it survives."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from fairway.core import layout
+from fairway.core.tables import SEGMENT
+from fairway.gateway import clock, columns
+from fairway.gateway.journal import PAGE_BYTES, Journal, Row, Transaction, now_us, packed
+from fairway.gateway.place import Place
+from fairway.gateway.reception import wall_us
+from fairway.gateway.salvage import open_journal
+
+
+def row(offset: int, bodies: list[bytes], identity: int | str = 7, **more: object) -> Row:
+    size, sizes, body = packed(bodies)
+    values = {"session": 5, "kind": "message", "reliable": True, "received_us": 1_000_000, **more}
+    return Row(
+        offset=offset, messages=len(bodies), protocol="udpc", peer="127.0.0.1:1", id=identity, size_bytes=size,
+        sizes=sizes, body=body, **values,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    taken = Place(tmp_path, "edge")
+    taken.take()
+    return taken
+
+
+def test_a_segment_has_exactly_the_declared_columns_and_every_message_in_order(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(b"from a file")
+    rows = [
+        row(3, [b"a", b"", b"ccc"], 10),
+        row(6, [b"xx", b"yy"], 20, session=None, kind="plain", reliable=False),
+        row(8, [b""], "f" * 32, received_us=2_000_000)._replace(size_bytes=11, spool="large"),
+    ]
+    columns.write("edge", rows, tmp_path, tmp_path / "s.parquet")
+    table = pq.read_table(tmp_path / "s.parquet")
+    assert tuple(table.schema.names) == SEGMENT.names
+    assert {field.name for field in table.schema if field.nullable} == {"session"}
+    assert str(table.schema.field("received").type) == "timestamp[us, tz=UTC]"
+    assert table["offset"].to_pylist() == [3, 4, 5, 6, 7, 8]
+    assert table["id"].to_pylist() == ["10", "11", "12", "20", "21", "f" * 32]
+    assert table["body"].to_pylist() == [b"a", b"", b"ccc", b"xx", b"yy", b"from a file"]
+    assert table["session"].to_pylist() == [5, 5, 5, None, None, 5]
+    assert table["kind"].to_pylist() == ["message"] * 3 + ["plain"] * 2 + ["message"]
+    assert table["reliable"].to_pylist() == [True] * 3 + [False] * 2 + [True]
+    assert [at.timestamp() for at in table["received"].to_pylist()] == [1.0] * 5 + [2.0]
+
+
+def test_a_transaction_that_fails_leaves_nothing(place: Place) -> None:
+    journal = Journal(place.journal, "edge")
+    journal.limit(40 * PAGE_BYTES)
+    state = [("udpc://x", "p", 1, b"state")]
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        journal.write(Transaction(rows=[row(0, [bytes(60 * PAGE_BYTES)])], states=state))
+    assert (journal.next_offset, journal.states("udpc://x")) == (0, [])
+    journal.write(Transaction(rows=[row(0, [b"small"])], states=state))
+    assert (journal.next_offset, journal.states("udpc://x")) == (1, [b"state"])
+    journal.close()
+
+
+def test_what_a_conversation_adds_is_forgotten_from_the_oldest_on(place: Place) -> None:
+    journal = Journal(place.journal, "edge")
+    journal.write(Transaction(additions=[("rup://x", at_us, str(at_us).encode()) for at_us in (10, 20, 30)]))
+    journal.write(Transaction(forget_before_us=20))
+    assert journal.states("rup://x") == [b"20", b"30"]
+    journal.write(Transaction(forget_before_us=99))
+    assert journal.states("rup://x") == []
+    journal.close()
+
+
+def test_after_a_reboot_additions_get_their_full_time_again(place: Place) -> None:
+    journal = Journal(place.journal, "edge")
+    journal.write(Transaction(additions=[("rup://x", 10, b"old")]))
+    journal.note("boot", "another")
+    journal.close()
+    journal = Journal(place.journal, "edge")
+    journal.write(Transaction(forget_before_us=now_us() - 1_000_000))
+    assert journal.states("rup://x") == [b"old"]
+    journal.close()
+
+
+def test_a_plan_is_bounded_by_bytes_and_repeated_until_it_is_marked(place: Place) -> None:
+    journal = Journal(place.journal, "edge")
+    journal.write(Transaction(rows=[row(0, [bytes(100)] * 3), row(3, [bytes(100)]), row(4, [bytes(100)])]))
+    assert journal.plan(400) == (0, 3)
+    assert journal.planned() == (0, 3)
+    journal.mark(0, 3, 1, 1)
+    assert (journal.planned(), journal.sealed_to, journal.unsealed()) == (None, 3, (1, 100))
+    assert journal.plan(1) == (4, 4), "at least one row, however small the bound"
+    assert not journal.remove_sealed(10)
+    journal.close()
+    journal = Journal(place.journal, "edge")
+    assert (journal.planned(), journal.next_offset) == ((4, 4), 5)
+    journal.mark(4, 4, 1, 1)
+    assert journal.remove_sealed(1)
+    assert journal.plan(1) is None
+    assert journal.next_offset == 5
+    journal.close()
+
+
+def test_a_lost_journal_goes_on_behind_the_segments(place: Place) -> None:
+    (place.landing / layout.segment_name(0, 41)).touch()
+    journal = open_journal(place)
+    assert journal.next_offset == 42
+    journal.close()
+
+
+def damaged(place: Place, where: range) -> None:
+    """Overwrites pages of a journal that holds 300 messages of a page each, from offset 100 on, and a state."""
+    journal = Journal(place.journal, "edge", 100)
+    state = [("udpc://x", "p", 1, b"state")]
+    journal.write(Transaction(rows=[row(100 + n, [b"%d-" % n + bytes(5_000)]) for n in range(300)], states=state))
+    journal.close()
+    with open(place.journal, "r+b") as file:
+        for page in where:
+            file.seek(page * PAGE_BYTES)
+            file.write(b"\xff" * PAGE_BYTES)
+
+
+def test_a_damaged_journal_keeps_what_can_be_read_and_is_put_aside(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    damaged(place, range(100, 130))
+    with caplog.at_level(logging.ERROR, "fairway.gateway"):
+        journal = open_journal(place)
+    kept, size = journal.unsealed()
+    assert 200 <= kept < 300
+    assert size > kept * 5_000
+    assert journal.next_offset == 100 + kept, "numbered without gaps"
+    assert journal.states("udpc://x") == [b"state"]
+    assert journal.fault() == ""
+    (aside,) = place.home.glob("journal-damaged-*.sqlite")
+    assert f"{kept} messages" in caplog.text
+    assert aside.name in caplog.text
+    journal.close()
+    journal = open_journal(place)
+    assert journal.unsealed() == (kept, size)
+    journal.close()
+
+
+def test_a_journal_that_is_no_journal_at_all_is_put_aside(place: Place) -> None:
+    place.journal.write_bytes(b"something else entirely " * 100)
+    journal = open_journal(place)
+    assert journal.next_offset == 0
+    assert list(place.home.glob("journal-damaged-*.sqlite"))
+    journal.close()
+
+
+def test_a_crash_while_salvaging_is_completed(place: Place) -> None:
+    damaged(place, range(100, 130))
+    journal = open_journal(place)
+    kept = journal.unsealed()
+    journal.close()
+    place.journal.rename(place.home / "journal-salvaged.sqlite")
+    journal = open_journal(place)
+    assert journal.unsealed() == kept
+    journal.close()
+
+
+def test_a_clock_that_was_set_back_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    clock.warn_if_behind(wall_us() - 1_000_000)
+    assert not caplog.text
+    clock.warn_if_behind(wall_us() + 3_600_000_000)
+    assert "the clock was set back: it is 3600 s behind" in caplog.text

@@ -1,0 +1,289 @@
+"""What an operator sees of a gateway: its lines, its exit codes, its errors, its metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairway import net
+from fairway.cli import run
+from fairway.core import layout
+
+from .world import PROTOCOLS, Ledger, Running, Sender, any_ports, check_promise, gateway, journalled, landed, until
+
+UDPC = ["udpc://127.0.0.1:0"]
+
+
+def runs(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Runs a test on a loop of its own."""
+
+    def on_a_loop(tmp_path: Path) -> None:
+        asyncio.run(test(tmp_path / "lake"))
+
+    on_a_loop.__name__ = test.__name__
+    return on_a_loop
+
+
+def refused(*arguments: str) -> str:
+    """Runs a gateway that must not start; gives the one line that it says, behind the exit code."""
+    command = [sys.executable, "-m", "fairway", "gateway", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    said = done.stderr.splitlines()
+    assert len(said) == 1, done.stderr
+    return f"{done.returncode} {said[0]}"
+
+
+async def fetch(url: str) -> tuple[int, str]:
+    def get() -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    return await asyncio.to_thread(get)
+
+
+def metrics_url(running: Running) -> str:
+    return next(line.split()[1] for line in running.said if line.startswith("metrics "))
+
+
+@runs
+async def test_every_kind_of_message_lands_with_what_is_known_of_it(lake: Path) -> None:
+    large = bytes(range(256)) * 5_000
+    async with gateway(lake, any_ports()) as running:
+        async with net.connect(running.url("udpc")) as udpc:
+            await udpc.send(b"important")
+            assert (await udpc.request(b"asked")).body == b""
+            await udpc.send(b"plain", reliable=False)
+            session = udpc.session
+            await until(lambda: len(journalled(lake)) == 3)
+        async with net.connect(running.url("mrp")) as mrp:
+            await mrp.send(b"ordered")
+        async with net.connect(running.url("rup")) as rup:
+            await rup.send(b"")
+            await rup.send(large)
+        async with net.connect(running.url("pydevts")) as pydevts:
+            await pydevts.send(b"datagram")
+        assert await running.stop() == 0
+    rows = landed(lake)
+    shown = [(row["protocol"], row["kind"], row["reliable"], row["body"]) for row in rows]
+    assert shown == [
+        ("udpc", "message", True, b"important"),
+        ("udpc", "request", True, b"asked"),
+        ("udpc", "plain", False, b"plain"),
+        ("mrp", "message", True, b"ordered"),
+        ("rup", "message", True, b""),
+        ("rup", "message", True, large),
+        ("pydevts", "message", True, b"datagram"),
+    ]
+    assert [row["session"] for row in rows[:3]] == [session] * 3
+    assert {row["gateway"] for row in rows} == {"gateway"}
+    assert [int(row["id"]) - int(rows[0]["id"]) for row in rows[:3]] == [0, 1, 2]
+    assert all(row["peer"].startswith("127.0.0.1:") for row in rows)
+    assert all(abs(row["received"].timestamp() - time.time()) < 600 for row in rows)
+    assert not list((lake / "gateways" / "gateway" / "spool").iterdir())
+
+
+@runs
+async def test_a_stop_seals_all_and_the_next_start_goes_on_with_the_same_sessions(lake: Path) -> None:
+    ledger = Ledger()
+    async with gateway(lake, any_ports()) as first:
+        senders = [Sender(first.url(protocol), protocol, ledger) for protocol in PROTOCOLS]
+        sending = [asyncio.create_task(sender.run()) for sender in senders]
+        await until(lambda: len(ledger.acknowledged) > 200)
+        assert await first.stop() == 0
+    assert not journalled(lake)
+    before = len(ledger.acknowledged)
+    async with gateway(lake, first.urls) as second:
+        await until(lambda: len(ledger.acknowledged) > before + 200)
+        for sender in senders:
+            sender.enough.set()
+        await asyncio.gather(*sending)
+        assert await second.stop() == 0
+    assert not ledger.unknown
+    check_promise(ledger, (row["body"] for row in landed(lake)))
+
+
+@runs
+async def test_a_second_signal_ends_a_gateway_that_cannot_drain_and_loses_nothing(lake: Path) -> None:
+    full = lake.parent / "full"
+    async with gateway(lake, UDPC, environment={"FAIRWAY_DISK_FULL_WHILE": str(full)}) as running:
+        async with net.connect(running.urls[0], close_timeout_s=0.1) as connection:
+            await connection.send(b"kept")
+            full.touch()
+            waiting = connection.send(b"never written")
+            await until(lambda: any("not acknowledging" in line for line in running.said))
+            running.signal(signal.SIGTERM)
+            await asyncio.sleep(0.2)
+            assert running.process.returncode is None
+            running.signal(signal.SIGTERM)
+            assert await running.ended() == 143
+            assert not waiting.done()
+        waiting.exception()
+    assert journalled(lake) == [b"kept"]
+
+
+@runs
+async def test_a_full_disk_holds_back_acknowledgements_until_there_is_room(lake: Path) -> None:
+    full = lake.parent / "full"
+    options = ("--metrics", "127.0.0.1:0", "--seal-after", "100ms")
+    environment = {"FAIRWAY_DISK_FULL_WHILE": str(full)}
+    ledger = Ledger()
+    async with gateway(lake, any_ports(), *options, environment=environment) as running:
+        await until(lambda: any(line.startswith("metrics ") for line in running.said))
+        page = metrics_url(running)
+        health = page.replace("/metrics", "/healthz")
+        senders = [Sender(running.url(protocol), protocol, ledger) for protocol in PROTOCOLS]
+        sending = [asyncio.create_task(sender.run()) for sender in senders]
+        await until(lambda: len(ledger.acknowledged) > 100)
+        assert (await fetch(health))[0] == 200
+        full.touch()
+        await until(lambda: any("not acknowledging" in line for line in running.said))
+        status, reason = await fetch(health)
+        assert status == 503
+        assert "full" in reason
+        assert "fairway_gateway_stalled{" in (await fetch(page))[1]
+        held_at = len(ledger.acknowledged)
+        await asyncio.sleep(0.3)
+        assert len(ledger.acknowledged) <= held_at + 40, "acknowledged though nothing was written"
+        full.unlink()
+        await until(lambda: len(ledger.acknowledged) > held_at + 200)
+        for sender in senders:
+            sender.enough.set()
+        await asyncio.gather(*sending)
+        assert any("acknowledging again" in line for line in running.said)
+        assert await running.stop() == 0
+    assert not ledger.unknown
+    check_promise(ledger, (row["body"] for row in landed(lake)))
+
+
+@runs
+async def test_a_journal_at_its_bound_waits_for_the_sealer(lake: Path) -> None:
+    ledger = Ledger()
+    options = ("--journal-bytes-max", "1MiB", "--seal-after", "1s")
+    async with gateway(lake, UDPC, *options) as running:
+        async with net.connect(running.urls[0]) as connection:
+            for number in range(400):
+                body = f"{number}-".encode() + bytes(8_000)
+                await connection.send(body)
+                ledger.acknowledged.append(body)
+        assert any("is full" in line for line in running.said)
+        assert await running.stop() == 0
+    check_promise(ledger, (row["body"] for row in landed(lake)))
+
+
+@runs
+async def test_metrics_tell_what_happened(lake: Path) -> None:
+    async with gateway(lake, UDPC, "--metrics", "127.0.0.1:0", "--deny", "10.0.0.0/8", "--log", "json") as running:
+        await until(lambda: any(line.startswith("metrics ") for line in running.said))
+        async with net.connect(running.urls[0]) as connection:
+            await connection.send_many([b"12345"] * 300)
+            status, text = await fetch(metrics_url(running))
+        assert (await fetch(metrics_url(running).replace("/metrics", "/other")))[0] == 404
+        assert await running.stop() == 0
+    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    messages = values['fairway_gateway_messages_total{gateway="gateway",kind="message",protocol="udpc"}']
+    assert (status, float(messages)) == (200, 300.0)
+    assert (
+        float(values['fairway_gateway_message_bytes_total{gateway="gateway",kind="message",protocol="udpc"}']) == 1_500
+    )
+    url = running.urls[0]
+    assert float(values[f'fairway_gateway_sessions{{endpoint="{url}",gateway="gateway"}}']) == 1
+    assert float(values['fairway_gateway_commit_seconds_count{gateway="gateway"}']) >= 1
+    assert f'where="{url}"' in text
+    assert any(line.startswith('{"time": ') and '"level": "info"' in line for line in running.said)
+
+
+@runs
+async def test_a_second_gateway_on_one_journal_is_refused_with_the_reason(lake: Path) -> None:
+    async with gateway(lake, UDPC) as running:
+        said = await asyncio.to_thread(refused, *UDPC, "--lake", str(lake))
+        assert said.startswith("1 fairway: the journal ")
+        assert f"in use by process {running.process.pid}" in said
+        assert "--name" in said
+        taken = await asyncio.to_thread(refused, running.urls[0], "--lake", str(lake), "--name", "other")
+        assert taken.startswith("1 fairway: cannot listen on 127.0.0.1:")
+        assert "choose another" in taken
+
+
+def test_a_lake_that_cannot_be_written_or_holds_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert refused(*UDPC, "--lake", str(tmp_path / "file")).startswith("1 fairway: the lake ")
+    assert refused(*UDPC, "--lake", str(tmp_path)).endswith("holds other things (file); name another folder")
+
+
+def test_a_journal_of_a_newer_fairway_is_refused(tmp_path: Path) -> None:
+    home = tmp_path / "lake" / layout.GATEWAYS / "gateway"
+    home.mkdir(parents=True)
+    with sqlite3.connect(home / layout.JOURNAL) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    said = refused(*UDPC, "--lake", str(tmp_path / "lake"))
+    assert said.startswith("1 fairway: the journal ")
+    assert "format 99" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["udpc://127.0.0.1:0"], "needs at least one URL and a lake"),
+        (["--lake", "x"], "needs at least one URL and a lake"),
+        (["udpc://127.0.0.1:0?deferred=true", "--lake", "x"], "always acknowledges after the commit"),
+        (["tcp://127.0.0.1:0", "--lake", "x"], "is no protocol"),
+        ([*UDPC, "--lake", "x", "--name", "a/b"], "must be letters"),
+        ([*UDPC, "--lake", "x", "--allow", "here"], "no network"),
+        ([*UDPC, "--lake", "x", "--metrics", "9464"], "HOST:PORT"),
+        ([*UDPC, "--lake", "x", "--seal-after", "5"], "a number with a unit"),
+        ([*UDPC, "--lake", "x", "--log", "xml"], "one of text, json"),
+    ],
+)
+def test_a_wrong_setting_is_usage_and_said_in_one_line(
+    arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["gateway", *arguments, "--check"]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("fairway: ")
+    assert reason in said
+
+
+def test_a_file_says_the_same_as_options_and_options_win(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "gateway.toml"
+    config.write_text(
+        'urls = ["udpc://127.0.0.1:0"]\nlake = "nowhere"\nname = "edge"\nseal_after = "2s"\nallow = ["::1/128"]\n'
+    )
+    assert run(["gateway", "--config", str(config), "--name", "other", "--check"]) == 0
+    assert capsys.readouterr().out == "the settings are right: 1 URLs, lake nowhere, name other\n"
+    config.write_text("seal_aftr = 3\n")
+    assert run(["gateway", "--config", str(config), "--check"]) == 2
+    assert "there is no setting 'seal_aftr'" in capsys.readouterr().err
+
+
+@runs
+async def test_listening_beyond_loopback_without_an_allow_list_says_so(lake: Path) -> None:
+    async with gateway(lake, ["udpc://0.0.0.0:0"]) as running:
+        assert any("anybody who reaches" in line for line in running.said)
+    async with gateway(lake, ["udpc://0.0.0.0:0"], "--allow", "127.0.0.0/8") as running:
+        assert not any("anybody who reaches" in line for line in running.said)
+
+
+@runs
+async def test_a_denied_network_gets_no_answer(lake: Path) -> None:
+    async with gateway(lake, UDPC, "--deny", "127.0.0.0/8", "--metrics", "127.0.0.1:0") as running:
+        with pytest.raises(net.ConnectUnknown):
+            await net.open_connection(running.urls[0] + "?connect_limit=300ms")
+        await until(lambda: any(line.startswith("metrics ") for line in running.said))
+        _, text = await fetch(metrics_url(running))
+    assert 'reason="guard_denied",where="udpc"' in text

@@ -1,0 +1,118 @@
+"""Several workers on the same ports: every peer keeps its journal, whoever is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+from fairway import net
+from fairway.core import layout
+from fairway.net.sharing import bind_shared
+
+from .test_service import refused, runs
+from .world import Ledger, Running, Sender, any_ports, check_promise, gateway, landed, until
+
+WORKERS = ("--workers", "2")
+
+
+def children(running: Running) -> list[int]:
+    """Lists the processes that a gateway has started."""
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(running.process.pid)], capture_output=True, check=False)
+    return [int(pid) for pid in listed.stdout.split()]
+
+
+def bodies(lake: Path, workers: int) -> list[bytes]:
+    return [row["body"] for number in range(workers) for row in landed(lake, f"gateway.{number}")]
+
+
+@runs
+async def test_a_worker_that_is_killed_comes_back_and_its_peers_see_only_delay(lake: Path) -> None:
+    ledger = Ledger()
+    async with gateway(lake, any_ports(("udpc", "rup")), *WORKERS) as running:
+        senders = [Sender(running.urls[number % 2], f"s{number}", ledger) for number in range(8)]
+        sending = [asyncio.create_task(sender.run(at_once=2)) for sender in senders]
+        await until(lambda: len(ledger.acknowledged) > 100)
+        os.kill(children(running)[0], signal.SIGKILL)
+        await until(lambda: any("starting it again" in line for line in running.said))
+        before = len(ledger.acknowledged)
+        await until(lambda: len(ledger.acknowledged) > before + 200)
+        for sender in senders:
+            sender.enough.set()
+        await asyncio.gather(*sending)
+        assert await running.stop() == 0
+    assert not ledger.unknown
+    check_promise(ledger, bodies(lake, 2))
+    assert all(landed(lake, f"gateway.{number}") for number in range(2)), "one worker had nothing to do"
+
+
+@runs
+async def test_peers_find_their_journals_after_the_supervisor_is_killed(lake: Path) -> None:
+    ledger = Ledger()
+    async with gateway(lake, any_ports(("udpc",)), *WORKERS) as first:
+        senders = [Sender(first.urls[0], f"s{number}", ledger) for number in range(6)]
+        sending = [asyncio.create_task(sender.run(at_once=2)) for sender in senders]
+        await until(lambda: len(ledger.acknowledged) > 100)
+        workers = children(first)
+        first.signal(signal.SIGKILL)
+        await first.ended()
+        await until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers))
+    before = len(ledger.acknowledged)
+    async with gateway(lake, first.urls, *WORKERS) as second:
+        await until(lambda: len(ledger.acknowledged) > before + 200)
+        for sender in senders:
+            sender.enough.set()
+        await asyncio.gather(*sending)
+        assert await second.stop() == 0
+    assert not ledger.unknown
+    check_promise(ledger, bodies(lake, 2))
+
+
+@runs
+async def test_another_number_of_workers_is_refused_while_conversations_may_go_on(lake: Path) -> None:
+    async with gateway(lake, any_ports(("udpc",)), *WORKERS) as running, net.connect(running.urls[0]) as connection:
+        await connection.send(b"hello")
+        assert await running.stop() == 0
+    said = await asyncio.to_thread(refused, "udpc://127.0.0.1:0", "--lake", str(lake), "--workers", "3")
+    assert said.startswith("1 fairway: the journals of gateway belong to 2 workers and conversations in them may still")
+    assert (lake / layout.GATEWAYS / "gateway" / "workers").read_text() == "2\n"
+
+
+@runs
+async def test_a_taken_port_is_not_shared_with_others(lake: Path) -> None:
+    async with gateway(lake, any_ports(("udpc",)), *WORKERS) as running:
+        said = await asyncio.to_thread(refused, running.urls[0], "--lake", str(lake), "--name", "b", *WORKERS)
+        assert said.startswith("1 fairway: cannot listen on 127.0.0.1:")
+
+
+async def _choices(peers: list[socket.socket]) -> list[int]:
+    """Gives for each peer the number of the socket, among three, that gets what it sends."""
+    (port,) = await bind_shared(["udpc://127.0.0.1:0"], 3)
+    group = [socket.socket(fileno=os.dup(descriptor)) for descriptor in port.descriptors]
+    port.close()
+    chosen = []
+    for peer in peers:
+        peer.sendto(b"x", group[0].getsockname())
+        for number, sock in enumerate(group):
+            sock.setblocking(False)
+            with suppress(BlockingIOError):
+                sock.recv(1)
+                chosen.append(number)
+    for sock in group:
+        sock.close()
+    return chosen
+
+
+def test_a_peer_meets_the_same_worker_again_whatever_port_was_bound_before() -> None:
+    peers = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(24)]
+    for peer in peers:
+        peer.bind(("127.0.0.1", 0))
+    first, second = asyncio.run(_choices(peers)), asyncio.run(_choices(peers))
+    for peer in peers:
+        peer.close()
+    assert first == second
+    assert set(first) == {0, 1, 2}

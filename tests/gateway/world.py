@@ -1,0 +1,194 @@
+"""A gateway in a process of its own, senders that keep a ledger, and what is found on disk afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from fairway import net
+from fairway.core import layout
+from fairway.gateway.journal import open_reader, read_rows
+
+PROTOCOLS = ("udpc", "mrp", "rup", "pydevts")
+CLIENT = {"pydevts": "?repeat_after=1s", "mrp": "", "udpc": "?silence=60s", "rup": "?silence=60s"}
+"""A pydevts packet is repeated every 3 s by default; a test need not wait so long. The others wait longer than usual,
+because a start takes many seconds on a machine that is busy with other tests."""
+START_S = 30.0
+EXIT_S = 30.0
+
+
+class Running:
+    """A gateway process."""
+
+    def __init__(self, process: asyncio.subprocess.Process, urls: list[str]) -> None:
+        self.process = process
+        self.urls = urls
+        self.said: list[str] = []
+        self._reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        assert self.process.stderr is not None
+        async for line in self.process.stderr:
+            self.said.append(line.decode().rstrip())
+
+    def url(self, protocol: str) -> str:
+        return next(url for url in self.urls if url.startswith(f"{protocol}://"))
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    async def ended(self) -> int:
+        """Waits for the end and gives the exit code."""
+        async with asyncio.timeout(EXIT_S):
+            code = await self.process.wait()
+            await self._reading
+        return code
+
+    async def stop(self) -> int:
+        self.signal(signal.SIGTERM)
+        return await self.ended()
+
+
+async def start(
+    lake: Path, urls: Sequence[str], *options: str, environment: Mapping[str, str] | None = None
+) -> Running:
+    """Starts a gateway and waits until it listens."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "fairway", "gateway", *urls, "--lake", str(lake), *options,
+        stderr=asyncio.subprocess.PIPE, env={**os.environ, **(environment or {})},
+    )  # fmt: skip
+    assert process.stderr is not None
+    found: list[str] = []
+    others: list[str] = []
+    async with asyncio.timeout(START_S):
+        while len(found) < len(urls):
+            line = (await process.stderr.readline()).decode()
+            assert line, f"the gateway ended before it listened: {others}"
+            if line.startswith("listening "):
+                found.append(line.split()[1])
+            else:
+                others.append(line.rstrip())
+    running = Running(process, found)
+    running.said += others
+    return running
+
+
+@asynccontextmanager
+async def gateway(lake: Path, urls: Sequence[str], *options: str, **more: Any) -> AsyncIterator[Running]:
+    """Runs a gateway for the time of the context; whatever happens, no process is left."""
+    running = await start(lake, urls, *options, **more)
+    try:
+        yield running
+    finally:
+        if running.process.returncode is None:
+            running.process.kill()
+            await running.ended()
+
+
+def any_ports(protocols: Iterable[str] = PROTOCOLS) -> list[str]:
+    return [f"{protocol}://127.0.0.1:0" for protocol in protocols]
+
+
+async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Waits until something is true."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+class Ledger:
+    """What was sent, and what became of it."""
+
+    def __init__(self) -> None:
+        self.acknowledged: list[bytes] = []
+        self.unknown: list[bytes] = []
+
+    def settle(self, body: bytes, future: asyncio.Future[Any]) -> None:
+        if future.exception() is None:
+            self.acknowledged.append(body)
+        else:
+            self.unknown.append(body)
+
+
+class Sender:
+    """Sends numbered messages over one connection until it is told to end, a few at a time."""
+
+    def __init__(self, url: str, tag: str, ledger: Ledger) -> None:
+        self.url = url
+        self.tag = tag
+        self.ledger = ledger
+        self.enough = asyncio.Event()
+        self.sent = 0
+        self.reconnects = 0
+
+    async def run(self, pause_s: float = 0.01, at_once: int = 5) -> None:
+        protocol = self.url.partition(":")[0]
+        connection = await net.open_connection(self.url + CLIENT[protocol])
+        pending: list[asyncio.Future[Any]] = []
+        while not self.enough.is_set():
+            for _ in range(at_once):
+                body = f"{self.tag}-{self.sent}-".encode() + bytes([self.sent % 251]) * (self.sent % 90)
+                future: asyncio.Future[Any] = connection.send(body)
+                future.add_done_callback(partial(self.ledger.settle, body))
+                pending.append(future)
+                self.sent += 1
+            await asyncio.sleep(pause_s)
+        await asyncio.wait(pending)
+        await connection.close(1.0)
+
+
+def landed(lake: Path, name: str = "gateway") -> list[dict[str, Any]]:
+    """Gives every message in the segments of a gateway, and sees that the segments join without gap or overlap."""
+    rows: list[dict[str, Any]] = []
+    folder = lake / layout.LANDING / name
+    for path in sorted(folder.iterdir()):
+        found = layout.segment_range(path.name)
+        assert found is not None, f"{path.name} does not belong here"
+        more = pq.read_table(path).to_pylist()
+        assert [row["offset"] for row in more] == list(range(found[0], found[1] + 1))
+        assert found[0] == len(rows), f"{path.name} does not follow offset {len(rows)}"
+        rows += more
+    return rows
+
+
+def journalled(lake: Path, name: str = "gateway") -> list[bytes]:
+    """Gives the bodies that are committed and not in a segment."""
+    path = lake / layout.GATEWAYS / name / layout.JOURNAL
+    reader = open_reader(path)
+    try:
+        sealed = reader.execute("SELECT coalesce(max(last), -1) FROM sealed").fetchone()[0]
+        rows = read_rows(reader, sealed + 1, 1 << 62)
+    except sqlite3.Error as error:
+        raise AssertionError(f"{path}: {error}") from error
+    finally:
+        reader.close()
+    bodies: list[bytes] = []
+    for row in rows:
+        sizes = memoryview(row.sizes).cast("I").tolist() if row.sizes else [row.size_bytes or 0] * row.messages
+        start = 0
+        for size in sizes:
+            bodies.append(row.body[start : start + size])
+            start += size
+    return bodies
+
+
+def check_promise(ledger: Ledger, bodies: Iterable[bytes]) -> None:
+    """Sees that every acknowledged message is there once, every unknown one at most once, and nothing else."""
+    found = Counter(bodies)
+    missing = [body for body in ledger.acknowledged if found[body] == 0]
+    double = [body for body, count in found.items() if count > 1]
+    strange = found.keys() - set(ledger.acknowledged) - set(ledger.unknown)
+    assert not missing, f"{len(missing)} of {len(ledger.acknowledged)} acknowledged are missing, such as {missing[:3]}"
+    assert not double, f"{len(double)} are there more than once, such as {double[:3]}"
+    assert not strange, f"{len(strange)} were never sent, such as {sorted(strange)[:3]}"

@@ -1,0 +1,141 @@
+"""Captures get into the lake once, whole or not at all, and bad ones are named in a sentence."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fairway.core.tables import DATAGRAMS
+from fairway.lake.captures import ingest as module
+from fairway.lake.captures.files import seen
+from fairway.lake.captures.ingest import ingest, known, read_captures
+from fairway.lake.captures.parts import Part
+from fairway.lake.store import Lake
+from tests.capture.adversaries import CAPTURES, pcap
+from tests.lake.captures.test_rows import rows_of
+from tests.lake.captures.traces import all_four, simulated
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def in_lake(spark: SparkSession, lake: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = read_captures(spark, lake).toArrow().to_pylist()
+    return sorted(rows, key=lambda row: (row["file"], row["offset"]))
+
+
+def zstd(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(data)
+    return bytes(sink.getvalue())
+
+
+def files_under(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_lake_holds_the_rows_of_every_file_once(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    files = all_four(tmp_path / "in")
+    (tmp_path / "in" / "a.pcap.gz").write_bytes(gzip.compress(pcap([b"packed"])) + gzip.compress(b""))
+    (tmp_path / "in" / "b.pcap.zst").write_bytes(zstd(pcap([b"packed too"])))
+    (tmp_path / "in" / "notes.txt").write_text("not a capture")
+    lake = tmp_path / "lake"
+    outcome = ingest(spark, [tmp_path / "in"], lake, payload=True, part_bytes=4_000)
+    assert (outcome.known, outcome.problems) == ([], [])
+    paths = [*files.values(), tmp_path / "in" / "a.pcap.gz", tmp_path / "in" / "b.pcap.zst"]
+    expected = [row for path in sorted(paths) for row in rows_of(path)]
+    assert in_lake(spark, lake) == expected
+    assert sum(about.rows for about in outcome.added) == len(expected)
+    assert {about.file_id for about in known(lake)} == {row["file_id"] for row in expected}
+    parts = [len(list((lake / "captures" / about.file_id).glob("*.parquet"))) for about in outcome.added]
+    assert max(parts) > 4
+
+    before = files_under(lake / "captures")
+    os.rename(files["udpc"], tmp_path / "in" / "another-name.pcapng")
+    again = ingest(spark, [tmp_path / "in"], lake)
+    assert (again.added, again.problems, len(again.known)) == ([], [], 6)
+    assert files_under(lake / "captures") == before
+    for path in (lake / "captures").rglob("*.parquet"):
+        assert pq.read_schema(path).names == list(DATAGRAMS.names)
+
+
+def test_bad_files_are_named_and_the_readable_rest_is_kept(spark: SparkSession, tmp_path: Path) -> None:
+    good = pcap([bytes([number]) * 300 for number in range(200)])
+    (tmp_path / "empty.pcap").write_bytes(b"")
+    (tmp_path / "picture.pcap").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
+    (tmp_path / "short.pcap").write_bytes(good[:10])
+    (tmp_path / "truncated.pcap.gz").write_bytes(gzip.compress(good)[:-700])
+    (tmp_path / "nothing.pcap.gz").write_bytes(gzip.compress(good)[:12])
+    (tmp_path / "damaged.pcap").write_bytes(CAPTURES["a damaged length"]())
+    (tmp_path / "good.pcap").write_bytes(good)
+    lake = tmp_path / "lake"
+    names = ["empty", "picture", "short", "damaged", "good", "missing"]
+    paths = [*(tmp_path / f"{name}.pcap" for name in names), *sorted(tmp_path.glob("*.gz"))]
+    outcome = ingest(spark, paths, lake)
+    assert [Path(problem.split(" ")[0]).name for problem in outcome.problems] == [
+        "empty.pcap", "missing.pcap", "picture.pcap", "short.pcap", "nothing.pcap.gz", "truncated.pcap.gz",
+    ]  # fmt: skip
+    assert all(problem.endswith(".") for problem in outcome.problems)
+    by_file = {about.file: about for about in outcome.added}
+    assert sorted(by_file) == ["damaged.pcap", "good.pcap", "truncated.pcap.gz"]
+    assert by_file["damaged.pcap"].undecoded == {"damaged": 1}
+    assert by_file["truncated.pcap.gz"].undecoded == {"file_ends_inside": 1}
+    assert 1 < by_file["truncated.pcap.gz"].rows < 200 == by_file["good.pcap"].rows
+    assert list((lake / "staging").iterdir()) == []
+
+
+def test_bodies_that_are_asked_for_later_replace_the_rows_in_one_step(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "one.pcapng"
+    path.write_bytes(simulated("pydevts"))
+    ingest(spark, [path], tmp_path / "lake")
+    without = in_lake(spark, tmp_path / "lake")
+    outcome = ingest(spark, [path], tmp_path / "lake", payload=True)
+    assert len(outcome.added) == 1
+    assert in_lake(spark, tmp_path / "lake") == rows_of(path)
+    assert [{**row, "payload": None} for row in rows_of(path)] == without
+    assert ingest(spark, [path], tmp_path / "lake").added == []
+
+
+def test_a_full_disk_refuses_the_file_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Spark: the task is a function, and what it answers decides."""
+
+    class Full:
+        def __init__(self, *_: object, **__: object) -> None:
+            raise OSError(28, "No space left on device")
+
+    path = tmp_path / "one.pcap"
+    path.write_bytes(pcap([b"x"]))
+    monkeypatch.setattr(pq, "ParquetWriter", Full)
+    file = seen(str(path))
+    answer = module._written(False, (Part(file, "id"), str(tmp_path / "staging" / "id" / "part-0.parquet")))
+    outcome = module.Ingestion()
+    lake = Lake(tmp_path / "lake")
+    module._published(lake, tmp_path / "staging", [(file, "id")], [Part(file, "id")], [answer], outcome, False)
+    assert outcome.added == []
+    assert "No space left on device" in outcome.problems[0]
+    assert "make room" in outcome.problems[0]
+    assert list(lake.captures.iterdir()) == []
+
+
+def test_a_lake_without_captures_gives_no_rows_with_the_right_columns(spark: SparkSession, tmp_path: Path) -> None:
+    Lake(tmp_path / "lake")
+    frame = read_captures(spark, tmp_path / "lake")
+    assert frame.columns == list(DATAGRAMS.names)
+    assert frame.count() == 0
+
+
+def test_what_is_kept_of_a_file_is_readable_by_anybody(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "one.pcap"
+    path.write_bytes(pcap([b"x"]))
+    (about,) = ingest(spark, [path], tmp_path / "lake").added
+    kept = json.loads((tmp_path / "lake" / "captures" / about.file_id / "_file.json").read_text())
+    assert (kept["file"], kept["rows"], kept["flows"], kept["size_bytes"]) == ("one.pcap", 1, 1, path.stat().st_size)

@@ -1,0 +1,158 @@
+"""A flow's protocol is named when its content or the port map is conclusive, and never otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import pyarrow as pa
+import pytest
+
+from fairway.core.errors import BadOption
+from fairway.core.tables import DATAGRAMS
+from fairway.lake.captures.files import identity, seen
+from fairway.lake.captures.parts import Part, batches
+from fairway.lake.captures.recognition import RECOGNISED, parsed_port_map, recognised
+from fairway.lake.captures.rows import arrow_batch
+from fairway.protocols import NAMES
+from fairway.protocols.pydevts import wire as pydevts
+from fairway.protocols.rup import wire as rup
+from fairway.protocols.udpc import wire as udpc
+from tests.lake.captures.traces import conversation, simulated
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+EVIDENCE = {"udpc": "handshake", "mrp": "magic", "rup": "hex id", "pydevts": "crc"}
+
+
+def frame_of(spark: SparkSession, folder: Path, captures: Iterable[bytes], *, payload: bool = True) -> DataFrame:
+    """The datagrams of several captures as one frame, without a job."""
+    found: list[pa.RecordBatch] = []
+    for number, data in enumerate(captures):
+        path = folder / f"{number}.pcapng"
+        path.write_bytes(data)
+        file = seen(str(path))
+        whole = batches(Part(file, identity(file)), [])
+        found += [arrow_batch(batch, DATAGRAMS.names, dictionaries=False, payload=payload) for batch in whole]
+    return spark.createDataFrame(pa.Table.from_batches(found))
+
+
+def verdicts_of(frame: DataFrame) -> dict[str, set[tuple[str, str | None]]]:
+    """The protocol and evidence that each file's rows were given."""
+    found: dict[str, set[tuple[str, str | None]]] = {}
+    for row in frame.select("file", "protocol", "evidence").distinct().toArrow().to_pylist():
+        found.setdefault(row["file"], set()).add((row["protocol"], row["evidence"]))
+    return found
+
+
+def important(index: int, session: int = 9) -> bytes:
+    return udpc.encode(udpc.Important(index=index, session_id=session, body=b"x"))
+
+
+def packet(number: int, body: bytes) -> bytes:
+    return pydevts.encode(pydevts.Packet(success=0, message_id=number, crc=crc32(body), body=body))
+
+
+def confirm(number: int) -> bytes:
+    return rup.encode(rup.Confirm(id=f"{number:032x}", position=number))
+
+
+def test_simulated_runs_of_the_four_are_recognised_with_their_evidence(spark: SparkSession, tmp_path: Path) -> None:
+    captures = [*(simulated(name) for name in NAMES), simulated("mrp", layout="piggyback")]
+    frames = [
+        recognised(frame_of(spark, folder, [data]), {}, flows=10)
+        for folder, data in zip(_folders(tmp_path, len(captures)), captures, strict=True)
+    ]
+    for name, frame in zip([*NAMES, "mrp"], frames, strict=True):
+        assert frame.columns == list(RECOGNISED)
+        assert verdicts_of(frame) == {"0.pcapng": {(name, EVIDENCE[name])}}
+    rows = frames[0].toArrow().to_pylist()
+    assert all(_consistent(row) for row in rows)
+    assert {row["kind"] for row in rows} >= {"syn", "syn_ack", "important", "important_ack"}
+
+
+def _folders(folder: Path, count: int) -> list[Path]:
+    folders = [folder / str(number) for number in range(count)]
+    for one in folders:
+        one.mkdir()
+    return folders
+
+
+def _consistent(row: dict[str, Any]) -> bool:
+    """A udpc row has the size, checksum and bytes of its body, and no other protocol's fields."""
+    if row["kind"] == "malformed":
+        return row["reason"] is not None and row["body"] is None and row["body_crc"] is None
+    body = row["payload"][13:]
+    found = (row["body_bytes"], row["body_crc"], row["body"], row["reason"], row["pydevts_id"], row["rup_id"])
+    return found == (len(body), crc32(body), body, None, None, None)
+
+
+def test_what_is_not_conclusive_is_unknown(spark: SparkSession, tmp_path: Path) -> None:
+    """Each file is a flow of its own; what decides is in the comment."""
+    handshake = [(True, udpc.encode(udpc.Syn(index=77, session_id=5)))]
+    answer = udpc.encode(udpc.SynAck(index=1, session_id=9, ack_index=77))
+    stray = udpc.encode(udpc.SynAck(index=1, session_id=9, ack_index=78))
+    cases: list[tuple[list[tuple[bool, bytes]], tuple[str, str | None]]] = [
+        ([*handshake, (False, answer)], ("udpc", "handshake")),
+        ([*handshake, (False, stray)], ("unknown", None)),  # the answer is to another SYN
+        ([(True, important(number + 1)) for number in range(8)], ("udpc", "session")),
+        ([(True, important(number + 1)) for number in range(7)], ("unknown", None)),  # too few
+        ([(True, important(3))] * 20, ("unknown", None)),  # an index that stands still proves nothing
+        ([(True, important(number + 1, 9 + number % 2)) for number in range(20)], ("unknown", None)),  # two sessions
+        ([(True, important(number * 10**6 + 1)) for number in range(20)], ("unknown", None)),  # an index that leaps
+        ([(True, packet(1, b"hello"))], ("pydevts", "crc")),
+        ([(True, packet(1, b"hello")[:-1] + b"?")], ("unknown", None)),  # its crc is wrong
+        ([(True, packet(1, b""))], ("unknown", None)),  # eight bytes with a crc of nothing
+        ([(True, confirm(1))], ("rup", "hex id")),
+        ([(True, confirm(1)), (True, b"noise")], ("rup", "hex id")),
+        ([(True, confirm(1)), (True, b"noise"), (True, b"more")], ("unknown", None)),  # most of it is not rup
+        ([(True, confirm(1)), (True, packet(1, b"hello"))], ("unknown", None)),  # as much for one as for the other
+        ([(True, b"GET / HTTP/1.1")] * 9, ("unknown", None)),
+        ([(True, b"")], ("unknown", None)),
+    ]
+    captures = [conversation(*datagrams, client=("10.0.1.1", 20_000 + n)) for n, (datagrams, _) in enumerate(cases)]
+    found = verdicts_of(recognised(frame_of(spark, tmp_path, captures), {}))
+    assert found == {f"{number}.pcapng": {verdict} for number, (_, verdict) in enumerate(cases)}
+
+
+def test_the_port_map_goes_before_the_content_unless_it_contradicts_itself(spark: SparkSession, tmp_path: Path) -> None:
+    captures = [
+        conversation((True, confirm(1)), client=("10.0.1.1", 1)),
+        conversation((True, b"noise"), client=("10.0.1.1", 2)),
+        conversation((True, confirm(1)), client=("10.0.1.1", 7_000)),
+    ]
+    frame = frame_of(spark, tmp_path, captures)
+    found = recognised(frame, parsed_port_map(["udpc=9000", "mrp=7000"]))
+    assert verdicts_of(found) == {
+        "0.pcapng": {("udpc", "port map")},
+        "1.pcapng": {("udpc", "port map")},
+        "2.pcapng": {("rup", "hex id")},
+    }
+    reasons = {row["file"]: row["reason"] for row in found.select("file", "reason").toArrow().to_pylist()}
+    assert reasons == {"0.pcapng": "bad_flag", "1.pcapng": "too_short", "2.pcapng": None}
+
+
+def test_a_conversation_spread_over_files_is_recognised_as_one(spark: SparkSession, tmp_path: Path) -> None:
+    """The second file alone is not conclusive; together with the first it is, in either order."""
+    first = conversation(*((True, important(number + 1)) for number in range(8)))
+    second = conversation(*((True, important(number + 9)) for number in range(4)))
+    for number, captures in enumerate(([first, second], [second, first])):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        found = verdicts_of(recognised(frame_of(spark, folder, captures), {}))
+        assert set.union(*found.values()) == {("udpc", "session")}
+
+
+@pytest.mark.parametrize("entry", ["udpc", "udpc=", "udpc=0", "udpc=65536", "tcp=80", "=80"])
+def test_a_port_map_that_makes_no_sense_is_refused(entry: str) -> None:
+    with pytest.raises(BadOption, match="udpc=9000"):
+        parsed_port_map([entry])
+
+
+def test_a_port_has_one_protocol() -> None:
+    with pytest.raises(BadOption, match="can have one protocol"):
+        parsed_port_map(["udpc=9000", "mrp=9000"])
+    assert parsed_port_map(["udpc=9000", "mrp=8192", "udpc=9000"]) == {9000: "udpc", 8192: "mrp"}

@@ -1,0 +1,197 @@
+"""Kills a real stream again and again while a gateway seals and readers read, and says what came of it.
+
+    python -m tests.lake.landing.killing --kills 30 --seed 7
+
+Instants are drawn from the seed; every other kill is at a named place instead. At every moment pyarrow and DuckDB read
+the table: no error but a file that was exchanged between listing and opening, and no row twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import duckdb
+
+from fairway.lake import crashpoints
+from fairway.lake.landing.reconcile import reconcile
+from fairway.lake.store import Lake
+from tests.lake.landing.fake import FakeGateway
+from tests.lake.landing.landing import expected
+from tests.lake.landing.reading import doubles, with_duckdb, with_pyarrow
+
+SEAL_EVERY_S = 0.2
+READ_EVERY_S = 0.5
+PATIENCE_S = 180.0
+"""A bound for what never takes so long unless it hangs."""
+
+TEST_JVM = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"
+
+
+@dataclass
+class Figures:
+    """What happened."""
+
+    kills: int = 0
+    looks: int = 0
+    listed_again: int = 0
+    messages: int = 0
+    reconciled: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+def start_stream(lake: Path, crash_at: str = "") -> subprocess.Popen[str]:
+    """Starts `fairway stream`, which may be told where to die."""
+    environment = os.environ | {crashpoints.VARIABLE: crash_at, "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1"}
+    options = ["--interval", "200ms", "--keep", "1s", "--master", "local[2]", "--json"]
+    command = [sys.executable, "-m", "fairway", "stream", "--lake", str(lake), *options]
+    command += ["--conf", TEST_JVM, "--conf", "spark.driver.memory=1g"]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+class Loop(threading.Thread):
+    """Does something again and again until it is stopped; remembers what went wrong."""
+
+    def __init__(self, figures: Figures) -> None:
+        super().__init__(daemon=True)
+        self.figures = figures
+        self.every_s = SEAL_EVERY_S
+        self.stopping = threading.Event()
+
+    def run(self) -> None:
+        while not self.stopping.wait(self.every_s):
+            try:
+                self.step()
+            except Exception as error:
+                self.figures.faults.append(f"{type(self).__name__}: {error!r}")
+                return
+
+    def step(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Loop:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopping.set()
+        self.join(PATIENCE_S)
+
+
+class Sealing(Loop):
+    """Makes segments."""
+
+    def __init__(self, figures: Figures, gateway: FakeGateway) -> None:
+        super().__init__(figures)
+        self.gateway = gateway
+
+    def step(self) -> None:
+        self.gateway.seal(25)
+
+
+class Reading(Loop):
+    """Reads the table with both readers and counts."""
+
+    def __init__(self, figures: Figures, lake: Path) -> None:
+        super().__init__(figures)
+        self.every_s = READ_EVERY_S
+        self.table = lake / "tables" / "messages"
+        self.lake = Lake(lake)
+
+    def step(self) -> None:
+        if not any(self.table.rglob("*.parquet")):
+            return
+        for read in (with_pyarrow, with_duckdb):
+            try:
+                twice = doubles(read(self.table))
+            except (FileNotFoundError, duckdb.IOException) as error:
+                if not isinstance(error, FileNotFoundError) and "No such file" not in str(error):
+                    raise
+                self.figures.listed_again += 1
+                continue
+            self.figures.looks += 1
+            if twice:
+                self.figures.faults.append(f"{read.__name__} saw rows twice: {twice[:3]}")
+        if not all(account.balanced for account in reconcile(self.lake)):
+            self.figures.faults.append(f"reconcile: {reconcile(self.lake)}")
+        self.figures.reconciled += 1
+
+
+def kill_once(lake: Path, crash_at: str, wait_s: float) -> None:
+    """Runs a stream until it dies: at a place of its own, or so long after its first batch."""
+    with start_stream(lake, crash_at) as process:
+        assert process.stdout is not None
+        if crash_at:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(PATIENCE_S)
+            process.kill()  # a place that was not passed so often counts as an instant
+        elif process.stdout.readline():
+            time.sleep(wait_s)  # the seeded instant; nothing waits for anything here
+            process.kill()
+        assert process.wait(PATIENCE_S) == -signal.SIGKILL, process.stderr.read() if process.stderr else ""
+
+
+def end_politely(lake: Path, gateway: FakeGateway) -> int:
+    """Runs a stream until all is in the table, asks it to end, and gives its exit code."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    with start_stream(lake) as process:
+        while any(one.on_the_way for one in reconcile(Lake(lake))) and time.monotonic() < deadline_s:
+            time.sleep(0.2)
+            assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        process.send_signal(signal.SIGTERM)
+        return process.wait(PATIENCE_S)
+
+
+def torture(lake: Path, kills: list[tuple[str, float]]) -> Figures:
+    """Kills the stream at these places or instants, lets a last one finish, and compares every row."""
+    figures = Figures()
+    Lake(lake)
+    gateway = FakeGateway(lake, "one", days=2, shared=True)
+    with ExitStack() as running:
+        running.enter_context(Reading(figures, lake))
+        with Sealing(figures, gateway):
+            for crash_at, wait_s in kills:
+                kill_once(lake, crash_at, wait_s)
+                figures.kills += 1
+        code = end_politely(lake, gateway)
+    if code != 0:
+        figures.faults.append(f"the last stream left with {code}")
+    figures.messages = gateway.next
+    for read in (with_pyarrow, with_duckdb):
+        if read(lake / "tables" / "messages") != expected(gateway, days=2):
+            figures.faults.append(f"{read.__name__} does not find every message once")
+    gateway.close()
+    return figures
+
+
+def drawn(kills: int, seed: int) -> list[tuple[str, float]]:
+    """Draws instants and places; a place's pass is drawn too."""
+    random = Random(seed)
+    passes = {crashpoints.EXCHANGED: 4, crashpoints.COMPACTION_STAGED: 4, crashpoints.BETWEEN_RENAMES: 12}
+    plan = []
+    for number in range(kills):
+        place = random.choice(crashpoints.PLACES)
+        at = f"{place}:{random.randint(1, passes.get(place, 3))}" if number % 2 else ""
+        plan.append((at, random.uniform(0.0, 2.0)))
+    return plan
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        result = torture(Path(folder), drawn(arguments.kills, arguments.seed))
+    print(result)
+    sys.exit(bool(result.faults))

@@ -1,0 +1,47 @@
+"""One pass of the landing stream in this process, with the session that all tests share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+from fairway.core.tables import PROTOCOLS
+from fairway.lake.landing.stream import Happening, Stream, StreamOptions
+from fairway.lake.landing.typed import parse_wish
+from fairway.lake.store import Lake
+from tests.lake.landing.fake import DAY_US, FakeGateway, message_body
+from tests.lake.landing.reading import Read, with_duckdb, with_pyarrow
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAYS = ("2026-03-01", "2026-03-02", "2026-03-03")
+KEEP_S = 7 * 86_400.0
+assert DAY_US
+
+
+def land(spark: SparkSession, lake: Path, *, schemas: tuple[str, ...] = (), keep_s: float = KEEP_S) -> list[Happening]:
+    """Lands what is there, and gives what happened."""
+    happened: list[Happening] = []
+    wishes = tuple(parse_wish(text) for text in schemas)
+    options = StreamOptions(available_now=True, keep_s=keep_s, wishes=wishes)
+    Stream(Lake(lake), options, happened.append).run(lambda: spark, Event())
+    return happened
+
+
+def expected(gateway: FakeGateway, days: int = 1, end: int | None = None) -> list[Read]:
+    """Gives the rows that the table must hold of a gateway, in the order of their keys."""
+    offsets = range(gateway.next if end is None else end)
+    return [
+        Read(gateway.name, offset, PROTOCOLS[offset % 4], DAYS[offset % days], message_body(gateway.name, offset))
+        for offset in offsets
+    ]
+
+
+def messages(lake: Path) -> list[Read]:
+    """Reads the table with two readers, which must agree."""
+    table = lake / "tables" / "messages"
+    rows = with_pyarrow(table)
+    assert rows == with_duckdb(table)
+    return rows

@@ -1,0 +1,196 @@
+"""The count of journal, segments and table, at rest and while everything moves."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fairway.cli import run
+from fairway.core.tables import PROTOCOLS
+from fairway.lake.landing import reconcile as module
+from fairway.lake.landing.coverage import Coverage
+from fairway.lake.landing.names import FileName, of_batch
+from fairway.lake.landing.reconcile import Account, Unreadable, reconcile
+from fairway.lake.store import Lake
+from tests.lake.landing.fake import FakeGateway
+
+QUERY = "0" * 8 + "-0000-0000-0000-" + "0" * 12
+
+
+class World:
+    """A lake with one gateway, whose messages are put into the table by hand."""
+
+    def __init__(self, path: Path) -> None:
+        self.lake = Lake(path)
+        self.gateway = FakeGateway(path, "one")
+        self.batch = 0
+
+    def land(self, first: int, last: int, name: str | None = None) -> list[Path]:
+        rows = self.gateway.table(first, last)
+        paths = []
+        for protocol in PROTOCOLS:
+            path = self.folder(protocol) / (name or str(of_batch(QUERY, self.batch, 0)))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            places = [place for place, found in enumerate(rows["protocol"].to_pylist()) if found == protocol]
+            pq.write_table(rows.take(pa.array(places, pa.int64())).drop_columns(["protocol"]), path)
+            paths.append(path)
+        self.batch += 1
+        return paths
+
+    def folder(self, protocol: str) -> Path:
+        return self.lake.table("messages") / "day=2026-03-01" / f"protocol={protocol}"
+
+    def count(self) -> Account:
+        (account,) = reconcile(self.lake)
+        return account
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.gateway.close()
+
+
+def figures(account: Account) -> tuple[int, ...]:
+    return (account.acknowledged, account.on_the_way, account.in_tables, account.missing, account.double)
+
+
+def test_messages_are_counted_once_wherever_they_are(world: World) -> None:
+    assert figures(world.count()) == (0, 0, 0, 0, 0)
+    world.gateway.seal(100)
+    world.gateway.seal(50)
+    world.gateway.acknowledge(7)
+    assert figures(world.count()) == (157, 157, 0, 0, 0)
+    world.land(0, 99)
+    assert figures(world.count()) == (157, 57, 100, 0, 0)
+    world.land(100, 149)
+    assert figures(world.count()) == (157, 7, 150, 0, 0)
+
+
+def test_a_lost_segment_and_a_row_twice_are_found(world: World) -> None:
+    world.gateway.seal(100)
+    world.gateway.seal(50).unlink()
+    world.land(0, 99)
+    world.land(10, 12)
+    account = world.count()
+    assert figures(account) == (150, 0, 100, 50, 3)
+    assert not account.balanced
+
+
+def test_a_removed_segment_that_has_landed_is_not_missing(world: World) -> None:
+    path = world.gateway.seal(100)
+    world.land(0, 99)
+    path.unlink()
+    assert figures(world.count()) == (100, 0, 100, 0, 0)
+
+
+def test_rows_that_nobody_acknowledged_are_unexplained(world: World) -> None:
+    world.gateway.seal(100)
+    world.land(0, 119)
+    account = world.count()
+    assert (account.unexplained, account.balanced) == (20, False)
+
+
+def test_without_a_journal_landing_and_table_are_the_witnesses(world: World, tmp_path: Path) -> None:
+    world.gateway.seal(100)
+    world.land(0, 149)
+    for path in (tmp_path / "gateways" / "one").iterdir():
+        path.unlink()
+    assert figures(world.count()) == (150, 0, 150, 0, 0)
+
+
+def test_what_moves_between_two_looks_is_neither_missing_nor_double(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each place was read, everything goes one place further, and new messages come."""
+    world.gateway.seal(40)
+    world.gateway.acknowledge(10)
+    journal, with_segments, table = module._journal, module._with_segments, module.read_table
+    journals = 0
+
+    def read_journal(path: Path) -> module._Ranges | None:
+        nonlocal journals
+        journals += 1
+        found = journal(path)
+        if journals == 1:
+            world.gateway.seal(20)
+            world.land(0, 39)
+        return found
+
+    def read_segments(lake: Lake, gateway: str, held: module._Ranges | None) -> module._Ranges:
+        found = with_segments(lake, gateway, held)
+        for path in world.gateway.folder.glob("*.parquet"):
+            path.unlink()
+        world.land(40, 69)
+        return found
+
+    monkeypatch.setattr(module, "_journal", read_journal)
+    monkeypatch.setattr(module, "_with_segments", read_segments)
+    monkeypatch.setattr(module, "read_table", table)
+    account = world.count()
+    assert account.balanced
+    assert figures(account) == (50, 0, 50, 0, 0)
+
+
+def test_a_folder_that_is_exchanged_while_it_is_read_is_read_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.gateway.seal(80)
+    world.land(0, 39)
+    world.land(40, 79)
+    read_file = module._read_file
+    opened: list[Path] = []
+
+    def read(path: Path, seen: dict[str, Coverage]) -> None:
+        opened.append(path)
+        if len(opened) == 2:  # one file of the folder is counted, and now all of it is compacted
+            for old in path.parent.iterdir():
+                old.unlink()
+            compacted = world.gateway.table(0, 79)
+            mine = [
+                row for row, found in enumerate(compacted["protocol"].to_pylist()) if f"={found}" in str(path.parent)
+            ]
+            name = str(FileName(QUERY, 0, 1, 0, compacted=True))
+            pq.write_table(compacted.take(mine).drop_columns(["protocol"]), path.parent / name)
+        read_file(path, seen)
+
+    monkeypatch.setattr(module, "_read_file", read)
+    assert figures(world.count()) == (80, 0, 80, 0, 0)
+
+
+def test_a_damaged_file_is_named(world: World) -> None:
+    world.gateway.seal(10)
+    path = world.land(0, 9)[0]
+    path.write_bytes(b"half")
+    with pytest.raises(Unreadable, match=rf"{path.name} cannot be read"):
+        world.count()
+
+
+def test_the_verb_prints_the_figures_and_leaves_with_1_when_something_is_missing(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = world.gateway.seal(1000)
+    assert run(["reconcile", "--lake", str(tmp_path)]) == 0
+    assert "one: 1,000 acknowledged, 1,000 on the way, 0 in tables, 0 missing, 0 double" in capsys.readouterr().out
+    path.unlink()
+    assert run(["reconcile", "--lake", str(tmp_path), "--json"]) == 1
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["gateway"], line["acknowledged"], line["missing"]) for line in lines] == [
+        ("one", 1000, 1000),
+        (None, 1000, 1000),
+    ]
+
+
+def test_a_folder_that_is_no_lake_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "letter.txt").write_text("x")
+    for verb in ("reconcile", "compact", "stream"):
+        assert run([verb, "--lake", str(tmp_path)]) == 1
+        assert "is no lake and holds other things (letter.txt)" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == ["letter.txt"]

@@ -1,0 +1,102 @@
+"""Segments in order: how far a batch goes, and that a gap stops it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fairway.core.layout import segment_name
+from fairway.lake.landing import segments
+from fairway.lake.landing.segments import DamagedLanding, ends, groups, newest
+
+
+def put(landing: Path, gateway: str, first: int, last: int, size: int = 10) -> Path:
+    path = landing / gateway / segment_name(first, last)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(bytes(size))
+    return path
+
+
+def test_a_batch_goes_to_the_newest_segment_of_every_gateway(tmp_path: Path) -> None:
+    put(tmp_path, "b", 0, 9)
+    put(tmp_path, "b", 10, 14)
+    put(tmp_path, "a", 0, 0)
+    assert newest(tmp_path, {}) == {"a": 1, "b": 15}
+    assert newest(tmp_path, {"a": 1, "b": 10}) == {"a": 1, "b": 15}
+    assert list(newest(tmp_path, {})) == ["a", "b"]
+
+
+def test_a_gateway_without_segments_and_files_with_other_names_change_nothing(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    put(tmp_path, "a", 0, 9)
+    (tmp_path / "a" / ".aside.parquet").write_bytes(b"half")
+    assert newest(tmp_path, {}) == {"a": 10}
+
+
+def test_gateways_take_turns_until_the_batch_is_full(tmp_path: Path) -> None:
+    for first in range(0, 100, 10):
+        put(tmp_path, "a", first, first + 9, size=100)
+    put(tmp_path, "b", 0, 9, size=100)
+    assert newest(tmp_path, {}, bytes_max=350) == {"a": 30, "b": 10}
+    assert newest(tmp_path, {}, bytes_max=1) == {"a": 10, "b": 10}
+
+
+def test_one_pass_ends_with_what_was_there_when_it_began(tmp_path: Path) -> None:
+    put(tmp_path, "a", 0, 9)
+    target = ends(tmp_path)
+    put(tmp_path, "a", 10, 19)
+    put(tmp_path, "b", 0, 9)
+    assert newest(tmp_path, {}, target=target) == {"a": 10}
+
+
+def test_a_gap_is_an_error_that_names_the_missing_offsets(tmp_path: Path) -> None:
+    put(tmp_path, "a", 0, 9)
+    put(tmp_path, "a", 20, 29)
+    with pytest.raises(DamagedLanding, match="Offsets 10 to 19 of gateway a are missing"):
+        newest(tmp_path, {})
+
+
+def test_a_missing_beginning_is_a_gap_unless_it_has_landed(tmp_path: Path) -> None:
+    put(tmp_path, "a", 10, 19)
+    with pytest.raises(DamagedLanding, match="Offsets 0 to 9"):
+        newest(tmp_path, {})
+    assert newest(tmp_path, {"a": 10}) == {"a": 20}
+
+
+def test_a_listing_that_shows_a_later_name_before_an_earlier_one_is_taken_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, "a", 0, 9)
+    put(tmp_path, "a", 10, 19)
+    listings = [[(10, 19)], [(0, 9), (10, 19)]]
+    monkeypatch.setattr(segments, "ranges", lambda landing, gateway: listings.pop(0))
+    assert newest(tmp_path, {}) == {"a": 20}
+
+
+def test_a_removed_segment_fails_the_batch_that_planned_it(tmp_path: Path) -> None:
+    put(tmp_path, "a", 0, 9)
+    put(tmp_path, "a", 10, 19).unlink()
+    with pytest.raises(DamagedLanding, match="Offsets 10 to 19"):
+        groups(tmp_path, {}, {"a": 20})
+
+
+def test_tasks_get_small_segments_together_and_large_ones_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "GROUP_BYTES", 100)
+    for first, size in ((0, 40), (10, 60), (20, 150), (30, 10)):
+        put(tmp_path, "a", first, first + 9, size)
+    put(tmp_path, "b", 0, 9, 80)
+    cut = groups(tmp_path, {}, {"a": 40, "b": 10})
+    assert [[(s.gateway, s.first) for s in group] for group in cut] == [
+        [("a", 0), ("a", 10)],
+        [("a", 20)],
+        [("a", 30), ("b", 0)],
+    ]
+
+
+def test_a_gateway_that_is_gone_and_has_landed_everything_holds_up_nobody(tmp_path: Path) -> None:
+    put(tmp_path, "a", 0, 9)
+    cut = groups(tmp_path, {"gone": 70}, {"a": 10, "gone": 70})
+    assert [[segment.gateway for segment in group] for group in cut] == [["a"]]

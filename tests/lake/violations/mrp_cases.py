@@ -1,0 +1,186 @@
+"""A capture for each rule of mrp, in which it is broken."""
+
+from __future__ import annotations
+
+from fairway.protocols.mrp.wire import ACCEPT, REJECT, Ack, Connect, ConReply, PiggybackData, StampedData, encode
+from tests.lake.violations.cases import Case, Step
+
+CLIENT, SERVER = 1, 7
+
+
+def _connect(ver: int = 0, client: int = CLIENT) -> bytes:
+    return encode(Connect(ver=ver, cl_conid=client))
+
+
+def _reply(server: int = SERVER, client: int = CLIENT, stat: int = ACCEPT) -> bytes:
+    return encode(ConReply(stat=stat, cl_conid=client, sv_conid=server))
+
+
+def _data(sequence: int, stamp: int = 10, body: bytes = b"hi", *, to: int = SERVER, origin: int = CLIENT) -> bytes:
+    return encode(StampedData(dest_conid=to, from_conid=origin, sequence=sequence, stamp=stamp, body=body))
+
+
+def _ack(sequence: int, stamp: int = 10, *, to: int = CLIENT, origin: int = SERVER) -> bytes:
+    return encode(Ack(dest_conid=to, from_conid=origin, sequence=sequence, stamp=stamp))
+
+
+def _piggyback(sequence: int, body: bytes = b"hi") -> bytes:
+    return encode(PiggybackData(from_conid=CLIENT, dest_conid=SERVER, sequence=sequence, from_seq=0, body=body))
+
+
+def _bare(from_seq: int) -> bytes:
+    return encode(PiggybackData(from_conid=SERVER, dest_conid=CLIENT, sequence=0, from_seq=from_seq, body=b""))
+
+
+CALL: Step = (0.0, ">", _connect())
+REPLY: Step = (0.01, "<", _reply())
+OPENING = (CALL, REPLY, (0.02, ">", _data(1)), (0.03, "<", _ack(1)))
+PIGGYBACK = ((0.0, ">", _connect(1)), REPLY, (0.02, ">", _piggyback(1)), (0.03, "<", _bare(1)))
+
+HEAD = "MRP and a type from 0 to 4"
+CONIDS = "connection ids other than 0"
+ONE_MESSAGE = "a sequence stands for one message"
+
+CASES = (
+    Case("MRP-1.1", "another magic", (*OPENING, (0.1, ">", b"MRX" + _data(2)[3:])), HEAD),
+    Case("MRP-1.1", "type 9", (*OPENING, (0.1, ">", b"MRP\x09" + bytes(10))), HEAD),
+    Case("MRP-1.1", "two bytes", (*OPENING, (0.1, ">", b"MR")), HEAD),
+    Case(
+        "MRP-1.2",
+        "a connect of nine bytes",
+        (*OPENING, (0.1, ">", _connect() + b"\0")),
+        "8 bytes of a connect, 12 of a con reply, 14 of an ack",
+    ),
+    Case("MRP-1.3", "nine bytes of data", (*OPENING, (0.1, ">", b"MRP\x03" + bytes(5))), "at least 12 bytes of data"),
+    Case("MRP-1.4", "an ack from 0", (*OPENING, (0.1, "<", _ack(1, origin=0))), CONIDS),
+    Case("MRP-1.4", "sv_conid 0 in an acceptance", (*OPENING, (0.1, "<", _reply(server=0))), CONIDS),
+    Case("MRP-1.5", "stat 3", (*OPENING, (0.1, "<", _reply(stat=3))), "stat 1 or 2"),
+    Case(
+        "MRP-1.6",
+        "an ack in a piggyback connection",
+        (*PIGGYBACK, (0.1, "<", _ack(0, 0))),
+        "type 4 belongs to the stamped layout",
+    ),
+    Case(
+        "MRP-1.7",
+        "an ack with exchanged ids",
+        (*OPENING[:3], (0.03, "<", _ack(1, to=SERVER, origin=CLIENT))),
+        "the dest_conid of an ack is the from_conid of the data",
+    ),
+    Case(
+        "MRP-2.1",
+        "one sv_conid for two clients",
+        (CALL, REPLY, (0.02, ">", _connect(client=2)), (0.03, "<", _reply(client=2))),
+        "an id is unique among those of its node",
+    ),
+    Case(
+        "MRP-2.3",
+        "a connect with another version",
+        (*OPENING, (0.1, ">", _connect(1))),
+        "a connect is repeated byte for byte",
+    ),
+    Case("MRP-2.4", "a reply to nobody", (CALL, (0.01, "<", _reply(client=9))), "a con reply answers a connect"),
+    Case(
+        "MRP-2.5",
+        "version 2.0 accepted",
+        ((0.0, ">", _connect(0x20)), REPLY),
+        "stat 2 for any version but 0.0 and 0.1, and for 0.1 with a cl_conid above 65,535",
+    ),
+    Case(
+        "MRP-2.6",
+        "a second sv_conid for one call",
+        (
+            *OPENING,
+            (0.1, ">", _connect()),
+            (0.11, "<", _reply(server=8)),
+            (5.0, "<", _data(1, to=CLIENT, origin=SERVER)),
+            (5.1, ">", _ack(1, to=SERVER, origin=CLIENT)),
+        ),
+        "a repeated connect gets the first reply again",
+    ),
+    Case(
+        "MRP-2.7",
+        "data after a rejection",
+        (CALL, (0.01, "<", _reply(server=0, stat=REJECT)), (0.02, ">", _data(1))),
+        "stat 2 refuses the connection",
+    ),
+    Case(
+        "MRP-2.8",
+        "data before the con reply",
+        (CALL, (0.005, ">", _data(1)), REPLY),
+        "the client sends packets with sv_conid after the reply that gives it",
+    ),
+    Case(
+        "MRP-2.9",
+        "data to an id that nobody gave",
+        (*OPENING, (0.1, ">", _data(1, to=99))),
+        "dest_conid and from_conid are those of one connection",
+    ),
+    Case(
+        "MRP-2.10",
+        "the server speaks first",
+        (
+            CALL,
+            REPLY,
+            (0.015, "<", _data(1, to=CLIENT, origin=SERVER)),
+            (0.02, ">", _ack(1, to=SERVER, origin=CLIENT)),
+        ),
+        "the server sends no data before the client's first packet",
+    ),
+    Case(
+        "MRP-2.11",
+        "a large sv_conid for the piggyback layout",
+        ((0.0, ">", _connect(1)), (0.01, "<", _reply(server=70_000))),
+        "both ids of a piggyback connection are below 65,536",
+    ),
+    Case(
+        "MRP-3.1",
+        "a first message with sequence 40,000",
+        (CALL, REPLY, (0.02, ">", _data(40_000)), (0.03, "<", _ack(40_000))),
+        "in each direction the first message has sequence 1",
+    ),
+    Case("MRP-3.8", "a sequence used twice, stamped", (*OPENING, (0.1, ">", _data(1, 20, b"ho"))), ONE_MESSAGE),
+    Case("MRP-3.8", "a sequence used twice, piggyback", (*PIGGYBACK, (0.1, ">", _piggyback(1, b"ho"))), ONE_MESSAGE),
+    Case(
+        "MRP-4.2",
+        "an ack of what was never sent",
+        (*OPENING, (0.1, "<", _ack(5))),
+        "an ack names a packet that was sent",
+    ),
+    Case(
+        "MRP-4.3",
+        "an ack with another stamp",
+        (*OPENING, (0.1, "<", _ack(1, 99))),
+        "an ack repeats the stamp of the packet that it acknowledges",
+    ),
+    Case(
+        "MRP-5.1",
+        "a gap acknowledged",
+        (*PIGGYBACK, (0.1, ">", _piggyback(3)), (0.2, "<", _bare(3))),
+        "from_seq is the highest sequence with none missing below",
+    ),
+    Case(
+        "MRP-5.6",
+        "from_seq of what was never sent",
+        (*PIGGYBACK, (0.1, "<", _bare(9))),
+        "from_seq acknowledges what was sent",
+    ),
+    Case(
+        "MRP-5.9",
+        "from_seq goes back",
+        (*PIGGYBACK, (0.1, ">", _piggyback(2)), (0.2, "<", _bare(2)), (5.0, "<", _bare(1))),
+        "from_seq never goes back",
+    ),
+    Case(
+        "MRP-7.3",
+        "a copy after two minutes without an ack",
+        (*OPENING, (1.0, ">", _data(2, 11)), (125.0, ">", _data(2, 12))),
+        "a packet unacknowledged for 30 s ends the connection",
+    ),
+    Case(
+        "ALL-6.1",
+        "nine con replies for one connect",
+        (CALL, *((0.01 + number * 0.2, "<", REPLY[2]) for number in range(9))),
+        "at most three times the bytes that came from an address that has proved nothing",
+    ),
+)

@@ -1,0 +1,149 @@
+"""Each rule is reported where it is broken, alone, and none where our own endpoints suffer a bad network.
+
+All captures go through one job, by the way that `fairway analyze` goes: planning costs more than judging.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fairway.core.tables import PROTOCOLS, VIOLATIONS
+from fairway.lake.schemas import spark_schema
+from fairway.lake.violations import CHECKS, rules
+from fairway.lake.violations.page import page
+from fairway.sim.swarm import draw
+from tests.conftest import ROOT
+from tests.lake.violations import mrp_cases, pydevts_cases, rup_cases, udpc_cases
+from tests.lake.violations.cases import Case
+from tests.lake.violations.worlds import PORTS, judged, keeps_to_the_standard, simulated
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CASES: dict[str, tuple[Case, ...]] = {
+    "udpc": udpc_cases.CASES,
+    "mrp": mrp_cases.CASES,
+    "rup": rup_cases.CASES,
+    "pydevts": pydevts_cases.CASES,
+}
+ALL_CASES = [(protocol, case) for protocol in PROTOCOLS for case in CASES[protocol]]
+PORT_OF = {protocol: port for port, protocol in PORTS.items()}
+SEEDS_EACH = 12
+LATE = "late "
+Row = dict[str, Any]
+
+
+def _seeds(protocol: str) -> list[int]:
+    """The first seeds of the swarm in which nobody lies and no counter starts where the standard does not let it."""
+    fit = (seed for seed in range(10_000) if keeps_to_the_standard(protocol, seed))
+    return [next(fit) for _ in range(SEEDS_EACH)]
+
+
+SEEDS = [(protocol, seed) for protocol in PROTOCOLS for seed in _seeds(protocol)]
+
+
+@pytest.fixture(scope="module")
+def verdicts(spark: SparkSession) -> DataFrame:
+    """The violations of every case, of every case whose beginning was missed, and of the simulated runs."""
+    captures = [
+        (f"{protocol} {case.name}", case.capture(number, PORT_OF[protocol]))
+        for number, (protocol, case) in enumerate(ALL_CASES)
+    ]
+    captures += [
+        (f"{LATE}{protocol} {case.name}", case.without_beginning().capture(len(ALL_CASES) + number, PORT_OF[protocol]))
+        for number, (protocol, case) in enumerate(ALL_CASES)
+        if len(case.steps) > 1
+    ]
+    captures += [simulated(protocol, seed) for protocol, seed in SEEDS]
+    return judged(spark, captures, PORTS)
+
+
+@pytest.fixture(scope="module")
+def by_file(verdicts: DataFrame) -> Mapping[str, list[Row]]:
+    """The violations of each file."""
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in verdicts.toArrow().to_pylist():
+        found[row["file"]].append(row)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("protocol", "case"), ALL_CASES, ids=[f"{protocol} {case.name}" for protocol, case in ALL_CASES]
+)
+def test_a_broken_rule_is_reported_and_no_other(by_file: Mapping[str, list[Row]], protocol: str, case: Case) -> None:
+    found = by_file.get(f"{protocol} {case.name}", [])
+    assert {row["rule"] for row in found} == {case.clause, *case.also}
+    reported = [row for row in found if row["rule"] == case.clause]
+    assert {row["expected"] for row in reported} == {case.expected}
+    assert {row["severity"] for row in reported} == {_rule(protocol, case).severity}
+    assert all(row["protocol"] == protocol and row["found"] and row["point"] == "middle" for row in reported)
+
+
+def _rule(protocol: str, case: Case) -> Any:
+    (found,) = (rule for rule in rules(protocol) if (rule.clause, rule.expected) == (case.clause, case.expected))
+    return found
+
+
+def test_every_rule_has_a_case() -> None:
+    told = {(protocol, rule.clause, rule.expected) for protocol in PROTOCOLS for rule in rules(protocol)}
+    assert told == {(protocol, case.clause, case.expected) for protocol, case in ALL_CASES}
+
+
+def test_there_are_at_least_fifty_rules_and_some_for_each_protocol() -> None:
+    clauses = {rule.clause for check in CHECKS for rule in check.rules}
+    assert len(clauses) >= 50
+    assert all(len(rules(protocol)) >= 10 for protocol in PROTOCOLS)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "case"), ALL_CASES, ids=[f"{protocol} {case.name}" for protocol, case in ALL_CASES]
+)
+def test_a_rule_that_needs_the_beginning_is_silent_without_it(
+    by_file: Mapping[str, list[Row]], protocol: str, case: Case
+) -> None:
+    needing = {rule.expected for rule in rules(protocol) if rule.needs_start}
+    found = by_file.get(f"{LATE}{protocol} {case.name}", [])
+    assert [row for row in found if row["expected"] in needing] == []
+
+
+@pytest.mark.parametrize(("protocol", "seed"), SEEDS, ids=[f"{protocol}-{seed}" for protocol, seed in SEEDS])
+def test_nothing_is_reported_on_our_own_endpoints(by_file: Mapping[str, list[Row]], protocol: str, seed: int) -> None:
+    """Under loss, copies, reordering, crashes, partitions and moves; what damage explains may be a warning."""
+    found = by_file.get(f"{protocol}-{seed}", [])
+    damaged = protocol == "pydevts" and draw(protocol, seed).faults.corrupt > 0
+    assert [row for row in found if row["severity"] != "warning" or not damaged] == []
+    assert {row["rule"] for row in found} <= {"PYDEVTS-1.1", "PYDEVTS-1.5", "PYDEVTS-1.6"}
+
+
+def test_a_violation_names_the_frame_that_breaks_the_rule(by_file: Mapping[str, list[Row]]) -> None:
+    (row,) = by_file["udpc UDPC-3.2 an index used twice"]
+    assert (row["frame"], row["found"]) == (5, "index 102 again, for another plain")
+    (back,) = (row for row in by_file["rup RUP-3.1 confirm goes back"])
+    assert (back["frame"], back["found"]) == (4, "confirm 10 after 20")
+
+
+def test_the_table_has_exactly_its_columns(verdicts: DataFrame) -> None:
+    wanted = [(field.name, field.dataType) for field in spark_schema(VIOLATIONS)]
+    assert [(field.name, field.dataType) for field in verdicts.schema] == wanted
+
+
+def test_the_plan_joins_by_keys_and_sorts_nothing_as_a_whole(verdicts: DataFrame) -> None:
+    query = verdicts._jdf.queryExecution()
+    plan = query.executedPlan().toString()
+    for word in ("Cartesian", "NestedLoop", "rangepartitioning", "SinglePartition", "EvalPython", "MapInArrow"):
+        assert word not in plan, word
+
+
+def test_every_clause_of_a_rule_stands_in_the_standard() -> None:
+    pages = "".join(path.read_text() for path in (ROOT / "docs" / "wire").glob("*.md"))
+    clauses = set(re.findall(r"\*\*([A-Z]+-\d+\.\d+)\*\*", pages))
+    assert {rule.clause for check in CHECKS for rule in check.rules} <= clauses
+
+
+def test_the_page_lists_the_rules_as_they_are() -> None:
+    assert (ROOT / "docs" / "violations.md").read_text() == page()

@@ -1,0 +1,84 @@
+"""What is loaded when, and what a message costs in calls: counts, not times."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+import fairway
+from fairway import net
+from fairway.net import connect, listen
+from fairway.net.chance import Cryptographic
+from tests.net.worlds import run
+
+BURST, ROUNDS = 32, 12
+
+_LOADS = """
+import asyncio, sys
+import fairway
+async def main():
+    async with fairway.open_it() as opened:
+        print(*(name for name in ("numpy", "ctypes", "fairway.capture.trace", "secrets") if name in sys.modules))
+asyncio.run(main())
+"""
+
+
+def loaded_by(opening: str) -> list[str]:
+    """Tells which of the heavy modules a process has loaded once it has opened an endpoint."""
+    script = _LOADS.replace("fairway.open_it()", opening)
+    return subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout.split()
+
+
+def test_a_connection_loads_neither_numpy_nor_what_only_traces_and_other_kernels_need() -> None:
+    assert loaded_by("fairway.connect('pydevts://127.0.0.1:9')") == []
+
+
+def test_a_listener_has_loaded_what_batches_need_before_the_first_datagram() -> None:
+    assert "numpy" in loaded_by("fairway.listen('udpc://127.0.0.1:0')")
+
+
+def test_everything_that_an_application_touches_is_there_by_its_name() -> None:
+    for name in fairway.__all__:
+        assert getattr(fairway, name) is not None
+    assert fairway.open_connection is net.open_connection
+    assert fairway.EndpointStatistics is net.EndpointStatistics
+    with pytest.raises(AttributeError, match="no_such_name"):
+        fairway.no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize("protocol", ["udpc", "mrp"])
+def test_awaited_messages_that_come_in_bursts_leave_in_one_call_a_burst(protocol: str) -> None:
+    async def main() -> None:
+        url = f"{protocol}://127.0.0.1:0?controller=eager"
+        async with listen(url, io="gso") as listener, connect(f"{listener.url}?controller=eager", io="gso") as caller:
+            for _ in range(ROUNDS):
+                await asyncio.gather(*[caller.send(b"%03d" % number) for number in range(BURST)])
+            machine = caller.statistics.machine
+            assert machine.messages_delivered == BURST * ROUNDS
+            repeats = machine.retransmissions
+            assert caller.statistics.socket.send_calls <= ROUNDS + 5 + repeats
+
+    run(main)
+
+
+def test_a_lone_message_leaves_before_the_turn_ends() -> None:
+    async def main() -> None:
+        async with listen("udpc://127.0.0.1:0") as listener, connect(listener.url) as caller:
+            for _ in range(3):
+                before = caller.statistics.machine.messages_sent
+                sending = caller.send(b"alone")
+                assert caller.statistics.machine.messages_sent == before + 1
+                await sending
+
+    run(main)
+
+
+def test_drawn_integers_are_within_their_bound_and_reach_all_of_it() -> None:
+    chance = Cryptographic()
+    assert {chance.below(5) for _ in range(400)} == set(range(5))
+    assert {chance.bits(2) for _ in range(400)} == set(range(4))
+    assert chance.below(1) == 0
+    assert max(chance.bits(24) for _ in range(200)) >> 23 == 1
