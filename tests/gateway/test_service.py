@@ -287,3 +287,45 @@ async def test_a_denied_network_gets_no_answer(lake: Path) -> None:
         await until(lambda: any(line.startswith("metrics ") for line in running.said))
         _, text = await fetch(metrics_url(running))
     assert 'reason="guard_denied",where="udpc"' in text
+
+
+@runs
+async def test_a_sealer_that_falls_behind_holds_back_acknowledgements_until_it_can_go_on(lake: Path) -> None:
+    ledger = Ledger()
+    options = ("--seal-after", "100ms", "--backlog-bytes-max", "20KiB")
+    async with gateway(lake, UDPC, *options) as running:
+        staging = lake / layout.STAGING / "gateway-gateway"
+        staging.rmdir()
+        staging.touch()
+        sender = Sender(running.urls[0], "udpc", ledger)
+        sending = asyncio.create_task(sender.run())
+        await until(lambda: any("wait to be sealed" in line for line in running.said))
+        assert any("not sealing" in line for line in running.said)
+        held_at = len(ledger.acknowledged)
+        await asyncio.sleep(0.3)
+        assert len(ledger.acknowledged) <= held_at + 40, "acknowledged though too much waits"
+        staging.unlink()
+        staging.mkdir()
+        await until(lambda: len(ledger.acknowledged) > held_at + 200)
+        sender.enough.set()
+        await sending
+        assert await running.stop() == 0
+    assert not ledger.unknown
+    check_promise(ledger, (row["body"] for row in landed(lake)))
+
+
+@runs
+async def test_a_large_message_that_finds_no_room_is_finished_when_there_is_some(lake: Path) -> None:
+    full = lake.parent / "full"
+    body = bytes(range(256)) * 20_000
+    async with gateway(lake, ["rup://127.0.0.1:0"], environment={"FAIRWAY_DISK_FULL_WHILE": str(full)}) as running:
+        async with net.connect(running.urls[0] + "?silence=60s") as connection:
+            full.touch()
+            sending = connection.send(body)
+            await until(lambda: any("no room to spool" in line for line in running.said))
+            assert not sending.done()
+            full.unlink()
+            await sending
+        assert any("spooling again" in line for line in running.said)
+        assert await running.stop() == 0
+    assert [row["body"] for row in landed(lake)] == [body]

@@ -13,6 +13,7 @@ import typer
 
 from fairway.cli.exits import ExitCode
 from fairway.cli.spark import settings_of
+from fairway.cli.stages import Stages
 from fairway.core.errors import BadOption
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 SMALL_BYTES = 64 << 20
 """Captures up to this size are analysed before the JVM's better compiler would have paid for itself."""
 QUICK_JVM = "-XX:TieredStopAtLevel=1"
+STEPS = 7
+"""Captures, five tables, publishing."""
 
 _FILES = typer.Argument(None, metavar="FILE...", show_default=False, help="Captures, folders of them, or globs.")
 _LAKE = typer.Option(..., "--lake", metavar="DIR", show_default=False, help="The lake's folder.")
@@ -139,10 +142,9 @@ class _Work:
         from fairway.lake.analysis.follow import Follower
 
         follower = Follower(folder)
-        code = ExitCode.DONE
         with ending_by_signals() as ending:
             if files:
-                code = max(code, ExitCode(self.once(files)))
+                self.once(files)
             while not ending.wanted.is_set():
                 complete = follower.complete()
                 if complete:
@@ -157,8 +159,9 @@ class _Teller:
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
 
-    def progress(self, spark: SparkSession) -> Progress:
-        return Progress(spark, shown=sys.stderr.isatty())
+    def progress(self, spark: SparkSession) -> Stages:
+        """Gives what shows on a terminal how far it is."""
+        return Stages(spark, STEPS, shown=sys.stderr.isatty())
 
     def told(self, analysis: Analysis, found: Summary, seconds: float) -> None:
         from dataclasses import asdict
@@ -168,3 +171,31 @@ class _Teller:
             return
         for line in _sentences(analysis, found, seconds):
             print(line, flush=True)
+
+
+def _sentences(analysis: Analysis, found: Summary, seconds: float) -> list[str]:
+    files = f"{analysis.files_added:,} new, {analysis.files_known:,} known"
+    if analysis.remapped:
+        files += "; the port map has changed, so everything was computed again"
+    spoken = ", ".join(f"{count:,} {protocol}" for protocol, count in found.packets.items()) or "none"
+    lines = [
+        f"files       {files}",
+        f"packets     {spoken}",
+        f"sessions    {found.sessions:,} with {found.transfers:,} messages",
+        f"violations  {found.violations:,}",
+    ]
+    lines += [f"worst       {_worst(session)}" for session in found.worst]
+    rate = f", {analysis.records / seconds:,.0f} records/s" if analysis.records else ""
+    return [*lines, f"time        {seconds:.1f} s{rate}"]
+
+
+def _worst(session: dict[str, object]) -> str:
+    words = [f"{session['session']} at {session['point'] or 'the only point'}: {session['caller']} to {session['callee']}"]
+    for name, label in (("loss_out", "lost there"), ("loss_in", "lost back")):
+        loss = session[name]
+        if isinstance(loss, float):
+            words.append(f"{loss:.1%} {label}")
+    rtt_us = session["rtt_p50_us"]
+    if isinstance(rtt_us, int):
+        words.append(f"round trip {rtt_us / 1_000:.1f} ms")
+    return ", ".join([*words, f"{session['violations']} violations", str(session["end"])])

@@ -108,6 +108,51 @@ def captures(
         print(f"written: {out}/captures.json, captures.md")
 
 
+GATEWAY_ROUNDS = typer.Option(3, min=1, help="How often each system is measured, on a fresh server.")
+GATEWAY_SECONDS = typer.Option(2.0, min=0.01, help="How long to measure each load, in seconds.")
+GATEWAY_ONLY = typer.Option("", metavar="NAMES", help="Systems to measure, joined by commas.")
+GATEWAY_OUT = typer.Option(
+    Path("out/bench"), help="Where gateway.json, gateway.svg and gateway.md go, and for the time of the run all data."
+)
+
+
+@bench.command(epilog="Example: fairway bench gateway --only udpc,mrp,redis")
+def gateway(
+    rounds: int = GATEWAY_ROUNDS,
+    seconds: float = GATEWAY_SECONDS,
+    only: str = GATEWAY_ONLY,
+    out: Path = GATEWAY_OUT,
+    json: bool = JSON,
+) -> None:
+    """Measures durable, acknowledged messages beside Redis streams and RabbitMQ, and judges the goals."""
+    from fairway.bench.gateway import table
+    from fairway.bench.gateway.rounds import Plan, Results, run
+    from fairway.bench.gateway.systems import SYSTEMS
+
+    names = [name.strip() for name in only.split(",") if name.strip()] or list(SYSTEMS)
+    if unknown := [name for name in names if name not in SYSTEMS]:
+        raise BadOption(f"there is no system {unknown[0]!r}; known are {', '.join(SYSTEMS)}")
+    results, code = Results(Plan(rounds, seconds, names)), ExitCode.DONE
+    try:
+        with _bar() as report, _terminable():
+            run(results, out, report)
+    except Stopped as stopped:
+        code = ExitCode.TERMINATED if stopped.signal == signal.SIGTERM else ExitCode.INTERRUPTED
+        results.notes.append("The run was stopped before its end.")
+    verdicts = table.judge(results)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "gateway.json").write_text(_json(table.as_json(results, verdicts)))
+    (out / "gateway.md").write_text(table.markdown(results, verdicts))
+    (out / "gateway.svg").write_text(table.svg(results))
+    print_rows(table.figure_rows(results, table.RATES), title="Durable, acknowledged messages", as_json=json)
+    print_rows(table.figure_rows(results, table.LATENCIES), title="From send to acknowledgement", as_json=json)
+    print_rows(table.verdict_rows(verdicts), title="Goals", as_json=json)
+    if not json:
+        written = f"written: {out}/gateway.json, gateway.md, gateway.svg"
+        print("\n".join([*table.promises(results), *table.remarks(results), written]))
+    raise typer.Exit(code or (ExitCode.FAILED if results.failures else ExitCode.DONE))
+
+
 def _json(value: object) -> str:
     import json
 

@@ -83,9 +83,9 @@ _FRAME = (
     _always("file_id", "string", "identity of the capture file's content; with `offset` the key of the row"),
     _always("file", "string", "name of the capture file"),
     _always("offset", "long", "where the record starts in the (decompressed) file, bytes"),
-    _always("frame", "long", "number of the record in its file, from 1, as Wireshark counts"),
+    _always("frame", "long", "number of the record in its file, from 1; of a damaged stretch: of the record before it"),
     _always("point", "string", "where the datagram was captured: the interface's name, empty if the file has none"),
-    _maybe("at", "timestamp", "when it was captured; null for damaged stretches of a file"),
+    _maybe("at", "timestamp", "when it was captured; null for damaged stretches of a file and records without a time"),
     _maybe("at_ns", "long", "the same in nanoseconds since 1970, as fine as the file has it"),
     _maybe("source", "string", "IP address of the sender"),
     _maybe("source_port", "int", "UDP port of the sender"),
@@ -93,7 +93,7 @@ _FRAME = (
     _maybe("destination_port", "int", "UDP port of the receiver"),
     _always("frame_bytes", "long", "size of the frame on the wire; of a damaged stretch: bytes left out"),
     _maybe("payload_bytes", "int", "size of the UDP payload on the wire"),
-    _always("truncated", "boolean", "true if the capture holds less of the frame than was on the wire"),
+    _always("truncated", "boolean", "true if the record holds less than was sent: cut by the snap length, or a first fragment"),
     _maybe("flow", "long", "hash of the two endpoints, whatever the direction"),
 )
 

@@ -2,9 +2,11 @@
 
 One transaction is under way at a time, in a thread of its own; the loop goes on receiving, and what arrives meanwhile
 is the next transaction. To wait longer for more was measured to cost a sender with a full window two thirds of its rate
-and to save no work; only many peers with little each are worth waiting for, because each commit costs a sync. The snapshots are taken when a transaction begins, as the conversations will be after it. When
-writing fails nothing was acknowledged: the same messages are tried again, later, with fresh snapshots; their senders
-wait and repeat, and what no longer finds a place in a machine is dropped there.
+and to save no work; only many peers with little each are worth waiting for, because each commit costs a sync.
+
+The snapshots are taken when a transaction begins, as the conversations will be after it. When writing fails nothing
+was acknowledged: the same messages are tried again, later, with fresh snapshots; their senders wait and repeat, and
+what no longer finds a place in a machine is dropped there.
 """
 
 from __future__ import annotations
@@ -39,9 +41,11 @@ Conversation = tuple[Reception, Peer]
 class Gathered:
     """What waits for the next transaction. Its size is bounded by the places of the machines."""
 
-    __slots__ = ("arrived", "changed", "gone", "messages")
+    __slots__ = ("arrived", "changed", "gone", "messages", "since_s")
 
-    def __init__(self) -> None:
+    def __init__(self, since_s: float) -> None:
+        self.since_s = since_s
+        """Nothing of it has waited for longer."""
         self.arrived: list[Arrived] = []
         self.messages = 0
         self.changed: dict[Conversation, None] = {}
@@ -80,7 +84,7 @@ class Committer:
         self._sync_spool = sync_spool
         self._loop = asyncio.get_running_loop()
         self._next_offset = journal.next_offset
-        self._gathered = Gathered()
+        self._gathered = Gathered(self._loop.time())
         self._writing = False
         self._timer: asyncio.Handle | None = None
         self._linger_s = 0.0
@@ -119,7 +123,7 @@ class Committer:
         if self._writing:
             return
         if self._timer is None:
-            linger_s = self._linger_s
+            linger_s = self._linger_s and max(0.0, self._gathered.since_s + self._linger_s - self._loop.time())
             self._timer = (
                 self._loop.call_later(linger_s, self._begin) if linger_s else self._loop.call_soon(self._begin)
             )
@@ -135,10 +139,10 @@ class Committer:
         if self._figures.backlog_bytes > self._settings.backlog_bytes_max:
             self._stall(f"{self._figures.backlog_bytes >> 20} MiB wait to be sealed; see that the lake can be written")
             return
-        gathered, self._gathered = self._gathered, Gathered()
+        began_s = self._loop.time()
+        gathered, self._gathered = self._gathered, Gathered(began_s)
         transaction = self._transaction(gathered)
         self._writing = True
-        began_s = self._loop.time()
         future = self._loop.run_in_executor(self._writer, self._write, transaction)
         future.add_done_callback(lambda done: self._end(done, gathered, transaction, began_s))
 
@@ -185,8 +189,10 @@ class Committer:
         self._note(gathered, transaction, self._loop.time() - began_s)
         if self._gathered:
             self._want()
-        elif self._idle is not None and not self._idle.done():
-            self._idle.set_result(None)
+        else:
+            self._gathered.since_s = self._loop.time()
+            if self._idle is not None and not self._idle.done():
+                self._idle.set_result(None)
 
     def _note(self, gathered: Gathered, transaction: Transaction, seconds: float) -> None:
         """Draws conclusions from a commit that succeeded."""

@@ -6,7 +6,8 @@ FairwayError
     ├── JournalInUse        another process has this journal
     ├── JournalTooNew       a newer Fairway wrote this journal
     ├── JournalFailed       the disk under the journal can no longer be trusted
-    └── WorkersDiffer       the journals belong to another number of workers
+    ├── WorkersDiffer       the journals belong to another number of workers
+    └── WorkerFailed        a worker could not start; it has said why
 """
 
 from __future__ import annotations
@@ -36,3 +37,7 @@ class JournalFailed(GatewayError):
 
 class WorkersDiffer(GatewayError):
     """The journals belong to another number of workers."""
+
+
+class WorkerFailed(GatewayError):
+    """A worker could not start."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from fairway.core import layout
 from fairway.gateway.errors import WorkersDiffer
 from fairway.gateway.journal import open_reader
-from fairway.gateway.place import sync
+from fairway.gateway.place import write_note
 
 WORKERS = "workers"
 STOPPED = "stopped"
@@ -41,9 +41,7 @@ def settle_workers(lake: Path, name: str, workers: int) -> None:
                     f"the journals of {name} belong to {known} workers and {reason}; start with --workers {known}, "
                     f"stop it with SIGTERM, wait {SESSIONS_OVER_S} s, and then change the number"
                 )
-    note.write_text(f"{workers}\n")
-    sync(note)
-    sync(home)
+    write_note(note, f"{workers}\n")
 
 
 def _not_drained(journal: Path) -> str:

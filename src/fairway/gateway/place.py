@@ -46,13 +46,11 @@ def _mark(lake: Path) -> None:
         if version != layout.MARKER_TEXT:
             raise LakeUnusable(f"{lake} has the lake layout {version.strip()!r}; use the Fairway that made it")
         return
-    lake.mkdir(parents=True, exist_ok=True)
+    make_folder(lake)
     strange = sorted(name for name in os.listdir(lake) if layout.is_strange(name))
     if strange:
         raise LakeUnusable(f"{lake} is no lake and holds other things ({strange[0]}); name another folder")
-    marker.write_text(layout.MARKER_TEXT)
-    sync(marker)
-    sync(lake)
+    write_note(marker, layout.MARKER_TEXT)
 
 
 class Place:
@@ -96,6 +94,23 @@ class Place:
         """Lists the ranges of the segments that lie in the landing folder, in order."""
         found = (layout.segment_range(name) for name in os.listdir(self.landing))
         return sorted(one for one in found if one is not None)
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder and those above it, so that they are there after a power cut."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)
+
+
+def write_note(path: Path, text: str) -> None:
+    """Writes a small file that is there whole or not at all, also after a power cut."""
+    aside = path.with_name(f".{path.name}.new")
+    aside.write_text(text)
+    sync(aside)
+    os.replace(aside, path)
+    sync(path.parent)
 
 
 def sync(path: Path) -> None:

@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from fairway.gateway import group
-from fairway.gateway.errors import GatewayError
+from fairway.gateway.errors import WorkerFailed
 from fairway.gateway.settings import Settings
 from fairway.net.sharing import SharedPort, bind_shared
 
@@ -25,10 +25,6 @@ LIVED_S = 10.0
 """A worker that lived so long starts again at once."""
 
 _log = logging.getLogger("fairway.gateway")
-
-
-class WorkerFailed(GatewayError):
-    """A worker could not start."""
 
 
 class Worker:

@@ -75,10 +75,10 @@ class Lake:
         if not create and not found:
             raise NotALake(f"{self.path} is no lake: fairway gateway, stream and analyze make one.")
         if create:
-            self.path.mkdir(parents=True, exist_ok=True)
-            marker.write_text(layout.MARKER_TEXT)
-            sync(marker)
-            sync(self.path)
+            make_folder(self.path)
+            aside = marker.with_name(f".{marker.name}.new")
+            aside.write_text(layout.MARKER_TEXT)
+            publish_file(aside, marker)
 
     @property
     def landing(self) -> Path:

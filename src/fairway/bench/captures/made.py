@@ -27,14 +27,15 @@ ETHERNET = bytes(12) + b"\x08\x00"
 
 
 def _body(number: int) -> bytes:
-    return number.to_bytes(8) * (BODY_BYTES // 8)
+    """Text, as devices report; zeros could be read as headers of several protocols at once."""
+    return b'{"reading":%010d,"unit":"C","site":"north"}' % number * 5
 
 
 def _udpc(conversation: int, number: int, answer: bool) -> bytes:
-    session = conversation + 1
+    session, index = (conversation + 1) * 40_503_003, (conversation + 16) * 15_485_863 + number
     if answer:
-        return udpc.encode(udpc.ImportantAck(index=number + 1, session_id=session, ack_index=number + 1))
-    return udpc.encode(udpc.Important(index=number + 1, session_id=session, body=_body(number)))
+        return udpc.encode(udpc.ImportantAck(index=number + 1, session_id=session, ack_index=index))
+    return udpc.encode(udpc.Important(index=index, session_id=session, body=_body(number)))
 
 
 def _mrp(conversation: int, number: int, answer: bool) -> bytes:

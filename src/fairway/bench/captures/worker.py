@@ -98,10 +98,12 @@ def packets_table(spark: Any, assignment: Assignment) -> None:
 def all_tables(spark: Any, assignment: Assignment) -> None:
     """Does what `fairway analyze` does with one capture and an empty lake."""
     from fairway.lake.analysis.job import analyze
+    from fairway.lake.store import Lake
 
     lake = Path(assignment.folder, "lake")
     shutil.rmtree(lake, ignore_errors=True)
-    analyze(spark, [assignment.path], lake)
+    done = analyze(spark, Lake(lake), [assignment.path])
+    assert not done.problems, done.problems
 
 
 if __name__ == "__main__":

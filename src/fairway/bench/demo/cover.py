@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairway.report.blocks import Cell, Tile, links, paragraph, section, table, tiles
+from fairway.report.blocks import Block, Tile, element, links, paragraph, section, tiles
 from fairway.report.page import page
 
 
@@ -27,16 +27,18 @@ def cover(steps: Sequence[Step], numbers: Sequence[Tile], pages: Sequence[tuple[
         if not broken
         else f"A promise was broken: {', '.join(broken)}."
     )
-    rows: list[list[str | Cell]] = [
-        [step.title, step.found, "kept" if step.kept else "BROKEN", Cell(f"{step.seconds:.1f} s", step.seconds)]
-        for step in steps
-    ]
     return page(
         title="Fairway, in two minutes",
         about="Messages over UDP, reliably, from the edge to the lake",
         blocks=[
             section("What happened", [paragraph(verdict, "verdict"), tiles(numbers)]),
             section("Look further", [links(pages)]),
-            section("Step by step", [table(("Step", "What was found", "Promise", "Took"), rows, words=3)]),
+            section("Step by step", [Block(element("ol", [_told(step) for step in steps]))]),
         ],
     )
+
+
+def _told(step: Step) -> str:
+    verdict = "" if step.kept else " The promise was broken."
+    took = element("small", f" {step.seconds:.1f} s")
+    return element("li", [element("strong", step.title), f": {step.found}.{verdict}", took])

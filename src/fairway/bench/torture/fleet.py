@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 
 from fairway.core.errors import CallerError
 from fairway.net import (
@@ -50,6 +50,8 @@ class Orders:
     """Bytes of a message, by protocol; a reading is about 100."""
     name: str = "fleet"
     """Part of every body: two fleets never send the same."""
+    request_every: int = 0
+    """Every so many messages a udpc device asks instead of sending; 0 is never."""
 
 
 @dataclass(slots=True)
@@ -58,7 +60,16 @@ class Ledger:
 
     outcomes: dict[bytes, str] = field(default_factory=dict)
     latencies_s: list[float] = field(default_factory=list)
+    acknowledged_s: dict[bytes, float] = field(default_factory=dict)
+    """The time of day at which each acknowledgement came."""
     lost_connections: int = 0
+
+    def add(self, other: Ledger) -> None:
+        """Takes over what another fleet noted."""
+        self.outcomes |= other.outcomes
+        self.latencies_s += other.latencies_s
+        self.acknowledged_s |= other.acknowledged_s
+        self.lost_connections += other.lost_connections
 
     def counts(self) -> Counter[str]:
         """Counts messages by outcome."""
@@ -104,10 +115,11 @@ class Fleet:
 
     def run(self) -> Ledger:
         """Sends everything and waits for every outcome."""
-        asyncio.run(self._run())
+        asyncio.run(self.send())
         return self.ledger
 
-    async def _run(self) -> None:
+    async def send(self) -> None:
+        """Does the same inside a loop that runs already."""
         orders = self._orders
         with ExitStack() as files:
             async with asyncio.TaskGroup() as group:
@@ -143,7 +155,7 @@ class Device:
                 body = reading(
                     self._orders.name, self._protocol, self._device, number, self._orders.sizes.get(self._protocol, 0)
                 )
-                self._send(connection, body)
+                self._send(connection, body, asks=self._asks(number))
                 number += 1
                 await self._room()
                 await asyncio.sleep(self._orders.interval_s)
@@ -163,8 +175,12 @@ class Device:
             await asyncio.sleep(RECONNECT_S)
         return self._connection
 
-    def _send(self, connection: Connection, body: bytes) -> None:
-        task = asyncio.get_running_loop().create_task(self._await(connection, body))
+    def _asks(self, number: int) -> bool:
+        every = self._orders.request_every
+        return self._protocol == "udpc" and every > 0 and number % every == every - 1
+
+    def _send(self, connection: Connection, body: bytes, *, asks: bool) -> None:
+        task = asyncio.get_running_loop().create_task(self._await(connection, body, asks))
         self._open.add(task)
         task.add_done_callback(self._open.discard)
 
@@ -172,12 +188,15 @@ class Device:
         while len(self._open) >= self._orders.in_flight:
             await asyncio.wait(self._open, return_when=asyncio.FIRST_COMPLETED)
 
-    async def _await(self, connection: Connection, body: bytes) -> None:
+    async def _await(self, connection: Connection, body: bytes, asks: bool) -> None:
         ledger = self._fleet.ledger
         began_s = monotonic()
+        # Whatever happens to this process, what was sent is known to have been sent.
+        ledger.outcomes[key_of(body)] = UNKNOWN
         try:
-            await connection.send(body)
+            await (connection.request(body) if asks else connection.send(body))
             outcome = ACKNOWLEDGED
+            ledger.acknowledged_s[key_of(body)] = time()
             ledger.latencies_s.append(monotonic() - began_s)
         except (OutcomeUnknown, ConversationClosed):
             outcome = UNKNOWN

@@ -8,8 +8,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import IO, Self
 
 from fairway.bench.processes import HeldSignals
@@ -30,6 +31,7 @@ class Service:
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         self._arguments = list(arguments)
         self._environment = dict(environment or {})
+        self.program: Sequence[str] = (sys.executable, "-m", "fairway")
         self._process: subprocess.Popen[str] | None = None
         self.lines: list[str] = []
         self._said = threading.Condition()
@@ -37,7 +39,7 @@ class Service:
     def start(self, **environment: str) -> None:
         """Starts the process in a session of its own; what is given by name goes into its environment this time."""
         self.lines = []
-        command = [sys.executable, "-m", "fairway", *self._arguments]
+        command = [*self.program, *self._arguments]
         everything = {**os.environ, **self._environment, **environment}
         held = HeldSignals()
         try:
@@ -63,6 +65,11 @@ class Service:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def code(self) -> int | None:
+        """The exit code of the last process; None while it runs, or if there was none."""
+        return None if self._process is None else self._process.poll()
+
+    @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
@@ -85,6 +92,13 @@ class Service:
             if self.running:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(STOP_S)
+
+    def pause(self, seconds: float) -> None:
+        """Stops the process and what it started for a while, and lets them go on."""
+        with suppress(ProcessLookupError):  # it may be killed meanwhile
+            os.killpg(self.pid, signal.SIGSTOP)
+            sleep(seconds)
+            os.killpg(self.pid, signal.SIGCONT)
 
     def ended(self, timeout_s: float = STOP_S) -> int:
         """Waits until the process has ended by itself, and gives its exit code."""
@@ -113,11 +127,16 @@ class GatewayService(Service):
     """A gateway with all four protocols; after its first start it keeps its ports."""
 
     def __init__(
-        self, lake: Path, protocols: Sequence[str], options: Sequence[str] = (), name: str = "gateway"
+        self,
+        lake: Path,
+        protocols: Sequence[str],
+        options: Sequence[str] = (),
+        name: str = "gateway",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.urls = {protocol: f"{protocol}://127.0.0.1:0" for protocol in protocols}
         self._fixed = ["--lake", str(lake), "--name", name, *options]
-        super().__init__([])
+        super().__init__([], environment)
 
     def serve(self, **environment: str) -> float:
         """Starts the gateway and waits until it listens; tells how long that took."""
@@ -130,6 +149,6 @@ class GatewayService(Service):
         return monotonic() - began_s
 
 
-def stream_service(lake: Path, options: Sequence[str] = ()) -> Service:
+def stream_service(lake: Path, options: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Service:
     """Gives a stream of the lake; it is not started yet."""
-    return Service(["stream", "--lake", str(lake), *options])
+    return Service(["stream", "--lake", str(lake), *options], environment)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from html import escape
 from math import ceil, floor, log10
 from statistics import median
+from typing import NamedTuple
 
 from fairway.bench.transport.loads import LOADS, Load
 from fairway.bench.transport.peers import PEERS
@@ -17,16 +18,33 @@ ROW_HEIGHT, HEAD_HEIGHT, GAP = 18, 34, 22
 OURS, THEIRS, LIMITS = "#1f6f8b", "#b0b7bd", "#d9a441"
 
 
+class Bar(NamedTuple):
+    """One bar of a panel, with the lowest and the highest round."""
+
+    title: str
+    colour: str
+    middle: float
+    lowest: float
+    highest: float
+
+
 def svg(results: Results) -> str:
     """Draws one panel for each load in each environment."""
+    return picture(
+        (f"{environment}: {load.title}, {load.unit}", _bars(results, environment, load))
+        for environment in results.environments
+        for load in (LOADS[name] for name in results.plan.loads)
+    )
+
+
+def picture(titled: Iterable[tuple[str, list[Bar]]]) -> str:
+    """Draws panels below each other, as one SVG file; one without bars is left out."""
     panels: list[str] = []
     top = GAP
-    for environment in results.environments:
-        for load in (LOADS[name] for name in results.plan.loads):
-            bars = _bars(results, environment, load)
-            if bars:
-                panels.append(_panel(f"{environment}: {load.title}, {load.unit}", bars, top))
-                top += HEAD_HEIGHT + ROW_HEIGHT * len(bars) + GAP
+    for title, bars in titled:
+        if bars:
+            panels.append(_panel(title, bars, top))
+            top += HEAD_HEIGHT + ROW_HEIGHT * len(bars) + GAP
     width = LABEL_WIDTH + BAR_WIDTH + VALUE_WIDTH
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{top}" viewBox="0 0 {width} {top}" '
@@ -36,22 +54,20 @@ def svg(results: Results) -> str:
     )
 
 
-Bar = tuple[str, float, float, float]
-"""Peer, median, lowest, highest."""
-
-
 def _bars(results: Results, environment: str, load: Load) -> list[Bar]:
     bars = []
-    for peer in results.plan.peers:
-        values = [value for value in results.rates(environment, load.name, peer) if value]
+    for name in results.plan.peers:
+        values = [value for value in results.rates(environment, load.name, name) if value]
         if values:
-            bars.append((peer, median(values), min(values), max(values)))
+            peer = PEERS[name]
+            colour = OURS if peer.module == "endpoints" else (THEIRS if peer.reliable else LIMITS)
+            bars.append(Bar(peer.title, colour, median(values), min(values), max(values)))
     return bars
 
 
 def _panel(title: str, bars: list[Bar], top: int) -> str:
-    low = floor(log10(min(bar[2] for bar in bars)) - 0.01)
-    high = max(ceil(log10(max(bar[3] for bar in bars))), low + 1)
+    low = floor(log10(min(bar.lowest for bar in bars)) - 0.01)
+    high = max(ceil(log10(max(bar.highest for bar in bars))), low + 1)
 
     def across(value: float) -> float:
         return LABEL_WIDTH + BAR_WIDTH * (log10(value) - low) / (high - low)
@@ -68,13 +84,11 @@ def _panel(title: str, bars: list[Bar], top: int) -> str:
 
 
 def _bar_lines(bar: Bar, y: int, across: Callable[[float], float]) -> list[str]:
-    name, middle, lowest, highest = bar
-    peer = PEERS[name]
-    colour = OURS if peer.module == "endpoints" else (THEIRS if peer.reliable else LIMITS)
+    title, colour, middle, lowest, highest = bar
     width = max(across(middle) - LABEL_WIDTH, 1)
     centre = y + ROW_HEIGHT / 2
     return [
-        f'<text x="{LABEL_WIDTH - 6}" y="{y + 13}" text-anchor="end">{escape(peer.title)}</text>',
+        f'<text x="{LABEL_WIDTH - 6}" y="{y + 13}" text-anchor="end">{escape(title)}</text>',
         f'<rect x="{LABEL_WIDTH}" y="{y + 3}" width="{width:.1f}" height="{ROW_HEIGHT - 6}" fill="{colour}"/>',
         f'<line x1="{across(lowest):.1f}" x2="{across(highest):.1f}" y1="{centre}" y2="{centre}" stroke="black"/>',
         f'<text x="{LABEL_WIDTH + BAR_WIDTH + 8}" y="{y + 13}">{number(middle)}</text>',

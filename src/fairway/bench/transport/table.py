@@ -140,14 +140,16 @@ def as_json(results: Results, verdicts: list[Verdict]) -> dict[str, Any]:
 def markdown(results: Results, verdicts: list[Verdict]) -> str:
     """Writes the tables as Markdown."""
     parts = [
-        f"## {title[0].upper()}{title[1:]}\n\n{_markdown(figures(results, title))}" for title in results.environments
+        f"## {title[0].upper()}{title[1:]}\n\n{markdown_table(figures(results, title))}"
+        for title in results.environments
     ]
-    parts.append(f"## Goals\n\n{_markdown(verdict_rows(verdicts))}")
+    parts.append(f"## Goals\n\n{markdown_table(verdict_rows(verdicts))}")
     parts.append("\n".join(f"- {line}" for line in remarks(results)))
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown(rows: list[Row]) -> str:
+def markdown_table(rows: list[Row]) -> str:
+    """Writes rows as a table."""
     if not rows:
         return "(nothing)"
     lines = ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]

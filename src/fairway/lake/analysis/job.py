@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,8 @@ from fairway.lake.violations import violations
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+INTERPRETED_RECORDS_MAX = 50_000
 
 Tell = Callable[[str, int], None]
 """Is told what begins, and of how many records."""
@@ -139,6 +142,22 @@ def _stale(spark: SparkSession, lake: Lake, before: State, after: State) -> list
     return sorted(touched["bucket"].to_pylist())
 
 
+@contextmanager
+def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Changes settings of the session for a while."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, earlier)
+
+
 class _Run:
     """One computation of some buckets of all tables."""
 
@@ -156,16 +175,21 @@ class _Run:
 
     def run(self) -> int:
         """Computes, checks and publishes; gives the number of records that were read."""
-        spark, tasks = self._spark, self._tasks
-        narrow = spark.conf.get("spark.sql.shuffle.partitions")
-        spark.conf.set("spark.sql.shuffle.partitions", str(max(tasks, 2)))
-        try:
+        with _settings(self._spark, self._fitting()):
             records = self._write_all()
-        finally:
-            spark.conf.set("spark.sql.shuffle.partitions", narrow or "200")
         self._tell("publishing", records)
         publish(self._lake, self._staging, self._run, CAPTURE_TABLES, self._buckets, self._state.text())
         return records
+
+    def _fitting(self) -> dict[str, str]:
+        """Gives settings for this much data: few records are done before the code for them would be compiled."""
+        partitions = {"spark.sql.shuffle.partitions": str(max(self._tasks, 1))}
+        interpreted = {
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            "spark.sql.adaptive.enabled": "false",
+        }
+        return partitions | (interpreted if self._records <= INTERPRETED_RECORDS_MAX else {})
 
     @property
     def _tasks(self) -> int:

@@ -38,9 +38,12 @@ ABOUT = "_file.json"
 """Beside a file's rows: what it was called and how many records it held. Readers of Parquet pass it over."""
 STAGING = "captures"
 ROW_GROUP_ROWS = 1 << 18
-COMPRESSION = "lz4"
-"""The fastest that every reader of Parquet knows: these files are read by Spark alone, and often."""
+COMPRESSION = "zstd"
+"""As fast here as the lighter ones, since most columns hold little, and a third of their size."""
 DICTIONARIES = [column.name for column in DATAGRAMS.columns if column.type == "string" and column.name != "rup_id"]
+
+STATISTICS = ["at", "flow"]
+"""Columns by which a reader may pass over row groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +200,7 @@ class _Writer:
                 table.schema,
                 compression=COMPRESSION,
                 use_dictionary=DICTIONARIES,
+                write_statistics=STATISTICS,
                 store_schema=False,
             )
         self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)

@@ -5,6 +5,7 @@
     mrp.py            so does each of the others; what concerns mrp's calls stands in mrp_opening.py
     rup.py
     pydevts.py
+    screens.py        which conversations are worth a closer look
     amplification.py  the limit that all four share
     page.py           the list of all rules, docs/violations.md
 

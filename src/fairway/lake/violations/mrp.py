@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fairway.lake.violations import mrp_opening
+from fairway.lake.violations import mrp_opening, screens
 from fairway.lake.violations.mrp_opening import WINDOW_MAX
 from fairway.lake.violations.rule import (
     FRAME,
@@ -37,7 +37,9 @@ UNACKNOWLEDGED_NS = 120 * SECOND_NS
 def _stamped(packets: DataFrame) -> DataFrame:
     """Adds to the stamped data and acks of a sequence its first transmission, and how often each stamp was seen."""
     mrp = of_protocol(packets, "mrp").where("session IS NOT NULL AND mrp_layout = 'stamped'")
-    spoken = mrp.where("kind IN ('data', 'ack')").withColumns(
+    everything = mrp.where("kind IN ('data', 'ack')")
+    suspects = screens.mrp_stamped(everything, UNACKNOWLEDGED_NS)
+    spoken = screens.only(everything, screens.SESSION, suspects).withColumns(
         {"side": F.expr("from_caller = (kind = 'data')"), "number": F.expr("coalesce(message, '')")}
     )
     of_number = until_now("session", "side", "number")
@@ -98,7 +100,8 @@ def _piggyback(packets: DataFrame) -> DataFrame:
 
     `seen` counts the sequences that the other side has used up to now; beyond half a turn it no longer says anything.
     """
-    mrp = of_protocol(packets, "mrp").where("session IS NOT NULL AND mrp_layout = 'piggyback'")
+    everything = of_protocol(packets, "mrp").where("session IS NOT NULL AND mrp_layout = 'piggyback'")
+    mrp = screens.only(everything, screens.SESSION, screens.mrp_piggyback(everything))
     carried = mrp.withColumn("carries", F.col("body_bytes") > 0)
     roles = F.expr(
         """array(named_struct('role', 'sent', 'side', from_caller, 'number', mrp_sequence),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from fairway.lake.violations import screens
 from fairway.lake.violations.rule import (
     FRAME,
     SECOND_NS,
@@ -43,7 +44,9 @@ _MESSAGE = ("point", "flow", "side", "pydevts_id")
 
 def _ids(packets: DataFrame) -> DataFrame:
     """Adds to what is said of an id what was said of it before, with the same crc and with any."""
-    pydevts = of_protocol(packets, "pydevts").withColumns(
+    everything = of_protocol(packets, "pydevts")
+    suspects = screens.pydevts_ids(everything, TRANSMISSIONS_MAX, LIFE_NS, LATE_NS[1])
+    pydevts = screens.only(everything, screens.FLOW, suspects).withColumns(
         {
             "side": F.expr("IF(kind = 'ack', NOT forward, forward)"),
             "good": F.expr("kind = 'packet' AND coalesce(body_crc = pydevts_crc, true)"),

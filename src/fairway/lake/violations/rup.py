@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from fairway.lake.violations import screens
 from fairway.lake.violations.rule import (
     FRAME,
     SECOND_NS,
@@ -38,6 +39,9 @@ BEGUN_S = 15
 
 _MESSAGE = ("point", "flow", "side", "rup_id")
 _FITS = "rup_position + body_bytes <= rup_total AND (body_bytes > 0 OR rup_total = 0)"
+_BAD = f"""NOT ({_FITS}) OR (rup_start = 1) <> (rup_position = 0)
+    OR (rup_position + body_bytes < rup_total AND rup_total > body_bytes * {PARTS_MAX})"""
+"""A part that breaks a rule whatever the others are."""
 _REGULAR = "kind = 'data' AND body_bytes > 0 AND rup_position + body_bytes < rup_total"
 """A part that does not end at the total: it shows the size of all but the last."""
 
@@ -48,7 +52,9 @@ def _messages(packets: DataFrame) -> DataFrame:
     The total and the part size are those of the first part that shows them, also for what came before it. `begins` says
     that the first that was seen of it is the part at 0; it may be a copy, if the message began before the capture.
     """
-    rup = of_protocol(packets, "rup").withColumn("side", F.expr("forward = (kind = 'data')"))
+    everything = of_protocol(packets, "rup")
+    suspects = screens.rup_messages(everything, COPIES_MAX, SILENCE_NS, _BAD)
+    rup = screens.only(everything, screens.FLOW, suspects).withColumn("side", F.expr("forward = (kind = 'data')"))
     of_part = until_now(*_MESSAGE, "rup_position")
     copies = rup.withColumns(
         over(

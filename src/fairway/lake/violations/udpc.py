@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from fairway.lake.violations import screens
 from fairway.lake.violations.rule import (
     FRAME,
     JITTER_NS,
@@ -49,7 +50,8 @@ _ROLES = f"""filter(array(
 
 def _numbers(packets: DataFrame) -> DataFrame:
     """Adds to what is said under or of an index the first packet that was sent under it, and its first response."""
-    udpc = of_protocol(packets, "udpc").where("session IS NOT NULL")
+    everything = of_protocol(packets, "udpc").where("session IS NOT NULL")
+    udpc = screens.only(everything, screens.SESSION, screens.udpc_numbers(everything))
     fields = ("kind", "from_caller", "udpc_index", "udpc_ack", "udpc_flag", "body_bytes", "body_crc")
     entries = udpc.select(*FRAME, *fields, F.explode(F.expr(_ROLES)).alias("entry")).select("*", "entry.*")
     sent = "struct(at_ns, kind, udpc_flag, udpc_ack, body_bytes, body_crc)"

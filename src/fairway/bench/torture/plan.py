@@ -1,0 +1,122 @@
+"""What is done to whom, drawn from a seed before anything starts.
+
+Two lanes run beside one another: blows at the gateway, each a second or two after the last, and blows at the stream,
+which takes ten seconds to start. In each lane named places and free instants are dealt like cards: all of them come
+before one comes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from fairway.gateway.crashpoints import POINTS
+from fairway.lake import crashpoints as lake_points
+
+GATEWAY, STREAM, BOTH, COMPACTION = "gateway", "stream", "both", "compaction"
+KILL, PAUSE, FILL = "kill", "pause", "fill"
+
+GATEWAY_PER_STREAM = 5
+"""Kills of the gateway for one of the stream."""
+INSTANTS = 5
+"""Free instants among the cards of a lane of named places."""
+PAUSE_EVERY, FILL_EVERY = 7, 9
+"""A pause, or a full disk, before every so-manieth kill of the gateway."""
+
+PASSES_MAX = {
+    "before-commit": 120,
+    "after-commit": 120,
+    lake_points.BETWEEN_RENAMES: 12,
+    lake_points.COMPACTION_STAGED: 4,
+    lake_points.EXCHANGED: 4,
+}
+PASSES_MAX_ELSE = 3
+
+COMPACTION_PLACES = (lake_points.COMPACTION_STAGED, lake_points.EXCHANGED)
+STREAM_PLACES = tuple(place for place in lake_points.PLACES if place not in COMPACTION_PLACES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blow:
+    """One thing that is done."""
+
+    target: str
+    how: str = KILL
+    place: str = ""
+    """A named place with the number of its pass; empty is a free instant."""
+    after_s: float = 0.0
+    """From serving, or from the first batch, to the free instant."""
+    for_s: float = 0.0
+    """How long a pause or a full disk lasts."""
+
+    def __str__(self) -> str:
+        when = f"at {self.place}" if self.place else f"after {self.after_s:.2f} s"
+        return f"{self.how} {self.target} {when}" + (f" for {self.for_s:.1f} s" if self.for_s else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The blows of both lanes, in order."""
+
+    gateway: tuple[Blow, ...]
+    stream: tuple[Blow, ...]
+
+    @property
+    def kills(self) -> int:
+        return sum(blow.how == KILL for blow in (*self.gateway, *self.stream))
+
+    def lines(self) -> list[str]:
+        """Gives the plan as it is printed."""
+        found = [f"gateway {number}: {blow}" for number, blow in enumerate(self.gateway)]
+        return found + [f"stream {number}: {blow}" for number, blow in enumerate(self.stream)]
+
+
+def draw(kills: int, seed: int) -> Plan:
+    """Draws a plan with so many kills; the same for the same seed."""
+    random = Random(seed)
+    of_stream = min(kills, max(1, kills // (1 + GATEWAY_PER_STREAM)))
+    return Plan(tuple(_gateway(random, kills - of_stream)), tuple(_stream(random, of_stream)))
+
+
+def _dealt(random: Random, cards: Sequence[str], count: int) -> list[str]:
+    dealt: list[str] = []
+    while len(dealt) < count:
+        dealt += random.sample(cards, len(cards))
+    return dealt[:count]
+
+
+def _at(random: Random, place: str) -> str:
+    return f"{place}:{random.randint(1, PASSES_MAX.get(place, PASSES_MAX_ELSE))}"
+
+
+def _gateway(random: Random, kills: int) -> list[Blow]:
+    blows: list[Blow] = []
+    for number, card in enumerate(_dealt(random, (*POINTS, *[""] * INSTANTS), kills)):
+        if number % PAUSE_EVERY == PAUSE_EVERY - 1:
+            blows.append(_lasting(random, GATEWAY, PAUSE, 3.0))
+        if number % FILL_EVERY == FILL_EVERY - 1:
+            blows.append(_lasting(random, "disk", FILL, 2.0))
+        if card:
+            blows.append(Blow(target=GATEWAY, place=_at(random, card)))
+        else:
+            blows.append(Blow(target=GATEWAY, after_s=random.uniform(0.0, 1.5)))
+    return blows
+
+
+def _stream(random: Random, kills: int) -> list[Blow]:
+    blows: list[Blow] = []
+    cards = (*STREAM_PLACES, *COMPACTION_PLACES, STREAM, BOTH)
+    for number, card in enumerate(_dealt(random, cards, kills)):
+        if number % PAUSE_EVERY == PAUSE_EVERY - 1:
+            blows.append(_lasting(random, STREAM, PAUSE, 3.0))
+        if card in (STREAM, BOTH):
+            blows.append(Blow(target=card, after_s=random.uniform(0.0, 2.0)))
+        else:
+            target = COMPACTION if card in COMPACTION_PLACES else STREAM
+            blows.append(Blow(target=target, place=_at(random, card)))
+    return blows
+
+
+def _lasting(random: Random, target: str, how: str, most_s: float) -> Blow:
+    return Blow(target=target, how=how, after_s=random.uniform(0.2, 1.0), for_s=random.uniform(0.5, most_s))

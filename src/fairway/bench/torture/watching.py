@@ -1,0 +1,110 @@
+"""Readers that look at the table while everything is killed: pyarrow always, DuckDB and reconcile now and then."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+
+from fairway.core.tables import MESSAGES
+
+LOOK_S = 1.0
+REST_PER_LOOK = 4.0
+"""A look is followed by a rest of so many times its length: a large table must not become the load."""
+OTHERS_EVERY = 4
+END_S = 60.0
+
+_DOUBLES = """
+    SELECT count(*) - count(DISTINCT (gateway, "offset")) FROM read_parquet($files, hive_partitioning = true)
+"""
+
+
+class Watcher(threading.Thread):
+    """Looks again and again; notes everything that a reader must never see."""
+
+    def __init__(self, lake: Path, was_full_since: Callable[[float], bool], fault: Callable[[str], None]) -> None:
+        super().__init__(daemon=True)
+        self._lake = lake
+        self._table = lake / "tables" / MESSAGES.name
+        self._was_full_since = was_full_since
+        self._fault = fault
+        self._stopping = threading.Event()
+        self.looks = 0
+        self.listed_again = 0
+        self.reconciled = 0
+
+    def run(self) -> None:
+        rest_s = LOOK_S
+        while not self._stopping.wait(rest_s):
+            began_s = monotonic()
+            try:
+                self._look()
+            except Exception as error:
+                self._fault(f"a reader got {type(error).__name__}: {error}")
+            rest_s = max(LOOK_S, REST_PER_LOOK * (monotonic() - began_s))
+
+    def _look(self) -> None:
+        if not any(self._table.rglob("*.parquet")):
+            return
+        self._read(doubles_by_pyarrow, "pyarrow")
+        if self.looks % OTHERS_EVERY == 0:
+            self._read(doubles_by_duckdb, "DuckDB")
+            self._reconcile()
+
+    def _read(self, doubles: Callable[[Path], int], name: str) -> None:
+        try:
+            twice = doubles(self._table)
+        except Exception as error:
+            if not is_vanished(error):
+                raise
+            self.listed_again += 1
+            return
+        self.looks += 1
+        if twice:
+            self._fault(f"{name} saw {twice} rows twice")
+
+    def _reconcile(self) -> None:
+        from fairway.lake.landing.reconcile import Unreadable, reconcile
+        from fairway.lake.store import Lake
+
+        began_s = monotonic()
+        try:
+            accounts = reconcile(Lake(self._lake, create=False))
+        except Unreadable as error:
+            # Without room SQLite cannot make the memory that readers share.
+            if not self._was_full_since(began_s):
+                self._fault(f"reconcile: {error}")
+            return
+        self.reconciled += 1
+        for account in accounts:
+            if not account.balanced:
+                self._fault(f"reconcile: {account}")
+
+    def stop(self) -> None:
+        """Ends after the look that is under way."""
+        self._stopping.set()
+        if self.is_alive():
+            self.join(END_S)
+
+
+def is_vanished(error: Exception) -> bool:
+    """Tells whether a file was gone between listing and opening: then one lists again."""
+    return isinstance(error, FileNotFoundError) or "No such file" in str(error)
+
+
+def doubles_by_pyarrow(table: Path) -> int:
+    """Counts rows that are there more than once."""
+    import pyarrow.dataset as ds
+
+    keys = ds.dataset(table, format="parquet").to_table(columns=["gateway", "offset"])
+    return int(keys.num_rows - keys.group_by(["gateway", "offset"]).aggregate([]).num_rows)
+
+
+def doubles_by_duckdb(table: Path) -> int:
+    """Counts the same with another reader."""
+    import duckdb
+
+    with duckdb.connect() as connection:
+        found = connection.execute(_DOUBLES, {"files": f"{table}/**/*.parquet"}).fetchone()
+    return int(found[0]) if found else 0

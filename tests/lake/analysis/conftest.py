@@ -1,0 +1,81 @@
+"""The tables of many simulated runs, computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.lake.analysis.worlds import World, simulated
+
+from fairway.lake.analysis.exchanges import exchanges
+from fairway.lake.analysis.packets import packets
+from fairway.lake.analysis.sessions import sessions
+from fairway.lake.analysis.sums import facts
+from fairway.lake.analysis.timeline import timeline
+from fairway.lake.analysis.transfers import transfers
+from fairway.lake.captures.ingest import ingest, read_captures
+from fairway.lake.store import Lake
+from fairway.sim.cases import Wishes, case
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SEEDS = int(__import__("os").environ.get("SEEDS","200"))
+VARIANTS = (("udpc", None), ("mrp", "stamped"), ("mrp", "piggyback"), ("rup", None), ("pydevts", None))
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """Runs, and the tables made from what their nodes saw."""
+
+    worlds: list[World]
+    tables: Mapping[str, DataFrame]
+
+
+def wishes(protocol: str, layout: str | None, seed: int) -> Wishes:
+    """Gives a run with loss, copies and reordering; every third one goes both ways."""
+    return Wishes(
+        protocol=protocol,
+        layout=layout,
+        loss=0.02 * (seed % 5),
+        duplicate=0.02 * (seed % 4),
+        reorder=0.02 * (seed % 3),
+        jitter_ms=seed % 7,
+        messages=8,
+        size=2_500 if protocol == "rup" else 40,
+        two_way=seed % 3 == 0,
+    )
+
+
+@pytest.fixture(scope="session")
+def truth(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Truth:
+    worlds: list[World] = []
+    for seed in range(SEEDS):
+        for protocol, layout in VARIANTS:
+            worlds.append(simulated(len(worlds), case(wishes(protocol, layout, seed)), seed))
+    folder = tmp_path_factory.mktemp("truth")
+    capture = folder / "all.pcapng"
+    capture.write_bytes(b"".join(world.capture for world in worlds))
+    lake = Lake(folder / "lake")
+    taken = ingest(spark, [capture], lake)
+    assert not taken.problems
+    return Truth(worlds, _tables(spark, read_captures(spark, lake), f"{folder}/tables"))
+
+
+def _tables(spark: SparkSession, datagrams: DataFrame, folder: str) -> dict[str, DataFrame]:
+    def stored(name: str, rows: DataFrame) -> DataFrame:
+        rows.write.parquet(f"{folder}/{name}")
+        return spark.read.parquet(f"{folder}/{name}")
+
+    seen = stored("packets", packets(datagrams, records=1))
+    exchanged = stored("exchanges", exchanges(seen))
+    messages = stored("transfers", transfers(exchanged, seen))
+    told = facts(seen, exchanged)
+    return {
+        "packets": seen,
+        "transfers": messages,
+        "sessions": stored("sessions", sessions(told, messages)),
+        "timeline": stored("timeline", timeline(told)),
+    }
