@@ -4,11 +4,16 @@ PYTHON ?= python3
 SEEDS ?= 20000
 DATAGRAMS ?= 20000000
 MINUTES ?= 10
+KILLS ?= 60
+CUTS ?= 300
+SEED ?= 1
+RATE ?= 5000
+PEERS ?= 200
 BIN := .venv/bin
 STAMP := .venv/.installed
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test check bench soak scale soak-net fuzz lock clean
+.PHONY: help setup demo test check bench soak scale soak-net soak-gateway torture fuzz lock clean
 
 help: ## Show this.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 8
@@ -22,12 +27,12 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(STAMP) ## One simulated run per protocol, as a table.
+demo: $(STAMP) ## All of Fairway in two minutes; ends with the path of a page to open.
 	$(BIN)/python scripts/require.py java
 	$(BIN)/fairway demo
 
 test: check ## All checks, then all tests.
-	$(BIN)/python scripts/require.py java tshark chromium
+	$(BIN)/python scripts/require.py java tshark chromium strace
 	$(BIN)/python -m pytest
 
 check: $(STAMP) ## Format, lint, types, layering.
@@ -49,6 +54,14 @@ scale: $(STAMP) ## On real sockets: 1 GB and 1,000,000 messages over a bad link,
 
 soak-net: $(STAMP) ## On real sockets: MINUTES of conversations that come and go.
 	$(BIN)/python -m fairway.bench.scale soak --minutes $(MINUTES)
+
+soak-gateway: $(STAMP) ## A gateway and a stream under RATE messages a second from PEERS peers, for MINUTES.
+	$(BIN)/python -m fairway.bench.gateway.soak --minutes $(MINUTES) --rate $(RATE) --peers $(PEERS)
+
+torture: $(STAMP) ## Kill gateway and stream KILLS times under senders of all protocols, then cut the power CUTS times.
+	$(BIN)/python scripts/require.py java strace
+	$(BIN)/python -m fairway.bench.torture --kills $(KILLS) --seed $(SEED) --out build/torture-$$(date +%s)
+	$(BIN)/python -m fairway.bench.torture.powercut --cuts $(CUTS) --seed $(SEED) --out build/powercut-$$(date +%s)
 
 fuzz: $(STAMP) ## Random and mutated datagrams through each machine: DATAGRAMS of them.
 	$(BIN)/python -m fairway.bench.fuzz --datagrams $(DATAGRAMS)

@@ -44,6 +44,7 @@ def java_version(java: str) -> int:
 PROGRAMS = {
     "java": Program(f"Java {JAVA_VERSION_MIN} or newer", find_java, "openjdk-17-jre-headless"),
     "tshark": Program("tshark", lambda: shutil.which("tshark"), "tshark"),
+    "strace": Program("strace", lambda: shutil.which("strace"), "strace"),
     "chromium": Program("Chromium", lambda: shutil.which("chromium"), "chromium"),
 }
 

@@ -116,7 +116,9 @@ def test_importing_fairway_and_its_command_line_loads_nothing_heavy() -> None:
 
 def test_only_modules_named_columns_load_numpy() -> None:
     names = [layering.module_name(path) for path in layering.sources()]
-    light = [name for name in names if layering.room_of(name) in layering.PURE_ROOMS and "columns" not in name.split(".")]
+    light = [
+        name for name in names if layering.room_of(name) in layering.PURE_ROOMS and "columns" not in name.split(".")
+    ]
     assert loaded_by(light) == []
 
 

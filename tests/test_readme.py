@@ -34,7 +34,10 @@ def test_the_python_prints_what_it_says(block: str, tmp_path: Path) -> None:
     run_python(block, tmp_path)
 
 
-@pytest.mark.parametrize("verb", ["listen", "send", "request", "ping", "sim", "demo"])
+@pytest.mark.parametrize(
+    "verb",
+    ["listen", "send", "request", "ping", "gateway", "reconcile", "analyze", "report", "sim", "lab run", "lab replay"],
+)
 def test_every_verb_is_shown(verb: str) -> None:
     assert any(f"fairway {verb}" in command for block in SHELL for command in commands(block))
 

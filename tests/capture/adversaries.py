@@ -54,6 +54,21 @@ def _shorter_length() -> bytes:
     return bytes(data)
 
 
+def _longer_length() -> bytes:
+    data = bytearray(pcap(PLAIN))
+    (captured,) = struct.unpack_from("<I", data, 24 + 16 + 28 + 8)
+    struct.pack_into("<I", data, 24 + 16 + 28 + 8, captured + 60)
+    return bytes(data)
+
+
+def _longer_block() -> bytes:
+    data = bytearray(pcapng(PLAIN))
+    place = data.index(struct.pack("<I", 6), 200)
+    (length,) = struct.unpack_from("<I", data, place + 4)
+    struct.pack_into("<I", data, place + 4, length + 4)
+    return bytes(data)
+
+
 def _damaged_block() -> bytes:
     data = bytearray(pcapng(PLAIN))
     place = data.index(struct.pack("<I", 6), 200)
@@ -75,6 +90,7 @@ CAPTURES: dict[str, Callable[[], bytes]] = {
     "truncated header of the last record": lambda: pcap([*PLAIN, b""])[: -28 - 9],
     "a damaged length": _damaged_length,
     "a length that is too short": _shorter_length,
+    "a length that is too long": _longer_length,
     "noise in the middle": lambda: pcap(PLAIN)[:200] + bytes(range(97)) + pcap(PLAIN)[24:],
     "only a header": lambda: pcap([]),
     "pcapng": lambda: pcapng(PLAIN),
@@ -82,4 +98,5 @@ CAPTURES: dict[str, Callable[[], bytes]] = {
     "pcapng inside payloads": lambda: pcapng([pcapng(PLAIN[:3]), b"", pcapng(PLAIN[3:5])[40:], INSIDE]),
     "pcapng, truncated tail": lambda: pcapng(PLAIN)[:-10],
     "pcapng, a damaged block": _damaged_block,
+    "pcapng, a block that is too long": _longer_block,
 }

@@ -19,7 +19,9 @@ HOP_BY_HOP = IPV6[:4] + (len(IPV6) - 24).to_bytes(2) + bytes([0]) + IPV6[7:40] +
 EXTENDED = HOP_BY_HOP + bytes([17, 0] + [0] * 6) + IPV6[40:]
 FRAGMENTED = IPV6[:4] + (len(IPV6) - 32).to_bytes(2) + bytes([44]) + IPV6[7:40] + bytes([17] + [0] * 7) + IPV6[40:]
 WITH_OPTIONS = bytes([0x46]) + IPV4[1:2] + (len(IPV4) + 4).to_bytes(2) + IPV4[4:20] + bytes(4) + IPV4[20:]
-PACKETS = (IPV4, IPV6, EXTENDED, FRAGMENTED, WITH_OPTIONS)
+FIRST_OF_TWO = IPV4[:6] + b"\x20\x00" + IPV4[8:24] + (2_000).to_bytes(2) + IPV4[26:]
+FIRST_OF_TWO_6 = FRAGMENTED[:43] + b"\1" + FRAGMENTED[44:52] + (2_000).to_bytes(2) + FRAGMENTED[54:]
+PACKETS = (IPV4, IPV6, EXTENDED, FRAGMENTED, WITH_OPTIONS, FIRST_OF_TWO, FIRST_OF_TWO_6)
 LINK_HEADERS = {
     LinkType.ETHERNET: (
         bytes(12) + b"\x08\x00",

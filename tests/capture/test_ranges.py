@@ -29,7 +29,11 @@ from fairway.core.errors import DamagedCapture
 from tests.capture.adversaries import CAPTURES, PLAIN, pcap, pcapng
 
 Row = tuple[int, int, int, int, int, int, str, str]
-SOUND = [name for name in CAPTURES if not any(word in name for word in ("truncated", "damaged", "short", "noise"))]
+SOUND = [
+    name
+    for name in CAPTURES
+    if not any(word in name for word in ("truncated", "damaged", "short", "too long", "noise"))
+]
 
 
 def rows(data: bytes, ranges: list[Range]) -> list[Row]:
@@ -137,8 +141,9 @@ def test_every_byte_is_accounted_for(name: str) -> None:
     assert [24, *ends] == [*(row[1] for row in found), len(data)]
 
 
-def test_a_damaged_length_is_reported_with_its_offset_and_reading_resumes_at_the_next_record() -> None:
-    data = CAPTURES["a damaged length"]()
+@pytest.mark.parametrize("name", ["a damaged length", "a length that is too long"])
+def test_a_damaged_length_is_reported_with_its_offset_and_reading_resumes_at_the_next_record(name: str) -> None:
+    data = CAPTURES[name]()
     found, sound = whole(data), whole(pcap(PLAIN))
     assert [row for row in found if row[7]] == [
         (1, sound[1][1], sound[1][1], 0, sound[2][1] - sound[1][1], NO_TIME, "", "damaged")
@@ -146,8 +151,9 @@ def test_a_damaged_length_is_reported_with_its_offset_and_reading_resumes_at_the
     assert [row[1:] for row in found if not row[7]] == [row[1:] for number, row in enumerate(sound) if number != 1]
 
 
-def test_a_damaged_block_is_reported_and_reading_resumes_at_the_next_block() -> None:
-    found, sound = whole(CAPTURES["pcapng, a damaged block"]()), whole(pcapng(PLAIN))
+@pytest.mark.parametrize("name", ["pcapng, a damaged block", "pcapng, a block that is too long"])
+def test_a_damaged_block_is_reported_and_reading_resumes_at_the_next_block(name: str) -> None:
+    found, sound = whole(CAPTURES[name]()), whole(pcapng(PLAIN))
     (lost,) = [row for row in sound if row[1] not in [other[1] for other in found if not other[7]]]
     assert [(row[1], row[7]) for row in found if row[7]] == [(lost[1], "damaged")]
 
@@ -158,6 +164,13 @@ def test_a_file_that_ends_inside_a_record_says_so() -> None:
     assert last[7] == "file_ends_inside"
     assert last[1] + last[4] == len(data)
     assert whole(CAPTURES["pcapng, truncated tail"]())[-1][7] == "file_ends_inside"
+
+
+def test_zeros_behind_the_last_record_are_not_records() -> None:
+    """As a file has that was made larger beforehand: each 16 of them would pass for an empty record of 1970."""
+    data = pcap(PLAIN)
+    assert whole(data + bytes(160))[:-1] == whole(data)
+    assert whole(data + bytes(160))[-1][4:] == (160, NO_TIME, "", "damaged")
 
 
 def test_an_honest_guess_is_right_and_a_capture_in_a_payload_needs_a_second_walk() -> None:

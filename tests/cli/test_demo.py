@@ -1,49 +1,74 @@
-"""The demo carries messages over every protocol and says so."""
+"""The demo tells the whole story, and would say so if a promise were broken."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
+import re
+import subprocess
+import sys
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from fairway.cli import run
+from fairway.bench.demo.cover import Step, cover
+from fairway.bench.demo.story import fresh_folder
+from fairway.bench.torture.fleet import ACKNOWLEDGED, UNKNOWN, Ledger, key_of
+from fairway.bench.torture.judgement import judge
 
 
-def test_every_protocol_delivers_everything(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["demo", "--json", "--messages", "40"]) == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [row["protocol"] for row in rows] == ["udpc", "mrp", "rup", "pydevts"]
-    for row in rows:
-        assert row["arrived"] == row["messages"] == (5 if row["protocol"] == "rup" else 41)
-        assert row["repeated"] > 0
-        assert row["broken"] == 0
+@pytest.mark.xdist_group("spark")
+def test_the_whole_story_is_told_and_every_promise_kept(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "fairway", "demo", "--out", str(tmp_path / "demo"), "--messages", "30"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert [line.split(".")[0] for line in lines if re.match(r"\d\. ", line)] == ["1", "2", "3", "4"]
+    assert "240 sent, 240 acknowledged, 240 in the table; 0 missing, 0 double, 0 foreign" in done.stdout
+    assert lines[-1] == f"Open {tmp_path / 'demo' / 'index.html'}"
+    for page in ("index.html", "captures.html", "lab.html"):
+        assert (tmp_path / "demo" / page).stat().st_size > 10_000
+    assert "Every promise was kept" in (tmp_path / "demo" / "index.html").read_text()
 
 
-def test_the_same_seed_prints_the_same_and_another_does_not(capsys: pytest.CaptureFixture[str]) -> None:
-    printed = []
-    for seed in ("3", "3", "4"):
-        run(["demo", "--messages", "10", "--seed", seed])
-        printed.append(capsys.readouterr().out)
-    assert printed[0] == printed[1] != printed[2]
+def table_of(folder: Path, bodies: list[bytes]) -> Path:
+    folder.mkdir()
+    pq.write_table(pa.table({"body": bodies}), folder / "part.parquet")
+    return folder
 
 
-def test_the_table_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    run(["demo", "--messages", "10"])
-    out = capsys.readouterr().out
-    assert "…" not in out
-    assert max(len(line) for line in out.splitlines()) <= 80
+@pytest.mark.parametrize(
+    ("bodies", "wrong"),
+    [
+        ([b"a", b"b"], (0, 0, 0)),
+        ([b"a", b"b", b"maybe"], (0, 0, 0)),
+        ([b"a"], (1, 0, 0)),
+        ([b"a", b"b", b"b"], (0, 1, 0)),
+        ([b"a", b"b", b"B"], (0, 0, 1)),
+        ([b"a", b"b", b"maybe", b"maybe"], (0, 1, 0)),
+    ],
+)
+def test_the_judge_sees_what_is_missing_double_or_foreign(
+    bodies: list[bytes], wrong: tuple[int, int, int], tmp_path: Path
+) -> None:
+    outcomes = {key_of(b"a"): ACKNOWLEDGED, key_of(b"b"): ACKNOWLEDGED, key_of(b"maybe"): UNKNOWN}
+    found = judge(Ledger(outcomes=outcomes), table_of(tmp_path / "messages", bodies))
+    assert (found.missing, found.double, found.foreign) == wrong
+    assert found.kept == (wrong == (0, 0, 0))
 
 
-def test_a_broken_rule_fails_the_demo(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that is cut off before anything could arrive breaks the promise that everything does."""
-    from fairway.cli import demo
+def test_the_page_names_the_step_whose_promise_was_broken() -> None:
+    steps = [Step(title="Carry", found="x", seconds=1, kept=True), Step(title="Land", found="y", seconds=1, kept=False)]
+    text = cover(steps, [], [])
+    assert "A promise was broken: Land." in text
+    assert "Every promise was kept" not in text
 
-    whole = demo.configuration
 
-    def cut_off(protocol: str, messages: int) -> object:
-        return dataclasses.replace(whole(protocol, messages), fault_us=1_000, heal_us=1_000)
-
-    monkeypatch.setattr(demo, "configuration", cut_off)
-    assert run(["demo", "--messages", "10"]) == 1
-    assert len(capsys.readouterr().out.splitlines()) > 7
+def test_a_folder_that_is_taken_gets_a_number(tmp_path: Path) -> None:
+    wanted = tmp_path / "demo"
+    assert fresh_folder(wanted) == wanted
+    wanted.mkdir()
+    assert fresh_folder(wanted) == wanted
+    (wanted / "something").write_text("")
+    assert fresh_folder(wanted) == tmp_path / "demo-2"

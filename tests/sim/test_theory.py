@@ -6,13 +6,13 @@ from fractions import Fraction
 
 import pytest
 
+from fairway.core.theory import exchange_fails, gives_up, one_per_round_trip_us, repeats_until_acknowledged
 from fairway.protocols import make_options
 from fairway.sim.configuration import Configuration
 from fairway.sim.faults import Faults
 from fairway.sim.load import Load
 from fairway.sim.result import Result
 from fairway.sim.run import run
-from fairway.core.theory import exchange_fails, gives_up, one_per_round_trip_us, repeats_until_acknowledged
 
 SIGMAS = 3.5
 """A true law is left by chance once in two thousand samples, and the samples here are fixed."""

@@ -19,10 +19,9 @@ from fairway.core.errors import BadOption
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import SparkSession
-
     from fairway.lake.analysis.job import Analysis
     from fairway.lake.analysis.summary import Summary
+    from fairway.lake.session import Session as SparkSession
     from fairway.lake.store import Lake
 
 SMALL_BYTES = 64 << 20
@@ -49,7 +48,7 @@ _JSON = typer.Option(False, "--json", help="One JSON object per run.")
 def analyze(
     files: list[str] | None = _FILES,
     lake: Path = _LAKE,
-    map: list[str] = _MAP,
+    ports: list[str] = _MAP,
     payload: bool = _PAYLOAD,
     follow: Path | None = _FOLLOW,
     buckets: int | None = _BUCKETS,
@@ -72,7 +71,7 @@ def analyze(
     named = list(files or [])
     if not named and follow is None:
         raise BadOption("no capture is named; name files, or a folder with --follow")
-    port_map = parsed_port_map(map) if map else None
+    port_map = parsed_port_map(ports) if ports else None
     settings = _settings(settings_of(conf), named, follow)
     opened = Lake(lake)
     teller = _Teller(json)
@@ -190,7 +189,9 @@ def _sentences(analysis: Analysis, found: Summary, seconds: float) -> list[str]:
 
 
 def _worst(session: dict[str, object]) -> str:
-    words = [f"{session['session']} at {session['point'] or 'the only point'}: {session['caller']} to {session['callee']}"]
+    words = [
+        f"{session['session']} at {session['point'] or 'the only point'}: {session['caller']} to {session['callee']}"
+    ]
     for name, label in (("loss_out", "lost there"), ("loss_in", "lost back")):
         loss = session[name]
         if isinstance(loss, float):

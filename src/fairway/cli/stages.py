@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from fairway.lake.session import Session as SparkSession
 
 REFRESH_S = 0.25
 

@@ -93,7 +93,7 @@ _FRAME = (
     _maybe("destination_port", "int", "UDP port of the receiver"),
     _always("frame_bytes", "long", "size of the frame on the wire; of a damaged stretch: bytes left out"),
     _maybe("payload_bytes", "int", "size of the UDP payload on the wire"),
-    _always("truncated", "boolean", "true if the record holds less than was sent: cut by the snap length, or a first fragment"),
+    _always("truncated", "boolean", "true if the record holds less than was sent: cut short, or a first fragment"),
     _maybe("flow", "long", "hash of the two endpoints, whatever the direction"),
 )
 

@@ -143,8 +143,7 @@ class Committer:
         gathered, self._gathered = self._gathered, Gathered(began_s)
         transaction = self._transaction(gathered)
         self._writing = True
-        future = self._loop.run_in_executor(self._writer, self._write, transaction)
-        future.add_done_callback(lambda done: self._end(done, gathered, transaction, began_s))
+        self._writer.submit(self._work, gathered, transaction, began_s)
 
     def _transaction(self, gathered: Gathered) -> Transaction:
         """Gives what is to be written: the rows, and the state of every conversation that they belong to."""
@@ -167,16 +166,26 @@ class Committer:
             transaction.forget_before_us = at_us - self._remember_us
         return transaction
 
+    def _work(self, gathered: Gathered, transaction: Transaction, began_s: float) -> None:
+        """Writes in the writer's thread, and has the loop go on from there.
+
+        Straight: a future of the loop, chained to one of the thread, cost a tenth of all work at full load.
+        """
+        error: BaseException | None = None
+        try:
+            self._write(transaction)
+        except BaseException as raised:
+            error = raised
+        self._loop.call_soon_threadsafe(self._end, error, gathered, transaction, began_s)
+
     def _write(self, transaction: Transaction) -> None:
-        """Does the work, in the writer's thread."""
         spooled = [row.spool for row in transaction.rows if row.spool is not None]
         if spooled:
             self._sync_spool(spooled)
         self._journal.write(transaction)
 
-    def _end(self, done: asyncio.Future[None], gathered: Gathered, transaction: Transaction, began_s: float) -> None:
+    def _end(self, error: BaseException | None, gathered: Gathered, transaction: Transaction, began_s: float) -> None:
         self._writing = False
-        error = done.exception()
         if error is not None:
             self._gathered.put_back(gathered)
             self._failed(error)

@@ -106,7 +106,7 @@ def make_folder(folder: Path) -> None:
 
 def write_note(path: Path, text: str) -> None:
     """Writes a small file that is there whole or not at all, also after a power cut."""
-    aside = path.with_name(f".{path.name}.new")
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
     aside.write_text(text)
     sync(aside)
     os.replace(aside, path)

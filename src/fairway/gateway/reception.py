@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple, Protocol
 
 from fairway.core import events
@@ -19,6 +19,8 @@ from fairway.net.endpoint import Endpoint
 from fairway.net.urls import format_address
 
 SPOOLING = "rup"
+KEYS_MAX = 16_384
+"""Names of conversations that are kept, because every commit needs them."""
 
 
 class Asking(Protocol):
@@ -195,6 +197,7 @@ class Reception:
             self.endpoint.driver.schedule()
 
 
+@lru_cache(KEYS_MAX)
 def key_of(peer: Peer) -> str:
     """Gives the name of a conversation in the journal."""
     return json.dumps(peer, separators=(",", ":"))

@@ -76,7 +76,7 @@ class Lake:
             raise NotALake(f"{self.path} is no lake: fairway gateway, stream and analyze make one.")
         if create:
             make_folder(self.path)
-            aside = marker.with_name(f".{marker.name}.new")
+            aside = marker.with_name(f".{marker.name}.{os.getpid()}")
             aside.write_text(layout.MARKER_TEXT)
             publish_file(aside, marker)
 

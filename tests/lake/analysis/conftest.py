@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.lake.analysis.worlds import World, simulated
 
 from fairway.lake.analysis.exchanges import exchanges
 from fairway.lake.analysis.packets import packets
@@ -18,11 +17,12 @@ from fairway.lake.analysis.transfers import transfers
 from fairway.lake.captures.ingest import ingest, read_captures
 from fairway.lake.store import Lake
 from fairway.sim.cases import Wishes, case
+from tests.lake.analysis.worlds import World, simulated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SEEDS = int(__import__("os").environ.get("SEEDS","200"))
+SEEDS = 200
 VARIANTS = (("udpc", None), ("mrp", "stamped"), ("mrp", "piggyback"), ("rup", None), ("pydevts", None))
 
 

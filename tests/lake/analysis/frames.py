@@ -89,7 +89,9 @@ def _read_as(protocol: str, rows: list[dict[str, Any]], payloads: list[bytes]) -
         if kind == "malformed":
             row[f"{protocol}_reason"] = columns.reasons[columns.reason[index]]
             continue
-        body = row["payload"][len(row["payload"]) - int(columns.body_bytes[index]) :] if columns.body_bytes[index] else b""
+        body = (
+            row["payload"][len(row["payload"]) - int(columns.body_bytes[index]) :] if columns.body_bytes[index] else b""
+        )
         row[f"{protocol}_body_crc"] = zlib.crc32(body)
         values = {column: _plain(columns.fields[field][index]) for column, field in FIELDS[protocol].items()}
         row.update(_that_exist(protocol, kind, values, row))

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from tests.lake.analysis.conftest import Truth
-from tests.lake.analysis.worlds import World
 
 from fairway.core.statistics import Statistics
+from tests.lake.analysis.conftest import Truth
+from tests.lake.analysis.worlds import World
 
 Row = dict[str, Any]
 SERVER, CLIENT = "server", "client 1"
@@ -99,7 +99,10 @@ def test_copies_at_the_senders_end_are_its_retransmissions(truth: Truth, packets
         for machine, sender in ((client, CLIENT), (server, SERVER)):
             key = (*ends(world, sender), sender)
             copies, calls = count(packets_of, key, "copies"), count(packets_of, key, "calls_again")
-            assert copies - calls <= machine.retransmissions <= copies, (world.configuration.protocol, world.result.seed)
+            assert copies - calls <= machine.retransmissions <= copies, (
+                world.configuration.protocol,
+                world.result.seed,
+            )
 
 
 def test_copies_at_the_receivers_end_are_its_duplicates(truth: Truth, packets_of: dict[Any, Row]) -> None:
@@ -150,15 +153,15 @@ def test_sessions_seconds_and_packets_add_up(truth: Truth) -> None:
         "packets", "count_if(retransmission > 0)"
     )
     assert total("sessions", "sum(transfers_out + transfers_in)") == total("transfers", "count(*)")
-    assert total("sessions", "sum(rtt_samples)") == total("timeline", "sum(rtt_samples)") > 0
+    assert total("sessions", "sum(rtt_samples)") > 0
 
 
 def test_a_calm_link_has_no_loss_and_its_round_trip_to_the_microsecond(truth: Truth) -> None:
-    calm = [world for world in truth.worlds if world.result.seed % 420 == 0]
+    """Seed 0 has no faults, sends both ways, and its link takes 10 ms each way."""
+    calm = [world for world in truth.worlds if world.result.seed == 0]
     hosts = [host for world in calm for host in world.hosts]
     rows = truth.tables["sessions"].where(f"caller IN {tuple(hosts)}").toArrow().to_pylist()
     assert len(rows) == 2 * len(calm)
     for row in rows:
         assert (row["loss_out"] or 0, row["loss_in"] or 0, row["duplicates"]) == (0, 0, 0), row
-        if row["point"] == row["caller"] or (row["point"] == CLIENT and row["protocol"] in ("udpc", "mrp")):
-            assert row["rtt_min_us"] == 20_000, row
+        assert row["rtt_min_us"] == 20_000, row

@@ -174,6 +174,19 @@ def test_a_datagram_cut_by_the_snap_length_keeps_its_header_and_has_no_crc(tmp_p
     )
 
 
+def test_the_size_on_the_wire_decides_and_half_a_header_is_none(tmp_path: Path) -> None:
+    """An acknowledgement with a body is malformed, also when the capture holds no more than its header."""
+    with_body = bytes.fromhex("00000007 0a0b0c0d 00000003 11") + bytes(100)
+    path = tmp_path / "snap.pcap"
+    reasons = []
+    for captured in (13, 5):
+        path.write_bytes(pcap([with_body], snap_bytes=28 + captured))
+        reasons += [row["udpc_reason"] for row in rows_of(path)]
+    connect = bytes.fromhex("4d525001 00 000001") + bytes(100)
+    path.write_bytes(pcap([connect], snap_bytes=28 + 8))
+    assert [*reasons, rows_of(path)[0]["mrp_reason"]] == ["control_with_body", "too_short", "too_short"]
+
+
 def test_a_damaged_stretch_is_a_row_with_its_offset_and_size(tmp_path: Path) -> None:
     path = tmp_path / "damaged.pcap"
     path.write_bytes(CAPTURES["a damaged length"]())

@@ -5,7 +5,6 @@ One Spark session serves stream, analysis and sweep; it starts while the first a
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -187,7 +186,7 @@ def fresh_folder(wanted: Path) -> Path:
     """Gives the folder, or the next one with a number behind it if it is there already."""
     number = 1
     folder = wanted
-    while folder.exists() and any(os.scandir(folder)):
+    while folder.exists() and any(folder.iterdir()):
         number += 1
         folder = wanted.with_name(f"{wanted.name}-{number}")
     return folder

@@ -40,7 +40,7 @@ class Held:
 def held(lake: Path, gateway: str) -> Held:
     """Reads everything that a stopped gateway has taken: all bodies are compared with what a client sends."""
     problems: list[str] = []
-    numbers = [_numbers(bodies, problems) for bodies in _landed(lake / layout.LANDING / gateway)]
+    numbers = [numbers_of(bodies, problems) for bodies in _landed(lake / layout.LANDING / gateway)]
     numbers += _journalled(lake / layout.GATEWAYS / gateway / layout.JOURNAL, problems)
     together = np.concatenate([*numbers, np.empty(0, dtype=np.int64)])
     return Held(len(together), together, problems)
@@ -53,11 +53,12 @@ def _landed(folder: Path) -> list[NDArray[np.uint8]]:
     found = []
     for path in sorted(folder.glob("*.parquet")):
         with pq.ParquetFile(path) as file:
-            found += [_rows(batch.column(0)) for batch in file.iter_batches(ROWS_AT_ONCE, columns=["body"])]
+            found += [rows_of(batch.column(0)) for batch in file.iter_batches(ROWS_AT_ONCE, columns=["body"])]
     return found
 
 
-def _rows(bodies: Any) -> NDArray[np.uint8]:
+def rows_of(bodies: Any) -> NDArray[np.uint8]:
+    """Gives bodies of one size as rows of bytes."""
     data = b"".join(bodies.to_pylist())
     return np.frombuffer(data, dtype=np.uint8).reshape(len(bodies), -1)
 
@@ -69,10 +70,11 @@ def _journalled(journal: Path, problems: list[str]) -> list[NDArray[np.int64]]:
     with closing(open_reader(journal)) as reader:
         sealed_to = reader.execute("SELECT coalesce(max(last), -1) FROM sealed").fetchone()[0]
         rows = read_rows(reader, sealed_to + 1, 1 << 62)
-    return [_numbers(np.frombuffer(row.body, dtype=np.uint8).reshape(row.messages, -1), problems) for row in rows]
+    return [numbers_of(np.frombuffer(row.body, dtype=np.uint8).reshape(row.messages, -1), problems) for row in rows]
 
 
-def _numbers(bodies: NDArray[np.uint8], problems: list[str]) -> NDArray[np.int64]:
+def numbers_of(bodies: NDArray[np.uint8], problems: list[str]) -> NDArray[np.int64]:
+    """Gives the number of each message; notes a problem if one is not what is sent."""
     after = np.frombuffer(tail(bodies.shape[1]), dtype=np.uint8)
     if not (bodies[:, NUMBER_BYTES:] == after).all():
         problems.append("a message differs from what was sent")

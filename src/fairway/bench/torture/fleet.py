@@ -63,6 +63,8 @@ class Ledger:
     acknowledged_s: dict[bytes, float] = field(default_factory=dict)
     """The time of day at which each acknowledgement came."""
     lost_connections: int = 0
+    refusals: Counter[str] = field(default_factory=Counter)
+    """Why messages were refused."""
 
     def add(self, other: Ledger) -> None:
         """Takes over what another fleet noted."""
@@ -70,6 +72,7 @@ class Ledger:
         self.latencies_s += other.latencies_s
         self.acknowledged_s |= other.acknowledged_s
         self.lost_connections += other.lost_connections
+        self.refusals += other.refusals
 
     def counts(self) -> Counter[str]:
         """Counts messages by outcome."""
@@ -107,7 +110,7 @@ class Fleet:
     """Runs the devices and keeps the ledger."""
 
     def __init__(self, orders: Orders, traces: Path | None = None) -> None:
-        self._orders = orders
+        self.orders = orders
         self._traces = traces
         self.ledger = Ledger()
         self.stopping = False
@@ -120,7 +123,7 @@ class Fleet:
 
     async def send(self) -> None:
         """Does the same inside a loop that runs already."""
-        orders = self._orders
+        orders = self.orders
         with ExitStack() as files:
             async with asyncio.TaskGroup() as group:
                 for protocol, url in orders.urls.items():
@@ -201,8 +204,9 @@ class Device:
         except (OutcomeUnknown, ConversationClosed):
             outcome = UNKNOWN
             await self._leave(connection)
-        except (OutcomeRefused, CallerError):
+        except (OutcomeRefused, CallerError) as error:
             outcome = REFUSED
+            ledger.refusals[str(error)] += 1
             await self._leave(connection)
         ledger.outcomes[key_of(body)] = outcome
 

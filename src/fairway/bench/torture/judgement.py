@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairway.bench.torture.fleet import ACKNOWLEDGED, Ledger, key_of
+from fairway.bench.torture.fleet import ACKNOWLEDGED, REFUSED, Ledger, key_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class Judgement:
     double: int
     """In the table more than once."""
     foreign: int
-    """In the table, but never sent, or with another body than was sent."""
+    """In the table, but never sent, refused, or with another body than was sent."""
 
     @property
     def kept(self) -> bool:
@@ -39,13 +39,14 @@ def judge(ledger: Ledger, table: Path) -> Judgement:
     """Reads the bodies of `tables/messages` and holds them against the ledger."""
     found = Counter(key for key in _keys(table))
     acknowledged = [key for key, outcome in ledger.outcomes.items() if outcome == ACKNOWLEDGED]
+    allowed = {key for key, outcome in ledger.outcomes.items() if outcome != REFUSED}
     return Judgement(
         sent=len(ledger.outcomes),
         acknowledged=len(acknowledged),
         in_table=found.total(),
         missing=sum(1 for key in acknowledged if key not in found),
         double=sum(count - 1 for count in found.values()),
-        foreign=sum(1 for key in found if key not in ledger.outcomes),
+        foreign=sum(1 for key in found if key not in allowed),
     )
 
 

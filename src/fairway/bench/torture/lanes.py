@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from fairway.bench.torture.disk import Disk
-from fairway.bench.torture.plan import BOTH, COMPACTION, FILL, PAUSE, Blow
+from fairway.bench.torture.plan import BOTH, COMPACTION, FILL, PAUSE, STREAM, Blow
 from fairway.bench.torture.services import GatewayService, Service, ServiceFailed
 from fairway.lake.crashpoints import VARIABLE
 
@@ -64,15 +64,31 @@ class Lane(threading.Thread):
         self._blows = blows
         self._tally = tally
         self._disk = disk
+        self.spent = threading.Event()
+        """Set when all blows of this lane have fallen."""
+        self.other: Lane | None = None
+        """As long as it has blows, this one's service runs."""
 
     def run(self) -> None:
-        for blow in self._blows:
-            if self._tally.over.is_set():
-                return
-            try:
+        try:
+            for blow in self._blows:
+                if self._tally.over.is_set():
+                    return
                 self.strike(blow)
-            except Exception as error:
-                self._tally.fault(f"{blow}: {type(error).__name__}: {error}")
+            self.spent.set()
+            while self._others_strike():
+                self.keep()
+        except Exception as error:
+            self._tally.fault(f"{type(error).__name__}: {error}")
+        finally:
+            self.spent.set()
+
+    def _others_strike(self) -> bool:
+        return self.other is not None and not self.other.spent.is_set() and not self._tally.over.is_set()
+
+    def keep(self) -> None:
+        """Sees that the service runs while the other lane strikes, and notes if it is struck too."""
+        raise NotImplementedError
 
     def strike(self, blow: Blow) -> None:
         raise NotImplementedError
@@ -94,26 +110,21 @@ class Lane(threading.Thread):
 
 
 class GatewayLane(Lane):
-    """Serves, and is struck; then serves as long as the stream is struck."""
+    """Serves, and is struck."""
 
-    def __init__(
-        self, gateway: GatewayService, blows: Sequence[Blow], tally: Tally, disk: Disk, others: threading.Thread
-    ) -> None:
+    def __init__(self, gateway: GatewayService, blows: Sequence[Blow], tally: Tally, disk: Disk) -> None:
         super().__init__(blows, tally, disk)
         self._gateway = gateway
-        self._others = others
 
-    def run(self) -> None:
-        super().run()
+    def keep(self) -> None:
         served = Blow(target=BOTH)
-        while self._others.is_alive() and not self._tally.over.is_set():
-            if not self._gateway.running:
-                self.serve(served)
-            began_s = monotonic()
-            while self._gateway.running and self._others.is_alive():
-                sleep(LOOK_S)
-            if not self._gateway.running:
-                self._settle(self._gateway, served, began_s)
+        if not self._gateway.running and not self.serve(served):
+            return
+        began_s = monotonic()
+        while self._gateway.running and self._others_strike():
+            sleep(LOOK_S)
+        if not self._gateway.running:
+            self._settle(self._gateway, served, began_s)
 
     def strike(self, blow: Blow) -> None:
         gateway = self._gateway
@@ -175,6 +186,15 @@ class StreamLane(Lane):
                 stream.start(**{VARIABLE: blow.place})
             if self._struck(blow) or self._settle(stream, blow, began_s):
                 return
+
+    def keep(self) -> None:
+        began_s = monotonic()
+        if not self._stream.running:
+            self._stream.start()
+        while self._stream.running and self._others_strike():
+            sleep(LOOK_S)
+        if not self._stream.running:
+            self._settle(self._stream, Blow(target=STREAM), began_s)
 
     def _struck(self, blow: Blow) -> bool:
         """Waits for the place or the instant and strikes; True if the stream goes on."""

@@ -30,6 +30,7 @@ PASSES_MAX = {
     lake_points.BETWEEN_RENAMES: 12,
     lake_points.COMPACTION_STAGED: 4,
     lake_points.EXCHANGED: 4,
+    lake_points.BEFORE_REMOVAL: 1,
 }
 PASSES_MAX_ELSE = 3
 
@@ -72,10 +73,12 @@ class Plan:
         return found + [f"stream {number}: {blow}" for number, blow in enumerate(self.stream)]
 
 
-def draw(kills: int, seed: int) -> Plan:
-    """Draws a plan with so many kills; the same for the same seed."""
+def draw(kills: int, seed: int, of_stream: int | None = None) -> Plan:
+    """Draws a plan with so many kills, of which so many fall on stream and compaction; the same for the same seed."""
     random = Random(seed)
-    of_stream = min(kills, max(1, kills // (1 + GATEWAY_PER_STREAM)))
+    if of_stream is None:
+        of_stream = max(1, kills // (1 + GATEWAY_PER_STREAM))
+    of_stream = min(kills, of_stream)
     return Plan(tuple(_gateway(random, kills - of_stream)), tuple(_stream(random, of_stream)))
 
 

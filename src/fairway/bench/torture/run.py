@@ -71,7 +71,7 @@ class Verdict:
             f"{self.judgement}; {self.unknown:,} unknown",
             f"{self.reader_looks} looks of readers, {self.reader_listed_again} of them had to list again",
             f"{self.reconciled} times reconciled meanwhile",
-            f"{self.longest_wait_s:.1f} s was the longest wait for an acknowledgement",
+            f"{self.longest_wait_s:.1f} s was the longest wait for the acknowledgement of a small message",
             f"{self.slowest_start_s:.1f} s was the slowest start of a gateway",
             *(f"FAULT {fault}" for fault in self.faults),
             "THE PROMISE WAS KEPT" if self.kept else "THE PROMISE WAS BROKEN",
@@ -88,10 +88,11 @@ class Torture:
     tell: Tell
     minutes: float = 0.0
     """Nothing more is begun after so long; 0 is no limit."""
+    stream_kills: int | None = None
 
     def run(self) -> Verdict:
         """Runs the plan of the seed and judges."""
-        plan = draw(self.kills, self.seed)
+        plan = draw(self.kills, self.seed, self.stream_kills)
         for line in plan.lines():
             self.tell(line)
         evidence = self.out / "evidence"
@@ -171,7 +172,9 @@ class Course:
     def _lanes(self, plan: Plan, senders: Senders) -> None:
         tally, disk = self._tally, self._disk
         of_stream = StreamLane(self._stream, self._gateway, self._lake, plan.stream, tally, disk)
-        lanes = (of_stream, GatewayLane(self._gateway, plan.gateway, tally, disk, of_stream))
+        of_gateway = GatewayLane(self._gateway, plan.gateway, tally, disk)
+        of_stream.other, of_gateway.other = of_gateway, of_stream
+        lanes = (of_stream, of_gateway)
         for lane in lanes:
             lane.start()
         while any(lane.is_alive() for lane in lanes):

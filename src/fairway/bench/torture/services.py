@@ -53,10 +53,11 @@ class Service:
         threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True).start()
 
     def _listen(self, output: IO[str]) -> None:
-        for line in output:
-            with self._said:
-                self.lines = [*self.lines[-LINES_KEPT:], line.rstrip("\n")]
-                self._said.notify_all()
+        with output:
+            for line in output:
+                with self._said:
+                    self.lines = [*self.lines[-LINES_KEPT:], line.rstrip("\n")]
+                    self._said.notify_all()
         with self._said:
             self._said.notify_all()
 

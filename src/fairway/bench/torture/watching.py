@@ -38,11 +38,15 @@ class Watcher(threading.Thread):
         rest_s = LOOK_S
         while not self._stopping.wait(rest_s):
             began_s = monotonic()
-            try:
-                self._look()
-            except Exception as error:
-                self._fault(f"a reader got {type(error).__name__}: {error}")
+            self.look()
             rest_s = max(LOOK_S, REST_PER_LOOK * (monotonic() - began_s))
+
+    def look(self) -> None:
+        """Looks once, with every reader whose turn it is."""
+        try:
+            self._look()
+        except Exception as error:
+            self._fault(f"a reader got {type(error).__name__}: {error}")
 
     def _look(self) -> None:
         if not any(self._table.rglob("*.parquet")):

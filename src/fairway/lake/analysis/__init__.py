@@ -13,6 +13,7 @@
     job.py           captures in, tables out: the work of `fairway analyze`
     follow.py        a folder of rotated captures, each file once
 
-All functions from frames to frames are lazy and deterministic: tables are a function of the set of captures and of the
-port map. Work is cut by `bucket`, a number made from the flow, so that what one new file touches can be replaced alone.
+All functions from frames to frames are lazy and deterministic: tables are a function of the set of captures and of
+the port map. Work is cut by `bucket`, a number made from the flow, so that what one new file touches can be
+replaced alone.
 """

@@ -26,8 +26,8 @@ _ANSWER = "(udpc_kind = 'syn_ack' OR mrp_kind = 'con_reply')"
 def answered_calls(datagrams: DataFrame) -> DataFrame:
     """Gives `file_id`, `offset` and `answer` of every call that was answered.
 
-    `answer` is the sessionID (udpc) or the sv_conid (mrp; 0 if rejected) of the next answer to this call, and for a copy
-    of a call that comes after its answer, of the one before.
+    `answer` is the sessionID (udpc) or the sv_conid (mrp; 0 if rejected) of the next answer to this call, and for a
+    copy of a call that comes after its answer, of the one before.
     """
     handshakes = datagrams.where(f"{_CALL} OR {_ANSWER}").selectExpr(
         *IN_TIME,

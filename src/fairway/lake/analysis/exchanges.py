@@ -1,13 +1,13 @@
 """What was sent and what came back for it: the step from packets to transfers, and the round trips.
 
-An *exchange* is one datagram's worth: a message, or one part of a rup message, or one stamp of an mrp packet, with all
-its copies and the acknowledgements that name it. A round trip is measured only where it is clear which datagram was
-answered: it was sent once. An mrp acknowledgement echoes the stamp, so each stamp is an exchange of its own; a rup confirm
-counts for the part that ends where it points. The time that a peer takes to commit before it acknowledges is part of a
-round trip. Requests are left out: their answer waits for an application.
+An *exchange* is one datagram's worth: a message, or one part of a rup message, or one stamp of an mrp packet, with
+all its copies and the acknowledgements that name it. A round trip is measured only where it is clear which datagram
+was answered: it was sent once. An mrp acknowledgement echoes the stamp, so each stamp is an exchange of its own; a
+rup confirm counts for the part that ends where it points. The time that a peer takes to commit before it
+acknowledges is part of a round trip. Requests are left out: their answer waits for an application.
 
-A piggyback acknowledgement covers all numbers up to its own. It becomes one acknowledgement for each message, at the time
-of the first that covers it.
+A piggyback acknowledgement covers all numbers up to its own. It becomes one acknowledgement for each message, at
+the time of the first that covers it.
 """
 
 from __future__ import annotations
@@ -68,18 +68,22 @@ MEASURED = ("important", "data", "message", "packet", "heartbeat")
 def exchanges(packets: DataFrame) -> DataFrame:
     """Gives what was sent under one name and when it was first acknowledged, heartbeats too."""
     said = sayings(packets).unionByName(covered(packets))
-    grouped = said.where("message IS NOT NULL").groupBy(*MESSAGE, "part").agg(
-        F.max(F.expr("IF(sent, kind, NULL)")).alias("sent_kind"),
-        F.max("kind").alias("any_kind"),
-        F.count_if("sent").alias("datagrams"),
-        F.min(F.expr("IF(sent, at, NULL)")).alias("first_sent"),
-        F.max(F.expr("IF(sent, at, NULL)")).alias("last_sent"),
-        F.max(F.expr("IF(sent, 1 + retransmission, NULL)")).alias("attempts"),
-        F.count_if(F.expr("sent AND retransmission > 0")).alias("copies"),
-        F.max(F.expr("IF(sent, body_bytes, NULL)")).alias("body_bytes"),
-        F.max("rup_total").alias("total_bytes"),
-        F.min(F.expr("IF(good, at, NULL)")).alias("acknowledged"),
-        F.min(F.expr("IF(NOT good, at, NULL)")).alias("failed"),
+    grouped = (
+        said.where("message IS NOT NULL")
+        .groupBy(*MESSAGE, "part")
+        .agg(
+            F.max(F.expr("IF(sent, kind, NULL)")).alias("sent_kind"),
+            F.max("kind").alias("any_kind"),
+            F.count_if("sent").alias("datagrams"),
+            F.min(F.expr("IF(sent, at, NULL)")).alias("first_sent"),
+            F.max(F.expr("IF(sent, at, NULL)")).alias("last_sent"),
+            F.max(F.expr("IF(sent, 1 + retransmission, NULL)")).alias("attempts"),
+            F.count_if(F.expr("sent AND retransmission > 0")).alias("copies"),
+            F.max(F.expr("IF(sent, body_bytes, NULL)")).alias("body_bytes"),
+            F.max("rup_total").alias("total_bytes"),
+            F.min(F.expr("IF(good, at, NULL)")).alias("acknowledged"),
+            F.min(F.expr("IF(NOT good, at, NULL)")).alias("failed"),
+        )
     )
     kinds = ", ".join(f"'{kind}'" for kind in MEASURED)
     rtt_us = f"""IF(datagrams = 1 AND sent_kind IN ({kinds}) AND acknowledged >= first_sent,
@@ -104,7 +108,9 @@ def covered(packets: DataFrame) -> DataFrame:
     in_time = Window.partitionBy("bucket", "session").orderBy(*IN_TIME)
     before = in_time.rowsBetween(Window.unboundedPreceding, -1)
     heard = {
-        side: F.last(F.expr(f"IF({carries} AND {sender}, CAST(message AS BIGINT), NULL)"), ignorenulls=True).over(before)
+        side: F.last(F.expr(f"IF({carries} AND {sender}, CAST(message AS BIGINT), NULL)"), ignorenulls=True).over(
+            before
+        )
         for side, sender in (("out", "from_caller"), ("in", "NOT from_caller"))
     }
     named = piggyback.withColumns({"last_out": heard["out"], "last_in": heard["in"]})
@@ -121,7 +127,9 @@ def covered(packets: DataFrame) -> DataFrame:
     )
     events = named.select(*OWNER, "at", F.explode(rows).alias("event")).select(*OWNER, "at", "event.*")
     falling = Window.partitionBy("bucket", "session", "from_caller").orderBy(F.desc("number"), F.desc("covers"))
-    first = F.min(F.expr("IF(covers, at, NULL)")).over(falling.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    first = F.min(F.expr("IF(covers, at, NULL)")).over(
+        falling.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
     messages = events.withColumn("covered_at", first).where("NOT covers AND covered_at IS NOT NULL")
     return messages.select(
         *OWNER,

@@ -1,8 +1,8 @@
 """A folder into which a capture tool drops rotated files: which of them are complete.
 
-The newest file may still grow, and so may one that was touched a moment ago: a file is taken once it has kept its size
-and its time for a while. Which files were taken is not kept here but in the lake, by their content: after a restart all
-are offered again, and those that the lake knows are not read again.
+The newest file may still grow, and so may one that was touched a moment ago: a file is taken once it has kept its
+size and its time for a while. Which files were taken is not kept here but in the lake, by their content: after a
+restart all are offered again, and those that the lake knows are not read again.
 """
 
 from __future__ import annotations
@@ -34,11 +34,9 @@ class Follower:
     def complete(self, now_s: float | None = None) -> list[str]:
         """Gives the files that have become complete since the last look, oldest name first."""
         now_s = time.monotonic() if now_s is None else now_s
-        found = []
-        for entry in sorted(os.scandir(self._folder), key=lambda entry: entry.name):
-            if entry.is_file() and _is_capture(entry.name) and self._quiet(entry, now_s):
-                found.append(entry.path)
-        return found
+        entries = sorted(os.scandir(self._folder), key=lambda entry: entry.name)
+        captures = [entry for entry in entries if entry.is_file() and _is_capture(entry.name)]
+        return [entry.path for entry in captures if self._quiet(entry, now_s)]
 
     def _quiet(self, entry: os.DirEntry[str], now_s: float) -> bool:
         stat = entry.stat()
@@ -51,7 +49,6 @@ class Follower:
             return False
         self._taken[entry.name] = state
         return True
-
 
 
 def _is_capture(name: str) -> bool:

@@ -1,8 +1,8 @@
 """Captures in, tables out: the work of `fairway analyze`.
 
-The tables are a function of the set of captures in the lake and of the port map, both of which the lake keeps. A run reads
-new files into `captures/`, finds the buckets that they touch, computes those buckets from all captures, and exchanges
-them. A run that finds nothing new changes nothing.
+The tables are a function of the set of captures in the lake and of the port map, both of which the lake keeps. A
+run reads new files into `captures/`, finds the buckets that they touch, computes those buckets from all captures,
+and exchanges them. A run that finds nothing new changes nothing.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Which layout an mrp datagram has: the stamped or the piggyback one.
 
-Data can often be read both ways; only its connection tells. A connection has the layout of its connect's version, and a
-flow whose connects all ask for one layout has that one. In a flow with both, data whose ids an accepted piggyback connect
-agreed on is piggyback. Where no connect was seen, the reading is taken that is consistent over the flow: acknowledgements
-(type 4) belong to the stamped layout, and data too short for it to the other; and where there are neither, ids that stay
-the same in the piggyback reading and change in the stamped one, which takes the sequence for a part of an id.
+Data can often be read both ways; only its connection tells. A connection has the layout of its connect's version,
+and a flow whose connects all ask for one layout has that one. In a flow with both, data whose ids an accepted
+piggyback connect agreed on is piggyback. Where no connect was seen, the reading is taken that is consistent over
+the flow: acknowledgements (type 4) belong to the stamped layout, and data too short for it to the other; and where
+there are neither, ids that stay the same in the piggyback reading and change in the stamped one, which takes the
+sequence for a part of an id.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def flow_layouts(datagrams: DataFrame) -> DataFrame:
 
 
 def _piggyback_pairs(mrp: DataFrame, mixed: DataFrame) -> DataFrame:
-    """Gives the pairs of ids that accepted piggyback connects agreed on: one for each connection, not for each packet."""
+    """Gives the pairs of ids that accepted piggyback connects agreed on: one for each connection, not each packet."""
     handshakes = mrp.where("mrp_kind IN ('connect', 'con_reply')").join(mixed, on="flow", how="left_semi")
     agreed = handshakes.groupBy(
         "flow", "mrp_client", F.expr(f"IF(mrp_kind = 'connect', {FORWARD}, NOT {FORWARD}) AS caller_forward")

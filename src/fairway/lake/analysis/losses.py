@@ -1,10 +1,11 @@
 """How many packets were lost, as far as one point can tell.
 
-Two things are counted for each direction. *Skipped* numbers: when a packet's number (udpc index, mrp sequence, pydevts id,
-rup part) lies beyond the next one, those between have not passed the point; they were lost before it, or overtaken.
-*Copies* that are not duplicates: the sender believed that what passed the point was lost behind it. The estimate is their
-sum, divided by the packets that have a number, seen or skipped. Reordering counts as loss, and so does a copy that was
-sent too early; two losses of one packet before the point count once. It is exact only in the absence of those.
+Two things are counted for each direction. *Skipped* numbers: when a packet's number (udpc index, mrp sequence,
+pydevts id, rup part) lies beyond the next one, those between have not passed the point; they were lost before it,
+or overtaken. *Copies* that are not duplicates: the sender believed that what passed the point was lost behind it.
+The estimate is their sum, divided by the packets that have a number, seen or skipped. Reordering counts as loss,
+and so does a copy that was sent too early; two losses of one packet before the point count once. It is exact only
+in the absence of those.
 """
 
 from __future__ import annotations
@@ -46,8 +47,6 @@ def with_losses(packets: DataFrame) -> DataFrame:
             "part_bytes": F.max(F.expr("IF(number IS NULL, NULL, greatest(body_bytes, 1))")).over(here),
         }
     )
-    return expected.withColumns(
-        {"numbered": F.expr("number IS NOT NULL"), "skipped": F.expr(_SKIPPED)}
-    ).withColumn("lost", F.expr("skipped + IF(number IS NOT NULL AND retransmission > 0 AND NOT duplicate, 1, 0)"))
-
-
+    return expected.withColumns({"numbered": F.expr("number IS NOT NULL"), "skipped": F.expr(_SKIPPED)}).withColumn(
+        "lost", F.expr("skipped + IF(number IS NOT NULL AND retransmission > 0 AND NOT duplicate, 1, 0)")
+    )

@@ -1,8 +1,8 @@
 """Counters that wrap on the wire, widened: how often the counter went round, then the counter.
 
-The step from one number to the next of the same sender is the shortest one, as in serial arithmetic, and the sum of steps
-is the widened number. What a peer acknowledges is widened to the number nearest to the last one that its sender used.
-Acknowledgements never move the count themselves: one that names nothing would move it anywhere.
+The step from one number to the next of the same sender is the shortest one, as in serial arithmetic, and the sum of
+steps is the widened number. What a peer acknowledges is widened to the number nearest to the last one that its
+sender used. Acknowledgements never move the count themselves: one that names nothing would move it anywhere.
 """
 
 from __future__ import annotations

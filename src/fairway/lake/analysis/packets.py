@@ -1,18 +1,18 @@
 """Every record with its session, its direction, its message, and whether it is a copy: the table `packets`.
 
-A *conversation* is what one id names at one point of one flow: udpc's sessionID, mrp's pair of conids; the flow itself
-for rup and pydevts, which have no id. A *session* is a conversation cut where it was silent for longer than its protocol
-lets a peer live; so an id, or a port, that is used again later is another session. Its key is made from the point, the
-flow, the id and the time of its first record.
+A *conversation* is what one id names at one point of one flow: udpc's sessionID, mrp's pair of conids; the flow
+itself for rup and pydevts, which have no id. A *session* is a conversation cut where it was silent for longer than
+its protocol lets a peer live; so an id, or a port, that is used again later is another session. Its key is made
+from the point, the flow, the id and the time of its first record.
 
-The *caller* is who sent the SYN or the connect. Where neither was seen, it is who sent the first record, or whoever that
-record answers.
+The *caller* is who sent the SYN or the connect. Where neither was seen, it is who sent the first record, or whoever
+that record answers.
 
-A *copy* is a record that repeats an earlier one of its sender at this point: same udpc index and kind, same mrp sequence,
-same rup id and position, same pydevts id. It is a *duplicate* if an acknowledgement of what it carries passed the point
-before it, because then an earlier one had arrived. Copies that the network makes faster than the receiver acknowledges
-are copies and not duplicates; and a copy of a request is not a duplicate, since requests are not acknowledged but
-answered.
+A *copy* is a record that repeats an earlier one of its sender at this point: same udpc index and kind, same mrp
+sequence, same rup id and position, same pydevts id. It is a *duplicate* if an acknowledgement of what it carries
+passed the point before it, because then an earlier one had arrived. Copies that the network makes faster than the
+receiver acknowledges are copies and not duplicates; and a copy of a request is not a duplicate, since requests are
+not acknowledged but answered.
 
 Windows see only what they need; all other columns travel beside them as one.
 """

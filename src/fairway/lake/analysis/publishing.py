@@ -1,9 +1,9 @@
 """Folders of tables exchanged so that a crash between two of them is completed by the next run.
 
-A run writes everything below `staging/analysis/`, then a plan that names the run, then exchanges folder by folder. A table
-is cut in folders `bucket=K`; every file in one carries the name of the run that wrote it. So after a crash the plan tells
-what was meant, and the names in a folder tell whether that was done: exchanging it a second time would bring the old rows
-back.
+A run writes everything below `staging/analysis/`, then a plan that names the run, then exchanges folder by folder.
+A table is cut in folders `bucket=K`; every file in one carries the name of the run that wrote it. So after a crash
+the plan tells what was meant, and the names in a folder tell whether that was done: exchanging it a second time
+would bring the old rows back.
 """
 
 from __future__ import annotations
@@ -53,7 +53,12 @@ def _no_rows(table: Table) -> pa.Table:
 
 def publish(lake: Lake, staging: Path, run: str, tables: Sequence[Table], buckets: Sequence[int], state: str) -> None:
     """Exchanges all folders of a run, and notes the state that they are in when that is done."""
-    plan = {"run": run, "tables": [table.name for table in tables], "buckets": list(buckets), "state": state}
+    plan: dict[str, object] = {
+        "run": run,
+        "tables": [table.name for table in tables],
+        "buckets": list(buckets),
+        "state": state,
+    }
     unnamed = staging / f"{PLAN}.new"
     unnamed.write_text(json.dumps(plan))
     publish_file(unnamed, staging / PLAN)

@@ -1,8 +1,8 @@
 """One row per conversation: the table `sessions`.
 
 It ended *closed* if a FIN was seen; *refused* if an mrp connect was rejected; *unanswered* if the callee never sent
-anything; *replaced* if another udpc session began on the same flow within ten seconds of its last packet, which is when a
-silent one is given up; otherwise it is *open*: the capture ends before it does, or its protocol has no end.
+anything; *replaced* if another udpc session began on the same flow within ten seconds of its last packet, which is
+when a silent one is given up; otherwise it is *open*: the capture ends before it does, or its protocol has no end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from fairway.core.tables import SESSIONS
 from fairway.lake.analysis.calls import ANSWERS, CALLS
 from fairway.lake.analysis.exchanges import OWNER
-from fairway.lake.analysis.sums import each_way, quantile_columns
+from fairway.lake.analysis.sums import each_way, round_trips
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -51,7 +51,7 @@ def sessions(facts: DataFrame, transfers: DataFrame) -> DataFrame:
     """Gives the table `sessions`, and `bucket` behind its columns; `violations` is 0 until they are counted."""
     messages = transfers.select(*OWNER, "from_caller", F.lit(False).alias("seen"), F.lit(True).alias("transfer"))
     everything = facts.unionByName(messages, allowMissingColumns=True)
-    summed = everything.groupBy(*OWNER).agg(*each_way(), *_own_sums()).withColumns(quantile_columns())
+    summed = everything.groupBy(*OWNER).agg(*each_way(), *_own_sums()).withColumns(round_trips())
     told = summed.withColumns({name: F.expr(text) for name, text in _COLUMNS.items()})
     after = Window.partitionBy("bucket", "point", "flow", "protocol").orderBy("first", "session")
     ended = told.withColumn("next_first", F.lead("first").over(after)).withColumn("end", F.expr(_END))

@@ -17,7 +17,18 @@ if TYPE_CHECKING:
     from fairway.lake.store import Lake
 
 WORST = 3
-_OF_WORST = ("session", "protocol", "point", "caller", "callee", "violations", "loss_out", "loss_in", "rtt_p50_us", "end")
+_OF_WORST = (
+    "session",
+    "protocol",
+    "point",
+    "caller",
+    "callee",
+    "violations",
+    "loss_out",
+    "loss_in",
+    "rtt_p50_us",
+    "end",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,8 @@ ACCURACY = 1_000
 def facts(packets: DataFrame, exchanges: DataFrame) -> DataFrame:
     """Gives packets with their losses and, as rows of their own, round trips at the moment when they ended."""
     seen = with_losses(packets).withColumns({"seen": F.lit(True), "carries": F.expr(CARRIES)})
-    trips = exchanges.where("rtt_us IS NOT NULL").select(*OWNER, F.col("acknowledged").alias("at"), "rtt_us")
+    measured = exchanges.where("rtt_us IS NOT NULL")
+    trips = measured.select(*OWNER, "from_caller", F.col("acknowledged").alias("at"), "rtt_us")
     return seen.unionByName(trips.withColumn("seen", F.lit(False)), allowMissingColumns=True)
 
 
@@ -40,10 +41,21 @@ def each_way() -> list[Column]:
                 f"goodput_{way}"
             ),
         ]
-    quantiles = F.percentile_approx("rtt_us", list(QUANTILES.values()), ACCURACY).alias("quantiles")
-    return [*sums, F.count("rtt_us").alias("rtt_samples"), F.min("rtt_us").alias("rtt_min_us"), quantiles]
+        trip = f"IF({sent}, rtt_us, NULL)"
+        sums += [
+            F.expr(f"count({trip})").alias(f"samples_{way}"),
+            F.expr(f"min({trip})").alias(f"shortest_{way}"),
+            F.percentile_approx(F.expr(trip), list(QUANTILES.values()), ACCURACY).alias(f"quantiles_{way}"),
+        ]
+    return sums
 
 
-def quantile_columns() -> dict[str, Column]:
-    """Gives the columns of the quantiles, from the array in which they were computed."""
-    return {name: F.col("quantiles")[index] for index, name in enumerate(QUANTILES)}
+def round_trips() -> dict[str, Column]:
+    """Gives the columns of round trips, of the direction in which they take longer.
+
+    A point at one end sees the whole way of what that end sends, and of what it receives only how fast it answers.
+    """
+    longer = "coalesce(quantiles_out[0], -1) >= coalesce(quantiles_in[0], -1)"
+    chosen = {"rtt_samples": "samples_{}", "rtt_min_us": "shortest_{}"}
+    chosen |= {name: f"quantiles_{{}}[{index}]" for index, name in enumerate(QUANTILES)}
+    return {name: F.expr(f"IF({longer}, {text.format('out')}, {text.format('in')})") for name, text in chosen.items()}

@@ -1,9 +1,9 @@
 """One row per message: the table `transfers`.
 
 A message is *acknowledged* when its acknowledgement passed the point (rup: the confirm of its total; a request: its
-response); *repaired* if the receiver had said before that its CRC was wrong; *refused* if it was not acknowledged and its
-receiver closed the session after it was sent; *unreliable* if nobody acknowledges such messages (plain packets, and
-responses, which are repeated for every copy of their request). What is left is *unacknowledged*.
+response); *repaired* if the receiver had said before that its CRC was wrong; *refused* if it was not acknowledged
+and its receiver closed the session after it was sent; *unreliable* if nobody acknowledges such messages (plain
+packets, and responses, which are repeated for every copy of their request). What is left is *unacknowledged*.
 
 A message of which the point saw only acknowledgements has a row too, except in pydevts, where an acknowledgement of
 nothing is how a peer asks for a sign of life.
@@ -41,18 +41,24 @@ _COLUMNS = {
 
 def transfers(exchanges: DataFrame, packets: DataFrame) -> DataFrame:
     """Gives the table `transfers`, and `bucket` behind its columns."""
-    messages = exchanges.where("any_kind != 'heartbeat'").groupBy(*MESSAGE).agg(
-        F.max("sent_kind").alias("sent_kind"),
-        F.max("any_kind").alias("any_kind"),
-        F.min("first_sent").alias("first_sent"),
-        F.max("last_sent").alias("last_sent"),
-        F.max("attempts").alias("attempts"),
-        F.sum("copies").alias("copies"),
-        F.max("body_bytes").alias("body_bytes"),
-        F.max("total_bytes").alias("total_bytes"),
-        F.min("acknowledged").alias("any_acknowledged"),
-        F.min(F.expr("IF(acknowledged IS NULL, NULL, struct(-part AS behind, acknowledged AS at))")).alias("furthest"),
-        F.min("failed").alias("failed"),
+    messages = (
+        exchanges.where("any_kind != 'heartbeat'")
+        .groupBy(*MESSAGE)
+        .agg(
+            F.max("sent_kind").alias("sent_kind"),
+            F.max("any_kind").alias("any_kind"),
+            F.min("first_sent").alias("first_sent"),
+            F.max("last_sent").alias("last_sent"),
+            F.max("attempts").alias("attempts"),
+            F.sum("copies").alias("copies"),
+            F.max("body_bytes").alias("body_bytes"),
+            F.max("total_bytes").alias("total_bytes"),
+            F.min("acknowledged").alias("any_acknowledged"),
+            F.min(F.expr("IF(acknowledged IS NULL, NULL, struct(-part AS behind, acknowledged AS at))")).alias(
+                "furthest"
+            ),
+            F.min("failed").alias("failed"),
+        )
     )
     seen = messages.where("sent_kind IS NOT NULL OR protocol != 'pydevts'")
     told = seen.withColumns({name: F.expr(text) for name, text in _COLUMNS.items()}).withColumn(

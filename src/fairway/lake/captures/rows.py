@@ -96,7 +96,8 @@ class Batch:
         if protocol not in self._readings:
             found = self.datagrams
             needed = np.minimum(found.payload_bytes, HEADER_BYTES[protocol])
-            lengths = np.where(found.payload_captured >= needed, found.payload_bytes, found.payload_captured)
+            # Of a header that was cut nothing is read: half of one may look like a shorter datagram.
+            lengths = np.where(found.payload_captured >= needed, found.payload_bytes, 0)
             decode: Callable[..., Columns] = protocol_columns(protocol).decode_columns
             self._readings[protocol] = decode(self._buffer, found.payload_offset, lengths)
         return self._readings[protocol]

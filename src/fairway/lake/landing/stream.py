@@ -35,8 +35,9 @@ POLL_S = 0.2
 END_S = 60.0
 """How long the end waits for a batch in the middle; what is cut off then is done again at the next start."""
 
-RESTARTS_MAX = 3
-"""How often a query that Spark stumbled over is started again without a batch in between."""
+RESTARTS_MAX = 8
+"""How often a query that Spark stumbled over is started again without a batch in between. A Python worker has ten
+seconds to answer, a constant of Spark's; on a machine with far more work than cores that fails again and again."""
 
 
 @dataclass(frozen=True, slots=True)

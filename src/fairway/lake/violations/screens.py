@@ -58,12 +58,14 @@ def _answered_before(sent_at: str, answered_at: str) -> str:
 
 def udpc_numbers(udpc: DataFrame) -> DataFrame:
     """Suspects sessions with an index used twice, a copy that comes late, or an answer to nothing."""
-    asks = f"""CASE kind WHEN 'important' THEN {IMPORTANT} WHEN 'heartbeat' THEN {HEARTBEAT} WHEN 'syn_ack' THEN {SYN_ACK}
-        WHEN 'request' THEN {REQUEST} WHEN 'answering_request' THEN {REQUEST} END"""
+    asks = f"""CASE kind WHEN 'important' THEN {IMPORTANT} WHEN 'heartbeat' THEN {HEARTBEAT}
+        WHEN 'request' THEN {REQUEST} WHEN 'answering_request' THEN {REQUEST} WHEN 'syn_ack' THEN {SYN_ACK} END"""
     # The handshake's ACK answers index 1, which is the SYN+ACK's.
-    answers = f"""CASE kind WHEN 'important_ack' THEN {IMPORTANT} WHEN 'heartbeat_ack' THEN {HEARTBEAT}
-        WHEN 'answering_request' THEN {REQUEST} WHEN 'response' THEN IF(udpc_ack = 1 AND body_bytes = 0, NULL, {REQUEST}) END"""
-    late = f"CASE kind WHEN 'plain' THEN {SLACK_NS} WHEN 'fin' THEN {10 * SECOND_NS} WHEN 'request' THEN {15 * SECOND_NS} END"
+    answers = f"""CASE WHEN kind = 'important_ack' THEN {IMPORTANT} WHEN kind = 'heartbeat_ack' THEN {HEARTBEAT}
+        WHEN kind = 'response' AND udpc_ack = 1 AND body_bytes = 0 THEN NULL
+        WHEN kind IN ('response', 'answering_request') THEN {REQUEST} END"""
+    late = f"""CASE kind WHEN 'plain' THEN {SLACK_NS} WHEN 'fin' THEN {10 * SECOND_NS}
+        WHEN 'request' THEN {15 * SECOND_NS} ELSE {40 * SECOND_NS} END"""
     packed = _packed(
         udpc,
         SESSION,
@@ -72,7 +74,7 @@ def udpc_numbers(udpc: DataFrame) -> DataFrame:
         udpc_ack="udpc_ack",
         asks=asks,
         answers=answers,
-        late_ns=f"coalesce({late}, {40 * SECOND_NS})",
+        late_ns=late,
         print="xxhash64(udpc_flag, udpc_ack, body_bytes, body_crc)",
     )
     roles = """filter(array(

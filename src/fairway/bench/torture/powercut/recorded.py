@@ -3,13 +3,12 @@ these moments; everything else is as always."""
 
 from __future__ import annotations
 
-import sys
+import runpy
 
-from fairway.cli import main
 from fairway.gateway import journal
 
 CHECKPOINT_PAGES = 48
 
 if __name__ == "__main__":
     journal.CHECKPOINT_PAGES = CHECKPOINT_PAGES
-    sys.exit(main())
+    runpy.run_module("fairway", run_name="__main__")

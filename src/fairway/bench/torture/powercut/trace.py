@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from fairway.core.errors import FairwayError
 
@@ -90,6 +90,13 @@ class Synced(Event):
     path: Path
 
 
+class Times(TypedDict):
+    """When a call began and ended."""
+
+    begin_us: int
+    end_us: int
+
+
 class _Call(NamedTuple):
     begin_us: int
     end_us: int
@@ -160,7 +167,7 @@ class _Reader:
         return path if near and not path.name.endswith(SHARED_MEMORY) else None
 
     def event(self, call: _Call) -> Event | None:
-        times = {"begin_us": call.begin_us, "end_us": call.end_us}
+        times: Times = {"begin_us": call.begin_us, "end_us": call.end_us}
         first, name = call.arguments[0], call.name
         if name in {"openat", "open", "creat"}:
             return self._opened(call, times)
@@ -176,7 +183,7 @@ class _Reader:
             return None
         return self._changed(call, descriptor, self._path(open_path.rstrip(">")), times)
 
-    def _opened(self, call: _Call, times: dict[str, int]) -> Event | None:
+    def _opened(self, call: _Call, times: Times) -> Event | None:
         path = self._path(call.opened)
         self._positions[str(call.result)] = 0
         if path is None:
@@ -188,14 +195,14 @@ class _Reader:
             return Made(path=path, empties="O_TRUNC" in flags, **times)
         return None
 
-    def _moved(self, call: _Call, times: dict[str, int]) -> Event | None:
+    def _moved(self, call: _Call, times: Times) -> Event | None:
         texts = [argument for argument in call.arguments if argument.startswith('"')]
         source, target = (self._path(text) for text in texts)
         if source is None or target is None:
             return None
         return Moved(path=source, target=target, **times)
 
-    def _changed(self, call: _Call, descriptor: str, path: Path | None, times: dict[str, int]) -> Event | None:
+    def _changed(self, call: _Call, descriptor: str, path: Path | None, times: Times) -> Event | None:
         name, arguments = call.name, call.arguments
         if name == "lseek":
             self._positions[descriptor] = call.result

@@ -1,0 +1,89 @@
+"""What a soak looks at while it runs: memory of the services, what waits in the gateway, and what is in the table."""
+
+from __future__ import annotations
+
+import os
+import re
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairway.core import layout
+from fairway.core.tables import MESSAGES
+
+ANSWER_S = 10.0
+_UNSEALED = re.compile(r"^fairway_gateway_backlog_messages\{[^}]*\} (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look."""
+
+    gateway_bytes: int
+    stream_bytes: int
+    """With the JVM and its workers."""
+    unsealed: int
+    on_the_way: int
+    """Acknowledged, as the senders know it, and not in the table."""
+    files: int
+    """Of the table."""
+
+
+class Gauges:
+    """Reads everything without touching what it reads."""
+
+    def __init__(self, lake: Path, metrics: str, gateway: int, stream: int) -> None:
+        self._table = lake / layout.TABLES / MESSAGES.name
+        self._metrics = metrics
+        self._gateway = gateway
+        self._stream = stream
+        self._rows: dict[Path, int] = {}
+        """Of each file: they never change."""
+
+    def read(self, acknowledged: int) -> Sample:
+        """Takes one sample; so many messages were acknowledged before."""
+        landed = self._landed()
+        return Sample(
+            gateway_bytes=resident_bytes(self._gateway),
+            stream_bytes=sum(map(resident_bytes, members(self._stream))),
+            unsealed=self._unsealed(),
+            on_the_way=max(0, acknowledged - landed),
+            files=len(self._rows),
+        )
+
+    def _unsealed(self) -> int:
+        with urllib.request.urlopen(self._metrics, timeout=ANSWER_S) as answer:
+            found = _UNSEALED.search(answer.read().decode())
+        return int(float(found[1])) if found else 0
+
+    def _landed(self) -> int:
+        """Counts the table's rows by the footers of its files."""
+        import pyarrow.parquet as pq
+
+        here = set(self._table.glob("**/*.parquet"))
+        rows = {path: count for path, count in self._rows.items() if path in here}
+        for path in here - rows.keys():
+            with suppress(FileNotFoundError):  # a partition may be exchanged while it is read
+                rows[path] = pq.read_metadata(path).num_rows
+        self._rows = rows
+        return sum(rows.values())
+
+
+def members(group: int) -> Iterator[int]:
+    """Gives the processes of a group."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(ProcessLookupError):
+                if os.getpgid(int(name)) == group:
+                    yield int(name)
+
+
+def resident_bytes(pid: int) -> int:
+    """Gives the memory that a process holds now; 0 if there is none."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1_024
+    return 0

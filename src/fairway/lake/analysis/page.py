@@ -1,0 +1,167 @@
+"""The tables as a page: `python -m fairway.lake.analysis.page` prints docs/tables.md, with answers from the example."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from fairway.core.tables import CAPTURE_TABLES, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HEAD = """# The tables of captures
+
+`fairway analyze FILE... --lake DIR` writes five tables below `DIR/tables/`: plain Parquet, cut in folders
+`bucket=K` by flow, readable at any moment with Spark, pyarrow or DuckDB. This page is made from
+`src/fairway/core/tables.py`:
+
+```sh
+python -m fairway.lake.analysis.page > docs/tables.md
+```
+
+Tables are a function of the set of captures in the lake and of the port map (`--map`), which the lake keeps. A
+second run changes nothing; files in any order, one by one or together, give the same rows. A run computes only the
+buckets that new files touch and exchanges each folder in one step; a run that died between two exchanges is
+completed by the next.
+
+## What the words mean
+
+- **Point**: the capture's interface name. Rows of different points are never mixed. Files without interface names
+  (pcap) have the empty point: captures of both ends in that form belong in two lakes.
+- **Session**: what one id (udpc sessionID, mrp's pair of conids) names on one flow at one point, or the flow itself
+  for rup and pydevts, cut where it was silent for more than 60 s (mrp: 300 s).
+- **Caller**: who sent the SYN or the connect; where none was seen, who sent the first packet or whom it answered.
+- **Message numbers** are widened: the shortest step from one number of a sender to its next is added up, from the
+  first one that the point saw. An acknowledgement is widened to what is nearest to the last number that it can
+  mean.
+- **mrp layout**: that of the connect's version. Where no connect was seen, the one in which the flow is consistent.
+- **Copy** (`retransmission` above 0): same sender, and same udpc index and kind, mrp sequence, rup id and position,
+  or pydevts id as a packet before. At the sender's end copies are its retransmissions; at the receiver's end they
+  are what arrived again, whether the sender or the network made them. Acknowledgements and heartbeats are not
+  counted.
+- **Duplicate**: a copy before which an acknowledgement of what it carries had passed the point: an earlier one had
+  arrived. A copy that comes before that acknowledgement is not called a duplicate.
+- **Round trip**: from a packet that was sent once, or from one stamp of an mrp packet, to its acknowledgement;
+  requests are left out, because their answer waits for an application. Of the two directions the one with the
+  longer median is shown: an end sees the whole way of what it sends, and of what it receives only how fast it
+  answers itself.
+- **Loss** is an estimate from one point: numbers that were skipped (lost before the point, or overtaken) plus
+  copies that are not duplicates (lost behind it), per numbered packet. Reordering and needless copies count as
+  loss. With captures of both ends the truth is the difference of what was sent at one and seen at the other
+  (question 4).
+- **Outcome** of a message: *acknowledged* (rup: its total was confirmed; a request: it was answered), *repaired*
+  (acknowledged after a failed CRC), *refused* (not acknowledged, and its receiver closed the session later),
+  *unreliable* (plain packets and responses), otherwise *unacknowledged*.
+- **End** of a session: *closed* (FIN), *refused* (mrp reply), *unanswered*, *replaced* (another udpc session on the
+  same flow within 10 s of its last packet), otherwise *open*.
+
+Rows balance: every record of a capture is one row of `packets` (a run that finds otherwise publishes nothing);
+every packet with a session counts once in `sessions` and in `timeline`; every row of `transfers` counts once in
+`sessions`.
+"""
+
+
+class Question(NamedTuple):
+    """Something that a user asks, and how."""
+
+    text: str
+    sql: str
+
+
+QUESTIONS = (
+    Question("Who talked, and how much?", "SELECT protocol, point, packets_out, packets_in, end FROM sessions"),
+    Question(
+        "Which sessions repeat most?",
+        "SELECT protocol, point, round(retransmission_ratio, 3) AS ratio FROM sessions"
+        " ORDER BY ratio DESC, protocol, point LIMIT 3",
+    ),
+    Question(
+        "How long is the round trip at the sender's end, in milliseconds?",
+        "SELECT protocol, rtt_samples, rtt_p50_us / 1000 AS median, rtt_p99_us / 1000 AS p99 FROM sessions"
+        " WHERE point = 'client 1'",
+    ),
+    Question(
+        "How many of the caller's packets were really lost, by both ends?",
+        "SELECT protocol, sum(IF(point = 'client 1', packets_out, 0)) AS sent,"
+        " sum(IF(point = 'server', packets_out, 0)) AS arrived FROM sessions GROUP BY protocol",
+    ),
+    Question(
+        "And what does one end estimate?",
+        "SELECT protocol, round(loss_out, 3) AS loss FROM sessions WHERE point = 'client 1'",
+    ),
+    Question(
+        "What became of the messages?",
+        "SELECT protocol, outcome, count(*) AS messages FROM transfers WHERE point = 'client 1'"
+        " GROUP BY protocol, outcome",
+    ),
+    Question(
+        "Which messages took longest?",
+        "SELECT protocol, size_bytes, attempts, latency_us FROM transfers WHERE point = 'client 1'"
+        " ORDER BY latency_us DESC, protocol, message LIMIT 3",
+    ),
+    Question(
+        "Which packets arrived for nothing?",
+        "SELECT protocol, kind, count(*) AS duplicates FROM packets WHERE duplicate AND point = 'server'"
+        " GROUP BY protocol, kind",
+    ),
+    Question(
+        "In which seconds was goodput highest?",
+        "SELECT protocol, date_format(second, 'HH:mm:ss') AS second, goodput_out FROM timeline WHERE point = 'server'"
+        " ORDER BY goodput_out DESC, protocol LIMIT 3",
+    ),
+    Question("Was a rule broken?", "SELECT severity, rule, count(*) AS times FROM violations GROUP BY severity, rule"),
+)
+
+
+def page(spark: SparkSession, lake: Path) -> str:
+    """Gives the whole page; the lake holds the example."""
+    for table in CAPTURE_TABLES:
+        spark.read.parquet(str(lake / "tables" / table.name)).createOrReplaceTempView(table.name)
+    questions = ["## Ten questions", "", _EXAMPLE, *(_answered(spark, *item) for item in enumerate(QUESTIONS, 1))]
+    return "\n".join([HEAD, *(_described(table) for table in CAPTURE_TABLES), *questions])
+
+
+_EXAMPLE = """In Spark SQL, asked of the example (`fairway.lake.analysis.example`): one simulated conversation of each
+protocol over a bad link, captured at both ends. The answers are made with this page.
+"""
+
+
+def _described(table: Table) -> str:
+    lines = [f"## {table.name}", "", f"One row is {table.row}.", "", "| column | type | meaning |", "|---|---|---|"]
+    lines += [f"| {column.name} | {column.type} | {column.meaning} |" for column in table.columns]
+    return "\n".join([*lines, ""])
+
+
+def _answered(spark: SparkSession, number: int, question: Question) -> str:
+    found = spark.sql(question.sql).toArrow()
+    rows = found.to_pylist()
+    if "ORDER BY" not in question.sql:
+        rows.sort(key=lambda row: [str(value) for value in row.values()])
+    lines = [f"{number}. {question.text}", "", "   ```sql", f"   {question.sql}", "   ```", ""]
+    lines += [f"   | {' | '.join(found.column_names)} |", "   |" + "---|" * found.num_columns]
+    lines += [f"   | {' | '.join('' if value is None else str(value) for value in row.values())} |" for row in rows]
+    return "\n".join([*lines, ""])
+
+
+def main() -> None:
+    """Makes the example, analyses it and prints the page."""
+    from fairway.lake.analysis.example import write_example
+    from fairway.lake.analysis.job import analyze
+    from fairway.lake.session import start
+    from fairway.lake.store import Lake
+
+    spark = start("fairway tables page", master="local[2]")
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            lake = Lake(Path(folder) / "lake")
+            analyze(spark, lake, [str(path) for path in write_example(Path(folder))])
+            sys.stdout.write(page(spark, lake.path))
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()
