@@ -154,5 +154,7 @@ def test_duckdb_reads_the_same_rows(together: Lake) -> None:
     import duckdb
 
     for table in CAPTURE_TABLES:
-        counted = duckdb.sql(f"SELECT count(*) FROM '{together.table(table.name)}/**/*.parquet'").fetchall()
+        counted = (
+            duckdb.connect().execute(f"SELECT count(*) FROM '{together.table(table.name)}/**/*.parquet'").fetchall()
+        )
         assert counted == [(len(rows(together)[table.name]),)]
