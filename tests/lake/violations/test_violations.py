@@ -33,7 +33,7 @@ CASES: dict[str, tuple[Case, ...]] = {
 }
 ALL_CASES = [(protocol, case) for protocol in PROTOCOLS for case in CASES[protocol]]
 PORT_OF = {protocol: port for port, protocol in PORTS.items()}
-SEEDS_EACH = 12
+SEEDS_EACH = 8
 LATE = "late "
 Row = dict[str, Any]
 
@@ -80,13 +80,14 @@ def test_a_broken_rule_is_reported_and_no_other(by_file: Mapping[str, list[Row]]
     assert {row["rule"] for row in found} == {case.clause, *case.also}
     reported = [row for row in found if row["rule"] == case.clause]
     assert {row["expected"] for row in reported} == {case.expected}
-    assert {row["severity"] for row in reported} == {_rule(protocol, case).severity}
+    assert {row["severity"] for row in reported} == _severities(protocol, case)
     assert all(row["protocol"] == protocol and row["found"] and row["point"] == "middle" for row in reported)
 
 
-def _rule(protocol: str, case: Case) -> Any:
-    (found,) = (rule for rule in rules(protocol) if (rule.clause, rule.expected) == (case.clause, case.expected))
-    return found
+def _severities(protocol: str, case: Case) -> set[str]:
+    """A clause may have the same rule twice, for rows of different layouts."""
+    mine = (case.clause, case.expected)
+    return {rule.severity for rule in rules(protocol) if (rule.clause, rule.expected) == mine}
 
 
 def test_every_rule_has_a_case() -> None:

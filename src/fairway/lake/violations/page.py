@@ -40,7 +40,7 @@ def _section(protocol: str) -> Iterator[str]:
     yield f"## {protocol}\n"
     yield "| clause | severity | from the start | expected |"
     yield "|---|---|---|---|"
-    yield from (_line(rule) for rule in sorted(rules(protocol), key=_place))
+    yield from dict.fromkeys(_line(rule) for rule in sorted(rules(protocol), key=_place))
     yield ""
 
 
