@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
+import warnings
+from contextlib import suppress
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ from fairway.core.errors import BadOption
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from fairway.cli.ending import Ending
     from fairway.lake.analysis.job import Analysis
     from fairway.lake.analysis.summary import Summary
     from fairway.lake.session import Session as SparkSession
@@ -80,7 +83,7 @@ def analyze(
         work = _Work(spark, opened, port_map, payload, buckets, teller)
         return work.follow(named, follow) if follow is not None else work.once(named)
     finally:
-        spark.stop()
+        _stop(spark)
 
 
 def _settings(asked: dict[str, str], files: list[str], follow: Path | None) -> dict[str, str]:
@@ -95,6 +98,13 @@ def _session(master: str, settings: Mapping[str, str]) -> SparkSession:
     from fairway.lake.session import start
 
     return start("fairway analyze", master=master, settings=settings)
+
+
+def _stop(spark: SparkSession) -> None:
+    """Ends Spark. A signal to the whole group, as service managers send it, may have ended its JVM before."""
+    with warnings.catch_warnings(), suppress(Exception):
+        warnings.simplefilter("ignore")
+        spark.stop()
 
 
 class _Work:
@@ -147,9 +157,17 @@ class _Work:
             while not ending.wanted.is_set():
                 complete = follower.complete()
                 if complete:
-                    self.once(complete)
+                    self._unless_ending(complete, ending)
                 ending.wanted.wait(follower.look_again_s)
         return ending.code
+
+    def _unless_ending(self, files: list[str], ending: Ending) -> None:
+        """Analyses files; what fails because the end was asked for is done by the next run."""
+        try:
+            self.once(files)
+        except Exception:
+            if not ending.wanted.is_set():
+                raise
 
 
 class _Teller:
