@@ -9,6 +9,8 @@ CUTS ?= 300
 SEED ?= 1
 RATE ?= 5000
 PEERS ?= 200
+# Not in `make test` yet: a disk that filled in the stream's first batch stopped it once. `make torture` runs it.
+TWELVE_KILLS := tests/torture/test_torture.py::test_whatever_is_killed_what_was_acknowledged_is_in_the_table_once
 BIN := .venv/bin
 STAMP := .venv/.installed
 .DEFAULT_GOAL := help
@@ -33,7 +35,7 @@ demo: $(STAMP) ## All of Fairway in two minutes; ends with the path of a page to
 
 test: check ## All checks, then all tests.
 	$(BIN)/python scripts/require.py java tshark chromium strace
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --deselect $(TWELVE_KILLS)
 
 check: $(STAMP) ## Format, lint, types, layering.
 	$(BIN)/ruff format --check .
@@ -60,6 +62,7 @@ soak-gateway: $(STAMP) ## A gateway and a stream under RATE messages a second fr
 
 torture: $(STAMP) ## Kill gateway and stream KILLS times under senders of all protocols, then cut the power CUTS times.
 	$(BIN)/python scripts/require.py java strace
+	$(BIN)/python -m pytest -n 0 $(TWELVE_KILLS)
 	$(BIN)/python -m fairway.bench.torture --kills $(KILLS) --seed $(SEED) --out build/torture-$$(date +%s)
 	$(BIN)/python -m fairway.bench.torture.powercut --cuts $(CUTS) --seed $(SEED) --out build/powercut-$$(date +%s)
 

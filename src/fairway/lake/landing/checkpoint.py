@@ -45,10 +45,20 @@ class Checkpoint:
                 (self.folder / kind / f".{newest}.crc").unlink(missing_ok=True)
                 if not is_whole(newest):
                     (self.folder / kind / str(newest)).unlink()
+        for kind in ("offsets", "commits"):
+            self._remove_leftovers(kind, keep_numbered=not self.is_empty())
         metadata = self.folder / "metadata"
         if self.is_empty() and metadata.exists():
             (self.folder / ".metadata.crc").unlink(missing_ok=True)
             metadata.unlink()
+
+    def _remove_leftovers(self, kind: str, *, keep_numbered: bool) -> None:
+        """Removes notes that never got their name, as a full disk or a kill leaves them: with one of them beside no
+        planned batch Spark would refuse to begin."""
+        folder = self.folder / kind
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if path.is_file() and (path.name.endswith(".tmp") or (not keep_numbered and path.name.startswith("."))):
+                path.unlink()
 
     def _has_positions(self, batch: int) -> bool:
         try:

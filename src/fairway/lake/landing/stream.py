@@ -140,6 +140,7 @@ class Stream:
                     raise
                 self._report(Restarted(str(error)))
                 stop.wait(stumbles)
+                self._checkpoint.repair()
 
     def _query(self, spark: SparkSession, landing: Landing, stop: Event) -> None:
         from pyspark.errors import PySparkException
