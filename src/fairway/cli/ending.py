@@ -10,6 +10,8 @@ from types import FrameType
 
 from fairway.cli.exits import ExitCode
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 
 class Ending:
     """Remembers which signal asked for the end. A second one of the same kind ends at once."""
@@ -18,8 +20,12 @@ class Ending:
         self.wanted = Event()
         self.code = ExitCode.DONE
 
-    def note(self, number: int, frame: FrameType | None) -> None:
-        """Takes a signal."""
+    def watch(self) -> None:
+        """Has SIGINT and SIGTERM ask for the end; again after Spark, which takes SIGINT for itself when it starts."""
+        for number in SIGNALS:
+            signal.signal(number, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
         self.code = ExitCode.INTERRUPTED if number == signal.SIGINT else ExitCode.DONE
         self.wanted.set()
         signal.signal(number, signal.SIG_DFL)
@@ -28,8 +34,9 @@ class Ending:
 @contextmanager
 def ending_by_signals() -> Iterator[Ending]:
     """Gives what remembers the signals that come meanwhile."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     ending = Ending()
-    before = {number: signal.signal(number, ending.note) for number in (signal.SIGINT, signal.SIGTERM)}
+    ending.watch()
     try:
         yield ending
     finally:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from json import dumps
 from pathlib import Path
-from threading import Event
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from fairway.cli.durations import seconds_of
-from fairway.cli.exits import ExitCode
+from fairway.cli.ending import Ending, ending_by_signals
 from fairway.cli.spark import settings_of
 from fairway.core.errors import BadOption
 
@@ -66,7 +61,7 @@ def stream(
         wishes=tuple(parse_wish(text) for text in json_schema),
     )
     settings = settings_of(conf) | {"spark.sql.session.timeZone": "UTC"}  # or messages would land in another day
-    with _signals() as ending:
+    with ending_by_signals() as ending:
         running = Stream(Lake(lake), options, _Teller(json))
         opened: list[Any] = []
         try:
@@ -84,42 +79,12 @@ def _positive(text: str, option: str) -> float:
     return seconds
 
 
-def _session(master: str, settings: dict[str, str], ending: _Ending, opened: list[Any]) -> Any:
+def _session(master: str, settings: dict[str, str], ending: Ending, opened: list[Any]) -> Any:
     from fairway.lake.session import start
 
     opened.append(start("fairway stream", master=master, settings=settings))
     ending.watch()  # Spark takes SIGINT for itself when it starts
     return opened[0]
-
-
-class _Ending:
-    """Remembers which signal asked for the end. A second one of the same kind ends at once."""
-
-    def __init__(self) -> None:
-        self.wanted = Event()
-        self.code = ExitCode.DONE
-
-    def watch(self) -> None:
-        """Has SIGINT and SIGTERM end the stream after the batch that runs."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._end)
-
-    def _end(self, number: int, frame: FrameType | None) -> None:
-        self.code = ExitCode.INTERRUPTED if number == signal.SIGINT else ExitCode.DONE
-        self.wanted.set()
-        signal.signal(number, signal.SIG_DFL)
-
-
-@contextmanager
-def _signals() -> Iterator[_Ending]:
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    ending = _Ending()
-    ending.watch()
-    try:
-        yield ending
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class _Teller:

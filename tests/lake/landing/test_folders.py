@@ -153,3 +153,17 @@ def test_a_damaged_file_is_named_and_nothing_is_changed(place: Place) -> None:
     with pytest.raises(DamagedTable, match=r"0000000001-0.parquet cannot be read"):
         place.compact(committed=1)
     assert sorted(os.listdir(place.folder)) == [name(0), name(1)]
+
+
+def test_a_note_that_never_got_its_name_does_not_keep_the_stream_from_beginning(tmp_path: Path) -> None:
+    from fairway.lake.landing.checkpoint import Checkpoint
+
+    for kind in ("offsets", "commits"):
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / ".0.7e1f.tmp").write_text("half")
+        (tmp_path / kind / "..0.7e1f.tmp.crc").write_text("half")
+    (tmp_path / "offsets" / "0").write_text("")
+    checkpoint = Checkpoint(tmp_path)
+    checkpoint.repair()
+    assert checkpoint.is_empty()
+    assert [*(tmp_path / "offsets").iterdir(), *(tmp_path / "commits").iterdir()] == []

@@ -34,31 +34,23 @@ class Checkpoint:
             raise DamagedCheckpoint(f"{self.folder / 'metadata'} cannot be read: restore it from a copy.") from error
 
     def repair(self) -> None:
-        """Removes what a power cut left half-written: the newest note of each kind, if it is not whole.
+        """Removes what a power cut, a kill or a full disk left half-written: the newest note of each kind, if it is not
+        whole, and whatever never got its name.
 
         That does no harm: nothing of a batch happens before its offsets are synced, and a batch without its commit is
-        done again. Checksums are removed where they may be half-written; Spark does without.
+        done again. Checksums go too, since they may be half-written; Spark does without. A leftover beside no planned
+        batch would keep Spark from beginning.
         """
         for kind, is_whole in (("offsets", self._has_positions), ("commits", self._has_version)):
+            for hidden in (self.folder / kind).glob(".*"):
+                hidden.unlink()
             newest = max(self._numbers(kind), default=None)
-            if newest is not None:
-                (self.folder / kind / f".{newest}.crc").unlink(missing_ok=True)
-                if not is_whole(newest):
-                    (self.folder / kind / str(newest)).unlink()
-        for kind in ("offsets", "commits"):
-            self._remove_leftovers(kind, keep_numbered=not self.is_empty())
+            if newest is not None and not is_whole(newest):
+                (self.folder / kind / str(newest)).unlink()
         metadata = self.folder / "metadata"
         if self.is_empty() and metadata.exists():
             (self.folder / ".metadata.crc").unlink(missing_ok=True)
             metadata.unlink()
-
-    def _remove_leftovers(self, kind: str, *, keep_numbered: bool) -> None:
-        """Removes notes that never got their name, as a full disk or a kill leaves them: with one of them beside no
-        planned batch Spark would refuse to begin."""
-        folder = self.folder / kind
-        for path in folder.iterdir() if folder.is_dir() else ():
-            if path.is_file() and (path.name.endswith(".tmp") or (not keep_numbered and path.name.startswith("."))):
-                path.unlink()
 
     def _has_positions(self, batch: int) -> bool:
         try:
