@@ -40,6 +40,7 @@ def test_a_quick_run_measures_what_is_installed_and_writes_everything(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["bench", "gateway", "--rounds", "1", "--seconds", "0.05", "--only", ",".join(INSTALLED)]
+    command += ["--visible", "1"]
     code = command_line([*command, "--out", str(tmp_path)])
     printed = capsys.readouterr().out
     assert code == 0, printed
@@ -50,6 +51,7 @@ def test_a_quick_run_measures_what_is_installed_and_writes_everything(
     assert {system for _, system in measured} == set(INSTALLED)
     assert all(one["rate"] > 0 and one["acknowledged"] >= one["units"] for one in measured.values())
     assert all(measured["awaited", system]["p99_ms"] > 0 for system in INSTALLED)
+    assert [taken_s > 0 for taken_s in written["visible_s"]] == [True]
     assert "| gateway, udpc |" in (tmp_path / "gateway.md").read_text()
     assert "<svg" in (tmp_path / "gateway.svg").read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gateway.json", "gateway.md", "gateway.svg"]

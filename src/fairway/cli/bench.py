@@ -111,6 +111,7 @@ def captures(
 GATEWAY_ROUNDS = typer.Option(3, min=1, help="How often each system is measured, on a fresh server.")
 GATEWAY_SECONDS = typer.Option(2.0, min=0.01, help="How long to measure each load, in seconds.")
 GATEWAY_ONLY = typer.Option("", metavar="NAMES", help="Systems to measure, joined by commas.")
+GATEWAY_VISIBLE = typer.Option(20, min=0, help="How many messages to follow into the table, with a stream; 0: none.")
 GATEWAY_OUT = typer.Option(
     Path("out/bench"), help="Where gateway.json, gateway.svg and gateway.md go, and for the time of the run all data."
 )
@@ -121,6 +122,7 @@ def gateway(
     rounds: int = GATEWAY_ROUNDS,
     seconds: float = GATEWAY_SECONDS,
     only: str = GATEWAY_ONLY,
+    visible: int = GATEWAY_VISIBLE,
     out: Path = GATEWAY_OUT,
     json: bool = JSON,
 ) -> None:
@@ -132,7 +134,7 @@ def gateway(
     names = [name.strip() for name in only.split(",") if name.strip()] or list(SYSTEMS)
     if unknown := [name for name in names if name not in SYSTEMS]:
         raise BadOption(f"there is no system {unknown[0]!r}; known are {', '.join(SYSTEMS)}")
-    results, code = Results(Plan(rounds, seconds, names)), ExitCode.DONE
+    results, code = Results(Plan(rounds, seconds, names, visible=visible if "udpc" in names else 0)), ExitCode.DONE
     try:
         with _bar() as report, _terminable():
             run(results, out, report)

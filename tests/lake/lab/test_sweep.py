@@ -18,9 +18,12 @@ from fairway.lake.lab.folder import BadLabFolder, LabFolder, run_chunk
 from fairway.lake.lab.grid import parse
 from fairway.lake.lab.sweep import sweep
 from fairway.lake.schemas import arrow_schema
+from tests.lake.cluster import ON_A_CLUSTER, cluster, environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+READY_WITHIN_S = 400
 
 GRID = """
 [[sweep]]
@@ -47,6 +50,14 @@ def fresh(path: Path, grid: str = GRID) -> LabFolder:
 def run_here(folder: LabFolder) -> None:
     for chunk in folder.pending():
         run_chunk(chunk, folder)
+
+
+def wait_for_a_chunk(runs: Path, running: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + READY_WITHIN_S
+    while not any(runs.glob("chunk-*.parquet")):
+        assert running.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_spark_gives_the_rows_that_a_plain_loop_gives(spark: SparkSession, tmp_path: Path) -> None:
@@ -90,17 +101,32 @@ def test_a_driver_that_is_killed_leaves_whole_chunks_and_the_next_one_ends_with_
     run_here(here)
     command = [sys.executable, "-m", "fairway", "lab", "run", str(grid), "--out", str(tmp_path / "lab")]
     killed = subprocess.Popen([*command, "--master", "local[2]"], start_new_session=True)
-    runs = tmp_path / "lab" / "runs"
-    deadline = time.monotonic() + 120
-    while not (runs.exists() and any(runs.iterdir())):
-        assert killed.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for_a_chunk(tmp_path / "lab" / "runs", killed)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
     assert LabFolder(tmp_path / "lab").pending()
     subprocess.run([*command, "--master", "local[2]"], check=True, capture_output=True)
     assert rows_of(LabFolder(tmp_path / "lab")) == rows_of(here)
+
+
+def test_an_executor_that_is_killed_changes_no_row(tmp_path: Path) -> None:
+    grid = tmp_path / "grid.toml"
+    grid.write_text(GRID.replace("messages = 30", "messages = 600"))
+    here = fresh(tmp_path / "here", grid.read_text())
+    run_here(here)
+    out = tmp_path / "lab"
+    with cluster(tmp_path) as (url, workers):
+        words = [word for conf in ON_A_CLUSTER for word in ("--conf", conf)]
+        command = [sys.executable, "-m", "fairway", "lab", "run", str(grid), "--out", str(out), "--master", url, *words]
+        with subprocess.Popen(command, env=environment()) as running:
+            try:
+                wait_for_a_chunk(out / "runs", running)
+                workers[0].kill()
+                assert LabFolder(out).pending(), "the sweep was over before the worker was killed"
+                assert running.wait(timeout=READY_WITHIN_S) == 0
+            finally:
+                running.kill()
+    assert rows_of(LabFolder(out)) == rows_of(here)
 
 
 def test_a_folder_with_something_else_in_it_is_refused(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from fairway.bench.gateway.servers import HOST, Server, ServerFailed, start
 from fairway.bench.gateway.systems import LOADS, SYSTEMS, System
+from fairway.bench.gateway.visible import seconds_to_the_table
 from fairway.bench.processes import process
 from fairway.bench.torture.services import ServiceFailed
 
@@ -42,6 +43,8 @@ class Plan:
     seconds: float = 2.0
     systems: Sequence[str] = tuple(SYSTEMS)
     loads: Sequence[str] = tuple(LOADS)
+    visible: int = 0
+    """How many messages are followed into the table."""
 
 
 @dataclass(slots=True)
@@ -57,6 +60,8 @@ class Results:
     """How long a write of 4 KiB and its sync take there, in the middle."""
     notes: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    visible_s: list[float] = field(default_factory=list)
+    """From the acknowledgement to the row, of each message that was followed."""
     cells: dict[Key, list[dict[str, Any] | None]] = field(default_factory=dict)
 
     def figures(self, load: str, system: str, figure: str = "rate") -> list[float | None]:
@@ -85,6 +90,11 @@ def run(results: Results, place: Path, report: Callable[[str, int, int], None]) 
                     report(f"{system.title}: {LOADS[load].title}", number, total)
 
                 _measure(system, turn, results, folder / f"{turn}-{system.name}", tell)
+        if plan.visible:
+            report("into the table", total, total)
+            results.visible_s = seconds_to_the_table(folder / "lake", plan.visible)
+    except ServiceFailed as reason:
+        results.failures.append(f"into the table: {reason}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from fairway.bench.gateway.rounds import Results
 from fairway.bench.gateway.systems import BATCH_MESSAGES, BATCHES_IN_FLIGHT, LOADS, MESSAGE_BYTES, SYSTEMS
+from fairway.bench.gateway.visible import GOAL_S
 from fairway.bench.transport.loads import IN_FLIGHT
 from fairway.bench.transport.plot import OURS, THEIRS, Bar, picture
 from fairway.bench.transport.table import markdown_table, spread
@@ -127,10 +128,19 @@ def remarks(results: Results) -> list[str]:
         f"Awaited messages: {IN_FLIGHT} under way. Sender and server are two processes on the same cores.",
         f"All data on {results.file_system}; a write of 4 KiB with its sync takes {results.sync_us:,.0f} µs there.",
         "After each round what was acknowledged is counted in the server, the gateway's also compared byte for byte.",
+        *_visible(results.visible_s),
         *results.notes,
     ]
     lines += [f"{SYSTEMS[name].title} is missing, install: {how}" for name, how in results.missing.items()]
     return lines + [f"FAILED {failure}" for failure in results.failures]
+
+
+def _visible(taken_s: list[float]) -> list[str]:
+    if not taken_s:
+        return []
+    verdict = "met" if max(taken_s) < GOAL_S else "missed"
+    found = f"{median(taken_s):.1f} s in the middle, {max(taken_s):.1f} s at most, of {len(taken_s)} messages"
+    return [f"From the acknowledgement to the table, with all defaults: {found}; under {GOAL_S:.0f} s: {verdict}."]
 
 
 def as_json(results: Results, verdicts: list[Verdict]) -> dict[str, Any]:
@@ -141,6 +151,7 @@ def as_json(results: Results, verdicts: list[Verdict]) -> dict[str, Any]:
         "seconds": results.plan.seconds,
         "file_system": results.file_system,
         "sync_us": results.sync_us,
+        "visible_s": results.visible_s,
         "missing": results.missing,
         "notes": results.notes,
         "failures": results.failures,
