@@ -74,6 +74,15 @@ def started(app: str, *, master: str = LOCAL, settings: Mapping[str, str] | None
             spark.stop()
 
 
+def cancel_jobs() -> None:
+    """Ends all jobs of the running session, if there is one; may be called from any thread."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    if context is not None:
+        context.cancelAllJobs()
+
+
 def _need_java() -> None:
     home = os.environ.get("JAVA_HOME")
     if home and Path(home, "bin", "java").exists():

@@ -109,6 +109,23 @@ def test_a_driver_that_is_killed_leaves_whole_chunks_and_the_next_one_ends_with_
     assert rows_of(LabFolder(tmp_path / "lab")) == rows_of(here)
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_sweep_that_is_told_to_end_does_so_in_the_middle_of_its_job(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    grid = tmp_path / "grid.toml"
+    grid.write_text(GRID.replace("messages = 30", "messages = 600").replace("seeds = 12", "seeds = 500"))
+    command = [sys.executable, "-m", "fairway", "lab", "run", str(grid), "--out", str(tmp_path / "lab")]
+    with subprocess.Popen([*command, "--master", "local[1]"]) as running:
+        try:
+            wait_for_a_chunk(tmp_path / "lab" / "runs", running)
+            running.send_signal(number)
+            assert running.wait(timeout=READY_WITHIN_S) == code
+        finally:
+            running.kill()
+    assert LabFolder(tmp_path / "lab").pending()
+
+
 def test_an_executor_that_is_killed_changes_no_row(tmp_path: Path) -> None:
     grid = tmp_path / "grid.toml"
     grid.write_text(GRID.replace("messages = 30", "messages = 600"))
