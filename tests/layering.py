@@ -35,8 +35,9 @@ PURE_MODULES = frozenset(
 )
 """An allow-list, because whoever adds a module should have to say here that it neither waits nor chooses."""
 
-PURE_EXCEPTIONS = {"fairway.protocols": ("importlib",)}
-"""The registry loads a protocol when it is asked for; it names modules of its own room only."""
+PURE_EXCEPTIONS = {"fairway.protocols": ("importlib",), "fairway.protocols.rup.assembly": ("ctypes",)}
+"""The registry loads a protocol when it is asked for; it names modules of its own room only. An assembly asks the
+interpreter for memory, and nobody else for anything."""
 
 PURE_BUILTINS_DENIED = ("open", "input", "print", "exec", "eval", "compile", "__import__", "breakpoint", "hash")
 """`hash` differs from process to process."""

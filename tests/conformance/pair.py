@@ -245,7 +245,11 @@ class Pump:
 
     # The way of a datagram.
 
-    def _transmit(self, source: Address, transmit: Transmit) -> None:
+    def _transmit(self, source: Address, transmits: list[Transmit]) -> None:
+        for transmit in transmits:
+            self._transmit_one(source, transmit)
+
+    def _transmit_one(self, source: Address, transmit: Transmit) -> None:
         for data in cut(transmit.data, transmit.segment_bytes):
             datagram = Datagram(self.sent, self.now_us, source, transmit.address, data)
             self.sent += 1
@@ -293,7 +297,7 @@ class Pump:
         def arm(deadline_us: int | None) -> None:
             node.deadline_us = deadline_us
 
-        settle(node.machine, lambda transmit: self._transmit(node.address, transmit), node.report, arm)
+        settle(node.machine, lambda transmits: self._transmit(node.address, transmits), node.report, arm)
 
     def next_us(self) -> int | None:
         """Tells when the next datagram arrives or the next timer runs out."""

@@ -112,6 +112,8 @@ class Waiting:
         self.datagrams.clear()
         return count
 
+    def send(self, transmits: list[Transmit]) -> None: ...
+
 
 def test_an_answer_that_waits_in_the_socket_is_taken_in_before_anything_counts_as_late() -> None:
     async def main() -> None:

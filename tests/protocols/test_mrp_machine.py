@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -87,6 +87,29 @@ def test_every_counter_wraps_and_goes_on(layout: str, first: int) -> None:
     world.send("s", *bodies[:200])
     world.run(25 * SECOND)
     assert client.bodies == bodies[:200]
+
+
+def test_lone_messages_leave_one_after_another_and_a_lost_one_is_repeated_in_time() -> None:
+    lost: list[bytes] = []
+
+    def lose_the_third(name: str, data: bytes) -> bool:
+        if is_data(data) and data.endswith(b"message 2") and not lost:
+            lost.append(data)
+            return True
+        return False
+
+    world, client, server = pair(lose=lose_the_third, layout="stamped")
+    bodies = [b"message %d" % number for number in range(6)]
+    for body in bodies:
+        world.send("c", body)
+        assert client.machine.next_deadline_us() is not None
+        assert world.now_us < cast(int, client.machine.next_deadline_us()) <= world.now_us + SECOND // 2
+        world.run(SECOND)
+    assert lost
+    assert server.bodies == bodies
+    assert len(client.of(Delivered)) == len(bodies)
+    assert client.machine.statistics.retransmissions == 1
+    assert client.machine.unfinished() == 0
 
 
 def every(step: int) -> Any:

@@ -82,7 +82,7 @@ class World:
         """Sends and reports what the machine has, as every driver does."""
         node = self.nodes[name]
 
-        def transmit(transmit: Transmit) -> None:
+        def transmit_one(transmit: Transmit) -> None:
             datagrams = cut(transmit)
             node.sent += [(self.now_us, data) for data in datagrams]
             left = [data for data in datagrams if not self.lose(name, data)]
@@ -92,6 +92,10 @@ class World:
                 joined = b"".join(left[start : start + step])
                 flying = (self.now_us + self.delay_us, self._count, str(transmit.address), name)
                 heappush(self._flying, (*flying, joined, transmit.segment_bytes if self.batched else None))
+
+        def transmit(transmits: list[Transmit]) -> None:
+            for one in transmits:
+                transmit_one(one)
 
         def report(event: Event) -> None:
             node.events.append(event)

@@ -677,3 +677,18 @@ def test_a_wake_that_comes_late_repeats_once_and_looks_ahead() -> None:
     client.wake(10 * SECOND)
     assert sent(client) == [packet(0, b"x")]
     assert client.next_deadline_us() == 13 * SECOND
+
+
+def test_an_ack_that_was_closed_leaves_no_timer_behind() -> None:
+    server = machine()
+    options = PydevtsOptions()
+    for number in (1, 2, 3):
+        server.receive(packet(number, b"body"), THERE, number * 1_000)
+    sent(server)
+    for number in (2, 1):
+        server.receive(close(number, b"body"), THERE, 10_000)
+    assert server.next_deadline_us() == 3_000 + options.repeat_after_us, "the third ack waits for its close"
+    server.receive(close(3, b"body"), THERE, 10_000)
+    left_us = server.next_deadline_us()
+    assert left_us is not None
+    assert left_us > 3_000 + options.repeat_after_us, "only what is remembered has a time"

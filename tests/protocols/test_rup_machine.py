@@ -61,7 +61,11 @@ class Wire:
         """Does what an input has caused."""
         settle(self.machines[name], lambda t: self._transmit(name, t), lambda e: self._report(name, e), lambda _: None)
 
-    def _transmit(self, source: Address, transmit: Transmit) -> None:
+    def _transmit(self, source: Address, transmits: list[Transmit]) -> None:
+        for transmit in transmits:
+            self._transmit_one(source, transmit)
+
+    def _transmit_one(self, source: Address, transmit: Transmit) -> None:
         for one in wire.split(transmit.data, transmit.segment_bytes or len(transmit.data)):
             data = bytes(one)
             self.sent.append((self.now_us, source, data))

@@ -11,13 +11,9 @@ from fairway.core.errors import MalformedDatagram
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.columns import (
     BLOCK_PARTS,
-    BLOCKS_MAX,
-    Headers,
-    bodies,
+    Bursts,
     decode_columns,
-    encode_burst,
     encode_headers,
-    leading_matches,
 )
 
 ID = b"0123456789abcdef0123456789abcdef"
@@ -113,13 +109,10 @@ def test_positions_carry_into_the_next_digit(digit: int) -> None:
     assert positions == [digit - 2, digit - 1, digit, digit + 1]
 
 
-def test_a_run_of_headers_crosses_blocks_and_the_kept_blocks_are_bounded() -> None:
-    headers = Headers()
-    run = headers.of_parts(ID, 10**6, 100, BLOCK_PARTS - 3, 7)
-    assert run == encode_headers(ID, 10**6, 100, BLOCK_PARTS - 3, 7)
-    for number in range(BLOCKS_MAX + 20):
-        headers.of_parts(b"%032x" % number, 10**6, 100, 0, 1)
-    assert len(headers._blocks) == BLOCKS_MAX
+@pytest.mark.parametrize(("first", "count"), [(BLOCK_PARTS - 3, 7), (0, 2 * BLOCK_PARTS + 1), (BLOCK_PARTS, 1)])
+def test_a_run_of_headers_crosses_the_blocks_in_which_positions_are_made(first: int, count: int) -> None:
+    alone = [wire.part(ID, index * 100, 10**6, b"") for index in range(first, first + count)]
+    assert encode_headers(ID, 10**6, 100, first, count) == b"".join(alone)
 
 
 @given(st.integers(1, 50), st.integers(1, 12), st.integers(0, 5), st.data())
@@ -127,7 +120,7 @@ def test_a_burst_is_its_parts_one_after_another(part_bytes: int, count: int, fir
     last = data.draw(st.integers(1, part_bytes))
     body = data.draw(st.binary(min_size=(count - 1) * part_bytes + last, max_size=(count - 1) * part_bytes + last))
     total = first * part_bytes + len(body)
-    burst = encode_burst(Headers().of_parts(ID, total, part_bytes, first, count), memoryview(body), part_bytes)
+    burst = Bursts().encode(ID, total, part_bytes, first, memoryview(body))
     alone = [
         wire.part(ID, (first + row) * part_bytes, total, body[row * part_bytes : (row + 1) * part_bytes])
         for row in range(count)
@@ -138,13 +131,20 @@ def test_a_burst_is_its_parts_one_after_another(part_bytes: int, count: int, fir
 @given(st.integers(2, 10), st.integers(0, 3), st.integers(0, 10), st.integers(0, 41))
 def test_a_changed_header_byte_ends_the_match_at_its_datagram(count: int, row: int, changed: int, byte: int) -> None:
     part_bytes, total = 9, 9 * 50
-    headers = Headers().of_parts(ID, total, part_bytes, 5, count)
-    burst = bytearray(bytes(row * 51) + bytes(encode_burst(headers, bytes(count * part_bytes), part_bytes)))
-    assert leading_matches(burst, 51, row, count, headers) == count
+    encoded = Bursts().encode(ID, total, part_bytes, 5, bytes(count * part_bytes))
+    burst = bytearray(bytes(row * 51) + bytes(encoded))
+    assert Bursts().leading_matches(burst, part_bytes, row, count, ID, total, 5) == count
     burst[(row + changed % count) * 51 + byte] ^= 0x10
-    assert leading_matches(burst, 51, row, count, headers) == changed % count
+    assert Bursts().leading_matches(burst, part_bytes, row, count, ID, total, 5) == changed % count
 
 
 def test_bodies_are_taken_without_their_headers() -> None:
     burst = b"".join(wire.part(ID, index * 3, 12, bytes([index]) * 3) for index in range(4))
-    assert bodies(burst, 45, 1, 2) == b"\x01\x01\x01\x02\x02\x02"
+    assert Bursts().bodies(burst, 3, 1, 2) == b"\x01\x01\x01\x02\x02\x02"
+
+
+def test_bodies_are_put_where_they_belong_and_nothing_else_is_touched() -> None:
+    burst = b"".join(wire.part(ID, index * 3, 12, bytes([index]) * 3) for index in range(4))
+    room = bytearray(b"." * 12)
+    Bursts().put_bodies(memoryview(room), 3, burst, 3, 1, 2)
+    assert room == b"...\x01\x01\x01\x02\x02\x02..."

@@ -76,7 +76,9 @@ class World:
 
     def settle(self, name: str) -> None:
         machine = self.machines[name]
-        settle(machine, lambda transmit: self._carry(name, transmit), lambda event: self._report(name, event), _ignore)
+        settle(
+            machine, lambda transmits: self._carry(name, transmits), lambda event: self._report(name, event), _ignore
+        )
 
     def settle_all(self) -> None:
         for name in list(self.machines):
@@ -87,7 +89,11 @@ class World:
         if self.commits and isinstance(event, MessageReceived | MessagesReceived | RequestReceived):
             self.machines[name].commit(event.receipt, self.now_us)
 
-    def _carry(self, name: str, transmit: Transmit) -> None:
+    def _carry(self, name: str, transmits: list[Transmit]) -> None:
+        for transmit in transmits:
+            self._carry_one(name, transmit)
+
+    def _carry_one(self, name: str, transmit: Transmit) -> None:
         pieces = datagrams([transmit])
         self.sent[name].extend(pieces)
         if self.whole and self.lose is None:

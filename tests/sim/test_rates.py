@@ -63,3 +63,19 @@ def test_two_fair_flows_share_a_bottleneck_within_a_quarter_of_equal(protocol: s
     less, more = sorted(carried.values())
     assert more <= 1.25 * (less + more) / 2
     assert less + more >= 0.8 * BOTTLENECK * (end_us - begin_us) / 1_000_000
+
+
+@pytest.mark.parametrize(("protocol", "layout"), [("udpc", ""), ("mrp", "stamped"), ("mrp", "piggyback"), ("rup", "")])
+def test_a_path_slower_than_the_first_guess_is_not_taken_for_a_full_one(protocol: str, layout: str) -> None:
+    """Two seconds of messages over a round trip of 400 ms: time-outs before the first sample are the guess's fault."""
+    options = {"layout": layout} if layout else {}
+    configuration = Configuration(
+        protocol=protocol,
+        options=make_options(protocol, controller="fair", **options),
+        faults=Faults(delay_us=200_000),
+        load=Load(messages=200, bytes_min=200, bytes_max=200, interval_us=10_000, batch=1),
+        fault_us=60_000_000,
+    )
+    result = run(configuration, 1)
+    assert result.passed, result.violations
+    assert result.load_us <= 4_000_000

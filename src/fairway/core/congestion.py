@@ -85,13 +85,15 @@ class Fair:
     not grow while the application leaves it unused. Pacing spreads a window over the round trip.
     """
 
-    __slots__ = ("_credit", "_credited_us", "_cut_us", "_rtt_us", "_threshold", "_window", "_window_max")
+    __slots__ = ("_credit", "_credited_us", "_cut_us", "_known_us", "_rtt_us", "_threshold", "_window", "_window_max")
 
     def __init__(self, window: int) -> None:
         self._window_max = window * SCALE
         self._window = min(INITIAL_PACKETS * SCALE, self._window_max)
         self._threshold = self._window_max
         self._cut_us = -1
+        self._known_us = -1
+        """When the first sample came."""
         self._rtt_us = 0
         self._credit = self._burst()
         self._credited_us = 0
@@ -126,8 +128,8 @@ class Fair:
 
     def acknowledged(self, packets: int, in_flight: int, smoothed_rtt_us: int, now_us: int) -> None:
         if self._rtt_us == 0:
-            self._credited_us = now_us
-        self._rtt_us = max(1, smoothed_rtt_us)
+            self._credited_us = self._known_us = now_us
+        self._rtt_us = smoothed_rtt_us
         if 2 * in_flight < self.window:
             return
         if self._window < self._threshold:
@@ -142,7 +144,8 @@ class Fair:
             self._window = self._threshold
 
     def timed_out(self, sent_us: int, now_us: int) -> None:
-        if sent_us > self._cut_us:
+        # What left before the first sample was timed by a guess, and a slow path is as likely as a loss.
+        if self._rtt_us and sent_us > self._known_us and sent_us > self._cut_us:
             self._cut(now_us)
             self._window = min(MIN_PACKETS * SCALE, self._window_max)
 

@@ -14,7 +14,7 @@ from fairway.core.machine import Machine, Transmit
 
 def settle(
     machine: Machine,
-    transmit: Callable[[Transmit], None],
+    transmit: Callable[[list[Transmit]], None],
     report: Callable[[Event], None],
     arm: Callable[[int | None], None],
 ) -> None:
@@ -23,8 +23,9 @@ def settle(
     Call it after each input. An input given from inside `report` must not settle again: its effects are taken up here.
     """
     while True:
-        for datagrams in machine.transmits():
-            transmit(datagrams)
+        transmits = machine.transmits()
+        if transmits:
+            transmit(transmits)
         events = machine.events()
         if not events:
             break

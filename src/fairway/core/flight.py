@@ -95,7 +95,7 @@ class Acknowledged(NamedTuple):
 class Flight:
     """The packets of one conversation that wait for their acknowledgement. `len()` counts them."""
 
-    __slots__ = ("_due", "_firsts", "_left", "_order", "_runs", "_serial", "_singles", "_top")
+    __slots__ = ("_due", "_firsts", "_order", "_runs", "_serial", "_singles", "_top", "left")
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
@@ -105,12 +105,13 @@ class Flight:
         self._due: list[tuple[int, int, Run]] = []
         self._serial = 0
         self._order = 0
-        self._left = 0
+        self.left = 0
+        """How many wait; the same as `len()`, without its detour."""
         self._top = [-1] * OVERTAKEN_BY
         """The highest acknowledged orders, ascending; what is below the first has been overtaken."""
 
     def __len__(self) -> int:
-        return self._left
+        return self.left
 
     def __contains__(self, number: int) -> bool:
         return self.find(number) is not None
@@ -121,7 +122,7 @@ class Flight:
         """Takes note of new packets that leave now; numbers must be higher than all before."""
         run = Run(first, count, data, segment_bytes, token, now_us, self._order, due_us)
         self._order += count
-        self._left += count
+        self.left += count
         if count == 1:
             self._singles[first] = run
         else:
@@ -135,7 +136,7 @@ class Flight:
         order = self._order
         self._singles[number] = run = Run(number, 1, data, len(data), token, now_us, order, due_us)
         self._order = order + 1
-        self._left += 1
+        self.left += 1
         self._serial = serial = self._serial + 1
         heap = self._due
         heappush(heap, (due_us, serial, run))
@@ -148,7 +149,7 @@ class Flight:
         if run is None or len(run.orders) > 1:
             return None
         del self._singles[number]
-        self._left -= 1
+        self.left -= 1
         run.left = 0
         order, top = run.orders[0], self._top
         if order > top[-1]:
@@ -204,7 +205,7 @@ class Flight:
         return Acknowledged(run, number, most)
 
     def _take_off(self, run: Run, first: int, count: int) -> None:
-        self._left -= count
+        self.left -= count
         run.left -= count
         if run.count == 1:
             del self._singles[first]
@@ -267,7 +268,7 @@ class Flight:
         data = bytes(run.datagram(number))
         single = Run(number, 1, data, len(data), run.token + offset, run.sent_us[0], run.orders[0] + offset, run.due_us)
         self._take_off(run, number, 1)
-        self._left += 1
+        self.left += 1
         self._singles[number] = single
         return single
 

@@ -42,6 +42,11 @@ class SparkUnavailable(FairwayError):
 
 def start(app: str, *, master: str = LOCAL, settings: Mapping[str, str] | None = None) -> SparkSession:
     """Gives a running session. What `settings` names goes before our own."""
+    if master.startswith("sc://"):
+        raise SparkUnavailable(
+            f"{master} is Spark Connect, with which Fairway does not work (docs/lake.md says why): "
+            "name the cluster itself, such as spark://host:7077, yarn or k8s://host."
+        )
     _need_java()
     try:
         from pyspark.sql import SparkSession

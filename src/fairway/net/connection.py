@@ -106,7 +106,7 @@ class Connection(Receiving):
             return self._send_special(body, 0, asks=False)
         if type(body) is not bytes or self.closed is not None or self._endpoint.closing:
             self._check(body)
-        future: asyncio.Future[None] = self._loop.create_future()
+        future: asyncio.Future[None] = asyncio.Future(loop=self._loop)
         if not self._outgoing and self._endpoint.send_now(self.identity, body, future):
             return future
         singles = self._singles

@@ -7,6 +7,7 @@ and the shared `settle` sends, reports and arms the timer. The order is the simu
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -18,8 +19,8 @@ from fairway.net.recorder import Recorder
 
 DRAINS_MAX = 8
 """Drains before a machine is woken, each bounded; what is still in the socket then is late."""
-SETTLES_MAX = 8
-"""Rounds of handing over in one turn while room keeps coming up; then the loop gets its turn."""
+SETTLES_MAX = 7
+"""More rounds of handing over in one turn while room keeps coming up; then the loop gets its turn."""
 
 
 class Application(Protocol):
@@ -48,6 +49,11 @@ class Application(Protocol):
         """An ICMP error came back for this address."""
 
 
+def _clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
+    """Gives the loop's clock; asyncio's own loops read the monotonic one, by a detour that every turn would pay for."""
+    return time.monotonic if getattr(type(loop), "time", None) is asyncio.BaseEventLoop.time else loop.time
+
+
 class Driver:
     """Feeds one machine from one socket and one timer."""
 
@@ -57,11 +63,10 @@ class Driver:
         self._application = application
         self._recorder = recorder
         self._loop = asyncio.get_running_loop()
-        self._time = self._loop.time
+        self._time = _clock_of(self._loop)
         self._link: Link | None = None
-        self._transmits: list[Transmit] = []
-        self._keep = self._transmits.append
-        self._report_to = application.report
+        self._transmit = self._record_and_transmit
+        self._report = application.report
         self._receive = machine.receive if recorder is None else self._record_and_receive
         self.flush_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
@@ -88,6 +93,8 @@ class Driver:
     def attach(self, link: Link) -> None:
         """Takes the socket. Called once, right after the link is opened."""
         self._link = link
+        if self._recorder is None:
+            self._transmit = link.send
 
     def now_us(self) -> int:
         """Reads the loop's clock, in microseconds; it never goes back."""
@@ -154,31 +161,26 @@ class Driver:
 
     def settle(self) -> None:
         """Sends and reports what the last input caused, and hands over what that made room for."""
-        application, report = self._application, self._report
-        for _ in range(SETTLES_MAX):
-            settle(self.machine, self._keep, report, self._arm)
-            if self._transmits:
-                self._transmit()
-            if not application.gathered or not application.prepare(self._now_us):
-                break
-        else:
-            self.schedule()
+        application = self._application
+        settle(self.machine, self._transmit, self._report, self._arm)
+        if application.gathered and application.prepare(self._now_us):
+            self._settle_again()
         if application.awaited:
             application.settled()
 
-    def _report(self, event: Event) -> None:
-        # What is to be sent leaves before the first report, as in the simulator.
-        if self._transmits:
-            self._transmit()
-        self._report_to(event)
+    def _settle_again(self) -> None:
+        application = self._application
+        for _ in range(SETTLES_MAX):
+            settle(self.machine, self._transmit, self._report, self._arm)
+            if not application.gathered or not application.prepare(self._now_us):
+                return
+        self.schedule()
 
-    def _transmit(self) -> None:
+    def _record_and_transmit(self, transmits: list[Transmit]) -> None:
         if self._recorder is not None:
-            for address, data, segment_bytes in self._transmits:
+            for address, data, segment_bytes in transmits:
                 self._recorder.record(self.link.local, address, data, segment_bytes)
-        assert self._link is not None
-        self._link.send(self._transmits)
-        self._transmits.clear()
+        self.link.send(transmits)
 
     def _record_and_receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None) -> None:
         assert self._recorder is not None

@@ -110,7 +110,7 @@ class Endpoint:
         """
         driver = self.driver
         tokens, futures = self._tokens, self._tokens.futures
-        if futures or tokens.crowded or driver.flush_scheduled or driver.closed or tokens:
+        if futures or tokens.ranges or tokens.crowded or driver.flush_scheduled or driver.closed:
             return False
         try:
             futures[self.machine.send(peer, body, driver.now_us())] = future
@@ -347,7 +347,8 @@ class Endpoint:
 
     def _delivered(self, event: events.Delivered) -> None:
         self._tokens.delivered(event.tokens)
-        self._retry(event.peer)
+        if self._blocked:
+            self._retry(event.peer)
 
     def _delivery_unknown(self, event: events.DeliveryUnknown) -> None:
         self._tokens.failed(event.tokens, DeliveryUnknown, event.reason)

@@ -38,6 +38,9 @@ STRIDE_FIRST = 1_200
 LONE_READS_MAX = 8
 """After a drain that found one datagram, so many drains read one and do not ask for a second: the loop calls again if
 there is one, and to be told that there is none costs as much as a datagram."""
+LONE_DRAINS_MAX = 4
+"""After so many drains in a row that found one datagram the kernel is told to merge nothing, until one finds more: what
+cannot be merged is read by a shorter call."""
 _UNMERGED_CALLS = 16
 """After so many receives in a drain without one merged, the next drain goes through `recvmmsg`."""
 
@@ -81,8 +84,32 @@ class Inlet:
 
         Raises `OSError` for what an earlier send met; the next call goes on.
         """
-        if self._lone_reads:
-            return self._drain_one(receive, now_us)
+        if not self._lone_reads:
+            return self._drain_all(receive, now_us)
+        # Reads once and hands that over: the shortest way for a datagram that comes alone.
+        self._lone_reads -= 1
+        try:
+            if self._merged:
+                size, control, _, source = self._sock.recvmsg_into(self._buffers, kernel.CONTROL_BYTES)
+                segment = self._read_control(control, size) if control else size
+            elif self._remote is not None:
+                size = segment = self._sock.recv_into(self._view)
+                source = self._remote
+            else:
+                size, source = self._sock.recvfrom_into(self._view)
+                segment = size
+        except BlockingIOError:
+            return 0
+        self._counters.receive_calls += 1
+        address = source if self._short else _canonical(source)
+        if segment == size:
+            receive(self._view[:size], address, now_us, None)
+        else:
+            self._lone_reads = 0
+            receive(self._view[:size], address, now_us, segment)
+        return 1
+
+    def _drain_all(self, receive: Receive, now_us: int) -> int:
         view, remote, merged, short = self._view, self._remote, self._merged, self._short
         sock = self._sock
         start = end = segment = total = calls = datagrams = 0
@@ -128,30 +155,6 @@ class Inlet:
             if end > start:
                 receive(view[start:end], address, now_us, segment if end - start > segment else None)
         return calls
-
-    def _drain_one(self, receive: Receive, now_us: int) -> int:
-        """Reads once and hands that over: the shortest way for a datagram that comes alone."""
-        self._lone_reads -= 1
-        try:
-            if self._merged:
-                size, control, _, source = self._sock.recvmsg_into(self._buffers, kernel.CONTROL_BYTES)
-                segment = self._read_control(control, size) if control else size
-            elif self._remote is not None:
-                size = segment = self._sock.recv_into(self._view)
-                source = self._remote
-            else:
-                size, source = self._sock.recvfrom_into(self._view)
-                segment = size
-        except BlockingIOError:
-            return 0
-        self._counters.receive_calls += 1
-        address = source if self._short else _canonical(source)
-        if segment == size:
-            receive(self._view[:size], address, now_us, None)
-        else:
-            self._lone_reads = 0
-            receive(self._view[:size], address, now_us, segment)
-        return 1
 
     def _read_control(self, control: list[tuple[int, int, bytes]], size: int) -> int:
         """Gives the segment size of a merged receive, and notes the count of drops."""
@@ -202,25 +205,44 @@ class ManyInlet:
         return datagrams
 
 
-class MergedInlet:
-    """Drains a socket whose datagrams the kernel may merge, and turns to `recvmmsg` while it merges nothing."""
+class MergedInlet(Inlet):
+    """Drains a socket whose datagrams the kernel may merge; turns to `recvmmsg` while it merges nothing of many, and to
+    plain receives while they come one by one."""
 
     def __init__(self, sock: socket.socket, counters: SocketCounters, *, remote: Address | None) -> None:
-        self._sock = sock
-        self._counters = counters
-        self._one = Inlet(sock, counters, remote=remote, merged=True)
+        super().__init__(sock, counters, remote=remote, merged=True)
         self._many: ManyInlet | None = None
         self._unmerged = False
+        self._lone_drains = 0
 
-    def drain(self, receive: Receive, now_us: int) -> int:
-        """Hands over what has arrived, within the bounds, and gives the number of receives."""
+    def _drain_all(self, receive: Receive, now_us: int) -> int:
         if self._unmerged:
             return self._drain_many(receive, now_us)
         before = self._counters.merged_receives
-        calls = self._one.drain(receive, now_us)
+        calls = super()._drain_all(receive, now_us)
         if calls >= _UNMERGED_CALLS and self._counters.merged_receives == before:
             self._unmerged = mmsg.available()
+        if self._lone_reads:
+            self._lone_drains += 1
+            if self._merged and self._lone_drains >= LONE_DRAINS_MAX:
+                self._merge_nothing()
+        elif calls:
+            self._lone_drains = 0
+            if not self._merged:
+                self._merged = kernel.enable_gro(self._sock)
         return calls
+
+    def _merge_nothing(self) -> None:
+        """Has the kernel merge nothing, if the socket is empty then: of what it merged before it no longer tells the
+        sizes."""
+        kernel.try_option(self._sock, kernel.SOL_UDP, kernel.UDP_GRO, 0)
+        try:
+            self._sock.recv_into(self._view, 1, socket.MSG_PEEK)
+        except BlockingIOError:
+            self._merged = False
+        finally:
+            if self._merged:
+                kernel.enable_gro(self._sock)
 
     def _drain_many(self, receive: Receive, now_us: int) -> int:
         if self._many is None:

@@ -105,8 +105,12 @@ class SocketLink:
         self._errors_queued = kernel.queue_errors(sock, remote is not None)
         segmented = io != "portable" and kernel.has_gso(sock)
         self._inlet = self._choose_inlet(io, segmented)
-        self._outlet = Outlet(sock, self.counters, self._troubled, segmented=segmented, connected=remote is not None)
-        self._writing = False
+        self._outlet = Outlet(
+            sock, self.counters, self._troubled,
+            segmented=segmented, connected=remote is not None, blocked=self._watch_writable,
+        )  # fmt: skip
+        self.send = self._outlet.send
+        """Sends in order; what the kernel has no room for leaves when it has."""
         self._paused = False
 
     def _choose_inlet(self, io: Io, segmented: bool) -> Inlet | ManyInlet | MergedInlet:
@@ -153,19 +157,12 @@ class SocketLink:
             self.counters.unreachable += 1
             self._owner.unreachable(self._remote, error.errno or 0)
 
-    def send(self, transmits: list[Transmit]) -> None:
-        """Sends in order; what the kernel has no room for leaves when it has."""
-        if len(transmits) == 1 and self._outlet.send_lone(transmits[0]):
-            return
-        self._outlet.send(transmits)
-        if self._outlet.waiting and not self._writing:
-            self._writing = True
-            self._loop.add_writer(self._sock.fileno(), self._writable)
+    def _watch_writable(self) -> None:
+        self._loop.add_writer(self._sock.fileno(), self._writable)
 
     def _writable(self) -> None:
         self._outlet.resume()
         if not self._outlet.waiting:
-            self._writing = False
             self._loop.remove_writer(self._sock.fileno())
 
     def _troubled(self, address: Address, size: int, error: OSError, segmented: bool) -> None:

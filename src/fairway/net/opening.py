@@ -19,7 +19,7 @@ from fairway.net.inbox import Inbox
 from fairway.net.link import IO_CHOICES, Io, open_link
 from fairway.net.listener import Listener
 from fairway.net.memory import keep_freed_memory
-from fairway.net.recorder import Recorder, Trace
+from fairway.net.recorder import CALLER, LISTENER, Recorder, Trace
 from fairway.net.urls import Setting, Target, build_options, format_url, parse
 from fairway.protocols import make_machine, options_class
 
@@ -182,9 +182,9 @@ class _Common:
         self._trace = trace
         self._recorder: Recorder | None = None
 
-    def recorder(self) -> Recorder | None:
+    def recorder(self, point: str) -> Recorder | None:
         if self._recorder is None and self._trace is not None:
-            self._recorder = Recorder(self._trace)
+            self._recorder = Recorder(self._trace, point)
         return self._recorder
 
 
@@ -212,7 +212,8 @@ async def _open_endpoint(plan: _Plan, sock: socket.socket, common: _Common, remo
             keep_freed_memory()
         machine = make_machine(plan.target.protocol, plan.options, Cryptographic())
         timeout_s = common.close_timeout_s
-        endpoint = Endpoint(machine, plan.options, common.inbox, common.recorder(), close_timeout_s=timeout_s)
+        recorder = common.recorder(LISTENER if remote is None else CALLER)
+        endpoint = Endpoint(machine, plan.options, common.inbox, recorder, close_timeout_s=timeout_s)
         try:
             if common.prepare is not None:
                 common.prepare(endpoint, format_url(plan.target.protocol, sock.getsockname()))

@@ -39,10 +39,13 @@ class Outlet:
         *,
         segmented: bool,
         connected: bool,
+        blocked: Callable[[], None],
     ) -> None:
         self._sock = sock
         self._counters = counters
         self._troubled = troubled
+        self._blocked = blocked
+        """Told that something waits for the kernel."""
         self._segments_max = kernel.SEGMENTS_MAX if segmented else 1
         self._segment_bytes_max = kernel.SEGMENTED_BYTES_MAX
         """Larger segments leave one by one: the kernel does not cut a buffer into more than the path takes."""
@@ -63,8 +66,23 @@ class Outlet:
 
     def send(self, transmits: list[Transmit]) -> None:
         """Sends in order; what the kernel has no room for waits."""
-        if len(transmits) == 1 and self.send_lone(transmits[0]):
-            return
+        if len(transmits) == 1 and not self._queue:
+            address, data, segment_bytes = transmits[0]
+            if segment_bytes is None or len(data) <= segment_bytes:
+                # A single datagram goes the shortest way; any trouble is left to the long one, which meets it again.
+                try:
+                    if self._connected:
+                        self._sock.send(data)
+                    else:
+                        self._sock.sendto(data, address)  # type: ignore[call-overload]  # opaque but to the socket
+                    self._counters.send_calls += 1
+                    return
+                except OSError as error:
+                    if error.errno in _UNREACHABLE:
+                        self._troubled(address, len(data), error, False)
+        self._send_all(transmits)
+
+    def _send_all(self, transmits: list[Transmit]) -> None:
         if self._queue:
             for transmit in transmits:
                 self._keep(transmit)
@@ -78,26 +96,8 @@ class Outlet:
                 self._keep(rest)
                 for later in transmits[position + 1 :]:
                     self._keep(later)
+                self._blocked()
                 return
-
-    def send_lone(self, transmit: Transmit) -> bool:
-        """Sends a single datagram by the shortest way; any trouble is left to the long one, which meets it again."""
-        address, data, segment_bytes = transmit
-        if self._queue or (segment_bytes is not None and segment_bytes < len(data)):
-            return False
-        try:
-            if self._connected:
-                self._sock.send(data)
-            else:
-                self._sock.sendto(data, cast(SocketAddress, address))
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            if error.errno in _UNREACHABLE:
-                self._troubled(address, len(data), error, False)
-            return False
-        self._counters.send_calls += 1
-        return True
 
     def resume(self) -> None:
         """Sends what waited, as far as the kernel has room now."""

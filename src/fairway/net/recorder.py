@@ -10,18 +10,19 @@ from fairway.core.events import Address
 from fairway.core.machine import Buffer
 
 Trace = str | os.PathLike[str] | BinaryIO
-POINT = "endpoint"
+LISTENER, CALLER = "listener", "caller"
+"""What the point of capture is called: traces of both ends of a conversation are told apart by it."""
 
 
 class Recorder:
     """Writes datagrams with synthetic IP and UDP headers. A file that it opened itself it also closes."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, point: str) -> None:
         self._opened = isinstance(trace, str | os.PathLike)
         self._file: BinaryIO = open(trace, "wb", buffering=1 << 18) if isinstance(trace, str | os.PathLike) else trace  # noqa: SIM115
         from fairway.capture.trace import TraceWriter  # most endpoints are not traced
 
-        self._writer = TraceWriter(self._file.write, (POINT,))
+        self._writer = TraceWriter(self._file.write, (point,))
         self._users = 0
 
     def share(self) -> Recorder:

@@ -31,19 +31,21 @@ class Tokens:
         self.crowded = False
         """Whether the latest awaited messages were several: then the next one will hardly be the only one either."""
         self._firsts: list[int] = []
-        self._ranges: list[_Range] = []
+        self.ranges: list[_Range] = []
+        """Messages without a future each, oldest first."""
 
     def __bool__(self) -> bool:
-        return bool(self.futures) or bool(self._ranges)
+        """Tells whether anybody waits."""
+        return bool(self.futures) or bool(self.ranges)
 
     def add_range(self, first: int, count: int, bulk: Bulk) -> None:
         """Notes that `count` tokens from `first` on belong to a bulk. Tokens only grow, so the list stays sorted."""
         self._firsts.append(first)
-        self._ranges.append(_Range(first, count, bulk))
+        self.ranges.append(_Range(first, count, bulk))
 
     def delivered(self, tokens: Sequence[int]) -> None:
         """Tells those who wait that their messages were acknowledged."""
-        if self._ranges:
+        if self.ranges:
             self._walk(tokens, None)
             return
         pop = self.futures.pop
@@ -61,7 +63,7 @@ class Tokens:
             token, end = first, first + count
             while token < end:
                 index = bisect_right(self._firsts, token) - 1
-                one = self._ranges[index] if index >= 0 else None
+                one = self.ranges[index] if index >= 0 else None
                 if one is None or token >= one.first + one.count:
                     self._settle_future(token, failure)
                     token += 1
@@ -70,7 +72,7 @@ class Tokens:
                 one.left -= step
                 one.bulk.settled(step, failure)
                 if one.left == 0:
-                    del self._ranges[index], self._firsts[index]
+                    del self.ranges[index], self._firsts[index]
                 token += step
 
     def _settle_future(self, token: int, failure: Failure | None) -> None:
@@ -85,9 +87,9 @@ class Tokens:
     def abandon(self, reason: str) -> None:
         """Ends everything that is still open as unknown."""
         open_tokens = list(self.futures)
-        for one in self._ranges:
+        for one in self.ranges:
             one.bulk.abandon(reason)
-        self._ranges.clear()
+        self.ranges.clear()
         self._firsts.clear()
         self.failed(open_tokens, DeliveryUnknown, reason)
 

@@ -161,12 +161,13 @@ class Node:
         """Sends, reports and arms, as every driver of a machine does."""
         settle(self.machine, self._transmit, self._report, self._arm)
 
-    def _transmit(self, datagrams: Transmit) -> None:
+    def _transmit(self, transmits: list[Transmit]) -> None:
         self._idle_wakes = 0
-        _, data, segment_bytes = datagrams
-        self._counted[0] += 1 if segment_bytes is None else -(-len(data) // segment_bytes)
-        self._counted[1] += len(data)
-        self.around.network.transmit(self, datagrams)
+        for transmit in transmits:
+            _, data, segment_bytes = transmit
+            self._counted[0] += 1 if segment_bytes is None else -(-len(data) // segment_bytes)
+            self._counted[1] += len(data)
+            self.around.network.transmit(self, transmit)
 
     def _report(self, event: Event) -> None:
         self._idle_wakes = 0

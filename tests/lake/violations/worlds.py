@@ -66,17 +66,13 @@ def simulated(protocol: str, seed: int) -> Capture:
     return f"{protocol}-{seed}", bytes(file)
 
 
-def judged(spark: SparkSession, captures: Iterable[Capture], ports: dict[int, str]) -> DataFrame:
-    """Gives the violations of captures, by the way that `fairway analyze` goes."""
+def judged(spark: SparkSession, captures: Iterable[Capture], ports: dict[int, str]) -> tuple[DataFrame, DataFrame]:
+    """Gives the violations of captures by the two ways that `fairway analyze` goes: for many records, and for few."""
     rows = spark.createDataFrame(pa.concat_tables([datagrams(captures), _undecoded()]))
-    return violations_of(packets(rows, ports).localCheckpoint())
-
-
-def violations_of(table: DataFrame) -> DataFrame:
-    """Gives the violations of the table `packets`."""
+    table = packets(rows, ports).coalesce(1).localCheckpoint()
     exchanged = exchanges(table)
     told = sessions(facts(table, exchanged), transfers(exchanged, table)).localCheckpoint()
-    return violations(table, told)
+    return violations(table, told), violations(table, told, few=True)
 
 
 def _undecoded() -> pa.Table:

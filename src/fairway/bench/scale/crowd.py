@@ -117,7 +117,11 @@ class Crowd:
     def _settle(self) -> None:
         settle(self._machine, self._transmit, self._report, self._arm)
 
-    def _transmit(self, transmit: Transmit) -> None:
+    def _transmit(self, transmits: list[Transmit]) -> None:
+        for transmit in transmits:
+            self._transmit_one(transmit)
+
+    def _transmit_one(self, transmit: Transmit) -> None:
         number, data, segment_bytes = transmit
         assert isinstance(number, int)
         step = segment_bytes or len(data) or 1

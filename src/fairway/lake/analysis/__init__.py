@@ -8,7 +8,9 @@
     transfers.py     one row per message
     sessions.py      one row per conversation
     timeline.py      one row per second of a conversation
-    derived.py       all of these from `packets`
+    losses.py        how many packets were lost, as far as one point can tell
+    scale.py         how a run is laid out: few records in one task, many spread
+    failures.py      what Spark says of a failure, in a sentence
     publishing.py    folders of tables exchanged so that a crash is completed by the next run
     job.py           captures in, tables out: the work of `fairway analyze`
     follow.py        a folder of rotated captures, each file once

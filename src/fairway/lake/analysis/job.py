@@ -8,6 +8,7 @@ and exchanges them. A run that finds nothing new changes nothing.
 from __future__ import annotations
 
 import json
+import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,26 +17,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
-from pyspark.sql import functions as F
 
 from fairway.core.errors import BadOption, FairwayError
 from fairway.core.tables import CAPTURE_TABLES, PACKETS, PROTOCOLS, SESSIONS, TIMELINE, TRANSFERS, VIOLATIONS, Table
 from fairway.lake.analysis.exchanges import exchanges
-from fairway.lake.analysis.packets import BUCKETS, TASK_RECORDS, bucket, packets
+from fairway.lake.analysis.failures import failure_of
+from fairway.lake.analysis.packets import BUCKETS, bucket, packets
 from fairway.lake.analysis.publishing import STAGING, finish, gather, publish, state_file
+from fairway.lake.analysis.scale import FEW_RECORDS, Scale
 from fairway.lake.analysis.sessions import sessions, with_violations
 from fairway.lake.analysis.sums import facts
 from fairway.lake.analysis.timeline import timeline
 from fairway.lake.analysis.transfers import transfers
-from fairway.lake.captures.ingest import About, ingest, known, read_captures
+from fairway.lake.captures.ingest import About, flows_of, ingest, known, read_captures
 from fairway.lake.schemas import spark_schema
 from fairway.lake.store import Lake
 from fairway.lake.violations import violations
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-INTERPRETED_RECORDS_MAX = 50_000
 
 Tell = Callable[[str, int], None]
 """Is told what begins, and of how many records."""
@@ -112,7 +112,7 @@ def analyze(
             {about.file_id: about.payload for about in abouts},
         )
         remapped = bool(before.captures) and before.port_map != after.port_map
-        stale = _stale(spark, lake, before, after)
+        stale = _stale(spark, lake, before, after, abouts)
         records = _Run(spark, lake, after, stale, abouts, tell).run() if stale else 0
     return Analysis(
         files_added=len(taken.added),
@@ -131,13 +131,16 @@ def _check_buckets(before: State, buckets: int | None) -> None:
         raise BadOption(f"the lake is cut in {before.buckets} buckets; that cannot change: leave --buckets out")
 
 
-def _stale(spark: SparkSession, lake: Lake, before: State, after: State) -> list[int]:
+def _stale(spark: SparkSession, lake: Lake, before: State, after: State, abouts: list[About]) -> list[int]:
     """Gives the buckets that must be computed: all, or those with flows of captures that the tables do not hold yet."""
     new = [file_id for file_id, payload in after.captures.items() if before.captures.get(file_id) != payload]
     everything = after.port_map != before.port_map
-    wanted = list(after.captures) if everything else new
+    wanted = set(after.captures) if everything else set(new)
     if not wanted:
         return []
+    files = [about for about in abouts if about.file_id in wanted]
+    if sum(about.rows for about in files) <= FEW_RECORDS and not any(about.undecoded for about in files):
+        return sorted({flow % after.buckets for flow in flows_of(lake, wanted)})
     touched = read_captures(spark, lake, wanted).select(bucket(after.buckets)).distinct().toArrow()
     return sorted(touched["bucket"].to_pylist())
 
@@ -168,76 +171,80 @@ class _Run:
         self._lake = lake
         self._state = state
         self._buckets = buckets
-        self._records = sum(about.rows for about in abouts)
+        self._scale = Scale(
+            records=sum(about.rows for about in abouts),
+            buckets=state.buckets,
+            local=str(spark.sparkContext.master).startswith("local"),
+        )
+        self._rows = 0
         self._tell = tell
         self._run = uuid.uuid4().hex[:12]
         self._staging = lake.fresh_staging(STAGING)
 
     def run(self) -> int:
         """Computes, checks and publishes; gives the number of records that were read."""
-        with _settings(self._spark, self._fitting()):
-            records = self._write_all()
+        try:
+            with _settings(self._spark, self._scale.settings):
+                records = self._write_all()
+        except BaseException as error:
+            # On a full disk what is of no use must not stay.
+            shutil.rmtree(self._staging, ignore_errors=True)
+            if isinstance(error, Exception) and not isinstance(error, FairwayError | OSError):
+                raise failure_of(error) from error
+            raise
         self._tell("publishing", records)
         publish(self._lake, self._staging, self._run, CAPTURE_TABLES, self._buckets, self._state.text())
         return records
 
-    def _fitting(self) -> dict[str, str]:
-        """Gives settings for this much data: few records are done before the code for them would be compiled."""
-        partitions = {"spark.sql.shuffle.partitions": str(max(self._tasks, 1))}
-        interpreted = {
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            "spark.sql.adaptive.enabled": "false",
-        }
-        return partitions | (interpreted if self._records <= INTERPRETED_RECORDS_MAX else {})
-
-    @property
-    def _tasks(self) -> int:
-        return max(1, min(self._state.buckets, 1 + self._records // TASK_RECORDS))
-
     def _write_all(self) -> int:
-        datagrams = read_captures(self._spark, self._lake, self._state.captures)
-        if len(self._buckets) < self._state.buckets:
-            datagrams = datagrams.where(bucket(self._state.buckets).isin(self._buckets))
-        self._tell(PACKETS.name, self._records)
-        made = packets(datagrams, self._state.port_map, buckets=self._state.buckets, records=self._records)
-        rows = self._write(PACKETS, made)
-        expected = self._records if len(self._buckets) == self._state.buckets else datagrams.count()
-        if rows != expected:
-            raise Unbalanced(f"{expected} records became {rows} packets; nothing was published (a defect of Fairway).")
-        stored = self._stored(PACKETS)
-        self._tell(TRANSFERS.name, rows)
-        exchanged = exchanges(stored).persist()
-        self._write(TRANSFERS, transfers(exchanged, stored))
+        stored = self._packets()
+        self._tell(TRANSFERS.name, self._rows)
+        exchanged = self._scale.kept(exchanges(stored))
+        messages = self._write(TRANSFERS, transfers(exchanged, stored))
         told = facts(stored, exchanged)
-        self._tell(SESSIONS.name, rows)
-        unjudged = sessions(told, self._stored(TRANSFERS)).persist()
-        self._tell(TIMELINE.name, rows)
+        self._tell(SESSIONS.name, self._rows)
+        unjudged = self._scale.kept(sessions(told, messages))
+        self._tell(TIMELINE.name, self._rows)
         self._write(TIMELINE, timeline(told))
         exchanged.unpersist()
-        self._tell(VIOLATIONS.name, rows)
-        self._write(VIOLATIONS, self._violations(stored, unjudged))
-        self._write(SESSIONS, with_violations(unjudged, self._stored(VIOLATIONS)))
+        self._tell(VIOLATIONS.name, self._rows)
+        found = self._write(VIOLATIONS, self._violations(stored, unjudged))
+        self._write(SESSIONS, with_violations(unjudged, found))
         unjudged.unpersist()
         for table in CAPTURE_TABLES:
             gather(self._staging, table, self._written(table), self._run, self._buckets)
-        return rows
+        return self._rows
+
+    def _packets(self) -> DataFrame:
+        """Writes the table of packets, and sees that it holds every record once."""
+        datagrams = read_captures(self._spark, self._lake, self._state.captures)
+        if len(self._buckets) < self._state.buckets:
+            datagrams = datagrams.where(bucket(self._state.buckets).isin(self._buckets))
+        self._tell(PACKETS.name, self._scale.records)
+        read = self._scale.together(datagrams)
+        made = packets(read, self._state.port_map, buckets=self._state.buckets, records=self._scale.records)
+        stored = self._write(PACKETS, made)
+        self._rows = self._count(PACKETS)
+        expected = self._scale.records if len(self._buckets) == self._state.buckets else datagrams.count()
+        if self._rows != expected:
+            raise Unbalanced(
+                f"{expected} records became {self._rows} packets; nothing was published (a defect of Fairway)."
+            )
+        return stored
 
     def _violations(self, stored: DataFrame, unjudged: DataFrame) -> DataFrame:
         spoken = stored.select("protocol").distinct().toArrow()["protocol"].to_pylist()
-        found = violations(stored, unjudged, [name for name in PROTOCOLS if name in spoken])
-        places = stored.select("file_id", "offset", "bucket")
-        return found.join(places, on=["file_id", "offset"], how="inner").select(*VIOLATIONS.names, "bucket")
+        return violations(stored, unjudged, [name for name in PROTOCOLS if name in spoken], few=self._scale.few)
 
     def _written(self, table: Table) -> Path:
         return self._staging / "written" / table.name
 
-    def _write(self, table: Table, rows: DataFrame) -> int:
-        """Writes a table to staging and gives the number of its rows."""
-        task = F.pmod("bucket", F.lit(self._tasks)).cast("int")
-        spread = rows if table is PACKETS else rows.repartitionById(self._tasks, task)
-        spread.write.partitionBy("bucket").parquet(str(self._written(table)))
-        return self._count(table)
+    def _write(self, table: Table, rows: DataFrame) -> DataFrame:
+        """Writes a table to staging and gives it back as it was written."""
+        spread = rows if table is PACKETS else self._scale.spread(rows)
+        made = self._scale.kept(rows) if self._scale.few else spread
+        made.write.partitionBy("bucket").parquet(str(self._written(table)))
+        return made if self._scale.few else self._stored(table)
 
     def _count(self, table: Table) -> int:
         return sum(pq.read_metadata(file).num_rows for file in self._written(table).rglob("*.parquet"))

@@ -1,11 +1,18 @@
 """How many packets were lost, as far as one point can tell.
 
-Two things are counted for each direction. *Skipped* numbers: when a packet's number (udpc index, mrp sequence,
-pydevts id, rup part) lies beyond the next one, those between have not passed the point; they were lost before it,
-or overtaken. *Copies* that are not duplicates: the sender believed that what passed the point was lost behind it.
-The estimate is their sum, divided by the packets that have a number, seen or skipped. Reordering counts as loss,
-and so does a copy that was sent too early; two losses of one packet before the point count once. It is exact only
-in the absence of those.
+A packet may be lost between its sender and the point, or between the point and its receiver. On both stretches the
+two ways are taken to lose alike: one point sees what a loss causes, which is the same for a packet and for its
+acknowledgement.
+
+*Before* the point, numbers are skipped (udpc index, mrp sequence, pydevts id, rup part): what lies between the highest
+so far and one beyond the next was lost, or overtaken. Their share of all numbers is the loss, unless so few packets
+are under way that each is repeated before a later one passes; then more can be told from duplicates, which were sent
+again because an acknowledgement was lost on the same stretch. The greater of the two shares is taken.
+
+*Behind* the point, copies that are not duplicates were sent because nothing was heard of what had passed: it or its
+acknowledgement was lost, so that the loss of one way is 1 - sqrt(1 - share of copies).
+
+Reordering, copies that were sent too early and copies that the network made count as loss.
 """
 
 from __future__ import annotations
@@ -33,8 +40,32 @@ _SKIPPED = f"""CASE WHEN NOT coalesce({_STEP} > 0, false) THEN 0L
     WHEN {_STEP} > {SKIP_MAX} THEN 0L ELSE {_STEP} END"""
 
 
+_OF = {
+    "skipped": _SKIPPED,
+    "fresh": "number IS NOT NULL AND coalesce(retransmission, 0) = 0",
+    "late": f"coalesce({_STEP} < 0, false) AND coalesce(retransmission, 0) = 0",
+    "repeatable": "number IS NOT NULL AND retransmission IS NOT NULL",
+    "repeated": "number IS NOT NULL AND retransmission > 0 AND NOT duplicate",
+    "needless": "number IS NOT NULL AND coalesce(duplicate, false)",
+}
+"""What the estimate counts; `late` is a number that was skipped before."""
+
+
+def loss(rows: str) -> str:
+    """Gives the SQL of the estimate over these rows; null where none has a number."""
+
+    def count(name: str) -> str:
+        return f"count_if({rows} AND {name})"
+
+    skipped = f"sum(IF({rows}, skipped, 0))"
+    missed = f"coalesce({skipped} / nullif({count('fresh')} + {skipped} - {count('late')}, 0), 0)"
+    before = f"greatest({missed}, coalesce({count('needless')} / nullif({count('repeatable')}, 0), 0))"
+    behind = f"coalesce({count('repeated')} / nullif({count('repeatable')}, 0), 0)"
+    return f"IF({count('fresh')} + {skipped} > 0, 1 - (1 - {before}) * sqrt(1 - {behind}), NULL)"
+
+
 def with_losses(packets: DataFrame) -> DataFrame:
-    """Adds `numbered`, `skipped` and `lost` to the packets of sessions."""
+    """Adds to the packets of sessions what `loss` counts."""
     counted = packets.where("session IS NOT NULL").withColumns(
         {"number": F.expr(_NUMBER), "lane": F.expr("IF(protocol = 'rup', message, '')")}
     )
@@ -47,6 +78,4 @@ def with_losses(packets: DataFrame) -> DataFrame:
             "part_bytes": F.max(F.expr("IF(number IS NULL, NULL, greatest(body_bytes, 1))")).over(here),
         }
     )
-    return expected.withColumns({"numbered": F.expr("number IS NOT NULL"), "skipped": F.expr(_SKIPPED)}).withColumn(
-        "lost", F.expr("skipped + IF(number IS NOT NULL AND retransmission > 0 AND NOT duplicate, 1, 0)")
-    )
+    return expected.withColumns({name: F.expr(text) for name, text in _OF.items()})

@@ -28,6 +28,7 @@ from fairway.core.tables import PACKETS
 from fairway.lake.analysis.calls import FORWARD, IN_TIME, answered_calls
 from fairway.lake.analysis.layouts import CHOSEN, flow_layouts
 from fairway.lake.analysis.numbers import OTHER, OWN, TURN, nearest, turned
+from fairway.lake.analysis.scale import TASK_RECORDS
 from fairway.lake.captures.recognition import LEFT_TO_THE_ANALYSIS, recognised
 
 if TYPE_CHECKING:
@@ -41,9 +42,6 @@ IDLE_S = {"udpc": 60, "mrp": 300, "rup": 60, "pydevts": 60}
 
 BUCKETS = 16
 """Into how many parts tables are cut, by flow: one part is replaced at a time, and computed by one task."""
-
-TASK_RECORDS = 200_000
-"""Fewer records than this are not worth a task of their own."""
 
 FEW_RECORDS = 20_000_000
 """Up to so many records what is known of flows and calls is sent to every task, instead of shuffling all records."""
@@ -99,7 +97,8 @@ _PREPARED = {
 _KEYS = ("point", "flow", "protocol", "conversation", "forward", "rup_id", *IN_TIME)
 _IDLE_NS = "CASE protocol " + " ".join(f"WHEN '{name}' THEN {s}000000000" for name, s in IDLE_S.items()) + " END"
 _SESSION = """IF(conversation IS NULL, NULL, concat(protocol, '-',
-    lower(lpad(hex(xxhash64(point, flow, protocol, conversation, start.at_ns)), 16, '0'))))"""
+    translate(lpad(hex(xxhash64(point, flow, protocol, conversation, start.at_ns)), 16, '0'), 'ABCDEF', 'abcdef')))"""
+"""Not lower(): that loads the case rules of all languages, which takes longer than a small capture."""
 _MESSAGE = """IF(session IS NULL, NULL, CASE says WHEN 'name' THEN rup_id WHEN 'own' THEN CAST(own AS STRING)
     WHEN 'other' THEN IF(protocol = 'mrp' AND other = 0, NULL, CAST(other AS STRING)) END)"""
 """mrp's number 0 is before the first message: an acknowledgement of it says that nothing has come yet."""
@@ -122,8 +121,9 @@ def packets(
     few = records is not None and records <= FEW_RECORDS
     tasks = buckets if records is None else min(buckets, 1 + records // TASK_RECORDS)
     records_read = _in_conversations(datagrams, port_map, few=few)
-    narrow = _prepared(records_read, buckets, tasks).repartitionById(tasks, F.col("task"))
-    rows = _with_copies(_with_numbers(_with_sessions(narrow)))
+    narrow = _prepared(records_read, buckets, tasks)
+    spread = narrow.repartitionById(tasks, F.col("task")) if tasks > 1 else narrow
+    rows = _with_copies(_with_numbers(_with_sessions(spread)))
     columns = [F.col(name) if name in (*_KEYS, *_FOUND) else F.col(f"rest.{name}") for name in PACKETS.names]
     return rows.select(*columns, "bucket")
 

@@ -48,17 +48,25 @@ completed by the next.
   requests are left out, because their answer waits for an application. Of the two directions the one with the
   longer median is shown: an end sees the whole way of what it sends, and of what it receives only how fast it
   answers itself.
-- **Loss** is an estimate from one point: numbers that were skipped (lost before the point, or overtaken) plus
-  copies that are not duplicates (lost behind it), per numbered packet. Reordering and needless copies count as
-  loss. With captures of both ends the truth is the difference of what was sent at one and seen at the other
+- **Loss** is an estimate from one point, 1 - (1 - before) * (1 - behind). *Before* the point: the share of numbers
+  that were skipped, or the share of duplicates if that is greater. *Behind* it: 1 - sqrt(1 - share of copies that are
+  not duplicates), because a copy is sent when the packet or its acknowledgement was lost. So the two ways are taken
+  to lose alike; what one way loses more, half of it is shown on the other. Reordering, copies sent too early and
+  copies made by the network count as loss. With captures of both ends the lost packets are counted: what left one
+  end less what was seen at the other, as far as both captures hold everything and none is under way at their ends
   (question 4).
+- **Merged datagrams**: Linux hands a batch of equal datagrams through its stack as one (UDP GSO and GRO), and
+  captures taken on a host hold it as one frame of up to 64 kB. Where the protocol's framing makes the cuts certain,
+  each datagram is a row of its own: same `frame`, `offset` one higher each, `frame_bytes` as if it had travelled
+  alone. A merged frame that the snap length cut off stays one row, marked `truncated`.
 - **Outcome** of a message: *acknowledged* (rup: its total was confirmed; a request: it was answered), *repaired*
   (acknowledged after a failed CRC), *refused* (not acknowledged, and its receiver closed the session later),
   *unreliable* (plain packets and responses), otherwise *unacknowledged*.
 - **End** of a session: *closed* (FIN), *refused* (mrp reply), *unanswered*, *replaced* (another udpc session on the
   same flow within 10 s of its last packet), otherwise *open*.
 
-Rows balance: every record of a capture is one row of `packets` (a run that finds otherwise publishes nothing);
+Rows balance: every record of a capture is one row of `packets`, or one for each datagram that was merged into it (a
+run that finds otherwise publishes nothing);
 every packet with a session counts once in `sessions` and in `timeline`; every row of `transfers` counts once in
 `sessions`.
 """
@@ -84,7 +92,7 @@ QUESTIONS = (
         " WHERE point = 'client 1'",
     ),
     Question(
-        "How many of the caller's packets were really lost, by both ends?",
+        "How many of the caller's packets left one end, and how many were seen at the other?",
         "SELECT protocol, sum(IF(point = 'client 1', packets_out, 0)) AS sent,"
         " sum(IF(point = 'server', packets_out, 0)) AS arrived FROM sessions GROUP BY protocol",
     ),

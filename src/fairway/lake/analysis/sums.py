@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fairway.lake.analysis.exchanges import CARRIES, OWNER
-from fairway.lake.analysis.losses import with_losses
+from fairway.lake.analysis.losses import loss, with_losses
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -34,9 +34,7 @@ def each_way() -> list[Column]:
             F.count_if(F.expr(here)).alias(f"packets_{way}"),
             F.expr(f"coalesce(sum(IF({here}, payload_bytes, 0)), 0L)").alias(f"bytes_{way}"),
             F.count_if(F.expr(f"{here} AND retransmission > 0")).alias(f"retransmissions_{way}"),
-            F.expr(
-                f"sum(IF({here}, lost, 0)) / nullif(count_if({here} AND numbered) + sum(IF({here}, skipped, 0)), 0)"
-            ).alias(f"loss_{way}"),
+            F.expr(loss(here)).alias(f"loss_{way}"),
             F.expr(f"coalesce(sum(IF({here} AND carries AND retransmission = 0, body_bytes, 0)), 0L)").alias(
                 f"goodput_{way}"
             ),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from fairway.core.errors import DamagedCapture
@@ -41,6 +42,9 @@ ROW_GROUP_ROWS = 1 << 18
 COMPRESSION = "zstd"
 """As fast here as the lighter ones, since most columns hold little, and a third of their size."""
 DICTIONARIES = [column.name for column in DATAGRAMS.columns if column.type == "string" and column.name != "rup_id"]
+
+HERE_BYTES_MAX = 4 << 20
+"""Files that are together no larger are read without Spark's help."""
 
 STATISTICS = ["at", "flow"]
 """Columns by which a reader may pass over row groups."""
@@ -90,7 +94,7 @@ def ingest(
         outcome = Ingestion()
         named = list(_new(listed(os.fspath(name) for name in files), lake, payload, outcome))
         parts = planned(spark, named, part_bytes)
-        answers = each(spark, _numbered(parts, staging), partial(_written, payload))
+        answers = _all_written(spark, _numbered(parts, staging), payload)
         _published(lake, staging, named, parts, answers, outcome, payload)
         shutil.rmtree(staging, ignore_errors=True)
     return outcome
@@ -104,6 +108,14 @@ def read_captures(spark: SparkSession, lake: Lake | Path | str, file_ids: Iterab
     if not names:
         return spark.createDataFrame([], schema)
     return spark.read.schema(schema).parquet(*(str(lake.captures / name) for name in names))
+
+
+def flows_of(lake: Lake, file_ids: Iterable[str]) -> set[int]:
+    """Gives the flows of some captures, read without Spark; for few records."""
+    folders = [str(lake.captures / file_id) for file_id in file_ids]
+    files = [str(file) for folder in folders for file in Path(folder).glob("*.parquet")]
+    column = ds.dataset(files, format="parquet").to_table(columns=["flow"]).column("flow")
+    return {flow for flow in column.unique().to_pylist() if flow is not None}
 
 
 def known(lake: Lake | Path | str) -> list[About]:
@@ -146,6 +158,13 @@ def _numbered(parts: Sequence[Part], staging: Path) -> list[tuple[Part, str]]:
         targets.append((part, str(staging / part.file_id / f"part-{counts[part.file_id]:05}.parquet")))
         counts[part.file_id] += 1
     return targets
+
+
+def _all_written(spark: SparkSession, items: list[tuple[Part, str]], payload: bool) -> list[dict[str, Any]]:
+    """Decodes parts in tasks; small files are decoded here, before a task would have started."""
+    if sum(part.file.size_bytes for part, _ in items) <= HERE_BYTES_MAX:
+        return [_written(payload, item) for item in items]
+    return each(spark, items, partial(_written, payload))
 
 
 def _written(payload: bool, item: tuple[Part, str]) -> dict[str, Any]:

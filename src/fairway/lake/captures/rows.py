@@ -63,6 +63,19 @@ class Batch:
         columns = {name: value if name == "points" else value[kept] for name, value in columns.items()}
         return Batch(self._data, replace(self.records, **columns), self.frames[kept], self.file_id, self.file)
 
+    def taken(self, rows: Integers, nth: Integers, datagrams: Datagrams, less_bytes: Integers) -> Batch:
+        """Gives the batch of these rows, some more than once: the n-th of a record, shorter by so many bytes."""
+        columns = {field.name: getattr(self.records, field.name) for field in fields(Records)}
+        columns = {name: value if name == "points" else value[rows] for name, value in columns.items()}
+        columns["offset"] = columns["offset"] + nth
+        columns["wire_bytes"] = columns["wire_bytes"] - less_bytes
+        several = less_bytes > 0
+        columns["captured"] = np.where(several, columns["wire_bytes"], columns["captured"])
+        batch = Batch(self._data, replace(self.records, **columns), self.frames[rows], self.file_id, self.file)
+        batch._low, batch.view, batch._buffer = self._low, self.view, self._buffer
+        batch.__dict__["datagrams"] = datagrams
+        return batch
+
     @cached_property
     def datagrams(self) -> Datagrams:
         """The UDP datagrams of the frames."""

@@ -50,16 +50,22 @@ def rules(protocol: str) -> list[Rule]:
     return [rule for check in CHECKS for rule in check.rules if rule.clause.startswith(prefixes)]
 
 
-def violations(packets: DataFrame, sessions: DataFrame, protocols: Collection[str] = PROTOCOLS) -> DataFrame:
-    """Gives the table `violations` of the tables `packets` and `sessions`.
+def violations(
+    packets: DataFrame, sessions: DataFrame, protocols: Collection[str] = PROTOCOLS, *, few: bool = False
+) -> DataFrame:
+    """Gives the table `violations`, and `bucket` behind its columns, of the tables `packets` and `sessions`.
 
     Each check reads `packets` for itself: hand over a stored table, not a plan that would be computed again each time.
     Only these protocols are judged: who knows that others do not occur saves planning for them. Whether a rule that
-    needs the beginning applies is asked of what was found, which is little, not of every packet.
+    needs the beginning applies is asked of what was found, which is little, not of every packet. `few` says that the
+    packets are few and in one partition: then the screens would cost more than they save.
     """
     wanted = [check for check in CHECKS if any(protocol in protocols for protocol in check.protocols)]
-    found = reduce(lambda one, other: one.unionByName(other), (judged(packets, check) for check in wanted))
+    found = reduce(
+        lambda one, other: one.unionByName(other), (judged(packets, check, screened=not few) for check in wanted)
+    )
+    found = found.coalesce(1) if few else found
     whole = sessions.where("from_start AND packets_out > 0 AND packets_in > 0").select("session", "first")
     held = "coalesce(captured_by_ns >= 1000 * unix_micros(first), false)"
     joined = found.join(whole, on="session", how="left").where(f"NOT needs_start OR {held}")
-    return joined.select(*VIOLATIONS.names)
+    return joined.select(*VIOLATIONS.names, "bucket")

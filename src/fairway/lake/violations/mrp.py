@@ -34,12 +34,22 @@ UNACKNOWLEDGED_NS = 120 * SECOND_NS
 """30 s of 7.3, and as long again for each of a few restarts that begin to count anew."""
 
 
+def _in_layout(packets: DataFrame, layout: str) -> DataFrame:
+    mrp = of_protocol(packets, "mrp")
+    return mrp.where(f"session IS NOT NULL AND mrp_layout = '{layout}' AND kind IN ('data', 'ack')")
+
+
+def _stamped_suspects(packets: DataFrame) -> DataFrame:
+    return screens.mrp_stamped(_in_layout(packets, "stamped"), UNACKNOWLEDGED_NS)
+
+
+def _piggyback_suspects(packets: DataFrame) -> DataFrame:
+    return screens.mrp_piggyback(_in_layout(packets, "piggyback"))
+
+
 def _stamped(packets: DataFrame) -> DataFrame:
     """Adds to the stamped data and acks of a sequence its first transmission, and how often each stamp was seen."""
-    mrp = of_protocol(packets, "mrp").where("session IS NOT NULL AND mrp_layout = 'stamped'")
-    everything = mrp.where("kind IN ('data', 'ack')")
-    suspects = screens.mrp_stamped(everything, UNACKNOWLEDGED_NS)
-    spoken = screens.only(everything, screens.SESSION, suspects).withColumns(
+    spoken = _in_layout(packets, "stamped").withColumns(
         {"side": F.expr("from_caller = (kind = 'data')"), "number": F.expr("coalesce(message, '')")}
     )
     of_number = until_now("session", "side", "number")
@@ -100,9 +110,7 @@ def _piggyback(packets: DataFrame) -> DataFrame:
 
     `seen` counts the sequences that the other side has used up to now; beyond half a turn it no longer says anything.
     """
-    everything = of_protocol(packets, "mrp").where("session IS NOT NULL AND mrp_layout = 'piggyback'")
-    mrp = screens.only(everything, screens.SESSION, screens.mrp_piggyback(everything))
-    carried = mrp.withColumn("carries", F.col("body_bytes") > 0)
+    carried = _in_layout(packets, "piggyback").withColumn("carries", F.col("body_bytes") > 0)
     roles = F.expr(
         """array(named_struct('role', 'sent', 'side', from_caller, 'number', mrp_sequence),
             named_struct('role', 'answer', 'side', NOT from_caller, 'number', mrp_from_sequence))"""
@@ -178,6 +186,18 @@ FORMAT_RULES = (
 
 CHECKS = (
     *mrp_opening.CHECKS,
-    Check(protocols=("mrp",), context=_stamped, rules=_STAMPED_RULES),
-    Check(protocols=("mrp",), context=_piggyback, rules=_PIGGYBACK_RULES),
+    Check(
+        protocols=("mrp",),
+        context=_stamped,
+        rules=_STAMPED_RULES,
+        suspects=_stamped_suspects,
+        owner=screens.SESSION,
+    ),
+    Check(
+        protocols=("mrp",),
+        context=_piggyback,
+        rules=_PIGGYBACK_RULES,
+        suspects=_piggyback_suspects,
+        owner=screens.SESSION,
+    ),
 )

@@ -22,6 +22,7 @@ from fairway.lake.violations.rule import (
     Rule,
     between,
     format_rule,
+    hexadecimal,
     of_protocol,
     over,
     until_now,
@@ -42,11 +43,13 @@ may be used again for the same body, 120 s after the first of perhaps eleven tra
 _MESSAGE = ("point", "flow", "side", "pydevts_id")
 
 
+def _suspects(packets: DataFrame) -> DataFrame:
+    return screens.pydevts_ids(of_protocol(packets, "pydevts"), TRANSMISSIONS_MAX, LIFE_NS, LATE_NS[1])
+
+
 def _ids(packets: DataFrame) -> DataFrame:
     """Adds to what is said of an id what was said of it before, with the same crc and with any."""
-    everything = of_protocol(packets, "pydevts")
-    suspects = screens.pydevts_ids(everything, TRANSMISSIONS_MAX, LIFE_NS, LATE_NS[1])
-    pydevts = screens.only(everything, screens.FLOW, suspects).withColumns(
+    pydevts = of_protocol(packets, "pydevts").withColumns(
         {
             "side": F.expr("IF(kind = 'ack', NOT forward, forward)"),
             "good": F.expr("kind = 'packet' AND coalesce(body_crc = pydevts_crc, true)"),
@@ -87,13 +90,15 @@ def _ids(packets: DataFrame) -> DataFrame:
     return known.select(*FRAME, *fields, *context)
 
 
+_CRC = hexadecimal("pydevts_crc")
+
 _RULES = (
     Rule(
         clause="PYDEVTS-1.5",
         severity="warning",
         where="kind = 'packet'",
         holds="good",
-        found="concat('crc ', lower(hex(pydevts_crc)), ' over a body whose CRC is ', lower(hex(body_crc)))",
+        found=f"concat('crc ', {_CRC}, ' over a body whose CRC is ', {hexadecimal('body_crc')})",
         expected="the CRC-32 of the body; it may have been damaged on the way",
     ),
     Rule(
@@ -101,7 +106,7 @@ _RULES = (
         severity="warning",
         where="kind = 'ack' AND pydevts_success = 1 AND pydevts_crc <> 0 AND sent > 0",
         holds="same_sent > 0",
-        found="concat('an ack of id ', pydevts_id, ' with crc ', lower(hex(pydevts_crc)), ', which no packet had')",
+        found=f"concat('an ack of id ', pydevts_id, ' with crc ', {_CRC}, ', which no packet had')",
         expected="an ack repeats the packet's crc; it may have been damaged on the way",
         needs_start=True,
         settled_s=SETTLED_S,
@@ -111,7 +116,7 @@ _RULES = (
         severity="warning",
         where="kind = 'close' AND pydevts_crc <> 0 AND acks > 0",
         holds="same_sent > 0 OR same_acks > 0",
-        found="concat('a close of id ', pydevts_id, ' with crc ', lower(hex(pydevts_crc)), ', which nothing had')",
+        found=f"concat('a close of id ', pydevts_id, ' with crc ', {_CRC}, ', which nothing had')",
         expected="a close repeats the packet's crc; it may have been damaged on the way",
         needs_start=True,
         settled_s=SETTLED_S,
@@ -189,7 +194,7 @@ _RULES = (
         where="kind = 'ack' AND (pydevts_success = 1 OR pydevts_crc = 0)",
         holds="sent > 0",
         found="concat('an ack of id ', pydevts_id, ', which was never sent, with success ', pydevts_success,"
-        " ' and crc ', lower(hex(pydevts_crc)))",
+        f" ' and crc ', {_CRC})",
         expected="an ack without a packet is a question for a sign of life: success 0 and a crc other than 0",
         needs_start=True,
         settled_s=SETTLED_S,
@@ -206,4 +211,4 @@ FORMAT_RULES = (
     format_rule("PYDEVTS-1.7", "too_long", "a body of at most 65,499 bytes"),
 )
 
-CHECKS = (Check(protocols=("pydevts",), context=_ids, rules=_RULES),)
+CHECKS = (Check(protocols=("pydevts",), context=_ids, rules=_RULES, suspects=_suspects, owner=screens.FLOW),)

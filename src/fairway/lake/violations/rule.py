@@ -43,7 +43,7 @@ SLACK_NS = 3 * SECOND_NS
 FORWARD = "(source, source_port) < (destination, destination_port)"
 """A direction that does not depend on who was seen first."""
 
-FRAME = ("protocol", "session", "point", "file_id", "file", "offset", "frame", "at", "at_ns")
+FRAME = ("protocol", "session", "point", "file_id", "file", "offset", "frame", "at", "at_ns", "bucket")
 """The columns of a packet that every context keeps: where a violation is, and when."""
 
 
@@ -78,14 +78,26 @@ class Check:
     """Those whose packets it looks at."""
     context: Callable[[DataFrame], DataFrame]
     rules: tuple[Rule, ...]
+    suspects: Callable[[DataFrame], DataFrame] | None = None
+    """The screen: gives the owners of which a closer look may find something."""
+    owner: str = ""
+    """SQL of the owner of a row; with `suspects`."""
 
 
-def judged(packets: DataFrame, check: Check) -> DataFrame:
-    """Gives the columns of `VIOLATIONS`, `needs_start` and `captured_by_ns`, a row for each rule that a row breaks."""
-    rows = check.context(packets)
+def judged(packets: DataFrame, check: Check, *, screened: bool = True) -> DataFrame:
+    """Gives the columns of `VIOLATIONS` and three more, a row for each rule that a row of packets breaks."""
+    rows = check.context(_worth_it(packets, check) if screened else packets)
     broken = F.filter(F.array(*(_verdict(rule) for rule in check.rules)), lambda verdict: verdict.isNotNull())
     verdicts = rows.select(*FRAME, F.explode(broken).alias("verdict"))
-    return verdicts.select("*", "verdict.*").select(*VIOLATIONS.names, "needs_start", "captured_by_ns")
+    return verdicts.select("*", "verdict.*").select(*VIOLATIONS.names, "bucket", "needs_start", "captured_by_ns")
+
+
+def _worth_it(packets: DataFrame, check: Check) -> DataFrame:
+    """Gives the packets of suspected owners; there are at most as many of these as there are conversations."""
+    if check.suspects is None:
+        return packets
+    owned = packets.withColumn("owner", F.expr(f"xxhash64({check.owner})"))
+    return owned.join(F.broadcast(check.suspects(packets)), on="owner", how="left_semi").drop("owner")
 
 
 def _verdict(rule: Rule) -> Column:
@@ -127,6 +139,11 @@ def format_rule(clause: str, reasons: str, expected: str, *, where: str = "true"
         found="concat('a datagram of ', payload_bytes, ' bytes: ', replace(reason, '_', ' '))",
         expected=expected,
     )
+
+
+def hexadecimal(number: str) -> str:
+    """SQL of a number's digits. Not lower(): that loads the case rules of all languages, for seconds."""
+    return f"translate(hex({number}), 'ABCDEF', 'abcdef')"
 
 
 def until_now(*keys: str) -> WindowSpec:

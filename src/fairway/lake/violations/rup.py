@@ -46,15 +46,17 @@ _REGULAR = "kind = 'data' AND body_bytes > 0 AND rup_position + body_bytes < rup
 """A part that does not end at the total: it shows the size of all but the last."""
 
 
+def _suspects(packets: DataFrame) -> DataFrame:
+    return screens.rup_messages(of_protocol(packets, "rup"), COPIES_MAX, SILENCE_NS, _BAD)
+
+
 def _messages(packets: DataFrame) -> DataFrame:
     """Adds to the parts, requests and confirms of a message what is known of it by then.
 
     The total and the part size are those of the first part that shows them, also for what came before it. `begins` says
     that the first that was seen of it is the part at 0; it may be a copy, if the message began before the capture.
     """
-    everything = of_protocol(packets, "rup")
-    suspects = screens.rup_messages(everything, COPIES_MAX, SILENCE_NS, _BAD)
-    rup = screens.only(everything, screens.FLOW, suspects).withColumn("side", F.expr("forward = (kind = 'data')"))
+    rup = of_protocol(packets, "rup").withColumn("side", F.expr("forward = (kind = 'data')"))
     of_part = until_now(*_MESSAGE, "rup_position")
     copies = rup.withColumns(
         over(
@@ -232,4 +234,4 @@ FORMAT_RULES = (
     format_rule("RUP-1.6", "bad_separator", "a zero byte after the id"),
 )
 
-CHECKS = (Check(protocols=("rup",), context=_messages, rules=_RULES),)
+CHECKS = (Check(protocols=("rup",), context=_messages, rules=_RULES, suspects=_suspects, owner=screens.FLOW),)

@@ -26,12 +26,6 @@ IMPORTANT, HEARTBEAT, REQUEST, SYN_ACK = 1, 2, 3, 4
 """What a udpc packet is that can be answered, and what an answer is for."""
 
 
-def only(rows: DataFrame, owner: str, suspects: DataFrame) -> DataFrame:
-    """Gives the rows of suspected owners; there are at most as many of these as there are conversations."""
-    owned = rows.withColumn("owner", F.expr(f"xxhash64({owner})"))
-    return owned.join(F.broadcast(suspects), on="owner", how="left_semi").drop("owner")
-
-
 def _packed(rows: DataFrame, owner: str, **columns: str) -> DataFrame:
     """Gives the owner of each row and these columns, with the rows of an owner in one place."""
     texts = {"owner": f"xxhash64({owner})", "at_ns": "at_ns", **columns}

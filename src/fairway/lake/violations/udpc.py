@@ -48,10 +48,17 @@ _ROLES = f"""filter(array(
 """A packet speaks under its own index, and an answer also of one of the other side's."""
 
 
+def _in_sessions(packets: DataFrame) -> DataFrame:
+    return of_protocol(packets, "udpc").where("session IS NOT NULL")
+
+
+def _suspects(packets: DataFrame) -> DataFrame:
+    return screens.udpc_numbers(_in_sessions(packets))
+
+
 def _numbers(packets: DataFrame) -> DataFrame:
     """Adds to what is said under or of an index the first packet that was sent under it, and its first response."""
-    everything = of_protocol(packets, "udpc").where("session IS NOT NULL")
-    udpc = screens.only(everything, screens.SESSION, screens.udpc_numbers(everything))
+    udpc = _in_sessions(packets)
     fields = ("kind", "from_caller", "udpc_index", "udpc_ack", "udpc_flag", "body_bytes", "body_crc")
     entries = udpc.select(*FRAME, *fields, F.explode(F.expr(_ROLES)).alias("entry")).select("*", "entry.*")
     sent = "struct(at_ns, kind, udpc_flag, udpc_ack, body_bytes, body_crc)"
@@ -354,7 +361,7 @@ FORMAT_RULES = (
 )
 
 CHECKS = (
-    Check(protocols=("udpc",), context=_numbers, rules=_NUMBER_RULES),
+    Check(protocols=("udpc",), context=_numbers, rules=_NUMBER_RULES, suspects=_suspects, owner=screens.SESSION),
     Check(protocols=("udpc",), context=_handshakes, rules=_HANDSHAKE_RULES),
     Check(protocols=("udpc",), context=_openings, rules=_OPENING_RULES),
     Check(protocols=("udpc",), context=_strangers, rules=_STRANGER_RULES),

@@ -129,6 +129,10 @@ class Connection(ABC):
         self.sender.enqueue(queued, size)
         self.touch()
 
+    def send_at_once(self, body: bytes, token: int, now_us: int) -> int | None:
+        """Sends a message that nothing holds up, and tells when its timer runs out; else changes nothing: None."""
+        return None
+
     def flush(self, now_us: int) -> None:
         """Sends what may leave now."""
         sender = self.sender
@@ -178,9 +182,10 @@ class Connection(ABC):
         sender, shared = self.sender, self._shared
         oldest = run.first == sender.base
         sender.acknowledged_one(run, self.header_bytes, now_us)
-        shared.statistics.rtt_us = sender.resend.ping_us
+        statistics = shared.statistics
+        statistics.rtt_us = sender.resend.ping_us
         if run.first >= sender.silent_below:
-            shared.statistics.messages_delivered += 1
+            statistics.messages_delivered += 1
             shared.events.append(Delivered(self.peer, range(run.token, run.token + 1)))
         # The oldest overtakes nothing; with nothing else to do, the deadline may as well come up too early once.
         if not oldest or sender.queue or sender.writable_wanted or self.closing is not None:

@@ -81,6 +81,7 @@ class MrpMachine:
         self._shared = self._door.shared
         self._connections = self._door.connections
         self._touched = self._shared.touched
+        self._take_transmits = self._shared.outbox.take
         self.statistics: Statistics = self._shared.statistics
         self._now_us = 0
         self._next_token = 1
@@ -93,12 +94,13 @@ class MrpMachine:
         """Takes one datagram, or a super-buffer of them."""
         self._now_us = now_us
         datagrams = data if type(data) is bytes else bytes(data)
-        if segment_bytes is None or len(datagrams) <= segment_bytes:
-            self._receive_one(datagrams, address, now_us)
+        size = len(datagrams)
+        if segment_bytes is None or size <= segment_bytes:
+            self._receive_one(datagrams, size, address, now_us)
             return
-        start = self._receive_run(datagrams, address, now_us, segment_bytes)
-        for place in range(start, len(datagrams), segment_bytes):
-            self._receive_one(datagrams[place : place + segment_bytes], address, now_us)
+        for place in range(self._receive_run(datagrams, address, now_us, segment_bytes), size, segment_bytes):
+            datagram = datagrams[place : place + segment_bytes]
+            self._receive_one(datagram, len(datagram), address, now_us)
 
     def _receive_run(self, data: bytes, address: Address, now_us: int, segment_bytes: int) -> int:
         """Takes the full segments of a batch as a whole if they are plain; tells how many bytes are done."""
@@ -121,10 +123,10 @@ class MrpMachine:
         self.statistics.bytes_received += count * segment_bytes
         return count * segment_bytes
 
-    def _receive_one(self, datagram: bytes, address: Address, now_us: int) -> None:
-        size = len(datagram)
-        self.statistics.datagrams_received += 1
-        self.statistics.bytes_received += size
+    def _receive_one(self, datagram: bytes, size: int, address: Address, now_us: int) -> None:
+        statistics = self.statistics
+        statistics.datagrams_received += 1
+        statistics.bytes_received += size
         kind = wire.type_of(datagram)
         if kind == wire.TYPE_DATA and size >= wire.PIGGYBACK_BYTES:
             self._take_data(datagram, size, address, now_us)
@@ -216,7 +218,12 @@ class MrpMachine:
             connection.sender.writable_wanted = True
             raise QueueFull("the send queue of this mrp connection is full: wait for Writable")
         token = self._take_tokens(1)
-        connection.enqueue(Queued(token, (body if type(body) is bytes else bytes(body),), True), size)
+        owned = body if type(body) is bytes else bytes(body)
+        due_us = connection.send_at_once(owned, token, now_us)
+        if due_us is None:
+            connection.enqueue(Queued(token, (owned,), True), size)
+        else:
+            self._door.deadlines.bring_forward(connection.local, due_us)
         return token
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
@@ -247,7 +254,9 @@ class MrpMachine:
         return count, in_all
 
     def _sendable(self, peer: Peer) -> Connection:
-        connection = self._known(peer)
+        connection = self._connections.get(peer.local)
+        if connection is None or connection.peer != peer:
+            return self._known(peer)
         if connection.closing is not None:
             raise NoSuchPeer(f"the mrp connection {peer.session} is closing and takes no more messages")
         return connection
@@ -331,7 +340,7 @@ class MrpMachine:
         """Hands over what is to be sent now, in order."""
         if self._touched:
             self._flush()
-        return self._shared.outbox.take()
+        return self._take_transmits()
 
     def events(self) -> list[Event]:
         """Hands over what has happened since the last call, in order."""

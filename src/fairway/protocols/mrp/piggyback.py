@@ -31,7 +31,7 @@ _NEVER_US = 1 << 62
 class PiggybackConnection(Connection):
     """A connection whose packets carry the highest sequence received with none missing below."""
 
-    __slots__ = ("_due", "_in", "_out", "_owed", "_recover", "_repair_base", "_same")
+    __slots__ = ("_due", "_guessed", "_in", "_out", "_owed", "_recover", "_repair_base", "_same")
     layout = PIGGYBACK
     ver = wire.VER_PIGGYBACK
     header_bytes = wire.PIGGYBACK_BYTES
@@ -46,6 +46,9 @@ class PiggybackConnection(Connection):
         """How many answers in a row said the same."""
         self._recover = 0
         """The first number that was not yet out when the latest round of repairs began."""
+        self._guessed = 0
+        """The first number that was not yet out when repeats were last timed by a guess. Those before it may all have
+        arrived, and their copies bring answers that say the same; so nothing is concluded from these."""
         self._repair_base = False
         self._owed: list[int] = []
         """The from_seq of each answer that is owed while data is waiting to carry it."""
@@ -121,7 +124,10 @@ class PiggybackConnection(Connection):
         run = sender.flight.find(sender.base)
         assert run is not None
         sender.controller.timed_out(run.sent_us[-1], now_us)
-        self._recover = sender.next
+        if sender.resend.ping_us:
+            self._recover = sender.next
+        else:
+            self._guessed = sender.next
         others = sorted(sender.flight.waiting()[1:], key=self._transmissions)
         self._repeat_base(now_us)
         for number in others[: max(0, sender.controller.room(1, now_us))]:
@@ -163,7 +169,7 @@ class PiggybackConnection(Connection):
             return
         if acknowledged >= sender.base:
             self._advance(acknowledged, now_us)
-        elif len(sender.flight) > 1:
+        elif len(sender.flight) > 1 and sender.base > self._guessed:
             self._same += 1
             if self._same == SAME_ANSWERS:
                 self._recover = sender.next
@@ -174,10 +180,14 @@ class PiggybackConnection(Connection):
         """Takes off everything up to the acknowledged number."""
         sender = self.sender
         pieces = sender.flight.acknowledge(sender.base, acknowledged - sender.base + 1)
+        guessed = not sender.resend.ping_us
         if all(piece.run.transmissions == 1 for piece in pieces):
             sender.resend.sample(pieces[-1].run.sent_us[0], now_us)
+        else:
+            sender.resend.ambiguous(now_us - pieces[-1].run.sent_us[0])
         for piece in pieces:
-            sender.resend.lost(piece.run.transmissions - 1)
+            if not guessed:  # else the repeats came too early as likely as late
+                sender.resend.lost(piece.run.transmissions - 1)
             sender.resend.arrived(piece.count)
         self._delivered(pieces, now_us)
         sender.flight.next_due_us()

@@ -34,6 +34,14 @@ class Places:
             and self.fit(1, size)
         )
 
+    def take_one(self, size: int) -> bool:
+        """Occupies a place for one message that is handed over, if there is one."""
+        if self.count >= self._count_max or self.bytes + size > self._bytes_max:
+            return False
+        self.count += 1
+        self.bytes += size
+        return True
+
     def take(self, count: int, size: int) -> None:
         """Occupies places for messages that are handed over."""
         self.count += count

@@ -76,10 +76,8 @@ class Receiver:
     def take_next(self, number: int, size: int) -> bool:
         """Takes a message that is the next in order, handed over and acknowledged at once, if there is a place for it
         and nothing waits behind it; else answers no and changes nothing."""
-        places = self._places
-        if number != self.next or self.ahead or self._deferred or not places.fit(1, size):
+        if number != self.next or self.ahead or self._deferred or not self._places.take_one(size):
             return False
-        places.take(1, size)
         self._singles[number] = (size, b"")
         self.next = number + 1
         return True

@@ -21,7 +21,7 @@ _DOUBLINGS_MAX = 16
 class Resend:
     """Measures ping and loss, and gives the delay that follows from them."""
 
-    __slots__ = ("_max_us", "_min_us", "_round_trip", "_sampled_us", "delay_us", "loss")
+    __slots__ = ("_max_us", "_min_us", "_round_trip", "_sampled_us", "delay_us", "loss", "ping_us")
 
     def __init__(self, *, initial_us: int, min_us: int, max_us: int) -> None:
         self.delay_us = initial_us
@@ -31,11 +31,8 @@ class Resend:
         self._round_trip = RoundTrip(initial_us=initial_us, min_us=min_us, max_us=max_us)
         self._sampled_us = -1
         self.loss = 0
-
-    @property
-    def ping_us(self) -> int:
+        self.ping_us = 0
         """The smoothed round-trip time; 0 before the first sample."""
-        return self._round_trip.smoothed_us
 
     def sample(self, sent_us: int, now_us: int) -> None:
         """Takes the round trip of a transmission that left at `sent_us`.
@@ -45,7 +42,16 @@ class Resend:
         if sent_us != self._sampled_us:
             self._sampled_us = sent_us
             self._round_trip.sample(now_us - sent_us)
+            self.ping_us = self._round_trip.smoothed_us
             self._renew()
+
+    def ambiguous(self, elapsed_us: int) -> None:
+        """Takes the time from the first transmission of a repeated packet to an acknowledgement without a stamp.
+
+        It is no sample; before the first one the delay grows towards it, or no packet would ever be sent only once.
+        """
+        if not self.ping_us:
+            self.delay_us = min(self._max_us, max(self.delay_us, min(3 * elapsed_us // 2, 2 * self.delay_us)))
 
     def lost(self, transmissions: int) -> None:
         """Settles transmissions that did not arrive."""
@@ -61,9 +67,8 @@ class Resend:
             self._renew()
 
     def _renew(self) -> None:
-        ping_us = self._round_trip.smoothed_us
-        if ping_us:
-            delay_us = 3 * ping_us * WHOLE // (2 * (WHOLE + self.loss))
+        if self.ping_us:
+            delay_us = 3 * self.ping_us * WHOLE // (2 * (WHOLE + self.loss))
             self.delay_us = min(self._max_us, max(self._min_us, delay_us))
 
     def delay_after_us(self, transmissions: int) -> int:

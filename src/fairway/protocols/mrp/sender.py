@@ -116,11 +116,26 @@ class Sender:
         """Tells how many new packets may leave now."""
         if not self.queue:
             return 0
-        in_flight = len(self.flight)
+        in_flight = self.flight.left
         most = min(self.messages - in_flight, self.base + self._options.window - self.next)
         if most > 0:
             most = min(most, self.controller.room(in_flight, now_us))
         return min(most, self._starts.room(self._interval_us(), now_us)) if most > 0 else 0
+
+    def may_leave_at_once(self, now_us: int) -> bool:
+        """Tells whether one new packet may leave now, past an empty queue."""
+        return (
+            not self.queue
+            and self.next < self.base + self._options.window
+            and self.controller.room(self.flight.left, now_us) > 0
+            and (self._starts.plenty() or self._starts.room(self._interval_us(), now_us) > 0)
+        )
+
+    def left_at_once(self, data: bytes, size: int, token: int, now_us: int, due_us: int) -> None:
+        """Takes note of a new packet with a body of `size` bytes that leaves now, past the queue."""
+        self.messages += 1
+        self.bytes += size
+        self.left(1, data, len(data), token, now_us, due_us)
 
     def next_leave_us(self, now_us: int) -> int | None:
         """Tells when time alone will let the next packet leave."""
@@ -152,7 +167,7 @@ class Sender:
         else:
             self.flight.add(self.next, count, data, segment_bytes, token, now_us, due_us)
         self.next += count
-        self.peak = len(self.flight)
+        self.peak = self.flight.left
         self.controller.sent(count, now_us)
         self._starts.started(count, self._interval_us(), now_us)
 
@@ -180,7 +195,10 @@ class Sender:
         if self.last is None or number > self.last[0]:
             self.last = (number, bytes(run.data))
         if number == self.base:
-            self._raise_base(number + 1)
+            if number + 1 == self.next:
+                self.base = number + 1
+            else:
+                self._raise_base(number + 1)
         self.controller.acknowledged(1, self.peak, self.resend.ping_us, now_us)
 
     def _raise_base(self, base: int) -> None:

@@ -45,6 +45,20 @@ class StampedConnection(Connection):
 
     # Sending.
 
+    def send_at_once(self, body: bytes, token: int, now_us: int) -> int | None:
+        sender, shared = self.sender, self._shared
+        # With a time at which something may leave, repairs or earlier messages wait, and they come first.
+        if self._leave_us is not None or self.local in shared.touched or not sender.may_leave_at_once(now_us):
+            return None
+        data = self._data_out + wire.pair(sender.next % _TURN, now_us // 1_000 % _TURN) + body
+        due_us = now_us + sender.resend.delay_us
+        shared.outbox.send(self.address, data, len(data))
+        sender.left_at_once(data, len(body), token, now_us, due_us)
+        shared.statistics.messages_sent += 1
+        self.active_us = now_us
+        self.presence_us = None
+        return due_us
+
     def _datagrams(self, bodies: Sequence[bytes], now_us: int) -> bytes:
         first, stamp = self.sender.next, stamp_at(now_us)
         if len(bodies) == 1:
@@ -105,7 +119,9 @@ class StampedConnection(Connection):
         sender = self.sender
         number = sender.base + (sequence - sender.base) % _TURN
         run = sender.flight.find(number) if number < sender.next else None
-        transmission = None if run is None else _transmission(run, stamp)
+        transmission = None
+        if run is not None:
+            transmission = 0 if run.sent_us[0] // 1_000 % _TURN == stamp else _transmission(run, stamp)
         if run is None or transmission is None:
             self._take_other_ack(sequence, stamp, now_us)
             return
@@ -219,8 +235,6 @@ def _stamps_fit(stretches: Sequence[tuple[Run, int]], stamps: bytes) -> bool:
 
 def _transmission(run: Run, stamp: int) -> int | None:
     """Tells which transmission of a packet carried the stamp."""
-    if run.sent_us[0] // 1_000 % _TURN == stamp:
-        return 0
     for position, sent_us in enumerate(run.sent_us):
         if stamp_at(sent_us) == stamp:
             return position

@@ -21,11 +21,12 @@ class Conversation:
     """What the machine knows of one address. It stays after the end, to answer copies and to number later messages."""
 
     __slots__ = (
-        "close_reason", "closed_us", "first_id", "named", "peer", "phase", "pings", "receiver", "sender",
+        "address", "close_reason", "closed_us", "first_id", "named", "peer", "phase", "pings", "receiver", "sender",
         "used_blocks",
     )  # fmt: skip
 
     def __init__(self, address: Address, deferred: bool) -> None:
+        self.address = address
         self.peer = Peer(address)
         self.receiver = Receiver(deferred)
         self.sender: Sender | None = None
@@ -40,10 +41,6 @@ class Conversation:
         """Whether our application named the address, which proves it."""
         self.closed_us = 0
         self.close_reason = CloseReason.LOCAL
-
-    @property
-    def address(self) -> Address:
-        return self.peer.address
 
     @property
     def unfinished(self) -> int:

@@ -14,7 +14,7 @@ from fairway.protocols.pydevts.options import PydevtsOptions
 class Conversations:
     """Conversations by address, oldest first."""
 
-    __slots__ = ("_by_address", "_events", "_idle", "_options", "_outbox", "_reached", "_statistics", "shut")
+    __slots__ = ("_by_address", "_events", "_idle", "_options", "_outbox", "_reached", "_statistics", "get", "shut")
 
     def __init__(self, options: PydevtsOptions, outbox: Outbox, statistics: Statistics, events: list[Event]) -> None:
         self._options = options
@@ -22,6 +22,8 @@ class Conversations:
         self._statistics = statistics
         self._events = events
         self._by_address: dict[Address, Conversation] = {}
+        self.get = self._by_address.get
+        """Gives the conversation with an address, or None."""
         self._idle: OrderedDict[Address, int] = OrderedDict()
         """Those that may make room for new ones, the longest idle first, with the time at which they are forgotten
         without that; 0 before the machine has told the time. Not a plain dict: finding its first entry costs more with
@@ -31,9 +33,6 @@ class Conversations:
         twice. The longest forgotten goes when there are as many as `peers_max`."""
         self.shut = False
         """Whether the door is closed to new ones."""
-
-    def get(self, address: Address) -> Conversation | None:
-        return self._by_address.get(address)
 
     def all(self) -> list[Conversation]:
         return list(self._by_address.values())

@@ -156,8 +156,19 @@ class Inbound:
             before = len(conversation.receiver.known)
             ended = conversation.receiver.closed(keys)
             self._recount(conversation, before)
+            self._drop_ended_timers()
         if ended < len(keys):
             self._statistics.dropped["unknown_close"] += len(keys) - ended
+
+    def _drop_ended_timers(self) -> None:
+        """Drops the timers of single acks that need no repeat, as far as they come next: one that only finds that out
+        when it is due wakes the machine for nothing."""
+        timers = self._ack_timers
+        while timers:
+            _, conversation, keys, _ = timers[0]
+            if len(keys) > 1 or conversation.receiver.is_incoming(keys[0]):
+                return
+            timers.popleft()
 
     def commit(self, receipt: Receipt, conversation: Conversation, now_us: int) -> None:
         """Frees places and, when deferred, acknowledges."""
@@ -204,7 +215,7 @@ class Inbound:
         if not self._ack_timers:
             return memory_us
         ack_us = self._ack_timers[0].due_us
-        return ack_us if memory_us is None else min(ack_us, memory_us)
+        return ack_us if memory_us is None or ack_us < memory_us else memory_us
 
     def wake(self, now_us: int) -> None:
         """Repeats acks and forgets keys."""

@@ -273,10 +273,14 @@ class PydevtsMachine:
     def next_deadline_us(self) -> int | None:
         if self._outbound.ready:
             self._outbound.pump(self._now_us)
-        due = [self._outbound.next_due_us(), self._inbound.next_due_us(), self._pings.next_due_us()]
-        due.append(self._flushing[0][0] if self._flushing else None)
-        due.append(self._conversations.next_due_us(self._now_us))
-        return min([due_us for due_us in due if due_us is not None], default=None)
+        flushing_us = self._flushing[0][0] if self._flushing else None
+        earliest_us = self._conversations.next_due_us(self._now_us)
+        for due_us in (
+            self._outbound.next_due_us(), self._inbound.next_due_us(), self._pings.next_due_us(), flushing_us,
+        ):  # fmt: skip
+            if due_us is not None and (earliest_us is None or due_us < earliest_us):
+                earliest_us = due_us
+        return earliest_us
 
     def room(self, peer: Peer) -> int:
         conversation = self._open(peer)

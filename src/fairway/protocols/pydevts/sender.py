@@ -82,7 +82,7 @@ class Sender:
 
     def __len__(self) -> int:
         """Counts the messages without an outcome."""
-        return len(self._queue) + len(self.flight)
+        return len(self._queue) + self.flight.left
 
     # The queue.
 
@@ -137,7 +137,7 @@ class Sender:
         return self._controller.next_room_us(self._in_flight(), now_us)
 
     def _in_flight(self) -> int:
-        return len(self.flight) - len(self._presumed_lost)
+        return self.flight.left - len(self._presumed_lost)
 
     def leave(self, most: int, now_us: int) -> list[Batch]:
         """Sends queued messages of equal size, `most` at the most; none when no id is free."""

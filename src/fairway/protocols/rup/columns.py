@@ -27,8 +27,9 @@ from fairway.protocols.rup.wire import (
     part,
 )
 
-BLOCK_PARTS = 512
-"""Headers are made so many at a time: enough to spread the cost of the divisions over about ten bursts."""
+BLOCK_PARTS = 1_024
+"""The digits of so many positions are made at a time: more would be wasted on a peer whose every message has another
+grid."""
 BLOCKS_MAX = 64
 
 _TOO_SHORT, _BAD_TYPE, _TOO_LONG, _BAD_START, _BAD_ID, _BAD_SEPARATOR, _BAD_DIGIT = range(1, len(REASONS))
@@ -132,98 +133,87 @@ def _uint(rows: Bytes, start: int) -> Integers:
     return value
 
 
-class Headers:
-    """Makes the headers of consecutive parts, in blocks of which the latest few are kept.
+class Bursts:
+    """Makes and takes the parts of bursts. An object, so that whoever has one has numpy and nobody else loads it."""
 
-    Senders put them before the bodies, receivers compare them with what arrived.
-    """
+    __slots__ = ()
 
-    __slots__ = ("_blocks",)
+    def encode(self, identity: bytes, total: int, part_bytes: int, first: int, body: Buffer) -> memoryview:
+        """Gives neighbouring parts of a message as one buffer of datagrams; `body` is their bodies, the last of which
+        may be shorter."""
+        whole, rest = divmod(len(body), part_bytes)
+        count = whole + (rest > 0)
+        stride = DATA_HEADER_BYTES + part_bytes
+        burst = np.empty(count * DATA_HEADER_BYTES + len(body), dtype=np.uint8)
+        headers = encode_headers(identity, total, part_bytes, first, count)
+        _rows(burst, 0, DATA_HEADER_BYTES, stride, count)[:] = _rows(
+            headers, 0, DATA_HEADER_BYTES, DATA_HEADER_BYTES, count
+        )
+        _rows(burst, DATA_HEADER_BYTES, part_bytes, stride, whole)[:] = _rows(body, 0, part_bytes, part_bytes, whole)
+        if rest:
+            burst[-rest:] = np.frombuffer(body, np.uint8, rest, whole * part_bytes)
+        return burst.data
 
-    def __init__(self) -> None:
-        self._blocks: dict[tuple[bytes, int, int, int], bytes] = {}
+    def leading_matches(
+        self, data: Buffer, part_bytes: int, row: int, count: int, identity: bytes, total: int, first: int
+    ) -> int:
+        """Counts how many datagrams of a super-buffer, from `row` on, are the parts of a message from `first` on."""
+        stride = DATA_HEADER_BYTES + part_bytes
+        expected = encode_headers(identity, total, part_bytes, first, count)
+        found = _rows(data, row * stride, DATA_HEADER_BYTES, stride, count).tobytes()
+        if found == expected:
+            return count
+        differs = np.frombuffer(found, dtype=np.uint8) != np.frombuffer(expected, dtype=np.uint8)
+        return int(differs.argmax()) // DATA_HEADER_BYTES
 
-    def of_parts(self, identity: bytes, total: int, part_bytes: int, first: int, count: int) -> bytes:
-        """Gives the headers of parts `first` to `first + count - 1`, one after another."""
-        pieces: list[bytes] = []
-        while count > 0:
-            block, start = divmod(first, BLOCK_PARTS)
-            taken = min(count, BLOCK_PARTS - start)
-            headers = self._block(identity, total, part_bytes, block)
-            pieces.append(headers[start * DATA_HEADER_BYTES : (start + taken) * DATA_HEADER_BYTES])
-            first, count = first + taken, count - taken
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    def bodies(self, data: Buffer, part_bytes: int, row: int, count: int) -> bytes:
+        """Gives the bodies of datagrams of a super-buffer, from `row` on, as one piece: a single strided copy."""
+        stride = DATA_HEADER_BYTES + part_bytes
+        return _rows(data, row * stride + DATA_HEADER_BYTES, part_bytes, stride, count).tobytes()
 
-    def _block(self, identity: bytes, total: int, part_bytes: int, block: int) -> bytes:
-        key = (identity, total, part_bytes, block)
-        headers = self._blocks.get(key)
-        if headers is None:
-            if len(self._blocks) >= BLOCKS_MAX:
-                del self._blocks[next(iter(self._blocks))]
-            headers = self._blocks[key] = encode_headers(identity, total, part_bytes, block * BLOCK_PARTS, BLOCK_PARTS)
-        return headers
+    def put_bodies(self, room: memoryview, offset: int, data: Buffer, part_bytes: int, row: int, count: int) -> None:
+        """Copies the bodies of datagrams of a super-buffer, from `row` on, to where they belong."""
+        stride = DATA_HEADER_BYTES + part_bytes
+        found = _rows(data, row * stride + DATA_HEADER_BYTES, part_bytes, stride, count)
+        _rows(room, offset, part_bytes, part_bytes, count)[:] = found
 
 
-def encode_headers(identity: bytes, total: int, part_bytes: int, first: int, count: int) -> bytes:
+def encode_headers(identity: bytes, total: int, part_bytes: int, first: int, count: int) -> bytearray:
     """Gives the headers of `count` consecutive parts from part `first` on."""
-    rows = np.empty((count, DATA_HEADER_BYTES), dtype=np.uint8)
-    rows[:] = np.frombuffer(part(identity, 1, total, b""), dtype=np.uint8)
-    rows[:, 34:38] = _position_digits(part_bytes, first, count)
+    headers = bytearray(part(identity, 1, total, b"")) * count
+    block, start = divmod(first, BLOCK_PARTS)
+    done = 0
+    while done < count:
+        digits = _position_digits(part_bytes, block)[start : start + count - done]
+        _positions(headers, done, len(digits))[:] = digits
+        done, block, start = done + len(digits), block + 1, 0
     if first == 0:
-        rows[0, 1] = 1
-    return rows.tobytes()
+        headers[1] = 1
+    return headers
 
 
-@lru_cache(maxsize=256)
-def _position_digits(part_bytes: int, first: int, count: int) -> Bytes:
-    """Gives the digits of the positions of consecutive parts; messages of one grid share them."""
-    digits = np.empty((count, 4), dtype=np.uint8)
-    rest = np.arange(first, first + count, dtype=np.int64) * part_bytes
+def _positions(headers: bytearray, row: int, count: int) -> NDArray[np.uint32]:
+    """Sees the positions of headers that stand one after another, four digits as one number."""
+    return np.ndarray((count,), np.uint32, headers, row * DATA_HEADER_BYTES + 34, (DATA_HEADER_BYTES,))
+
+
+@lru_cache(maxsize=BLOCKS_MAX)
+def _position_digits(part_bytes: int, block: int) -> NDArray[np.uint32]:
+    """Gives the digits of the positions of a block of parts; all messages of one grid share them."""
+    digits = np.empty((BLOCK_PARTS, 4), dtype=np.uint8)
+    rest = np.arange(block * BLOCK_PARTS, (block + 1) * BLOCK_PARTS, dtype=np.int64) * part_bytes
     for column in range(4):
         rest, digits[:, column] = np.divmod(rest, BASE)
-    return digits
+    return digits.view(np.uint32)[:, 0]
 
 
-def encode_burst(headers: bytes, body: Buffer, part_bytes: int) -> memoryview:
-    """Gives neighbouring parts as one buffer of datagrams; `body` is their bodies, the last of which may be shorter."""
-    count = len(headers) // DATA_HEADER_BYTES
-    segment_bytes = DATA_HEADER_BYTES + part_bytes
-    whole = min(count, len(body) // part_bytes)
-    heads = np.frombuffer(headers, dtype=np.uint8).reshape(count, DATA_HEADER_BYTES)
-    source = np.frombuffer(body, dtype=np.uint8)
-    burst = np.empty(len(headers) + len(body), dtype=np.uint8)
-    rows = burst[: whole * segment_bytes].reshape(whole, segment_bytes)
-    rows[:, :DATA_HEADER_BYTES] = heads[:whole]
-    rows[:, DATA_HEADER_BYTES:] = source[: whole * part_bytes].reshape(whole, part_bytes)
-    if whole < count:
-        rest = burst[whole * segment_bytes :]
-        rest[:DATA_HEADER_BYTES] = heads[whole]
-        rest[DATA_HEADER_BYTES:] = source[whole * part_bytes :]
-    return burst.data
+def _rows(buffer: Buffer | Bytes, start: int, width: int, stride: int, count: int) -> NDArray[np.void]:
+    """Sees `count` pieces of `width` bytes that stand `stride` bytes apart.
 
-
-def leading_matches(data: Buffer, segment_bytes: int, row: int, count: int, headers: bytes) -> int:
-    """Counts how many datagrams of a super-buffer, from `row` on, begin with exactly the expected headers."""
-    found = _strided(data, row * segment_bytes, DATA_HEADER_BYTES, segment_bytes, count)
-    if found == headers:
-        return count
-    differs = np.frombuffer(found, dtype=np.uint8) != np.frombuffer(headers, dtype=np.uint8)
-    return int(differs.argmax()) // DATA_HEADER_BYTES
-
-
-def bodies(data: Buffer, segment_bytes: int, row: int, count: int) -> bytes:
-    """Gives the bodies of `count` datagrams of a super-buffer, from `row` on, as one piece: a single strided copy."""
-    start = row * segment_bytes + DATA_HEADER_BYTES
-    return _strided(data, start, segment_bytes - DATA_HEADER_BYTES, segment_bytes, count)
-
-
-def _strided(data: Buffer, start: int, width: int, stride: int, count: int) -> bytes:
-    """Copies `count` pieces of `width` bytes that stand `stride` bytes apart.
-
-    A piece is one opaque item to numpy, so that it copies pieces and not bytes.
+    A piece is one opaque item to numpy, so that it copies pieces and not bytes. Arguments by name would cost numpy
+    three times as much as the rest of the call.
     """
-    item = _opaque(width)
-    return np.ndarray((count,), dtype=item, buffer=data, offset=start, strides=(stride,)).tobytes()
+    return np.ndarray((count,), _opaque(width), buffer, start, (stride,))
 
 
 @lru_cache(maxsize=64)

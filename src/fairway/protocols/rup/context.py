@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from fairway.core.chance import Chance
-from fairway.core.events import Event
+from fairway.core.events import Delivered, Event, Peer
 from fairway.core.outbox import Outbox
 from fairway.core.statistics import Statistics
 from fairway.core.timers import Deadlines
 from fairway.protocols.rup.options import RupOptions
 
 if TYPE_CHECKING:
-    from fairway.protocols.rup.columns import Headers
+    from fairway.protocols.rup.columns import Bursts
     from fairway.protocols.rup.sender import Sender
 
+IDENTITIES_MAX = 64
+"""Ids drawn at a time at the most."""
 UUID_VERSION_4 = 4 << 76
 UUID_VARIANT = 2 << 62
 _UUID_FREE_BITS = ((1 << 128) - 1) ^ (0xF << 76) ^ (3 << 62)
@@ -34,7 +36,9 @@ class Context:
     """One per machine."""
 
     __slots__ = (
-        "_headers",
+        "_bursts",
+        "_identities",
+        "_identities_drawn",
         "_serials",
         "chance",
         "events",
@@ -55,19 +59,22 @@ class Context:
         self.stirred: dict[Sender, int] = {}
         """Senders that may have something to send, and since when."""
         self._serials = 0
+        self._identities: list[bytes] = []
+        """Drawn and not yet used; the next one is last."""
+        self._identities_drawn = 0
         self.events: list[Event] = []
         self.part_bytes_max = options.body_bytes_per_part
         """Body bytes of the largest part that the options and the paths allow."""
-        self._headers: Headers | None = None
+        self._bursts: Bursts | None = None
 
     @property
-    def headers(self) -> Headers:
-        """Headers of bursts; numpy is loaded when the first burst comes."""
-        if self._headers is None:
-            from fairway.protocols.rup.columns import Headers
+    def bursts(self) -> Bursts:
+        """What makes and takes bursts; numpy is loaded when the first one comes."""
+        if self._bursts is None:
+            from fairway.protocols.rup.columns import Bursts
 
-            self._headers = Headers()
-        return self._headers
+            self._bursts = Bursts()
+        return self._bursts
 
     def next_serial(self) -> int:
         """Gives the next number for something with a timer."""
@@ -85,7 +92,25 @@ class Context:
         """Counts a datagram that no rule accepts."""
         self.statistics.dropped[reason] += 1
 
+    def report_delivered(self, peer: Peer, token: int) -> None:
+        """Reports that a message was confirmed, together with its neighbours if they were the last that happened."""
+        events = self.events
+        last = events[-1] if events else None
+        if isinstance(last, Delivered) and last.peer is peer and last.tokens[-1] == token - 1:
+            events[-1] = Delivered(peer, range(last.tokens[0], token + 1))
+        else:
+            events.append(Delivered(peer, (token,)))
+
     def draw_identity(self) -> bytes:
-        """Draws the 32 digits of a random UUID (version 4)."""
-        value = (self.chance.bits(128) & _UUID_FREE_BITS) | UUID_VERSION_4 | UUID_VARIANT
-        return b"%032x" % value
+        """Draws the 32 digits of a random UUID (version 4).
+
+        Where many are used they are drawn several at a time, a few in a hundred ahead: asking the operating system
+        for each would cost a small message a tenth of its way out. The order is that of drawing them one by one.
+        """
+        if not self._identities:
+            count = max(1, min(IDENTITIES_MAX, self._identities_drawn // 32))
+            self._identities_drawn += count
+            drawn = self.chance.bits(128 * count)
+            free = [drawn >> shift & _UUID_FREE_BITS for shift in range(0, 128 * count, 128)]
+            self._identities = [b"%032x" % (bits | UUID_VERSION_4 | UUID_VARIANT) for bits in free]
+        return self._identities.pop()

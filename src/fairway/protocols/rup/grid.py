@@ -56,7 +56,4 @@ class Grid:
         if count < NUMPY_PARTS_MIN:
             indices = range(first, first + count)
             return b"".join([wire.part(identity, i * part_bytes, total, message.slice_of(i, 1)) for i in indices])
-        from fairway.protocols.rup.columns import encode_burst
-
-        headers = self._context.headers.of_parts(identity, total, part_bytes, first, count)
-        return encode_burst(headers, message.slice_of(first, count), part_bytes)
+        return self._context.bursts.encode(identity, total, part_bytes, first, message.slice_of(first, count))

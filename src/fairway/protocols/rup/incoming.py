@@ -1,8 +1,8 @@
 """One unfinished message on its way in: its grid, the parts that came, and what to tell the sender.
 
 The grid is known as soon as a part has come that does not end at the total. Before that one last part is kept aside.
-Bodies are kept in the pieces in which they came and joined once at the end, so memory grows with what was received
-and no byte is moved more than twice.
+Bodies are kept in the pieces in which they came, so memory grows with what was received. A message that comes in
+bursts gets its final place as soon as all such places together are within their bound.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairway.core.events import Address
+from fairway.core.machine import Buffer
+from fairway.protocols.rup import assembly
 from fairway.protocols.rup.options import PARTS_MAX, RupOptions
 from fairway.protocols.rup.parts import Parts
 from fairway.protocols.rup.requests import Requests
 
 if TYPE_CHECKING:
+    from fairway.protocols.rup.columns import Bursts
     from fairway.protocols.rup.conversation import Conversation
 
 PART_OVERHEAD_BYTES = 96
@@ -25,6 +28,7 @@ class Incoming:
     """The state of one unfinished message."""
 
     __slots__ = (
+        "_assembly",
         "_confirm_at",
         "_confirmed_at",
         "_confirming",
@@ -76,6 +80,8 @@ class Incoming:
         """The numbers of arrivals at which a confirm left and at which the next leaves at once."""
         self._last = b""
         self._pieces: dict[int, bytes] = {}
+        """Bodies by the index of their first part, while there is no assembly."""
+        self._assembly: assembly.Assembly | None = None
         self._options = options
 
     @property
@@ -141,20 +147,58 @@ class Incoming:
     def is_complete(self) -> bool:
         return self.part_bytes > 0 and self.parts.count == self.part_count
 
-    def add(self, first: int, count: int, body: bytes, now_us: int) -> bool:
-        """Keeps new parts; tells whether they closed a gap, so that the mark moved over parts that were here."""
+    def add(self, index: int, body: bytes, now_us: int) -> bool:
+        """Keeps a new part; tells whether it closed a gap, so that the mark moved over parts that were here."""
         mark = self.parts.mark
-        self.parts.add(first, count, now_us)
+        self.parts.add(index, 1, now_us)
         if not self.spooled:
-            self._pieces[first] = body
-            self.held_bytes += cost(len(body), count)
-        return first == mark and self.parts.mark > first + count
+            self._put(index, body)
+            self.held_bytes += cost(len(body), 1)
+        return index == mark and self.parts.mark > index + 1
+
+    def _put(self, index: int, body: bytes) -> None:
+        if self._assembly is None:
+            self._pieces[index] = body
+        else:
+            start = index * self.part_bytes
+            self._assembly.room[start : start + len(body)] = body
+
+    def add_burst(self, first: int, count: int, data: Buffer, row: int, bursts: Bursts, now_us: int) -> None:
+        """Keeps new parts that are the datagrams of a super-buffer from `row` on."""
+        part_bytes = self.part_bytes
+        self.parts.add(first, count, now_us)
+        self.held_bytes += cost(count * part_bytes, count)
+        if self._assembly is None:
+            self._pieces[first] = bursts.bodies(data, part_bytes, row, count)
+        else:
+            bursts.put_bodies(self._assembly.room, first * part_bytes, data, part_bytes, row, count)
+
+    @property
+    def reserved_bytes(self) -> int:
+        """What the message's final place takes, 0 while it has none."""
+        return 0 if self._assembly is None else self.total
+
+    def assemble(self) -> None:
+        """Gives the message its final place, if there can be one, and moves what is here into it."""
+        self._assembly = assembly.begin(self.total)
+        if self._assembly is not None:
+            pieces, self._pieces = self._pieces, {}
+            for index, body in pieces.items():
+                self._put(index, body)
 
     def body(self) -> bytes:
-        """Joins the message."""
-        pieces = self._pieces
-        self._pieces = {}
+        """Gives the whole message, and keeps nothing of it."""
+        placed, pieces = self._assembly, self._pieces
+        self.let_go()
+        if placed is not None:
+            return placed.finish()
         return b"".join([pieces[first] for first in sorted(pieces)])
+
+    def let_go(self) -> None:
+        """Frees what was received: a timer that is long cleared may keep this object for a while."""
+        self._assembly = None
+        self._pieces = {}
+        self._last = b""
 
     # Confirms.
 
@@ -173,9 +217,19 @@ class Incoming:
         """Takes note that a confirm is due by time."""
         self._confirming.stood_still(self.arrived - self._confirmed_at)
 
-    def arrivals_to_confirm(self) -> int:
-        """Tells how many more arrivals make a confirm due at once."""
-        return self._confirm_at - self.arrived
+    def count_burst(self, count: int, now_us: int) -> list[int]:
+        """Counts arrived parts; lists after how many of them a confirm leaves."""
+        start, end, leaving = self.arrived, self.arrived + count, []
+        while self._confirm_at <= end:
+            self.arrived = self._confirm_at
+            leaving.append(self.arrived - start)
+            self._confirming.kept_pace()
+            self.confirmed()
+        self.arrived = end
+        self.heard_us = now_us
+        if self.confirm_due_us is None and self._confirmed_at < end:
+            self.confirm_due_us = now_us + self._options.confirm_after_us
+        return leaving
 
     def confirmed(self) -> None:
         """Takes note that a confirm has left."""

@@ -82,7 +82,12 @@ class RupMachine:
             self._receive_one(data, address, now_us)
             return
         self.statistics.datagrams_received += -(-len(data) // segment_bytes)
-        self._receive_batch(memoryview(data), address, now_us, segment_bytes)
+        view = memoryview(data)
+        words = wire.controls(view) if segment_bytes == wire.CONTROL_BYTES else None
+        if words is None:
+            self._receive_batch(view, address, now_us, segment_bytes)
+        else:
+            self._receive_words(words, address, now_us)
 
     def _receive_batch(self, data: memoryview, address: Address, now_us: int, segment_bytes: int) -> None:
         """Takes bursts as a whole where that changes nothing, and the other datagrams one by one."""
@@ -110,15 +115,10 @@ class RupMachine:
         conversation = self._conversations.get(address)
         if conversation is None or not conversation.incoming or conversation.sender.is_blocked:
             return 0
-        start = row * segment_bytes
-        try:
-            header = wire.header(data[start : start + segment_bytes])
-        except MalformedDatagram:
+        message = conversation.incoming.get(wire.part_identity(data, row * segment_bytes))
+        if message is None:
             return 0
-        message = conversation.incoming.get(header.identity)
-        if message is None or header.kind != wire.DATA:
-            return 0
-        return self._receiver.burst(message, header, data, segment_bytes, row, rows, now_us)
+        return self._receiver.burst(message, data, segment_bytes, row, rows, now_us)
 
     def _receive_one(self, data: Buffer, address: Address, now_us: int) -> None:
         self._context.outbox.received(address, len(data))
@@ -131,7 +131,7 @@ class RupMachine:
         if header.kind == wire.DATA:
             self._receive_part(header, data, address, conversation, now_us)
         else:
-            self._receive_word(header, conversation, now_us)
+            self._receive_word(conversation, header.kind, header.identity, header.position, now_us)
         if conversation is not None and conversation.sender.is_blocked:
             conversation.sender.stir(now_us)
 
@@ -167,18 +167,32 @@ class RupMachine:
             return "peers_full" if len(self._conversations) >= self._options.peers_max else ""
         return "closing" if conversation.closing is not None else ""
 
-    def _receive_word(self, header: wire.Header, conversation: Conversation | None, now_us: int) -> None:
+    def _receive_words(self, words: list[tuple[int, bytes, int]], address: Address, now_us: int) -> None:
+        """Takes requests and confirms, one after another."""
+        self._context.outbox.received(address, len(words) * wire.CONTROL_BYTES)
+        for kind, identity, position in words:
+            self._receive_word(self._conversations.get(address), kind, identity, position, now_us)
+        conversation = self._conversations.get(address)
+        if conversation is not None and conversation.sender.is_blocked:
+            conversation.sender.stir(now_us)
+        if len(words) >= BURST_ROWS_MIN:
+            self.statistics.batches += 1
+
+    def _receive_word(
+        self, conversation: Conversation | None, kind: int, identity: bytes, position: int, now_us: int
+    ) -> None:
         """Takes a request or a confirm."""
         if conversation is None:
             self._context.drop("unknown_id")
             return
-        take = conversation.sender.request if header.kind == wire.REQUEST else conversation.sender.confirm
-        reason = take(header.identity, header.position, now_us)
+        sender = conversation.sender
+        reason = (sender.confirm if kind == wire.CONFIRM else sender.request)(identity, position, now_us)
         if reason:
             self._context.drop(reason)
             return
         conversation.heard_us = now_us
-        self._close_if_flushed(conversation, now_us)
+        if conversation.closing is not None:
+            self._close_if_flushed(conversation, now_us)
 
     # Conversations.
 
@@ -229,7 +243,7 @@ class RupMachine:
             self._close_if_flushed(conversation, now_us)
 
     def _close_if_flushed(self, conversation: Conversation, now_us: int) -> None:
-        if conversation.closing is not None and not conversation.sender.unfinished:
+        if conversation.closing is not None and not conversation.sender.backlog.unfinished:
             self._end(conversation, conversation.closing, now_us)
 
     def _end(self, conversation: Conversation, reason: CloseReason, now_us: int) -> None:
@@ -263,21 +277,22 @@ class RupMachine:
         if flags is not None or answers is not None:
             raise NotSupported("rup messages carry neither flags nor answers")
         sender = self._sender(peer)
-        sender.check(body)
-        token = self._tokens + 1
+        sender.backlog.check(body)
+        sender.backlog.refuse_if_full(body)
+        token = self._next_token()
         sender.queue(token, body, now_us)
-        self._tokens = token
         sender.stir(now_us)
         return token
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
         """Queues as many of the messages, from the first on, as there is room for, and gives their tokens."""
         sender = self._sender(peer)
+        backlog = sender.backlog
         for body in bodies:
-            sender.check(body)
+            backlog.check(body)
         first = self._tokens + 1
         for body in bodies:
-            if not sender.has_room_for(body):
+            if not backlog.has_room_for(body):
                 break
             sender.queue(self._next_token(), body, now_us)
         sender.stir(now_us)
@@ -367,11 +382,11 @@ class RupMachine:
 
     def room(self, peer: Peer) -> int:
         """Tells how many more messages `send` would accept for this peer now."""
-        return self._sender(peer).room
+        return self._sender(peer).backlog.room
 
     def unfinished(self) -> int:
         """Counts the tokens without an outcome."""
-        return sum(conversation.sender.unfinished for conversation in self._conversations.values())
+        return sum(conversation.sender.backlog.unfinished for conversation in self._conversations.values())
 
     # What survives a restart.
 

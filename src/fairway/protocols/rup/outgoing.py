@@ -60,7 +60,7 @@ class Outgoing:
         self.token = token
         self.address = address
         self.identity = identity
-        self.body = memoryview(body)
+        self.body = body
         self.total = len(body)
         self.part_bytes = 0
         self.part_count = 0
@@ -104,7 +104,8 @@ class Outgoing:
 
     @property
     def in_flight(self) -> int:
-        return self.cursor - max(self.confirmed, self.landed)
+        confirmed, landed = self.confirmed, self.landed
+        return self.cursor - (confirmed if confirmed > landed else landed)
 
     @property
     def is_waiting(self) -> bool:
@@ -130,22 +131,26 @@ class Outgoing:
             return 0
         return min(self.part_count, self.confirmed + outstanding_max) - self.cursor
 
-    def slice_of(self, first: int, count: int) -> memoryview:
+    def slice_of(self, first: int, count: int) -> Buffer:
         """Gives the bodies of parts as one piece, without a copy."""
-        return self.body[first * self.part_bytes : (first + count) * self.part_bytes]
+        if self.part_count == 1:
+            return self.body
+        return memoryview(self.body)[first * self.part_bytes : (first + count) * self.part_bytes]
 
     def note_sent(self, count: int, now_us: int) -> int:
         """Moves the cursor over parts that leave now; tells how many of them are repeats."""
-        if not self.is_waiting:
+        if self.sent <= self.confirmed:
             self.heard_us = self.timer_us = now_us
-        repeated = range(self.cursor, min(self.cursor + count, self.sent))
-        for index in repeated:
+        cursor, end = self.cursor, self.cursor + count
+        repeated = min(end, self.sent) - cursor
+        for index in range(cursor, cursor + repeated):
             self.note_repeat(index, now_us)
-        self.cursor += count
-        self.sent = max(self.sent, self.cursor)
-        self._sent_runs.append((self.cursor, now_us))
-        self._landing.append((self.cursor, now_us))
-        return len(repeated)
+        self.cursor = end
+        self.sent = max(self.sent, end)
+        run = (end, now_us)
+        self._sent_runs.append(run)
+        self._landing.append(run)
+        return repeated
 
     def note_repeat(self, index: int, now_us: int) -> int:
         """Takes note that a part leaves again; tells how often it has left."""
@@ -159,6 +164,11 @@ class Outgoing:
         if repeat is not None:
             return repeat[1]
         return next((sent_us for end, sent_us in self._sent_runs if index < end), UNKNOWN_US)
+
+    @property
+    def oldest_us(self) -> int:
+        """When the first unconfirmed part left, if it was not repeated, or `UNKNOWN_US`."""
+        return self._sent_runs[0][1] if self._sent_runs else UNKNOWN_US
 
     def confirm(self, index: int, now_us: int) -> int | None:
         """Takes note that all parts below `index` have arrived; gives a round trip if one was measured.

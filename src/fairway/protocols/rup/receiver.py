@@ -52,6 +52,8 @@ class Receiver:
         self._held: dict[tuple[Address, bytes], Held] = {}
         self._incoming_count = 0
         self._incoming_bytes = 0
+        self._reserved_bytes = 0
+        """What the final places of unfinished messages take: address space, of which they use what was received."""
         self._receipt_count = 0
         self._receipt_bytes = 0
 
@@ -136,8 +138,11 @@ class Receiver:
         body = wire.body(data)
         if len(body) == header.total:
             self._hand_over(conversation, header.identity, body, header.total, now_us)
-            held = Held(conversation, header.identity, header.total, 0, self._context.next_serial())
-            self._settle(held, now_us + self._options.confirm_after_us, now_us)
+            if self._options.deferred:
+                held = Held(conversation, header.identity, header.total, 0, self._context.next_serial())
+                self._hold(held, now_us + self._options.confirm_after_us)
+            else:
+                self._finish(conversation.peer.address, header.identity, header.total, now_us)
             return
         message = Incoming(conversation, header.identity, header.total, self._options, self._context.next_serial())
         conversation.incoming[header.identity] = message
@@ -187,7 +192,7 @@ class Receiver:
                 self._learn_grid(message, len(body))
             index = position // message.part_bytes
             message.requests.arrived(index)
-            at_once = self._add(message, index, 1, body, now_us)
+            at_once = self._add(message, index, body, now_us)
         self._account(message, held_before)
         self._after_arrival(message, now_us, at_once=at_once)
 
@@ -199,18 +204,20 @@ class Receiver:
         last_us = message.last_us
         last = message.take_last()
         if fits:
-            self._add(message, message.part_count - 1, 1, last, last_us)
+            self._add(message, message.part_count - 1, last, last_us)
         else:
             self._context.drop("off_grid")
 
-    def _add(self, message: Incoming, first: int, count: int, body: bytes, now_us: int) -> bool:
-        """Keeps parts or, when the message is spooled, hands them over."""
+    def _add(self, message: Incoming, index: int, body: bytes, now_us: int) -> bool:
+        """Keeps a part or, when the message is spooled, hands it over."""
         if message.spooled:
-            identity = message.identity.decode("ascii")
-            offset = first * message.part_bytes
-            event = PartReceived(message.conversation.peer, identity, offset, message.total, body)
-            self._context.events.append(event)
-        return message.add(first, count, body, now_us)
+            self._spool(message, index, body)
+        return message.add(index, body, now_us)
+
+    def _spool(self, message: Incoming, first: int, body: bytes) -> None:
+        identity, offset = message.identity.decode("ascii"), first * message.part_bytes
+        event = PartReceived(message.conversation.peer, identity, offset, message.total, body)
+        self._context.events.append(event)
 
     def _account(self, message: Incoming, held_before: int) -> None:
         """Carries a change of a message's memory over to its peer and to all."""
@@ -245,32 +252,23 @@ class Receiver:
 
     # Parts in bursts.
 
-    def burst(
-        self, message: Incoming, header: wire.Header, data: Buffer, segment_bytes: int, row: int, rows: int, now_us: int
-    ) -> int:
-        """Takes the datagrams of a super-buffer that continue the message at its top, and counts them.
+    def burst(self, message: Incoming, data: Buffer, segment_bytes: int, row: int, rows: int, now_us: int) -> int:
+        """Takes the datagrams of a super-buffer, from `row` on, that continue the message at its top; counts them.
 
-        `header` is that of the datagram at `row`; `rows` datagrams from there on are whole. Takes none when one by one
-        something else could happen than being kept: a gap that was not asked for, the end of the message, a bound.
+        `rows` datagrams from there on are whole. Takes none when one by one something else could happen than being
+        kept: a gap that was not asked for, the end of the message, a bound.
         """
-        part_bytes = message.part_bytes
-        if part_bytes != segment_bytes - wire.DATA_HEADER_BYTES or header.total != message.total:
+        part_bytes, parts, total = message.part_bytes, message.parts, message.total
+        if part_bytes == 0 or part_bytes != segment_bytes - wire.DATA_HEADER_BYTES:
             return 0
-        first = message.parts.top
-        count = min(rows, message.total // part_bytes - first, message.part_count - 1 - message.parts.count)
-        if (
-            header.position != first * part_bytes
-            or count < 2
-            or not self._takes_burst(message, count * part_bytes, count)
-        ):
+        first = parts.top
+        count = min(rows, total // part_bytes - first, message.part_count - 1 - parts.count)
+        if count < 2 or not self._takes_burst(message, count * part_bytes, count):
             return 0
-        from fairway.protocols.rup import columns
-
-        headers = self._context.headers.of_parts(message.identity, message.total, part_bytes, first, count)
-        count = columns.leading_matches(data, segment_bytes, row, count, headers)
+        bursts = self._context.bursts
+        count = bursts.leading_matches(data, part_bytes, row, count, message.identity, total, first)
         if count:
-            body = columns.bodies(data, segment_bytes, row, count)
-            self._keep_burst(message, first, count, body, segment_bytes, now_us)
+            self._keep_burst(message, first, count, data, row, now_us)
         return count
 
     def _takes_burst(self, message: Incoming, size: int, parts: int) -> bool:
@@ -284,25 +282,28 @@ class Receiver:
             return False
         return message.spooled or not self._memory_refusal(message.conversation, size, parts)
 
-    def _keep_burst(
-        self, message: Incoming, first: int, count: int, body: bytes, segment_bytes: int, now_us: int
-    ) -> None:
+    def _keep_burst(self, message: Incoming, first: int, count: int, data: Buffer, row: int, now_us: int) -> None:
         """Keeps new parts at the top of a message, with a confirm wherever one is due on the way."""
-        outbox, address, held_before = self._outbox, message.address, message.held_bytes
-        in_order = message.parts.gaps == 0
-        self._add(message, first, count, body, now_us)
-        self._account(message, held_before)
-        mark = first if in_order else message.parts.mark
+        parts, part_bytes, bursts = message.parts, message.part_bytes, self._context.bursts
+        in_order = parts.gaps == 0
+        if message.spooled:
+            self._spool(message, first, bursts.bodies(data, part_bytes, row, count))
+            parts.add(first, count, now_us)
+        else:
+            if not message.reserved_bytes and self._reserved_bytes + message.total <= self._options.incoming_bytes_max:
+                message.assemble()
+                self._reserved_bytes += message.reserved_bytes
+            held_before = message.held_bytes
+            message.add_burst(first, count, data, row, bursts, now_us)
+            self._account(message, held_before)
         message.conversation.heard_us = now_us
-        done = 0
-        while done < count:
-            step = min(count - done, message.arrivals_to_confirm())
-            done += step
-            outbox.received(address, step * segment_bytes)
-            if message.count_arrivals(step, now_us):
-                message.confirmed()
-                position = (mark + done if in_order else mark) * message.part_bytes
-                outbox.answer(address, wire.control(wire.CONFIRM, message.identity, position), wire.CONTROL_BYTES)
+        self._outbox.received(message.address, count * (wire.DATA_HEADER_BYTES + part_bytes))
+        leaving = message.count_burst(count, now_us)
+        if leaving:
+            marks = [first + place for place in leaving] if in_order else [parts.mark] * len(leaving)
+            confirms = [wire.control(wire.CONFIRM, message.identity, mark * part_bytes) for mark in marks]
+            # All are allowed: each answers at least one part, which is longer.
+            self._outbox.answer(message.address, b"".join(confirms), wire.CONTROL_BYTES, len(confirms))
         self._timers.set(message, message.due_us())
 
     # Completion and commit.
@@ -310,16 +311,25 @@ class Receiver:
     def _complete(self, message: Incoming, now_us: int) -> None:
         self._remove(message)
         self._hand_over(message.conversation, message.identity, message.body(), self._place_bytes(message), now_us)
-        held = Held(message.conversation, message.identity, message.total, message.last_start, message.serial)
-        self._settle(held, message.confirm_due_us or now_us, now_us)
+        if self._options.deferred:
+            held = Held(message.conversation, message.identity, message.total, message.last_start, message.serial)
+            self._hold(held, message.confirm_due_us or now_us)
+        else:
+            self._finish(message.address, message.identity, message.total, now_us)
 
     def _remove(self, message: Incoming) -> None:
         conversation = message.conversation
         del conversation.incoming[message.identity]
         conversation.incoming_bytes -= message.held_bytes
         self._incoming_bytes -= message.held_bytes
+        self._reserved_bytes -= message.reserved_bytes
         self._incoming_count -= 1
         self._timers.set(message, None)
+
+    def _forget(self, message: Incoming) -> None:
+        """Drops an unfinished message."""
+        self._remove(message)
+        message.let_go()
 
     def _hand_over(
         self, conversation: Conversation, identity: bytes, body: bytes, place_bytes: int, now_us: int
@@ -332,13 +342,9 @@ class Receiver:
         self._statistics.messages_received += 1
         self._context.events.append(MessageReceived(conversation.peer, identity.decode("ascii"), body))
 
-    def _settle(self, held: Held, confirm_due_us: int, now_us: int) -> None:
-        """Confirms a message that was handed over, or holds it until its commit."""
-        address = held.conversation.peer.address
-        if not self._options.deferred:
-            self._finish(address, held.identity, held.total, now_us)
-            return
-        self._held[address, held.identity] = held
+    def _hold(self, held: Held, confirm_due_us: int) -> None:
+        """Keeps what is known of a message that was handed over until its commit."""
+        self._held[held.conversation.peer.address, held.identity] = held
         if held.total:
             self._timers.set(held, confirm_due_us)
 
@@ -377,7 +383,7 @@ class Receiver:
     def forget_conversation(self, conversation: Conversation, now_us: int) -> None:
         """Drops what is unfinished and frees the places; what was handed over is still recognised."""
         for message in list(conversation.incoming.values()):
-            self._remove(message)
+            self._forget(message)
         address = conversation.peer.address
         for identity, size in conversation.receipts.items():
             self._receipt_count -= 1
@@ -400,7 +406,7 @@ class Receiver:
         if message.conversation.incoming.get(message.identity) is not message:
             return
         if message.heard_us + self._options.forget_us <= now_us:
-            self._remove(message)
+            self._forget(message)
             return
         again = message.requests.again(now_us)
         self._request(message, again + message.requests.new(message.parts, now_us))

@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections import deque
 
 from fairway.core.congestion import make_controller
-from fairway.core.errors import BadMessage, QueueFull
-from fairway.core.events import Delivered, DeliveryUnknown, Peer, Refused, Writable
+from fairway.core.events import DeliveryUnknown, Peer, Refused, Writable
 from fairway.core.machine import Buffer
 from fairway.protocols.rup import wire
+from fairway.protocols.rup.backlog import Backlog
 from fairway.protocols.rup.context import Context
 from fairway.protocols.rup.grid import SEGMENTS_MAX, Grid
-from fairway.protocols.rup.landing import Landing
-from fairway.protocols.rup.options import PARTS_MAX
 from fairway.protocols.rup.outgoing import Outgoing
+from fairway.protocols.rup.patience import QUICK_US_MIN, Patience
 from fairway.protocols.rup.tails import Tails
 
 OUTSTANDING_WINDOWS = 4
@@ -31,8 +30,6 @@ BURSTS_TOGETHER = 4
 IN_FLIGHT_TO_WAIT = 2 * SEGMENTS_MAX
 """With so many parts in flight a burst is sent whole or not yet."""
 
-QUICK_US_MIN = 3_000
-"""A repair is not repeated sooner: on a short path the receiver's own work takes longer than the round trip."""
 LONG_ROUND_TRIP_US = 10_000
 
 SILENT = "the peer said nothing in time"
@@ -44,9 +41,9 @@ class Sender:
     """The sending half of one conversation."""
 
     __slots__ = (
-        "_blocked_us", "_context", "_controller", "_grid", "_heard_us", "_is_full", "_options", "_pumped_in_flight",
-        "_queued_bytes", "_round", "_rtt", "_tails", "_under_way", "_waiting", "in_flight", "is_blocked", "peer",
-        "serial",
+        "_blocked_us", "_context", "_controller", "_grid", "_heard_us", "_options", "_outstanding_max", "_patience",
+        "_pumped_in_flight", "_round", "_rtt", "_spoken_of", "_tails", "_under_way", "_waiting", "backlog",
+        "in_flight", "is_blocked", "peer", "serial",
     )  # fmt: skip
 
     def __init__(self, peer: Peer, context: Context) -> None:
@@ -57,13 +54,16 @@ class Sender:
         self._options = options
         self._controller = make_controller(options.controller, options.window)
         self._grid = Grid(peer.address, context)
-        self._rtt = Landing(initial_us=options.rto_initial_us, min_us=options.rto_us_min, max_us=options.rto_us_max)
-        self._waiting: deque[Outgoing] = deque()
+        self._outstanding_max = OUTSTANDING_WINDOWS * options.window
+        self._patience = Patience(options)
+        self._rtt = self._patience.rtt
+        self.backlog = Backlog(context)
+        self._waiting = self.backlog.waiting
         self._under_way: dict[bytes, Outgoing] = {}
         self._round: deque[Outgoing] = deque()
+        self._spoken_of: dict[Outgoing, None] = {}
+        """Messages that the peer has said something about since the latest `pump`."""
         self._tails = Tails()
-        self._queued_bytes = 0
-        self._is_full = False
         self.in_flight = 0
         self._pumped_in_flight = 0
         """What was in flight after the latest `pump`."""
@@ -72,49 +72,13 @@ class Sender:
         self.is_blocked = False
         """The three-times limit keeps something back."""
 
-    @property
-    def unfinished(self) -> int:
-        """Counts the messages without an outcome."""
-        return len(self._waiting) + len(self._under_way)
-
-    @property
-    def room(self) -> int:
-        """Tells how many more messages `queue` takes, as far as their number decides."""
-        if self._queued_bytes >= self._options.send_queue_bytes_max:
-            return 0
-        return max(0, self._options.send_queue_messages_max - self.unfinished)
-
-    # Queueing.
-
-    def check(self, body: Buffer) -> None:
-        """Raises `BadMessage` for a message that can never be sent."""
-        size, limit = len(body), self._options.message_bytes_max
-        if size > limit:
-            raise BadMessage(f"a message of {size} bytes is larger than message_bytes_max, which is {limit}")
-        if size > PARTS_MAX * self._context.part_bytes_max:
-            raise BadMessage(f"a message of {size} bytes takes more than {PARTS_MAX} parts, the most that rup allows")
-
-    def has_room_for(self, body: Buffer) -> bool:
-        """Tells whether the queue takes the message; remembers a no, so that `Writable` follows.
-
-        An empty queue takes a message of any size: otherwise one above the bound could never be sent.
-        """
-        fits = self._queued_bytes + len(body) <= self._options.send_queue_bytes_max or not self.unfinished
-        if fits and self.unfinished < self._options.send_queue_messages_max:
-            return True
-        self._is_full = True
-        return False
-
     def queue(self, token: int, body: Buffer, now_us: int) -> None:
-        """Queues a message; `stir` has it sent."""
-        if not self.has_room_for(body):
-            raise QueueFull(f"{self.unfinished} messages of {self._queued_bytes} bytes wait for this peer already")
+        """Queues a message for which the backlog has room; `stir` has it sent."""
         stable = body if isinstance(body, bytes) or (isinstance(body, memoryview) and body.readonly) else bytes(body)
         context = self._context
         identity, serial = context.draw_identity(), context.next_serial()
-        self._waiting.append(Outgoing(token, self.peer.address, identity, stable, now_us, serial))
-        self._queued_bytes += len(body)
-        self._context.statistics.messages_sent += 1
+        self.backlog.add(Outgoing(token, self.peer.address, identity, stable, now_us, serial))
+        context.statistics.messages_sent += 1
 
     # Sending.
 
@@ -125,12 +89,15 @@ class Sender:
     def pump(self, now_us: int) -> None:
         """Sends what the window and the pacing allow, and says when to try again."""
         was_blocked, self.is_blocked = self.is_blocked, False
+        if self._spoken_of:
+            self._go_on()
         self._start_waiting(now_us)
         room = self._controller.room(self.in_flight, now_us) if self._round else 0
         held = False
         while room > 0 and self._round:
             message = self._round.popleft()
-            burst, sendable = self._grid.burst_max(message), self._sendable(message)
+            sendable = message.sendable(self._outstanding_max)
+            burst = self._grid.burst_max(message) if message.part_count > 1 else 1
             wanted = min(burst, sendable)
             if wanted <= 0:
                 message.in_round = False
@@ -148,7 +115,7 @@ class Sender:
                 break
             self._transmit(message, allowed, now_us)
             room -= allowed
-            message.in_round = self._sendable(message) > 0
+            message.in_round = allowed < sendable
             if message.in_round:
                 self._round.append(message)
         due_us = None
@@ -159,6 +126,13 @@ class Sender:
             due_us = self._next_landing_us(now_us) if paced_us is None else paced_us
         self._pumped_in_flight = self.in_flight
         self._context.timers.set(self, due_us)
+
+    def _go_on(self) -> None:
+        """Takes up again what the peer has said something about: once a turn, however much it said."""
+        for message in self._spoken_of:
+            self._enter_round(message)
+            self._context.timers.set(message, self._patience.due_us(message))
+        self._spoken_of.clear()
 
     def _waits_for_burst(self, wanted: int) -> bool:
         """Tells that the window, not the pacing, has no room for a whole burst, and that more will come by itself.
@@ -198,7 +172,8 @@ class Sender:
             message = self._waiting.popleft()
             message.begin(self._grid.part_bytes(message), now_us)
             self._under_way[message.identity] = message
-            self._enter_round(message)
+            message.in_round = True
+            self._round.append(message)
 
     def cut_again(self) -> None:
         """Gives the messages under way of which nothing was sent a grid that fits the path."""
@@ -207,12 +182,9 @@ class Sender:
                 message.cut(self._grid.part_bytes(message))
 
     def _enter_round(self, message: Outgoing) -> None:
-        if not message.in_round and self._sendable(message) > 0:
+        if not message.in_round and message.sendable(self._outstanding_max) > 0:
             message.in_round = True
             self._round.append(message)
-
-    def _sendable(self, message: Outgoing) -> int:
-        return message.sendable(OUTSTANDING_WINDOWS * self._options.window)
 
     def _block(self, message: Outgoing, was_blocked: bool, now_us: int) -> None:
         self._round.appendleft(message)
@@ -231,18 +203,17 @@ class Sender:
 
     def _transmit(self, message: Outgoing, count: int, now_us: int) -> None:
         """Sends the next parts of a message."""
-        first = message.cursor
+        context = self._context
         was_waiting = message.is_waiting
-        data = self._grid.encode(message, first, count)
-        segment_bytes = wire.DATA_HEADER_BYTES + message.part_bytes
-        self._context.outbox.answer(self.peer.address, data, segment_bytes, count)
-        self._context.statistics.retransmissions += message.note_sent(count, now_us)
+        data = self._grid.encode(message, message.cursor, count)
+        context.outbox.answer(self.peer.address, data, wire.DATA_HEADER_BYTES + message.part_bytes, count)
+        context.statistics.retransmissions += message.note_sent(count, now_us)
         self._controller.sent(count, now_us)
         self.in_flight += count
         if message.cursor == message.part_count:
             self._tails.left(message)
         if not was_waiting:
-            self._arm(message)
+            context.timers.set(message, self._patience.due_us(message))
 
     def _repeat(self, message: Outgoing, index: int, now_us: int) -> None:
         """Sends one part again, outside the window: its earlier copy has left the network."""
@@ -272,13 +243,14 @@ class Sender:
         self._heard(message, now_us)
         if index > message.confirmed:
             self._advance(message, index, now_us)
-        if message.is_confirmed:
+        if message.confirmed == message.part_count:
             self._deliver(message)
             self._repair_tails(now_us)
         else:
-            self._repair_at_mark(message, now_us)
+            if message.repeats or message.oldest_us < now_us - QUICK_US_MIN:
+                self._repair_at_mark(message, now_us)
             self._after_word(message, now_us)
-        self.stir(now_us)
+        self._context.stirred[self] = now_us
         return ""
 
     def _heard(self, message: Outgoing, now_us: int) -> None:
@@ -288,7 +260,7 @@ class Sender:
 
     def _advance(self, message: Outgoing, index: int, now_us: int) -> None:
         """Moves the mark of a message."""
-        message_in_flight = message.in_flight
+        rtt, before = self._rtt, message.in_flight
         newly = index - message.confirmed
         was_probing = message.probing
         rtt_us = message.confirm(index, now_us)
@@ -296,11 +268,11 @@ class Sender:
             message.go_on(from_here=newly == 1)
             self._learn_slowness(message, rtt_us, now_us)
         if rtt_us is not None:
-            self._rtt.sample(rtt_us)
-            self._context.statistics.rtt_us = self._rtt.smoothed_us
-        self.in_flight += message.in_flight - message_in_flight
+            rtt.sample(rtt_us)
+            self._context.statistics.rtt_us = rtt.smoothed_us
+        self.in_flight += message.in_flight - before
         # Of several confirms in one turn the later ones would otherwise find the window unused.
-        self._controller.acknowledged(newly, self._pumped_in_flight, self._rtt.smoothed_us, now_us)
+        self._controller.acknowledged(newly, self._pumped_in_flight, rtt.smoothed_us, now_us)
 
     def _learn_slowness(self, message: Outgoing, rtt_us: int | None, now_us: int) -> None:
         """Lets the time-out grow towards the time that a repeated part took, and an eighth past it: a time-out of
@@ -310,11 +282,10 @@ class Sender:
             self._rtt.ambiguous(elapsed_us + (elapsed_us >> 3))
 
     def _after_word(self, message: Outgoing, now_us: int) -> None:
-        """Goes on with a message after the peer has said something about it."""
+        """Has `pump` go on with a message about which the peer has said something."""
         if message.holes and self._rtt.smoothed_us:
             self._land(message, now_us)
-        self._enter_round(message)
-        self._arm(message)
+        self._spoken_of[message] = None
 
     def request(self, identity: bytes, position: int, now_us: int) -> str:
         """Takes a request; names the rule that it breaks, or gives an empty string."""
@@ -329,7 +300,7 @@ class Sender:
         if index >= message.sent:
             return "not_sent"
         self._heard(message, now_us)
-        if self._is_worn_out(message, index):
+        if self._patience.is_worn_out(message, index):
             self._give_up(message, TOO_OFTEN)
         else:
             self._repair(message, index, now_us)
@@ -365,58 +336,24 @@ class Sender:
         index = message.confirmed
         if message.probing or index == message.part_count - 1 or not message.is_waiting or not self._rtt.smoothed_us:
             return
-        patience_us = max(QUICK_US_MIN, self._rtt.patient_us * (1 if index in message.repeats else 2))
-        if message.sent_us_of(index) >= now_us - patience_us or self._is_worn_out(message, index):
+        patience_us = self._patience.repair_us(repeated=index in message.repeats)
+        if message.sent_us_of(index) >= now_us - patience_us or self._patience.is_worn_out(message, index):
             return
         self._repair(message, index, now_us)
         if self._rtt.smoothed_us < LONG_ROUND_TRIP_US:
             return
         old = [hole for hole in message.holes if message.sent_us_of(hole) < now_us - patience_us]
         for hole in old[:SEGMENTS_MAX]:
-            if not self._is_worn_out(message, hole):
+            if not self._patience.is_worn_out(message, hole):
                 self._repair(message, hole, now_us)
 
     def _repair_tails(self, now_us: int) -> None:
         """Repairs last parts that were overtaken by those of messages delivered since."""
         for message in self._tails.overtaken():
-            if not self._is_worn_out(message, message.confirmed):
+            if not self._patience.is_worn_out(message, message.confirmed):
                 self._repair(message, message.confirmed, now_us)
 
-    def _is_worn_out(self, message: Outgoing, index: int) -> bool:
-        times = message.repeats.get(index, (1, 0))[0]
-        return times >= self._options.part_transmissions_max
-
     # Timers.
-
-    def _arm(self, message: Outgoing) -> None:
-        """Sets a message's timer: the time-out of what is unconfirmed, or the end of patience."""
-        due_us: int | None = None
-        if message.is_waiting:
-            due_us = min(message.heard_us + self._options.silence_us, message.timer_us + self._patience_us(message))
-            quick_us = self._quick_us(message)
-            if quick_us is not None:
-                due_us = min(due_us, quick_us)
-        self._context.timers.set(message, due_us)
-
-    def _patience_us(self, message: Outgoing) -> int:
-        """Tells how long to wait for a word: the time-out and, once it is measured, how long a confirm may be held."""
-        held_back_us = self._options.confirm_after_us if self._rtt.smoothed_us else 0
-        return self._rtt.backed_off_us(message.backoffs + 1) + held_back_us
-
-    def _quick_us(self, message: Outgoing) -> int | None:
-        """Tells when to repeat the first unconfirmed part before the time-out, or None.
-
-        A few repairs are always lost with what they repair. While parts flow the next confirm shows it; at the end of
-        a message nothing flows, and the receiver is silent until its timer of 20 ms tells where it stands.
-        """
-        if (
-            not self._rtt.smoothed_us
-            or message.quick_repeats_left <= 0
-            or self._is_worn_out(message, message.confirmed)
-        ):
-            return None
-        wait_us = max(QUICK_US_MIN, 2 * self._rtt.patient_us) << message.quick_repeats
-        return max(message.heard_us, message.repaired_us) + wait_us
 
     def due(self, message: Outgoing, now_us: int) -> None:
         """Does what is due for a message: the end of patience, a time-out, or a repeat before it."""
@@ -425,14 +362,14 @@ class Sender:
         if message.heard_us + self._options.silence_us <= now_us:
             self._give_up(message, SILENT)
             self._give_up_queued(now_us)
-        elif message.is_waiting and message.timer_us + self._patience_us(message) <= now_us:
+        elif message.is_waiting and self._patience.time_out_us(message) <= now_us:
             self._time_out(message, now_us)
         else:
-            quick_us = self._quick_us(message)
+            quick_us = self._patience.quick_us(message)
             if quick_us is not None and quick_us <= now_us:
                 message.quick_repeats += 1
                 self._send_again(message, message.confirmed, now_us)
-            self._arm(message)
+            self._context.timers.set(message, self._patience.due_us(message))
         self.stir(now_us)
 
     def _give_up_queued(self, now_us: int) -> None:
@@ -454,43 +391,40 @@ class Sender:
     def _time_out(self, message: Outgoing, now_us: int) -> None:
         """Repeats the first unconfirmed part."""
         index, before = message.confirmed, message.in_flight
-        if self._is_worn_out(message, index):
+        if self._patience.is_worn_out(message, index):
             self._give_up(message, TOO_OFTEN)
             return
         self._controller.timed_out(message.sent_us_of(index), now_us)
         message.time_out(now_us)
         self.in_flight += message.in_flight - before
         self._repeat(message, index, now_us)
-        self._arm(message)
+        self._context.timers.set(message, self._patience.due_us(message))
 
     # Outcomes.
 
     def _deliver(self, message: Outgoing) -> None:
-        self._end(message, delivered=True)
         self._context.statistics.messages_delivered += 1
-        self._context.events.append(Delivered(self.peer, (message.token,)))
-        self._say_writable()
+        self._context.report_delivered(self.peer, message.token)
+        self._end(message, delivered=True)
 
     def _give_up(self, message: Outgoing, reason: str) -> None:
-        self._end(message, delivered=False)
         if reason is not NEVER_SENT:
             self._context.statistics.messages_unknown += 1
             self._context.events.append(DeliveryUnknown(self.peer, (message.token,), reason))
         else:
             self._context.statistics.messages_refused += 1
             self._context.events.append(Refused(self.peer, (message.token,), reason))
-        self._say_writable()
+        self._end(message, delivered=False)
 
     def _end(self, message: Outgoing, *, delivered: bool) -> None:
         self._tails.ended(message, delivered=delivered)
         del self._under_way[message.identity]
+        self._spoken_of.pop(message, None)
         if message.in_round:
             self._round.remove(message)
         self.in_flight -= message.in_flight
-        self._queued_bytes -= message.total
         self._context.timers.set(message, None)
-
-    def _say_writable(self) -> None:
-        if self._is_full and self.room:
-            self._is_full = False
+        # A timer that is cleared may keep the message for a while, but not its body.
+        message.body = b""
+        if self.backlog.ended(message):
             self._context.events.append(Writable(self.peer))

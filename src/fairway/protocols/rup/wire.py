@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
@@ -36,14 +37,15 @@ DATA, REQUEST, CONFIRM = 1, 2, 3
 """Places of the kinds in `KINDS`."""
 
 LETTER_OF_KIND = {DATA: ord("d"), REQUEST: ord("r"), CONFIRM: ord("c")}
+_KIND_OF_LETTER = {letter: kind for kind, letter in LETTER_OF_KIND.items()}
 
 _DATA_FORM = re.compile(rb"d[\x00\x01][0-9a-f]{32}[^\xff]{8}")
 _CONTROL_FORM = re.compile(rb"[rc][0-9a-f]{32}\x00[^\xff]{4}")
+_CONTROLS_FORM = re.compile(rb"(?:[rc][0-9a-f]{32}\x00[^\xff]{4})*")
 _ID_FORM = re.compile(rb"[0-9a-f]{32}")
 _DATA_FIELDS = Struct("<xB32s8B")
 _CONTROL_FIELDS = Struct("<B32sx4B")
 _DATA_PREFIX = Struct("<BB32s")
-_CONTROL_PREFIX = Struct("<B32sx")
 _DIGITS = Struct("<4B")
 
 
@@ -87,8 +89,9 @@ class Header(NamedTuple):
     total: int
 
 
+@lru_cache(maxsize=1_024)
 def uint(value: int) -> bytes:
-    """Gives a number as four digits in base 255, least significant first."""
+    """Gives a number as four digits in base 255, least significant first; small messages ask for the same few."""
     rest, first = divmod(value, BASE)
     rest, second = divmod(rest, BASE)
     fourth, third = divmod(rest, BASE)
@@ -123,9 +126,18 @@ def header(data: Buffer) -> Header:
         return Header(DATA, start, identity, position, e + 255 * (f + 255 * (g + 255 * h)))
     if len(data) == CONTROL_BYTES and _CONTROL_FORM.match(data):
         letter, identity, a, b, c, d = _CONTROL_FIELDS.unpack_from(data)
-        kind = REQUEST if letter == LETTER_OF_KIND[REQUEST] else CONFIRM
-        return Header(kind, 0, identity, a + 255 * (b + 255 * (c + 255 * d)), 0)
+        return Header(_KIND_OF_LETTER[letter], 0, identity, a + 255 * (b + 255 * (c + 255 * d)), 0)
     raise _malformed(bytes(data[: DATA_HEADER_BYTES + 1]), len(data))
+
+
+def controls(data: Buffer) -> list[tuple[int, bytes, int]] | None:
+    """Gives kind, id and position of requests and confirms that stand one after another; None if any is malformed."""
+    if len(data) % CONTROL_BYTES or not _CONTROLS_FORM.fullmatch(data):
+        return None
+    return [
+        (_KIND_OF_LETTER[letter], identity, a + 255 * (b + 255 * (c + 255 * d)))
+        for letter, identity, a, b, c, d in _CONTROL_FIELDS.iter_unpack(data)
+    ]
 
 
 def _malformed(front: bytes, length: int) -> MalformedDatagram:
@@ -156,6 +168,11 @@ def body(data: Buffer) -> bytes:
     return bytes(data[DATA_HEADER_BYTES:])
 
 
+def part_identity(data: memoryview, start: int) -> bytes:
+    """Gives the id of a datagram that begins at `start`, if it is a part: nothing is checked."""
+    return data[start + 2 : start + 2 + ID_DIGITS].tobytes()
+
+
 def part(identity: bytes, position: int, total: int, payload: Buffer) -> bytes:
     """Gives the datagram of one part; the fast way for machines, which know that the fields fit."""
     prefix = _DATA_PREFIX.pack(100, position == 0, identity)
@@ -164,7 +181,10 @@ def part(identity: bytes, position: int, total: int, payload: Buffer) -> bytes:
 
 def control(kind: int, identity: bytes, position: int) -> bytes:
     """Gives the datagram of a request or confirm; the fast way for machines, which know that the fields fit."""
-    return _CONTROL_PREFIX.pack(LETTER_OF_KIND[kind], identity) + uint(position)
+    rest, first = divmod(position, BASE)
+    rest, second = divmod(rest, BASE)
+    fourth, third = divmod(rest, BASE)
+    return _CONTROL_FIELDS.pack(LETTER_OF_KIND[kind], identity, first, second, third, fourth)
 
 
 def split(data: Buffer, segment_bytes: int) -> list[Buffer]:

@@ -77,6 +77,15 @@ class Debt:
         self.full = True
         return False
 
+    def admit(self, body_bytes: int) -> bool:
+        """Takes one message in if the queue accepts it: `accepts` and `owe` in one."""
+        if self._messages and not self.accepts(body_bytes):
+            return False
+        self._messages += 1
+        self._bytes += body_bytes
+        self._link.outputs.unfinished += 1
+        return True
+
     def accepts_of(self, bodies: Sequence[Buffer], largest_bytes: int) -> int:
         """Tells how many of these messages, from the first on, the queue takes; fewer than all is followed by
         `Writable`."""

@@ -61,11 +61,11 @@ class Link:
     """Where the datagrams of one session go, and which index the next one takes."""
 
     __slots__ = (
-        "_outbox",
         "address",
         "armed_us",
         "index_limit",
         "next_index",
+        "outbox",
         "outputs",
         "peer",
         "proved",
@@ -75,7 +75,7 @@ class Link:
 
     def __init__(self, outputs: Outputs, peer: Peer, session_id: int, next_index: int) -> None:
         self.outputs = outputs
-        self._outbox = outputs.outbox
+        self.outbox = outputs.outbox
         self.peer = peer
         self.address = peer.address
         self.session_id = session_id
@@ -107,6 +107,6 @@ class Link:
     def transmit(self, data: Buffer, segment_bytes: int, count: int = 1) -> None:
         """Sends datagrams, unless the three-times limit withholds them."""
         if self.proved:
-            self._outbox.send(self.address, data, segment_bytes, count)
+            self.outbox.send(self.address, data, segment_bytes, count)
         else:
-            self._outbox.send_unproved(self.address, data, segment_bytes, count)
+            self.outbox.send_unproved(self.address, data, segment_bytes, count)

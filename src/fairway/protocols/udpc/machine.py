@@ -28,8 +28,8 @@ from typing import ClassVar
 
 from fairway.core.chance import Chance
 from fairway.core.errors import BadMessage, MalformedDatagram, NoSuchPeer, QueueFull
-from fairway.core.events import Address, Event, Peer, Receipt
-from fairway.core.machine import TOO_LARGE_FOR_PATH, UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
+from fairway.core.events import Address, Peer, Receipt
+from fairway.core.machine import TOO_LARGE_FOR_PATH, UDP_PAYLOAD_BYTES_MAX, Buffer, path_allows
 from fairway.core.statistics import Statistics
 from fairway.protocols.udpc import snapshot as snapshots
 from fairway.protocols.udpc.debt import Other
@@ -80,17 +80,12 @@ class UdpcMachine:
         self._by_peer = self._sessions.by_peer
         self._by_route = self._sessions.by_route
         self._closed = False
+        # Asked several times a turn, so without a detour.
+        self.transmits = self._outputs.outbox.take
+        self.events = self._outputs.events
+        self.next_deadline_us = self._door.deadlines.next_us
 
     # Outputs.
-
-    def transmits(self) -> list[Transmit]:
-        return self._outputs.outbox.take()
-
-    def events(self) -> list[Event]:
-        return self._outputs.events()
-
-    def next_deadline_us(self) -> int | None:
-        return self._door.deadlines.next_us()
 
     def room(self, peer: Peer) -> int:
         return self._open(peer).outgoing.debt.room()
@@ -118,16 +113,18 @@ class UdpcMachine:
         if flag != IMP or answers is not None or size > self._body_bytes_max:
             _check_size(size, self._body_bytes_max)
             _check(session, flag, answers)
-        if not session.outgoing.debt.accepts(size):
+        outgoing = session.outgoing
+        if not (outgoing.debt.admit(size) if flag == IMP else outgoing.debt.accepts(size)):
             raise QueueFull("the send queue of this session is full; wait for Writable")
         token = self._outputs.token()
         if flag == IMP:
-            session.outgoing.send_important(body if type(body) is bytes else bytes(body), token, now_us)
+            outgoing.send_important(body if type(body) is bytes else bytes(body), token, now_us)
         else:
             if answers is not None:
                 session.answers.answered(answers)
-            session.outgoing.send_other(Other(flag, answers or 0, bytes(body), token), now_us)
-        if session.link.wake_us < session.link.armed_us:
+            outgoing.send_other(Other(flag, answers or 0, bytes(body), token), now_us)
+        link = session.link
+        if link.wake_us < link.armed_us:
             self._door.arm(session)
         return token
 
@@ -188,18 +185,13 @@ class UdpcMachine:
     # What arrives.
 
     def receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None = None) -> None:
-        if not segment_bytes or len(data) <= segment_bytes:
-            self._receive_one(data, address, now_us)
-        elif segment_bytes < HEADER_BYTES or len(data) < RUN_MIN * segment_bytes:
-            for datagram in split(data, segment_bytes):
-                self._receive_one(datagram, address, now_us)
-        else:
-            self._receive_batch(bytes(data), address, now_us, segment_bytes)
-
-    def _receive_one(self, data: Buffer, address: Address, now_us: int) -> None:
+        size = len(data)
+        if segment_bytes and size > segment_bytes:
+            self._receive_several(data, address, now_us, segment_bytes)
+            return
         statistics = self.statistics
         statistics.datagrams_received += 1
-        statistics.bytes_received += len(data)
+        statistics.bytes_received += size
         try:
             index, session_id, ack_index, flag = header(data)
         except MalformedDatagram as malformed:
@@ -217,10 +209,17 @@ class UdpcMachine:
             if session is None:
                 return
         elif not session.link.proved:
-            self._outputs.outbox.ledger.received(address, len(data))
+            self._outputs.outbox.ledger.received(address, size)
         session.receive(index, ack_index, flag, data, now_us)
         if session.state is not OPEN or session.link.wake_us < session.link.armed_us:
             self._door.arm(session)
+
+    def _receive_several(self, data: Buffer, address: Address, now_us: int, segment_bytes: int) -> None:
+        if segment_bytes < HEADER_BYTES or len(data) < RUN_MIN * segment_bytes:
+            for datagram in split(data, segment_bytes):
+                self.receive(datagram, address, now_us)
+        else:
+            self._receive_batch(bytes(data), address, now_us, segment_bytes)
 
     def _receive_batch(self, data: bytes, address: Address, now_us: int, segment_bytes: int) -> None:
         """Takes a super-buffer stretch by stretch; whatever is unusual goes datagram by datagram."""
@@ -242,11 +241,11 @@ class UdpcMachine:
                 self._door.arm(session)
             else:
                 for datagram in split(piece, segment_bytes):
-                    self._receive_one(datagram, address, now_us)
+                    self.receive(datagram, address, now_us)
         self.statistics.batches += whole and len(found) == 1
         rest = data[found[-1].end * segment_bytes :]
         if rest:
-            self._receive_one(rest, address, now_us)
+            self.receive(rest, address, now_us)
 
     # What survives a restart.
 

@@ -32,13 +32,15 @@ class Outgoing:
     """The sending half of a session."""
 
     __slots__ = (
-        "_answers", "_asked", "_controller", "_flight", "_link", "_lost", "_lowest", "_options",
+        "_answers", "_asked", "_controller", "_flight", "_index_reserve", "_link", "_lost", "_lowest", "_options",
         "_others", "_paced_us", "_queue", "_requests", "_sampled_us", "debt", "rtt",
     )  # fmt: skip
 
     def __init__(self, link: Link, options: UdpcOptions, answers: Answers) -> None:
         self._link = link
         self._options = options
+        self._index_reserve = options.index_run_max // 2
+        """Indices that only answers may use."""
         self._answers = answers
         self.rtt = RoundTrip(initial_us=options.rto_initial_us, min_us=options.rto_min_us, max_us=options.rto_max_us)
         self._controller = make_controller(options.controller, options.window)
@@ -59,12 +61,17 @@ class Outgoing:
     # What the application sends.
 
     def send_important(self, body: bytes, token: int, now_us: int) -> None:
-        """Sends a message that is repeated until it is acknowledged."""
-        self.debt.owe(1, len(body))
-        if not self._queue and self._important_room(now_us) and self._index_free():
+        """Sends a message, admitted before, that is repeated until it is acknowledged."""
+        link, in_flight = self._link, self._flight.left
+        if (
+            self._queue
+            or in_flight >= self._options.window
+            or self._controller.room(in_flight - len(self._lost), now_us) <= 0
+            or (link.next_index + self._index_reserve > link.index_limit and not self._message_room(1))
+        ):
+            self._enqueue(Chunk((body,), len(body), token), now_us)
+        else:
             self._launch_one(body, token, now_us)
-            return
-        self._enqueue(Chunk((body,), len(body), token), now_us)
 
     def send_chunk(self, bodies: Sequence[Buffer], body_bytes: int | None, token: int, now_us: int) -> None:
         """Sends several such messages, all of one size unless `body_bytes` is None."""
@@ -113,13 +120,8 @@ class Outgoing:
 
         If messages ran up to the limit on both sides, neither could acknowledge what the other waits for.
         """
-        reserve = self._options.index_run_max // 2
+        reserve = self._index_reserve
         return max(0, self.index_room(wanted + reserve) - reserve)
-
-    def _index_free(self) -> bool:
-        """Tells whether one more message may take an index now."""
-        link = self._link
-        return link.next_index + self._options.index_run_max // 2 <= link.index_limit or self._message_room(1) > 0
 
     def _note_waiting(self, number: int) -> None:
         """Takes note that a packet waits; the limit is only ever too low, and is looked up again when it is reached."""
@@ -242,14 +244,18 @@ class Outgoing:
         data = datagram(number & INDEX_MASK, link.session_id, 0, IMP, body)
         rto_us, limit_us = self.rtt.rto_us, options.important_limit_us
         due_us = now_us + (rto_us if rto_us < limit_us else limit_us)
-        if not len(flight):
+        if not flight.left:
             self._lowest = number
         flight.add_one(number, data, token, now_us, due_us)
-        self._note_waiting(number)
+        if number + options.index_run_max < link.index_limit:
+            self._note_waiting(number)
         link.wake_us = min(link.wake_us, due_us)
         self._controller.sent(1, now_us)
         link.outputs.statistics.messages_sent += 1
-        link.transmit(data, len(data))
+        if link.proved:
+            link.outbox.send(link.address, data, len(data))
+        else:
+            link.transmit(data, len(data))
 
     # What comes back.
 
@@ -259,18 +265,21 @@ class Outgoing:
         number, flight = self._lowest, self._flight
         if ack_index != number & INDEX_MASK or self._lost:
             return False
-        in_flight = len(flight)
+        in_flight = flight.left
         run = flight.acknowledge_one(number)
         if run is None:
             return False
         self._lowest = number + 1
+        outputs, token, rtt = self._link.outputs, run.token, self.rtt
+        statistics = outputs.statistics
         if now_us != self._sampled_us:
-            self.sample(now_us - run.sent_us[0], now_us)
-        outputs, token = self._link.outputs, run.token
+            self._sampled_us = now_us
+            rtt.sample(now_us - run.sent_us[0])
+            statistics.rtt_us = rtt.smoothed_us
         outputs.report(Delivered(self._link.peer, range(token, token + 1)))
         self.debt.settle(1, run.segment_bytes - HEADER_BYTES)
-        outputs.statistics.messages_delivered += 1
-        self._controller.acknowledged(1, in_flight, self.rtt.smoothed_us, now_us)
+        statistics.messages_delivered += 1
+        self._controller.acknowledged(1, in_flight, rtt.smoothed_us, now_us)
         if self._queue or self._others or self._requests:
             self.pump(now_us)
         return True

@@ -334,7 +334,10 @@ class Session:
             self._outputs.drop("answer_withheld")
             return
         data = datagram(link.take_index() & INDEX_MASK, link.session_id, ack_number & INDEX_MASK, flag)
-        link.transmit(data, HEADER_BYTES)
+        if link.proved:
+            link.outbox.send(link.address, data, HEADER_BYTES)
+        else:
+            link.transmit(data, HEADER_BYTES)
 
     def _acknowledge_run(self, first: int, count: int) -> None:
         """Acknowledges consecutive important packets."""

@@ -1,0 +1,119 @@
+"""Datagrams that a capture holds as one: Linux hands a batch of equal datagrams through its stack as a single one.
+
+A sender with UDP GSO and a receiver with GRO are captured before the batch is cut and after it was put together: one
+IP packet and one UDP header in front of up to 64 kB, in which all datagrams but the last have one size. The size
+stands nowhere. It is taken from the protocols' framing, and only where that is certain: what stands at every multiple
+of it is a well-formed header of the same conversation, or a body whose CRC is right, and they are not all the same: a
+payload that only repeats itself is a pattern. A payload that a protocol would carry inside another at exactly these
+places would be taken apart wrongly; none does that by chance.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from zlib import crc32
+
+from fairway.protocols.mrp import wire as mrp
+from fairway.protocols.pydevts import wire as pydevts
+from fairway.protocols.udpc import wire as udpc
+
+TRIES_MAX = 16
+"""How many places that look like a second header are tried."""
+
+SHORTEST = 2 * pydevts.HEADER_BYTES
+"""No two datagrams are shorter together."""
+
+_RUP = re.compile(rb"d[\0\1][0-9a-f]{32}|[rc][0-9a-f]{32}\0")
+_RUP_DATA_BYTES, _RUP_ANSWER_BYTES = 42, 38
+_MRP_SIZES = {1: (mrp.CONNECT_BYTES,) * 2, 2: (mrp.CON_REPLY_BYTES,) * 2, 4: (mrp.ACK_BYTES,) * 2}
+_MRP_DATA = (mrp.PIGGYBACK_BYTES, 1 << 16)
+_INDEX_REACH = 1 << 16
+_CONTROLS = frozenset(udpc.CONTROL_FLAGS)
+
+
+def segment_bytes(payload: bytes) -> int:
+    """Gives the size of the datagrams that were merged into a payload; 0 if it is a single one, or if it is unclear."""
+    if payload.startswith(mrp.MAGIC):
+        return _first_that_fits(payload, _places(payload, payload[:3], mrp.CONNECT_BYTES, 0), _mrp_fits)
+    if _RUP.match(payload):
+        return _first_that_fits(payload, _rup_places(payload), _rup_fits)
+    if payload[0] in (1, 3):
+        return pydevts.HEADER_BYTES if _pydevts_answers(payload) else _udpc(payload)
+    return _pydevts(payload) or _udpc(payload)
+
+
+def _first_that_fits(payload: bytes, places: Iterator[int], fits: Callable[[bytes, bytes], bool]) -> int:
+    for _, size in zip(range(TRIES_MAX), places, strict=False):
+        if _repeats(payload, size):
+            continue
+        if all(fits(payload, payload[start : start + size]) for start in range(0, len(payload), size)):
+            return size
+    return 0
+
+
+def _repeats(payload: bytes, size: int) -> bool:
+    return payload[size:] == payload[:-size]
+
+
+def _places(payload: bytes, sign: bytes, least: int, before: int) -> Iterator[int]:
+    """Gives where a second datagram may begin: `before` bytes before each repetition of a sign."""
+    place = payload.find(sign, least + before)
+    while place >= 0:
+        yield place - before
+        place = payload.find(sign, place + 1)
+
+
+def _mrp_fits(payload: bytes, segment: bytes) -> bool:
+    """Same connection: bytes 4 to 8 hold the id of its other end in both layouts."""
+    if len(segment) < mrp.CONNECT_BYTES or segment[:3] != mrp.MAGIC or segment[4:8] != payload[4:8]:
+        return False
+    least, most = _MRP_SIZES.get(segment[3], _MRP_DATA)
+    return segment[3] <= 4 and least <= len(segment) <= most
+
+
+def _rup_places(payload: bytes) -> Iterator[int]:
+    return (found.start() for found in _RUP.finditer(payload, _RUP_ANSWER_BYTES))
+
+
+def _rup_fits(payload: bytes, segment: bytes) -> bool:
+    if not _RUP.match(segment):
+        return False
+    return len(segment) >= _RUP_DATA_BYTES if segment[0] == ord("d") else len(segment) == _RUP_ANSWER_BYTES
+
+
+def _pydevts_answers(payload: bytes) -> bool:
+    heads = payload[:: pydevts.HEADER_BYTES], payload[1 :: pydevts.HEADER_BYTES]
+    whole = len(payload) % pydevts.HEADER_BYTES == 0
+    return whole and not _repeats(payload, pydevts.HEADER_BYTES) and set(heads[0]) <= {1, 3} and set(heads[1]) <= {0, 1}
+
+
+def _pydevts(payload: bytes) -> int:
+    """Finds packets by their CRC; that of an empty body, 0, proves nothing."""
+    if payload[0] != 0 or payload[1] > 1 or not any(payload[4:8]) or _crc_is_right(payload, payload):
+        return 0
+    places = _places(payload, payload[:3], pydevts.HEADER_BYTES, 0)
+    return _first_that_fits(payload, places, _crc_is_right)
+
+
+def _crc_is_right(payload: bytes, segment: bytes) -> bool:
+    return (
+        len(segment) >= pydevts.HEADER_BYTES
+        and segment[0] == 0
+        and segment[1] <= 1
+        and crc32(segment[8:]) == int.from_bytes(segment[4:8], "big")
+    )
+
+
+def _udpc(payload: bytes) -> int:
+    return _first_that_fits(payload, _places(payload, payload[4:8], udpc.HEADER_BYTES, 4), _udpc_fits)
+
+
+def _udpc_fits(payload: bytes, segment: bytes) -> bool:
+    """Same session, an index near the first one, and a flag that is used."""
+    if len(segment) < udpc.HEADER_BYTES or segment[4:8] != payload[4:8] or not any(payload[4:8]):
+        return False
+    flag, index = segment[12], int.from_bytes(segment[:4], "big")
+    distance = (index - int.from_bytes(payload[:4], "big") + _INDEX_REACH) % (1 << 32)
+    near = index > 0 and distance <= 2 * _INDEX_REACH
+    return near and flag in udpc.KIND_OF_FLAG and (flag not in _CONTROLS or len(segment) == udpc.HEADER_BYTES)

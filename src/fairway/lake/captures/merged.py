@@ -1,0 +1,90 @@
+"""Rows for the datagrams that a record holds as one: each gets its own, as if the network had been captured.
+
+A row beyond the first of a record is filed one byte further than the one before: places of rows stay unique, and
+inside their record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+
+import numpy as np
+
+from fairway.capture.columns.datagrams import Datagrams
+from fairway.capture.merged import SHORTEST, segment_bytes
+from fairway.core.columns import Integers
+from fairway.lake.captures.rows import Batch, Mask
+from fairway.protocols.mrp.wire import CONNECT_BYTES
+from fairway.protocols.mrp.wire import MAGIC as MRP
+from fairway.protocols.pydevts.wire import HEADER_BYTES as PYDEVTS_BYTES
+from fairway.protocols.udpc.wire import HEADER_BYTES as UDPC_BYTES
+
+RUP_DATA, RUP_REQUEST, RUP_CONFIRM = b"drc"
+RUP_ANSWER_BYTES = 38
+NEW_MESSAGE = b"d\1"
+"""How the first part of another rup message begins."""
+
+
+def unmerged(batch: Batch) -> Batch:
+    """Gives the batch with merged datagrams taken apart; itself if it holds none."""
+    sizes = _sizes(batch)
+    if not sizes.any():
+        return batch
+    found = batch.datagrams
+    counts = np.where(sizes > 0, -(-found.payload_bytes // np.maximum(sizes, 1)), 1)
+    rows = np.repeat(np.arange(len(batch)), counts)
+    nth = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    before = nth * sizes[rows]
+    cut = sizes[rows] > 0
+    length = np.where(cut, np.minimum(sizes[rows], found.payload_bytes[rows] - before), found.payload_bytes[rows])
+    moved = {name: getattr(found, name)[rows] for name in (field.name for field in fields(Datagrams))}
+    moved["payload_offset"] = moved["payload_offset"] + before
+    moved["payload_bytes"] = length
+    moved["payload_captured"] = np.where(cut, length, moved["payload_captured"])
+    return batch.taken(rows, nth, Datagrams(**moved), found.payload_bytes[rows] - length)
+
+
+def _sizes(batch: Batch) -> Integers:
+    """Gives the size of a row's merged datagrams, 0 where there is only one or the capture cut it off."""
+    found = batch.datagrams
+    sizes = np.zeros(len(batch), dtype=np.int64)
+    rows = np.flatnonzero(batch.whole & (found.payload_bytes >= SHORTEST) & ~found.first_fragment)
+    starts = found.payload_offset[rows]
+    ends = starts + found.payload_bytes[rows]
+    data = bytes(batch.view)
+    for index in _suspects(data, starts, ends):
+        sizes[rows[index]] = segment_bytes(data[starts[index] : ends[index]])
+    return sizes
+
+
+def _suspects(data: bytes, starts: Integers, ends: Integers) -> Integers:
+    """Gives the places of payloads in which the beginning of a second datagram may stand.
+
+    Nearly all are single: a search for one sign each is all that they cost.
+    """
+    if not len(starts):
+        return starts
+    buffer = np.frombuffer(data, dtype=np.uint8)
+    first, second, third = (buffer[starts + number] for number in range(3))
+    lengths = ends - starts
+    is_mrp = (first == MRP[0]) & (second == MRP[1]) & (third == MRP[2])
+    is_part = (first == RUP_DATA) & (second <= 1)
+    is_packet = ~is_mrp & (first == 0) & (second <= 1)
+    fixed = ((first == RUP_REQUEST) | (first == RUP_CONFIRM)) & (lengths % RUP_ANSWER_BYTES == 0)
+    fixed &= lengths > RUP_ANSWER_BYTES
+    fixed |= ((first == 1) | (first == 3)) & (second <= 1) & (lengths % PYDEVTS_BYTES == 0)
+    find = data.find
+    suspected = [np.flatnonzero(fixed)]
+
+    def search(mask: Mask, sign: Callable[[int], bytes], after: int) -> None:
+        rows = np.flatnonzero(mask)
+        pairs = zip(starts[rows].tolist(), ends[rows].tolist(), strict=True)
+        suspected.append(rows[[find(sign(start), start + after, end) >= 0 for start, end in pairs]])
+
+    search(is_mrp, lambda start: MRP, CONNECT_BYTES)
+    search(is_part, lambda start: data[start + 2 : start + 34], RUP_ANSWER_BYTES)
+    search(is_part, lambda start: NEW_MESSAGE, RUP_ANSWER_BYTES)
+    search(is_packet, lambda start: data[start : start + 3], PYDEVTS_BYTES)
+    search(~is_mrp & ~is_part, lambda start: data[start + 4 : start + 8], UDPC_BYTES + 4)
+    return np.unique(np.concatenate(suspected))

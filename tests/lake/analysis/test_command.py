@@ -1,0 +1,258 @@
+"""`fairway analyze` as a user calls it: bad input, a full disk, real endpoints, and readers that look on meanwhile."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import threading
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as ds
+import pytest
+
+from fairway.bench.relay import Faults, relaying
+from fairway.cli import analyze as verb
+from fairway.cli import run
+from fairway.lake.analysis import job
+from fairway.net import blocking
+from fairway.sim.cases import Wishes, case
+from tests.lake.analysis.worlds import simulated
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Row = dict[str, Any]
+MESSAGES = 60
+PATIENCE_LOOKS = 1_500
+LOSSY = Faults(loss_per_million=50_000, copies_per_million=20_000, reordered_per_million=20_000, seed=3)
+
+
+@pytest.fixture(autouse=True)
+def _one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the command use the tests' session: starting one costs more than all else."""
+    monkeypatch.setattr(verb, "_session", lambda master, settings: spark)
+    monkeypatch.setattr(verb, "_stop", lambda spark: None)
+
+
+def rows(lake: Path, table: str) -> list[Row]:
+    read = ds.dataset(lake / "tables" / table, format="parquet", partitioning="hive").to_table()
+    found: list[Row] = read.to_pylist()
+    return found
+
+
+def capture(protocol: str, number: int = 1) -> bytes:
+    return simulated(number, case(Wishes(protocol=protocol, loss=0.05, messages=10)), 4).capture
+
+
+def test_every_bad_file_is_named_and_the_others_are_in_the_tables(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {
+        "good.pcapng": capture("mrp"),
+        "cut.pcapng.gz": gzip.compress(capture("udpc", 2))[:-400],
+        "empty.pcap": b"",
+        "picture.pcap": b"\x89PNG\r\n\x1a\n" + bytes(1_000),
+    }
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "dangling.pcap").symlink_to(tmp_path / "nowhere")
+    names = [*files, "dangling.pcap", "missing.pcap", "good.pcapng/inside.pcap"]
+    lake = tmp_path / "lake"
+    code = run(["analyze", *(str(tmp_path / name) for name in names), "--lake", str(lake), "--payload", "--json"])
+    told = capsys.readouterr()
+    said = told.err.strip().splitlines()
+    assert code == 1
+    assert len(said) == len(names) - 1
+    for name in names[1:]:
+        assert sum(name in line for line in said) == 1, name
+    assert not any("Traceback" in line or "defect" in line for line in said)
+    answer = json.loads(told.out)
+    assert (answer["files_added"], set(answer["packets"])) == (2, {"mrp", "udpc", "unknown"})
+    packets = rows(lake, "packets")
+    assert {row["reason"] for row in packets if row["protocol"] == "unknown"} == {"file_ends_inside"}
+    bodies = [row["body"] for row in packets if row["kind"] == "data" and row["body_bytes"]]
+    assert bodies
+    assert all(body is not None for body in bodies)
+    assert [path.name for path in (lake / "staging").iterdir()] == []
+
+
+def test_what_is_no_lake_is_refused_and_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "good.pcapng").write_bytes(capture("mrp"))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter.txt").write_text("dear")
+    for place in ("home", "good.pcapng"):
+        assert run(["analyze", str(tmp_path / "good.pcapng"), "--lake", str(tmp_path / place)]) == 1
+        said = capsys.readouterr().err.strip()
+        assert place in said
+        assert len(said.splitlines()) == 1
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["letter.txt"]
+
+
+def test_a_disk_that_fills_up_changes_no_table_and_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, name in enumerate(("mrp", "udpc")):
+        (tmp_path / name).write_bytes(capture(name, number))
+    lake = tmp_path / "lake"
+    assert run(["analyze", str(tmp_path / "mrp"), "--lake", str(lake)]) == 0
+    before = {path: path.read_bytes() for path in (lake / "tables").rglob("*.parquet")}
+
+    def full(*_: object) -> None:
+        raise RuntimeError("Py4JJavaError\n java.io.IOException: No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(job, "timeline", full)
+        assert run(["analyze", str(tmp_path / "udpc"), "--lake", str(lake)]) == 1
+    said = capsys.readouterr().err.strip()
+    assert "make room" in said
+    assert len(said.splitlines()) == 1
+    assert {path: path.read_bytes() for path in (lake / "tables").rglob("*.parquet")} == before
+    assert [path.name for path in (lake / "staging").iterdir()] == []
+    assert run(["analyze", str(tmp_path / "udpc"), "--lake", str(lake)]) == 0
+    assert {row["protocol"] for row in rows(lake, "sessions")} == {"mrp", "udpc"}
+    assert len(before) > 0
+
+
+def talk(protocol: str, folder: Path, *, lossy: bool, query: str = "") -> list[Path]:
+    """Has two real endpoints exchange messages, and gives the traces of both."""
+    name = "-".join([protocol, "lossy" if lossy else "direct", query])
+    traces = [folder / f"{name}-{end}.pcapng" for end in ("listener", "caller")]
+    bodies = [b"%04d" % number * (1 + number % 50) for number in range(MESSAGES)]
+    with blocking.listen(f"{protocol}://127.0.0.1:0", trace=traces[0]) as listener:
+        with relaying(_address(listener.url), LOSSY) if lossy else nullcontext((_address(listener.url), None)) as way:
+            host, port = way[0]
+            with blocking.connect(f"{protocol}://{host}:{port}{query}", trace=traces[1]) as connection:
+                assert connection.send_many(bodies, timeout_s=60) == MESSAGES
+        received = [bytes(listener.receive(timeout_s=60).body) for _ in bodies]
+    assert sorted(received) == sorted(bodies)
+    return traces
+
+
+def _address(url: str) -> tuple[str, int]:
+    host, _, port = url.partition("://")[2].partition("?")[0].rpartition(":")
+    return host, int(port)
+
+
+def test_traces_of_real_endpoints_break_no_rule_at_either_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for lossy in (False, True):
+        for protocol in ("udpc", "mrp", "rup", "pydevts"):
+            talk(protocol, tmp_path, lossy=lossy)
+        talk("mrp", tmp_path, lossy=lossy, query="?layout=piggyback")
+    lake = tmp_path / "lake"
+    assert run(["analyze", str(tmp_path), "--lake", str(lake), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["files_added"] == 20
+    assert rows(lake, "violations") == []
+    sessions = rows(lake, "sessions")
+    assert {row["point"] for row in sessions} == {"listener", "caller"}
+    assert len(sessions) == 20
+    for point in ("listener", "caller"):
+        outcomes = {row["outcome"] for row in rows(lake, "transfers") if row["point"] == point and row["from_caller"]}
+        assert outcomes == {"acknowledged"}, point
+
+
+class Onlooker(threading.Thread):
+    """Reads the packets of a lake again and again, with pyarrow and with DuckDB in turn, and keeps what was wrong."""
+
+    def __init__(self, lake: Path) -> None:
+        super().__init__()
+        self.over = threading.Event()
+        self.looks = 0
+        self.wrong: list[str] = []
+        self._table = lake / "tables" / "packets"
+
+    def run(self) -> None:
+        import duckdb
+
+        while not self.over.is_set():
+            try:
+                if self.looks % 2:
+                    read = duckdb.connect().execute(f"SELECT file_id, \"offset\" FROM '{self._table}/**/*.parquet'")
+                    places = read.fetchall()
+                else:
+                    dataset = ds.dataset(self._table, format="parquet", partitioning="hive")
+                    table = dataset.to_table(columns=["file_id", "offset"])
+                    places = list(zip(*table.to_pydict().values(), strict=True))
+            except (FileNotFoundError, duckdb.IOException):
+                continue  # a folder was exchanged between listing and opening: whoever reads lists again
+            except Exception as error:
+                self.wrong.append(repr(error))
+                return
+            self.looks += 1
+            if len(set(places)) != len(places) or not places:
+                self.wrong.append(f"{len(places)} rows, {len(set(places))} different")
+
+
+def test_readers_never_see_a_row_twice_or_half_a_file(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.pcapng").write_bytes(capture("mrp", number))
+    lake = tmp_path / "lake"
+    assert run(["analyze", str(tmp_path / "0.pcapng"), "--lake", str(lake)]) == 0
+    onlooker = Onlooker(lake)
+    onlooker.start()
+    try:
+        for arguments in (["1.pcapng"], ["2.pcapng", "--map", "udpc=1"]):
+            assert run(["analyze", str(tmp_path / arguments[0]), *arguments[1:], "--lake", str(lake)]) == 0
+    finally:
+        onlooker.over.set()
+        onlooker.join()
+    assert onlooker.wrong == []
+    assert onlooker.looks > 4
+
+
+class CaptureTool(threading.Thread):
+    """Drops captures into a folder by renaming, each when the last is in the tables, and then asks for the end."""
+
+    def __init__(self, folder: Path, lake: Path, files: dict[str, bytes]) -> None:
+        super().__init__()
+        self._folder = folder
+        self._lake = lake
+        self._files = files
+        self.failed = False
+
+    def run(self) -> None:
+        known = len(list((self._lake / "captures").glob("*")))
+        for number, (name, data) in enumerate(self._files.items(), known + 1):
+            (self._folder / "growing.tmp").write_bytes(data)
+            (self._folder / "growing.tmp").rename(self._folder / name)
+            if not self._in_tables(number):
+                self.failed = True
+                break
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def _in_tables(self, files: int) -> bool:
+        state = self._lake / "checkpoints" / "analysis.json"
+        for _ in range(PATIENCE_LOOKS):
+            if state.exists() and len(json.loads(state.read_text())["captures"]) == files:
+                return True
+            time.sleep(0.2)
+        return False
+
+
+def followed(folder: Path, lake: Path, files: dict[str, bytes], capsys: pytest.CaptureFixture[str]) -> list[Row]:
+    """Follows a folder until the files are in the tables, and gives what was said of each run."""
+    tool = CaptureTool(folder, lake, files)
+    tool.start()
+    assert run(["analyze", "--follow", str(folder), "--lake", str(lake), "--json"]) == 0
+    tool.join()
+    assert not tool.failed
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_followed_folder_is_read_file_by_file_each_once_also_after_a_restart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, lake = tmp_path / "captures", tmp_path / "lake"
+    folder.mkdir()
+    first = followed(folder, lake, {"a.pcap0": capture("mrp"), "b.pcap1": capture("udpc", 2)}, capsys)
+    assert [(said["files_added"], said["files_known"]) for said in first] == [(1, 0), (1, 0)]
+    second = followed(folder, lake, {"c.pcapng": capture("rup", 3)}, capsys)
+    assert sum(said["files_added"] for said in second) == 1
+    assert sum(said["files_known"] for said in second) == 2
+    assert {row["protocol"] for row in rows(lake, "sessions")} == {"mrp", "udpc", "rup"}

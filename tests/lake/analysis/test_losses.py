@@ -1,0 +1,66 @@
+"""What one point says of loss is near what was lost, for every protocol and from little loss to much."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fairway.lake.analysis.exchanges import exchanges
+from fairway.lake.analysis.packets import packets
+from fairway.lake.analysis.sessions import sessions
+from fairway.lake.analysis.sums import facts
+from fairway.lake.analysis.transfers import transfers
+from fairway.lake.captures.ingest import ingest, read_captures
+from fairway.lake.store import Lake
+from fairway.sim.cases import Wishes, case
+from tests.lake.analysis.conftest import VARIANTS
+from tests.lake.analysis.worlds import simulated
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RATES = (0.02, 0.1, 0.25)
+SEED = 29
+ERROR = 0.025
+"""The standard error that three hundred packets leave at most; half of the copies are of acknowledgements."""
+Estimates = dict[tuple[str, str, float], float]
+"""By point, protocol with its layout, and true rate."""
+
+
+def wishes(protocol: str, layout: str | None, rate: float) -> Wishes:
+    """Gives a run of some three hundred numbered packets, of which that share is lost each way."""
+    if protocol == "rup":
+        return Wishes(protocol=protocol, loss=rate, messages=20, size=20_000)
+    return Wishes(protocol=protocol, layout=layout, loss=rate, messages=300, size=40, interval_ms=5)
+
+
+@pytest.fixture(scope="module")
+def estimates(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Estimates:
+    runs = [(protocol, layout, rate) for rate in RATES for protocol, layout in VARIANTS]
+    worlds = [simulated(number, case(wishes(*run)), SEED) for number, run in enumerate(runs)]
+    folder = tmp_path_factory.mktemp("losses")
+    (folder / "all.pcapng").write_bytes(b"".join(world.capture for world in worlds))
+    lake = Lake(folder / "lake")
+    ingest(spark, [folder / "all.pcapng"], lake)
+    seen = packets(read_captures(spark, lake).coalesce(1), records=1).localCheckpoint()
+    exchanged = exchanges(seen).localCheckpoint()
+    told = sessions(facts(seen, exchanged), transfers(exchanged, seen)).select("caller", "point", "loss_out")
+    found: dict[tuple[Any, Any], Any] = {
+        (row["caller"], row["point"]): row["loss_out"] for row in told.toArrow().to_pylist()
+    }
+    return {
+        (point, f"{protocol} {layout or ''}".strip(), rate): found[world.hosts[1], point]
+        for (protocol, layout, rate), world in zip(runs, worlds, strict=True)
+        for point in ("client 1", "server")
+    }
+
+
+@pytest.mark.parametrize("point", ["client 1", "server"])
+@pytest.mark.parametrize("rate", RATES)
+def test_the_estimate_is_right_on_average_and_never_far_off(estimates: Estimates, point: str, rate: float) -> None:
+    of_rate = {name: loss for (where, name, true), loss in estimates.items() if (where, true) == (point, rate)}
+    assert len(of_rate) == len(VARIANTS)
+    mean = sum(of_rate.values()) / len(of_rate)
+    assert mean == pytest.approx(rate, abs=3 * ERROR / len(of_rate) ** 0.5)
+    assert all(loss == pytest.approx(rate, abs=3 * ERROR) for loss in of_rate.values()), of_rate

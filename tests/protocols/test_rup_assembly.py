@@ -1,0 +1,120 @@
+"""Large messages in their final place: the same bytes, bounded room, and nothing kept when the message is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairway.core.chance import Seeded
+from fairway.core.events import MessageReceived, Peer
+from fairway.protocols.rup import assembly, wire
+from fairway.protocols.rup.incoming import Incoming, cost
+from fairway.protocols.rup.machine import RupMachine
+from fairway.protocols.rup.options import RupOptions
+
+ID = b"0123456789abcdef0123456789abcdef"
+PART_BYTES = 1_000
+SEGMENT_BYTES = PART_BYTES + wire.DATA_HEADER_BYTES
+PARTS = 40
+BODY = bytes((3 * place + place // 256) % 256 for place in range(PARTS * PART_BYTES - 30))
+
+
+def datagrams(identity: bytes = ID) -> list[bytes]:
+    starts = range(0, len(BODY), PART_BYTES)
+    return [wire.part(identity, start, len(BODY), BODY[start : start + PART_BYTES]) for start in starts]
+
+
+def receive(machine: RupMachine, parts: list[bytes], now_us: int = 0) -> None:
+    machine.receive(b"".join(parts), "a", now_us, SEGMENT_BYTES if len(parts) > 1 else None)
+
+
+def bodies(machine: RupMachine) -> list[bytes]:
+    return [event.body for event in machine.events() if isinstance(event, MessageReceived)]
+
+
+def incoming(machine: RupMachine) -> Incoming:
+    [message] = machine._conversations["a"].incoming.values()
+    return message
+
+
+def test_what_is_written_in_any_order_is_the_message_and_then_nothing_can_be_written() -> None:
+    placed = assembly.begin(6)
+    assert placed is not None
+    room = placed.room
+    room[3:6] = b"def"
+    room[0:3] = b"abc"
+    assert placed.finish() == b"abcdef"
+    with pytest.raises(ValueError, match="released"):
+        room[0] = 0
+    assert placed.finish() == b""
+
+
+def test_a_message_gets_its_place_with_its_first_burst_and_counts_only_what_came() -> None:
+    machine = RupMachine(RupOptions(), Seeded(1))
+    parts = datagrams()
+    receive(machine, parts[:1])
+    assert incoming(machine).reserved_bytes == 0
+    receive(machine, parts[1:11])
+    assert incoming(machine).reserved_bytes == len(BODY)
+    assert machine._conversations["a"].incoming_bytes == cost(11 * PART_BYTES, 11)
+
+
+def test_bursts_single_parts_and_a_closed_gap_make_the_same_message() -> None:
+    machine = RupMachine(RupOptions(), Seeded(1))
+    parts = datagrams()
+    receive(machine, parts[:10])
+    receive(machine, parts[14:25])
+    for part in (parts[12], parts[39], parts[11], parts[10], parts[13]):
+        receive(machine, [part])
+    receive(machine, parts[25:39])
+    assert bodies(machine) == [BODY]
+    assert machine._receiver._reserved_bytes == 0
+
+
+def test_where_the_interpreter_gives_no_room_the_parts_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembly, "_interpreter", lambda: None)
+    machine = RupMachine(RupOptions(), Seeded(1))
+    receive(machine, datagrams())
+    assert bodies(machine) == [BODY]
+
+
+def test_places_together_stay_within_their_bound_and_the_others_are_joined() -> None:
+    machine = RupMachine(RupOptions(incoming_bytes_max=2 * len(BODY) + 20_000), Seeded(1))
+    identities = [b"%032x" % number for number in range(3)]
+    for identity in identities:
+        receive(machine, datagrams(identity)[:8])
+    messages = list(machine._conversations["a"].incoming.values())
+    assert [message.reserved_bytes for message in messages] == [len(BODY), len(BODY), 0]
+    for identity in identities:
+        receive(machine, datagrams(identity)[8:])
+    assert bodies(machine) == [BODY] * 3
+    assert machine._receiver._reserved_bytes == 0
+
+
+def test_a_place_is_given_up_with_its_message() -> None:
+    machine = RupMachine(RupOptions(), Seeded(1))
+    receive(machine, datagrams()[:20])
+    message = incoming(machine)
+    machine.wake(RupOptions().forget_us)
+    assert machine._conversations["a"].incoming == {}
+    assert machine._receiver._reserved_bytes == 0
+    assert (message._assembly, message._pieces) == (None, {})
+
+
+def test_nothing_of_a_message_that_was_handed_over_is_kept_by_its_timer() -> None:
+    machine = RupMachine(RupOptions(), Seeded(1))
+    parts = datagrams()
+    receive(machine, parts[:20])
+    message = incoming(machine)
+    receive(machine, parts[20:])
+    assert bodies(machine) == [BODY]
+    assert (message._assembly, message._pieces) == (None, {})
+
+
+def test_the_body_of_a_message_that_was_confirmed_is_given_up() -> None:
+    machine = RupMachine(RupOptions(controller="eager"), Seeded(1))
+    machine.connect("b", 0)
+    machine.send(Peer("b"), BODY, 0)
+    machine.transmits()
+    [message] = machine._conversations["b"].sender._under_way.values()
+    machine.receive(wire.control(wire.CONFIRM, message.identity, len(BODY)), "b", 100)
+    assert message.body == b""
