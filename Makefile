@@ -35,7 +35,7 @@ demo: $(STAMP) ## All of Fairway in two minutes; ends with the path of a page to
 
 test: check ## All checks, then all tests.
 	$(BIN)/python scripts/require.py java tshark chromium strace
-	$(BIN)/python -m pytest --deselect $(TWELVE_KILLS)
+	$(BIN)/python -m pytest --durations=25 --deselect $(TWELVE_KILLS)
 
 check: $(STAMP) ## Format, lint, types, layering.
 	$(BIN)/ruff format --check .

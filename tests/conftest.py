@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler.loadscope import LoadScopeScheduling
 
 ROOT = Path(__file__).parent.parent
 
@@ -18,6 +20,22 @@ Tshark = Callable[[Path, Sequence[str]], list[dict[str, str]]]
 # A machine that is busy with something else is no reason to fail; what is tested here is not speed.
 settings.register_profile("fairway", deadline=None, print_blob=True)
 settings.load_profile("fairway")
+
+
+SPARK = ("tests/lake/", "tests/cli/test_demo.py")
+"""Where a Spark session runs: two of them at once fight for two cores, so one worker gets them all."""
+
+
+class OneSession(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Gives all tests with Spark to one worker of a run, first, and all others one by one to whoever is free."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if nodeid.startswith(SPARK) else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSession:
+    """Spreads the tests; xdist's own groups do nothing under pytest 9."""
+    return OneSession(config, log)
 
 
 @pytest.fixture(scope="session")

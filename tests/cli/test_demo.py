@@ -17,7 +17,6 @@ from fairway.bench.torture.fleet import ACKNOWLEDGED, UNKNOWN, Ledger, key_of
 from fairway.bench.torture.judgement import judge
 
 
-@pytest.mark.xdist_group("spark")
 def test_the_whole_story_is_told_and_every_promise_kept(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fairway", "demo", "--out", str(tmp_path / "demo"), "--messages", "30"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)

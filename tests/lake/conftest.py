@@ -24,11 +24,3 @@ def spark() -> Iterator[SparkSession]:
     session = start("fairway tests", master="local[2]", settings=settings)
     yield session
     session.stop()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sends all tests that use the session to one worker: a second session would fight with it for two cores."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))

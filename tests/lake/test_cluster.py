@@ -11,14 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
-import pytest
 
 from fairway.core.tables import CAPTURE_TABLES
 from fairway.sim.cases import Wishes, case
 from tests.lake.analysis.worlds import simulated
 from tests.lake.cluster import ON_A_CLUSTER, Daemon, cluster, environment
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 
 def _analyze(lake: Path, captures: list[Path], *words: str) -> subprocess.Popen[str]:

@@ -18,8 +18,6 @@ MESSAGES = 25
 LAKE = Path("/before/lake")
 NOTHING, EVERYTHING = 0, 1_000_000
 
-pytestmark = pytest.mark.xdist_group("torture")
-
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:

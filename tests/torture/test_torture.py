@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from fairway.bench.torture.run import Torture
 
 KILLS = 12
@@ -13,7 +11,6 @@ SEED = 8
 """Its plan: the gateway ten times, the stream between two renames, a compaction; a pause and a full disk."""
 
 
-@pytest.mark.xdist_group("torture")
 def test_whatever_is_killed_what_was_acknowledged_is_in_the_table_once(tmp_path: Path) -> None:
     said: list[str] = []
     verdict = Torture(KILLS, SEED, tmp_path, said.append).run()

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Thread
 from time import monotonic
 
-from fairway.bench.torture.fleet import Fleet, Ledger, Orders, key_of, reading
+from fairway.bench.torture.fleet import ACKNOWLEDGED, Fleet, Ledger, Orders, key_of, reading
 from fairway.bench.torture.links import bad_links
 from fairway.bench.torture.services import GatewayService
 from fairway.protocols import NAMES
@@ -65,6 +65,6 @@ def _until_all_have_begun(fleet: Fleet, orders: Orders, sending: Thread) -> None
     ]
     until_s = monotonic() + FIRST_WITHIN_S
     while sending.is_alive() and monotonic() < until_s:
-        if all(key in fleet.ledger.outcomes for key in firsts):
+        if all(fleet.ledger.outcomes.get(key) == ACKNOWLEDGED for key in firsts):
             return
         sending.join(POLL_S)

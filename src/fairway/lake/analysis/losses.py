@@ -12,7 +12,8 @@ again because an acknowledgement was lost on the same stretch. The greater of th
 *Behind* the point, copies that are not duplicates were sent because nothing was heard of what had passed: it or its
 acknowledgement was lost, so that the loss of one way is 1 - sqrt(1 - share of copies).
 
-Reordering, copies that were sent too early and copies that the network made count as loss.
+Reordering, copies that were sent too early and copies that the network made count as loss. So it reads high for mrp's
+piggyback layout, whose acknowledgements name no packet: a sender that has to guess repeats more than was lost.
 """
 
 from __future__ import annotations
