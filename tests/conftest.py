@@ -27,7 +27,8 @@ SPARK = ("tests/lake/", "tests/cli/test_demo.py")
 
 
 class OneSession(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Gives all tests with Spark to one worker of a run, first, and all others one by one to whoever is free."""
+    """Gives all tests with Spark to one worker of a run, first, and all others one by one to whoever is free: many of
+    them wait for real timers, so that two workers for them keep one core busy."""
 
     def _split_scope(self, nodeid: str) -> str:
         return "spark" if nodeid.startswith(SPARK) else nodeid
