@@ -22,24 +22,21 @@ settings.register_profile("fairway", deadline=None, print_blob=True)
 settings.load_profile("fairway")
 
 
-SPARK = {
-    "captures": ("tests/lake/analysis/", "tests/lake/captures/", "tests/lake/violations/"),
-    "landing": ("tests/lake/", "tests/cli/test_demo.py"),
-}
-"""Where Spark runs, in two halves: a worker starts one session, which costs more than most tests."""
+SPARK = ("tests/lake/", "tests/cli/test_demo.py")
+"""Where a Spark session runs: two of them at once fight for two cores, so one worker gets them all."""
 
 
-class FewSessions(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Gives each half of the tests with Spark to one worker of a run, first, and all others one by one to whoever is
-    free: many of them wait for real timers and leave the cores to Spark."""
+class OneSession(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Gives all tests with Spark to one worker of a run, first, and all others one by one to whoever is free: many of
+    them wait for real timers, so that two workers for them keep one core busy."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((half for half, places in SPARK.items() if nodeid.startswith(places)), nodeid)
+        return "spark" if nodeid.startswith(SPARK) else nodeid
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FewSessions:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSession:
     """Spreads the tests; xdist's own groups do nothing under pytest 9."""
-    return FewSessions(config, log)
+    return OneSession(config, log)
 
 
 @pytest.fixture(scope="session")
