@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from fairway.protocols import NAMES
-from scripts import require, soak
+from scripts import require, soak, which_protocol
 
 
 def test_a_soak_deals_its_seeds_over_all_protocols() -> None:
@@ -79,3 +81,20 @@ def test_what_is_missing_is_named_with_its_remedy(
     assert require.main(["tool"]) == 1
     said = "Fairway needs a program: install it (Debian: apt-get install its-package), then try again.\n"
     assert capsys.readouterr().err == said
+
+
+def test_the_tables_of_which_protocol_are_means_over_seeds(tmp_path: Path) -> None:
+    runs = [
+        {
+            "variant": "udpc", "messages": 200, "size_bytes": 200, "interval_ms": 10.0, "reorder": 0.0, "loss": 0.05,
+            "burst_length": 1.0, "delay_ms": 50.0, "flows": 1, "passed": passed, "datagrams": 400, "failed": 0,
+            "latency_p50_us": latency_us, "latency_p99_us": 2 * latency_us, "goodput_bytes_per_s": 1.0,
+            "bytes_per_message": 230.0, "datagrams_per_message": 2.0, "fairness": 1.0,
+        }
+        for latency_us, passed in ((1_000_000, True), (2_000_000, False))
+    ]  # fmt: skip
+    (tmp_path / "runs").mkdir()
+    pq.write_table(pa.Table.from_pylist(runs), tmp_path / "runs" / "chunk-000000.parquet")
+    printed = which_protocol.tables(tmp_path)
+    assert printed[0] == "2 runs, 800 datagrams, 1 runs broke a rule"
+    assert "| 50.0 | 0.05 | 1,500 / 3,000 | None | None | None |" in printed

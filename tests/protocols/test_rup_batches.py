@@ -12,6 +12,7 @@ from fairway.core.events import Event, MessageReceived, PartReceived, Peer
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.machine import RupMachine
 from fairway.protocols.rup.options import RupOptions
+from tests.protocols.rup_outputs import Outputs
 
 PART_BYTES = 22
 BODIES = [bytes((7 * place + number) % 251 for place in range(size)) for number, size in enumerate((2_200, 1_555, 660))]
@@ -68,28 +69,11 @@ def joined(datagrams: list[bytes]) -> list[tuple[bytes, int | None]]:
     return buffers
 
 
-class Listener:
+class Listener(Outputs):
     """A machine whose outputs are kept as flat lists."""
 
     def __init__(self, options: RupOptions) -> None:
-        self.machine = RupMachine(options, Seeded(1))
-        self.sent: list[tuple[int, bytes]] = []
-        self.events: list[Event] = []
-
-    def drain(self, now_us: int) -> None:
-        for transmit in self.machine.transmits():
-            for datagram in wire.split(transmit.data, transmit.segment_bytes or len(transmit.data)):
-                self.sent.append((now_us, bytes(datagram)))
-        self.events += self.machine.events()
-
-    def wake_until(self, now_us: int) -> None:
-        for _ in range(1_000):
-            due_us = self.machine.next_deadline_us()
-            if due_us is None or due_us > now_us:
-                return
-            self.machine.wake(due_us)
-            self.drain(due_us)
-        raise AssertionError("the machine keeps itself busy")
+        super().__init__(RupMachine(options, Seeded(1)))
 
     def happened(self) -> list[Event]:
         """The events, neighbouring parts of a spooled message joined."""

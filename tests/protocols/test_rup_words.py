@@ -8,40 +8,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairway.core.chance import Seeded
-from fairway.core.events import Delivered, Event, Peer
+from fairway.core.events import Delivered, Peer
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.context import Context
 from fairway.protocols.rup.machine import RupMachine
 from fairway.protocols.rup.options import RupOptions
+from tests.protocols.rup_outputs import Outputs
 
 PART_BYTES = 22
 SIZES = (2_200, 1_555, 60, 10)
 LIMIT_US = 200_000
 
 
-class Speaker:
+class Speaker(Outputs):
     """A machine with messages under way, and all that it sends and reports."""
 
     def __init__(self, controller: str) -> None:
         options = RupOptions(controller=controller, datagram_bytes_max=PART_BYTES + 42, window=60)
-        self.machine = RupMachine(options, Seeded(1))
+        super().__init__(RupMachine(options, Seeded(1)))
         self.machine.connect("b", 0)
         self.machine.send_many(Peer("b"), [bytes(size) for size in SIZES], 0)
-        self.sent: list[tuple[int, bytes]] = []
-        self.events: list[Event] = []
         self.drain(0)
         self.identities = list(self.machine._conversations["b"].sender._under_way)
-
-    def drain(self, now_us: int) -> None:
-        for transmit in self.machine.transmits():
-            for datagram in wire.split(transmit.data, transmit.segment_bytes or len(transmit.data)):
-                self.sent.append((now_us, bytes(datagram)))
-        self.events += self.machine.events()
-
-    def wake_until(self, now_us: int) -> None:
-        while (due_us := self.machine.next_deadline_us()) is not None and due_us <= now_us:
-            self.machine.wake(due_us)
-            self.drain(due_us)
 
     def counts(self) -> dict[str, object]:
         return {name: value for name, value in self.machine.statistics.as_dict().items() if name != "batches"}

@@ -16,6 +16,7 @@ from zlib import crc32
 
 from fairway.protocols.mrp import wire as mrp
 from fairway.protocols.pydevts import wire as pydevts
+from fairway.protocols.rup import wire as rup
 from fairway.protocols.udpc import wire as udpc
 
 TRIES_MAX = 16
@@ -25,7 +26,6 @@ SHORTEST = 2 * pydevts.HEADER_BYTES
 """No two datagrams are shorter together."""
 
 _RUP = re.compile(rb"d[\0\1][0-9a-f]{32}|[rc][0-9a-f]{32}\0")
-_RUP_DATA_BYTES, _RUP_ANSWER_BYTES = 42, 38
 _MRP_SIZES = {1: (mrp.CONNECT_BYTES,) * 2, 2: (mrp.CON_REPLY_BYTES,) * 2, 4: (mrp.ACK_BYTES,) * 2}
 _MRP_DATA = (mrp.PIGGYBACK_BYTES, 1 << 16)
 _INDEX_REACH = 1 << 16
@@ -73,13 +73,13 @@ def _mrp_fits(payload: bytes, segment: bytes) -> bool:
 
 
 def _rup_places(payload: bytes) -> Iterator[int]:
-    return (found.start() for found in _RUP.finditer(payload, _RUP_ANSWER_BYTES))
+    return (found.start() for found in _RUP.finditer(payload, rup.CONTROL_BYTES))
 
 
 def _rup_fits(payload: bytes, segment: bytes) -> bool:
     if not _RUP.match(segment):
         return False
-    return len(segment) >= _RUP_DATA_BYTES if segment[0] == ord("d") else len(segment) == _RUP_ANSWER_BYTES
+    return len(segment) >= rup.DATA_HEADER_BYTES if segment[0] == ord("d") else len(segment) == rup.CONTROL_BYTES
 
 
 def _pydevts_answers(payload: bytes) -> bool:

@@ -8,10 +8,10 @@ from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from types import FrameType
 
+from fairway.cli.exits import ExitCode
 from fairway.core.errors import BadOption
 
 CANCEL_AGAIN_S = 0.2
-TERMINATED = 128 + signal.SIGTERM
 
 
 def settings_of(pairs: Sequence[str]) -> dict[str, str]:
@@ -38,7 +38,7 @@ def ended_by_sigterm() -> Iterator[None]:
         asked.set()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if not _waits_for_the_jvm(frame):
-            raise SystemExit(TERMINATED)
+            raise SystemExit(ExitCode.TERMINATED)
         Thread(target=_cancel_until, args=(unwound,), daemon=True).start()
 
     before = signal.signal(signal.SIGTERM, leave)
@@ -51,7 +51,7 @@ def ended_by_sigterm() -> Iterator[None]:
         unwound.set()
         signal.signal(signal.SIGTERM, before)
     if asked.is_set():
-        raise SystemExit(TERMINATED)
+        raise SystemExit(ExitCode.TERMINATED)
 
 
 def _waits_for_the_jvm(frame: FrameType | None) -> bool:

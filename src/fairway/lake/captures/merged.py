@@ -18,10 +18,10 @@ from fairway.lake.captures.rows import Batch, Mask
 from fairway.protocols.mrp.wire import CONNECT_BYTES
 from fairway.protocols.mrp.wire import MAGIC as MRP
 from fairway.protocols.pydevts.wire import HEADER_BYTES as PYDEVTS_BYTES
+from fairway.protocols.rup.wire import CONTROL_BYTES
 from fairway.protocols.udpc.wire import HEADER_BYTES as UDPC_BYTES
 
 RUP_DATA, RUP_REQUEST, RUP_CONFIRM = b"drc"
-RUP_ANSWER_BYTES = 38
 NEW_MESSAGE = b"d\1"
 """How the first part of another rup message begins."""
 
@@ -71,8 +71,8 @@ def _suspects(data: bytes, starts: Integers, ends: Integers) -> Integers:
     is_mrp = (first == MRP[0]) & (second == MRP[1]) & (third == MRP[2])
     is_part = (first == RUP_DATA) & (second <= 1)
     is_packet = ~is_mrp & (first == 0) & (second <= 1)
-    fixed = ((first == RUP_REQUEST) | (first == RUP_CONFIRM)) & (lengths % RUP_ANSWER_BYTES == 0)
-    fixed &= lengths > RUP_ANSWER_BYTES
+    fixed = ((first == RUP_REQUEST) | (first == RUP_CONFIRM)) & (lengths % CONTROL_BYTES == 0)
+    fixed &= lengths > CONTROL_BYTES
     fixed |= ((first == 1) | (first == 3)) & (second <= 1) & (lengths % PYDEVTS_BYTES == 0)
     find = data.find
     suspected = [np.flatnonzero(fixed)]
@@ -83,8 +83,8 @@ def _suspects(data: bytes, starts: Integers, ends: Integers) -> Integers:
         suspected.append(rows[[find(sign(start), start + after, end) >= 0 for start, end in pairs]])
 
     search(is_mrp, lambda start: MRP, CONNECT_BYTES)
-    search(is_part, lambda start: data[start + 2 : start + 34], RUP_ANSWER_BYTES)
-    search(is_part, lambda start: NEW_MESSAGE, RUP_ANSWER_BYTES)
+    search(is_part, lambda start: data[start + 2 : start + 34], CONTROL_BYTES)
+    search(is_part, lambda start: NEW_MESSAGE, CONTROL_BYTES)
     search(is_packet, lambda start: data[start : start + 3], PYDEVTS_BYTES)
     search(~is_mrp & ~is_part, lambda start: data[start + 4 : start + 8], UDPC_BYTES + 4)
     return np.unique(np.concatenate(suspected))
