@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 
 import pytest
 
-from fairway.bench.namespaces import NotPermitted, namespaces
+from fairway.bench.namespaces import Namespaces, NotPermitted, namespaces
 from fairway.bench.transport import rounds
 from fairway.bench.transport.environments import lossy_environments
 from fairway.bench.transport.loads import LOADS
@@ -16,6 +17,29 @@ from fairway.bench.transport.peers import PEERS
 
 def existing() -> str:
     return subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+
+
+SUPER_DATAGRAM = """
+import socket, struct
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+    size = struct.pack("H", 1_000)
+    sock.sendmsg([bytes(40_000)], [(socket.SOL_UDP, 103, size)], 0, ("192.0.2.2", 7_000))
+"""
+
+
+def drops_one_by_one(both: Namespaces) -> None:
+    """Sends datagrams in one call with GSO; half of them are dropped, so all or none arriving is no chance."""
+    both.set_loss(50)
+    listening = (
+        "import socket; s = socket.socket(type=socket.SOCK_DGRAM); s.bind(('192.0.2.2', 7_000)); s.settimeout(1)"
+    )
+    counting = "print('ready', flush=True); n = 0\ntry:\n while s.recv(65_535): n += 1\nexcept TimeoutError: print(n)"
+    command = [*both.receiver_prefix, sys.executable, "-c", f"{listening}; {counting}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as receiver:
+        assert receiver.stdout is not None
+        assert receiver.stdout.readline() == "ready\n"
+        subprocess.run([*both.sender_prefix, sys.executable, "-c", SUPER_DATAGRAM], check=True)
+        assert 0 < int(receiver.stdout.readline()) < 40
 
 
 def exercise() -> str:
@@ -30,6 +54,7 @@ def exercise() -> str:
         run_cell(Cell(PEERS["udpc"], LOADS["batches-64"], lossy), 1.0, 1, units=500)
         without.prepare()
         run_cell(Cell(PEERS["tcp"], LOADS["bulk"], without), 1.0, 1, units=262_139)
+        drops_one_by_one(both)
         assert both.names[0] in existing()
     return both.names[0]
 

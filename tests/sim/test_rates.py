@@ -35,6 +35,27 @@ def test_one_per_cent_loss_leaves_at_least_four_fifths_of_the_rate(protocol: str
     assert 100 * load_us(protocol, 0.0) >= 80 * load_us(protocol, 0.01)
 
 
+@pytest.mark.parametrize("queue_bytes", [2_000_000, 8_000_000])
+def test_five_per_cent_loss_on_a_short_path_leaves_rup_half_its_rate(queue_bytes: int) -> None:
+    """Once the clock alone said what has landed: the flight grew past every queue, and 4 % of the rate were left."""
+
+    def taken_us(loss_per_million: int) -> int:
+        configuration = Configuration(
+            protocol="rup",
+            options=make_options("rup", controller="eager"),
+            faults=Faults(
+                loss=loss_per_million, delay_us=150, bandwidth_bytes_per_s=1_200_000_000, queue_bytes=queue_bytes
+            ),
+            load=Load(messages=6, bytes_min=3_600 * PART_BYTES, bytes_max=3_600 * PART_BYTES, batch=3),
+            fault_us=60_000_000,
+        )
+        result = run(configuration, 1)
+        assert result.passed, result.violations
+        return result.load_us
+
+    assert 2 * taken_us(0) >= taken_us(50_000)
+
+
 def test_a_cumulative_acknowledgement_loses_more_because_it_names_one_hole_at_a_time() -> None:
     clean_us, lossy_us = load_us("mrp", 0.0, "piggyback"), load_us("mrp", 0.01, "piggyback")
     assert 45 * lossy_us <= 100 * clean_us <= 80 * lossy_us

@@ -77,7 +77,8 @@ def run(results: Results, place: Path, report: Callable[[str, int, int], None]) 
     there = [one for one in chosen if not one.missing]
     total, number = plan.rounds * len(there) * len(plan.loads), 0
     place.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=".gateway-", dir=place))
+    # From the root: the servers run in folders of their own, where a relative path would lead elsewhere.
+    folder = Path(tempfile.mkdtemp(prefix=".gateway-", dir=place.resolve()))
     try:
         results.file_system, results.sync_us = _file_system(folder), sync_us(folder)
         for turn in range(plan.rounds):

@@ -163,10 +163,9 @@ class Incoming:
             start = index * self.part_bytes
             self._assembly.room[start : start + len(body)] = body
 
-    def add_burst(self, first: int, count: int, data: Buffer, row: int, bursts: Bursts, now_us: int) -> None:
-        """Keeps new parts that are the datagrams of a super-buffer from `row` on."""
+    def put_burst(self, first: int, count: int, data: Buffer, row: int, bursts: Bursts) -> None:
+        """Keeps the bodies of new parts that are the datagrams of a super-buffer from `row` on."""
         part_bytes = self.part_bytes
-        self.parts.add(first, count, now_us)
         self.held_bytes += cost(count * part_bytes, count)
         if self._assembly is None:
             self._pieces[first] = bursts.bodies(data, part_bytes, row, count)

@@ -6,9 +6,11 @@ Parts leave in rising order, so a few marks say everything that a table would:
                         |<- in flight ->|
 
 `cursor` is the next part to leave; it lies below `sent` only while a lost tail is sent again. A confirm is cumulative,
-so one missing part hides all that came after it. But the receiver asks for what is missing within a round trip: while
-such a request is open, parts that left more than about a round trip ago are no longer in the network (`landed`), and
-the window does not wait for them.
+so one missing part hides all that came after it. But a request tells that a later part has come, and so that all parts
+before that one are no longer in the network (`landed`): the window does not wait for them. Where the receiver may ask
+for no more, time tells: while a request is open, what left longer than a time-out ago has landed too. (A round trip
+instead of the time-out would be too bold: under loss there are few samples, the queue grows unseen, and the flight
+with it, until the queue overflows.)
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from fairway.core.events import Address
 from fairway.core.machine import Buffer
 
 QUICK_REPEATS_MAX = 3
+TRANSMISSIONS_WITH_ONE_REPAIR = 2
 
 UNKNOWN_US = -1
 """The time of a transmission that is no longer told apart from others."""
@@ -165,6 +168,11 @@ class Outgoing:
             return repeat[1]
         return next((sent_us for end, sent_us in self._sent_runs if index < end), UNKNOWN_US)
 
+    def was_repaired_once_before(self, index: int, before_us: int) -> bool:
+        """Tells whether a part was sent twice in all, the second time before that time."""
+        times, sent_us = self.repeats.get(index, (1, 0))
+        return times == TRANSMISSIONS_WITH_ONE_REPAIR and sent_us < before_us
+
     @property
     def oldest_us(self) -> int:
         """When the first unconfirmed part left, if it was not repeated, or `UNKNOWN_US`."""
@@ -200,11 +208,20 @@ class Outgoing:
                 runs.popleft()
         return sent_us
 
+    def overtaken(self, index: int) -> None:
+        """Takes note that a part was asked for: one that left later has come, so all before that one have landed."""
+        landed = min(index + 2, self.cursor)
+        if landed > self.landed:
+            self.landed = landed
+            landing = self._landing
+            while landing and landing[0][0] <= landed:
+                landing.popleft()
+
     def land(self, before_us: int) -> None:
         """Takes what left before that time out of the flight, if the receiver has asked for something missing."""
         landing = self._landing
         while self.holes and landing and landing[0][1] < before_us:
-            self.landed = landing.popleft()[0]
+            self.landed = max(self.landed, landing.popleft()[0])
 
     def next_landing_us(self) -> int | None:
         """Tells when the earliest part left that may yet land, if the receiver has asked for something missing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairway.protocols.rup.landing import Landing
+from fairway.core.rtt import RoundTrip
 from fairway.protocols.rup.options import RupOptions
 from fairway.protocols.rup.outgoing import Outgoing
 
@@ -17,7 +17,7 @@ class Patience:
 
     def __init__(self, options: RupOptions) -> None:
         self._options = options
-        self.rtt = Landing(initial_us=options.rto_initial_us, min_us=options.rto_us_min, max_us=options.rto_us_max)
+        self.rtt = RoundTrip(initial_us=options.rto_initial_us, min_us=options.rto_us_min, max_us=options.rto_us_max)
 
     def due_us(self, message: Outgoing) -> int | None:
         """Tells when something is to be done for a message without a word of the peer; None if nothing was sent."""
@@ -41,12 +41,18 @@ class Patience:
         """
         if not self.rtt.smoothed_us or message.quick_repeats_left <= 0 or self.is_worn_out(message, message.confirmed):
             return None
-        wait_us = max(QUICK_US_MIN, 2 * self.rtt.patient_us) << message.quick_repeats
+        wait_us = max(QUICK_US_MIN, 2 * self._round_trip_us) << message.quick_repeats
         return max(message.heard_us, message.repaired_us) + wait_us
 
     def repair_us(self, *, repeated: bool) -> int:
         """Tells how old a part at the mark is when a confirm shows that it, or its repair, was lost."""
-        return max(QUICK_US_MIN, self.rtt.patient_us * (1 if repeated else 2))
+        return max(QUICK_US_MIN, self._round_trip_us * (1 if repeated else 2))
+
+    @property
+    def _round_trip_us(self) -> int:
+        """A round trip with some air for jitter."""
+        smoothed_us = self.rtt.smoothed_us
+        return smoothed_us + max(smoothed_us >> 3, self.rtt.variation_us)
 
     def is_worn_out(self, message: Outgoing, index: int) -> bool:
         """Tells whether a part was sent as often as is allowed."""

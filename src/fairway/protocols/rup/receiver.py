@@ -252,59 +252,69 @@ class Receiver:
 
     # Parts in bursts.
 
-    def burst(self, message: Incoming, data: Buffer, segment_bytes: int, row: int, rows: int, now_us: int) -> int:
-        """Takes the datagrams of a super-buffer, from `row` on, that continue the message at its top; counts them.
+    def burst(self, message: Incoming, data: memoryview, segment_bytes: int, row: int, rows: int, now_us: int) -> int:
+        """Takes the datagrams of a super-buffer, from `row` on, that are new parts above all others; counts them.
 
         `rows` datagrams from there on are whole. Takes none when one by one something else could happen than being
-        kept: a gap that was not asked for, the end of the message, a bound.
+        kept, and asking for what is missing below: the end of the message, a bound.
         """
         part_bytes, parts, total = message.part_bytes, message.parts, message.total
         if part_bytes == 0 or part_bytes != segment_bytes - wire.DATA_HEADER_BYTES:
             return 0
-        first = parts.top
-        count = min(rows, total // part_bytes - first, message.part_count - 1 - parts.count)
-        if count < 2 or not self._takes_burst(message, count * part_bytes, count):
+        first = wire.part_position(data, row * segment_bytes) // part_bytes
+        if first < parts.top or (first > parts.top and parts.gaps >= self._options.gaps_max):
             return 0
-        bursts = self._context.bursts
-        count = bursts.leading_matches(data, part_bytes, row, count, message.identity, total, first)
+        count = min(rows, total // part_bytes - first, message.part_count - 1 - parts.count)
+        if count < 2:
+            return 0
+        if not message.spooled and self._memory_refusal(message.conversation, count * part_bytes, count):
+            return 0
+        count = self._context.bursts.leading_matches(data, part_bytes, row, count, message.identity, total, first)
         if count:
             self._keep_burst(message, first, count, data, row, now_us)
         return count
 
-    def _takes_burst(self, message: Incoming, size: int, parts: int) -> bool:
-        """Tells whether new parts at the top of a message do nothing but be kept and counted."""
-        requests = message.requests
-        if (
-            message.parts.gaps
-            and len(requests) < self._options.requests_open_max
-            and not requests.is_idle(message.parts)
-        ):
-            return False
-        return message.spooled or not self._memory_refusal(message.conversation, size, parts)
-
     def _keep_burst(self, message: Incoming, first: int, count: int, data: Buffer, row: int, now_us: int) -> None:
-        """Keeps new parts at the top of a message, with a confirm wherever one is due on the way."""
-        parts, part_bytes, bursts = message.parts, message.part_bytes, self._context.bursts
-        in_order = parts.gaps == 0
+        """Keeps new parts above all others."""
+        bursts = self._context.bursts
         if message.spooled:
-            self._spool(message, first, bursts.bodies(data, part_bytes, row, count))
-            parts.add(first, count, now_us)
+            self._spool(message, first, bursts.bodies(data, message.part_bytes, row, count))
         else:
             if not message.reserved_bytes and self._reserved_bytes + message.total <= self._options.incoming_bytes_max:
                 message.assemble()
                 self._reserved_bytes += message.reserved_bytes
             held_before = message.held_bytes
-            message.add_burst(first, count, data, row, bursts, now_us)
+            message.put_burst(first, count, data, row, bursts)
             self._account(message, held_before)
         message.conversation.heard_us = now_us
-        self._outbox.received(message.address, count * (wire.DATA_HEADER_BYTES + part_bytes))
+        self._outbox.received(message.address, count * (wire.DATA_HEADER_BYTES + message.part_bytes))
+        ahead = min(count, self._options.request_after_parts) if self._may_ask(message, first) else 0
+        for index in range(first, first + ahead):
+            self._count_burst(message, index, 1, now_us)
+        if ahead < count:
+            self._count_burst(message, first + ahead, count - ahead, now_us)
+        self._timers.set(message, message.due_us())
+
+    def _may_ask(self, message: Incoming, first: int) -> bool:
+        """Tells whether the first few of new parts from `first` on may show that something below is missing."""
+        if len(message.requests) >= self._options.requests_open_max:
+            return False
+        return first > message.parts.top or not message.requests.is_idle(message.parts)
+
+    def _count_burst(self, message: Incoming, first: int, count: int, now_us: int) -> None:
+        """Takes note of new parts above all others, of which only the first can cause requests, with a confirm
+        wherever one is due on the way."""
+        parts = message.parts
+        in_order = first == parts.mark
+        parts.add(first, count, now_us)
+        if parts.gaps:
+            self._request(message, message.requests.new(parts, now_us))
         leaving = message.count_burst(count, now_us)
         if leaving:
             marks = [first + place for place in leaving] if in_order else [parts.mark] * len(leaving)
-            confirms = [wire.control(wire.CONFIRM, message.identity, mark * part_bytes) for mark in marks]
+            confirms = [wire.control(wire.CONFIRM, message.identity, mark * message.part_bytes) for mark in marks]
             # All are allowed: each answers at least one part, which is longer.
             self._outbox.answer(message.address, b"".join(confirms), wire.CONTROL_BYTES, len(confirms))
-        self._timers.set(message, message.due_us())
 
     # Completion and commit.
 

@@ -173,6 +173,12 @@ def part_identity(data: memoryview, start: int) -> bytes:
     return data[start + 2 : start + 2 + ID_DIGITS].tobytes()
 
 
+def part_position(data: memoryview, start: int) -> int:
+    """Gives the position of a datagram that begins at `start`, if it is a part: nothing is checked."""
+    a, b, c, d = data[start + 34 : start + 38]
+    return a + 255 * (b + 255 * (c + 255 * d))
+
+
 def part(identity: bytes, position: int, total: int, payload: Buffer) -> bytes:
     """Gives the datagram of one part; the fast way for machines, which know that the fields fit."""
     prefix = _DATA_PREFIX.pack(100, position == 0, identity)
