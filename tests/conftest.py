@@ -22,21 +22,43 @@ settings.register_profile("fairway", deadline=None, print_blob=True)
 settings.load_profile("fairway")
 
 
-SPARK = ("tests/lake/", "tests/cli/test_demo.py")
-"""Where a Spark session runs: two of them at once fight for two cores, so one worker gets them all."""
+SPARK = "tests/lake/"
+"""Where tests share a Spark session: two at once fight for two cores, so one worker gets them all, first."""
+
+PROCESSES = (
+    "tests/lake/test_cluster.py",
+    "tests/lake/landing/test_killing.py",
+    "tests/lake/lab/test_killed_sweeps.py",
+    "tests/cli/test_demo.py",
+    "tests/torture/test_torture.py::test_whatever_is_killed",
+)
+"""What starts Spark in processes of its own, and long: one worker gets them all too, last, when nobody is left whose
+timers they could starve."""
+
+
+def scope(nodeid: str) -> str:
+    """Names what runs on one worker: most tests by themselves."""
+    if nodeid.startswith(PROCESSES):
+        return "processes"
+    return "spark" if nodeid.startswith(SPARK) else nodeid
 
 
 class OneSession(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Gives all tests with Spark to one worker of a run, first, and all others one by one to whoever is free: many of
-    them wait for real timers, so that two workers for them keep one core busy."""
+    """Keeps what shares a scope on one worker, and gives all other tests one by one to whoever is free: many of them
+    wait for real timers, so that two workers for them keep one core busy."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if nodeid.startswith(SPARK) else nodeid
+        return scope(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSession:
     """Spreads the tests; xdist's own groups do nothing under pytest 9."""
     return OneSession(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the tests in the order in which they are to begin, which `--no-loadscope-reorder` keeps."""
+    items.sort(key=lambda item: {"spark": 0, "processes": 2}.get(scope(item.nodeid), 1))
 
 
 @pytest.fixture(scope="session")
