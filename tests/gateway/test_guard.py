@@ -89,6 +89,31 @@ def test_a_known_address_cannot_open_more_connections_than_it_may() -> None:
     assert judge.admits("mrp", b"MRP\x03" + bytes(20), address, 0)
 
 
+def test_many_calls_from_one_port_are_as_many_sessions() -> None:
+    judge = guard(sessions_per_address_max=5)
+    connects = [mrp_wire.encode(mrp_wire.Connect(ver=0, cl_conid=number)) for number in range(1, 101)]
+    address = ("192.0.2.1", 1)
+    assert sum(judge.admits("mrp", connect, address, 0) for connect in connects) == 5
+    assert judge.admits("mrp", connects[0], address, 0), "a repeated call is no second one"
+    judge.opened(Peer(address, 7, 7), 0)
+    assert not judge.admits("mrp", connects[50], address, 0)
+    assert judge.refused == {("mrp", "address_full"): 96}
+
+
+def test_half_open_calls_from_one_port_count_one_by_one() -> None:
+    judge = guard(half_open_per_prefix_max=5)
+    calls = [udpc_wire.datagram(1, number, 0, udpc_wire.SYN) for number in range(1, 101)]
+    assert sum(judge.admits("udpc", call, ("192.0.2.1", 1), 0) for call in calls) == 5
+    assert judge.refused == {("udpc", "half_open_full"): 95}
+
+
+def test_a_call_at_the_end_of_a_batch_of_other_datagrams_is_seen() -> None:
+    judge = guard(half_open_per_prefix_max=1)
+    longer = udpc_wire.datagram(9, 5, 0, udpc_wire.HBT) + b"1234567"
+    assert judge.admits("udpc", longer + SYN, ("192.0.2.1", 1), 0, len(longer))
+    assert not judge.admits("udpc", longer + SYN, ("192.0.2.1", 2), 0, len(longer))
+
+
 def test_a_session_that_moves_is_counted_where_it_is() -> None:
     judge = guard(sessions_per_address_max=1)
     peer, elsewhere = Peer(("192.0.2.1", 1), 7), ("192.0.2.9", 4)

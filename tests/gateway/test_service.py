@@ -19,6 +19,7 @@ import pytest
 from fairway import net
 from fairway.cli import run
 from fairway.core import layout
+from fairway.gateway.settings import Settings
 
 from .world import PROTOCOLS, Ledger, Running, Sender, any_ports, check_promise, gateway, journalled, landed, until
 
@@ -248,6 +249,7 @@ def test_a_journal_of_a_newer_fairway_is_refused(tmp_path: Path) -> None:
         ([*UDPC, "--lake", "x", "--metrics", "9464"], "HOST:PORT"),
         ([*UDPC, "--lake", "x", "--seal-after", "5"], "a number with a unit"),
         ([*UDPC, "--lake", "x", "--log", "xml"], "one of text, json"),
+        ([*UDPC, "--lake", "x", "--metrics", "127.0.0.1:65535", "--workers", "2"], "name a port up to 65534"),
     ],
 )
 def test_a_wrong_setting_is_usage_and_said_in_one_line(
@@ -266,9 +268,25 @@ def test_a_file_says_the_same_as_options_and_options_win(tmp_path: Path, capsys:
     )
     assert run(["gateway", "--config", str(config), "--name", "other", "--check"]) == 0
     assert capsys.readouterr().out == "the settings are right: 1 URLs, lake nowhere, name other\n"
+    for line, reason in (("workers = 2.5", "a whole number"), ('verbose = "no"', "must be true or false")):
+        config.write_text(f'urls = ["udpc://127.0.0.1:0"]\nlake = "nowhere"\n{line}\n')
+        assert run(["gateway", "--config", str(config), "--check"]) == 2
+        assert reason in capsys.readouterr().err
     config.write_text("seal_aftr = 3\n")
     assert run(["gateway", "--config", str(config), "--check"]) == 2
     assert "there is no setting 'seal_aftr'" in capsys.readouterr().err
+
+
+def test_nought_is_a_value_and_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Settings] = []
+    monkeypatch.setattr("fairway.gateway.process.run", lambda settings: seen.append(settings) or 0)
+    config = tmp_path / "gateway.toml"
+    config.write_text('urls = ["udpc://127.0.0.1:0"]\nlake = "nowhere"\nsessions_per_address_max = 7\n')
+    before = signal.getsignal(signal.SIGTERM)
+    options = ["--half-open-per-prefix-max", "0", "--sessions-per-address-max", "0"]
+    assert run(["gateway", "--config", str(config), *options]) == 0
+    signal.signal(signal.SIGTERM, before)
+    assert (seen[0].half_open_per_prefix_max, seen[0].sessions_per_address_max) == (0, 0)
 
 
 @runs

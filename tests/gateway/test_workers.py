@@ -7,7 +7,9 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from fairway import net
@@ -22,7 +24,11 @@ WORKERS = ("--workers", "2")
 
 def children(running: Running) -> list[int]:
     """Lists the processes that a gateway has started."""
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(running.process.pid)], capture_output=True, check=False)
+    return children_of(running.process.pid)
+
+
+def children_of(parent: int) -> list[int]:
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, check=False)
     return [int(pid) for pid in listed.stdout.split()]
 
 
@@ -80,6 +86,35 @@ async def test_another_number_of_workers_is_refused_while_conversations_may_go_o
     said = await asyncio.to_thread(refused, "udpc://127.0.0.1:0", "--lake", str(lake), "--workers", "3")
     assert said.startswith("1 fairway: the journals of gateway belong to 2 workers and conversations in them may still")
     assert (lake / layout.GATEWAYS / "gateway" / "workers").read_text() == "2\n"
+
+
+@runs
+async def test_another_number_of_workers_is_refused_after_a_kill_and_beside_a_running_gateway(lake: Path) -> None:
+    two = ("udpc://127.0.0.1:0", "--lake", str(lake), "--workers", "2")
+    async with gateway(lake, any_ports(("pydevts",))) as running:
+        said = await asyncio.to_thread(refused, *two)
+        assert said.startswith("1 fairway: the journals of gateway belong to 1 workers and one of them is in use")
+        async with net.connect(running.urls[0]) as connection:
+            await connection.send(b"hello")
+            await until(lambda: bool(landed(lake, "gateway")))
+        running.signal(signal.SIGKILL)
+        await running.ended()
+    said = await asyncio.to_thread(refused, *two)
+    assert said.startswith("1 fairway: the journals of gateway belong to 1 workers and conversations in them may still")
+    assert (lake / layout.GATEWAYS / "gateway" / "workers").read_text() == "1\n"
+
+
+@runs
+async def test_a_signal_to_all_processes_during_the_start_ends_it_without_a_word(lake: Path) -> None:
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 0)):
+        command = ("gateway", "udpc://127.0.0.1:0", "--lake", str(lake), *WORKERS)
+        starting = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "fairway", *command, stderr=asyncio.subprocess.PIPE, start_new_session=True
+        )
+        await until(partial(children_of, starting.pid))
+        os.killpg(starting.pid, number)
+        _, said = await starting.communicate()
+        assert (starting.returncode, said.decode()) == (code, "")
 
 
 @runs

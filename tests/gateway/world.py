@@ -100,7 +100,7 @@ def any_ports(protocols: Iterable[str] = PROTOCOLS) -> list[str]:
     return [f"{protocol}://127.0.0.1:0" for protocol in protocols]
 
 
-async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Waits until something is true."""
     async with asyncio.timeout(seconds):
         while not condition():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
-from typing import Any
 
 import typer
+
+from fairway.cli.exits import ExitCode
 
 _URLS = typer.Argument(None, metavar="URL...", show_default=False, help="scheme://host:port?options; port 0 is free.")
 _LAKE = typer.Option(None, metavar="DIR", show_default=False, help="The lake's folder; made if it is missing.")
@@ -74,17 +77,20 @@ def gateway(
     Example:
       fairway gateway udpc://127.0.0.1:9000 mrp://127.0.0.1:8192 --lake /srv/lake --metrics 127.0.0.1:9464
     """
-    given = {key: value for key, value in locals().items() if key not in {"config", "check"} and value not in _UNSET}
+    # By identity: 0 is a value, and equal to False.
+    given = {
+        key: value
+        for key, value in locals().items()
+        if key not in {"config", "check"} and value is not None and value is not False and value != []
+    }
     from fairway.gateway.settings import build, read_file
 
     settings = build({**(read_file(config) if config is not None else {}), **given})
     if check:
         print(f"the settings are right: {len(settings.urls)} URLs, lake {settings.lake}, name {settings.name}")
         return 0
+    # While modules load there is nothing to drain.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(ExitCode.DONE))
     from fairway.gateway.process import run
 
     return run(settings)
-
-
-_UNSET: tuple[Any, ...] = (None, [], False)
-"""What typer gives for an option that is not there; none of these is a value that sets anything."""

@@ -137,7 +137,7 @@ class Committer:
         if self._writing or not self._gathered:
             return
         if self._figures.backlog_bytes > self._settings.backlog_bytes_max:
-            self._stall(f"{self._figures.backlog_bytes >> 20} MiB wait to be sealed; see that the lake can be written")
+            self._stall(f"{self._figures.backlog_bytes:,} bytes wait to be sealed; see that the lake can be written")
             return
         began_s = self._loop.time()
         gathered, self._gathered = self._gathered, Gathered(began_s)

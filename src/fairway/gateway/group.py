@@ -11,9 +11,9 @@ from contextlib import closing
 from pathlib import Path
 
 from fairway.core import layout
-from fairway.gateway.errors import WorkersDiffer
+from fairway.gateway.errors import JournalInUse, WorkersDiffer
 from fairway.gateway.journal import open_reader
-from fairway.gateway.place import write_note
+from fairway.gateway.place import Place, write_note
 
 WORKERS = "workers"
 STOPPED = "stopped"
@@ -32,16 +32,36 @@ def settle_workers(lake: Path, name: str, workers: int) -> None:
     home = lake / layout.GATEWAYS / name
     home.mkdir(parents=True, exist_ok=True)
     note = home / WORKERS
-    known = int(note.read_text()) if note.exists() else workers
+    known = _noted(note, workers)
     if known != workers:
         for one in names(name, known):
-            reason = _not_drained(lake / layout.GATEWAYS / one / layout.JOURNAL)
+            reason = _in_use(lake, one) or _not_drained(lake / layout.GATEWAYS / one / layout.JOURNAL)
             if reason:
                 raise WorkersDiffer(
                     f"the journals of {name} belong to {known} workers and {reason}; start with --workers {known}, "
                     f"stop it with SIGTERM, wait {SESSIONS_OVER_S} s, and then change the number"
                 )
     write_note(note, f"{workers}\n")
+
+
+def _noted(note: Path, otherwise: int) -> int:
+    if not note.exists():
+        return otherwise
+    text = note.read_text(errors="replace").strip()
+    if not text.isdecimal():
+        raise WorkersDiffer(f"{note} holds {text[:20]!r} and not a number of workers; write the right one into it")
+    return int(text)
+
+
+def _in_use(lake: Path, name: str) -> str:
+    """Says that a gateway of that name runs, or gives an empty text."""
+    place = Place(lake, name)
+    try:
+        place.take()
+    except JournalInUse:
+        return "one of them is in use"
+    place.release()
+    return ""
 
 
 def _not_drained(journal: Path) -> str:
@@ -60,6 +80,7 @@ def _not_drained(journal: Path) -> str:
             return f"one of them cannot be read ({error})"
     if unsealed:
         return f"{unsealed} messages in them are not sealed"
-    if states and (stopped is None or time.time() - float(stopped[0] or 0) < SESSIONS_OVER_S):
+    # An empty text is that of a gateway that runs or was killed.
+    if states and (stopped is None or not stopped[0] or time.time() - float(stopped[0]) < SESSIONS_OVER_S):
         return "conversations in them may still go on"
     return ""

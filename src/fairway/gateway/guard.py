@@ -24,8 +24,10 @@ IPV6_PREFIX_BITS = 64
 BURST_S = 0.25
 """How much of a second's datagrams may come at once."""
 
-CALLS = {"udpc": ("Syn", 13), "mrp": ("Connect", 8)}
-"""The packet that asks for a session, and its size."""
+CALLS = {"udpc": ("Syn", 13, "session_id"), "mrp": ("Connect", 8, "cl_conid")}
+"""The packet that asks for a session, its size, and what tells two calls of one address apart."""
+
+Call = tuple[Address, int]
 
 
 class Prefix:
@@ -37,19 +39,38 @@ class Prefix:
         self.sessions = 0
         self.tokens = tokens
         self.refilled_us = now_us
-        self.half_open: dict[Address, int] = {}
-        """Addresses that called and have no session yet, with the time of their first call, oldest first."""
+        self.half_open: dict[Call, tuple[int, Host]] = {}
+        """Calls that have no session yet, with the time of the first and who called, oldest first."""
 
 
 class Host:
     """What is known of one address, whatever its ports."""
 
-    __slots__ = ("allowed", "prefix", "sessions")
+    __slots__ = ("allowed", "calls", "half_open", "prefix", "sessions")
 
     def __init__(self, allowed: bool, prefix: Prefix) -> None:
         self.allowed = allowed
         self.prefix = prefix
         self.sessions = 0
+        self.half_open = 0
+        self.calls: dict[Address, list[int]] = {}
+        """What is half open, by its port, oldest first."""
+
+    def begin(self, call: Call, now_us: int) -> None:
+        """Takes note of a call."""
+        address, number = call
+        self.half_open += 1
+        self.calls.setdefault(address, []).append(number)
+        self.prefix.half_open[call] = (now_us, self)
+
+    def end(self, call: Call) -> None:
+        """Forgets a call that has become a session, or was given up."""
+        address, number = call
+        del self.prefix.half_open[call]
+        self.half_open -= 1
+        self.calls[address].remove(number)
+        if not self.calls[address]:
+            del self.calls[address]
 
 
 class Guard:
@@ -80,38 +101,44 @@ class Guard:
             return "denied"
         if self._settings.datagrams_per_second and not self._within_rate(host.prefix, count, now_us):
             return "rate"
-        call = CALLS.get(protocol)
-        if call is None or (address in self._sessions and not (size == call[1] and self._has_call(protocol, data))):
-            return ""
-        return self._call_refusal(host, address, now_us)
+        if protocol in CALLS:
+            for number in self._calls(protocol, data, size):
+                reason = self._call_refusal(host, (address, number), now_us)
+                if reason:
+                    return reason
+        return ""
 
-    def _has_call(self, protocol: str, data: Buffer) -> bool:
-        """Tells whether one of the datagrams asks for a session."""
-        name, size = CALLS[protocol]
-        wire = protocols.wire(protocol)
+    def _calls(self, protocol: str, data: Buffer, size: int) -> list[int]:
+        """Gives the numbers of the calls among the datagrams; the last of these may be shorter than the others."""
+        name, call_bytes, field = CALLS[protocol]
+        if call_bytes not in {size, len(data) % size if size else 0}:
+            return []
+        wire, found = protocols.wire(protocol), []
         for start in range(0, len(data), size):
             try:
-                if type(wire.decode(data[start : start + size])).__name__ == name:
-                    return True
+                packet = wire.decode(data[start : start + size])
             except MalformedDatagram:
                 continue
-        return False
+            if type(packet).__name__ == name:
+                found.append(int(getattr(packet, field)))
+        return found
 
-    def _call_refusal(self, host: Host, address: Address, now_us: int) -> str:
+    def _call_refusal(self, host: Host, call: Call, now_us: int) -> str:
+        """Judges a call. What is half open counts as a session already, or many calls at once would all become one."""
         settings, prefix = self._settings, host.prefix
-        if 0 < settings.sessions_per_address_max <= host.sessions:
-            return "address_full"
-        if 0 < settings.sessions_per_prefix_max <= prefix.sessions:
-            return "prefix_full"
         half_open = prefix.half_open
-        if address in half_open or not settings.half_open_per_prefix_max:
+        if call in half_open:
             return ""
-        while half_open and next(iter(half_open.values())) <= now_us - HALF_OPEN_US:
-            del half_open[next(iter(half_open))]
-        if len(half_open) >= settings.half_open_per_prefix_max:
+        while half_open and next(iter(half_open.values()))[0] <= now_us - HALF_OPEN_US:
+            given_up, (_, caller) = next(iter(half_open.items()))
+            caller.end(given_up)
+        if 0 < settings.sessions_per_address_max <= host.sessions + host.half_open:
+            return "address_full"
+        if 0 < settings.sessions_per_prefix_max <= prefix.sessions + len(half_open):
+            return "prefix_full"
+        if 0 < settings.half_open_per_prefix_max <= len(half_open):
             return "half_open_full"
-        if address not in self._sessions:
-            half_open[address] = now_us
+        host.begin(call, now_us)
         return ""
 
     def _within_rate(self, prefix: Prefix, count: int, now_us: int) -> bool:
@@ -149,7 +176,7 @@ class Guard:
         return Host(allowed, prefix)
 
     def _forget_quiet(self) -> None:
-        self._hosts = {name: host for name, host in self._hosts.items() if host.sessions}
+        self._hosts = {name: host for name, host in self._hosts.items() if host.sessions or host.half_open}
         kept = {id(host.prefix) for host in self._hosts.values()}
         self._prefixes = {key: prefix for key, prefix in self._prefixes.items() if id(prefix) in kept}
 
@@ -162,7 +189,9 @@ class Guard:
         host = self._host(peer.address, now_us)
         host.sessions += 1
         host.prefix.sessions += 1
-        host.prefix.half_open.pop(peer.address, None)
+        calls = host.calls.get(peer.address)
+        if calls:
+            host.end((peer.address, calls[0]))
         self._sessions[peer.address] += 1
         self._addresses[peer] = peer.address
 

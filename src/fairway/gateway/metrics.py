@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 REQUEST_BYTES_MAX = 8_192
 REQUEST_S = 5.0
+CONNECTIONS_MAX = 64
+"""Idle connections must not use up the files that spooling and sealing need."""
 SESSIONS = ("conversations_opened", "conversations_closed")
 NOT_COUNTERS = (*SESSIONS, "rtt_us", "dropped")
 
@@ -128,6 +130,7 @@ class Page:
         self._registry.register(gatherer)
         self._figures = figures
         self._server: asyncio.Server | None = None
+        self._open = 0
 
     async def open(self, host: str, port: int) -> str:
         """Serves, and gives the URL."""
@@ -141,6 +144,15 @@ class Page:
             self._server.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._open < CONNECTIONS_MAX:
+            self._open += 1
+            try:
+                await self._answer_one(reader, writer)
+            finally:
+                self._open -= 1
+        writer.close()
+
+    async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(REQUEST_S):
                 head = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0].split()
@@ -152,7 +164,6 @@ class Page:
                     + body
                 )
                 await writer.drain()
-        writer.close()
 
     def _page(self, method: bytes, path: str) -> tuple[str, str, bytes]:
         text = "text/plain; charset=utf-8"

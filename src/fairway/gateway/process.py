@@ -69,7 +69,22 @@ async def _serve(settings: Settings) -> int:
 async def _supervise(settings: Settings) -> int:
     supervisor = Supervisor(settings)
     stopping = Stopping(supervisor.kill)
-    await supervisor.open()
+    if not await _opened(supervisor, stopping.event):
+        return stopping.code
     announce(supervisor.urls, supervisor.metrics_urls)
     await supervisor.run(stopping.event)
     return stopping.code
+
+
+async def _opened(supervisor: Supervisor, stop: asyncio.Event) -> bool:
+    """Waits until all workers serve; gives false if told to stop before, with none of them left."""
+    opening, stopped = asyncio.create_task(supervisor.open()), asyncio.create_task(stop.wait())
+    await asyncio.wait({opening, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if not stop.is_set():
+        await opening
+        return True
+    supervisor.kill()
+    opening.cancel()
+    await asyncio.gather(opening, return_exceptions=True)
+    return False

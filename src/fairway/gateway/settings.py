@@ -18,6 +18,7 @@ from fairway.protocols import options_class
 MESSAGE_BYTES_MAX = 1 << 30
 """A segment holds a message in one value, which Parquet's readers take up to 2 GiB."""
 WORKERS_MAX = 64
+PORT_MAX = 0xFFFF
 DEFAULT_NAME = "gateway"
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -65,7 +66,12 @@ class Settings:
         for url in self.urls:
             _check_url(url)
         if self.metrics is not None:
-            metrics_address(self.metrics)
+            _, port = metrics_address(self.metrics)
+            if port + self.workers - 1 > PORT_MAX:
+                raise BadOption(
+                    f"metrics is {self.metrics!r}, but each of {self.workers} workers has a port of its own from there "
+                    f"on; name a port up to {PORT_MAX + 1 - self.workers}"
+                )
 
     @property
     def is_open(self) -> bool:
@@ -100,7 +106,7 @@ def _is_loopback(host: str) -> bool:
 def metrics_address(text: str) -> tuple[str, int]:
     """Reads HOST:PORT."""
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 0xFFFF:
+    if not colon or not port.isdecimal() or int(port) > PORT_MAX:
         raise BadOption(f"metrics is {text!r}; it must be HOST:PORT, such as 127.0.0.1:9464")
     return host.strip("[]") or "127.0.0.1", int(port)
 
@@ -152,7 +158,9 @@ def _read(name: str, field_name: str, value: Any) -> Any:
     if field_name in {"name", "metrics", "log"}:
         return str(value)
     if field_name == "verbose":
-        return bool(value)
+        if not isinstance(value, bool):
+            raise BadOption(f"{name} is {value!r}; it must be true or false")
+        return value
     return _number(name, field_name, value)
 
 

@@ -47,6 +47,8 @@ class Worker:
         self.process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "fairway.gateway.worker", json.dumps(self._order),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=self._descriptors, env=environment,
+            # A terminal's Ctrl-C is for the supervisor, which then asks the workers to drain.
+            start_new_session=True,
         )  # fmt: skip
         assert self.process.stdout is not None
         try:

@@ -38,7 +38,7 @@ async def _serve(order: dict[str, Any], service: Service) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    # Ctrl-C reaches the whole group of processes; the supervisor hears it and tells.
+    # Whoever signals all processes of a service signals the supervisor too, which tells when to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     loop.add_reader(sys.stdin.fileno(), _orphaned)
     await service.open(order["descriptors"], order["number"])

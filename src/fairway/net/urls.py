@@ -137,7 +137,7 @@ def _read_switch(name: str, value: Setting) -> bool:
 def read_number(name: str, text: str, units: Mapping[str, int]) -> int:
     match = _NUMBER.fullmatch(text)
     unit = match[2] if match else ""
-    if match is None or unit not in units:
+    if match is None or unit not in units or (not unit and "." in match[1]):
         example = "a number with a unit, such as 250ms or 5s" if "ms" in units else "a whole number"
         raise BadOption(f"{name} is {text!r}; it must be {example}")
     whole, _, fraction = match[1].replace("_", "").partition(".")
