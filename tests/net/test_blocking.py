@@ -34,6 +34,21 @@ def test_a_wait_can_be_bounded_and_the_connection_stays_usable() -> None:
         assert connection.ping(timeout_s=10) > 0
 
 
+def test_a_wait_that_ends_as_a_message_comes_loses_nothing() -> None:
+    with blocking.listen("udpc://127.0.0.1:0") as listener, blocking.connect(listener.url) as connection:
+        sending = threading.Thread(target=lambda: [connection.send(b"x", timeout_s=20) for _ in range(400)])
+        sending.start()
+        received, quiet = 0, 0
+        while sending.is_alive() or quiet < 200:
+            try:
+                listener.receive(timeout_s=0.0003)
+            except TimeoutError:
+                quiet = 0 if sending.is_alive() else quiet + 1
+            else:
+                received += 1
+        assert received == 400
+
+
 def test_a_request_is_answered_from_another_thread() -> None:
     with blocking.listen("udpc://127.0.0.1:0") as listener, blocking.connect(listener.url) as connection:
 

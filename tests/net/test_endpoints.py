@@ -336,3 +336,27 @@ def test_a_failing_machine_ends_its_endpoint_and_tells_everyone(monkeypatch: pyt
 
     run(main)
     assert len(complaints) == 1
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_is_no_message_harms_nobody_but_its_caller(protocol: str) -> None:
+    async def main() -> None:
+        async with listen(f"{protocol}://127.0.0.1:0") as listener, connect(listener.url) as connection:
+            for wrong in (["text"], b"abc", [b"right", 7]):
+                with pytest.raises(BadMessage, match="a message is bytes"):
+                    await connection.send_many(wrong)  # type: ignore[arg-type]
+            await connection.send(memoryview(b"abcdef")[::2])
+            assert (await listener.receive()).body == b"ace"
+            assert await connection.send_many([memoryview(b"abcdef")[::2], bytearray(b"x")]) == 2
+
+    run(main)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_listener_on_all_addresses_is_reached_by_its_own_url(protocol: str) -> None:
+    async def main() -> None:
+        async with listen(f"{protocol}://0.0.0.0:0") as listener, connect(listener.url) as connection:
+            await connection.send(b"here")
+            assert (await listener.receive()).body == b"here"
+
+    run(main)

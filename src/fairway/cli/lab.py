@@ -62,7 +62,7 @@ def run(
         with ended_by_sigterm(), started("fairway lab", master=master, settings=settings) as spark, _Bar() as bar:
             began_s = time.monotonic()
             ran = sweep(spark, folder, bar.show)
-    _tell(len(cells), ran, time.monotonic() - began_s, folder.runs, as_json=json)
+    _tell(folder.count(), ran, time.monotonic() - began_s, folder.runs, as_json=json)
     return ExitCode.DONE
 
 

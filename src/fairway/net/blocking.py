@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -49,14 +48,25 @@ def _background() -> asyncio.AbstractEventLoop:
 
 
 def _wait(work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-    """Runs a coroutine on the background loop and waits for its result; on any way out it is not left running."""
-    future = asyncio.run_coroutine_threadsafe(work, _background())
+    """Runs a coroutine on the background loop and waits for its result; on any way out it is not left running.
+
+    The time is kept on the loop: a limit in this thread could cancel what has just taken a message.
+    """
+    future = asyncio.run_coroutine_threadsafe(_within(work, timeout_s), _background())
     try:
-        return future.result(timeout_s)
-    except FutureTimeoutError:
-        raise TimeoutError(f"nothing came within {timeout_s} s") from None
+        return future.result()
     finally:
         future.cancel()
+
+
+async def _within(work: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
+    try:
+        async with asyncio.timeout(timeout_s) as limit:
+            return await work
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise TimeoutError(f"nothing came within {timeout_s} s") from None
 
 
 class _Receiving:

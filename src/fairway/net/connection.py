@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fairway.net.endpoint import Endpoint
 
 BODY_TYPES = (bytes, bytearray, memoryview)
+ONLY_BYTES = {bytes}
 
 
 class Connection(Receiving):
@@ -128,6 +129,13 @@ class Connection(Receiving):
         sequence = bodies if isinstance(bodies, list | tuple) else list(bodies)
         future: asyncio.Future[int] = self._loop.create_future()
         self._check(b"")
+        if set(map(type, sequence)) != ONLY_BYTES:
+            for body in sequence:
+                self._check(body)
+            # A view with gaps cannot be joined to a header.
+            sequence = [
+                body if not isinstance(body, memoryview) or body.c_contiguous else bytes(body) for body in sequence
+            ]
         if not sequence:
             future.set_result(0)
             return future

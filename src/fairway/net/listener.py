@@ -13,7 +13,7 @@ from fairway.net.connection import Connection
 from fairway.net.counters import EndpointStatistics
 from fairway.net.endpoint import Endpoint
 from fairway.net.inbox import Inbox, Receiving
-from fairway.net.sockets import resolve
+from fairway.net.sockets import resolve_peer
 from fairway.net.urls import parse
 
 
@@ -49,7 +49,7 @@ class Listener(Receiving):
         target = parse(url)
         if target.settings:
             raise BadOption(f"{url!r} has options, but those of the listening socket hold for all its conversations")
-        _, address = await resolve(target)
+        _, address = await resolve_peer(target)
         return await self._endpoint_for(target.protocol, address, url).connect(address, Inbox())
 
     def _endpoint_for(self, protocol: str, address: Address, url: str) -> Endpoint:

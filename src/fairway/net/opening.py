@@ -87,7 +87,7 @@ async def open_connection(
     plan = _plan(url, options, io)
     if not plan.target.host or not plan.target.port:
         raise BadAddress(f"{url!r} names no host and port to connect to")
-    family, address = await sockets.resolve(plan.target)
+    family, address = await sockets.resolve_peer(plan.target)
     # A peer that may move answers from elsewhere, which a connected socket would not hear.
     moves = bool(getattr(plan.options, "migration", False))
     if moves:

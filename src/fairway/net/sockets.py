@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from dataclasses import replace
 
 from fairway.core.errors import BadAddress
 from fairway.core.events import Address
@@ -19,6 +20,14 @@ _KERNEL_BYTES_PER_DATAGRAM = 1_024
 """What the kernel charges for a queued datagram beyond its bytes, roughly."""
 
 _log = logging.getLogger("fairway.net")
+
+
+async def resolve_peer(target: Target) -> tuple[socket.AddressFamily, Address]:
+    """Finds the address to call: that of a listener on all addresses is this machine's own, which its answers bear."""
+    return await resolve(replace(target, host=_OWN.get(target.host, target.host)))
+
+
+_OWN = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 async def resolve(target: Target) -> tuple[socket.AddressFamily, Address]:

@@ -56,6 +56,15 @@ def test_a_cell_that_two_sweeps_name_is_run_once() -> None:
         ('[[sweep]]\nprotocol = "udpc"\nload = { size = 100000 }', "udpc carries 0 to 65494 bytes"),
         ('[[sweep]]\nprotocol = "udpc"\nload = { messages = 0 }', "messages is 0"),
         ('[[sweep]]\nprotocol = "udpc"\nseeds = 0', "seeds is 0"),
+        ('[[sweep]]\nprotocol = "udpc"\nseeds = [9223372036854775808]', "seeds is larger than any number"),
+        (f'[[sweep]]\nprotocol = "udpc"\nlink = {{ loss = {"1" * 401} }}', "link.loss is larger than any number"),
+        (f'[[sweep]]\nprotocol = "udpc"\nseeds = {"1" * 5_001}', "is not TOML"),
+        ('[[sweep]]\nprotocol = "mrp"\noptions.mrp = 5', "options.mrp is not a table"),
+        ('[[sweep]]\nprotocol = "udpc"\nlink = { loss = 0.9, burst_length = 2 }', "it can be 0.667 at the most"),
+        (
+            '[[sweep]]\nprotocol = "rup"\noptions = { message_bytes_max = 1000 }\nload = { size = 2000 }',
+            "rup carries 0 to 1000 bytes",
+        ),
         (
             (
                 '[[sweep]]\nprotocol = "udpc"\nseeds = 100000\nload.size = [1,2,3,4,5,6,7,8,9,10]\n'

@@ -61,6 +61,12 @@ class Link:
         if not 1 <= self.burst_length <= 10_000:
             raise BadOption(f"burst_length is {self.burst_length:g}; it must be from 1 (no bursts) to 10000")
         bursts = self.burst_length > 1 and 0 < loss < MILLION
+        most = self.burst_length / (1 + self.burst_length)
+        if bursts and self.loss > most:
+            raise BadOption(
+                f"loss is {self.loss:g} in bursts of {self.burst_length:g}; between two a datagram gets through, "
+                f"so it can be {most:.3g} at the most"
+            )
         leave = round(MILLION / self.burst_length)
         return Faults(
             loss=0 if bursts else loss,
@@ -141,16 +147,16 @@ class Cell:
         known = protocol(self.protocol)
         if not 1 <= load.messages <= 1_000_000:
             raise BadOption(f"messages is {load.messages}; it must be from 1 to 1000000")
+        options = make_options(self.protocol, **self.options)
         smallest = 0 if known.empty_messages else 1
-        if not smallest <= load.size <= known.message_bytes_max:
-            raise BadOption(
-                f"size is {load.size}; {self.protocol} carries {smallest} to {known.message_bytes_max} bytes"
-            )
+        largest = getattr(options, "message_bytes_max", known.message_bytes_max)
+        if not smallest <= load.size <= largest:
+            raise BadOption(f"size is {load.size}; {self.protocol} carries {smallest} to {largest} bytes")
         if load.interval_ms < 0:
             raise BadOption(f"interval_ms is {load.interval_ms:g}; it must not be negative")
         return Configuration(
             protocol=self.protocol,
-            options=make_options(self.protocol, **self.options),
+            options=options,
             faults=self.link.faults(),
             load=Load(
                 messages=load.messages,

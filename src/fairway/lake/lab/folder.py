@@ -93,8 +93,11 @@ class LabFolder:
         """Gives what the table says of a cell, or None if it was not run yet."""
         import pyarrow.dataset as ds
 
+        files = sorted(map(str, self.runs.glob("chunk-*.parquet")))
+        if not files:
+            return None
         rows: list[dict[str, object]] = (
-            ds.dataset(self.runs, format="parquet").to_table(filter=ds.field("cell") == number).to_pylist()
+            ds.dataset(files, format="parquet").to_table(filter=ds.field("cell") == number).to_pylist()
         )
         return rows[0] if rows else None
 
@@ -117,6 +120,10 @@ class LabFolder:
         done = {file.name for file in self.runs.glob("chunk-*.parquet")}
         chunks = [chunk for chunk in self.chunks() if chunk.name not in done]
         return sorted(chunks, key=lambda chunk: -sum(cell.cost_s for _, cell in chunk.cells))
+
+    def count(self) -> int:
+        """Counts the cells of all grids that were given to this folder."""
+        return sum(len(chunk.cells) for chunk in self.chunks())
 
     def done(self) -> int:
         """Counts the chunks that have a file."""

@@ -25,6 +25,7 @@ from fairway.lake.lab.cells import Cell, Link, Traffic
 from fairway.protocols import NAMES, options_class
 
 CELLS_MAX = 1_000_000
+NUMBER_MAX = (1 << 63) - 1
 SEEDS_MAX = 100_000
 _KEYS = ("protocol", "seeds", "options", "link", "load")
 
@@ -67,7 +68,8 @@ def parse(text: str, name: str = "the grid") -> list[Cell]:
     """Gives the cells of a grid, each once, in the grid's order; raises `BadGrid`."""
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
+        # Not only what is no TOML: a whole number of thousands of digits too.
         raise BadGrid(f"{name} is not TOML: {error}.") from error
     _known(table, ("sweep",), name)
     found = table.get("sweep")
@@ -125,9 +127,11 @@ def _options(found: object, protocols: Axis, where: str) -> dict[str, dict[str, 
     """Gives each protocol its options: those for all of the sweep, and those under its own name."""
     if not isinstance(found, dict):
         raise BadGrid(f"{where}: options is not a table.")
-    for name in found:
+    for name, own in found.items():
         if name in NAMES and name not in protocols:
             raise BadGrid(f"{where}: options.{name} is for a protocol that this sweep does not run.")
+        if name in NAMES and not isinstance(own, dict):
+            raise BadGrid(f"{where}: options.{name} is not a table of that protocol's options.")
     shared = {name: value for name, value in found.items() if name not in NAMES}
     return {
         name: _axes({**shared, **found.get(name, {})}, options_class(name), f"{where}: options") for name in protocols
@@ -150,6 +154,8 @@ def _axis(found: object, kind: type, where: str) -> Axis:
     for value in values:
         if not _fits(value, kind):
             raise BadGrid(f"{where} is {value!r}; it must be {_NAMES[kind]}.")
+        if isinstance(value, int) and not -NUMBER_MAX <= value <= NUMBER_MAX:
+            raise BadGrid(f"{where} is larger than any number that a table holds.")
     return tuple(float(value) for value in values) if kind is float else values
 
 

@@ -72,7 +72,7 @@ class Sender:
 
     def queue(self, token: int, body: Buffer, now_us: int) -> None:
         """Queues a message for which the backlog has room; `stir` has it sent."""
-        stable = body if isinstance(body, bytes) or (isinstance(body, memoryview) and body.readonly) else bytes(body)
+        stable = body if isinstance(body, bytes) or _is_stable(body) else bytes(body)
         context = self._context
         identity, serial = context.draw_identity(), context.next_serial()
         self.backlog.add(Outgoing(token, self.peer.address, identity, stable, now_us, serial))
@@ -427,3 +427,10 @@ class Sender:
         message.body = b""
         if self.backlog.ended(message):
             self._context.events.append(Writable(self.peer))
+
+
+def _is_stable(body: Buffer) -> bool:
+    """Tells whether parts can be cut from a body where it lies: nobody changes it, and its items are bytes in a row."""
+    return (
+        isinstance(body, memoryview) and body.readonly and body.c_contiguous and body.format == "B" and body.ndim == 1
+    )
