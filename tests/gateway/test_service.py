@@ -279,7 +279,12 @@ def test_a_file_says_the_same_as_options_and_options_win(tmp_path: Path, capsys:
 
 def test_nought_is_a_value_and_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Settings] = []
-    monkeypatch.setattr("fairway.gateway.process.run", lambda settings: seen.append(settings) or 0)
+
+    def keep(settings: Settings) -> int:
+        seen.append(settings)
+        return 0
+
+    monkeypatch.setattr("fairway.gateway.process.run", keep)
     config = tmp_path / "gateway.toml"
     config.write_text('urls = ["udpc://127.0.0.1:0"]\nlake = "nowhere"\nsessions_per_address_max = 7\n')
     before = signal.getsignal(signal.SIGTERM)

@@ -36,7 +36,12 @@ def test_a_wait_can_be_bounded_and_the_connection_stays_usable() -> None:
 
 def test_a_wait_that_ends_as_a_message_comes_loses_nothing() -> None:
     with blocking.listen("udpc://127.0.0.1:0") as listener, blocking.connect(listener.url) as connection:
-        sending = threading.Thread(target=lambda: [connection.send(b"x", timeout_s=20) for _ in range(400)])
+
+        def send() -> None:
+            for _ in range(400):
+                connection.send(b"x", timeout_s=20)
+
+        sending = threading.Thread(target=send)
         sending.start()
         received, quiet = 0, 0
         while sending.is_alive() or quiet < 200:

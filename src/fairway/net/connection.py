@@ -132,10 +132,7 @@ class Connection(Receiving):
         if set(map(type, sequence)) != ONLY_BYTES:
             for body in sequence:
                 self._check(body)
-            # A view with gaps cannot be joined to a header.
-            sequence = [
-                body if not isinstance(body, memoryview) or body.c_contiguous else bytes(body) for body in sequence
-            ]
+            sequence = [_without_gaps(body) for body in sequence]
         if not sequence:
             future.set_result(0)
             return future
@@ -254,3 +251,8 @@ class Connection(Receiving):
             await self._endpoint.close(timeout_s)
         elif self.closed is None:
             await self._endpoint.close_one(self, timeout_s)
+
+
+def _without_gaps(body: Buffer) -> Buffer:
+    """Gives a body that can be joined to a header."""
+    return body if not isinstance(body, memoryview) or body.c_contiguous else bytes(body)
