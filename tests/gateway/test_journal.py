@@ -55,6 +55,31 @@ def test_a_segment_has_exactly_the_declared_columns_and_every_message_in_order(t
     assert [at.timestamp() for at in table["received"].to_pylist()] == [1.0] * 5 + [2.0]
 
 
+def test_a_large_message_is_written_without_copies_of_it_that_only_cost_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "GROUP_BYTES_MAX", 1_000)
+    monkeypatch.setattr(columns, "PLAIN_ABOVE_BYTES", 10_000)
+    (tmp_path / "large").write_bytes(b"x" * 20_000)
+    large = row(6, [b""])._replace(size_bytes=20_000, spool="large")
+    rows = [row(0, [bytes(300)] * 3), row(3, [bytes(300)] * 3), large, row(7, [bytes(300)])]
+    columns.write("edge", rows, tmp_path, tmp_path / "s.parquet")
+    written = pq.read_metadata(tmp_path / "s.parquet")
+    groups = [written.row_group(number) for number in range(written.num_row_groups)]
+    assert [group.num_rows for group in groups] == [3, 3, 1, 1]
+    body, offset = groups[2].column(SEGMENT.names.index("body")), groups[2].column(SEGMENT.names.index("offset"))
+    assert (body.has_dictionary_page, body.is_stats_set, body.compression) == (False, False, "UNCOMPRESSED")
+    assert (offset.statistics.min, offset.compression) == (6, "ZSTD")
+    sizes = list(map(len, pq.read_table(tmp_path / "s.parquet")["body"].to_pylist()))
+    assert sizes == [300] * 6 + [20_000, 300]
+
+
+def test_a_file_that_is_shorter_than_its_message_is_not_sealed(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(b"half")
+    with pytest.raises(OSError, match="large is shorter than the 11 bytes"):
+        columns.write("edge", [row(0, [b""])._replace(size_bytes=11, spool="large")], tmp_path, tmp_path / "s.parquet")
+
+
 def test_a_transaction_that_fails_leaves_nothing(place: Place) -> None:
     journal = Journal(place.journal, "edge")
     journal.limit(40 * PAGE_BYTES)

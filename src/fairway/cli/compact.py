@@ -23,17 +23,18 @@ def compact(lake: Path = _LAKE, json: bool = _JSON) -> None:
     from fairway.lake.landing.stream import compact as compact_lake
     from fairway.lake.store import Lake
 
+    opened = Lake(lake, create=False)
     done: list[Compacted] = []
 
     def tell(folder: Compacted) -> None:
         done.append(folder)
-        place = folder.folder.relative_to(Path(lake).absolute() / "tables")
+        place = folder.folder.relative_to(opened.tables)
         row = {"folder": str(place), "before": folder.files_before, "after": folder.files_after, "rows": folder.rows}
         print(
             dumps(row) if json else "{folder}: {before:,} files to {after:,}, {rows:,} rows".format(**row), flush=True
         )
 
-    compact_lake(Lake(lake, create=False), tell)
+    compact_lake(opened, tell)
     before, after = (sum(getattr(one, name) for one in done) for name in ("files_before", "files_after"))
     total = {"folders": len(done), "before": before, "after": after}
     print(dumps(total) if json else "{folders:,} folders compacted, {before:,} files to {after:,}".format(**total))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -83,9 +84,11 @@ def gateway(
         for key, value in locals().items()
         if key not in {"config", "check"} and value is not None and value is not False and value != []
     }
+    from fairway.core.layout import folder_of
     from fairway.gateway.settings import build, read_file
 
     settings = build({**(read_file(config) if config is not None else {}), **given})
+    settings = replace(settings, lake=Path(folder_of(settings.lake)))
     if check:
         print(f"the settings are right: {len(settings.urls)} URLs, lake {settings.lake}, name {settings.name}")
         return 0

@@ -10,6 +10,7 @@ import typer
 
 from fairway.cli.exits import ExitCode
 from fairway.core.errors import BadOption
+from fairway.core.layout import folder_of
 
 _LAKE = typer.Option(None, metavar="DIR", help="The lake that `fairway analyze` has written.", show_default=False)
 _LAB = typer.Option(None, metavar="DIR", help="The folder that `fairway lab run` has written.", show_default=False)
@@ -44,7 +45,7 @@ def _page(lake: Path | None, lab: Path | None, listed: int, detailed: int, sessi
     if lake is not None and lab is None:
         from fairway.report.capture import Choice, capture_report
 
-        return capture_report(lake, Choice(listed=listed, detailed=detailed, sessions=sessions))
+        return capture_report(Path(folder_of(lake)), Choice(listed=listed, detailed=detailed, sessions=sessions))
     if lab is not None and lake is None:
         from fairway.report.lab import lab_report
 

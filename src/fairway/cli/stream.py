@@ -52,6 +52,7 @@ def stream(
     """
     from fairway.lake.landing.stream import Stream, StreamOptions
     from fairway.lake.landing.typed import parse_wish
+    from fairway.lake.session import end
     from fairway.lake.store import Lake
 
     options = StreamOptions(
@@ -68,7 +69,7 @@ def stream(
             running.run(lambda: _session(master, settings, ending, opened), ending.wanted)
         finally:
             for session in opened:
-                session.stop()
+                end(session)
     return ending.code
 
 

@@ -13,7 +13,10 @@ LAKE/
 
 from __future__ import annotations
 
+import json
 import re
+
+from fairway.core.errors import BadOption
 
 MARKER = "fairway-lake"
 MARKER_TEXT = "1\n"
@@ -42,6 +45,7 @@ the newest range that lies in `landing/`."""
 JOURNAL_HELD = 'SELECT min("offset"), max("offset" + count) - 1 FROM messages'
 """The offsets that are still in the journal; they have no gaps."""
 
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 _SEGMENT = re.compile(r"(\d{20})-(\d{20})\.parquet")
 
 
@@ -54,6 +58,30 @@ def segment_range(name: str) -> tuple[int, int] | None:
     """Gives the first and the last offset of a segment's file, or None if the name is not one of a segment."""
     found = _SEGMENT.fullmatch(name)
     return (int(found[1]), int(found[2])) if found else None
+
+
+def stream_positions(note: str) -> dict[str, int]:
+    """Gives each gateway's next offset out of a note `offsets/N` in the landing stream's checkpoint.
+
+    Raises `ValueError`, `IndexError` or `AttributeError` unless the note is whole.
+    """
+    return {gateway: int(position) for gateway, position in json.loads(note.splitlines()[2]).items()}
+
+
+def folder_of(path: object) -> str:
+    """Gives the folder that a path, or a file: address, names; raises `BadOption` for an address of another kind.
+
+    A `Path` made of `s3://bucket/lake` is `s3:/bucket/lake`, a folder like any other: so one slash is enough.
+    """
+    found = _ADDRESS.match(str(path))
+    if found is None:
+        return str(path)
+    if found[1].lower() == "file":
+        return "/" + str(path)[found.end() :]
+    raise BadOption(
+        f"{path} is an address of {found[1]}: a lake is a folder on a file system that every node mounts, "
+        "so mount it and name the folder."
+    )
 
 
 def is_strange(name: str) -> bool:

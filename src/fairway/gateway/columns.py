@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import mmap
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,12 @@ import pyarrow.parquet as pq
 
 from fairway.core.tables import SEGMENT
 from fairway.gateway.journal import Row
+
+GROUP_BYTES_MAX = 32 << 20
+"""Bodies in a row group, unless a single one is larger."""
+PLAIN_ABOVE_BYTES = 32 << 20
+"""With a message above this a segment's bodies are not compressed: Parquet holds a value and its compressed copy at
+once. The table compresses it."""
 
 _ARROW = {
     "string": pa.string(),
@@ -61,12 +69,20 @@ def _names(row: Row) -> list[str]:
 
 def _bodies(rows: Sequence[Row], spool: Path) -> pa.Array:
     """Joins the bodies without looking at each: their sizes give the offsets."""
-    pieces = [row.body if row.spool is None else (spool / row.spool).read_bytes() for row in rows]
+    pieces = [row.body if row.spool is None else _mapped(spool / row.spool, row.size_bytes or 0) for row in rows]
     sizes = np.concatenate([_sizes(row) for row in rows])
     ends = np.zeros(len(sizes) + 1, dtype=np.int32)
     np.cumsum(sizes, out=ends[1:])
-    data = pa.py_buffer(b"".join(pieces))
+    data = pa.py_buffer(pieces[0] if len(pieces) == 1 else b"".join(pieces))
     return pa.Array.from_buffers(pa.binary(), len(sizes), [None, pa.py_buffer(ends), data])
+
+
+def _mapped(path: Path, size: int) -> mmap.mmap | bytes:
+    """Gives the bytes of a file without a copy in memory."""
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size < size:
+            raise OSError(f"{path} is shorter than the {size} bytes of its message")
+        return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b""
 
 
 def _sizes(row: Row) -> np.ndarray[Any, Any]:
@@ -77,5 +93,29 @@ def _sizes(row: Row) -> np.ndarray[Any, Any]:
 
 def write(gateway: str, rows: Sequence[Row], spool: Path, path: Path) -> int:
     """Writes a segment, not yet synced, and gives its size in bytes."""
-    pq.write_table(table(gateway, rows, spool), path, compression="zstd")
+    # A dictionary or bounds of bodies help nobody, and each would copy a large one.
+    others = [name for name in SCHEMA.names if name != "body"]
+    compression = dict.fromkeys(others, "zstd") | {"body": "none" if _largest(rows) > PLAIN_ABOVE_BYTES else "zstd"}
+    with pq.ParquetWriter(
+        path, SCHEMA, compression=compression, use_dictionary=others, write_statistics=others
+    ) as writer:
+        for group in groups(rows):
+            writer.write_table(table(gateway, group, spool), sum(row.messages for row in group))
+    pa.default_memory_pool().release_unused()
     return path.stat().st_size
+
+
+def groups(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """Cuts rows into groups of bounded size, at least one row each: that much lies in memory at a time."""
+    begin = size = 0
+    for place, row in enumerate(rows):
+        more = row.body_bytes
+        if place > begin and size + more > GROUP_BYTES_MAX:
+            yield rows[begin:place]
+            begin, size = place, 0
+        size += more
+    yield rows[begin:]
+
+
+def _largest(rows: Sequence[Row]) -> int:
+    return max((row.body_bytes for row in rows if row.spool is not None), default=0)

@@ -57,7 +57,7 @@ class Figures:
         self.commit_spread.add(seconds)
         for row in rows:
             key = row.protocol, row.kind
-            size = len(row.body) if row.spool is None else row.size_bytes or 0
+            size = row.body_bytes
             self.messages[key] = self.messages.get(key, 0) + row.messages
             self.bytes[key] = self.bytes.get(key, 0) + size
             self.backlog_messages += row.messages

@@ -1,16 +1,18 @@
 """The journal: SQLite with a write-ahead log, synced at every commit.
 
-    messages   "offset", count, protocol, peer, session, id, kind, reliable, received_us, size_bytes, sizes, body, spool
+    messages   "offset", count, protocol, peer, session, id, kind, reliable, received_us, size_bytes, sizes, body,
+               spool, crc
                one row for `count` messages of one peer that arrived together, with consecutive offsets and ids (`id`
                is the first). Their bodies follow one another in `body`; each has `size_bytes`, or, where that is null,
                its own entry in `sizes` (unsigned 32-bit, little-endian). A message that lies in a file has its name in
-               `spool` and an empty `body`. Rows are removed after sealing.
+               `spool` and an empty `body`. `crc` is the CRC-32 of `sizes` and `body`, null in rows of version 1 and of
+               messages in files. Rows are removed after sealing.
     states     endpoint, peer, at_us, data: what `restore` needs of a conversation, replaced with every commit
     additions  number, endpoint, at_us, data: what commits add to the memory of copies where that grows with every
                message; removed when its time is over
     sealing    first, last: the segment that is being made, so that a repeated attempt makes the same one
     sealed     first, last, bytes, at_us: segments that lie in `landing/`, at least the newest
-    meta       key, value: version, gateway, boot
+    meta       key, value: gateway, boot, stopped, suspect
 
 Messages and the state that recognises their copies are committed in one transaction. Beside the gateway anyone may
 read (`core/layout.py` has the questions); only the gateway writes, from one thread.
@@ -25,12 +27,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 from fairway.core import layout
 from fairway.gateway import crashpoints
 from fairway.gateway.errors import JournalTooNew
 
-VERSION = 1
+VERSION = 2
+"""Version 1 had no `crc`."""
 PAGE_BYTES = 8_192
 CACHE_KIB = 65_536
 CHECKPOINT_PAGES = 4_096
@@ -38,6 +42,8 @@ CHECKPOINT_PAGES = 4_096
 SEALED_KEPT = 1_024
 """Entries about sealed segments that are kept; only the newest matters to anybody."""
 BUSY_S = 5.0
+SUSPECT = "suspect"
+"""In the journal: what was found damaged in it; the next start looks it over, however large it is."""
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 TABLES = """
@@ -45,7 +51,7 @@ CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITH
 CREATE TABLE IF NOT EXISTS messages (
     "offset" INTEGER PRIMARY KEY, count INTEGER NOT NULL, protocol TEXT NOT NULL, peer TEXT NOT NULL, session INTEGER,
     id, kind TEXT NOT NULL, reliable INTEGER NOT NULL, received_us INTEGER NOT NULL, size_bytes INTEGER, sizes BLOB,
-    body BLOB NOT NULL, spool TEXT);
+    body BLOB NOT NULL, spool TEXT, crc INTEGER);
 CREATE TABLE IF NOT EXISTS states (
     endpoint TEXT NOT NULL, peer TEXT NOT NULL, at_us INTEGER NOT NULL, data BLOB NOT NULL,
     PRIMARY KEY (endpoint, peer)) WITHOUT ROWID;
@@ -57,7 +63,7 @@ CREATE TABLE IF NOT EXISTS sealed (
 """
 
 _BYTES = "CASE WHEN spool IS NULL THEN length(body) ELSE size_bytes END"
-_ADD_MESSAGES = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ADD_MESSAGES = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _SET_STATE = "INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)"
 _DROP_STATE = "DELETE FROM states WHERE endpoint = ? AND peer = ?"
 _ADD_ADDITION = "INSERT INTO additions (endpoint, at_us, data) VALUES (?, ?, ?)"
@@ -79,6 +85,24 @@ class Row(NamedTuple):
     sizes: bytes | None
     body: bytes
     spool: str | None = None
+    crc: int | None = None
+
+    @property
+    def body_bytes(self) -> int:
+        """The size of the bodies, wherever they lie."""
+        return len(self.body) if self.spool is None else self.size_bytes or 0
+
+    def summed(self) -> Row:
+        """Gives the row with its checksum; one that has a checksum keeps it."""
+        return self._replace(crc=self._sum()) if self.crc is None and self.spool is None else self
+
+    @property
+    def is_sound(self) -> bool:
+        """Tells whether the bodies are those that were committed, as far as there is a checksum."""
+        return self.crc is None or self.crc == self._sum()
+
+    def _sum(self) -> int:
+        return crc32(self.body, crc32(self.sizes or b""))
 
 
 def packed(bodies: Sequence[bytes]) -> tuple[int | None, bytes | None, bytes]:
@@ -134,11 +158,16 @@ class Journal:
             execute("BEGIN IMMEDIATE")
             for statement in filter(str.strip, TABLES.split(";")):
                 execute(statement)
+            if version == 1:
+                execute("ALTER TABLE messages ADD COLUMN crc INTEGER")
             execute(f"PRAGMA user_version = {VERSION}")
             execute("INSERT OR IGNORE INTO meta VALUES ('gateway', ?)", (gateway,))
-            if first_offset and self.next_offset < first_offset:
-                execute("INSERT INTO sealed VALUES (?, ?, 0, 0)", (first_offset - 1, first_offset - 1))
+            if first_offset and self.next_offset == 0:
+                self._begin_at(first_offset)
             self._note_boot()
+
+    def _begin_at(self, offset: int) -> None:
+        self._connection.execute("INSERT INTO sealed VALUES (?, ?, 0, 0)", (offset - 1, offset - 1))
 
     def _note_boot(self) -> None:
         """Gives additions of before a reboot their full time again: the clock that they were dated by began anew."""
@@ -181,7 +210,21 @@ class Journal:
     def fault(self) -> str:
         """Looks the whole file over; gives what is wrong, or an empty text."""
         found = str(self._connection.execute("PRAGMA quick_check(1)").fetchone()[0])
-        return "" if found == "ok" else found
+        if found != "ok":
+            return found
+        asked = 'SELECT coalesce(max("offset" + count) - ? - 1 - sum(count), 0) FROM messages WHERE "offset" > ?'
+        missing = self._connection.execute(asked, (self.sealed_to, self.sealed_to)).fetchone()[0]
+        if missing:
+            return f"{missing} messages are missing between others"
+        asked = 'SELECT * FROM messages WHERE "offset" > ?'
+        wrong = sum(not Row(*row).is_sound for row in self._connection.execute(asked, (self.sealed_to,)))
+        return f"{wrong} rows differ from their checksum" if wrong else ""
+
+    @property
+    def is_suspect(self) -> bool:
+        """Tells whether something in it was found damaged since it was last salvaged."""
+        asked = "SELECT 1 FROM meta WHERE key = ? AND value != ''"
+        return bool(self._connection.execute(asked, (SUSPECT,)).fetchone())
 
     def note(self, key: str, value: str) -> None:
         """Keeps a fact about the gateway."""
@@ -209,9 +252,10 @@ class Journal:
         """Makes all of it durable, or raises and has changed nothing."""
         crashpoints.check_room()
         connection = self._connection
+        rows = [row.summed() for row in transaction.rows]
         with connection:
             connection.execute("BEGIN IMMEDIATE")
-            connection.executemany(_ADD_MESSAGES, transaction.rows)
+            connection.executemany(_ADD_MESSAGES, rows)
             # One that ended and came back under the same name is there again.
             connection.executemany(_DROP_STATE, transaction.gone)
             connection.executemany(_SET_STATE, transaction.states)
@@ -273,6 +317,39 @@ class Journal:
             kept = "SELECT first FROM sealed ORDER BY first DESC LIMIT ?"
             self._connection.execute(f"DELETE FROM sealed WHERE first NOT IN ({kept})", (SEALED_KEPT,))
 
+    def rise(self, floor: int, landed: Sequence[tuple[int, int]]) -> int:
+        """Sees that no offset below `floor` is given or sealed any more; gives the number of messages that moved.
+
+        A journal that is behind what was sealed is an older copy, or has lost commits. What it holds of the segments
+        that are `landed` counts as sealed; what else it holds is numbered anew from `floor` on.
+        """
+        planned = self.planned()
+        if self.sealed_to >= floor - 1 or (planned is not None and planned[1] >= floor - 1):
+            return 0
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            first = self._first_beside(landed)
+            moved = 0 if first is None or first >= floor else self._move(first, floor - first)
+            self._connection.execute("DELETE FROM sealing")
+            self._begin_at(floor)
+        return moved
+
+    def _first_beside(self, landed: Sequence[tuple[int, int]]) -> int | None:
+        """Gives the first offset that is neither marked as sealed nor in one of these segments."""
+        asked = 'SELECT "offset", "offset" + count - 1 FROM messages WHERE "offset" > ? ORDER BY "offset"'
+        for first, last in self._connection.execute(asked, (self.sealed_to,)):
+            if not any(low <= first and last <= high for low, high in landed):
+                return int(first)
+        return None
+
+    def _move(self, first: int, distance: int) -> int:
+        """Gives the rows from an offset on others, by way of negative ones, so that no two meet."""
+        asked = 'SELECT sum(count) FROM messages WHERE "offset" >= ?'
+        moved = int(self._connection.execute(asked, (first,)).fetchone()[0])
+        self._connection.execute('UPDATE messages SET "offset" = -1 - "offset" WHERE "offset" >= ?', (first,))
+        self._connection.execute('UPDATE messages SET "offset" = ? - "offset" WHERE "offset" < 0', (distance - 1,))
+        return moved
+
     def remove_sealed(self, rows_max: int) -> bool:
         """Removes so many rows that lie in segments; tells whether there may be more."""
         asked = 'DELETE FROM messages WHERE "offset" IN (SELECT "offset" FROM messages WHERE "offset" <= ? LIMIT ?)'
@@ -280,9 +357,20 @@ class Journal:
             removed = self._connection.execute(asked, (self.sealed_to, rows_max)).rowcount
         return removed == rows_max
 
+    def carry_over(self) -> None:
+        """Carries the log over to the file and empties it: frames that were never committed are not to lie in it, which
+        would look like damage after the next power cut."""
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def close(self) -> None:
         """Carries the log over to the file and closes it. Twice is fine."""
         self._connection.close()
+
+
+def version_of(path: Path) -> int:
+    """Reads the version off the file's header, without opening it as a journal."""
+    with open(path, "rb") as file:
+        return int.from_bytes(file.read(64)[60:], "big")
 
 
 def open_reader(path: Path) -> sqlite3.Connection:

@@ -9,10 +9,13 @@ from pathlib import Path
 
 from fairway.core import layout
 from fairway.core.errors import BadOption
+from fairway.core.tables import MESSAGES
 from fairway.gateway.errors import JournalInUse, LakeUnusable
 
 LOCK = "lock"
 SPOOL = "spool"
+SEALED_TO = "sealed-to"
+"""A note beside the journal: the last offset that was ever sealed. It outlives the journal, and the segments."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -60,9 +63,11 @@ class Place:
         self.name = name
         self.home = lake / layout.GATEWAYS / name
         self.journal = self.home / layout.JOURNAL
+        self.sealed_to = self.home / SEALED_TO
         self.spool = self.home / SPOOL
         self.landing = lake / layout.LANDING / name
         self.staging = lake / layout.STAGING / f"gateway-{name}"
+        self.streamed = lake / layout.CHECKPOINTS / MESSAGES.name / "offsets"
         self._lock: int | None = None
 
     def take(self) -> None:

@@ -1,6 +1,6 @@
 """Sealing: committed messages become Parquet segments under `landing/`, each step repeatable.
 
-plan (in the journal)  ─ write aside ─ sync ─ rename ─ sync the folder ─ mark (in the journal) ─ delete the rows
+plan (in the journal) ─ write aside ─ sync ─ rename ─ sync the folder ─ note ─ mark (in the journal) ─ delete the rows
 
 A crash after the plan repeats from there with the same range, so with the same name and rows; whoever has read the
 segment already finds what it read. A crash after the mark only deletes.
@@ -12,15 +12,16 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
 from fairway.core import layout
 from fairway.gateway import crashpoints
+from fairway.gateway.errors import JournalFailed
 from fairway.gateway.figures import Figures
-from fairway.gateway.journal import Journal, open_reader, read_rows
-from fairway.gateway.place import Place, sync
+from fairway.gateway.journal import SUSPECT, Journal, Row, open_reader, read_rows
+from fairway.gateway.place import Place, sync, write_note
 from fairway.gateway.reception import wall_us
 from fairway.gateway.settings import Settings
 
@@ -66,6 +67,8 @@ class Sealer:
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "sealer")
         self._waits_since_s: float | None = None
+        self.failed: asyncio.Future[None] = self._loop.create_future()
+        """Fails when the journal can no longer be trusted."""
         figures.backlog_messages, figures.backlog_bytes = journal.unsealed()
 
     async def run(self) -> None:
@@ -75,6 +78,9 @@ class Sealer:
             if self._is_due():
                 try:
                     await self.seal()
+                except JournalFailed as error:
+                    self.failed.set_exception(error)
+                    return
                 except (OSError, sqlite3.Error) as error:
                     self._figures.sealing_failed(f"{error}; see that the lake can be written and has room")
                     await asyncio.sleep(RETRY_S)
@@ -100,7 +106,11 @@ class Sealer:
         self._waits_since_s = None
         crashpoints.reached("seal-planned")
         first, last = planned
-        published = await self._loop.run_in_executor(self._thread, self._publish, first, last)
+        try:
+            published = await self._loop.run_in_executor(self._thread, self._publish, first, last)
+        except JournalFailed as error:
+            await self._write(journal.note, SUSPECT, str(error))
+            raise
         await self._write(journal.mark, first, last, published.file_bytes, wall_us())
         crashpoints.reached("seal-marked")
         self._figures.sealed(published.messages, published.size_bytes, published.file_bytes)
@@ -124,6 +134,7 @@ class Sealer:
             rows = read_rows(reader, first, last)
         finally:
             reader.close()
+        self._check(rows)
         staged, target = place.staging / name, place.landing / name
         file_bytes = columns.write(place.name, rows, place.spool, staged)
         crashpoints.reached("seal-written")
@@ -132,10 +143,23 @@ class Sealer:
         os.replace(staged, target)
         crashpoints.reached("seal-renamed")
         sync(place.landing)
+        # Not earlier: a journal that begins behind a segment which never got its name would leave a gap.
+        write_note(place.sealed_to, f"{last}\n")
         crashpoints.reached("seal-published")
-        size = sum(len(row.body) if row.spool is None else row.size_bytes or 0 for row in rows)
+        size = sum(row.body_bytes for row in rows)
         spooled = tuple(row.spool for row in rows if row.spool is not None)
         return Published(len(rows), sum(row.messages for row in rows), size, file_bytes, spooled)
+
+    def _check(self, rows: Sequence[Row]) -> None:
+        """Raises `JournalFailed` if a row is not what was committed: it can be left out only where the rest is numbered
+        anew, which is at the start."""
+        wrong = [row.offset for row in rows if not row.is_sound]
+        if wrong:
+            raise JournalFailed(
+                f"the journal {self._place.journal} holds {len(wrong)} rows that differ from their checksum, from "
+                f"offset {wrong[0]} on; check the disk, and start again: that puts the file aside and goes on "
+                "without them"
+            )
 
     async def _remove_sealed(self, rows_max: int) -> None:
         """Removes rows that lie in segments, so many at a time."""

@@ -133,11 +133,13 @@ class Service:
     async def run(self, stop: asyncio.Event) -> None:
         """Serves until `stop` is set, then drains; raises `JournalFailed` if the disk can no longer be trusted."""
         stopping = asyncio.ensure_future(stop.wait())
-        await asyncio.wait((stopping, self._committer.failed), return_when=asyncio.FIRST_COMPLETED)
+        failures = (self._committer.failed, self._sealer.failed)
+        await asyncio.wait((stopping, *failures), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         try:
-            if self._committer.failed.done():
-                self._committer.failed.result()
+            for failed in failures:
+                if failed.done():
+                    failed.result()
             await self._drain()
         finally:
             await self._close()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
+import time
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
     """For those outside this room who only name the type."""
 
 LOCAL = "local[*]"
+COMPILE_ALL = "-XX:-DontCompileHugeMethods"
 
 SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
@@ -31,6 +37,12 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+    # Code that Spark generates for our wide rows has methods of more than 8,000 bytes, which Java would only interpret.
+    # The default options go before the extra ones, which are left to the user.
+    "spark.driver.defaultJavaOptions": COMPILE_ALL,
+    "spark.executor.defaultJavaOptions": COMPILE_ALL,
+    # One run generates more classes than the 100 that Spark remembers: the next would compile all of them again.
+    "spark.sql.codegen.cache.maxEntries": "1000",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -57,10 +69,12 @@ def start(app: str, *, master: str = LOCAL, settings: Mapping[str, str] | None =
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName(app).master(master)
-    for name, value in {**SETTINGS, **(settings or {})}.items():
+    chosen = {**SETTINGS, **(settings or {})}
+    for name, value in chosen.items():
         builder = builder.config(name, value)
     with _noise_aside() as log:
         try:
+            _start_jvm({"spark.app.name": app, "spark.master": master, **chosen})
             spark = builder.getOrCreate()
         except Exception as error:
             raise SparkUnavailable(f"Spark did not start ({_last_line(log) or error}).") from error
@@ -77,6 +91,69 @@ def started(app: str, *, master: str = LOCAL, settings: Mapping[str, str] | None
     finally:
         with _noise_aside():
             spark.stop()
+
+
+def end(spark: SparkSession) -> None:
+    """Ends a session, also one whose JVM is gone: service managers may end all processes of a service at once."""
+    with warnings.catch_warnings(), suppress(Exception), _noise_aside():
+        warnings.simplefilter("ignore")
+        spark.stop()
+
+
+def is_jvm_gone(within_s: float) -> bool:
+    """Tells whether the JVM that this process has started is gone, or goes within that time."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return False
+    patience_ends_s = time.monotonic() + within_s
+    while process.poll() is None and time.monotonic() < patience_ends_s:
+        time.sleep(0.05)
+    return process.poll() is not None
+
+
+def _start_jvm(settings: Mapping[str, str]) -> None:
+    """Starts the JVM, unless it runs, in a session of its own, where signals to our process group do not reach it.
+
+    What it is doing could not be finished otherwise. It ends when its standard input does, which is with this process,
+    however that ends.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.accumulators import AccumulatorTCPServer
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is not None:
+        return
+    # Whoever misses a JVM that is gone says so, in a sentence; these two would print tracebacks.
+    AccumulatorTCPServer.handle_error = _ignore  # type: ignore[method-assign, assignment]
+    logging.getLogger().addFilter(lambda record: "py4j" not in Path(record.pathname).parts)
+    conf = SparkConf().setAll(list(settings.items()))
+    with _signals_later():
+        gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Holds signals back until the block is over: a JVM that nobody has spoken to does not see us end, and stays."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    earlier = {number: signal.signal(number, lambda came_now, frame: came.append(came_now)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
+def _ignore(*_: object) -> None:
+    pass
 
 
 def cancel_jobs() -> None:
@@ -114,5 +191,6 @@ def _noise_aside() -> Iterator[Path]:
 
 
 def _last_line(log: Path) -> str:
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
+    lines = [line for line in lines if line and not line.startswith("at ")]
     return lines[-1] if lines else ""

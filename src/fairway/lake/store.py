@@ -52,9 +52,7 @@ class Lake:
 
     def __init__(self, path: Path | str, *, create: bool = True) -> None:
         """Opens the lake, or makes one of an empty or missing folder; a folder with anything else in it is refused."""
-        if "://" in str(path):
-            raise NotALake(f"{path} is an address: a lake is a folder on a file system that every node mounts.")
-        self.path = Path(path).absolute()
+        self.path = Path(layout.folder_of(path)).absolute()
         self._check(create)
         for folder in layout.FOLDERS if create else ():
             (self.path / folder).mkdir(exist_ok=True)

@@ -54,11 +54,11 @@ class DeliveryUnknown(OutcomeUnknown):
 
 
 class ConnectRefused(OutcomeRefused):
-    """The peer, its host, or a rule said no to the conversation."""
+    """The peer or a rule said no to the conversation."""
 
 
 class ConnectUnknown(OutcomeUnknown):
-    """The peer did not answer in time."""
+    """The peer did not answer in time, or nobody has its port: the message that says so may be anyone's."""
 
 
 class ConversationClosed(FairwayError):

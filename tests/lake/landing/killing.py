@@ -50,13 +50,14 @@ class Figures:
     faults: list[str] = field(default_factory=list)
 
 
-def start_stream(lake: Path, crash_at: str = "") -> subprocess.Popen[str]:
-    """Starts `fairway stream`, which may be told where to die."""
+def start_stream(lake: Path, crash_at: str = "", *, own_group: bool = False) -> subprocess.Popen[str]:
+    """Starts `fairway stream`, which may be told where to die, or be the first of a process group of its own."""
     environment = os.environ | {crashpoints.VARIABLE: crash_at, "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1"}
     options = ["--interval", "200ms", "--keep", "1s", "--master", "local[2]", "--json"]
     command = [sys.executable, "-m", "fairway", "stream", "--lake", str(lake), *options]
     command += ["--conf", TEST_JVM, "--conf", "spark.driver.memory=1g"]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    out = subprocess.PIPE
+    return subprocess.Popen(command, env=environment, stdout=out, stderr=out, text=True, start_new_session=own_group)
 
 
 class Loop(threading.Thread):

@@ -21,9 +21,16 @@ KEEP_S = 7 * 86_400.0
 assert DAY_US
 
 
-def land(spark: SparkSession, lake: Path, *, schemas: tuple[str, ...] = (), keep_s: float = KEEP_S) -> list[Happening]:
-    """Lands what is there, and gives what happened."""
-    happened: list[Happening] = []
+def land(
+    spark: SparkSession,
+    lake: Path,
+    *,
+    schemas: tuple[str, ...] = (),
+    keep_s: float = KEEP_S,
+    happened: list[Happening] | None = None,
+) -> list[Happening]:
+    """Lands what is there, and gives what happened; also in `happened`, for who expects a failure."""
+    happened = [] if happened is None else happened
     wishes = tuple(parse_wish(text) for text in schemas)
     options = StreamOptions(available_now=True, keep_s=keep_s, wishes=wishes)
     Stream(Lake(lake), options, happened.append).run(lambda: spark, Event())

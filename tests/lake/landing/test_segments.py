@@ -100,3 +100,34 @@ def test_a_gateway_that_is_gone_and_has_landed_everything_holds_up_nobody(tmp_pa
     put(tmp_path, "a", 0, 9)
     cut = groups(tmp_path, {"gone": 70}, {"a": 10, "gone": 70})
     assert [[segment.gateway for segment in group] for group in cut] == [["a"]]
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        [(0, 4)],
+        [(0, 4), (90, 99)],
+        [(90, 99), (92, 99)],
+        [(90, 104)],
+        [(0, 4), (100, 109)],
+    ],
+    ids=["all below", "a hole below", "overlapping", "across", "none that ends there"],
+)
+def test_segments_below_the_position_that_cannot_have_landed_stop_the_stream(
+    tmp_path: Path, ranges: list[tuple[int, int]]
+) -> None:
+    for first, last in ranges:
+        put(tmp_path, "a", first, last)
+    with pytest.raises(DamagedLanding, match=r"given before \(gateway a has landed up to 99\)"):
+        newest(tmp_path, {"a": 100})
+
+
+def test_segments_that_have_landed_and_join_are_taken_for_what_they_are(tmp_path: Path) -> None:
+    for first in range(70, 110, 10):
+        put(tmp_path, "a", first, first + 9)
+    assert newest(tmp_path, {"a": 100}) == {"a": 110}
+
+
+def test_a_segment_that_is_removed_while_the_folder_is_listed_is_no_fault(tmp_path: Path) -> None:
+    put(tmp_path, "a", 90, 99)
+    segments.check_landed(tmp_path, "a", 100, [(70, 79), (90, 99)])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fairway.core import layout
+from fairway.core.errors import BadOption
 from fairway.lake import store
 from fairway.lake.store import Lake, NotALake, TableBusy, exchange_folder, publish_file
 
@@ -39,7 +40,7 @@ def test_an_empty_folder_is_no_lake_for_who_only_reads(tmp_path: Path) -> None:
 
 
 def test_an_address_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotALake, match="is an address"):
+    with pytest.raises(BadOption, match="is an address of s3"):
         Lake("s3://bucket/lake")
 
 

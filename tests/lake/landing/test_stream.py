@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
@@ -17,9 +19,10 @@ from fairway.core.tables import MESSAGES
 from fairway.lake import crashpoints
 from fairway.lake.landing import compaction
 from fairway.lake.landing.batch import Landed, Landing
+from fairway.lake.landing.checkpoint import Checkpoint
 from fairway.lake.landing.compaction import Compacted
 from fairway.lake.landing.failures import StreamFailed, StreamStumbled, failure_of
-from fairway.lake.landing.housekeeping import Removed
+from fairway.lake.landing.housekeeping import Removed, remove_landed
 from fairway.lake.landing.reconcile import reconcile
 from fairway.lake.landing.stream import CheckpointLost, Restarted, compact
 from fairway.lake.store import Lake, TableBusy
@@ -273,9 +276,28 @@ def test_segments_are_removed_when_they_have_landed_and_are_old_enough(
     assert Removed(1) in happened
     assert (old.exists(), young.exists()) == (False, True)
     unlanded = gateway.seal(10)
+    os.utime(young, (0, 0))
     os.utime(unlanded, (0, 0))
     land(spark, tmp_path)
     assert messages(tmp_path) == expected(gateway, days=2)
+    assert list(gateway.folder.iterdir()) == [unlanded], "the newest stays, however old"
+
+
+def test_segments_of_a_gateway_that_began_anew_are_refused_and_not_removed(
+    spark: SparkSession, tmp_path: Path, gateway: FakeGateway
+) -> None:
+    landed = gateway.seal(10)
+    land(spark, tmp_path)
+    landed.unlink()
+    gateway.next = 0
+    again = gateway.folder / landed.name.replace("09.parquet", "04.parquet")
+    pq.write_table(gateway.table(0, 4), again)
+    os.utime(again, (0, 0))
+    with pytest.raises(FairwayError, match="holds offsets that were given before"):
+        land(spark, tmp_path)
+    with pytest.raises(FairwayError, match="holds offsets that were given before"):
+        remove_landed(Lake(tmp_path), Checkpoint(tmp_path / "checkpoints" / "messages"), 0.0, time.time())
+    assert again.exists()
 
 
 def test_closed_days_are_compacted_by_the_stream_and_growing_ones_are_not(

@@ -16,6 +16,7 @@ from fairway.core.tables import PROTOCOLS, VIOLATIONS
 from fairway.lake.schemas import spark_schema
 from fairway.lake.violations import CHECKS, rules
 from fairway.lake.violations.page import page
+from fairway.lake.violations.rule import SPOKEN, words
 from fairway.sim.swarm import draw
 from tests.conftest import ROOT
 from tests.lake.violations import mrp_cases, pydevts_cases, rup_cases, udpc_cases
@@ -48,8 +49,8 @@ SEEDS = [(protocol, seed) for protocol in PROTOCOLS for seed in _seeds(protocol)
 
 
 @pytest.fixture(scope="module")
-def both_ways(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
-    """The violations of every case, of every case whose beginning was missed, and of the simulated runs."""
+def both_ways(spark: SparkSession) -> tuple[DataFrame, DataFrame, DataFrame]:
+    """The violations of every case, of each without its beginning, and of the simulated runs; and all packets."""
     captures = [
         (f"{protocol} {case.name}", case.capture(number, PORT_OF[protocol]))
         for number, (protocol, case) in enumerate(ALL_CASES)
@@ -64,7 +65,7 @@ def both_ways(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
 
 
 @pytest.fixture(scope="module")
-def verdicts(both_ways: tuple[DataFrame, DataFrame]) -> DataFrame:
+def verdicts(both_ways: tuple[DataFrame, DataFrame, DataFrame]) -> DataFrame:
     return both_ways[0]
 
 
@@ -138,8 +139,20 @@ def test_the_table_has_exactly_its_columns(verdicts: DataFrame) -> None:
     assert [(field.name, field.dataType) for field in verdicts.drop("bucket").schema] == wanted
 
 
-def test_the_screens_hide_nothing(both_ways: tuple[DataFrame, DataFrame]) -> None:
-    screened, unscreened = (sorted(map(repr, rows.toArrow().to_pylist())) for rows in both_ways)
+def test_what_is_found_in_a_capture_shows_a_sign_of_its_check(
+    by_file: Mapping[str, list[Row]], both_ways: tuple[DataFrame, DataFrame, DataFrame]
+) -> None:
+    seen: dict[str, list[Row]] = defaultdict(list)
+    for row in both_ways[2].select("file", *SPOKEN).distinct().toArrow().to_pylist():
+        seen[row["file"]].append(row)
+    for file, rows in by_file.items():
+        occurring = words(seen[file])
+        planned = {rule for check in CHECKS if not occurring.isdisjoint(check.signs) for rule in check.rules}
+        assert {(row["rule"], row["expected"]) for row in rows} <= {(rule.clause, rule.expected) for rule in planned}
+
+
+def test_the_screens_hide_nothing(both_ways: tuple[DataFrame, DataFrame, DataFrame]) -> None:
+    screened, unscreened = (sorted(map(repr, rows.toArrow().to_pylist())) for rows in both_ways[:2])
     assert screened == unscreened
     assert screened
 

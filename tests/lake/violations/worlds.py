@@ -66,13 +66,18 @@ def simulated(protocol: str, seed: int) -> Capture:
     return f"{protocol}-{seed}", bytes(file)
 
 
-def judged(spark: SparkSession, captures: Iterable[Capture], ports: dict[int, str]) -> tuple[DataFrame, DataFrame]:
-    """Gives the violations of captures by the two ways that `fairway analyze` goes: for many records, and for few."""
+def judged(
+    spark: SparkSession, captures: Iterable[Capture], ports: dict[int, str]
+) -> tuple[DataFrame, DataFrame, DataFrame]:
+    """Gives the violations of captures by the two ways that `fairway analyze` goes, for many records and for few.
+
+    Behind them are the packets.
+    """
     rows = spark.createDataFrame(pa.concat_tables([datagrams(captures), _undecoded()]))
     table = packets(rows, ports).coalesce(1).localCheckpoint()
     exchanged = exchanges(table)
     told = sessions(facts(table, exchanged), transfers(exchanged, table)).localCheckpoint()
-    return violations(table, told), violations(table, told, few=True)
+    return violations(table, told), violations(table, told, few=True), table
 
 
 def _undecoded() -> pa.Table:

@@ -65,27 +65,38 @@ _SAYING = ("from_caller", "message", "part", "kind", "sent", "good")
 MEASURED = ("important", "data", "message", "packet", "heartbeat")
 
 
+KINDS = ("data", "heartbeat", "important", "message", "packet", "plain", "request", "response")
+"""In the order of the alphabet, so that the greatest number is the greatest name. A table of groups in memory holds
+numbers; for the greatest of texts Spark would sort all rows."""
+
+
+def _number_of(kind: str) -> str:
+    return f"CASE {kind} " + " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(KINDS)) + " END"
+
+
+def kind_of(number: str) -> str:
+    """Gives the SQL of the kind that has this number."""
+    return f"CASE {number} " + " ".join(f"WHEN {at} THEN '{name}'" for at, name in enumerate(KINDS)) + " END"
+
+
 def exchanges(packets: DataFrame) -> DataFrame:
-    """Gives what was sent under one name and when it was first acknowledged, heartbeats too."""
+    """Gives what was sent under one name and when it was first acknowledged, heartbeats too; kinds are numbers."""
     said = sayings(packets).unionByName(covered(packets))
-    grouped = (
-        said.where("message IS NOT NULL")
-        .groupBy(*MESSAGE, "part")
-        .agg(
-            F.max(F.expr("IF(sent, kind, NULL)")).alias("sent_kind"),
-            F.max("kind").alias("any_kind"),
-            F.count_if("sent").alias("datagrams"),
-            F.min(F.expr("IF(sent, at, NULL)")).alias("first_sent"),
-            F.max(F.expr("IF(sent, at, NULL)")).alias("last_sent"),
-            F.max(F.expr("IF(sent, 1 + retransmission, NULL)")).alias("attempts"),
-            F.count_if(F.expr("sent AND retransmission > 0")).alias("copies"),
-            F.max(F.expr("IF(sent, body_bytes, NULL)")).alias("body_bytes"),
-            F.max("rup_total").alias("total_bytes"),
-            F.min(F.expr("IF(good, at, NULL)")).alias("acknowledged"),
-            F.min(F.expr("IF(NOT good, at, NULL)")).alias("failed"),
-        )
+    numbered = said.where("message IS NOT NULL").withColumn("kind", F.expr(_number_of("kind")))
+    grouped = numbered.groupBy(*MESSAGE, "part").agg(
+        F.max(F.expr("IF(sent, kind, NULL)")).alias("sent_kind"),
+        F.max("kind").alias("any_kind"),
+        F.count_if("sent").alias("datagrams"),
+        F.min(F.expr("IF(sent, at, NULL)")).alias("first_sent"),
+        F.max(F.expr("IF(sent, at, NULL)")).alias("last_sent"),
+        F.max(F.expr("IF(sent, 1 + retransmission, NULL)")).alias("attempts"),
+        F.count_if(F.expr("sent AND retransmission > 0")).alias("copies"),
+        F.max(F.expr("IF(sent, body_bytes, NULL)")).alias("body_bytes"),
+        F.max("rup_total").alias("total_bytes"),
+        F.min(F.expr("IF(good, at, NULL)")).alias("acknowledged"),
+        F.min(F.expr("IF(NOT good, at, NULL)")).alias("failed"),
     )
-    kinds = ", ".join(f"'{kind}'" for kind in MEASURED)
+    kinds = ", ".join(str(KINDS.index(kind)) for kind in MEASURED)
     rtt_us = f"""IF(datagrams = 1 AND sent_kind IN ({kinds}) AND acknowledged >= first_sent,
         unix_micros(acknowledged) - unix_micros(first_sent), NULL)"""
     return grouped.withColumn("rtt_us", F.expr(rtt_us))
@@ -93,9 +104,9 @@ def exchanges(packets: DataFrame) -> DataFrame:
 
 def sayings(packets: DataFrame) -> DataFrame:
     """Gives what packets say about messages: a response carries one and answers another, and so has two rows."""
-    both = F.array_compact(F.array(F.expr(_SENT), F.expr(_ANSWERED)))
-    said = packets.where("session IS NOT NULL").select(*OWNER, *_BEHIND, F.explode(both).alias("saying"))
-    return said.select(*OWNER, *_BEHIND, *(F.col(f"saying.{name}") for name in _SAYING))
+    both = F.explode(F.array(F.expr(_SENT), F.expr(_ANSWERED)))
+    said = packets.where("session IS NOT NULL").select(*OWNER, *_BEHIND, both.alias("saying"))
+    return said.where("saying IS NOT NULL").select(*OWNER, *_BEHIND, *(F.col(f"saying.{name}") for name in _SAYING))
 
 
 def covered(packets: DataFrame) -> DataFrame:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 
 from fairway.core.errors import BadOption, FairwayError
-from fairway.core.tables import CAPTURE_TABLES, PACKETS, PROTOCOLS, SESSIONS, TIMELINE, TRANSFERS, VIOLATIONS, Table
+from fairway.core.tables import CAPTURE_TABLES, PACKETS, SESSIONS, TIMELINE, TRANSFERS, VIOLATIONS, Table
 from fairway.lake.analysis.exchanges import exchanges
 from fairway.lake.analysis.failures import failure_of
 from fairway.lake.analysis.packets import BUCKETS, bucket, packets
@@ -32,7 +32,7 @@ from fairway.lake.analysis.transfers import transfers
 from fairway.lake.captures.ingest import About, flows_of, ingest, known, read_captures
 from fairway.lake.schemas import spark_schema
 from fairway.lake.store import Lake
-from fairway.lake.violations import violations
+from fairway.lake.violations import signs, violations
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -201,16 +201,18 @@ class _Run:
         self._tell(TRANSFERS.name, self._rows)
         exchanged = self._scale.kept(exchanges(stored))
         messages = self._write(TRANSFERS, transfers(exchanged, stored))
-        told = facts(stored, exchanged)
         self._tell(SESSIONS.name, self._rows)
+        told = facts(stored, exchanged)
+        told = told._replace(seconds=self._scale.kept(told.seconds))
         unjudged = self._scale.kept(sessions(told, messages))
         self._tell(TIMELINE.name, self._rows)
         self._write(TIMELINE, timeline(told))
-        exchanged.unpersist()
         self._tell(VIOLATIONS.name, self._rows)
         found = self._write(VIOLATIONS, self._violations(stored, unjudged))
         self._write(SESSIONS, with_violations(unjudged, found))
-        unjudged.unpersist()
+        # Not before: the sessions are computed when violations ask for them, and would compute the others again.
+        for used in (unjudged, told.seconds, exchanged):
+            used.unpersist()
         for table in CAPTURE_TABLES:
             gather(self._staging, table, self._written(table), self._run, self._buckets)
         return self._rows
@@ -233,8 +235,7 @@ class _Run:
         return stored
 
     def _violations(self, stored: DataFrame, unjudged: DataFrame) -> DataFrame:
-        spoken = stored.select("protocol").distinct().toArrow()["protocol"].to_pylist()
-        return violations(stored, unjudged, [name for name in PROTOCOLS if name in spoken], few=self._scale.few)
+        return violations(stored, unjudged, signs(stored), few=self._scale.few)
 
     def _written(self, table: Table) -> Path:
         return self._staging / "written" / table.name

@@ -18,6 +18,7 @@ piggyback layout, whose acknowledgements name no packet: a sender that has to gu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
@@ -41,42 +42,42 @@ _SKIPPED = f"""CASE WHEN NOT coalesce({_STEP} > 0, false) THEN 0L
     WHEN {_STEP} > {SKIP_MAX} THEN 0L ELSE {_STEP} END"""
 
 
-_OF = {
-    "skipped": _SKIPPED,
-    "fresh": "number IS NOT NULL AND coalesce(retransmission, 0) = 0",
-    "late": f"coalesce({_STEP} < 0, false) AND coalesce(retransmission, 0) = 0",
-    "repeatable": "number IS NOT NULL AND retransmission IS NOT NULL",
-    "repeated": "number IS NOT NULL AND retransmission > 0 AND NOT duplicate",
-    "needless": "number IS NOT NULL AND coalesce(duplicate, false)",
+COUNTED = {
+    "skipped": f"sum({_SKIPPED})",
+    "fresh": "count_if(number IS NOT NULL AND coalesce(retransmission, 0) = 0)",
+    "late": f"count_if(coalesce({_STEP} < 0, false) AND coalesce(retransmission, 0) = 0)",
+    "repeatable": "count_if(number IS NOT NULL AND retransmission IS NOT NULL)",
+    "repeated": "count_if(number IS NOT NULL AND retransmission > 0 AND NOT duplicate)",
+    "needless": "count_if(number IS NOT NULL AND coalesce(duplicate, false))",
 }
-"""What the estimate counts; `late` is a number that was skipped before."""
+"""What the estimate is made of, as sums over packets with their losses; `late` is a number that was skipped before."""
 
 
-def loss(rows: str) -> str:
-    """Gives the SQL of the estimate over these rows; null where none has a number."""
-
-    def count(name: str) -> str:
-        return f"count_if({rows} AND {name})"
-
-    skipped = f"sum(IF({rows}, skipped, 0))"
-    missed = f"coalesce({skipped} / nullif({count('fresh')} + {skipped} - {count('late')}, 0), 0)"
-    before = f"greatest({missed}, coalesce({count('needless')} / nullif({count('repeatable')}, 0), 0))"
-    behind = f"coalesce({count('repeated')} / nullif({count('repeatable')}, 0), 0)"
-    return f"IF({count('fresh')} + {skipped} > 0, 1 - (1 - {before}) * sqrt(1 - {behind}), NULL)"
+def loss(total: Callable[[str], str]) -> str:
+    """Gives the SQL of the estimate from the totals of what is counted; null where no packet has a number."""
+    skipped, fresh = total("skipped"), total("fresh")
+    repeatable = f"nullif({total('repeatable')}, 0)"
+    missed = f"coalesce({skipped} / nullif({fresh} + {skipped} - {total('late')}, 0), 0)"
+    before = f"greatest({missed}, coalesce({total('needless')} / {repeatable}, 0))"
+    behind = f"coalesce({total('repeated')} / {repeatable}, 0)"
+    return f"IF({fresh} + {skipped} > 0, 1 - (1 - {before}) * sqrt(1 - {behind}), NULL)"
 
 
 def with_losses(packets: DataFrame) -> DataFrame:
-    """Adds to the packets of sessions what `loss` counts."""
+    """Adds to the packets of sessions what the sums look at."""
     counted = packets.where("session IS NOT NULL").withColumns(
-        {"number": F.expr(_NUMBER), "lane": F.expr("IF(protocol = 'rup', message, '')")}
+        {
+            "number": F.expr(_NUMBER),
+            # One short key sorts faster than four, three of which are texts.
+            "strand": F.expr("xxhash64(session, from_caller, IF(protocol = 'rup', message, ''))"),
+        }
     )
-    in_time = Window.partitionBy("bucket", "session", "from_caller", "lane").orderBy(*IN_TIME)
+    in_time = Window.partitionBy("strand", "bucket").orderBy(*IN_TIME)
     before = in_time.rowsBetween(Window.unboundedPreceding, -1)
     here = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    expected = counted.withColumns(
+    return counted.withColumns(
         {
             "expected": F.max(F.expr(_NEXT)).over(before),
             "part_bytes": F.max(F.expr("IF(number IS NULL, NULL, greatest(body_bytes, 1))")).over(here),
         }
     )
-    return expected.withColumns({name: F.expr(text) for name, text in _OF.items()})

@@ -78,6 +78,8 @@ _SAYS = f"""CASE
     WHEN kind IN ('important_ack', 'ack', 'data') THEN 'other' END"""
 """Which of its numbers names a record's message."""
 
+_IDLE_NS = "CASE protocol " + " ".join(f"WHEN '{name}' THEN {s}000000000" for name, s in IDLE_S.items()) + " END"
+
 _PREPARED = {
     "turn": TURN,
     "own_raw": f"CAST({OWN} AS BIGINT)",
@@ -90,18 +92,23 @@ _PREPARED = {
     "confirms": "IF(kind = 'confirm', rup_position, NULL)",
     "reaches": "IF(protocol = 'rup' AND kind = 'data', rup_position + greatest(body_bytes, 1), NULL)",
     "covers": "mrp_layout = 'piggyback'",
-    "lane": "IF(conversation IS NULL, xxhash64(file_id, offset), flow)",
+    "idle_ns": _IDLE_NS,
+    "strand": "IF(conversation IS NULL, xxhash64(file_id, offset), xxhash64(point, flow, protocol, conversation))",
 }
-"""What the windows need of a record. Records outside any session would gather in one lane; each gets its own."""
+"""What the windows need of a record. A strand is the records of one conversation; those outside any would gather in
+one, and each gets its own."""
 
 _KEYS = ("point", "flow", "protocol", "conversation", "forward", "rup_id", *IN_TIME)
-_IDLE_NS = "CASE protocol " + " ".join(f"WHEN '{name}' THEN {s}000000000" for name, s in IDLE_S.items()) + " END"
 _SESSION = """IF(conversation IS NULL, NULL, concat(protocol, '-',
-    translate(lpad(hex(xxhash64(point, flow, protocol, conversation, start.at_ns)), 16, '0'), 'ABCDEF', 'abcdef')))"""
+    translate(lpad(hex(xxhash64(point, flow, protocol, conversation, start_ns)), 16, '0'), 'ABCDEF', 'abcdef')))"""
 """Not lower(): that loads the case rules of all languages, which takes longer than a small capture."""
 _MESSAGE = """IF(session IS NULL, NULL, CASE says WHEN 'name' THEN rup_id WHEN 'own' THEN CAST(own AS STRING)
     WHEN 'other' THEN IF(protocol = 'mrp' AND other = 0, NULL, CAST(other AS STRING)) END)"""
 """mrp's number 0 is before the first message: an acknowledgement of it says that nothing has come yet."""
+_LETTER = "IF(session IS NULL, strand, xxhash64(session, of_forward, message))"
+"""All that carries or acknowledges one message."""
+_COPY = "xxhash64(letter, forward, copied, own)"
+"""A datagram and what repeats it."""
 _SENDS = {"forward": "forward", "backward": "NOT forward"}
 _FOUND = ("session", "from_caller", "message", "retransmission", "duplicate")
 
@@ -174,31 +181,32 @@ def _prepared(records: DataFrame, buckets: int, tasks: int) -> DataFrame:
 
 def _with_sessions(records: DataFrame) -> DataFrame:
     """Adds `session` and `from_caller`, and for the numbers the last one that each side used before."""
-    in_time = _in_time("lane", "protocol", "conversation")
+    in_time = _in_time("strand")
     looked_back = records.withColumns(
         {
             "silence_ns": F.col("at_ns") - F.lag("at_ns").over(in_time),
             **{
-                f"last_{side}": _last(f"{sends} AND own_raw IS NOT NULL", "struct(own_raw, at_ns)", _before(in_time))
+                f"last_{side}_{name}": _last(f"{sends} AND own_raw IS NOT NULL", name, _before(in_time))
                 for side, sends in _SENDS.items()
+                for name in ("own_raw", "at_ns")
             },
         }
     )
-    starts = f"silence_ns IS NULL OR silence_ns > {_IDLE_NS}"
-    start = "named_struct('at_ns', at_ns, 'forward', IF(to_caller, NOT forward, forward))"
-    return looked_back.withColumn("start", _last(starts, start, _until(in_time)))
+    starts = "silence_ns IS NULL OR silence_ns > idle_ns"
+    start = {"start_ns": "at_ns", "caller_forward": "IF(to_caller, NOT forward, forward)"}
+    return looked_back.withColumns({name: _last(starts, text, _until(in_time)) for name, text in start.items()})
 
 
 def _with_numbers(records: DataFrame) -> DataFrame:
     """Adds `message`: the number of what a record carries or acknowledges, widened; and which side's message it is."""
-    in_time = _in_time("lane", "protocol", "conversation")
+    in_time = _in_time("strand")
     # A number from before the session began is none of its own.
     known = records.withColumns(
         {
             "session": F.expr(_SESSION),
-            "from_caller": F.expr("IF(conversation IS NULL, NULL, forward = start.forward)"),
+            "from_caller": F.expr("IF(conversation IS NULL, NULL, forward = caller_forward)"),
             **{
-                f"{side}_raw": F.expr(f"IF(last_{side}.at_ns >= start.at_ns, last_{side}.own_raw, NULL)")
+                f"{side}_raw": F.expr(f"IF(last_{side}_at_ns >= start_ns, last_{side}_own_raw, NULL)")
                 for side in _SENDS
             },
         }
@@ -224,15 +232,15 @@ def _with_numbers(records: DataFrame) -> DataFrame:
 
 def _with_copies(records: DataFrame) -> DataFrame:
     """Adds `retransmission` and `duplicate`."""
-    of_message = _before(_in_time("lane", "session", "of_forward", "message"))
-    of_copies = _in_time("lane", "session", "of_forward", "message", "forward", "copied", "own")
+    of_message, of_copies = _before(_in_time("letter")), _in_time("copy")
     arrived = F.coalesce(
         F.max("acknowledges").over(of_message),
         F.expr("own <= IF(forward, forward_covered, backward_covered)"),
         F.max("confirms").over(of_message) >= F.col("reaches"),
         F.lit(False),
     )
-    counted = records.withColumn("arrived", arrived).withColumn("earlier", F.row_number().over(of_copies) - 1)
+    lettered = records.withColumn("letter", F.expr(_LETTER)).withColumn("copy", F.expr(_COPY))
+    counted = lettered.withColumn("arrived", arrived).withColumn("earlier", F.row_number().over(of_copies) - 1)
     countable = "session IS NOT NULL AND copied IS NOT NULL"
     return counted.withColumns(
         {
@@ -242,9 +250,12 @@ def _with_copies(records: DataFrame) -> DataFrame:
     )
 
 
-def _in_time(*keys: str) -> WindowSpec:
-    """Gives the window of records with the same keys, in the order of time; one task holds all of them."""
-    return Window.partitionBy("task", "point", *keys).orderBy(*IN_TIME)
+def _in_time(key: str) -> WindowSpec:
+    """Gives the window of records with the same key, in the order of time; one task holds all of them.
+
+    The key is a hash of 64 bits, and the first that is compared: sorting by the texts that it stands for takes longer.
+    """
+    return Window.partitionBy(key, "task").orderBy(*IN_TIME)
 
 
 def _before(window: WindowSpec) -> WindowSpec:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from fairway.core.tables import TIMELINE
 from fairway.lake.analysis.exchanges import OWNER
-from fairway.lake.analysis.sums import each_way, round_trips
+from fairway.lake.analysis.sums import added_up
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from fairway.lake.analysis.sums import Facts
 
-def timeline(facts: DataFrame) -> DataFrame:
+
+def timeline(facts: Facts) -> DataFrame:
     """Gives the table `timeline`, and `bucket` behind its columns."""
-    by_second = facts.groupBy(*OWNER, F.date_trunc("second", "at").alias("second")).agg(*each_way())
-    return by_second.withColumns(round_trips()).select(*TIMELINE.names, "bucket")
+    return added_up(facts, (*OWNER, "second")).select(*TIMELINE.names, "bucket")

@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fairway.core.tables import TRANSFERS
-from fairway.lake.analysis.exchanges import MESSAGE
+from fairway.lake.analysis.exchanges import KINDS, MESSAGE, kind_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_ACKNOWLEDGED = "IF(protocol != 'rup', any_acknowledged, IF(-furthest.behind = total_bytes, furthest.at, NULL))"
+_ACKNOWLEDGED = "IF(protocol != 'rup', any_acknowledged, IF(furthest = total_bytes, furthest_acknowledged, NULL))"
+
+_REACHED = "IF(acknowledged IS NULL, NULL, part)"
+"""Each part is an exchange of its own, so that one alone reaches furthest."""
 
 _OUTCOME = """CASE
     WHEN kind IN ('plain', 'response') THEN 'unreliable'
@@ -31,7 +34,7 @@ _OUTCOME = """CASE
     ELSE 'unacknowledged' END"""
 
 _COLUMNS = {
-    "kind": "coalesce(sent_kind, any_kind)",
+    "kind": kind_of("coalesce(sent_kind, any_kind)"),
     "size_bytes": "CAST(IF(protocol = 'rup', total_bytes, body_bytes) AS BIGINT)",
     "parts": "IF(protocol = 'rup', greatest(1L, CAST(ceil(total_bytes / body_bytes) AS BIGINT)), 1L)",
     "attempts": "CAST(coalesce(attempts, 0) AS BIGINT)",
@@ -42,7 +45,7 @@ _COLUMNS = {
 def transfers(exchanges: DataFrame, packets: DataFrame) -> DataFrame:
     """Gives the table `transfers`, and `bucket` behind its columns."""
     messages = (
-        exchanges.where("any_kind != 'heartbeat'")
+        exchanges.where(f"any_kind != {KINDS.index('heartbeat')}")
         .groupBy(*MESSAGE)
         .agg(
             F.max("sent_kind").alias("sent_kind"),
@@ -54,9 +57,8 @@ def transfers(exchanges: DataFrame, packets: DataFrame) -> DataFrame:
             F.max("body_bytes").alias("body_bytes"),
             F.max("total_bytes").alias("total_bytes"),
             F.min("acknowledged").alias("any_acknowledged"),
-            F.min(F.expr("IF(acknowledged IS NULL, NULL, struct(-part AS behind, acknowledged AS at))")).alias(
-                "furthest"
-            ),
+            F.max(F.expr(_REACHED)).alias("furthest"),
+            F.max_by("acknowledged", F.expr(_REACHED)).alias("furthest_acknowledged"),
             F.min("failed").alias("failed"),
         )
     )

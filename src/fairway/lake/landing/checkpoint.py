@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from fairway.core.errors import FairwayError
+from fairway.core.layout import stream_positions
 from fairway.lake.store import sync
 
 
@@ -76,8 +77,7 @@ class Checkpoint:
             return {}
         path = self.folder / "offsets" / str(batch)
         try:
-            lines = path.read_text().splitlines()
-            return {gateway: int(position) for gateway, position in json.loads(lines[2]).items()}
+            return stream_positions(path.read_text())
         except FileNotFoundError:
             raise DamagedCheckpoint(f"{path} is missing: restore the checkpoint from a copy.") from None
         except (ValueError, IndexError, AttributeError) as error:

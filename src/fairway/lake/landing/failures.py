@@ -1,7 +1,8 @@
 """Why a stream failed: our own sentence out of what Spark wraps around it, and whether trying again may help.
 
-What Fairway found wrong (a gap, a damaged segment, counts that differ) stays wrong. What Spark itself stumbles over,
-such as a Python worker that did not answer on a busy machine or an executor that is gone, often passes.
+What Fairway found wrong (a gap, a damaged segment, counts that differ) stays wrong, and so does what Spark cannot make
+a plan of. What Spark itself stumbles over, such as a Python worker that did not answer on a busy machine or an executor
+that is gone, often passes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class StreamStumbled(StreamFailed):
 
 def failure_of(landing: Exception | None, query: Exception | None) -> Exception:
     """Gives what to raise for a query that failed, from what went wrong in a batch, if there, and what Spark says."""
-    from pyspark.errors import PySparkException
+    from pyspark.errors import AnalysisException, PySparkException
 
     if isinstance(landing, FairwayError | OSError):
         return landing
@@ -38,5 +39,5 @@ def failure_of(landing: Exception | None, query: Exception | None) -> Exception:
         )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     passing = landing is None or isinstance(landing, PySparkException) or type(landing).__name__ == "Py4JJavaError"
-    kind = StreamStumbled if passing else StreamFailed
+    kind = StreamStumbled if passing and not isinstance(landing or query, AnalysisException) else StreamFailed
     return kind(f"Spark stopped the stream: {lines[0] if lines else type(landing or query).__name__}")

@@ -30,7 +30,10 @@ class Removed:
 
 
 def remove_landed(lake: Lake, checkpoint: Checkpoint, keep_s: float, now_s: float) -> Removed:
-    """Removes segments that the stream has committed and that are older than `keep_s`."""
+    """Removes segments that the stream has committed and that are older than `keep_s`, from the oldest on.
+
+    A gateway's newest segment stays: it tells a gateway that lost its journal where to go on.
+    """
     batch = checkpoint.committed()
     if batch < 0:
         return Removed(0)
@@ -38,12 +41,16 @@ def remove_landed(lake: Lake, checkpoint: Checkpoint, keep_s: float, now_s: floa
     positions = checkpoint.positions(batch)
     count = 0
     for gateway in segments.gateways(lake.landing):
-        for first, last in segments.ranges(lake.landing, gateway):
+        position = positions.get(gateway, 0)
+        found = segments.ranges(lake.landing, gateway)
+        segments.check_landed(lake.landing, gateway, position, found)
+        for first, last in found[:-1]:
             path = lake.landing / gateway / segment_name(first, last)
-            if last < positions.get(gateway, 0) and path.stat().st_mtime <= now_s - keep_s:
-                path.unlink()
-                reach(BEFORE_REMOVAL)
-                count += 1
+            if last >= position or path.stat().st_mtime > now_s - keep_s:
+                break
+            path.unlink()
+            reach(BEFORE_REMOVAL)
+            count += 1
     return Removed(count)
 
 

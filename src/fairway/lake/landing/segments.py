@@ -7,12 +7,13 @@ a segment finds all earlier ones, unless the stream has removed them after landi
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from fairway.core.errors import FairwayError
-from fairway.core.layout import segment_range
+from fairway.core.layout import segment_name, segment_range
 
 GROUP_BYTES = 64 << 20
 """What one Spark task reads; a Python task costs about 80 ms of a core, so small segments share one."""
@@ -62,7 +63,10 @@ def chain(landing: Path, gateway: str, position: int, end: int | None = None) ->
 def _chainable(landing: Path, gateway: str, position: int, end: int | None) -> dict[int, int]:
     """Gives last offsets by first ones, of the segments from a position on; beyond it there is no gap."""
     for _ in range(2):
-        later = [r for r in ranges(landing, gateway) if r[0] >= position and (end is None or r[1] < end)]
+        found = ranges(landing, gateway)
+        if end is None:
+            check_landed(landing, gateway, position, found)
+        later = [r for r in found if r[0] >= position and (end is None or r[1] < end)]
         known = dict(later)
         reached = position
         while reached in known:
@@ -78,6 +82,27 @@ def _gap(landing: Path, gateway: str, first: int, end: int) -> DamagedLanding:
     return DamagedLanding(
         f"Offsets {first} to {end - 1} of gateway {gateway} are missing in {landing / gateway}: "
         "put the removed segments back, or restore the whole lake from one copy."
+    )
+
+
+def check_landed(landing: Path, gateway: str, position: int, found: Sequence[tuple[int, int]]) -> None:
+    """Refuses segments, of those found, below a position that the stream cannot have landed; names are enough to tell.
+
+    Those that it landed are removed from the oldest on, and never the newest: what is left of them joins, and ends at
+    the position. Anything else comes from a journal that began anew.
+    """
+    below = [one for one in found if one[0] < position]
+    for (first, last), (follower, _) in pairwise([*below, (position, position)]):
+        # One that is gone by now was being removed while the folder was listed, and so was its follower.
+        if last + 1 != follower and (landing / gateway / segment_name(first, last)).exists():
+            raise _foreign(landing, gateway, (first, last), position)
+
+
+def _foreign(landing: Path, gateway: str, found: tuple[int, int], position: int) -> DamagedLanding:
+    return DamagedLanding(
+        f"{landing / gateway / segment_name(*found)} holds offsets that were given before (gateway {gateway} has "
+        f"landed up to {position - 1}): restart that gateway, which then goes on above, and move this segment to a "
+        "lake of its own to land it there."
     )
 
 

@@ -19,11 +19,12 @@ from fairway.lake.landing import wishes
 from fairway.lake.landing.batch import Landed, Landing
 from fairway.lake.landing.checkpoint import Checkpoint
 from fairway.lake.landing.compaction import Compacted
-from fairway.lake.landing.failures import StreamStumbled, failure_of
+from fairway.lake.landing.failures import StreamFailed, StreamStumbled, failure_of
 from fairway.lake.landing.folders import table_files
 from fairway.lake.landing.housekeeping import Removed, compact_tables, remove_landed
 from fairway.lake.landing.names import parse
 from fairway.lake.landing.typed import Wish, declared
+from fairway.lake.session import is_jvm_gone
 from fairway.lake.store import Lake
 
 if TYPE_CHECKING:
@@ -34,6 +35,12 @@ HOUSEKEEPING_S = 60.0
 POLL_S = 0.2
 END_S = 60.0
 """How long the end waits for a batch in the middle; what is cut off then is done again at the next start."""
+
+JVM_END_S = 3.0
+"""How long the JVM may take from its last answer to its end."""
+
+SIGNAL_S = 1.0
+"""How long the signal that the JVM got may take to us."""
 
 RESTARTS_MAX = 8
 """How often a query that Spark stumbled over is started again without a batch in between. A Python worker has ten
@@ -110,9 +117,25 @@ class Stream:
             self._tables = wishes.together(self._lake, self._options.wishes)
             self._staging = self._lake.fresh_staging(MESSAGES.name)
             spark = open_session()
-            if not stop.is_set():
-                lock.share_with_jvm(spark)
-                self._land(spark, stop)
+            try:
+                if not stop.is_set():
+                    lock.share_with_jvm(spark)
+                    self._land(spark, stop)
+            except Exception as error:
+                self._explain(error, stop)
+
+    def _explain(self, error: Exception, stop: Event) -> None:
+        """Raises what ended the stream, unless that was asked for.
+
+        Service managers may ask all processes of a service at once: then the JVM is gone before the driver is done, and
+        the batch in the middle is done again at the next start.
+        """
+        if not is_jvm_gone(JVM_END_S if stop.is_set() else SIGNAL_S / 10):
+            raise error
+        if not stop.wait(SIGNAL_S):
+            raise StreamFailed(
+                "Spark's Java process is gone (killed, or for want of memory): start the stream again."
+            ) from error
 
     def _land(self, spark: SparkSession, stop: Event) -> None:
         schemas = {wish.table: declared(wish) for wish in self._tables}
@@ -136,6 +159,8 @@ class Stream:
             except StreamStumbled as error:
                 stumbles = stumbles + 1 if landing.batches == landed else 1
                 landed = landing.batches
+                if stop.is_set():
+                    return
                 if stumbles > RESTARTS_MAX:
                     raise
                 self._report(Restarted(str(error)))

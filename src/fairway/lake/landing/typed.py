@@ -1,8 +1,8 @@
 """Typed tables: messages whose bodies are JSON objects of a known shape, as columns.
 
-A body fits if it is one JSON object in UTF-8 whose fields have the declared types; fields beyond the schema are left
-in `messages`, a field that is not there is null unless the schema says NOT NULL. A body that does not fit goes to
-`rejected` with the first reason that holds. Every message goes to exactly one of the two.
+A body fits if it is one JSON object in UTF-8 whose fields are taken for the declared types, unchanged; fields beyond
+the schema are left in `messages`, a field that is not there is null unless the schema says NOT NULL. A body that does
+not fit goes to `rejected` with the first reason that holds. Every message goes to exactly one of the two.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from fairway.core.errors import BadOption
 from fairway.core.tables import CAPTURE_TABLES, LANDED_TABLES, MESSAGES, REJECTED
+from fairway.lake.landing.typed_values import check_names, check_type, is_taken, is_there
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 KEYS = ("gateway", "offset", "received")
 """What a typed row has of its message, before its own columns; `day` cuts the table into folders."""
 
+UNREADABLE = "the body is not JSON, or has a key twice or more than Spark's parser takes"
 UNFIT = "__unfit"
 REASON = "__reason"
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -61,16 +63,10 @@ def declared(wish: Wish) -> StructType:
         reason = str(error).strip().splitlines()[0]
         raise BadOption(f"--json-schema {wish.table}: Spark cannot read {wish.columns!r} ({reason}).") from error
     assert isinstance(schema, StructType)
-    _check_names(wish.table, schema.names)
+    check_names(wish.table, schema, {*KEYS, "day"})
+    for field in schema.fields:
+        check_type(wish.table, field.name, field.dataType)
     return schema
-
-
-def _check_names(table: str, names: list[str]) -> None:
-    seen = {name.lower() for name in (*KEYS, "day")}
-    for name in names:
-        if name.lower() in seen or not _IDENTIFIER.fullmatch(name):
-            raise BadOption(f"--json-schema {table}: a column cannot be called {name!r}, or not twice: rename it.")
-        seen.add(name.lower())
 
 
 def judged(messages: DataFrame, schema: StructType) -> DataFrame:
@@ -78,7 +74,7 @@ def judged(messages: DataFrame, schema: StructType) -> DataFrame:
     from pyspark.sql import functions as F
 
     text = F.col("body").cast("string")
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNFIT}
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNFIT, "allowNonNumericNumbers": "false"}
     parsed = F.from_json(text, _with_unfit(schema), options)
     return messages.select(
         *MESSAGES.names,
@@ -114,7 +110,7 @@ def _reason(fields: Iterable[StructField]) -> Column:
 
     rules = [
         (~F.is_valid_utf8(F.col("body").cast("string")), "the body is not UTF-8"),
-        (F.col("json").isNull(), "the body is not JSON"),
+        (F.col("json").isNull(), UNREADABLE),
         (~F.schema_of_variant("json").startswith("OBJECT<"), "the body is not a JSON object"),
         *(rule for field in fields for rule in _field_rules(field)),
         (F.col(f"parsed.{UNFIT}").isNotNull() | F.col("parsed").isNull(), "the body does not fit the schema"),
@@ -128,8 +124,8 @@ def _field_rules(field: StructField) -> list[tuple[Column, str]]:
     from pyspark.sql import functions as F
 
     found = F.try_variant_get("json", f"$.{field.name}", "variant")
-    there = found.isNotNull() & ~F.coalesce(F.is_variant_null(found), F.lit(True))
-    wrong = there & F.col(f"parsed.{field.name}").isNull()
+    there = is_there(found)
+    wrong = there & (~is_taken(found, field.dataType) | F.col(f"parsed.{field.name}").isNull())
     rules = [(wrong, f"{field.name} is not of type {field.dataType.simpleString().upper()}")]
     return rules if field.nullable else [(~there, f"{field.name} is missing"), *rules]
 

@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING
 
 from fairway.core.tables import PROTOCOLS, VIOLATIONS
 from fairway.lake.violations import amplification, mrp, pydevts, rup, udpc
-from fairway.lake.violations.rule import Check, Rule, judged, malformed
+from fairway.lake.violations.rule import Check, Rule, judged, malformed, signs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["CHECKS", "Check", "Rule", "rules", "violations"]
+__all__ = ["CHECKS", "Check", "Rule", "rules", "signs", "violations"]
 
 _FORMAT = Check(
-    protocols=PROTOCOLS,
+    signs=tuple(f"{name} malformed" for name in PROTOCOLS),
     context=malformed,
     rules=(*udpc.FORMAT_RULES, *mrp.FORMAT_RULES, *rup.FORMAT_RULES, *pydevts.FORMAT_RULES),
 )
@@ -51,18 +51,19 @@ def rules(protocol: str) -> list[Rule]:
 
 
 def violations(
-    packets: DataFrame, sessions: DataFrame, protocols: Collection[str] = PROTOCOLS, *, few: bool = False
+    packets: DataFrame, sessions: DataFrame, occurring: Collection[str] | None = None, *, few: bool = False
 ) -> DataFrame:
     """Gives the table `violations`, and `bucket` behind its columns, of the tables `packets` and `sessions`.
 
     Each check reads `packets` for itself: hand over a stored table, not a plan that would be computed again each time.
-    Only these protocols are judged: who knows that others do not occur saves planning for them. Whether a rule that
-    needs the beginning applies is asked of what was found, which is little, not of every packet. `few` says that the
-    packets are few and in one partition: then the screens would cost more than they save.
+    `occurring` are the `signs` of the packets, if they are known: checks that would find nothing are left out.
+    Whether a rule that needs the beginning applies is asked of what was found, which is little, not of every packet.
+    `few` says that the packets are few and in one partition: then the screens would cost more than they save.
     """
-    wanted = [check for check in CHECKS if any(protocol in protocols for protocol in check.protocols)]
+    wanted = [check for check in CHECKS if occurring is None or not set(occurring).isdisjoint(check.signs)]
     found = reduce(
-        lambda one, other: one.unionByName(other), (judged(packets, check, screened=not few) for check in wanted)
+        lambda one, other: one.unionByName(other),
+        (judged(packets, check, screened=not few) for check in wanted or [_FORMAT]),
     )
     found = found.coalesce(1) if few else found
     whole = sessions.where("from_start AND packets_out > 0 AND packets_in > 0").select("session", "first")

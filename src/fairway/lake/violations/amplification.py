@@ -71,4 +71,4 @@ _RULES = (
     ),
 )
 
-CHECKS = (Check(protocols=PROTOCOLS, context=_limited, rules=_RULES),)
+CHECKS = (Check(signs=PROTOCOLS, context=_limited, rules=_RULES),)

@@ -187,14 +187,14 @@ FORMAT_RULES = (
 CHECKS = (
     *mrp_opening.CHECKS,
     Check(
-        protocols=("mrp",),
+        signs=("mrp stamped",),
         context=_stamped,
         rules=_STAMPED_RULES,
         suspects=_stamped_suspects,
         owner=screens.SESSION,
     ),
     Check(
-        protocols=("mrp",),
+        signs=("mrp piggyback",),
         context=_piggyback,
         rules=_PIGGYBACK_RULES,
         suspects=_piggyback_suspects,

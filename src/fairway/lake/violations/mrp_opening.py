@@ -285,7 +285,7 @@ _OPENING_RULES = (
 )
 
 CHECKS = (
-    Check(protocols=("mrp",), context=_calls, rules=_CALL_RULES),
-    Check(protocols=("mrp",), context=_pairs, rules=_PAIR_RULES),
-    Check(protocols=("mrp",), context=_openings, rules=_OPENING_RULES),
+    Check(signs=("mrp connect", "mrp con_reply"), context=_calls, rules=_CALL_RULES),
+    Check(signs=("mrp con_reply",), context=_pairs, rules=_PAIR_RULES),
+    Check(signs=("mrp connect",), context=_openings, rules=_OPENING_RULES),
 )

@@ -211,4 +211,4 @@ FORMAT_RULES = (
     format_rule("PYDEVTS-1.7", "too_long", "a body of at most 65,499 bytes"),
 )
 
-CHECKS = (Check(protocols=("pydevts",), context=_ids, rules=_RULES, suspects=_suspects, owner=screens.FLOW),)
+CHECKS = (Check(signs=("pydevts",), context=_ids, rules=_RULES, suspects=_suspects, owner=screens.FLOW),)

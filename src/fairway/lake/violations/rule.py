@@ -17,7 +17,7 @@ Durations and bounds are defaults that an endpoint may change: what breaks only 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -45,6 +45,9 @@ FORWARD = "(source, source_port) < (destination, destination_port)"
 
 FRAME = ("protocol", "session", "point", "file_id", "file", "offset", "frame", "at", "at_ns", "bucket")
 """The columns of a packet that every context keeps: where a violation is, and when."""
+
+SPOKEN = ("protocol", "kind", "mrp_layout")
+"""What the signs of packets are taken from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +77,25 @@ class Rule:
 class Check:
     """Rules that are judged on the same rows: `context` selects them from packets and adds what the rules look at."""
 
-    protocols: tuple[str, ...]
-    """Those whose packets it looks at."""
+    signs: tuple[str, ...]
+    """Without any of these among the packets it finds nothing; see `signs`."""
     context: Callable[[DataFrame], DataFrame]
     rules: tuple[Rule, ...]
     suspects: Callable[[DataFrame], DataFrame] | None = None
     """The screen: gives the owners of which a closer look may find something."""
     owner: str = ""
     """SQL of the owner of a row; with `suspects`."""
+
+
+def signs(packets: DataFrame) -> set[str]:
+    """Gives what occurs among packets: protocols, such as `mrp`, and their kinds and layouts, such as `mrp connect`."""
+    return words(packets.select(*SPOKEN).distinct().toArrow().to_pylist())
+
+
+def words(rows: Collection[Mapping[str, str | None]]) -> set[str]:
+    """Gives the signs of rows that have the columns `SPOKEN`."""
+    pairs = {f"{row['protocol']} {row[name]}" for row in rows for name in ("kind", "mrp_layout") if row[name]}
+    return pairs | {str(row["protocol"]) for row in rows}
 
 
 def judged(packets: DataFrame, check: Check, *, screened: bool = True) -> DataFrame:

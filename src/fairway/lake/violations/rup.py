@@ -234,4 +234,4 @@ FORMAT_RULES = (
     format_rule("RUP-1.6", "bad_separator", "a zero byte after the id"),
 )
 
-CHECKS = (Check(protocols=("rup",), context=_messages, rules=_RULES, suspects=_suspects, owner=screens.FLOW),)
+CHECKS = (Check(signs=("rup",), context=_messages, rules=_RULES, suspects=_suspects, owner=screens.FLOW),)

@@ -36,6 +36,12 @@ def _columns(texts: dict[str, str]) -> list[Column]:
     return [F.expr(text).alias(name) for name, text in texts.items()]
 
 
+def _exploded(rows: DataFrame, roles: str) -> DataFrame:
+    """Gives a row for each role that is not null. (A filter on the array would not be compiled.)"""
+    entries = rows.select("*", F.explode(F.expr(roles)).alias("entry"))
+    return entries.where("entry IS NOT NULL").select("*", "entry.*")
+
+
 def _grouped(rows: DataFrame, *keys: str, **columns: str) -> DataFrame:
     return rows.groupBy("owner", *keys).agg(*_columns(columns))
 
@@ -71,11 +77,10 @@ def udpc_numbers(udpc: DataFrame) -> DataFrame:
         late_ns=late,
         print="xxhash64(udpc_flag, udpc_ack, body_bytes, body_crc)",
     )
-    roles = """filter(array(
+    roles = """array(
         named_struct('sent', true, 'side', from_caller, 'number', udpc_index),
-        IF(answers IS NULL, NULL, named_struct('sent', false, 'side', NOT from_caller, 'number', udpc_ack))
-        ), entry -> entry IS NOT NULL)"""
-    entries = packed.select("*", F.explode(F.expr(roles)).alias("entry")).select("*", "entry.*")
+        IF(answers IS NULL, NULL, named_struct('sent', false, 'side', NOT from_caller, 'number', udpc_ack)))"""
+    entries = _exploded(packed, roles)
     numbers = _grouped(
         entries,
         "side",
@@ -143,11 +148,10 @@ def mrp_piggyback(piggyback: DataFrame) -> DataFrame:
         said="CAST(mrp_from_sequence AS BIGINT)",
         print="xxhash64(body_bytes, body_crc)",
     )
-    roles = """filter(array(
+    roles = """array(
         IF(own IS NULL, NULL, named_struct('sent', true, 'side', from_caller, 'number', own)),
-        named_struct('sent', false, 'side', NOT from_caller, 'number', said)
-        ), entry -> entry IS NOT NULL)"""
-    entries = packed.select("*", F.explode(F.expr(roles)).alias("entry")).select("*", "entry.*")
+        named_struct('sent', false, 'side', NOT from_caller, 'number', said))"""
+    entries = _exploded(packed, roles)
     numbers = _grouped(
         entries,
         "side",

@@ -360,9 +360,11 @@ FORMAT_RULES = (
     format_rule("UDPC-2.2", "bad_flag", "one of the combinations of flags of UDPC-2.1"),
 )
 
+_BEGINNING, _END = ("udpc syn", "udpc syn_ack"), "udpc fin"
+
 CHECKS = (
-    Check(protocols=("udpc",), context=_numbers, rules=_NUMBER_RULES, suspects=_suspects, owner=screens.SESSION),
-    Check(protocols=("udpc",), context=_handshakes, rules=_HANDSHAKE_RULES),
-    Check(protocols=("udpc",), context=_openings, rules=_OPENING_RULES),
-    Check(protocols=("udpc",), context=_strangers, rules=_STRANGER_RULES),
+    Check(signs=("udpc",), context=_numbers, rules=_NUMBER_RULES, suspects=_suspects, owner=screens.SESSION),
+    Check(signs=(*_BEGINNING, _END), context=_handshakes, rules=_HANDSHAKE_RULES),
+    Check(signs=("udpc syn_ack", _END), context=_openings, rules=_OPENING_RULES),
+    Check(signs=("udpc syn_ack",), context=_strangers, rules=_STRANGER_RULES),
 )

@@ -1,0 +1,65 @@
+"""`--lake` is a folder: an address of anything else is refused before anything is made or started."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fairway.cli import run
+from fairway.core.errors import BadOption
+from fairway.core.layout import folder_of
+
+VERBS = {
+    "stream": ["stream", "--lake"],
+    "compact": ["compact", "--lake"],
+    "reconcile": ["reconcile", "--lake"],
+    "analyze": ["analyze", "x.pcap", "--lake"],
+    "report": ["report", "--lake"],
+    "gateway": ["gateway", "udpc://127.0.0.1:0", "--lake"],
+}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def start(*_: object, **__: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("fairway.lake.session.start", start)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("address", ["s3://bucket/lake", "hdfs:///lake", "abfss://a@b.net/lake"])
+def test_an_address_is_refused_in_a_sentence_and_nothing_is_made(
+    here: Path, verb: str, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*VERBS[verb], address]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"fairway: {Path(address)} is an address of {address.partition(':')[0]}: a lake is a folder")
+    assert said.count("\n") == 1
+    assert os.listdir(here) == []
+
+
+def test_a_lake_in_the_gateways_file_is_refused_too(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = here / "gateway.toml"
+    file.write_text('urls = ["udpc://127.0.0.1:0"]\nlake = "s3://bucket/lake"\n')
+    assert run(["gateway", "--config", str(file), "--check"]) == 2
+    assert "is an address of s3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["file:{}/lake", "file://{}/lake", "{}/lake", "lake"])
+def test_a_folder_on_this_machine_is_taken(here: Path, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "lake" / "landing").mkdir(parents=True)
+    assert run(["reconcile", "--lake", address.format(here)]) == 0, capsys.readouterr().err
+    assert os.listdir(here) == ["lake"]
+
+
+def test_only_what_begins_like_an_address_is_one() -> None:
+    for path in ("a:b", "./s3:/b", "/x/s3:/b", "C:/lake", "1a:/b"):
+        assert folder_of(path) == path
+    assert folder_of(Path("file:///srv/lake")) == folder_of("file:/srv/lake") == "/srv/lake"
+    with pytest.raises(BadOption, match="an address of gs"):
+        folder_of("gs:/bucket")

@@ -1,0 +1,127 @@
+"""Offsets never go back, whatever is lost: the stream would take new messages for those that it has landed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from fairway import net
+from fairway.core import layout
+from fairway.gateway.journal import Journal, Transaction
+from fairway.gateway.place import Place
+from fairway.gateway.salvage import open_journal
+from tests.gateway.test_journal import row
+from tests.gateway.world import any_ports, gateway
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    taken = Place(tmp_path, "edge")
+    taken.take()
+    return taken
+
+
+def streamed(place: Place, batch: int, positions: dict[str, int]) -> None:
+    """Writes what Spark writes before a batch."""
+    place.streamed.mkdir(parents=True, exist_ok=True)
+    (place.streamed / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{json.dumps(positions)}')
+
+
+def next_offset(place: Place) -> int:
+    journal = open_journal(place)
+    try:
+        return journal.next_offset
+    finally:
+        journal.close()
+
+
+def test_a_gateway_that_lost_its_journal_and_its_segments_goes_on_above_what_it_sealed(tmp_path: Path) -> None:
+    asyncio.run(_loses_everything(tmp_path))
+
+
+async def _loses_everything(lake: Path) -> None:
+    async with gateway(lake, any_ports(("pydevts",)), "--seal-after", "10ms") as first:
+        async with net.connect(first.urls[0]) as connection:
+            for number in range(3):
+                await connection.send(b"%d" % number)
+        assert await first.stop() == 0
+    home, landing = lake / layout.GATEWAYS / "gateway", lake / layout.LANDING / "gateway"
+    for path in (*home.glob(f"{layout.JOURNAL}*"), *landing.iterdir()):
+        path.unlink()
+    async with gateway(lake, any_ports(("pydevts",)), "--seal-after", "10ms") as second:
+        async with net.connect(second.urls[0]) as connection:
+            await connection.send(b"new")
+        assert await second.stop() == 0
+    assert [path.name for path in landing.iterdir()] == [layout.segment_name(3, 3)]
+
+
+def test_a_salvaged_journal_begins_above_what_was_sealed(place: Place) -> None:
+    place.sealed_to.write_text("41\n")
+    place.journal.write_bytes(b"something else entirely " * 100)
+    assert next_offset(place) == 42
+
+
+def test_the_position_of_the_stream_is_a_witness_too(place: Place) -> None:
+    streamed(place, 8, {"edge": 30})
+    streamed(place, 9, {"edge": 70, "other": 99})
+    streamed(place, 10, {})
+    (place.streamed / "10").write_text("v1\n{")
+    (place.streamed / ".10.crc").write_bytes(b"half")
+    assert next_offset(place) == 70
+
+
+def test_the_highest_witness_counts_and_a_note_that_cannot_be_read_is_told(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    streamed(place, 0, {"edge": 5})
+    (place.landing / layout.segment_name(0, 10)).touch()
+    place.sealed_to.write_text("7\n")
+    assert next_offset(place) == 11
+    place.sealed_to.write_text("seven\n")
+    assert next_offset(place) == 11
+    assert "sealed-to cannot be read" in caplog.text
+
+
+def unsealed(place: Place, first: int, *bodies: bytes) -> None:
+    journal = Journal(place.journal, "edge", first)
+    journal.write(Transaction(rows=[row(first + number, [body]) for number, body in enumerate(bodies)]))
+    journal.close()
+
+
+def test_messages_of_a_journal_that_began_anew_get_offsets_above_what_was_sealed(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    unsealed(place, 0, b"a", b"b")
+    place.sealed_to.write_text("99\n")
+    journal = open_journal(place)
+    assert (journal.next_offset, journal.unsealed(), journal.plan(1_000)) == (102, (2, 2), (100, 101))
+    journal.close()
+    assert "2 messages that are in no segment get new offsets, from 100 on" in caplog.text
+    assert next_offset(place) == 102
+
+
+def test_messages_that_lie_in_a_segment_are_not_sealed_again_under_another_name(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    unsealed(place, 0, b"a", b"b", b"c")
+    (place.landing / layout.segment_name(0, 1)).touch()
+    with caplog.at_level(logging.WARNING):
+        journal = open_journal(place)
+    assert (journal.next_offset, journal.unsealed(), journal.plan(1_000)) == (3, (1, 1), (2, 2))
+    assert not caplog.text
+    journal.close()
+
+
+def test_a_segment_that_was_named_and_not_marked_is_made_again_as_planned(place: Place) -> None:
+    unsealed(place, 0, b"a", b"b", b"c")
+    journal = Journal(place.journal, "edge")
+    assert journal.plan(2) == (0, 1)
+    journal.close()
+    (place.landing / layout.segment_name(0, 1)).touch()
+    journal = open_journal(place)
+    assert (journal.planned(), journal.sealed_to) == ((0, 1), -1)
+    journal.close()

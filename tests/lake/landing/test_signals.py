@@ -1,0 +1,105 @@
+"""Signals to a stream and its Java process: to one, to both, to all of their group."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fairway.lake.landing.batch import Landing
+from fairway.lake.landing.failures import StreamFailed
+from fairway.lake.landing.stream import Stream
+from fairway.lake.store import Lake
+from tests.lake.landing.fake import FakeGateway
+from tests.lake.landing.killing import PATIENCE_S, start_stream
+from tests.lake.landing.landing import land
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Signalling = Callable[[int, int], None]
+
+
+def terminate_group(driver: int, jvm: int) -> None:
+    os.killpg(driver, signal.SIGTERM)
+
+
+def interrupt_group(driver: int, jvm: int) -> None:
+    os.killpg(driver, signal.SIGINT)
+
+
+def terminate_all(driver: int, jvm: int) -> None:
+    os.kill(jvm, signal.SIGTERM)
+    os.kill(driver, signal.SIGTERM)
+
+
+def kill_driver(driver: int, jvm: int) -> None:
+    os.kill(driver, signal.SIGKILL)
+
+
+def jvm_of(process: subprocess.Popen[str]) -> int:
+    (jvm,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return int(jvm)
+
+
+def is_running(pid: int) -> bool:
+    """Tells whether a process runs; a dead one that nobody waits for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("signalling", "code", "said"),
+    [
+        (terminate_group, 0, ""),
+        (interrupt_group, 130, ""),
+        (terminate_all, 0, ""),
+        (kill_driver, -signal.SIGKILL, None),
+    ],
+)
+def test_a_stream_ends_as_it_was_told_and_its_java_process_with_it(
+    tmp_path: Path, signalling: Signalling, code: int, said: str | None
+) -> None:
+    Lake(tmp_path)
+    gateway = FakeGateway(tmp_path, "one")
+    gateway.seal(10)
+    gateway.close()
+    with start_stream(tmp_path, own_group=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert '"landed"' in process.stdout.readline()
+            jvm = jvm_of(process)
+            assert os.getpgid(jvm) != os.getpgid(process.pid), "a signal to the group would end the batch in the middle"
+            signalling(process.pid, jvm)
+            assert process.wait(PATIENCE_S) == code
+            deadline_s = time.monotonic() + PATIENCE_S
+            while is_running(jvm) and time.monotonic() < deadline_s:
+                time.sleep(0.05)
+            assert not is_running(jvm)
+            assert said is None or process.stderr.read() == said
+        finally:
+            process.kill()
+
+
+def test_a_java_process_that_is_gone_unasked_is_told_of_in_a_sentence(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def query(stream: Stream, session: SparkSession, landing: Landing, stop: Event) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(Stream, "_query", query)
+    with pytest.raises(ConnectionRefusedError):
+        land(spark, tmp_path)
+    monkeypatch.setattr("fairway.lake.landing.stream.is_jvm_gone", lambda within_s: True)
+    with pytest.raises(StreamFailed, match="Java process is gone"):
+        land(spark, tmp_path)
