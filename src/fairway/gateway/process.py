@@ -14,6 +14,8 @@ from fairway.gateway.service import Service
 from fairway.gateway.settings import Settings
 from fairway.gateway.supervisor import Supervisor
 
+KILL_AGAIN_S = 0.05
+
 EXIT_DONE = 0
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
@@ -84,7 +86,10 @@ async def _opened(supervisor: Supervisor, stop: asyncio.Event) -> bool:
     if not stop.is_set():
         await opening
         return True
-    supervisor.kill()
-    opening.cancel()
+    # Not cancelled: a process that is just being made would be lost sight of.
+    while not opening.done():
+        supervisor.kill()
+        await asyncio.wait({opening}, timeout=KILL_AGAIN_S)
     await asyncio.gather(opening, return_exceptions=True)
+    await supervisor.end()
     return False

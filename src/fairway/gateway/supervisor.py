@@ -37,6 +37,7 @@ class Worker:
         self.process: asyncio.subprocess.Process | None = None
         self.metrics_url: str | None = None
         self.lives = 0
+        self._killed = False
 
     async def start(self) -> None:
         """Starts the process and waits until it serves; raises `WorkerFailed`."""
@@ -44,6 +45,7 @@ class Worker:
         if self.lives:
             environment.pop("FAIRWAY_CRASH_AT", None)
         self.lives += 1
+        self._killed = False
         self.process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "fairway.gateway.worker", json.dumps(self._order),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=self._descriptors, env=environment,
@@ -87,7 +89,9 @@ class Worker:
 
     def kill(self) -> None:
         """Ends the process at once."""
-        if self.process is not None and self.process.returncode is None:
+        # Once: a second time could take the exit code away from asyncio, which then complains.
+        if self.process is not None and self.process.returncode is None and not self._killed:
+            self._killed = True
             self.process.kill()
 
 
@@ -133,3 +137,10 @@ class Supervisor:
         """Ends the workers at once."""
         for worker in self._workers:
             worker.kill()
+
+    async def end(self) -> None:
+        """Ends the workers at once, and waits until they are gone."""
+        self.kill()
+        for worker in self._workers:
+            if worker.process is not None:
+                await worker.process.wait()
