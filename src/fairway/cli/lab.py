@@ -59,9 +59,14 @@ def run(
     ran = 0
     settings = settings_of(conf)
     if folder.pending():
-        with ended_by_sigterm(), started("fairway lab", master=master, settings=settings) as spark, _Bar() as bar:
-            began_s = time.monotonic()
-            ran = sweep(spark, folder, bar.show)
+        try:
+            with ended_by_sigterm(), started("fairway lab", master=master, settings=settings) as spark, _Bar() as bar:
+                began_s = time.monotonic()
+                ran = sweep(spark, folder, bar.show)
+        except (KeyboardInterrupt, SystemExit):
+            left = sum(len(chunk.cells) for chunk in folder.pending())
+            print(f"stopped; {left:,} of {folder.count():,} cells are left for the same command", file=sys.stderr)
+            raise
     _tell(folder.count(), ran, time.monotonic() - began_s, folder.runs, as_json=json)
     return ExitCode.DONE
 

@@ -48,14 +48,20 @@ def test_a_sweep_that_is_told_to_end_does_so_in_the_middle_of_its_job(
     grid = tmp_path / "grid.toml"
     grid.write_text(GRID.replace("messages = 30", "messages = 600").replace("seeds = 12", "seeds = 500"))
     command = [sys.executable, "-m", "fairway", "lab", "run", str(grid), "--out", str(tmp_path / "lab")]
-    with subprocess.Popen([*command, "--master", "local[1]"], start_new_session=True) as running:
+    said = tmp_path / "said"
+    with (
+        said.open("w") as errors,
+        subprocess.Popen([*command, "--master", "local[1]"], start_new_session=True, stderr=errors) as running,
+    ):
         try:
             wait_for_a_chunk(tmp_path / "lab" / "runs", running)
             os.killpg(running.pid, number)  # as terminals and service managers send it
             assert running.wait(timeout=READY_WITHIN_S) == code
         finally:
             running.kill()
-    assert LabFolder(tmp_path / "lab").pending()
+    left = sum(len(chunk.cells) for chunk in LabFolder(tmp_path / "lab").pending())
+    assert left
+    assert said.read_text() == f"stopped; {left:,} of 2,000 cells are left for the same command\n"
 
 
 def test_an_executor_that_is_killed_changes_no_row(tmp_path: Path) -> None:
