@@ -27,13 +27,6 @@ def row(offset: int, bodies: list[bytes], identity: int | str = 7, **more: objec
     )  # fmt: skip
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    taken = Place(tmp_path, "edge")
-    taken.take()
-    return taken
-
-
 def test_a_segment_has_exactly_the_declared_columns_and_every_message_in_order(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"from a file")
     rows = [

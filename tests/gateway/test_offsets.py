@@ -18,13 +18,6 @@ from tests.gateway.test_journal import row
 from tests.gateway.world import any_ports, gateway
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    taken = Place(tmp_path, "edge")
-    taken.take()
-    return taken
-
-
 def streamed(place: Place, batch: int, positions: dict[str, int]) -> None:
     """Writes what Spark writes before a batch."""
     place.streamed.mkdir(parents=True, exist_ok=True)

@@ -27,13 +27,6 @@ SIZES = (1, 700, 9_000, 30_000)
 """Some rows share a page, some go on on others."""
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    taken = Place(tmp_path, "edge")
-    taken.take()
-    return taken
-
-
 def body(number: int) -> bytes:
     return b"%d-" % number + bytes([number % 251]) * SIZES[number % len(SIZES)]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-import warnings
-from contextlib import suppress
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,6 +67,7 @@ def analyze(
       fairway analyze capture.pcapng --lake lake --map udpc=9000
     """
     from fairway.lake.captures.recognition import parsed_port_map
+    from fairway.lake.session import end
     from fairway.lake.store import Lake
 
     named = list(files or [])
@@ -83,7 +82,7 @@ def analyze(
         work = _Work(spark, opened, port_map, payload, buckets, teller)
         return work.follow(named, follow) if follow is not None else work.once(named)
     finally:
-        _stop(spark)
+        end(spark)
 
 
 def _settings(asked: dict[str, str], files: list[str], follow: Path | None) -> dict[str, str]:
@@ -98,13 +97,6 @@ def _session(master: str, settings: Mapping[str, str]) -> SparkSession:
     from fairway.lake.session import start
 
     return start("fairway analyze", master=master, settings=settings)
-
-
-def _stop(spark: SparkSession) -> None:
-    """Ends Spark. A signal to the whole group, as service managers send it, may have ended its JVM before."""
-    with warnings.catch_warnings(), suppress(Exception):
-        warnings.simplefilter("ignore")
-        spark.stop()
 
 
 class _Work:

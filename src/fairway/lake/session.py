@@ -89,8 +89,7 @@ def started(app: str, *, master: str = LOCAL, settings: Mapping[str, str] | None
     try:
         yield spark
     finally:
-        with _noise_aside():
-            spark.stop()
+        end(spark)
 
 
 def end(spark: SparkSession) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +17,6 @@ from fairway.core.tables import REJECTED
 from fairway.lake.landing import typed
 from fairway.lake.landing.batch import Landed, landed
 from fairway.lake.landing.typed import UNREADABLE, Wish, parse_wish
-from fairway.lake.store import Lake
 from tests.lake.landing.fake import FakeGateway
 from tests.lake.landing.landing import land
 
@@ -64,14 +62,6 @@ UNFIT = {
     b'{"sensor": "a", "at": "yesterday"}': "at is not of type TIMESTAMP",
     b'{"sensor": "a", "tags": 5}': "tags is not of type ARRAY<STRING>",
 }
-
-
-@pytest.fixture
-def gateway(tmp_path: Path) -> Iterator[FakeGateway]:
-    Lake(tmp_path)
-    gateway = FakeGateway(tmp_path, "one")
-    yield gateway
-    gateway.close()
 
 
 def test_every_body_is_a_row_or_is_rejected_with_its_reason(spark: SparkSession, gateway: FakeGateway) -> None:

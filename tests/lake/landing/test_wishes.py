@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,14 +21,6 @@ from tests.lake.landing.landing import land
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture
-def gateway(tmp_path: Path) -> Iterator[FakeGateway]:
-    Lake(tmp_path)
-    gateway = FakeGateway(tmp_path, "one")
-    yield gateway
-    gateway.close()
 
 
 def batches(happened: list[Happening]) -> list[tuple[int, int]]:

@@ -1,0 +1,19 @@
+"""What tests of landing share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fairway.lake.store import Lake
+from tests.lake.landing.fake import FakeGateway
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[FakeGateway]:
+    Lake(tmp_path)
+    gateway = FakeGateway(tmp_path, "one")
+    yield gateway
+    gateway.close()
