@@ -18,6 +18,7 @@ import pytest
 from fairway.bench.relay import Faults, relaying
 from fairway.cli import analyze as verb
 from fairway.cli import run
+from fairway.lake import session
 from fairway.lake.analysis import job
 from fairway.net import blocking
 from fairway.sim.cases import Wishes, case
@@ -36,7 +37,7 @@ LOSSY = Faults(loss_per_million=50_000, copies_per_million=20_000, reordered_per
 def _one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the command use the tests' session: starting one costs more than all else."""
     monkeypatch.setattr(verb, "_session", lambda master, settings: spark)
-    monkeypatch.setattr(verb, "_stop", lambda spark: None)
+    monkeypatch.setattr(session, "end", lambda spark: None)
 
 
 def rows(lake: Path, table: str) -> list[Row]:
