@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 SMALL_BYTES = 64 << 20
 """Captures up to this size are analysed before the JVM's better compiler would have paid for itself."""
 QUICK_JVM = "-XX:TieredStopAtLevel=1"
-STEPS = 7
-"""Captures, five tables, publishing."""
+STEPS = 4
+"""Captures, tables, violations, publishing."""
 
 _FILES = typer.Argument(None, metavar="FILE...", show_default=False, help="Captures, folders of them, or globs.")
 _LAKE = typer.Option(..., "--lake", metavar="DIR", show_default=False, help="The lake's folder.")

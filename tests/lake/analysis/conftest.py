@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from fairway.lake.analysis.exchanges import exchanges
-from fairway.lake.analysis.packets import packets
-from fairway.lake.analysis.sessions import sessions
-from fairway.lake.analysis.sums import facts
-from fairway.lake.analysis.timeline import timeline
-from fairway.lake.analysis.transfers import transfers
-from fairway.lake.captures.ingest import ingest, read_captures
+from fairway.lake.captures.buckets import read_bucket
+from fairway.lake.captures.ingest import capture_files, ingest
 from fairway.lake.store import Lake
 from fairway.sim.cases import Wishes, case
+from tests.lake.analysis.tables import frame_of, made
 from tests.lake.analysis.worlds import World, simulated
 
 if TYPE_CHECKING:
@@ -61,21 +58,6 @@ def truth(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Trut
     lake = Lake(folder / "lake")
     taken = ingest(spark, [capture], lake)
     assert not taken.problems
-    return Truth(worlds, _tables(spark, read_captures(spark, lake), f"{folder}/tables"))
-
-
-def _tables(spark: SparkSession, datagrams: DataFrame, folder: str) -> dict[str, DataFrame]:
-    def stored(name: str, rows: DataFrame) -> DataFrame:
-        rows.write.parquet(f"{folder}/{name}")
-        return spark.read.parquet(f"{folder}/{name}")
-
-    seen = stored("packets", packets(datagrams, records=1))
-    exchanged = stored("exchanges", exchanges(seen))
-    messages = stored("transfers", transfers(exchanged, seen))
-    told = facts(seen, exchanged)
-    return {
-        "packets": seen,
-        "transfers": messages,
-        "sessions": stored("sessions", sessions(told, messages)),
-        "timeline": stored("timeline", timeline(told)),
-    }
+    (about,) = taken.added
+    datagrams = read_bucket(map(Path, capture_files(lake, [about.file_id])), 0, 1)
+    return Truth(worlds, {name: frame_of(spark, table).cache() for name, table in made(datagrams).items()})

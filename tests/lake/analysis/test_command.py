@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -94,8 +95,16 @@ def test_what_is_no_lake_is_refused_and_left_alone(tmp_path: Path, capsys: pytes
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["letter.txt"]
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+        RuntimeError("PythonException\n OSError: [Errno 28] No space left on device"),
+    ],
+    ids=["here", "in a task"],
+)
 def test_a_disk_that_fills_up_changes_no_table_and_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     for number, name in enumerate(("mrp", "udpc")):
         (tmp_path / name).write_bytes(capture(name, number))
@@ -104,10 +113,10 @@ def test_a_disk_that_fills_up_changes_no_table_and_is_said(
     before = {path: path.read_bytes() for path in (lake / "tables").rglob("*.parquet")}
 
     def full(*_: object) -> None:
-        raise RuntimeError("Py4JJavaError\n java.io.IOException: No space left on device")
+        raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr(job, "timeline", full)
+        patched.setattr(job, "computed", full)
         assert run(["analyze", str(tmp_path / "udpc"), "--lake", str(lake)]) == 1
     said = capsys.readouterr().err.strip()
     assert "make room" in said

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from fairway.lake.analysis.exchanges import exchanges
-from fairway.lake.analysis.packets import packets
-from fairway.lake.analysis.sessions import sessions
-from fairway.lake.analysis.sums import facts
-from fairway.lake.analysis.transfers import transfers
-from fairway.lake.captures.ingest import ingest, read_captures
-from fairway.lake.store import Lake
 from fairway.sim.cases import Wishes, case
 from tests.lake.analysis.conftest import VARIANTS
+from tests.lake.analysis.frames import datagrams
+from tests.lake.analysis.tables import made
 from tests.lake.analysis.worlds import simulated
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 RATES = (0.02, 0.1, 0.25)
 SEED = 29
@@ -36,19 +28,11 @@ def wishes(protocol: str, layout: str | None, rate: float) -> Wishes:
 
 
 @pytest.fixture(scope="module")
-def estimates(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Estimates:
+def estimates() -> Estimates:
     runs = [(protocol, layout, rate) for rate in RATES for protocol, layout in VARIANTS]
     worlds = [simulated(number, case(wishes(*run)), SEED) for number, run in enumerate(runs)]
-    folder = tmp_path_factory.mktemp("losses")
-    (folder / "all.pcapng").write_bytes(b"".join(world.capture for world in worlds))
-    lake = Lake(folder / "lake")
-    ingest(spark, [folder / "all.pcapng"], lake)
-    seen = packets(read_captures(spark, lake).coalesce(1), records=1).localCheckpoint()
-    exchanged = exchanges(seen).localCheckpoint()
-    told = sessions(facts(seen, exchanged), transfers(exchanged, seen)).select("caller", "point", "loss_out")
-    found: dict[tuple[Any, Any], Any] = {
-        (row["caller"], row["point"]): row["loss_out"] for row in told.toArrow().to_pylist()
-    }
+    told = made(datagrams((f"{number}.pcapng", world.capture) for number, world in enumerate(worlds)))["sessions"]
+    found: dict[tuple[Any, Any], Any] = {(row["caller"], row["point"]): row["loss_out"] for row in told.to_pylist()}
     return {
         (point, f"{protocol} {layout or ''}".strip(), rate): found[world.hosts[1], point]
         for (protocol, layout, rate), world in zip(runs, worlds, strict=True)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from fairway.capture.trace import TraceWriter
-from fairway.lake.analysis.packets import packets
 from tests.lake.analysis.frames import datagrams
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.lake.analysis.tables import made
 
 CALLER, CALLEE = "10.9.0.1", "10.9.0.2"
 MRP, UDPC = 8_192, 9_000
@@ -112,15 +109,15 @@ def capture(sent: list[Sent], case: int, callee_port: int) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def rows(spark: SparkSession) -> Rows:
+def rows() -> Rows:
     """The packets of every case, in the order of time."""
     files = []
     for case, (name, captures) in enumerate(CASES.items()):
         port = UDPC if name == "udpc" else MRP
         files += [(f"{name} {number}", capture(sent, case, port)) for number, sent in enumerate(captures)]
-    made = packets(spark.createDataFrame(datagrams(files)), {MRP: "mrp", UDPC: "udpc"}, records=1)
+    seen = made(datagrams(files), {MRP: "mrp", UDPC: "udpc"})["packets"]
     found: Rows = {name: [] for name in CASES}
-    for row in sorted(made.toArrow().to_pylist(), key=lambda row: (row["at_ns"], row["file"], row["offset"])):
+    for row in sorted(seen.to_pylist(), key=lambda row: (row["at_ns"], row["file"], row["offset"])):
         found[row["file"].rpartition(" ")[0]].append(row)
     return found
 

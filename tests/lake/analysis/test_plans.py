@@ -1,19 +1,23 @@
-"""How Spark means to compute the tables: what would not scale is not in the plans."""
+"""What would not scale is not done: no table is sorted or gathered as a whole, and tasks share nothing."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from fairway.core.tables import CAPTURE_TABLES, DATAGRAMS, PACKETS, SESSIONS, TIMELINE, TRANSFERS
-from fairway.lake.analysis.exchanges import exchanges
-from fairway.lake.analysis.packets import packets
-from fairway.lake.analysis.sessions import sessions
-from fairway.lake.analysis.sums import facts
-from fairway.lake.analysis.timeline import timeline
-from fairway.lake.analysis.transfers import transfers
-from fairway.lake.schemas import spark_schema
+from fairway.core.tables import CAPTURE_TABLES, DATAGRAMS, PACKETS, SESSIONS, VIOLATIONS
+from fairway.lake.analysis.task import Work, computed, tables_of
+from fairway.lake.captures.buckets import read_bucket
+from fairway.lake.captures.ingest import capture_files, ingest
+from fairway.lake.schemas import arrow_schema, spark_schema
+from fairway.lake.store import Lake
+from fairway.lake.violations import CHECKS, violations
+from fairway.sim.cases import Wishes, case
+from tests.lake.analysis.tables import packets_of, plain
+from tests.lake.analysis.worlds import simulated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,38 +30,25 @@ FORBIDDEN = {
     "PythonUDF": "Python for each row",
     "ArrowEvalPython": "Python for each batch",
     "collect_list": "a session in memory",
-    "unboundedfollowing": "a window that looks ahead to the end",
 }
-
-
-@pytest.fixture(scope="module", params=[10_000_000, None], ids=["few", "many"])
-def frames(request: pytest.FixtureRequest, spark: SparkSession) -> dict[str, DataFrame]:
-    datagrams = spark.createDataFrame([], spark_schema(DATAGRAMS))
-    seen = packets(datagrams, {9_000: "udpc"}, records=request.param)
-    stored = spark.createDataFrame([], spark_schema(PACKETS).add("bucket", "integer"))
-    exchanged = exchanges(stored)
-    messages = transfers(exchanged, stored)
-    told = facts(stored, exchanged)
-    return {
-        PACKETS.name: seen,
-        TRANSFERS.name: messages,
-        SESSIONS.name: sessions(told, messages),
-        TIMELINE.name: timeline(told),
-    }
 
 
 def plan(rows: DataFrame) -> str:
     return str(rows._jdf.queryExecution().executedPlan().toString())
 
 
-def test_no_plan_has_what_would_not_scale(frames: dict[str, DataFrame]) -> None:
-    found = [
-        f"{name}: {meaning}"
-        for name, rows in frames.items()
-        for sign, meaning in FORBIDDEN.items()
-        if sign in plan(rows)
-    ]
-    assert found == []
+def test_the_plan_of_violations_has_nothing_that_would_not_scale(spark: SparkSession) -> None:
+    stored = spark.createDataFrame([], spark_schema(PACKETS).add("bucket", "integer"))
+    sessions = spark.createDataFrame([], spark_schema(SESSIONS).add("bucket", "integer"))
+    setting = "spark.sql.shuffle.partitions"
+    usual = spark.conf.get(setting)
+    spark.conf.set(setting, "4")  # with 1, as in tests, every exchange is into a single partition
+    try:
+        for flows in (range(3), range(1_000)):
+            text = plan(violations(stored, sessions, {check.name: flows for check in CHECKS}))
+            assert [meaning for sign, meaning in FORBIDDEN.items() if sign in text] == []
+    finally:
+        spark.conf.set(setting, str(usual))
 
 
 def test_a_sign_that_is_looked_for_is_found_where_it_is(spark: SparkSession) -> None:
@@ -65,14 +56,41 @@ def test_a_sign_that_is_looked_for_is_found_where_it_is(spark: SparkSession) -> 
     assert "rangepartitioning" in plan(numbers.orderBy("number"))
     crossed = plan(numbers.crossJoin(spark.range(5)))
     assert "CartesianProduct" in crossed or "BroadcastNestedLoopJoin" in crossed
-    assert "unboundedfollowing" in plan(numbers.selectExpr("sum(number) OVER (PARTITION BY number) AS total"))
 
 
-def test_every_table_has_exactly_its_columns(frames: dict[str, DataFrame]) -> None:
-    for table in CAPTURE_TABLES:
-        if table.name not in frames:
-            continue
-        made = frames[table.name].drop("bucket").schema
-        assert [(field.name, field.dataType) for field in made] == [
-            (field.name, field.dataType) for field in spark_schema(table)
-        ], table.name
+def test_every_table_has_exactly_its_columns_also_without_rows() -> None:
+    for rows in (arrow_schema(DATAGRAMS).empty_table(), _datagrams()):
+        for table, made in tables_of(packets_of(rows)).items():
+            types = [(field.name, field.type) for field in plain(made).schema]
+            assert types == [(field.name, field.type) for field in arrow_schema(table)], table.name
+    assert {table.name for table in CAPTURE_TABLES} == {table.name for table in tables_of(packets_of(rows))} | {
+        VIOLATIONS.name
+    }
+
+
+def _datagrams() -> pa.Table:
+    from tests.lake.analysis.frames import datagrams
+
+    return datagrams([("one", simulated(1, case(Wishes(protocol="udpc", messages=3)), 1).capture)])
+
+
+def test_a_task_reads_the_records_of_its_bucket_and_no_others(spark: SparkSession, tmp_path: Path) -> None:
+    """For every cut of the tables, also one that is no multiple of how the captures are sliced."""
+    lake = Lake(tmp_path / "lake")
+    worlds = [simulated(number, case(Wishes(protocol="mrp", messages=3)), number) for number in range(12)]
+    (tmp_path / "all.pcapng").write_bytes(b"".join(world.capture for world in worlds))
+    (about,) = ingest(spark, [tmp_path / "all.pcapng"], lake).added
+    files = capture_files(lake, [about.file_id])
+    whole = read_bucket(map(Path, files), 0, 1)
+    assert whole.num_rows == about.rows
+    for buckets in (1, 5, 16, 48):
+        parts = [read_bucket(map(Path, files), bucket, buckets) for bucket in range(buckets)]
+        flows = [set(part["flow"].to_pylist()) for part in parts]
+        assert sum(part.num_rows for part in parts) == about.rows
+        assert sum(map(len, flows)) == len(set(whole["flow"].to_pylist())), buckets
+        if buckets == about.buckets:
+            assert [bucket for bucket, part in enumerate(parts) if part.num_rows] == about.touched
+    answers = [computed(Work(tuple(files), 16, {}, str(tmp_path / "out")), bucket) for bucket in range(16)]
+    assert sum(answer["rows"] for answer in answers) == about.rows
+    written = (tmp_path / "out" / PACKETS.name).rglob("*.parquet")
+    assert sum(pq.read_metadata(file).num_rows for file in written) == about.rows

@@ -11,8 +11,10 @@ from fairway.bench.captures.made import make_capture
 from fairway.bench.captures.peers import dpkt_seconds, tshark_seconds
 from fairway.bench.captures.table import Figure, figures_of, markdown, rows, verdicts
 from fairway.bench.captures.worker import Assignment, grouped, ingested
-from fairway.lake.captures.ingest import known, read_captures
-from fairway.lake.captures.recognition import recognised
+from fairway.lake.captures.buckets import read_bucket
+from fairway.lake.captures.ingest import capture_files, known
+from fairway.lake.store import Lake
+from tests.lake.analysis.tables import made
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,10 +33,9 @@ def test_the_made_capture_is_recognised_in_equal_parts(spark: SparkSession, capt
     lake = ingested(spark, Assignment(str(capture), 2, 1, str(tmp_path)))
     (about,) = known(lake)
     assert (about.rows, about.undecoded) == (DATAGRAMS, {})
-    found = (
-        recognised(read_captures(spark, lake), {}, flows=about.flows).groupBy("protocol", "reason").count().collect()
-    )
-    assert {(row["protocol"], row["reason"], row["count"]) for row in found} == {
+    datagrams = read_bucket(map(Path, capture_files(Lake(lake), [about.file_id])), 0, 1)
+    found = made(datagrams)["packets"].group_by(["protocol", "reason"]).aggregate([([], "count_all")]).to_pylist()
+    assert {(row["protocol"], row["reason"], row["count_all"]) for row in found} == {
         (name, None, DATAGRAMS // 4) for name in ("udpc", "mrp", "rup", "pydevts")
     }
     assert capture.stat().st_size / DATAGRAMS == pytest.approx(250, rel=0.1)

@@ -116,10 +116,11 @@ def test_a_full_disk_refuses_the_file_and_leaves_nothing(tmp_path: Path, monkeyp
     path.write_bytes(pcap([b"x"]))
     monkeypatch.setattr(pq, "ParquetWriter", Full)
     file = seen(str(path))
-    answer = module._written(False, (Part(file, "id"), str(tmp_path / "staging" / "id" / "part-0.parquet")))
+    wish = module._Wish(False, 16)
+    answer = module._written(wish, (Part(file, "id"), str(tmp_path / "staging" / "id" / "part-0.parquet")))
     outcome = module.Ingestion()
     lake = Lake(tmp_path / "lake")
-    module._published(lake, tmp_path / "staging", [(file, "id")], [Part(file, "id")], [answer], outcome, False)
+    module._published(lake, tmp_path / "staging", [(file, "id")], [Part(file, "id")], [answer], outcome, wish)
     assert outcome.added == []
     assert "No space left on device" in outcome.problems[0]
     assert "make room" in outcome.problems[0]
@@ -138,4 +139,5 @@ def test_what_is_kept_of_a_file_is_readable_by_anybody(spark: SparkSession, tmp_
     path.write_bytes(pcap([b"x"]))
     (about,) = ingest(spark, [path], tmp_path / "lake").added
     kept = json.loads((tmp_path / "lake" / "captures" / about.file_id / "_file.json").read_text())
-    assert (kept["file"], kept["rows"], kept["flows"], kept["size_bytes"]) == ("one.pcap", 1, 1, path.stat().st_size)
+    assert (kept["file"], kept["rows"], kept["size_bytes"]) == ("one.pcap", 1, path.stat().st_size)
+    assert (kept["buckets"], len(kept["touched"])) == (16, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
 import pyarrow as pa
@@ -14,36 +14,41 @@ from fairway.core.errors import BadOption
 from fairway.core.tables import DATAGRAMS
 from fairway.lake.captures.files import identity, seen
 from fairway.lake.captures.parts import Part, batches
-from fairway.lake.captures.recognition import RECOGNISED, parsed_port_map, recognised
+from fairway.lake.captures.recognition import parsed_port_map
 from fairway.lake.captures.rows import arrow_batch
 from fairway.protocols import NAMES
 from fairway.protocols.pydevts import wire as pydevts
 from fairway.protocols.rup import wire as rup
 from fairway.protocols.udpc import wire as udpc
+from tests.lake.analysis.tables import made
 from tests.lake.captures.traces import conversation, simulated
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 EVIDENCE = {"udpc": "handshake", "mrp": "magic", "rup": "hex id", "pydevts": "crc"}
 
 
-def frame_of(spark: SparkSession, folder: Path, captures: Iterable[bytes], *, payload: bool = True) -> DataFrame:
-    """The datagrams of several captures as one frame, without a job."""
+def datagrams_of(folder: Path, captures: Iterable[bytes]) -> pa.Table:
+    """The datagrams of several captures as one table."""
     found: list[pa.RecordBatch] = []
     for number, data in enumerate(captures):
         path = folder / f"{number}.pcapng"
         path.write_bytes(data)
         file = seen(str(path))
         whole = batches(Part(file, identity(file)), [])
-        found += [arrow_batch(batch, DATAGRAMS.names, dictionaries=False, payload=payload) for batch in whole]
-    return spark.createDataFrame(pa.Table.from_batches(found))
+        found += [arrow_batch(batch, DATAGRAMS.names, dictionaries=False, payload=True) for batch in whole]
+    return pa.Table.from_batches(found)
 
 
-def verdicts_of(frame: DataFrame) -> dict[str, set[tuple[str, str | None]]]:
+def packets_of(datagrams: pa.Table, ports: dict[int, str] | None = None) -> list[dict[str, Any]]:
+    """What becomes of them, with the payload beside it."""
+    payloads = {(row["file_id"], row["offset"]): row["payload"] for row in datagrams.to_pylist()}
+    rows: list[dict[str, Any]] = made(datagrams, ports)["packets"].to_pylist()
+    return [row | {"payload": payloads[row["file_id"], row["offset"]]} for row in rows]
+
+
+def verdicts_of(rows: Iterable[dict[str, Any]]) -> dict[str, set[tuple[str, str | None]]]:
     """The protocol and evidence that each file's rows were given."""
     found: dict[str, set[tuple[str, str | None]]] = {}
-    for row in frame.select("file", "protocol", "evidence").distinct().toArrow().to_pylist():
+    for row in rows:
         found.setdefault(row["file"], set()).add((row["protocol"], row["evidence"]))
     return found
 
@@ -60,16 +65,15 @@ def confirm(number: int) -> bytes:
     return rup.encode(rup.Confirm(id=f"{number:032x}", position=number))
 
 
-def test_simulated_runs_of_the_four_are_recognised_with_their_evidence(spark: SparkSession, tmp_path: Path) -> None:
+def test_simulated_runs_of_the_four_are_recognised_with_their_evidence(tmp_path: Path) -> None:
     captures = [*(simulated(name) for name in NAMES), simulated("mrp", layout="piggyback")]
-    frames = [
-        recognised(frame_of(spark, folder, [data]), {}, flows=10)
+    found = [
+        packets_of(datagrams_of(folder, [data]))
         for folder, data in zip(_folders(tmp_path, len(captures)), captures, strict=True)
     ]
-    for name, frame in zip([*NAMES, "mrp"], frames, strict=True):
-        assert frame.columns == list(RECOGNISED)
-        assert verdicts_of(frame) == {"0.pcapng": {(name, EVIDENCE[name])}}
-    rows = frames[0].toArrow().to_pylist()
+    for name, rows in zip([*NAMES, "mrp"], found, strict=True):
+        assert verdicts_of(rows) == {"0.pcapng": {(name, EVIDENCE[name])}}
+    rows = found[0]
     assert all(_consistent(row) for row in rows)
     assert {row["kind"] for row in rows} >= {"syn", "syn_ack", "important", "important_ack"}
 
@@ -90,7 +94,7 @@ def _consistent(row: dict[str, Any]) -> bool:
     return found == (len(body), crc32(body), body, None, None, None)
 
 
-def test_what_is_not_conclusive_is_unknown(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_is_not_conclusive_is_unknown(tmp_path: Path) -> None:
     """Each file is a flow of its own; what decides is in the comment."""
     handshake = [(True, udpc.encode(udpc.Syn(index=77, session_id=5)))]
     answer = udpc.encode(udpc.SynAck(index=1, session_id=9, ack_index=77))
@@ -114,35 +118,34 @@ def test_what_is_not_conclusive_is_unknown(spark: SparkSession, tmp_path: Path) 
         ([(True, b"")], ("unknown", None)),
     ]
     captures = [conversation(*datagrams, client=("10.0.1.1", 20_000 + n)) for n, (datagrams, _) in enumerate(cases)]
-    found = verdicts_of(recognised(frame_of(spark, tmp_path, captures), {}))
+    found = verdicts_of(packets_of(datagrams_of(tmp_path, captures)))
     assert found == {f"{number}.pcapng": {verdict} for number, (_, verdict) in enumerate(cases)}
 
 
-def test_the_port_map_goes_before_the_content_unless_it_contradicts_itself(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_port_map_goes_before_the_content_unless_it_contradicts_itself(tmp_path: Path) -> None:
     captures = [
         conversation((True, confirm(1)), client=("10.0.1.1", 1)),
         conversation((True, b"noise"), client=("10.0.1.1", 2)),
         conversation((True, confirm(1)), client=("10.0.1.1", 7_000)),
     ]
-    frame = frame_of(spark, tmp_path, captures)
-    found = recognised(frame, parsed_port_map(["udpc=9000", "mrp=7000"]))
+    found = packets_of(datagrams_of(tmp_path, captures), parsed_port_map(["udpc=9000", "mrp=7000"]))
     assert verdicts_of(found) == {
         "0.pcapng": {("udpc", "port map")},
         "1.pcapng": {("udpc", "port map")},
         "2.pcapng": {("rup", "hex id")},
     }
-    reasons = {row["file"]: row["reason"] for row in found.select("file", "reason").toArrow().to_pylist()}
+    reasons = {row["file"]: row["reason"] for row in found}
     assert reasons == {"0.pcapng": "bad_flag", "1.pcapng": "too_short", "2.pcapng": None}
 
 
-def test_a_conversation_spread_over_files_is_recognised_as_one(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_conversation_spread_over_files_is_recognised_as_one(tmp_path: Path) -> None:
     """The second file alone is not conclusive; together with the first it is, in either order."""
     first = conversation(*((True, important(number + 1)) for number in range(8)))
     second = conversation(*((True, important(number + 9)) for number in range(4)))
     for number, captures in enumerate(([first, second], [second, first])):
         folder = tmp_path / str(number)
         folder.mkdir()
-        found = verdicts_of(recognised(frame_of(spark, folder, captures), {}))
+        found = verdicts_of(packets_of(datagrams_of(folder, captures)))
         assert set.union(*found.values()) == {("udpc", "session")}
 
 

@@ -10,17 +10,14 @@ import pyarrow as pa
 from fairway.capture.trace import TraceWriter
 from fairway.core.events import Address
 from fairway.core.tables import DATAGRAMS, PROTOCOLS
-from fairway.lake.analysis.exchanges import exchanges
-from fairway.lake.analysis.packets import packets
-from fairway.lake.analysis.sessions import sessions
-from fairway.lake.analysis.sums import facts
-from fairway.lake.analysis.transfers import transfers
+from fairway.lake.analysis.task import tables_of
 from fairway.lake.schemas import arrow_schema
-from fairway.lake.violations import violations
+from fairway.lake.violations import CHECKS, suspects, violations
 from fairway.sim.network import Sighting
 from fairway.sim.swarm import draw, run_seed
 from fairway.sim.trace import EPOCH_NS
 from tests.lake.analysis.frames import datagrams
+from tests.lake.analysis.tables import frame_of, packets_of, plain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,18 +63,20 @@ def simulated(protocol: str, seed: int) -> Capture:
     return f"{protocol}-{seed}", bytes(file)
 
 
-def judged(
-    spark: SparkSession, captures: Iterable[Capture], ports: dict[int, str]
-) -> tuple[DataFrame, DataFrame, DataFrame]:
-    """Gives the violations of captures by the two ways that `fairway analyze` goes, for many records and for few.
+def judged(spark: SparkSession, captures: Iterable[Capture], ports: dict[int, str]) -> tuple[DataFrame, DataFrame, int]:
+    """Gives the violations of captures as `fairway analyze` finds them, then those of all flows, suspected or not.
 
-    Behind them are the packets.
+    Behind them is how many flows no check suspects.
     """
-    rows = spark.createDataFrame(pa.concat_tables([datagrams(captures), _undecoded()]))
-    table = packets(rows, ports).coalesce(1).localCheckpoint()
-    exchanged = exchanges(table)
-    told = sessions(facts(table, exchanged), transfers(exchanged, table)).localCheckpoint()
-    return violations(table, told), violations(table, told, few=True), table
+    seen = packets_of(pa.concat_tables([datagrams(captures), _undecoded()]), ports)
+    frames = {table.name: frame_of(spark, plain(rows)) for table, rows in tables_of(seen).items()}
+    told = {name: frame.coalesce(1).localCheckpoint() for name, frame in frames.items()}
+    suspected = suspects(seen)
+    flows = {row.flow for row in told["packets"].select("flow").distinct().collect() if row.flow is not None}
+    every = {check.name: flows for check in CHECKS}
+    unsuspected = flows.difference(*suspected.values())
+    packets, sessions = told["packets"], told["sessions"]
+    return violations(packets, sessions, suspected), violations(packets, sessions, every), len(unsuspected)
 
 
 def _undecoded() -> pa.Table:

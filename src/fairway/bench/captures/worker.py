@@ -85,14 +85,20 @@ def ingested(spark: Any, assignment: Assignment) -> Path:
 
 def packets_table(spark: Any, assignment: Assignment) -> None:
     """Takes the capture in and writes the packets table as Parquet."""
-    from fairway.lake.analysis.packets import packets
-    from fairway.lake.captures.ingest import known, read_captures
+    from functools import partial
 
-    lake = ingested(spark, assignment)
-    rows = sum(about.rows for about in known(lake))
-    packets(read_captures(spark, lake), {}, records=rows).write.mode("overwrite").parquet(
-        str(Path(assignment.folder, "packets"))
-    )
+    from fairway.lake.analysis.task import Work, computed
+    from fairway.lake.captures.buckets import BUCKETS
+    from fairway.lake.captures.ingest import capture_files, known
+    from fairway.lake.captures.jobs import each
+    from fairway.lake.store import Lake
+
+    lake = Lake(ingested(spark, assignment))
+    target = Path(assignment.folder, "packets")
+    shutil.rmtree(target, ignore_errors=True)
+    files = capture_files(lake, [about.file_id for about in known(lake)])
+    work = Work(tuple(files), BUCKETS, {}, str(target), only_packets=True)
+    each(spark, range(BUCKETS), partial(computed, work))
 
 
 def all_tables(spark: Any, assignment: Assignment) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from fairway.core.columns import Integers
+from fairway.lake.arrays import MISSING, Mask, Rows, Words, begins, last_before, mixed, start_of, together
 
 CALLS = ("syn", "connect")
 ANSWERS = ("syn_ack", "con_reply")
@@ -16,32 +13,34 @@ ANSWERS = ("syn_ack", "con_reply")
 IN_TIME = ("at_ns", "file_id", "offset")
 """The order of records at one point: by time, then by place, so that it does not depend on the order of files."""
 
-FORWARD = "(source, source_port) < (destination, destination_port)"
-"""A direction that both sides of a flow agree on, before it is known who called."""
 
-_CALL = "(udpc_kind = 'syn' OR mrp_kind = 'connect')"
-_ANSWER = "(udpc_kind = 'syn_ack' OR mrp_kind = 'con_reply')"
+def answers_of_calls(rows: Rows, point: Integers, forward: Mask) -> Integers:
+    """Gives for each call of the rows, which are in the order of time, the answer that it got; -1 for all others.
 
-
-def answered_calls(datagrams: DataFrame) -> DataFrame:
-    """Gives `file_id`, `offset` and `answer` of every call that was answered.
-
-    `answer` is the sessionID (udpc) or the sv_conid (mrp; 0 if rejected) of the next answer to this call, and for a
-    copy of a call that comes after its answer, of the one before.
+    That is the sessionID (udpc) or the sv_conid (mrp; 0 if rejected) of the next answer to this call, and for a copy
+    of a call that comes after its answer, of the one before.
     """
-    handshakes = datagrams.where(f"{_CALL} OR {_ANSWER}").selectExpr(
-        *IN_TIME,
-        "point",
-        "flow",
-        f"{_CALL} AS calls",
-        f"IF({_CALL}, {FORWARD}, NOT {FORWARD}) AS caller_forward",
-        "coalesce(IF(udpc_kind = 'syn_ack', udpc_ack, IF(udpc_kind = 'syn', udpc_index, NULL)), mrp_client) AS number",
-        f"IF({_ANSWER}, coalesce(IF(udpc_kind = 'syn_ack', udpc_session, NULL), mrp_server), NULL) AS answer",
-    )
-    same_call = Window.partitionBy("point", "flow", "caller_forward", "number")
-    later = same_call.orderBy(*(F.col(name).desc() for name in IN_TIME))
-    until_here = (Window.unboundedPreceding, Window.currentRow)
-    following = F.last("answer", ignorenulls=True).over(later.rowsBetween(*until_here))
-    preceding = F.last("answer", ignorenulls=True).over(same_call.orderBy(*IN_TIME).rowsBetween(*until_here))
-    resolved = handshakes.withColumn("found", F.coalesce(following, preceding))
-    return resolved.where("calls AND found IS NOT NULL").selectExpr("file_id", "offset", "found AS answer")
+    found = np.full(len(rows), MISSING, dtype=np.int64)
+    udpc, mrp = rows.codes("udpc_kind", ("syn", "syn_ack")), rows.codes("mrp_kind", ("connect", "con_reply"))
+    shaken = np.flatnonzero((udpc >= 0) | (mrp >= 0))
+    if not len(shaken):
+        return found
+    udpc, mrp = udpc[shaken], mrp[shaken]
+    calls = (udpc == 0) | (mrp == 0)
+    caller_forward = np.where(calls, forward[shaken], ~forward[shaken])
+    udpc_number = np.where(udpc == 1, rows.numbers("udpc_ack")[shaken], rows.numbers("udpc_index")[shaken])
+    number = np.where(udpc >= 0, udpc_number, rows.numbers("mrp_client")[shaken])
+    answer = np.where(udpc == 1, rows.numbers("udpc_session")[shaken], rows.numbers("mrp_server")[shaken])
+    call = mixed(point[shaken], rows.numbers("flow")[shaken], caller_forward, number)
+    order = together(call)
+    before = _nearest(call[order], ~calls[order])
+    after = len(order) - 1 - _nearest(call[order][::-1], ~calls[order][::-1])[::-1]
+    nearest = np.where(after < len(order), after, before)
+    heard = calls[order] & (nearest != MISSING)
+    found[shaken[order[heard]]] = answer[order[nearest[heard]]]
+    return found
+
+
+def _nearest(call: Words, answers: Mask) -> Integers:
+    """Gives the place of the last answer before each row, of the same call; -1 if there is none."""
+    return last_before(answers, start_of(begins(call)))

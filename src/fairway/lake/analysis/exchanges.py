@@ -12,146 +12,247 @@ the time of the first that covers it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F
+import numpy as np
+from numpy.typing import NDArray
 
-from fairway.lake.analysis.calls import IN_TIME
+from fairway.core.columns import Integers
+from fairway.lake.analysis.packets import Packets
+from fairway.lake.analysis.spoken import KIND, MRP, PYDEVTS, RUP, UDPC
+from fairway.lake.analysis.spoken import KINDS as PACKET_KINDS
+from fairway.lake.arrays import MISSING, Codes, Mask, begins, mixed
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-OWNER = ("bucket", "session", "protocol", "point")
-MESSAGE = (*OWNER, "from_caller", "message")
-"""Whose message it is: `from_caller` is that of the one who sends it, also for acknowledgements."""
-
-_HANDSHAKE_ACK = "(kind = 'response' AND body_bytes = 0 AND udpc_ack = 1)"
-"""A server's first index is its SYN+ACK's, 1: what answers it carries no message."""
-
-CARRIES = f"""CASE protocol
-    WHEN 'udpc' THEN kind IN ('plain', 'important', 'request', 'answering_request')
-        OR (kind = 'response' AND NOT {_HANDSHAKE_ACK})
-    WHEN 'mrp' THEN kind = 'data' AND (mrp_layout = 'stamped' OR body_bytes > 0)
-    WHEN 'rup' THEN kind = 'data'
-    ELSE kind = 'packet' END"""
-"""A datagram that holds a message, or a part of one."""
-
-_SENT = f"""IF({CARRIES} OR kind = 'heartbeat', named_struct(
-    'from_caller', from_caller,
-    'message', IF(kind = 'heartbeat', concat('heartbeat ', udpc_index), message),
-    'part', CASE WHEN protocol = 'rup' THEN rup_position + body_bytes
-        WHEN protocol = 'mrp' THEN CAST(coalesce(mrp_stamp, 0) AS BIGINT) ELSE 0L END,
-    'kind', CASE WHEN kind = 'answering_request' THEN 'request' WHEN protocol = 'rup' THEN 'message' ELSE kind END,
-    'sent', true, 'good', CAST(NULL AS BOOLEAN)), NULL)"""
-
-_ANSWERED = f"""IF(
-    kind IN ('important_ack', 'heartbeat_ack', 'answering_request', 'ack', 'confirm')
-        OR (kind = 'response' AND NOT {_HANDSHAKE_ACK}),
-    named_struct(
-    'from_caller', NOT from_caller,
-    'message', CASE WHEN kind = 'heartbeat_ack' THEN concat('heartbeat ', udpc_ack)
-        WHEN kind IN ('response', 'answering_request') THEN CAST(udpc_ack AS STRING) ELSE message END,
-    'part', CASE WHEN protocol = 'rup' THEN rup_position
-        WHEN protocol = 'mrp' THEN CAST(mrp_stamp AS BIGINT) ELSE 0L END,
-    'kind', CASE WHEN kind = 'important_ack' THEN 'important' WHEN kind = 'heartbeat_ack' THEN 'heartbeat'
-        WHEN protocol = 'udpc' THEN 'request' WHEN protocol = 'mrp' THEN 'data' WHEN protocol = 'rup' THEN 'message'
-        ELSE 'packet' END,
-    'sent', false, 'good', coalesce(pydevts_success, 0) = 0), NULL)"""
-
-_BEHIND = ("at", "retransmission", "body_bytes", "rup_total")
-_SAYING = ("from_caller", "message", "part", "kind", "sent", "good")
-
-MEASURED = ("important", "data", "message", "packet", "heartbeat")
-
+NEVER = np.iinfo(np.int64).max
 
 KINDS = ("data", "heartbeat", "important", "message", "packet", "plain", "request", "response")
-"""In the order of the alphabet, so that the greatest number is the greatest name. A table of groups in memory holds
-numbers; for the greatest of texts Spark would sort all rows."""
+"""What a message is, in the order of the alphabet."""
+_KIND = {name: number for number, name in enumerate(KINDS)}
+_MEASURED = [_KIND[name] for name in ("important", "data", "message", "packet", "heartbeat")]
+_SENT_AS = np.array(
+    [_KIND.get({"answering_request": "request"}.get(name, name), MISSING) for name in PACKET_KINDS], dtype=np.int16
+)
 
 
-def _number_of(kind: str) -> str:
-    return f"CASE {kind} " + " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(KINDS)) + " END"
+class Exchanges(NamedTuple):
+    """What was sent under one name and when it was first acknowledged, in the order of messages; heartbeats too."""
+
+    place: Integers
+    """Where one of its records stands among those of the sessions."""
+    session: Integers
+    from_caller: Mask
+    """Whether the caller sent it; that of the one who sends it, also where only acknowledgements were seen."""
+    letter: NDArray[np.uint64]
+    """A word for its message."""
+    number: Integers
+    part: Integers
+    sent_kind: Codes
+    """What was sent, as a place in `KINDS`; -1 if nothing was seen of it."""
+    any_kind: Codes
+    datagrams: Integers
+    first_sent: Integers
+    """Microseconds since 1970, as all times; `NEVER` if it was not."""
+    last_sent: Integers
+    """-1 if it was not."""
+    attempts: Integers
+    copies: Integers
+    body_bytes: Integers
+    """-1 if nothing was seen of it; so is the next."""
+    total_bytes: Integers
+    acknowledged: Integers
+    failed: Integers
+    rtt_us: Integers
+    """The round trip; -1 where it is not clear."""
 
 
-def kind_of(number: str) -> str:
-    """Gives the SQL of the kind that has this number."""
-    return f"CASE {number} " + " ".join(f"WHEN {at} THEN '{name}'" for at, name in enumerate(KINDS)) + " END"
+class _Sayings(NamedTuple):
+    """What records say about messages."""
+
+    place: Integers
+    at: Integers
+    from_caller: Mask
+    number: Integers
+    part: Integers
+    kind: Codes
+    sent: Mask
+    good: Mask
 
 
-def exchanges(packets: DataFrame) -> DataFrame:
-    """Gives what was sent under one name and when it was first acknowledged, heartbeats too; kinds are numbers."""
-    said = sayings(packets).unionByName(covered(packets))
-    numbered = said.where("message IS NOT NULL").withColumn("kind", F.expr(_number_of("kind")))
-    grouped = numbered.groupBy(*MESSAGE, "part").agg(
-        F.max(F.expr("IF(sent, kind, NULL)")).alias("sent_kind"),
-        F.max("kind").alias("any_kind"),
-        F.count_if("sent").alias("datagrams"),
-        F.min(F.expr("IF(sent, at, NULL)")).alias("first_sent"),
-        F.max(F.expr("IF(sent, at, NULL)")).alias("last_sent"),
-        F.max(F.expr("IF(sent, 1 + retransmission, NULL)")).alias("attempts"),
-        F.count_if(F.expr("sent AND retransmission > 0")).alias("copies"),
-        F.max(F.expr("IF(sent, body_bytes, NULL)")).alias("body_bytes"),
-        F.max("rup_total").alias("total_bytes"),
-        F.min(F.expr("IF(good, at, NULL)")).alias("acknowledged"),
-        F.min(F.expr("IF(NOT good, at, NULL)")).alias("failed"),
+def carries(packets: Packets) -> Mask:
+    """Tells which records of sessions hold a message, or a part of one."""
+    spoken, rows = packets.spoken, packets.sessions.rows
+    protocol, kind = spoken.protocol[rows], spoken.kind[rows]
+    of_udpc = np.isin(kind, [KIND[name] for name in ("plain", "important", "request", "answering_request")])
+    of_udpc |= (kind == KIND["response"]) & ~_ends_handshake(packets)
+    data = kind == KIND["data"]
+    found = np.select(
+        [protocol == UDPC, protocol == MRP, protocol == RUP],
+        [of_udpc, data & ~spoken.bare[rows], data],
+        kind == KIND["packet"],
     )
-    kinds = ", ".join(str(KINDS.index(kind)) for kind in MEASURED)
-    rtt_us = f"""IF(datagrams = 1 AND sent_kind IN ({kinds}) AND acknowledged >= first_sent,
-        unix_micros(acknowledged) - unix_micros(first_sent), NULL)"""
-    return grouped.withColumn("rtt_us", F.expr(rtt_us))
+    mask: Mask = found.astype(np.bool_)
+    return mask
 
 
-def sayings(packets: DataFrame) -> DataFrame:
-    """Gives what packets say about messages: a response carries one and answers another, and so has two rows."""
-    both = F.explode(F.array(F.expr(_SENT), F.expr(_ANSWERED)))
-    said = packets.where("session IS NOT NULL").select(*OWNER, *_BEHIND, both.alias("saying"))
-    return said.where("saying IS NOT NULL").select(*OWNER, *_BEHIND, *(F.col(f"saying.{name}") for name in _SAYING))
+def exchanges(packets: Packets) -> Exchanges:
+    """Gives all exchanges of the sessions."""
+    said = _joined(_sent(packets), _answered(packets), _covered(packets))
+    session = packets.sessions.number[said.place]
+    heartbeat = said.kind == _KIND["heartbeat"]
+    letter = mixed(session * 4 + said.from_caller * 2 + heartbeat, said.number)
+    order = np.lexsort((said.part, letter))
+    letter, part = letter[order], said.part[order]
+    starts = np.flatnonzero(begins(letter) | begins(part))
+    if not len(starts):
+        starts = np.zeros(0, dtype=np.int64)
+    rows = packets.sessions.rows[said.place]
+    earlier, body = packets.copies.earlier[said.place], packets.spoken.body_bytes[rows]
+    of_rup = packets.spoken.protocol[rows] == RUP
+    total = np.where(of_rup & said.sent, packets.spoken.number("rup_total")[rows], MISSING)
+
+    def least(values: Integers, where: Mask) -> Integers:
+        return _reduced(np.minimum, np.where(where, values, NEVER)[order], starts)
+
+    def greatest(values: Integers | Codes, where: Mask | bool = True) -> Integers:
+        return _reduced(np.maximum, np.where(where, values, MISSING)[order], starts)
+
+    def counted(where: Mask) -> Integers:
+        return _reduced(np.add, where[order].astype(np.int64), starts)
+
+    sent = said.sent
+    first_sent, acknowledged = least(said.at, sent), least(said.at, ~sent & said.good)
+    datagrams, sent_kind = counted(sent), greatest(said.kind, sent)
+    clear = (datagrams == 1) & np.isin(sent_kind, _MEASURED) & (acknowledged != NEVER) & (acknowledged >= first_sent)
+    chosen = order[starts]
+    return Exchanges(
+        place=said.place[chosen],
+        session=session[chosen],
+        from_caller=said.from_caller[chosen],
+        letter=letter[starts],
+        number=said.number[chosen],
+        part=part[starts],
+        sent_kind=sent_kind.astype(np.int16),
+        any_kind=greatest(said.kind).astype(np.int16),
+        datagrams=datagrams,
+        first_sent=first_sent,
+        last_sent=greatest(said.at, sent),
+        attempts=greatest(earlier + 1, sent),
+        copies=counted(sent & (earlier > 0)),
+        body_bytes=greatest(body, sent),
+        total_bytes=greatest(total),
+        acknowledged=acknowledged,
+        failed=least(said.at, ~sent & ~said.good),
+        rtt_us=np.where(clear, acknowledged - np.where(clear, first_sent, 0), MISSING),
+    )
 
 
-def covered(packets: DataFrame) -> DataFrame:
+def _reduced(function: np.ufunc, values: Integers, starts: Integers) -> Integers:
+    reduced: Integers = function.reduceat(values, starts) if len(starts) else np.zeros(0, dtype=np.int64)
+    return reduced
+
+
+def _joined(*sayings: _Sayings) -> _Sayings:
+    return _Sayings(*(np.concatenate(columns) for columns in zip(*sayings, strict=True)))
+
+
+def _ends_handshake(packets: Packets) -> Mask:
+    """Tells what answers a server's first index, which is its SYN+ACK's, 1: it carries no message."""
+    spoken, rows = packets.spoken, packets.sessions.rows
+    answers = (spoken.kind[rows] == KIND["response"]) & (spoken.number("udpc_ack")[rows] == 1)
+    found: Mask = answers & (spoken.body_bytes[rows] == 0)
+    return found
+
+
+def _at(packets: Packets, places: Integers) -> Integers:
+    return packets.spoken.at_ns[packets.sessions.rows[places]] // 1_000
+
+
+def _sent(packets: Packets) -> _Sayings:
+    spoken = packets.spoken
+    places = np.flatnonzero(carries(packets) | (spoken.kind[packets.sessions.rows] == KIND["heartbeat"]))
+    rows = packets.sessions.rows[places]
+    protocol, kind = spoken.protocol[rows], spoken.kind[rows]
+    end = spoken.number("rup_position")[rows] + spoken.body_bytes[rows]
+    stamp = np.where(spoken.piggyback[rows], 0, spoken.number("mrp_stamp")[rows])
+    heartbeat = kind == KIND["heartbeat"]
+    return _Sayings(
+        place=places,
+        at=_at(packets, places),
+        from_caller=packets.sessions.from_caller[places],
+        number=np.where(heartbeat, spoken.number("udpc_index")[rows], packets.message.number[places]),
+        part=np.select([protocol == RUP, protocol == MRP], [end, stamp], 0),
+        kind=np.where(protocol == RUP, _KIND["message"], _SENT_AS[kind]).astype(np.int16),
+        sent=np.ones(len(places), dtype=bool),
+        good=np.zeros(len(places), dtype=bool),
+    )
+
+
+def _answered(packets: Packets) -> _Sayings:
+    spoken, message = packets.spoken, packets.message
+    rows = packets.sessions.rows
+    kind, acknowledged = spoken.kind[rows], spoken.number("udpc_ack")[rows]
+    responds = (kind == KIND["answering_request"]) | ((kind == KIND["response"]) & ~_ends_handshake(packets))
+    named = np.isin(kind, [KIND[name] for name in ("important_ack", "ack", "confirm")]) & message.exists
+    heartbeat = kind == KIND["heartbeat_ack"]
+    places = np.flatnonzero(named | heartbeat | (responds & (acknowledged != 0)))
+    rows, kind, responds, heartbeat = rows[places], kind[places], responds[places], heartbeat[places]
+    protocol = spoken.protocol[rows]
+    asked = np.select(
+        [kind == KIND["important_ack"], heartbeat], [_KIND["important"], _KIND["heartbeat"]], _KIND["request"]
+    )
+    answered = np.select(
+        [protocol == UDPC, protocol == MRP, protocol == RUP], [asked, _KIND["data"], _KIND["message"]], _KIND["packet"]
+    )
+    number = np.select(
+        [heartbeat, responds], [acknowledged[places], packets.numbers.other[places]], message.number[places]
+    )
+    part = np.select(
+        [protocol == RUP, protocol == MRP],
+        [spoken.number("rup_position")[rows], spoken.number("mrp_stamp")[rows]],
+        0,
+    )
+    return _Sayings(
+        place=places,
+        at=_at(packets, places),
+        from_caller=~packets.sessions.from_caller[places],
+        number=number,
+        part=part,
+        kind=answered.astype(np.int16),
+        sent=np.zeros(len(places), dtype=bool),
+        good=(protocol != PYDEVTS) | (spoken.number("pydevts_success")[rows] == 0),
+    )
+
+
+def _covered(packets: Packets) -> _Sayings:
     """Gives one acknowledgement for each message of the piggyback layout that an acknowledgement covers.
 
-    Sorted by falling number, the acknowledgements that cover a message are those before it.
+    Sorted by falling number, the acknowledgements that cover a message are those before it. The records are in the
+    order of time, so that the first of several is the one that stands first in the table.
     """
-    piggyback = packets.where("mrp_layout = 'piggyback'")
-    carries = "body_bytes > 0"
-    in_time = Window.partitionBy("bucket", "session").orderBy(*IN_TIME)
-    before = in_time.rowsBetween(Window.unboundedPreceding, -1)
-    heard = {
-        side: F.last(F.expr(f"IF({carries} AND {sender}, CAST(message AS BIGINT), NULL)"), ignorenulls=True).over(
-            before
-        )
-        for side, sender in (("out", "from_caller"), ("in", "NOT from_caller"))
-    }
-    named = piggyback.withColumns({"last_out": heard["out"], "last_in": heard["in"]})
-    last = "IF(from_caller, last_in, last_out)"
-    step = f"pmod(mrp_from_sequence - {last} + 32768, 65536) - 32768"
-    rows = F.array_compact(
-        F.array(
-            F.expr(f"IF({carries}, struct(from_caller, CAST(message AS BIGINT) AS number, false AS covers), NULL)"),
-            F.expr(
-                f"struct(NOT from_caller AS from_caller, coalesce({last} + {step}, mrp_from_sequence) AS number,"
-                " true AS covers)"
-            ),
-        )
-    )
-    events = named.select(*OWNER, "at", F.explode(rows).alias("event")).select(*OWNER, "at", "event.*")
-    falling = Window.partitionBy("bucket", "session", "from_caller").orderBy(F.desc("number"), F.desc("covers"))
-    first = F.min(F.expr("IF(covers, at, NULL)")).over(
-        falling.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    )
-    messages = events.withColumn("covered_at", first).where("NOT covers AND covered_at IS NOT NULL")
-    return messages.select(
-        *OWNER,
-        F.col("covered_at").alias("at"),
-        F.lit(None).cast("int").alias("retransmission"),
-        F.lit(None).cast("int").alias("body_bytes"),
-        F.lit(None).cast("long").alias("rup_total"),
-        "from_caller",
-        F.col("number").cast("string").alias("message"),
-        F.lit(0).cast("long").alias("part"),
-        F.lit("data").alias("kind"),
-        F.lit(False).alias("sent"),
-        F.lit(True).alias("good"),
+    sessions = packets.sessions
+    piggyback = packets.spoken.piggyback[sessions.rows]
+    places = np.flatnonzero(piggyback)
+    messages = np.flatnonzero(piggyback & ~packets.spoken.bare[sessions.rows])
+    session = np.concatenate((sessions.number[messages], sessions.number[places]))
+    sender = np.concatenate((sessions.from_caller[messages], ~sessions.from_caller[places]))
+    number = np.concatenate((packets.numbers.own[messages], packets.numbers.other[places]))
+    row = np.concatenate((sessions.rows[messages], sessions.rows[places]))
+    covers = np.arange(len(number)) >= len(messages)
+    side = session * 2 + sender
+    order = np.lexsort((~covers, -number, side))
+    count = len(packets.spoken.rows) + 1
+    group = np.cumsum(begins(side[order])) * -count
+    rows = np.where(covers[order], row[order], count - 1)
+    first = np.minimum.accumulate(group + rows) - group
+    found = ~covers[order] & (first < count - 1)
+    chosen = order[found]
+    return _Sayings(
+        place=messages[chosen],
+        at=packets.spoken.at_ns[first[found]] // 1_000,
+        from_caller=sender[chosen],
+        number=number[chosen],
+        part=np.zeros(len(chosen), dtype=np.int64),
+        kind=np.full(len(chosen), _KIND["data"], dtype=np.int16),
+        sent=np.zeros(len(chosen), dtype=bool),
+        good=np.ones(len(chosen), dtype=bool),
     )

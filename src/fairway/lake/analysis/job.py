@@ -13,29 +13,31 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
 from fairway.core.errors import BadOption, FairwayError
-from fairway.core.tables import CAPTURE_TABLES, PACKETS, SESSIONS, TIMELINE, TRANSFERS, VIOLATIONS, Table
-from fairway.lake.analysis.exchanges import exchanges
+from fairway.core.tables import CAPTURE_TABLES, PACKETS, SESSIONS, VIOLATIONS, Table
 from fairway.lake.analysis.failures import failure_of
-from fairway.lake.analysis.packets import BUCKETS, bucket, packets
 from fairway.lake.analysis.publishing import STAGING, finish, gather, publish, state_file
-from fairway.lake.analysis.scale import FEW_RECORDS, Scale
-from fairway.lake.analysis.sessions import sessions, with_violations
-from fairway.lake.analysis.sums import facts
-from fairway.lake.analysis.timeline import timeline
-from fairway.lake.analysis.transfers import transfers
-from fairway.lake.captures.ingest import About, flows_of, ingest, known, read_captures
+from fairway.lake.analysis.scale import Scale
+from fairway.lake.analysis.sessions import with_violations
+from fairway.lake.analysis.task import Work, computed, write
+from fairway.lake.captures.buckets import BUCKETS
+from fairway.lake.captures.ingest import About, capture_files, ingest, known
+from fairway.lake.captures.jobs import each
 from fairway.lake.schemas import spark_schema
 from fairway.lake.store import Lake
-from fairway.lake.violations import signs, violations
+from fairway.lake.violations import violations
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+WRITTEN = "written"
+"""Below staging: the tables as they are computed."""
 
 Tell = Callable[[str, int], None]
 """Is told what begins, and of how many records."""
@@ -104,15 +106,16 @@ def analyze(
         before = State.of(lake)
         _check_buckets(before, buckets)
         tell("reading captures", 0)
-        taken = ingest(spark, files, lake, payload=payload)
+        cut = buckets if buckets is not None else before.buckets
+        taken = ingest(spark, files, lake, payload=payload, buckets=cut)
         abouts = known(lake)
         after = State(
-            buckets if buckets is not None else before.buckets,
+            cut,
             dict(port_map) if port_map is not None else before.port_map,
             {about.file_id: about.payload for about in abouts},
         )
         remapped = bool(before.captures) and before.port_map != after.port_map
-        stale = _stale(spark, lake, before, after, abouts)
+        stale = _stale(before, after, abouts)
         records = _Run(spark, lake, after, stale, abouts, tell).run() if stale else 0
     return Analysis(
         files_added=len(taken.added),
@@ -131,18 +134,13 @@ def _check_buckets(before: State, buckets: int | None) -> None:
         raise BadOption(f"the lake is cut in {before.buckets} buckets; that cannot change: leave --buckets out")
 
 
-def _stale(spark: SparkSession, lake: Lake, before: State, after: State, abouts: list[About]) -> list[int]:
-    """Gives the buckets that must be computed: all, or those with flows of captures that the tables do not hold yet."""
-    new = [file_id for file_id, payload in after.captures.items() if before.captures.get(file_id) != payload]
-    everything = after.port_map != before.port_map
-    wanted = set(after.captures) if everything else set(new)
-    if not wanted:
-        return []
-    files = [about for about in abouts if about.file_id in wanted]
-    if sum(about.rows for about in files) <= FEW_RECORDS and not any(about.undecoded for about in files):
-        return sorted({flow % after.buckets for flow in flows_of(lake, wanted)})
-    touched = read_captures(spark, lake, wanted).select(bucket(after.buckets)).distinct().toArrow()
-    return sorted(touched["bucket"].to_pylist())
+def _stale(before: State, after: State, abouts: list[About]) -> list[int]:
+    """Gives the buckets that must be computed: all, or those with records that the tables do not hold yet."""
+    changed = after.port_map != before.port_map
+    new = [about for about in abouts if changed or before.captures.get(about.file_id) != about.payload]
+    if any(about.buckets != after.buckets for about in new):
+        return list(range(after.buckets))
+    return sorted({bucket for about in new for bucket in about.touched})
 
 
 @contextmanager
@@ -176,7 +174,7 @@ class _Run:
             buckets=state.buckets,
             local=str(spark.sparkContext.master).startswith("local"),
         )
-        self._rows = 0
+        self._suspects: dict[str, list[int]] = {}
         self._tell = tell
         self._run = uuid.uuid4().hex[:12]
         self._staging = lake.fresh_staging(STAGING)
@@ -189,68 +187,60 @@ class _Run:
         except BaseException as error:
             # On a full disk what is of no use must not stay.
             shutil.rmtree(self._staging, ignore_errors=True)
-            if isinstance(error, Exception) and not isinstance(error, FairwayError | OSError):
-                raise failure_of(error) from error
-            raise
+            if not isinstance(error, Exception) or isinstance(error, FairwayError):
+                raise
+            raise failure_of(error) from error
         self._tell("publishing", records)
         publish(self._lake, self._staging, self._run, CAPTURE_TABLES, self._buckets, self._state.text())
         return records
 
     def _write_all(self) -> int:
-        stored = self._packets()
-        self._tell(TRANSFERS.name, self._rows)
-        exchanged = self._scale.kept(exchanges(stored))
-        messages = self._write(TRANSFERS, transfers(exchanged, stored))
-        self._tell(SESSIONS.name, self._rows)
-        told = facts(stored, exchanged)
-        told = told._replace(seconds=self._scale.kept(told.seconds))
-        unjudged = self._scale.kept(sessions(told, messages))
-        self._tell(TIMELINE.name, self._rows)
-        self._write(TIMELINE, timeline(told))
-        self._tell(VIOLATIONS.name, self._rows)
-        found = self._write(VIOLATIONS, self._violations(stored, unjudged))
-        self._write(SESSIONS, with_violations(unjudged, found))
-        # Not before: the sessions are computed when violations ask for them, and would compute the others again.
-        for used in (unjudged, told.seconds, exchanged):
-            used.unpersist()
+        records = self._computed()
+        self._tell(VIOLATIONS.name, records)
+        self._judge()
         for table in CAPTURE_TABLES:
             gather(self._staging, table, self._written(table), self._run, self._buckets)
-        return self._rows
+        return records
 
-    def _packets(self) -> DataFrame:
-        """Writes the table of packets, and sees that it holds every record once."""
-        datagrams = read_captures(self._spark, self._lake, self._state.captures)
-        if len(self._buckets) < self._state.buckets:
-            datagrams = datagrams.where(bucket(self._state.buckets).isin(self._buckets))
-        self._tell(PACKETS.name, self._scale.records)
-        read = self._scale.together(datagrams)
-        made = packets(read, self._state.port_map, buckets=self._state.buckets, records=self._scale.records)
-        stored = self._write(PACKETS, made)
-        self._rows = self._count(PACKETS)
-        expected = self._scale.records if len(self._buckets) == self._state.buckets else datagrams.count()
-        if self._rows != expected:
+    def _computed(self) -> int:
+        """Writes all tables but violations, a task for each bucket, and sees that every record is in them once."""
+        self._tell("tables", self._scale.records)
+        captures = capture_files(self._lake, self._state.captures)
+        ports = dict(self._state.port_map)
+        work = partial(computed, Work(tuple(captures), self._state.buckets, ports, str(self._staging / WRITTEN)))
+        if self._scale.few:
+            answers = [work(bucket) for bucket in self._buckets]
+        else:
+            answers = each(self._spark, self._buckets, work)
+        records = sum(int(answer["rows"]) for answer in answers)
+        if len(self._buckets) == self._state.buckets and records != self._scale.records:
             raise Unbalanced(
-                f"{expected} records became {self._rows} packets; nothing was published (a defect of Fairway)."
+                f"{self._scale.records} records became {records} packets; nothing was published (a defect of Fairway)."
             )
-        return stored
+        for answer in answers:
+            for name, flows in answer["suspects"].items():
+                self._suspects.setdefault(name, []).extend(flows)
+        return records
 
-    def _violations(self, stored: DataFrame, unjudged: DataFrame) -> DataFrame:
-        return violations(stored, unjudged, signs(stored), few=self._scale.few)
+    def _judge(self) -> None:
+        """Writes violations, and counts them in sessions."""
+        if not self._suspects:
+            return
+        found = violations(self._stored(PACKETS), self._stored(SESSIONS), self._suspects)
+        self._scale.spread(found).write.partitionBy("bucket").parquet(str(self._written(VIOLATIONS)))
+        for bucket in self._buckets:
+            broken = [pq.read_table(file, columns=["session"])["session"] for file in self._files(VIOLATIONS, bucket)]
+            if any(len(column) for column in broken):
+                (file,) = self._files(SESSIONS, bucket)
+                write(with_violations(pq.read_table(file), broken), SESSIONS, file)
+
+    def _files(self, table: Table, bucket: int) -> list[Path]:
+        return sorted((self._written(table) / f"bucket={bucket}").glob("*.parquet"))
 
     def _written(self, table: Table) -> Path:
-        return self._staging / "written" / table.name
-
-    def _write(self, table: Table, rows: DataFrame) -> DataFrame:
-        """Writes a table to staging and gives it back as it was written."""
-        spread = rows if table is PACKETS else self._scale.spread(rows)
-        made = self._scale.kept(rows) if self._scale.few else spread
-        made.write.partitionBy("bucket").parquet(str(self._written(table)))
-        return made if self._scale.few else self._stored(table)
-
-    def _count(self, table: Table) -> int:
-        return sum(pq.read_metadata(file).num_rows for file in self._written(table).rglob("*.parquet"))
+        return self._staging / WRITTEN / table.name
 
     def _stored(self, table: Table) -> DataFrame:
         """Reads back what was just written."""
         schema = spark_schema(table).add("bucket", "integer")
-        return self._spark.read.schema(schema).parquet(str(self._written(table)))
+        return self._scale.together(self._spark.read.schema(schema).parquet(str(self._written(table))))

@@ -10,59 +10,94 @@ sequence for a part of an id.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
 
-from pyspark.sql import functions as F
+from fairway.core.columns import Integers
+from fairway.lake.arrays import Codes, Mask, Rows, Words, begins, count, least, mixed, most
 
-from fairway.lake.analysis.calls import FORWARD
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-_DATA = "mrp_kind = 'data'"
-_VOTES = {
-    "oldest": "min(mrp_version)",
-    "newest": "max(mrp_version)",
-    "acks": "count_if(mrp_kind = 'ack')",
-    "short": f"count_if({_DATA} AND NOT mrp_stamped)",
-    "stamped_ids": f"count(DISTINCT IF({_DATA}, mrp_origin, NULL))",
-    "piggyback_ids": f"count(DISTINCT IF({_DATA}, piggyback_origin, NULL))",
-}
-_LAYOUT = """CASE WHEN oldest = 0 AND newest = 0 THEN 'stamped' WHEN oldest = 1 AND newest = 1 THEN 'piggyback'
-    WHEN oldest = 0 THEN 'both' WHEN acks > 0 THEN 'stamped' WHEN short > 0 THEN 'piggyback'
-    WHEN piggyback_ids <= 2 AND stamped_ids > 2 THEN 'piggyback' ELSE 'stamped' END"""
-
-PAIR = f"""concat(IF({FORWARD}, piggyback_origin, piggyback_destination), '/',
-    IF({FORWARD}, piggyback_destination, piggyback_origin))"""
-"""The ids of both ends, if a datagram has the piggyback layout."""
-
-CHOSEN = f"""CASE WHEN protocol != 'mrp' OR kind NOT IN ('data', 'ack') THEN NULL
-    WHEN kind = 'ack' OR NOT mrp_piggyback THEN 'stamped' WHEN NOT mrp_stamped THEN 'piggyback'
-    WHEN flow_layout = 'both' THEN IF(array_contains(piggyback_pairs, {PAIR}), 'piggyback', 'stamped')
-    ELSE coalesce(flow_layout, 'stamped') END"""
-"""The layout of a record, with what `flow_layouts` says of its flow beside it."""
+_KINDS = ("data", "ack", "connect", "con_reply")
+_DATA, _ACK, _CONNECT, _CON_REPLY = range(len(_KINDS))
+_STAMPED, _PIGGYBACK, _BOTH = range(3)
 
 
-def flow_layouts(datagrams: DataFrame) -> DataFrame:
-    """Gives `flow`, `flow_layout` and, for flows with both layouts, `piggyback_pairs`, of all flows with mrp data."""
-    mrp = datagrams.where("mrp_kind IN ('data', 'ack', 'connect', 'con_reply')")
-    votes = mrp.groupBy("flow").agg(*(F.expr(text).alias(name) for name, text in _VOTES.items()))
-    decided = votes.selectExpr("flow", f"{_LAYOUT} AS flow_layout")
-    mixed = decided.where("flow_layout = 'both'").select("flow")
-    return decided.join(_piggyback_pairs(mrp, mixed), on="flow", how="left").select(
-        "flow", "flow_layout", "piggyback_pairs"
-    )
+def is_piggyback(rows: Rows, forward: Mask, mrp: Mask) -> Mask:
+    """Tells which rows of mrp's data have the piggyback layout; the rows hold all there is of their flows."""
+    kind = rows.codes("mrp_kind", _KINDS)
+    data = mrp & (kind == _DATA)
+    stamped, piggyback = rows.flags("mrp_stamped"), rows.flags("mrp_piggyback")
+    chosen: Mask = data & piggyback & ~stamped
+    unclear = np.flatnonzero(data & piggyback & stamped)
+    if not len(unclear):
+        return chosen
+    spoken = np.flatnonzero((kind >= 0) & ~rows.missing("flow"))
+    flows, flow = np.unique(rows.numbers("flow")[spoken], return_inverse=True)
+    layout = _layouts(rows, spoken, kind[spoken], flow, len(flows))
+    of_row = layout[np.searchsorted(flows, rows.numbers("flow")[unclear])]
+    chosen[unclear[of_row == _PIGGYBACK]] = True
+    mixed_rows = unclear[of_row == _BOTH]
+    if len(mixed_rows):
+        handshakes = spoken[np.isin(kind[spoken], (_CONNECT, _CON_REPLY)) & (layout[flow] == _BOTH)]
+        agreed = _piggyback_pairs(rows, handshakes, kind[handshakes] == _CONNECT, forward)
+        origin, destination = (rows.numbers(f"piggyback_{end}")[mixed_rows] for end in ("origin", "destination"))
+        ways = forward[mixed_rows]
+        pairs = _pairs(rows, mixed_rows, np.where(ways, origin, destination), np.where(ways, destination, origin))
+        chosen[mixed_rows[np.isin(pairs, agreed)]] = True
+    return chosen
 
 
-def _piggyback_pairs(mrp: DataFrame, mixed: DataFrame) -> DataFrame:
-    """Gives the pairs of ids that accepted piggyback connects agreed on: one for each connection, not each packet."""
-    handshakes = mrp.where("mrp_kind IN ('connect', 'con_reply')").join(mixed, on="flow", how="left_semi")
-    agreed = handshakes.groupBy(
-        "flow", "mrp_client", F.expr(f"IF(mrp_kind = 'connect', {FORWARD}, NOT {FORWARD}) AS caller_forward")
-    ).agg(
-        F.expr("min_by(mrp_version, IF(mrp_kind = 'connect', at_ns, NULL)) AS version"),
-        F.expr("min_by(mrp_server, IF(mrp_status = 1, at_ns, NULL)) AS server"),
-    )
-    pair = "IF(caller_forward, concat(mrp_client, '/', server), concat(server, '/', mrp_client)) AS pair"
-    pairs = agreed.where("version = 1 AND server IS NOT NULL").selectExpr("flow", pair)
-    return pairs.groupBy("flow").agg(F.collect_set("pair").alias("piggyback_pairs"))
+def _layouts(rows: Rows, spoken: Integers, kind: Codes, flow: Integers, flows: int) -> Integers:
+    """Gives the layout of each flow with mrp's datagrams."""
+    connects = kind == _CONNECT
+    version = rows.numbers("mrp_version")[spoken][connects]
+    oldest = least(flow[connects], version, flows, -1)
+    newest = most(flow[connects], version, flows, -1)
+    data = kind == _DATA
+    acks = count(flow, kind == _ACK, flows) > 0
+    short = count(flow, data & ~rows.flags("mrp_stamped")[spoken], flows) > 0
+    ids = [_distinct(rows, spoken[data], flow[data], flows, name) for name in ("mrp_origin", "piggyback_origin")]
+    conditions = [
+        (oldest == 0) & (newest == 0),
+        (oldest == 1) & (newest == 1),
+        oldest == 0,
+        acks,
+        short,
+        (ids[1] <= 2) & (ids[0] > 2),
+    ]
+    return np.select(conditions, [_STAMPED, _PIGGYBACK, _BOTH, _STAMPED, _PIGGYBACK, _PIGGYBACK], _STAMPED)
+
+
+def _distinct(rows: Rows, places: Integers, flow: Integers, flows: int, name: str) -> Integers:
+    """Gives how many different ids each flow has."""
+    known = ~rows.missing(name)[places]
+    # An id has 24 bits at the most.
+    keys = np.unique((flow[known] << np.int64(32)) | rows.numbers(name)[places][known])
+    return np.bincount(keys >> np.int64(32), minlength=flows)
+
+
+def _piggyback_pairs(rows: Rows, handshakes: Integers, calls: Mask, forward: Mask) -> Integers:
+    """Gives the pairs of ids that accepted piggyback connects agreed on."""
+    caller_forward = np.where(calls, forward[handshakes], ~forward[handshakes])
+    client = rows.numbers("mrp_client")[handshakes]
+    call = mixed(rows.numbers("flow")[handshakes], client, caller_forward)
+    order = np.lexsort((rows.numbers("at_ns")[handshakes], call))
+    calls, call = calls[order], call[order]
+    accepts = ~calls & (rows.numbers("mrp_status")[handshakes][order] == 1)
+    first_call, first_accept = (_first(call, wanted) for wanted in (calls, accepts))
+    opened = first_call[rows.numbers("mrp_version")[handshakes[order[first_call]]] == 1]
+    _, one, other = np.intersect1d(call[opened], call[first_accept], return_indices=True)
+    request, reply = order[opened[one]], order[first_accept[other]]
+    server = rows.numbers("mrp_server")[handshakes[reply]]
+    ways = caller_forward[request]
+    ends = np.where(ways, client[request], server), np.where(ways, server, client[request])
+    return _pairs(rows, handshakes[request], *ends)
+
+
+def _first(keys: Words, wanted: Mask) -> Integers:
+    """Gives the place of the first wanted row of each key."""
+    places = np.flatnonzero(wanted)
+    return places[begins(keys[places])]
+
+
+def _pairs(rows: Rows, places: Integers, one: Integers, other: Integers) -> Integers:
+    """Gives a word for the ids of both ends of a flow."""
+    return mixed(rows.numbers("flow")[places], one, other).view(np.int64)

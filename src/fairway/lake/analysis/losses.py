@@ -19,65 +19,79 @@ piggyback layout, whose acknowledgements name no packet: a sender that has to gu
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F
+import numpy as np
+from numpy.typing import NDArray
 
-from fairway.lake.analysis.calls import IN_TIME
-from fairway.lake.analysis.exchanges import CARRIES
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from fairway.core.columns import Integers
+from fairway.lake.analysis.packets import Packets
+from fairway.lake.analysis.spoken import KIND, RUP, UDPC
+from fairway.lake.arrays import MISSING, Mask, begins, mixed, most_before, together
 
 SKIP_MAX = 32_768
 """A greater step is no gap: an endpoint that restores a snapshot jumps, and a forged number may be anything."""
 
-_NUMBER = f"""CASE WHEN protocol = 'udpc' THEN udpc_index WHEN protocol = 'rup' AND kind = 'data' THEN rup_position
-    WHEN protocol != 'rup' AND {CARRIES} THEN CAST(message AS BIGINT) END"""
-_NEXT = "number + IF(protocol = 'rup', greatest(body_bytes, 1), 1)"
-_STEP = "number - IF(protocol = 'rup', coalesce(expected, 0), expected)"
-_SKIPPED = f"""CASE WHEN NOT coalesce({_STEP} > 0, false) THEN 0L
-    WHEN protocol = 'rup' THEN CAST(ceil(({_STEP}) / part_bytes) AS BIGINT)
-    WHEN {_STEP} > {SKIP_MAX} THEN 0L ELSE {_STEP} END"""
+
+class Losses(NamedTuple):
+    """What the estimate is made of, for each record of the sessions."""
+
+    skipped: Integers
+    fresh: Mask
+    late: Mask
+    """Its number was skipped before."""
+    repeatable: Mask
+    repeated: Mask
+    needless: Mask
 
 
-COUNTED = {
-    "skipped": f"sum({_SKIPPED})",
-    "fresh": "count_if(number IS NOT NULL AND coalesce(retransmission, 0) = 0)",
-    "late": f"count_if(coalesce({_STEP} < 0, false) AND coalesce(retransmission, 0) = 0)",
-    "repeatable": "count_if(number IS NOT NULL AND retransmission IS NOT NULL)",
-    "repeated": "count_if(number IS NOT NULL AND retransmission > 0 AND NOT duplicate)",
-    "needless": "count_if(number IS NOT NULL AND coalesce(duplicate, false))",
-}
-"""What the estimate is made of, as sums over packets with their losses; `late` is a number that was skipped before."""
-
-
-def loss(total: Callable[[str], str]) -> str:
-    """Gives the SQL of the estimate from the totals of what is counted; null where no packet has a number."""
-    skipped, fresh = total("skipped"), total("fresh")
-    repeatable = f"nullif({total('repeatable')}, 0)"
-    missed = f"coalesce({skipped} / nullif({fresh} + {skipped} - {total('late')}, 0), 0)"
-    before = f"greatest({missed}, coalesce({total('needless')} / {repeatable}, 0))"
-    behind = f"coalesce({total('repeated')} / {repeatable}, 0)"
-    return f"IF({fresh} + {skipped} > 0, 1 - (1 - {before}) * sqrt(1 - {behind}), NULL)"
-
-
-def with_losses(packets: DataFrame) -> DataFrame:
-    """Adds to the packets of sessions what the sums look at."""
-    counted = packets.where("session IS NOT NULL").withColumns(
-        {
-            "number": F.expr(_NUMBER),
-            # One short key sorts faster than four, three of which are texts.
-            "strand": F.expr("xxhash64(session, from_caller, IF(protocol = 'rup', message, ''))"),
-        }
+def losses(packets: Packets, carries: Mask) -> Losses:
+    """Looks at the numbers of each sender in the order of time."""
+    spoken, rows = packets.spoken, packets.sessions.rows
+    protocol = spoken.protocol[rows]
+    of_rup, of_udpc = protocol == RUP, protocol == UDPC
+    counted = of_udpc | np.where(of_rup, spoken.kind[rows] == KIND["data"], carries)
+    number = np.select(
+        [of_udpc, of_rup], [spoken.number("udpc_index")[rows], spoken.number("rup_position")[rows]], packets.numbers.own
     )
-    in_time = Window.partitionBy("strand", "bucket").orderBy(*IN_TIME)
-    before = in_time.rowsBetween(Window.unboundedPreceding, -1)
-    here = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    return counted.withColumns(
-        {
-            "expected": F.max(F.expr(_NEXT)).over(before),
-            "part_bytes": F.max(F.expr("IF(number IS NULL, NULL, greatest(body_bytes, 1))")).over(here),
-        }
+    size = np.maximum(spoken.body_bytes[rows], 1)
+    strand = packets.sessions.number * 2 + packets.sessions.from_caller
+    if of_rup.any():
+        strand = mixed(strand, np.where(of_rup, packets.message.number, 0)).view(np.int64)
+    order = together(strand)
+    first = begins(strand[order])
+    following = number + np.where(of_rup, size, 1)
+    expected = np.empty(len(rows), dtype=np.int64)
+    expected[order] = most_before(following[order], counted[order], first)
+    step = number - np.where(of_rup & (expected == MISSING), 0, expected)
+    known = counted & (of_rup | (expected != MISSING))
+    gap = known & (step > 0)
+    skipped = np.where(gap & (step <= SKIP_MAX), step, 0)
+    if of_rup.any():
+        part = np.empty(len(rows), dtype=np.int64)
+        before = most_before(size[order], counted[order], first)
+        part[order] = np.maximum(before, size[order])
+        skipped = np.where(of_rup, np.where(gap, -(-step // part), 0), skipped)
+    once, copies = packets.copies.earlier == 0, packets.copies
+    return Losses(
+        skipped=skipped,
+        fresh=counted & once,
+        late=known & (step < 0) & once,
+        repeatable=counted & copies.countable,
+        repeated=counted & ~once & ~copies.duplicate,
+        needless=counted & copies.duplicate,
     )
+
+
+def estimate(total: Callable[[str], Integers]) -> tuple[NDArray[np.float64], Mask]:
+    """Gives the estimate from the totals of what was counted, and where there is none: no packet has a number."""
+    skipped, fresh, repeatable = total("skipped"), total("fresh"), total("repeatable")
+    missed = _share(skipped, fresh + skipped - total("late"))
+    before = np.maximum(missed, _share(total("needless"), repeatable))
+    behind = _share(total("repeated"), repeatable)
+    return 1 - (1 - before) * np.sqrt(1 - behind), fresh + skipped <= 0
+
+
+def _share(some: Integers, whole: Integers) -> NDArray[np.float64]:
+    share: NDArray[np.float64] = np.where(whole != 0, some / np.where(whole != 0, whole, 1), 0.0)
+    return share

@@ -7,33 +7,45 @@ sender used. Acknowledgements never move the count themselves: one that names no
 
 from __future__ import annotations
 
-TURNS = {"udpc": 1 << 32, "mrp": 1 << 16, "pydevts": 1 << 16}
-"""How many numbers a protocol's counter has."""
+from typing import NamedTuple
 
-TURN = "CASE protocol " + " ".join(f"WHEN '{name}' THEN {turn}" for name, turn in TURNS.items()) + " END"
+import numpy as np
 
-OWN = (
-    "CASE WHEN protocol = 'udpc' THEN udpc_index"
-    " WHEN kind = 'data' THEN mrp_sequence"
-    " WHEN kind IN ('packet', 'close') THEN pydevts_id END"
-)
-"""The number of a datagram in its sender's own counter. (`rup` has none; its `data` has no mrp_sequence.)"""
+from fairway.core.columns import Integers
+from fairway.lake.arrays import MISSING, Mask, last_before, sum_until
 
-OTHER = (
-    "CASE WHEN protocol = 'udpc' THEN nullif(udpc_ack, 0)"
-    " WHEN protocol = 'mrp' AND kind = 'ack' THEN mrp_sequence"
-    " WHEN protocol = 'mrp' THEN mrp_from_sequence"
-    " WHEN protocol = 'pydevts' AND kind = 'ack' THEN pydevts_id END"
-)
-"""The number in the other side's counter that a datagram speaks of."""
+TURNS = {"udpc": 1 << 32, "mrp": 1 << 16, "rup": 1, "pydevts": 1 << 16}
+"""How many numbers a protocol's counter has; rup has none."""
 
 
-def nearest(number: str, reference: str) -> str:
-    """Gives the SQL of the number that is congruent to `number` and nearest to `reference`; itself if there is none."""
-    step = f"pmod({number} - {reference} + turn DIV 2, turn) - turn DIV 2"
-    return f"coalesce({reference} + {step}, {number})"
+class Numbers(NamedTuple):
+    """What the rows of sessions say of both sides' counters; 0 where they say nothing."""
+
+    own: Integers
+    other: Integers
 
 
-def turned(number: str, reference: str) -> str:
-    """Gives the SQL of how many turns lie between a number and the one before: -1, 0 or 1."""
-    return f"coalesce(({nearest(number, reference)} - {number}) DIV turn, 0)"
+def widened(
+    own: Integers, has_own: Mask, other: Integers, has_other: Mask, forward: Mask, turn: Integers, starts: Integers
+) -> Numbers:
+    """Widens the numbers of rows that lie session by session, in the order of time; `starts` is where each begins."""
+    turns, references = [], []
+    for sends in (forward, ~forward):
+        last = last_before(sends & has_own, starts)
+        reference = np.where(last == MISSING, MISSING, own[last])
+        known = sends & has_own & (last != MISSING)
+        gone_round = np.where(known, (_nearest(own, reference, turn) - own) // turn, 0)
+        turns.append(sum_until(gone_round, starts))
+        references.append(reference)
+    of_other = np.where(forward, references[1], references[0])
+    said = np.where(of_other == MISSING, other, _nearest(other, of_other, turn))
+    wide_own = own + turn * np.where(forward, turns[0], turns[1])
+    wide_other = said + turn * np.where(forward, turns[1], turns[0])
+    return Numbers(np.where(has_own, wide_own, 0), np.where(has_other, wide_other, 0))
+
+
+def _nearest(number: Integers, reference: Integers, turn: Integers) -> Integers:
+    """Gives the number that is congruent to `number` and nearest to `reference`."""
+    half = turn >> 1
+    nearest: Integers = reference + ((number - reference + half) & (turn - 1)) - half
+    return nearest

@@ -53,12 +53,8 @@ class Scale:
         return {"spark.sql.shuffle.partitions": str(self.tasks)} | (_FEW_SETTINGS if self.few else {})
 
     def together(self, rows: DataFrame) -> DataFrame:
-        """Gives the rows in one partition, if they are few."""
-        return rows.coalesce(1) if self.few else rows
-
-    def kept(self, rows: DataFrame) -> DataFrame:
-        """Gives rows that are computed once, however often they are used."""
-        return rows.coalesce(1).localCheckpoint() if self.few else rows.persist()
+        """Gives the rows in one partition and in memory, if they are few: each check reads them again."""
+        return rows.coalesce(1).localCheckpoint() if self.few else rows
 
     def spread(self, rows: DataFrame) -> DataFrame:
         """Gives the rows of each bucket in one task, so that it becomes one file."""

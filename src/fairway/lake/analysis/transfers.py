@@ -11,67 +11,97 @@ nothing is how a peer asks for a sign of life.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from pyspark.sql import functions as F
-
+from fairway.core.columns import Integers
 from fairway.core.tables import TRANSFERS
-from fairway.lake.analysis.exchanges import KINDS, MESSAGE, kind_of
+from fairway.lake.analysis.exchanges import KINDS, NEVER, Exchanges
+from fairway.lake.analysis.owners import owner_columns, times
+from fairway.lake.analysis.packets import Packets
+from fairway.lake.analysis.spoken import KIND, PYDEVTS, RUP
+from fairway.lake.arrays import MISSING, Codes, Mask, begins, masked, named
+from fairway.lake.schemas import arrow_schema
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-_ACKNOWLEDGED = "IF(protocol != 'rup', any_acknowledged, IF(furthest = total_bytes, furthest_acknowledged, NULL))"
-
-_REACHED = "IF(acknowledged IS NULL, NULL, part)"
-"""Each part is an exchange of its own, so that one alone reaches furthest."""
-
-_OUTCOME = """CASE
-    WHEN kind IN ('plain', 'response') THEN 'unreliable'
-    WHEN failed < acknowledged THEN 'repaired'
-    WHEN acknowledged IS NOT NULL THEN 'acknowledged'
-    WHEN closed >= first_sent THEN 'refused'
-    ELSE 'unacknowledged' END"""
-
-_COLUMNS = {
-    "kind": kind_of("coalesce(sent_kind, any_kind)"),
-    "size_bytes": "CAST(IF(protocol = 'rup', total_bytes, body_bytes) AS BIGINT)",
-    "parts": "IF(protocol = 'rup', greatest(1L, CAST(ceil(total_bytes / body_bytes) AS BIGINT)), 1L)",
-    "attempts": "CAST(coalesce(attempts, 0) AS BIGINT)",
-    "acknowledged": _ACKNOWLEDGED,
-}
+_OUTCOMES = ("unreliable", "repaired", "acknowledged", "refused", "unacknowledged")
+_UNRELIABLE = [KINDS.index(name) for name in ("plain", "response")]
 
 
-def transfers(exchanges: DataFrame, packets: DataFrame) -> DataFrame:
-    """Gives the table `transfers`, and `bucket` behind its columns."""
-    messages = (
-        exchanges.where(f"any_kind != {KINDS.index('heartbeat')}")
-        .groupBy(*MESSAGE)
-        .agg(
-            F.max("sent_kind").alias("sent_kind"),
-            F.max("any_kind").alias("any_kind"),
-            F.min("first_sent").alias("first_sent"),
-            F.max("last_sent").alias("last_sent"),
-            F.max("attempts").alias("attempts"),
-            F.sum("copies").alias("copies"),
-            F.max("body_bytes").alias("body_bytes"),
-            F.max("total_bytes").alias("total_bytes"),
-            F.min("acknowledged").alias("any_acknowledged"),
-            F.max(F.expr(_REACHED)).alias("furthest"),
-            F.max_by("acknowledged", F.expr(_REACHED)).alias("furthest_acknowledged"),
-            F.min("failed").alias("failed"),
-        )
+def transfers(packets: Packets, exchanges: Exchanges) -> pa.Table:
+    """Gives the table `transfers`."""
+    told = exchanges.any_kind != KINDS.index("heartbeat")
+    own = Exchanges(*(column[told] for column in exchanges))
+    starts = np.flatnonzero(begins(own.letter)) if len(own.letter) else np.zeros(0, dtype=np.int64)
+    if not len(starts):
+        return arrow_schema(TRANSFERS).empty_table()
+
+    def least(values: Integers) -> Integers:
+        return np.minimum.reduceat(values, starts)
+
+    def greatest(values: Integers | Codes) -> Integers:
+        return np.maximum.reduceat(values, starts)
+
+    sent_kind, any_kind = greatest(own.sent_kind), greatest(own.any_kind)
+    kind = np.where(sent_kind == MISSING, any_kind, sent_kind)
+    place, session = own.place[starts], own.session[starts]
+    rows = packets.sessions.rows[place]
+    protocol = packets.spoken.protocol[rows]
+    of_rup = protocol == RUP
+    total, body = greatest(own.total_bytes), greatest(own.body_bytes)
+    first_sent, acknowledged, failed = least(own.first_sent), least(own.acknowledged), least(own.failed)
+    # Of rup only the confirm of the total counts. Each part is an exchange of its own, so that one alone ends there.
+    whole = np.where(own.part == np.repeat(total, np.diff(starts, append=len(own.part))), own.acknowledged, NEVER)
+    beyond = greatest(np.where(own.acknowledged == NEVER, MISSING, own.part)) == total
+    acknowledged = np.where(of_rup, np.where(beyond, least(whole), NEVER), acknowledged)
+    columns = owner_columns(packets, session) | {
+        "from_caller": pa.array(own.from_caller[starts]),
+        "message": _texts(packets, rows, own.number[starts], of_rup),
+        "kind": named(kind, KINDS),
+        "size_bytes": _maybe(np.where(of_rup, total, body)),
+        "parts": pa.array(np.where(of_rup & (body > 0), np.maximum(1, -(-total // np.maximum(body, 1))), 1)),
+        "first_sent": times(first_sent, first_sent == NEVER),
+        "last_sent": times(greatest(own.last_sent), first_sent == NEVER),
+        "attempts": pa.array(np.maximum(greatest(own.attempts), 0)),
+        "copies": pa.array(np.add.reduceat(own.copies, starts)),
+        "acknowledged": times(acknowledged, acknowledged == NEVER),
+    }
+    unknown = (acknowledged == NEVER) | (first_sent == NEVER)
+    columns["latency_us"] = masked(np.where(unknown, 0, acknowledged - first_sent), unknown, pa.int64())
+    closed = _closings(packets)[session * 2 + own.from_caller[starts]]
+    outcome = np.select(
+        [
+            np.isin(kind, _UNRELIABLE),
+            (failed < acknowledged) & (acknowledged != NEVER),
+            acknowledged != NEVER,
+            (first_sent != NEVER) & (closed >= first_sent),
+        ],
+        range(4),
+        4,
     )
-    seen = messages.where("sent_kind IS NOT NULL OR protocol != 'pydevts'")
-    told = seen.withColumns({name: F.expr(text) for name, text in _COLUMNS.items()}).withColumn(
-        "latency_us", F.expr("unix_micros(acknowledged) - unix_micros(first_sent)")
-    )
-    judged = told.join(_closings(packets), on=["bucket", "session", "from_caller"], how="left")
-    return judged.withColumn("outcome", F.expr(_OUTCOME)).select(*TRANSFERS.names, "bucket")
+    columns["outcome"] = named(outcome, _OUTCOMES)
+    table = pa.Table.from_arrays([columns[name] for name in TRANSFERS.names], names=list(TRANSFERS.names))
+    seen = (sent_kind != MISSING) | (protocol != PYDEVTS)
+    return table if seen.all() else table.filter(pa.array(seen))
 
 
-def _closings(packets: DataFrame) -> DataFrame:
-    """Gives when the receiving side of a direction closed the session, if it did."""
-    fins = packets.where("kind = 'fin' AND session IS NOT NULL")
-    closings = fins.select("bucket", "session", (~F.col("from_caller")).alias("from_caller"), "at")
-    return closings.groupBy("bucket", "session", "from_caller").agg(F.max("at").alias("closed"))
+def _maybe(values: Integers) -> pa.Array:
+    return masked(np.maximum(values, 0), values < 0, pa.int64())
+
+
+def _texts(packets: Packets, rows: Integers, numbers: Integers, of_rup: Mask) -> pa.Array:
+    """Gives the names of messages: of rup their id, of the others their number."""
+    texts = masked(numbers, of_rup, pa.int64()).cast(pa.string())
+    if not of_rup.any():
+        return texts
+    return pc.coalesce(texts, packets.spoken.rows.array("rup_id").take(pa.array(rows)))
+
+
+def _closings(packets: Packets) -> Integers:
+    """Gives when the receiving side of each session's directions closed it; -1 if it did not."""
+    sessions = packets.sessions
+    closed = np.full(2 * len(sessions.keys), MISSING, dtype=np.int64)
+    fins = np.flatnonzero(packets.spoken.kind[sessions.rows] == KIND["fin"])
+    side = sessions.number[fins] * 2 + ~sessions.from_caller[fins]
+    np.maximum.at(closed, side, packets.spoken.at_ns[sessions.rows[fins]] // 1_000)
+    return closed

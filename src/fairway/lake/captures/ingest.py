@@ -12,18 +12,18 @@ import os
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from fairway.core.errors import DamagedCapture
 from fairway.core.tables import DATAGRAMS
+from fairway.lake.captures.buckets import BUCKETS, DICTIONARIES, buckets_of, metadata_of, sliced, slices_for
 from fairway.lake.captures.files import CaptureFile, identity, listed, seen
 from fairway.lake.captures.jobs import each
 from fairway.lake.captures.parts import PART_BYTES, Part, batches
@@ -41,7 +41,6 @@ STAGING = "captures"
 ROW_GROUP_ROWS = 1 << 18
 COMPRESSION = "zstd"
 """As fast here as the lighter ones, since most columns hold little, and a third of their size."""
-DICTIONARIES = [column.name for column in DATAGRAMS.columns if column.type == "string" and column.name != "rup_id"]
 
 HERE_BYTES_MAX = 4 << 20
 """Files that are together no larger are read without Spark's help."""
@@ -62,10 +61,19 @@ class About:
     payload: bool
     undecoded: dict[str, int]
     """Rows without a datagram, by reason."""
-    flows: int
-    """Flows of each part, added up: at least as many as there are."""
     problems: list[str]
     """What was wrong with the file, though something could be read."""
+    buckets: int = 0
+    """Into how many buckets the records were cut; 0 if they were not."""
+    touched: list[int] = field(default_factory=list)
+    """The buckets that have records of the file."""
+
+
+class _Wish(NamedTuple):
+    """How records are kept."""
+
+    payload: bool
+    buckets: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,7 @@ def ingest(
     *,
     payload: bool = False,
     part_bytes: int = PART_BYTES,
+    buckets: int = BUCKETS,
 ) -> Ingestion:
     """Reads each file whose content is not in the lake yet into `captures/`; names may be globs and folders."""
     lake = lake if isinstance(lake, Lake) else Lake(lake)
@@ -94,8 +103,8 @@ def ingest(
         outcome = Ingestion()
         named = list(_new(listed(os.fspath(name) for name in files), lake, payload, outcome))
         parts = planned(spark, named, part_bytes)
-        answers = _all_written(spark, _numbered(parts, staging), payload)
-        _published(lake, staging, named, parts, answers, outcome, payload)
+        answers = _all_written(spark, _numbered(parts, staging), _Wish(payload, buckets))
+        _published(lake, staging, named, parts, answers, outcome, _Wish(payload, buckets))
         shutil.rmtree(staging, ignore_errors=True)
     return outcome
 
@@ -110,12 +119,9 @@ def read_captures(spark: SparkSession, lake: Lake | Path | str, file_ids: Iterab
     return spark.read.schema(schema).parquet(*(str(lake.captures / name) for name in names))
 
 
-def flows_of(lake: Lake, file_ids: Iterable[str]) -> set[int]:
-    """Gives the flows of some captures, read without Spark; for few records."""
-    folders = [str(lake.captures / file_id) for file_id in file_ids]
-    files = [str(file) for folder in folders for file in Path(folder).glob("*.parquet")]
-    column = ds.dataset(files, format="parquet").to_table(columns=["flow"]).column("flow")
-    return {flow for flow in column.unique().to_pylist() if flow is not None}
+def capture_files(lake: Lake, file_ids: Iterable[str]) -> list[str]:
+    """Gives the Parquet files that hold the records of some captures, always in the same order."""
+    return [str(file) for name in sorted(file_ids) for file in sorted((lake.captures / name).glob("*.parquet"))]
 
 
 def known(lake: Lake | Path | str) -> list[About]:
@@ -127,9 +133,11 @@ def known(lake: Lake | Path | str) -> list[About]:
 
 def _about(folder: Path) -> About | None:
     try:
-        return About(**json.loads((folder / ABOUT).read_text()))
+        stored = json.loads((folder / ABOUT).read_text())
     except FileNotFoundError:
         return None
+    names = {field.name for field in fields(About)}  # an older Fairway kept others, too
+    return About(**{name: value for name, value in stored.items() if name in names})
 
 
 def _new(paths: Sequence[str], lake: Lake, payload: bool, outcome: Ingestion) -> Iterator[Named]:
@@ -160,17 +168,17 @@ def _numbered(parts: Sequence[Part], staging: Path) -> list[tuple[Part, str]]:
     return targets
 
 
-def _all_written(spark: SparkSession, items: list[tuple[Part, str]], payload: bool) -> list[dict[str, Any]]:
+def _all_written(spark: SparkSession, items: list[tuple[Part, str]], wish: _Wish) -> list[dict[str, Any]]:
     """Decodes parts in tasks; small files are decoded here, before a task would have started."""
     if sum(part.file.size_bytes for part, _ in items) <= HERE_BYTES_MAX:
-        return [_written(payload, item) for item in items]
-    return each(spark, items, partial(_written, payload))
+        return [_written(wish, item) for item in items]
+    return each(spark, items, partial(_written, wish))
 
 
-def _written(payload: bool, item: tuple[Part, str]) -> dict[str, Any]:
+def _written(wish: _Wish, item: tuple[Part, str]) -> dict[str, Any]:
     """Decodes one part into one Parquet file. A task that runs twice writes the same file twice."""
     part, target = item
-    writer = _Writer(Path(target), payload)
+    writer = _Writer(Path(target), wish)
     problems: list[str] = []
     try:
         for batch in batches(part, problems):
@@ -182,27 +190,28 @@ def _written(payload: bool, item: tuple[Part, str]) -> dict[str, Any]:
         reason = error.strerror or str(error)
         return {"refused": f"{part.file.path} was not taken ({reason}): make room on the lake's disk, then try again."}
     undecoded = {UNDECODED[reason]: count for reason, count in sorted(writer.undecoded.items()) if reason}
-    return {"rows": writer.rows, "undecoded": undecoded, "flows": len(writer.flows), "problems": problems}
+    return {"rows": writer.rows, "undecoded": undecoded, "touched": sorted(writer.touched), "problems": problems}
 
 
 class _Writer:
     """Gathers batches into row groups; the file gets its name when it is complete."""
 
-    def __init__(self, target: Path, payload: bool) -> None:
+    def __init__(self, target: Path, wish: _Wish) -> None:
         self.rows = 0
         self.undecoded: Counter[int] = Counter()
-        self.flows: set[int] = set()
+        self.touched: set[int] = set()
         self._target = target
-        self._payload = payload
+        self._wish = wish
+        self._held: list[int] = []
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, batch: Batch) -> None:
-        rows = arrow_batch(batch, DATAGRAMS.names, dictionaries=True, payload=self._payload)
+        rows = arrow_batch(batch, DATAGRAMS.names, dictionaries=True, payload=self._wish.payload)
         self.rows += len(batch)
         self.undecoded.update(dict(enumerate(np.bincount(batch.undecoded, minlength=len(UNDECODED)).tolist())))
-        self.flows.update(rows.column("flow").unique().to_pylist())
+        self.touched.update(np.unique(buckets_of(rows, self._wish.buckets)).tolist())
         self._waiting.append(rows)
         self._waiting_rows += len(batch)
         if self._waiting_rows >= ROW_GROUP_ROWS:
@@ -222,12 +231,15 @@ class _Writer:
                 write_statistics=STATISTICS,
                 store_schema=False,
             )
-        self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+        for which, rows in sliced(table, self._wish.buckets):
+            self._writer.write_table(rows, row_group_size=max(1, len(rows)))
+            self._held.append(which)
         self._waiting, self._waiting_rows = [], 0
 
     def close(self) -> None:
         self._flush()
         if self._writer is not None:
+            self._writer.add_key_value_metadata(metadata_of(slices_for(self._wish.buckets), self._held))
             self._writer.close()
             os.replace(f"{self._target}.{os.getpid()}", self._target)
 
@@ -239,7 +251,7 @@ def _published(
     parts: Sequence[Part],
     answers: Sequence[dict[str, Any]],
     outcome: Ingestion,
-    payload: bool,
+    wish: _Wish,
 ) -> None:
     by_file: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for part, answer in zip(parts, answers, strict=True):
@@ -249,7 +261,7 @@ def _published(
         if refused:
             outcome.problems.append(refused[0])
             continue
-        about = _summed(file, file_id, by_file[file_id], payload)
+        about = _summed(file, file_id, by_file[file_id], wish)
         outcome.problems.extend(about.problems)
         if about.rows:
             folder = staging / file_id
@@ -258,7 +270,7 @@ def _published(
             outcome.added.append(about)
 
 
-def _summed(file: CaptureFile, file_id: str, answers: Sequence[dict[str, Any]], payload: bool) -> About:
+def _summed(file: CaptureFile, file_id: str, answers: Sequence[dict[str, Any]], wish: _Wish) -> About:
     undecoded: Counter[str] = Counter()
     for answer in answers:
         undecoded.update(answer["undecoded"])
@@ -267,8 +279,9 @@ def _summed(file: CaptureFile, file_id: str, answers: Sequence[dict[str, Any]], 
         file=file.name,
         size_bytes=file.size_bytes,
         rows=sum(answer["rows"] for answer in answers),
-        payload=payload,
+        payload=wish.payload,
         undecoded={reason: count for reason, count in sorted(undecoded.items()) if count},
-        flows=sum(answer["flows"] for answer in answers),
         problems=[problem for answer in answers for problem in answer["problems"]],
+        buckets=wish.buckets,
+        touched=sorted({bucket for answer in answers for bucket in answer["touched"]}),
     )

@@ -15,91 +15,35 @@ evidence the one with more conclusive datagrams is taken: a forged datagram chan
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from pyspark.sql import functions as F
+import numpy as np
 
+from fairway.core.columns import Integers
 from fairway.core.errors import BadOption
-from fairway.core.tables import PACKETS, PROTOCOLS
+from fairway.core.tables import PROTOCOLS
+from fairway.lake.arrays import MISSING, Codes, Mask, Rows, count, least, most
 from fairway.protocols import NAMES
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 PortMap = Mapping[int, str]
 """The protocol that is spoken on a port."""
 
-LEFT_TO_THE_ANALYSIS = ("session", "from_caller", "message", "retransmission", "duplicate", "mrp_layout")
-MRP_READINGS = (
-    "mrp_stamped",
-    "mrp_piggyback",
-    "piggyback_destination",
-    "piggyback_origin",
-    "piggyback_sequence",
-    "piggyback_body_crc",
-)
-RECOGNISED = (
-    *(name for name in PACKETS.names if name not in LEFT_TO_THE_ANALYSIS),
-    *MRP_READINGS,
-    "payload",
-)
-"""The columns of `recognised`. `body`, `body_bytes` and `body_crc` of mrp data are those of the stamped reading where
-that exists, else of the piggyback one; the other reading's are `payload` from byte 12 on, `payload_bytes - 12` and
-`piggyback_body_crc`."""
+UNKNOWN = len(PROTOCOLS)
+SPOKEN = (*PROTOCOLS, "unknown")
+EVIDENCE = ("port map", "magic", "hex id", "crc", "handshake", "session")
+_EVIDENCE_OF = {"mrp": "magic", "rup": "hex id", "pydevts": "crc"}
 
 SESSION_DATAGRAMS_MIN = 8
 """A sessionID that does not change proves nothing in fewer."""
 INDEX_SPREAD_MAX = 65_536
 """How far a direction's indices may spread beyond the number of its datagrams: an endpoint jumps so far on restore."""
-BROADCAST_FLOWS_MAX = 500_000
 
-HEADER_BYTES = {
-    "udpc": "13",
-    "mrp": "CASE mrp_kind WHEN 'data' THEN IF(mrp_stamped, 14, 12) WHEN 'ignore' THEN 4 ELSE payload_bytes END",
-    "rup": "CASE WHEN rup_kind = 'data' THEN 42 ELSE 38 END",
-    "pydevts": "8",
-}
 
-_UDPC = "udpc_kind != 'malformed'"
-_OUT = "(source, source_port) < (destination, destination_port)"
-_COUNTS = {
-    "datagrams": "count(udpc_kind)",
-    "udpc_good": f"count_if({_UDPC})",
-    "mrp_good": "count_if(mrp_kind != 'malformed')",
-    "rup_good": "count_if(rup_kind != 'malformed')",
-    "pydevts_good": "count_if(pydevts_kind != 'malformed')",
-    "pydevts_proved": "count_if(pydevts_kind = 'packet' AND payload_bytes > 8 AND pydevts_body_crc = pydevts_crc)",
-    "syn_first": "min(udpc_index) FILTER (WHERE udpc_kind = 'syn')",
-    "syn_last": "max(udpc_index) FILTER (WHERE udpc_kind = 'syn')",
-    "answer_first": "min(udpc_ack) FILTER (WHERE udpc_kind = 'syn_ack')",
-    "answer_last": "max(udpc_ack) FILTER (WHERE udpc_kind = 'syn_ack')",
-    "sessions_least": f"min(udpc_session) FILTER (WHERE {_UDPC})",
-    "sessions_most": f"max(udpc_session) FILTER (WHERE {_UDPC})",
-    "out_count": f"count_if({_UDPC} AND {_OUT})",
-    "out_spread": f"max(udpc_index) FILTER (WHERE {_OUT}) - min(udpc_index) FILTER (WHERE {_OUT})",
-    "in_spread": f"max(udpc_index) FILTER (WHERE NOT {_OUT}) - min(udpc_index) FILTER (WHERE NOT {_OUT})",
-}
+class Recognised(NamedTuple):
+    """What each row speaks, as places in `SPOKEN` and `EVIDENCE`."""
 
-HANDSHAKE = "coalesce(syn_first = answer_first OR syn_last = answer_last, false)"
-SESSION = (
-    f"udpc_good >= {SESSION_DATAGRAMS_MIN} AND sessions_least = sessions_most"
-    " AND greatest(coalesce(out_spread, 0), coalesce(in_spread, 0)) > 0"
-    f" AND coalesce(out_spread, 0) <= out_count + {INDEX_SPREAD_MAX}"
-    f" AND coalesce(in_spread, 0) <= udpc_good - out_count + {INDEX_SPREAD_MAX}"
-)
-_PROOFS = {
-    "udpc": f"IF({HANDSHAKE} OR ({SESSION}), udpc_good, 0)",
-    "mrp": "mrp_good",
-    "rup": "rup_good",
-    "pydevts": "pydevts_proved",
-}
-"""How many datagrams of a flow speak for a protocol, and for none of the others."""
-_EVIDENCE = {
-    "udpc": f"IF({HANDSHAKE}, 'handshake', 'session')",
-    "mrp": "'magic'",
-    "rup": "'hex id'",
-    "pydevts": "'crc'",
-}
+    protocol: Codes
+    evidence: Codes
 
 
 def parsed_port_map(entries: Iterable[str]) -> dict[int, str]:
@@ -115,86 +59,82 @@ def parsed_port_map(entries: Iterable[str]) -> dict[int, str]:
     return ports
 
 
-def recognised(datagrams: DataFrame, port_map: PortMap | None = None, *, flows: int | None = None) -> DataFrame:
-    """Gives every record with its flow's protocol and that protocol's reading of it: the columns `RECOGNISED`.
+def recognised(rows: Rows, forward: Mask, port_map: PortMap) -> Recognised:
+    """Gives what every row of `DATAGRAMS` speaks; the rows hold all there is of their flows.
 
-    `flows` is about how many flows there are, if that is known: few are broadcast instead of shuffling all records.
+    `forward` is a direction that the two ends of a flow agree on.
     """
-    by_flow = verdicts(datagrams)
-    if flows is not None and flows <= BROADCAST_FLOWS_MAX:
-        by_flow = F.broadcast(by_flow)
-    joined = datagrams.join(by_flow, on="flow", how="left")
-    mapped = _mapped(port_map or {})
-    decided = joined.withColumns(
-        {
-            "protocol": F.coalesce(mapped, F.col("verdict"), F.lit("unknown")),
-            "evidence": F.when(mapped.isNotNull(), F.lit("port map")).otherwise(F.col("verdict_evidence")),
-        }
-    )
-    return decided.select(*(_column(name) for name in RECOGNISED))
+    whole = ~rows.missing("flow")
+    protocol = np.full(len(rows), UNKNOWN, dtype=np.int16)
+    evidence = np.full(len(rows), MISSING, dtype=np.int16)
+    if not whole.any():
+        return Recognised(protocol, evidence)
+    flows, flow = np.unique(rows.numbers("flow")[whole], return_inverse=True)
+    verdict, proof = _verdicts(rows, whole, flow, len(flows), forward[whole])
+    protocol[whole], evidence[whole] = verdict[flow], proof[flow]
+    mapped = _mapped(rows, port_map)
+    named = whole & (mapped != MISSING)
+    protocol[named], evidence[named] = mapped[named], EVIDENCE.index("port map")
+    return Recognised(protocol, evidence)
 
 
-def verdicts(datagrams: DataFrame) -> DataFrame:
-    """Gives for each flow whose content is conclusive `flow`, `verdict` and `verdict_evidence`."""
-    whole = datagrams.where("udpc_kind IS NOT NULL")
-    counted = whole.groupBy("flow").agg(*(F.expr(text).alias(name) for name, text in _COUNTS.items()))
-    proofs = counted.select("*", *(F.expr(_proof(name)).alias(f"{name}_proof") for name in PROTOCOLS))
-    best = proofs.withColumn("best", F.greatest(*(F.col(f"{name}_proof") for name in PROTOCOLS)))
-    ties = sum((F.col(f"{name}_proof") == F.col("best")).cast("int") for name in PROTOCOLS)
-    return best.where((F.col("best") > 0) & (ties == 1)).select(
-        "flow",
-        _of_best({name: F.lit(name) for name in PROTOCOLS}).alias("verdict"),
-        _of_best({name: F.expr(text) for name, text in _EVIDENCE.items()}).alias("verdict_evidence"),
-    )
+def _verdicts(rows: Rows, whole: Mask, flow: Integers, flows: int, forward: Mask) -> tuple[Codes, Codes]:
+    """Gives the protocol and the evidence of each flow whose content is conclusive."""
+    good = {name: rows.codes(f"{name}_kind", ("malformed",))[whole] == MISSING for name in PROTOCOLS}
+    counts = {name: count(flow, mask, flows) for name, mask in good.items()}
+    handshake = _handshake(rows, whole, flow, flows)
+    in_session = handshake | _one_session(rows, whole, flow, flows, good["udpc"], forward)
+    proved = rows.codes("pydevts_kind", ("packet",)) != MISSING
+    proved &= (rows.numbers("payload_bytes") > 8) & ~rows.missing("pydevts_body_crc")
+    proved &= rows.numbers("pydevts_body_crc") == rows.numbers("pydevts_crc")
+    proofs = counts | {
+        "udpc": np.where(in_session, counts["udpc"], 0),
+        "pydevts": count(flow, proved[whole], flows),
+    }
+    datagrams = np.bincount(flow, minlength=flows)
+    table = np.stack([np.where(2 * counts[name] >= datagrams, proofs[name], 0) for name in PROTOCOLS])
+    best = table.max(axis=0)
+    clear = (best > 0) & ((table == best).sum(axis=0) == 1)
+    verdict = np.where(clear, table.argmax(axis=0), UNKNOWN).astype(np.int16)
+    named = np.array([EVIDENCE.index(_EVIDENCE_OF.get(name, "session")) for name in PROTOCOLS] + [MISSING], np.int16)
+    evidence: Codes = named[verdict]
+    evidence[(verdict == PROTOCOLS.index("udpc")) & handshake] = EVIDENCE.index("handshake")
+    return verdict, evidence
 
 
-def _proof(name: str) -> str:
-    return f"IF(2 * {name}_good >= datagrams, {_PROOFS[name]}, 0)"
+def _handshake(rows: Rows, whole: Mask, flow: Integers, flows: int) -> Mask:
+    """Tells which flows hold a SYN and the SYN+ACK that answers it."""
+    kind = rows.codes("udpc_kind", ("syn", "syn_ack"))[whole]
+    calls, answers = kind == 0, kind == 1
+    index, ack = rows.numbers("udpc_index")[whole], rows.numbers("udpc_ack")[whole]
+    called = [find(flow[calls], index[calls], flows, -1) for find in (least, most)]
+    answered = [find(flow[answers], ack[answers], flows, -2) for find in (least, most)]
+    same: Mask = (called[0] == answered[0]) | (called[1] == answered[1])
+    return same
 
 
-def _of_best(choices: Mapping[str, Column]) -> Column:
-    return F.coalesce(*(F.when(F.col(f"{name}_proof") == F.col("best"), choice) for name, choice in choices.items()))
+def _one_session(rows: Rows, whole: Mask, flow: Integers, flows: int, good: Mask, forward: Mask) -> Mask:
+    """Tells which flows have one sessionID in all datagrams, and indices that advance with them."""
+    session, index = rows.numbers("udpc_session")[whole][good], rows.numbers("udpc_index")[whole][good]
+    flow, out = flow[good], forward[good]
+    same: Mask = least(flow, session, flows, -1) == most(flow, session, flows, -2)
+    advances = np.zeros(flows, dtype=bool)
+    steady = same & (np.bincount(flow, minlength=flows) >= SESSION_DATAGRAMS_MIN)
+    for side in (out, ~out):
+        spread = most(flow[side], index[side], flows, 0) - least(flow[side], index[side], flows, 0)
+        advances |= spread > 0
+        steady &= spread <= count(flow, side, flows) + INDEX_SPREAD_MAX
+    found: Mask = steady & advances
+    return found
 
 
-def _mapped(port_map: PortMap) -> Column:
-    """Gives the protocol that the map names for a row's ports; null for none, and where the two ports disagree."""
-    if not port_map:
-        return F.lit(None).cast("string")
-    pairs = [F.lit(part) for item in sorted(port_map.items()) for part in item]
-    known = F.create_map(*pairs)
-    source, destination = known[F.col("source_port")], known[F.col("destination_port")]
-    agree = source.isNull() | destination.isNull() | (source == destination)
-    return F.when(F.col("udpc_kind").isNotNull() & agree, F.coalesce(source, destination))
-
-
-def _column(name: str) -> Column:
-    match name:
-        case "kind" | "body_crc":
-            return _by_protocol({protocol: F.col(f"{protocol}_{name}") for protocol in PROTOCOLS}).alias(name)
-        case "reason":
-            readings = _by_protocol({protocol: F.col(f"{protocol}_reason") for protocol in PROTOCOLS})
-            unknown = F.when(F.col("protocol") == "unknown", F.lit("protocol_unknown"))
-            return F.coalesce(F.col("undecoded"), readings, unknown).alias(name)
-        case "body_bytes":
-            return _by_protocol({protocol: _body_bytes(protocol) for protocol in PROTOCOLS}).cast("int").alias(name)
-        case "body":
-            bodies = {protocol: F.expr(f"substring(payload, 1 + {HEADER_BYTES[protocol]})") for protocol in PROTOCOLS}
-            return F.when(_well_formed(), _by_protocol(bodies)).alias(name)
-        case _ if name.partition("_")[0] in (*PROTOCOLS, "piggyback"):
-            owner = name.partition("_")[0].replace("piggyback", "mrp")
-            return F.when(F.col("protocol") == owner, F.col(name)).alias(name)
-    return F.col(name)
-
-
-def _body_bytes(protocol: str) -> Column:
-    size = F.expr(f"payload_bytes - ({HEADER_BYTES[protocol]})")
-    return F.when(F.col(f"{protocol}_kind") != "malformed", size)
-
-
-def _well_formed() -> Column:
-    return _by_protocol({protocol: F.col(f"{protocol}_kind") != "malformed" for protocol in PROTOCOLS})
-
-
-def _by_protocol(choices: Mapping[str, Column]) -> Column:
-    """Gives the choice of the row's protocol; null where it is unknown."""
-    return F.coalesce(*(F.when(F.col("protocol") == name, choice) for name, choice in choices.items()))
+def _mapped(rows: Rows, port_map: PortMap) -> Codes:
+    """Gives the protocol that the map names for a row's ports; none where the two ports disagree."""
+    known = np.full(65_536, MISSING, dtype=np.int16)
+    for port, name in port_map.items():
+        known[port] = PROTOCOLS.index(name)
+    source, destination = known[rows.numbers("source_port")], known[rows.numbers("destination_port")]
+    agreed = np.where(source == MISSING, destination, source)
+    disagree = (source != MISSING) & (destination != MISSING) & (source != destination)
+    mapped: Codes = np.where(disagree, MISSING, agreed).astype(np.int16)
+    return mapped

@@ -5,7 +5,8 @@
     mrp.py            so does each of the others; what concerns mrp's calls stands in mrp_opening.py
     rup.py
     pydevts.py
-    screens.py        which conversations are worth a closer look
+    screens.py        which flows are worth a closer look
+    limits.py         durations and bounds
     amplification.py  the limit that all four share
     page.py           the list of all rules, docs/violations.md
 
@@ -15,21 +16,29 @@ no rule.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from fairway.core.tables import PROTOCOLS, VIOLATIONS
-from fairway.lake.violations import amplification, mrp, pydevts, rup, udpc
-from fairway.lake.violations.rule import Check, Rule, judged, malformed, signs
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from fairway.core.tables import VIOLATIONS
+from fairway.lake.violations import amplification, mrp, pydevts, rup, screens, udpc
+from fairway.lake.violations.rule import Check, Rule, judged, malformed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["CHECKS", "Check", "Rule", "rules", "signs", "violations"]
+    from fairway.lake.analysis.packets import Packets
+
+__all__ = ["CHECKS", "Check", "Rule", "rules", "suspects", "violations"]
+
+LISTED_MAX = 500
+"""So many flows are named in a plan; more are joined."""
 
 _FORMAT = Check(
-    signs=tuple(f"{name} malformed" for name in PROTOCOLS),
+    screen=screens.malformed,
     context=malformed,
     rules=(*udpc.FORMAT_RULES, *mrp.FORMAT_RULES, *rup.FORMAT_RULES, *pydevts.FORMAT_RULES),
 )
@@ -50,23 +59,32 @@ def rules(protocol: str) -> list[Rule]:
     return [rule for check in CHECKS for rule in check.rules if rule.clause.startswith(prefixes)]
 
 
-def violations(
-    packets: DataFrame, sessions: DataFrame, occurring: Collection[str] | None = None, *, few: bool = False
-) -> DataFrame:
+def suspects(packets: Packets) -> dict[str, list[int]]:
+    """Gives the flows that are worth a closer look, by the name of the check; checks without any are left out."""
+    found = {check.name: check.screen(packets).tolist() for check in CHECKS}
+    return {name: flows for name, flows in found.items() if flows}
+
+
+def violations(packets: DataFrame, sessions: DataFrame, suspected: Mapping[str, Collection[int]]) -> DataFrame:
     """Gives the table `violations`, and `bucket` behind its columns, of the tables `packets` and `sessions`.
 
     Each check reads `packets` for itself: hand over a stored table, not a plan that would be computed again each time.
-    `occurring` are the `signs` of the packets, if they are known: checks that would find nothing are left out.
     Whether a rule that needs the beginning applies is asked of what was found, which is little, not of every packet.
-    `few` says that the packets are few and in one partition: then the screens would cost more than they save.
     """
-    wanted = [check for check in CHECKS if occurring is None or not set(occurring).isdisjoint(check.signs)]
+    wanted = [check for check in CHECKS if suspected.get(check.name)]
     found = reduce(
         lambda one, other: one.unionByName(other),
-        (judged(packets, check, screened=not few) for check in wanted or [_FORMAT]),
+        (judged(_of_flows(packets, suspected.get(check.name, ())), check) for check in wanted or [_FORMAT]),
     )
-    found = found.coalesce(1) if few else found
     whole = sessions.where("from_start AND packets_out > 0 AND packets_in > 0").select("session", "first")
     held = "coalesce(captured_by_ns >= 1000 * unix_micros(first), false)"
     joined = found.join(whole, on="session", how="left").where(f"NOT needs_start OR {held}")
     return joined.select(*VIOLATIONS.names, "bucket")
+
+
+def _of_flows(packets: DataFrame, flows: Collection[int]) -> DataFrame:
+    """Gives the packets of these flows."""
+    if len(flows) <= LISTED_MAX:
+        return packets.where(F.col("flow").isin(*flows))
+    wanted = packets.sparkSession.createDataFrame(pa.table({"flow": pa.array(sorted(flows), type=pa.int64())}))
+    return packets.join(F.broadcast(wanted), on="flow", how="left_semi")

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fairway.core.tables import PROTOCOLS
+from fairway.lake.violations import screens
+from fairway.lake.violations.limits import AMPLIFICATION_MAX as LIMIT
 from fairway.lake.violations.rule import FORWARD, FRAME, Check, Rule
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-FACTOR = 3
-DOUBLED_TWICE = 4
-LIMIT = FACTOR * DOUBLED_TWICE
 
 _ASKS = "kind IN ('syn', 'connect', 'packet') OR (protocol = 'rup' AND kind = 'data')"
 _PROVES = f"protocol IN ('udpc', 'mrp') AND NOT ({_ASKS})"
@@ -71,4 +69,4 @@ _RULES = (
     ),
 )
 
-CHECKS = (Check(signs=PROTOCOLS, context=_limited, rules=_RULES),)
+CHECKS = (Check(screen=screens.amplification, context=_limited, rules=_RULES),)

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fairway.lake.violations import mrp_opening, screens
-from fairway.lake.violations.mrp_opening import WINDOW_MAX
+from fairway.lake.violations.limits import SLACK_NS, UNACKNOWLEDGED_NS, WINDOW_MAX
 from fairway.lake.violations.rule import (
     FRAME,
-    SECOND_NS,
-    SLACK_NS,
     Check,
     Rule,
     format_rule,
@@ -30,21 +28,10 @@ from fairway.lake.violations.rule import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-UNACKNOWLEDGED_NS = 120 * SECOND_NS
-"""30 s of 7.3, and as long again for each of a few restarts that begin to count anew."""
-
 
 def _in_layout(packets: DataFrame, layout: str) -> DataFrame:
     mrp = of_protocol(packets, "mrp")
     return mrp.where(f"session IS NOT NULL AND mrp_layout = '{layout}' AND kind IN ('data', 'ack')")
-
-
-def _stamped_suspects(packets: DataFrame) -> DataFrame:
-    return screens.mrp_stamped(_in_layout(packets, "stamped"), UNACKNOWLEDGED_NS)
-
-
-def _piggyback_suspects(packets: DataFrame) -> DataFrame:
-    return screens.mrp_piggyback(_in_layout(packets, "piggyback"))
 
 
 def _stamped(packets: DataFrame) -> DataFrame:
@@ -186,18 +173,6 @@ FORMAT_RULES = (
 
 CHECKS = (
     *mrp_opening.CHECKS,
-    Check(
-        signs=("mrp stamped",),
-        context=_stamped,
-        rules=_STAMPED_RULES,
-        suspects=_stamped_suspects,
-        owner=screens.SESSION,
-    ),
-    Check(
-        signs=("mrp piggyback",),
-        context=_piggyback,
-        rules=_PIGGYBACK_RULES,
-        suspects=_piggyback_suspects,
-        owner=screens.SESSION,
-    ),
+    Check(screen=screens.mrp_stamped, context=_stamped, rules=_STAMPED_RULES),
+    Check(screen=screens.mrp_piggyback, context=_piggyback, rules=_PIGGYBACK_RULES),
 )

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fairway.lake.violations.rule import FRAME, JITTER_NS, SLACK_NS, Check, Rule, of_protocol, over, until_now
+from fairway.lake.violations import screens
+from fairway.lake.violations.limits import JITTER_NS, PIGGYBACK_CONID_MAX, SLACK_NS, WINDOW_MAX
+from fairway.lake.violations.rule import FRAME, Check, Rule, of_protocol, over, until_now
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-WINDOW_MAX = 32_767
-PIGGYBACK_CONID_MAX = 65_535
 
 _ACCEPTABLE = f"(mrp_version = 0 OR (mrp_version = 1 AND mrp_client <= {PIGGYBACK_CONID_MAX}))"
 _CARRIES = "(kind = 'data' AND (mrp_layout = 'stamped' OR body_bytes > 0))"
@@ -183,10 +182,23 @@ def _pairs(packets: DataFrame) -> DataFrame:
         .join(rejected.distinct(), on=["point", "flow", "forward", "mrp_origin"], how="left")
         .withColumns(
             {
-                "agreed": F.expr("coalesce(client_reply_forward <> forward, server_reply_forward = forward, false)"),
-                "exchanged": F.expr("coalesce(client_reply_forward = forward, server_reply_forward <> forward, false)"),
-                "called_forward": F.expr("IF(client_reply_forward IS NOT NULL, forward, NOT forward)"),
-                "mrp_client": F.expr("IF(client_reply_forward IS NOT NULL, mrp_origin, mrp_destination)"),
+                # Both ends may have chosen the same number: then either reading may be the one that fits.
+                "as_client": F.expr("coalesce(client_reply_forward <> forward, false)"),
+                "as_server": F.expr("coalesce(server_reply_forward = forward, false)"),
+                "named": F.expr("client_reply_forward IS NOT NULL OR server_reply_forward IS NOT NULL"),
+            }
+        )
+        .withColumns(
+            {
+                "agreed": F.expr("as_client OR as_server"),
+                "exchanged": F.expr("named AND NOT as_client AND NOT as_server"),
+                "is_client": F.expr("as_client OR (client_reply_forward IS NOT NULL AND NOT as_server)"),
+            }
+        )
+        .withColumns(
+            {
+                "called_forward": F.expr("IF(is_client, forward, NOT forward)"),
+                "mrp_client": F.expr("IF(is_client, mrp_origin, mrp_destination)"),
             }
         )
         .join(
@@ -285,7 +297,7 @@ _OPENING_RULES = (
 )
 
 CHECKS = (
-    Check(signs=("mrp connect", "mrp con_reply"), context=_calls, rules=_CALL_RULES),
-    Check(signs=("mrp con_reply",), context=_pairs, rules=_PAIR_RULES),
-    Check(signs=("mrp connect",), context=_openings, rules=_OPENING_RULES),
+    Check(screen=screens.mrp_calls, context=_calls, rules=_CALL_RULES),
+    Check(screen=screens.mrp_pairs, context=_pairs, rules=_PAIR_RULES),
+    Check(screen=screens.mrp_openings, context=_openings, rules=_OPENING_RULES),
 )

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fairway.lake.violations import screens
+from fairway.lake.violations.limits import PYDEVTS_LATE_NS as LATE_NS
+from fairway.lake.violations.limits import PYDEVTS_LIFE_NS as LIFE_NS
+from fairway.lake.violations.limits import PYDEVTS_TRANSMISSIONS_MAX as TRANSMISSIONS_MAX
+from fairway.lake.violations.limits import SECOND_NS
 from fairway.lake.violations.rule import (
     FRAME,
-    SECOND_NS,
     SETTLED_S,
     Check,
     Rule,
@@ -31,20 +34,9 @@ from fairway.lake.violations.rule import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-LIFE_NS = 33 * SECOND_NS
-"""The life of a packet: ten repeats, and three seconds after the last."""
 MINUTE_NS = 60 * SECOND_NS
-TRANSMISSIONS_MAX = 22
-"""The original and ten repeats, each doubled on the way."""
-LATE_NS = (85 * SECOND_NS, 45 * SECOND_NS)
-"""A copy is late if one was seen in this range before it: longer ago than a packet lives, and not so long that the id
-may be used again for the same body, 120 s after the first of perhaps eleven transmissions."""
 
 _MESSAGE = ("point", "flow", "side", "pydevts_id")
-
-
-def _suspects(packets: DataFrame) -> DataFrame:
-    return screens.pydevts_ids(of_protocol(packets, "pydevts"), TRANSMISSIONS_MAX, LIFE_NS, LATE_NS[1])
 
 
 def _ids(packets: DataFrame) -> DataFrame:
@@ -211,4 +203,4 @@ FORMAT_RULES = (
     format_rule("PYDEVTS-1.7", "too_long", "a body of at most 65,499 bytes"),
 )
 
-CHECKS = (Check(signs=("pydevts",), context=_ids, rules=_RULES, suspects=_suspects, owner=screens.FLOW),)
+CHECKS = (Check(screen=screens.pydevts_ids, context=_ids, rules=_RULES),)

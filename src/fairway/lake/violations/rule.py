@@ -17,7 +17,7 @@ Durations and bounds are defaults that an endpoint may change: what breaks only 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -25,6 +25,8 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from fairway.core.tables import VIOLATIONS
+from fairway.lake.violations.limits import JITTER_NS, SECOND_NS
+from fairway.lake.violations.screens import Screen
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -32,22 +34,14 @@ if TYPE_CHECKING:
 
 Severity = Literal["error", "warning"]
 
-SECOND_NS = 1_000_000_000
 SETTLED_S = 5
 """By then a message from before the capture has its answer, or will be repeated."""
-JITTER_NS = SECOND_NS // 1_000
-"""Two datagrams closer than this may stand in a capture in either order."""
-SLACK_NS = 3 * SECOND_NS
-"""Two datagrams further apart than this have not overtaken one another."""
 
 FORWARD = "(source, source_port) < (destination, destination_port)"
 """A direction that does not depend on who was seen first."""
 
 FRAME = ("protocol", "session", "point", "file_id", "file", "offset", "frame", "at", "at_ns", "bucket")
 """The columns of a packet that every context keeps: where a violation is, and when."""
-
-SPOKEN = ("protocol", "kind", "mrp_layout")
-"""What the signs of packets are taken from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,41 +71,23 @@ class Rule:
 class Check:
     """Rules that are judged on the same rows: `context` selects them from packets and adds what the rules look at."""
 
-    signs: tuple[str, ...]
-    """Without any of these among the packets it finds nothing; see `signs`."""
+    screen: Screen
+    """Gives the flows of which a closer look may find something."""
     context: Callable[[DataFrame], DataFrame]
     rules: tuple[Rule, ...]
-    suspects: Callable[[DataFrame], DataFrame] | None = None
-    """The screen: gives the owners of which a closer look may find something."""
-    owner: str = ""
-    """SQL of the owner of a row; with `suspects`."""
+
+    @property
+    def name(self) -> str:
+        """The name by which suspects are handed over."""
+        return self.screen.__name__
 
 
-def signs(packets: DataFrame) -> set[str]:
-    """Gives what occurs among packets: protocols, such as `mrp`, and their kinds and layouts, such as `mrp connect`."""
-    return words(packets.select(*SPOKEN).distinct().toArrow().to_pylist())
-
-
-def words(rows: Collection[Mapping[str, str | None]]) -> set[str]:
-    """Gives the signs of rows that have the columns `SPOKEN`."""
-    pairs = {f"{row['protocol']} {row[name]}" for row in rows for name in ("kind", "mrp_layout") if row[name]}
-    return pairs | {str(row["protocol"]) for row in rows}
-
-
-def judged(packets: DataFrame, check: Check, *, screened: bool = True) -> DataFrame:
+def judged(packets: DataFrame, check: Check) -> DataFrame:
     """Gives the columns of `VIOLATIONS` and three more, a row for each rule that a row of packets breaks."""
-    rows = check.context(_worth_it(packets, check) if screened else packets)
+    rows = check.context(packets)
     broken = F.filter(F.array(*(_verdict(rule) for rule in check.rules)), lambda verdict: verdict.isNotNull())
     verdicts = rows.select(*FRAME, F.explode(broken).alias("verdict"))
     return verdicts.select("*", "verdict.*").select(*VIOLATIONS.names, "bucket", "needs_start", "captured_by_ns")
-
-
-def _worth_it(packets: DataFrame, check: Check) -> DataFrame:
-    """Gives the packets of suspected owners; there are at most as many of these as there are conversations."""
-    if check.suspects is None:
-        return packets
-    owned = packets.withColumn("owner", F.expr(f"xxhash64({check.owner})"))
-    return owned.join(F.broadcast(check.suspects(packets)), on="owner", how="left_semi").drop("owner")
 
 
 def _verdict(rule: Rule) -> Column:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fairway.lake.violations import screens
+from fairway.lake.violations.limits import RUP_COPIES_MAX as COPIES_MAX
+from fairway.lake.violations.limits import RUP_PARTS_MAX as PARTS_MAX
+from fairway.lake.violations.limits import RUP_SILENCE_NS as SILENCE_NS
+from fairway.lake.violations.limits import SLACK_NS
 from fairway.lake.violations.rule import (
     FRAME,
-    SECOND_NS,
     SETTLED_S,
-    SLACK_NS,
     Check,
     Rule,
     format_rule,
@@ -29,25 +31,13 @@ from fairway.lake.violations.rule import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-PARTS_MAX = 1 << 20
-COPIES_MAX = 200
-"""100 transmissions, each doubled on the way."""
-SILENCE_NS = 20 * SECOND_NS
-"""10 s of 5.9, and time for the last answer to arrive."""
 BEGUN_S = 15
 """A message that shows for the first time after so long is new: a sender that hears nothing for 10 s gives up."""
 
 _MESSAGE = ("point", "flow", "side", "rup_id")
 _FITS = "rup_position + body_bytes <= rup_total AND (body_bytes > 0 OR rup_total = 0)"
-_BAD = f"""NOT ({_FITS}) OR (rup_start = 1) <> (rup_position = 0)
-    OR (rup_position + body_bytes < rup_total AND rup_total > body_bytes * {PARTS_MAX})"""
-"""A part that breaks a rule whatever the others are."""
 _REGULAR = "kind = 'data' AND body_bytes > 0 AND rup_position + body_bytes < rup_total"
 """A part that does not end at the total: it shows the size of all but the last."""
-
-
-def _suspects(packets: DataFrame) -> DataFrame:
-    return screens.rup_messages(of_protocol(packets, "rup"), COPIES_MAX, SILENCE_NS, _BAD)
 
 
 def _messages(packets: DataFrame) -> DataFrame:
@@ -94,13 +84,13 @@ def _messages(packets: DataFrame) -> DataFrame:
 
 
 _PART = "concat('a part of ', body_bytes, ' bytes at ', rup_position, ' of ', rup_total)"
-_ON_GRID = "(size IS NULL OR rup_position % size = 0)"
+_ON_GRID = "(size IS NULL OR rup_position % nullif(size, 0) = 0)"
 
 _RULES = (
     Rule(
         clause="RUP-2.1",
         where=f"kind = 'data' AND size IS NOT NULL AND body_bytes > 0 AND rup_total = total AND {_FITS}",
-        holds=f"rup_position % size = 0 AND IF({_REGULAR}, body_bytes = size, body_bytes <= size)",
+        holds=f"rup_position % nullif(size, 0) = 0 AND IF({_REGULAR}, body_bytes = size, body_bytes <= size)",
         found=f"concat({_PART}, ', where parts have ', size, ' bytes')",
         expected="all parts but the last have one size, and stand at multiples of it",
     ),
@@ -136,7 +126,7 @@ _RULES = (
         clause="RUP-2.5",
         where=_REGULAR,
         holds=f"rup_total <= body_bytes * {PARTS_MAX}",
-        found=f"concat({_PART}, ', which makes ', rup_total DIV body_bytes, ' parts')",
+        found=f"concat({_PART}, ', which makes ', rup_total DIV nullif(body_bytes, 0), ' parts')",
         expected="a message has at most 1,048,576 parts",
     ),
     Rule(
@@ -234,4 +224,4 @@ FORMAT_RULES = (
     format_rule("RUP-1.6", "bad_separator", "a zero byte after the id"),
 )
 
-CHECKS = (Check(signs=("rup",), context=_messages, rules=_RULES, suspects=_suspects, owner=screens.FLOW),)
+CHECKS = (Check(screen=screens.rup_messages, context=_messages, rules=_RULES),)

@@ -1,273 +1,449 @@
-"""Which conversations are worth a closer look: nearly all keep the rules, and to see that costs a fraction.
+"""Which flows are worth a closer look: nearly all keep the rules, and to see that costs a fraction.
 
-The rules about numbers look at windows of whole packets, which must be sorted. A screen comes before: it packs each
-packet into a few integers, groups them by the number that they speak of, and names the *owners* (a session, or the flow
-of rup and pydevts) of which any group is odd. Only packets of these go on to the windows. A screen may suspect what is
-fine; what it passes is not looked at again, so a rule finds what its screen lets through.
-
-Owners and texts are hashed to 64 bits, and the packed rows of an owner are brought together once for all groupings.
+The rules look at windows of whole packets, which must be sorted. A screen comes before: it groups what packets say by
+the number that they speak of, in arrays, and names the flows of which any group is odd. Only packets of these go on to
+the windows. A screen may suspect what is fine; what it passes is not looked at again, so a rule finds what its screen
+lets through. Rules of one check look at one flow at a time, so that a flow is judged alike whatever else was captured.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TypeVar
 
-from pyspark.sql import functions as F
+import numpy as np
+from numpy.typing import NDArray
 
-from fairway.lake.violations.rule import JITTER_NS, SECOND_NS, SLACK_NS
+from fairway.core.columns import Integers
+from fairway.lake.analysis.packets import Packets
+from fairway.lake.analysis.spoken import KIND, MRP, PYDEVTS, RUP, UDPC
+from fairway.lake.arrays import Mask, begins, mixed, most_before, start_of
+from fairway.lake.violations.limits import (
+    AMPLIFICATION_MAX,
+    FIN_NS,
+    IMPORTANT_NS,
+    JITTER_NS,
+    NEARBY,
+    PIGGYBACK_CONID_MAX,
+    PYDEVTS_LATE_NS,
+    PYDEVTS_LIFE_NS,
+    PYDEVTS_TRANSMISSIONS_MAX,
+    REQUEST_NS,
+    RUP_COPIES_MAX,
+    RUP_PARTS_MAX,
+    RUP_SILENCE_NS,
+    SLACK_NS,
+    UDPC_TURN,
+    UNACKNOWLEDGED_NS,
+    WINDOW_MAX,
+)
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+Screen = Callable[[Packets], Integers]
+"""Gives the flows that are suspected."""
 
-SESSION = "session"
-FLOW = "point, flow"
+Number = TypeVar("Number", bound=np.generic)
 
-IMPORTANT, HEARTBEAT, REQUEST, SYN_ACK = 1, 2, 3, 4
-"""What a udpc packet is that can be answered, and what an answer is for."""
-
-
-def _packed(rows: DataFrame, owner: str, **columns: str) -> DataFrame:
-    """Gives the owner of each row and these columns, with the rows of an owner in one place."""
-    texts = {"owner": f"xxhash64({owner})", "at_ns": "at_ns", **columns}
-    return rows.select(*_columns(texts)).repartition("owner")
-
-
-def _columns(texts: dict[str, str]) -> list[Column]:
-    return [F.expr(text).alias(name) for name, text in texts.items()]
-
-
-def _exploded(rows: DataFrame, roles: str) -> DataFrame:
-    """Gives a row for each role that is not null. (A filter on the array would not be compiled.)"""
-    entries = rows.select("*", F.explode(F.expr(roles)).alias("entry"))
-    return entries.where("entry IS NOT NULL").select("*", "entry.*")
-
-
-def _grouped(rows: DataFrame, *keys: str, **columns: str) -> DataFrame:
-    return rows.groupBy("owner", *keys).agg(*_columns(columns))
-
-
-def _owners(groups: DataFrame, odd: str) -> DataFrame:
-    """Gives the owners of odd groups; a group of which it cannot be told is odd."""
-    return groups.where(f"coalesce({odd}, true)").select("owner").distinct()
-
-
-def _answered_before(sent_at: str, answered_at: str) -> str:
-    """SQL that is true where there is an answer, and nothing sent before that it could answer."""
-    return f"({answered_at} IS NOT NULL AND NOT coalesce({sent_at} <= {answered_at} + {JITTER_NS}, false))"
+_LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_REQUEST, _IMPORTANT, _HEARTBEAT, _SYN_ACK = 1, 2, 3, 4
+"""What a udpc packet is that can be answered, and what an answer is for; 0 for none."""
 
 
-def udpc_numbers(udpc: DataFrame) -> DataFrame:
+class _Groups:
+    """Rows brought together by a key; a value of a group is the least or the greatest among some of its rows."""
+
+    def __init__(self, *key: NDArray[np.generic]) -> None:
+        words = mixed(*key)
+        self.order = np.argsort(words, kind="stable")
+        self.starts = np.flatnonzero(begins(words[self.order])) if len(words) else np.zeros(0, dtype=np.int64)
+
+    def least(self, values: Integers, where: Mask | bool = True) -> Integers:
+        """Gives the least of each group; the greatest number there is if there is none."""
+        return self._reduced(np.minimum, np.where(where, values, _MOST))
+
+    def most(self, values: Integers, where: Mask | bool = True) -> Integers:
+        """Gives the greatest of each group; the least number there is if there is none."""
+        return self._reduced(np.maximum, np.where(where, values, _LEAST))
+
+    def count(self, where: Mask) -> Integers:
+        """Gives how many rows of each group count."""
+        return self._reduced(np.add, where.astype(np.int64))
+
+    def differ(self, values: Integers, where: Mask | bool = True) -> Mask:
+        """Tells which groups have different values."""
+        least, most = self.least(values, where), self.most(values, where)
+        different: Mask = (least != most) & (least != _MOST)
+        return different
+
+    def any(self, where: Mask) -> Mask:
+        """Tells which groups have such a row."""
+        some: Mask = self.count(where) > 0
+        return some
+
+    def one(self, values: NDArray[Number]) -> NDArray[Number]:
+        """Gives the value of any row of each group, which is the same for all."""
+        return values[self.order[self.starts]]
+
+    def _reduced(self, function: np.ufunc, values: Integers) -> Integers:
+        reduced: Integers = function.reduceat(values[self.order], self.starts) if len(self.starts) else values[:0]
+        return reduced
+
+
+class _Rows:
+    """The well-formed records of a protocol, with what its screens look at."""
+
+    def __init__(self, packets: Packets, protocol: int) -> None:
+        spoken, sessions = packets.spoken, packets.sessions
+        places = np.flatnonzero(spoken.protocol[sessions.rows] == protocol)
+        rows = sessions.rows[places]
+        self.places, self.rows = places, rows
+        self._packets = packets
+        self.kind, self.at, self.flow = spoken.kind[rows], spoken.at_ns[rows], spoken.flow[rows]
+        self.forward, self.point = spoken.forward[rows], spoken.point[rows]
+        self.session, self.from_caller = sessions.number[places], sessions.from_caller[places]
+        self.body_bytes = spoken.body_bytes[rows]
+        self.there = mixed(self.point, self.flow)
+        """The flow at the point."""
+
+    def number(self, name: str) -> Integers:
+        """Gives a header field."""
+        return self._packets.spoken.number(name)[self.rows]
+
+    def has(self, *names: str) -> Mask:
+        """Tells which are of these kinds."""
+        found: Mask = np.isin(self.kind, [KIND[name] for name in names])
+        return found
+
+    def crc(self, name: str) -> Integers:
+        """Gives the CRC of the body; the same for all whose body was not captured whole."""
+        return self.number(f"{name}_body_crc")
+
+
+def _flows(flow: NDArray[np.generic], odd: Mask) -> Integers:
+    return np.unique(flow[odd]).astype(np.int64)
+
+
+def _early(sent_at: Integers, answered_at: Integers) -> Mask:
+    """Tells where there is an answer, and nothing sent before that it could answer."""
+    early: Mask = (answered_at != _MOST) & ((sent_at == _MOST) | (sent_at - JITTER_NS > answered_at))
+    return early
+
+
+def _goes_back(key: NDArray[np.generic], number: Integers, at: Integers) -> Mask:
+    """Tells where a number is below an earlier one of its group, which began long enough ago to rule out reordering.
+
+    The rows of a group are in the order of time.
+    """
+    groups = _Groups(key)
+    first = np.zeros(len(number), dtype=bool)
+    first[groups.starts] = True
+    ordered, times = number[groups.order], at[groups.order]
+    begun = times[start_of(first)]
+    back = np.empty(len(number), dtype=bool)
+    back[groups.order] = (ordered < most_before(ordered, np.ones_like(first), first)) & (times - begun >= SLACK_NS)
+    return back
+
+
+def malformed(packets: Packets) -> Integers:
+    """Suspects flows with datagrams that break the format."""
+    spoken = packets.spoken
+    return _flows(spoken.flow, spoken.kind == KIND["malformed"])
+
+
+def udpc_numbers(packets: Packets) -> Integers:
     """Suspects sessions with an index used twice, a copy that comes late, or an answer to nothing."""
-    asks = f"""CASE kind WHEN 'important' THEN {IMPORTANT} WHEN 'heartbeat' THEN {HEARTBEAT}
-        WHEN 'request' THEN {REQUEST} WHEN 'answering_request' THEN {REQUEST} WHEN 'syn_ack' THEN {SYN_ACK} END"""
-    # The handshake's ACK answers index 1, which is the SYN+ACK's.
-    answers = f"""CASE WHEN kind = 'important_ack' THEN {IMPORTANT} WHEN kind = 'heartbeat_ack' THEN {HEARTBEAT}
-        WHEN kind = 'response' AND udpc_ack = 1 AND body_bytes = 0 THEN NULL
-        WHEN kind IN ('response', 'answering_request') THEN {REQUEST} END"""
-    late = f"""CASE kind WHEN 'plain' THEN {SLACK_NS} WHEN 'fin' THEN {10 * SECOND_NS}
-        WHEN 'request' THEN {15 * SECOND_NS} ELSE {40 * SECOND_NS} END"""
-    packed = _packed(
-        udpc,
-        SESSION,
-        from_caller="from_caller",
-        udpc_index="udpc_index",
-        udpc_ack="udpc_ack",
-        asks=asks,
-        answers=answers,
-        late_ns=late,
-        print="xxhash64(udpc_flag, udpc_ack, body_bytes, body_crc)",
+    udpc = _Rows(packets, UDPC)
+    index, ack = udpc.number("udpc_index"), udpc.number("udpc_ack")
+    asks = np.zeros(len(KIND), dtype=np.int64)
+    for name, what in (
+        ("important", _IMPORTANT),
+        ("heartbeat", _HEARTBEAT),
+        ("request", _REQUEST),
+        ("answering_request", _REQUEST),
+        ("syn_ack", _SYN_ACK),
+    ):
+        asks[KIND[name]] = what
+    late = np.full(len(KIND), IMPORTANT_NS)
+    for name, limit_ns in (("plain", SLACK_NS), ("fin", FIN_NS), ("request", REQUEST_NS)):
+        late[KIND[name]] = limit_ns
+    answers = np.select(
+        [
+            udpc.has("important_ack"),
+            udpc.has("heartbeat_ack"),
+            # The handshake's ACK answers index 1, which is the SYN+ACK's.
+            udpc.has("response") & (ack == 1) & (udpc.body_bytes == 0),
+            udpc.has("response", "answering_request"),
+        ],
+        [_IMPORTANT, _HEARTBEAT, 0, _REQUEST],
+        0,
     )
-    roles = """array(
-        named_struct('sent', true, 'side', from_caller, 'number', udpc_index),
-        IF(answers IS NULL, NULL, named_struct('sent', false, 'side', NOT from_caller, 'number', udpc_ack)))"""
-    entries = _exploded(packed, roles)
-    numbers = _grouped(
-        entries,
-        "side",
-        "number",
-        prints="min(IF(sent, print, NULL)) <> max(IF(sent, print, NULL))",
-        sent_at="min(IF(sent, at_ns, NULL))",
-        sent_last_at="max(IF(sent, at_ns, NULL))",
-        late_ns="min(IF(sent, late_ns, NULL))",
-        asked="max(IF(sent, asks, NULL))",
-        answered_at="min(IF(sent, NULL, at_ns))",
-        answers_least="min(IF(sent, NULL, answers))",
-        answers_most="max(IF(sent, NULL, answers))",
-        responses=f"min(IF(NOT sent AND answers = {REQUEST}, udpc_index, NULL))"
-        f" <> max(IF(NOT sent AND answers = {REQUEST}, udpc_index, NULL))",
-    )
-    wrong = "answered_at IS NOT NULL AND NOT coalesce(asked = answers_least AND asked = answers_most, false)"
-    early = _answered_before("sent_at", "answered_at")
-    odd = f"coalesce(prints OR responses OR sent_last_at - sent_at >= late_ns, false) OR ({wrong}) OR {early}"
-    return _owners(numbers, odd)
+    prints = mixed(udpc.number("udpc_flag"), ack, udpc.body_bytes, udpc.crc("udpc")).view(np.int64)
+    said = np.flatnonzero(answers)
+    both = np.concatenate((np.arange(len(udpc.rows)), said))
+    sent = np.arange(len(both)) < len(udpc.rows)
+    side = udpc.from_caller[both] == sent
+    number = np.where(sent, index[both], ack[both])
+    groups = _Groups(udpc.session[both] * 2 + side, number)
+    at = udpc.at[both]
+    sent_at, answered_at = groups.least(at, sent), groups.least(at, ~sent)
+    asked = groups.most(asks[udpc.kind[both]], sent)
+    least, most = groups.least(answers[both], ~sent), groups.most(answers[both], ~sent)
+    again = groups.most(at, sent) - np.minimum(sent_at, groups.most(at, sent))
+    odd = groups.differ(prints[both], sent)
+    odd |= groups.differ(index[both], ~sent & (answers[both] == _REQUEST))
+    odd |= (sent_at != _MOST) & (again >= groups.least(late[udpc.kind[both]], sent))
+    odd |= (answered_at != _MOST) & ((asked != least) | (asked != most))
+    odd |= _early(sent_at, answered_at)
+    return _flows(groups.one(udpc.flow[both]), odd)
 
 
-def mrp_stamped(stamped: DataFrame, unacknowledged_ns: int) -> DataFrame:
+def udpc_handshakes(packets: Packets) -> Integers:
+    """Suspects flows whose SYN, SYN+ACK or FIN have odd indices, or do not fit one another."""
+    udpc = _Rows(packets, UDPC)
+    few = np.flatnonzero(udpc.has("syn", "syn_ack", "fin"))
+    syn, syn_ack = udpc.has("syn")[few], udpc.has("syn_ack")[few]
+    index, ack, id_ = (udpc.number(name)[few] for name in ("udpc_index", "udpc_ack", "udpc_session"))
+    flow, at, there = udpc.flow[few], udpc.at[few], udpc.there[few]
+    odd = (syn & (index >= UDPC_TURN // 2)) | (syn_ack & (index != 1))
+    kept = _Groups(there, udpc.forward[few], id_, udpc.kind[few])
+    suspects = [_flows(flow, odd), _flows(kept.one(flow), kept.differ(index))]
+    calls = _Groups(there, udpc.forward[few] == syn, np.where(syn, index, ack), ~(syn | syn_ack))
+    unasked = _early(calls.least(at, syn), calls.least(at, syn_ack))
+    suspects.append(_flows(calls.one(flow), unasked | calls.differ(id_, syn_ack)))
+    return np.unique(np.concatenate(suspects))
+
+
+def _openings(rows: _Rows, calls: Mask, gives: Mask, other: Mask) -> tuple[_Groups, Mask]:
+    """Suspects sessions whose sides seem to speak too early: groups by session, and which of them."""
+    groups = _Groups(rows.session)
+    given_at = groups.least(rows.at, gives)
+    caller_at = groups.least(rows.at, rows.from_caller & ~calls & other)
+    called_at = groups.least(rows.at, ~rows.from_caller & ~gives & other)
+    odd = ((caller_at < given_at) & (given_at != _MOST)) | (called_at < caller_at)
+    return groups, odd
+
+
+def udpc_openings(packets: Packets) -> Integers:
+    """Suspects sessions whose sides seem to speak too early, or after their end."""
+    udpc = _Rows(packets, UDPC)
+    every = np.ones(len(udpc.rows), dtype=bool)
+    groups, odd = _openings(udpc, udpc.has("syn"), udpc.has("syn_ack"), every)
+    index, fin = udpc.number("udpc_index"), udpc.has("fin")
+    asks = udpc.has("plain", "important", "request", "answering_request", "heartbeat")
+    for side in (udpc.from_caller, ~udpc.from_caller):
+        ended, newest = groups.least(index, side & fin), groups.most(index, side & asks)
+        known = (ended != _MOST) & (newest != _LEAST)
+        beyond = np.where(known, newest, 0) - np.where(known, ended, 0)
+        odd |= known & (beyond % UDPC_TURN >= 1) & (beyond % UDPC_TURN <= NEARBY)
+    return _flows(groups.one(udpc.flow), odd)
+
+
+def udpc_strangers(packets: Packets) -> Integers:
+    """Suspects flows with a SYN+ACK, and a sessionID that none of them gave."""
+    udpc = _Rows(packets, UDPC)
+    ids = _Groups(udpc.there, udpc.number("udpc_session"))
+    strange = ids.any(~udpc.has("syn")) & ~ids.any(udpc.has("syn_ack"))
+    given = np.unique(udpc.flow[udpc.has("syn_ack")])
+    return np.intersect1d(_flows(ids.one(udpc.flow), strange), given)
+
+
+def mrp_calls(packets: Packets) -> Integers:
+    """Suspects flows whose connects and con replies do not fit one another."""
+    mrp = _Rows(packets, MRP)
+    few = np.flatnonzero(mrp.has("connect", "con_reply"))
+    connect = mrp.has("connect")[few]
+    version, status, client, server = (
+        mrp.number(name)[few] for name in ("mrp_version", "mrp_status", "mrp_client", "mrp_server")
+    )
+    accepts = ~connect & (status == 1)
+    flow, at, called_forward = mrp.flow[few], mrp.at[few], mrp.forward[few] == connect
+    acceptable = (version == 0) | ((version == 1) & (client <= PIGGYBACK_CONID_MAX))
+    calls = _Groups(mrp.there[few], called_forward, client)
+    odd = calls.differ(version, connect) | _early(calls.least(at, connect), calls.least(at, ~connect))
+    odd |= calls.any(accepts) & calls.any(connect & ~acceptable)
+    odd |= calls.differ(server, accepts)
+    odd |= calls.any(connect & (version == 1)) & (calls.most(server, accepts) > PIGGYBACK_CONID_MAX)
+    servers = _Groups(mrp.there[few], called_forward, server, accepts)
+    shared = servers.differ(client, accepts)
+    return np.union1d(_flows(calls.one(flow), odd), _flows(servers.one(flow), shared))
+
+
+def mrp_pairs(packets: Packets) -> Integers:
+    """Suspects flows with con replies, and data or acks of a connection that none of them made."""
+    mrp = _Rows(packets, MRP)
+    speaks, replies = mrp.has("data", "ack"), mrp.has("con_reply")
+    groups = _Groups(mrp.session)
+    unagreed = groups.any(speaks) & ~groups.any(replies & (mrp.number("mrp_status") == 1))
+    flows = _Groups(mrp.flow)
+    misplaced = flows.any(mrp.has("ack")) & flows.any(mrp.has("connect") & (mrp.number("mrp_version") == 1))
+    odd = np.union1d(_flows(groups.one(mrp.flow), unagreed), _flows(flows.one(mrp.flow), misplaced))
+    return np.intersect1d(odd, np.unique(mrp.flow[replies]))
+
+
+def mrp_openings(packets: Packets) -> Integers:
+    """Suspects connections whose sides seem to speak too early, or whose first sequence is odd."""
+    mrp = _Rows(packets, MRP)
+    accepts = mrp.has("con_reply") & (mrp.number("mrp_status") == 1)
+    groups, odd = _openings(mrp, mrp.has("connect"), accepts, mrp.has("data", "ack"))
+    carries = mrp.has("data") & ~packets.spoken.bare[mrp.rows]
+    sequence = packets.spoken.mrp_sequence[mrp.rows]
+    outside = (sequence < 1) | (sequence > WINDOW_MAX)
+    for side in (mrp.from_caller, ~mrp.from_caller):
+        first_at = groups.least(mrp.at, side & carries)
+        odd |= (first_at != _MOST) & (groups.least(mrp.at, side & carries & outside) == first_at)
+    return _flows(groups.one(mrp.flow), odd)
+
+
+def mrp_stamped(packets: Packets) -> Integers:
     """Suspects connections with a sequence used twice, an ack of nothing, or a copy that comes too late."""
-    packed = _packed(
-        stamped,
-        SESSION,
-        data="kind = 'data'",
-        side="from_caller = (kind = 'data')",
-        number="CAST(message AS BIGINT)",
-        stamp="mrp_stamp",
-        print="xxhash64(body_bytes, body_crc)",
-    )
-    stamps = _grouped(
-        packed,
-        "side",
-        "number",
-        "stamp",
-        sent_at="min(IF(data, at_ns, NULL))",
-        sent_last_at="max(IF(data, at_ns, NULL))",
-        acked_at="min(IF(data, NULL, at_ns))",
-        print_least="min(IF(data, print, NULL))",
-        print_most="max(IF(data, print, NULL))",
-    )
-    numbers = _grouped(
-        stamps,
-        "side",
-        "number",
-        early=f"bool_or({_answered_before('sent_at', 'acked_at')} AND NOT (number IS NULL AND stamp = 0))",
-        prints="min(print_least) <> max(print_most)",
-        late=f"count(acked_at) = 0 AND max(sent_last_at) - min(sent_at) > {unacknowledged_ns}",
-    )
-    return _owners(numbers, "coalesce(early, false) OR coalesce(prints, false) OR coalesce(late, false)")
+    mrp = _Rows(packets, MRP)
+    spoken = mrp.has("data", "ack") & ~packets.spoken.piggyback[mrp.rows]
+    data = mrp.has("data")
+    number, exists = packets.message.number[mrp.places], packets.message.exists[mrp.places]
+    stamp = mrp.number("mrp_stamp")
+    nothing = spoken & ~exists & (stamp == 0)
+    chosen = np.flatnonzero(spoken & ~nothing)
+    data, at, flow = data[chosen], mrp.at[chosen], mrp.flow[chosen]
+    letter = mixed(mrp.session[chosen] * 4 + (mrp.from_caller[chosen] == data) * 2 + exists[chosen], number[chosen])
+    stamps = _Groups(letter, stamp[chosen])
+    suspects = [_flows(stamps.one(flow), _early(stamps.least(at, data), stamps.least(at, ~data)))]
+    numbers = _Groups(letter)
+    prints = mixed(mrp.body_bytes[chosen], mrp.crc("mrp")[chosen]).view(np.int64)
+    first, last = numbers.least(at, data), numbers.most(at, data)
+    sent = first != _MOST
+    late = sent & ~numbers.any(~data) & (np.where(sent, last, 0) - np.where(sent, first, 0) > UNACKNOWLEDGED_NS)
+    suspects.append(_flows(numbers.one(flow), late | numbers.differ(prints, data)))
+    return np.unique(np.concatenate(suspects))
 
 
-def mrp_piggyback(piggyback: DataFrame) -> DataFrame:
+def mrp_piggyback(packets: Packets) -> Integers:
     """Suspects connections with a sequence used twice, or a from_seq that is too high or goes back.
 
     A connection whose sequences have gone round is always suspected.
     """
-    packed = _packed(
-        piggyback,
-        SESSION,
-        from_caller="from_caller",
-        own="IF(body_bytes > 0, CAST(message AS BIGINT), NULL)",
-        said="CAST(mrp_from_sequence AS BIGINT)",
-        print="xxhash64(body_bytes, body_crc)",
-    )
-    roles = """array(
-        IF(own IS NULL, NULL, named_struct('sent', true, 'side', from_caller, 'number', own)),
-        named_struct('sent', false, 'side', NOT from_caller, 'number', said))"""
-    entries = _exploded(packed, roles)
-    numbers = _grouped(
-        entries,
-        "side",
-        "number",
-        sent_at="min(IF(sent, at_ns, NULL))",
-        said_at="min(IF(sent, NULL, at_ns))",
-        said_last_at="max(IF(sent, NULL, at_ns))",
-        prints="min(IF(sent, print, NULL)) <> max(IF(sent, print, NULL))",
-    )
-    sides = _grouped(
-        numbers,
-        "side",
-        odd=f"bool_or(coalesce(prints, false) OR (number <> 0 AND {_answered_before('sent_at', 'said_at')}))",
-        sent="count(sent_at)",
-        highest="max(IF(said_at IS NULL, NULL, number))",
-        last="max_by(number, said_last_at)",
-    )
-    return _owners(sides, "odd OR coalesce(highest > sent OR last < highest, false)")
+    mrp = _Rows(packets, MRP)
+    rows = np.flatnonzero(packets.spoken.piggyback[mrp.rows])
+    sends = rows[~packets.spoken.bare[mrp.rows[rows]]]
+    both = np.concatenate((sends, rows))
+    sent = np.arange(len(both)) < len(sends)
+    side = mrp.session[both] * 2 + (mrp.from_caller[both] == sent)
+    own = packets.message.number[mrp.places]
+    number = np.where(sent, own[both], mrp.number("mrp_from_sequence")[both])
+    prints = mixed(mrp.body_bytes, mrp.crc("piggyback")).view(np.int64)[both]
+    at, flow = mrp.at[both], mrp.flow[both]
+    numbers = _Groups(side, number)
+    sent_at, said_at = numbers.least(at, sent), numbers.least(at, ~sent)
+    odd = numbers.differ(prints, sent) | ((numbers.one(number) != 0) & _early(sent_at, said_at))
+    suspects = [_flows(numbers.one(flow), odd)]
+    value, of_side = numbers.one(number), numbers.one(side)
+    sides = _Groups(of_side)
+    said = said_at != _MOST
+    ahead = sides.most(value, said) > sides.count(sent_at != _MOST)
+    suspects.append(_flows(sides.one(numbers.one(flow)), ahead))
+    suspects.append(_flows(flow[~sent], _goes_back(side[~sent], number[~sent], at[~sent])))
+    return np.unique(np.concatenate(suspects))
 
 
-def rup_messages(rup: DataFrame, copies_max: int, silence_ns: int, bad: str) -> DataFrame:
-    """Suspects flows with a part or an answer that does not fit the others; `bad` is SQL of parts bad by themselves.
+def rup_messages(packets: Packets) -> Integers:
+    """Suspects flows with a part or an answer that does not fit the others.
 
     A part is filed under where it ends, together with the confirms and requests of that position: what a confirm says
     that has arrived ends there.
     """
-    packed = _packed(
-        rup,
-        FLOW,
-        message="xxhash64(rup_id, forward = (kind = 'data'))",
-        kind="kind",
-        place="IF(kind = 'data', rup_position + body_bytes, rup_position)",
-        position="rup_position",
-        total="rup_total",
-        bytes="body_bytes",
-        bad=f"kind = 'data' AND ({bad} OR (rup_position + body_bytes < rup_total AND rup_position % body_bytes <> 0))",
-        print="xxhash64(rup_position, rup_total, body_bytes, body_crc)",
-    )
-    data = "kind = 'data'"
-    places = _grouped(
-        packed,
-        "message",
-        "place",
-        sent_at=f"min(IF({data}, at_ns, NULL))",
-        sent_last_at=f"max(IF({data}, at_ns, NULL))",
-        copies=f"count_if({data})",
-        prints=f"min(IF({data}, print, NULL)) <> max(IF({data}, print, NULL))",
-        bad="bool_or(bad)",
-        total=f"min(IF({data}, total, NULL))",
-        position=f"min(IF({data}, position, NULL))",
-        bytes=f"max(IF({data}, bytes, NULL))",
-        confirmed_at="min(IF(kind = 'confirm', at_ns, NULL))",
-        confirmed_last_at="max(IF(kind = 'confirm', at_ns, NULL))",
-        requested_at="min(IF(kind = 'request', at_ns, NULL))",
-    )
-    odd_place = f"""bad OR coalesce(prints, false) OR copies > {copies_max}
-        OR coalesce(sent_last_at - sent_at > {silence_ns}, false)
-        OR (place > 0 AND {_answered_before("sent_at", "confirmed_at")})
-        OR (place > 0 AND requested_at IS NOT NULL AND sent_at IS NULL)"""
-    messages = _grouped(
-        places,
-        "message",
-        odd=f"bool_or({odd_place})",
-        total="min(total)",
-        total_most="max(total)",
-        size="min(IF(place < total, bytes, NULL))",
-        size_most="max(IF(place < total, bytes, NULL))",
-        last="max(IF(place = total, position, NULL))",
-        highest="max(position)",
-        parts="count(position)",
-        confirmed="max(IF(confirmed_at IS NULL, NULL, place))",
-        confirmed_last="max_by(place, confirmed_last_at)",
-        requested="max(IF(requested_at IS NULL, NULL, place))",
-    )
-    odd = """total IS NULL OR odd OR total <> total_most
-        OR coalesce(size <> size_most OR last % size <> 0 OR total - last > size, false)
-        OR coalesce(confirmed_last < confirmed OR parts * size < confirmed, false)
-        OR coalesce(requested >= total OR requested >= highest, false)"""
-    return _owners(messages, odd)
+    rup = _Rows(packets, RUP)
+    data, confirm, request = rup.has("data"), rup.has("confirm"), rup.has("request")
+    position, total, size = rup.number("rup_position"), rup.number("rup_total"), rup.body_bytes
+    end = np.where(data, position + size, position)
+    regular = data & (end < total)
+    fits = (end <= total) & ((size > 0) | (total == 0))
+    bad = data & (~fits | ((rup.number("rup_start") == 1) != (position == 0)))
+    bad |= regular & ((total > size * RUP_PARTS_MAX) | (position % np.maximum(size, 1) != 0))
+    message = mixed(rup.there, packets.message.number[rup.places], rup.forward == data)
+    prints = mixed(position, total, size, rup.crc("rup")).view(np.int64)
+    places = _Groups(message, end)
+    place = places.one(end)
+    sent_at, sent_last = places.least(rup.at, data), places.most(rup.at, data)
+    sent = sent_at != _MOST
+    odd = places.any(bad) | places.differ(prints, data) | (places.count(data) > RUP_COPIES_MAX)
+    odd |= np.where(sent, sent_last, 0) - np.where(sent, sent_at, 0) > RUP_SILENCE_NS
+    confirmed_at, requested_at = places.least(rup.at, confirm), places.least(rup.at, request)
+    odd |= (place > 0) & (_early(sent_at, confirmed_at) | ((requested_at != _MOST) & ~sent))
+    suspects = [_flows(places.one(rup.flow), odd)]
+
+    of_message = places.one(message)
+    whole, least_total = places.least(total, data), places.least(size, regular)
+    greatest = places.most(size, regular)
+    starts = places.least(position, data)
+    groups = _Groups(of_message)
+    total_least, total_most = groups.least(whole, sent), groups.most(places.most(total, data), sent)
+    size_least, size_most = groups.least(least_total), groups.most(greatest)
+    known = size_least != _MOST
+    step = np.where(known, size_least, 1)
+    last = groups.most(np.where(sent, starts, _LEAST), sent & (place == whole))
+    final = last != _LEAST
+    confirmed = groups.most(place, confirmed_at != _MOST)
+    back = _goes_back(message[confirm], position[confirm], rup.at[confirm])
+    suspects.append(_flows(rup.flow[confirm], back))
+    requested = groups.most(place, requested_at != _MOST)
+    highest = groups.most(np.where(sent, starts, _LEAST), sent)
+    odd = (total_least == _MOST) | (total_least != total_most)
+    odd |= known & (size_least != size_most)
+    shown = known & final
+    end_part = np.where(shown, last, 0)
+    odd |= shown & ((end_part % np.maximum(step, 1) != 0) | (total_least - end_part > step))
+    odd |= known & (confirmed != _LEAST) & (groups.count(sent) * step < confirmed)
+    odd |= (requested != _LEAST) & ((requested >= total_least) | (requested >= highest))
+    suspects.append(_flows(groups.one(places.one(rup.flow)), odd))
+    return np.unique(np.concatenate(suspects))
 
 
-def pydevts_ids(pydevts: DataFrame, transmissions_max: int, life_ns: int, late_ns: int) -> DataFrame:
+def pydevts_ids(packets: Packets) -> Integers:
     """Suspects flows with an answer to nothing, a damaged body, too many copies, or an id used again soon."""
-    packed = _packed(
-        pydevts,
-        FLOW,
-        kind="kind",
-        side="IF(kind = 'ack', NOT forward, forward)",
-        id="pydevts_id",
-        crc="pydevts_crc",
-        failed="pydevts_success = 1",
-        bad="kind = 'packet' AND body_crc <> pydevts_crc",
-    )
-    keys = _grouped(
-        packed,
-        "side",
-        "id",
-        "crc",
-        odd="bool_or(coalesce(bad, false) OR (failed AND kind <> 'ack'))",
-        sent_at="min(IF(kind = 'packet', at_ns, NULL))",
-        sent_last_at="max(IF(kind = 'packet', at_ns, NULL))",
-        sent="count_if(kind = 'packet')",
-        acks="count_if(kind = 'ack')",
-        acked_at="min(IF(kind = 'ack', at_ns, NULL))",
-        asking_at="min(IF(kind = 'ack' AND (failed OR crc = 0), at_ns, NULL))",
-        closed_at="min(IF(kind = 'close', at_ns, NULL))",
-    )
-    odd_key = f"""odd OR sent > {transmissions_max} OR acks > {transmissions_max} + 2 * sent
-        OR coalesce(sent_last_at - sent_at >= {late_ns}, false)
-        OR {_answered_before("sent_at", "asking_at")} OR {_answered_before("acked_at", "closed_at")}"""
-    ids = _grouped(
-        keys,
-        "side",
-        "id",
-        odd=f"bool_or({odd_key})",
-        uses="count(sent_at)",
-        spread_ns="max(sent_at) - min(sent_at)",
-    )
-    return _owners(ids, f"odd OR (uses > 1 AND spread_ns < {life_ns} * (uses - 1))")
+    rows = _Rows(packets, PYDEVTS)
+    packet, ack, close = rows.has("packet"), rows.has("ack"), rows.has("close")
+    crc, failed = rows.number("pydevts_crc"), rows.number("pydevts_success") == 1
+    unread = packets.spoken.rows.missing("pydevts_body_crc")[rows.rows]
+    bad = packet & ~unread & (rows.crc("pydevts") != crc)
+    id_ = mixed(rows.there, rows.forward != ack, rows.number("pydevts_id"))
+    keys = _Groups(id_, crc)
+    sent_at, sent = keys.least(rows.at, packet), keys.count(packet)
+    known = sent > 0
+    odd = keys.any(bad | (failed & ~ack)) | (sent > PYDEVTS_TRANSMISSIONS_MAX)
+    odd |= keys.count(ack) > PYDEVTS_TRANSMISSIONS_MAX + 2 * sent
+    last = keys.most(rows.at, packet)
+    odd |= np.where(known, last, 0) - np.where(known, sent_at, 0) >= PYDEVTS_LATE_NS[1]
+    odd |= _early(sent_at, keys.least(rows.at, ack & (failed | (crc == 0))))
+    odd |= _early(keys.least(rows.at, ack), keys.least(rows.at, close))
+    suspects = [_flows(keys.one(rows.flow), odd)]
+    ids = _Groups(keys.one(id_))
+    uses = ids.count(known)
+    first, newest = ids.least(sent_at, known), ids.most(np.where(known, sent_at, _LEAST), known)
+    soon = uses > 1
+    spread = np.where(soon, newest, 0) - np.where(soon, first, 0)
+    suspects.append(_flows(ids.one(keys.one(rows.flow)), soon & (spread < PYDEVTS_LIFE_NS * (uses - 1))))
+    return np.unique(np.concatenate(suspects))
+
+
+def amplification(packets: Packets) -> Integers:
+    """Suspects flows of which one side only answered, and sent far more than it got from one that proved nothing."""
+    spoken = packets.spoken
+    rows = np.flatnonzero((spoken.protocol <= PYDEVTS) & ~spoken.rows.missing("at_ns"))
+    protocol, kind, flow = spoken.protocol[rows], spoken.kind[rows], spoken.flow[rows]
+    size, forward = spoken.number("payload_bytes")[rows], spoken.forward[rows]
+    asks = np.isin(kind, [KIND[name] for name in ("syn", "connect", "packet")])
+    asks |= (protocol == RUP) & (kind == KIND["data"])
+    # For rup and pydevts nothing proves.
+    proves = ((protocol == UDPC) | (protocol == MRP)) & ~asks
+    answers = np.isin(kind, [KIND[name] for name in ("syn_ack", "con_reply", "confirm", "close")])
+    answers |= (protocol == RUP) & (kind == KIND["request"])
+    answers |= (protocol == PYDEVTS) & (kind == KIND["ack"])
+    _, place, group = np.unique(mixed(spoken.point[rows], flow), return_index=True, return_inverse=True)
+
+    def total(where: Mask, values: Integers | None = None) -> Integers:
+        weights = np.ones(len(rows), dtype=np.int64) if values is None else values
+        return np.bincount(group[where], weights[where], minlength=len(place)).astype(np.int64)
+
+    odd = np.zeros(len(place), dtype=bool)
+    for ours, theirs in ((forward, ~forward), (~forward, forward)):
+        limited = (total(theirs & asks) > 0) & (total(theirs & proves) == 0) & (total(ours & ~answers) == 0)
+        odd |= limited & (total(ours, size) > AMPLIFICATION_MAX * total(theirs, size))
+    return _flows(flow[place], odd)

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fairway.lake.violations import screens
+from fairway.lake.violations.limits import FIN_NS, IMPORTANT_NS, JITTER_NS, NEARBY, REQUEST_NS, SLACK_NS
+from fairway.lake.violations.limits import UDPC_TURN as TURN
 from fairway.lake.violations.rule import (
     FRAME,
-    JITTER_NS,
-    SECOND_NS,
-    SLACK_NS,
     Check,
     Rule,
     format_rule,
@@ -28,14 +27,6 @@ from fairway.lake.violations.rule import (
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-TURN = 1 << 32
-NEARBY = 16_384
-"""A restored endpoint goes on 65,536 indices ahead; numbers of one life are compared within this distance."""
-IMPORTANT_NS = 40 * SECOND_NS
-REQUEST_NS = 15 * SECOND_NS
-FIN_NS = 10 * SECOND_NS
-"""The limits of 7.2, 8.2 and 10.4, and time for the last copy to arrive."""
 
 _ASKS = "kind IN ('plain', 'important', 'request', 'answering_request', 'heartbeat')"
 _RESPONDS = "kind IN ('response', 'answering_request')"
@@ -50,10 +41,6 @@ _ROLES = f"""filter(array(
 
 def _in_sessions(packets: DataFrame) -> DataFrame:
     return of_protocol(packets, "udpc").where("session IS NOT NULL")
-
-
-def _suspects(packets: DataFrame) -> DataFrame:
-    return screens.udpc_numbers(_in_sessions(packets))
 
 
 def _numbers(packets: DataFrame) -> DataFrame:
@@ -360,11 +347,9 @@ FORMAT_RULES = (
     format_rule("UDPC-2.2", "bad_flag", "one of the combinations of flags of UDPC-2.1"),
 )
 
-_BEGINNING, _END = ("udpc syn", "udpc syn_ack"), "udpc fin"
-
 CHECKS = (
-    Check(signs=("udpc",), context=_numbers, rules=_NUMBER_RULES, suspects=_suspects, owner=screens.SESSION),
-    Check(signs=(*_BEGINNING, _END), context=_handshakes, rules=_HANDSHAKE_RULES),
-    Check(signs=("udpc syn_ack", _END), context=_openings, rules=_OPENING_RULES),
-    Check(signs=("udpc syn_ack",), context=_strangers, rules=_STRANGER_RULES),
+    Check(screen=screens.udpc_numbers, context=_numbers, rules=_NUMBER_RULES),
+    Check(screen=screens.udpc_handshakes, context=_handshakes, rules=_HANDSHAKE_RULES),
+    Check(screen=screens.udpc_openings, context=_openings, rules=_OPENING_RULES),
+    Check(screen=screens.udpc_strangers, context=_strangers, rules=_STRANGER_RULES),
 )

@@ -1,0 +1,104 @@
+"""Which records belong together: the conversation that an id names, and the sessions that silences cut it into.
+
+A *conversation* is what one id names at one point of one flow: udpc's sessionID, mrp's pair of conids; the flow
+itself for rup and pydevts, which have no id. A *session* is a conversation cut where it was silent for longer than
+its protocol lets a peer live; so an id, or a port, that is used again later is another session. Its key is made
+from the point, the flow, the id and the time of its first record.
+
+The *caller* is who sent the SYN or the connect. Where neither was seen, it is who sent the first record, or whoever
+that record answers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fairway.core.columns import Integers
+from fairway.core.tables import PROTOCOLS
+from fairway.lake.analysis.spoken import ANSWERING, KIND, Spoken
+from fairway.lake.arrays import MISSING, Mask, Words, begins, hexadecimal, mixed, start_of, together
+
+IDLE_S = {"udpc": 60, "mrp": 300, "rup": 60, "pydevts": 60}
+"""A silence that ends a session. mrp forgets a connection after five minutes; the others are over much sooner."""
+_IDLE_NS = np.array([IDLE_S[name] * 1_000_000_000 for name in PROTOCOLS])
+
+_BY_SESSION, _BY_CALL, _BY_PAIR, _BY_FLOW = range(4)
+"""What names a conversation."""
+
+
+class Sessions(NamedTuple):
+    """The records of sessions, session by session and in the order of time."""
+
+    rows: Integers
+    """Their places in the table."""
+    first: Mask
+    """Whether a record is the first of its session."""
+    starts: Integers
+    """Where the session of each begins."""
+    number: Integers
+    """The number of each one's session."""
+    from_caller: Mask
+    keys: pa.Array
+    """The key of each session."""
+
+
+def sessions_of(spoken: Spoken, answers: Integers) -> Sessions:
+    """Gives the sessions among rows in the order of time; `answers` are what calls were answered with."""
+    rows = np.flatnonzero(spoken.counts)
+    strand = _conversation(spoken, rows, answers[rows])
+    order = together(_dense(strand))
+    rows, strand = rows[order], strand[order]
+    at_ns, protocol, forward = spoken.at_ns[rows], spoken.protocol[rows], spoken.forward[rows]
+    first = begins(strand)
+    silence = np.diff(at_ns, prepend=at_ns[:1])
+    first |= silence > _IDLE_NS[protocol]
+    number = np.cumsum(first) - 1
+    opener = np.flatnonzero(first)
+    caller_forward = forward[opener] ^ np.isin(spoken.kind[rows[opener]], ANSWERING)
+    # rup's request asks for more of a message: it speaks to the caller.
+    caller_forward ^= (protocol[opener] == PROTOCOLS.index("rup")) & (spoken.kind[rows[opener]] == KIND["request"])
+    keys = hexadecimal(mixed(strand[opener], at_ns[opener]))
+    names = pa.array([f"{name}-" for name in PROTOCOLS]).take(pa.array(protocol[opener]))
+    return Sessions(
+        rows,
+        first,
+        start_of(first),
+        number,
+        forward == caller_forward[number],
+        pc.binary_join_element_wise(names, keys, ""),
+    )
+
+
+def _dense(words: Words) -> Integers:
+    """Gives small numbers for words; a table of few conversations is sorted by them in no time."""
+    return np.unique(words, return_inverse=True)[1]
+
+
+def _conversation(spoken: Spoken, rows: Integers, answers: Integers) -> Words:
+    """Gives a word for the conversation of each row, from the view of both directions."""
+    protocol, kind, forward = spoken.protocol[rows], spoken.kind[rows], spoken.forward[rows]
+    one, other = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    named_by = np.full(len(rows), _BY_FLOW)
+    udpc, mrp = protocol == PROTOCOLS.index("udpc"), protocol == PROTOCOLS.index("mrp")
+    called = udpc & (kind == KIND["syn"])
+    answered = called & (answers != MISSING)
+    named_by[udpc], named_by[called & ~answered], named_by[mrp] = _BY_SESSION, _BY_CALL, _BY_PAIR
+    one[udpc] = spoken.number("udpc_session")[rows[udpc]]
+    one[answered] = answers[answered]
+    sender = np.select(
+        [kind == KIND["connect"], kind == KIND["con_reply"]],
+        [spoken.number("mrp_client")[rows], spoken.number("mrp_server")[rows]],
+        spoken.mrp_origin[rows],
+    )
+    receiver = np.select(
+        [kind == KIND["connect"], kind == KIND["con_reply"]],
+        [answers, spoken.number("mrp_client")[rows]],
+        spoken.mrp_destination[rows],
+    )
+    one[mrp] = np.where(forward, sender, receiver)[mrp]
+    other[mrp] = np.where(forward, receiver, sender)[mrp]
+    return mixed(spoken.point_words[spoken.point[rows]], spoken.flow[rows], protocol, named_by, one, other)

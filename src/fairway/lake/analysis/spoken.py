@@ -1,0 +1,158 @@
+"""What each record says, read as the protocol of its flow: kind, numbers and sizes, as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fairway.core.columns import Integers
+from fairway.core.tables import PROTOCOLS
+from fairway.lake.analysis.layouts import is_piggyback
+from fairway.lake.arrays import MISSING, Codes, Mask, Rows, Words, word_of
+from fairway.lake.captures.recognition import UNKNOWN, PortMap, Recognised, recognised
+from fairway.protocols.mrp import wire as mrp
+from fairway.protocols.pydevts import wire as pydevts
+from fairway.protocols.rup import wire as rup
+from fairway.protocols.udpc import wire as udpc
+
+UDPC, MRP, RUP, PYDEVTS = range(len(PROTOCOLS))
+NO_TIME = np.iinfo(np.int64).min
+
+KINDS = tuple(dict.fromkeys((*mrp.KINDS, *udpc.KINDS, *rup.KINDS, *pydevts.KINDS)))
+"""The kinds of all protocols; some have a name in common."""
+KIND = {name: number for number, name in enumerate(KINDS)}
+ANSWERING = [KIND[name] for name in ("syn_ack", "important_ack", "heartbeat_ack", "con_reply", "ack", "confirm")]
+"""What speaks to the caller, if it is the first that was seen; so does rup's request."""
+CARRIES_OWN = [
+    KIND[name] for name in ("plain", "important", "request", "response", "answering_request", "packet", "close")
+]
+
+_HEADER_BYTES = {"udpc": 13, "pydevts": 8, "rup": 38}
+_RUP_DATA_BYTES, _STAMPED_BYTES, _PIGGYBACK_BYTES, _MRP_HEAD_BYTES = 42, 14, 12, 4
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """Rows of `DATAGRAMS` in the order of time, that hold all there is of their flows, and what they say."""
+
+    rows: Rows
+    port_map: PortMap
+
+    @cached_property
+    def forward(self) -> Mask:
+        """A direction that both sides of a flow agree on, before it is known who called."""
+        source, sources = self.rows.texts("source")
+        destination, destinations = self.rows.texts("destination")
+        ranks = {text: rank for rank, text in enumerate(sorted({*sources, *destinations}))}
+        one = np.array([ranks[text] for text in sources] + [MISSING])[source]
+        other = np.array([ranks[text] for text in destinations] + [MISSING])[destination]
+        by_port = self.rows.numbers("source_port") < self.rows.numbers("destination_port")
+        forward: Mask = (one < other) | ((one == other) & by_port)
+        return forward
+
+    @cached_property
+    def recognised(self) -> Recognised:
+        """The protocol of each row's flow, and the evidence for it."""
+        return recognised(self.rows, self.forward, self.port_map)
+
+    @property
+    def protocol(self) -> Codes:
+        """The protocol of each row, as a place in `PROTOCOLS` or one behind them."""
+        return self.recognised.protocol
+
+    @cached_property
+    def kind(self) -> Codes:
+        """The kind of each row as a place in `KINDS`; -1 if it has none."""
+        kind = np.full(len(self.rows), MISSING, dtype=np.int16)
+        for number, name in enumerate(PROTOCOLS):
+            mine = self.protocol == number
+            kind[mine] = self.rows.codes(f"{name}_kind", KINDS)[mine]
+        return kind
+
+    @cached_property
+    def at_ns(self) -> Integers:
+        """When each was captured."""
+        return np.where(self.rows.missing("at_ns"), NO_TIME, self.rows.numbers("at_ns"))
+
+    @cached_property
+    def counts(self) -> Mask:
+        """Whether a row belongs to a conversation."""
+        kind = self.kind
+        good: Mask = (kind != MISSING) & (kind != KIND["malformed"]) & (kind != KIND["ignore"])
+        good &= (self.protocol != UNKNOWN) & (self.at_ns != NO_TIME)
+        return good
+
+    @cached_property
+    def _points(self) -> tuple[Integers, list[str]]:
+        return self.rows.texts("point")
+
+    @property
+    def point(self) -> Integers:
+        """The point of each row, as a place in `point_words`."""
+        return self._points[0]
+
+    @cached_property
+    def point_words(self) -> Words:
+        """A word for each point."""
+        return np.array([word_of(text) for text in self._points[1]], dtype=np.int64).view(np.uint64)
+
+    @property
+    def flow(self) -> Integers:
+        """The flow of each row; 0 if it has none."""
+        return self.rows.numbers("flow")
+
+    @cached_property
+    def piggyback(self) -> Mask:
+        """Which rows of mrp's data have the piggyback layout."""
+        return is_piggyback(self.rows, self.forward, self.protocol == MRP)
+
+    def number(self, name: str) -> Integers:
+        """Gives a field of the header; in rows of other protocols it means nothing."""
+        return self.rows.numbers(name)
+
+    def _by_layout(self, name: str) -> Integers:
+        return np.where(self.piggyback, self.rows.numbers(f"piggyback_{name}"), self.rows.numbers(f"mrp_{name}"))
+
+    @cached_property
+    def mrp_origin(self) -> Integers:
+        """mrp's from_conid, in the layout that holds."""
+        return self._by_layout("origin")
+
+    @cached_property
+    def mrp_destination(self) -> Integers:
+        """mrp's dest_conid, in the layout that holds."""
+        return self._by_layout("destination")
+
+    @cached_property
+    def mrp_sequence(self) -> Integers:
+        """mrp's sequence, in the layout that holds."""
+        return self._by_layout("sequence")
+
+    @cached_property
+    def header_bytes(self) -> Integers:
+        """How long the header of each row is; of a row that is nothing but a header, all of it."""
+        kind, protocol, whole = self.kind, self.protocol, self.rows.numbers("payload_bytes")
+        mrp_data = np.where(self.piggyback | ~self.rows.flags("mrp_stamped"), _PIGGYBACK_BYTES, _STAMPED_BYTES)
+        of_mrp = np.select([kind == KIND["data"], kind == KIND["ignore"]], [mrp_data, _MRP_HEAD_BYTES], whole)
+        of_rup = np.where(kind == KIND["data"], _RUP_DATA_BYTES, _HEADER_BYTES["rup"])
+        conditions = [protocol == UDPC, protocol == MRP, protocol == RUP, protocol == PYDEVTS]
+        return np.select(conditions, [_HEADER_BYTES["udpc"], of_mrp, of_rup, _HEADER_BYTES["pydevts"]], 0)
+
+    @cached_property
+    def has_body(self) -> Mask:
+        """Whether a row is a well-formed datagram."""
+        whole: Mask = (self.kind != MISSING) & (self.kind != KIND["malformed"])
+        return whole
+
+    @cached_property
+    def body_bytes(self) -> Integers:
+        """The size of each row's body; 0 if it has none."""
+        return np.where(self.has_body, self.rows.numbers("payload_bytes") - self.header_bytes, 0)
+
+    @cached_property
+    def bare(self) -> Mask:
+        """Which rows are acknowledgements of the piggyback layout without a message."""
+        bare: Mask = self.piggyback & (self.body_bytes == 0)
+        return bare

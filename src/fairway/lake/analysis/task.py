@@ -1,0 +1,93 @@
+"""One bucket of all tables: what a task reads, computes and writes.
+
+Rows go from Parquet to arrays and back to Parquet in the task; on the way through the JVM each would cost several times
+what is computed of it. A task that runs twice writes the same files twice.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fairway.core.tables import PACKETS, SESSIONS, TIMELINE, TRANSFERS, Table
+from fairway.lake.analysis.columns import table_of
+from fairway.lake.analysis.exchanges import exchanges
+from fairway.lake.analysis.packets import Packets, packets
+from fairway.lake.analysis.sessions import sessions
+from fairway.lake.analysis.sums import Facts
+from fairway.lake.analysis.timeline import timeline
+from fairway.lake.analysis.transfers import transfers
+from fairway.lake.captures.buckets import read_bucket
+from fairway.lake.schemas import arrow_schema
+from fairway.lake.violations import suspects
+
+COMPRESSION = "zstd"
+ROW_GROUP_ROWS = 1 << 18
+STATISTICS = ("at", "first", "second", "first_sent")
+"""Columns by which a reader may pass over row groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the tasks of a run have in common."""
+
+    captures: tuple[str, ...]
+    """The Parquet files of all captures."""
+    buckets: int
+    port_map: dict[int, str]
+    target: str
+    """The folder that tables are written to."""
+    only_packets: bool = False
+    """Whether the tables behind `packets` are left out; for measuring."""
+
+
+def tables_of(seen: Packets) -> dict[Table, pa.Table]:
+    """Gives all tables but `violations`."""
+    exchanged = exchanges(seen)
+    messages = transfers(seen, exchanged)
+    facts = Facts(seen, exchanged)
+    return {
+        PACKETS: table_of(seen),
+        TRANSFERS: messages,
+        SESSIONS: sessions(facts, messages),
+        TIMELINE: timeline(facts),
+    }
+
+
+def computed(work: Work, bucket: int) -> dict[str, Any]:
+    """Computes one bucket and writes its tables; gives how many records it has, and which flows are suspected."""
+    seen = packets(read_bucket(map(Path, work.captures), bucket, work.buckets), work.port_map)
+    made = {PACKETS: table_of(seen)} if work.only_packets else tables_of(seen)
+    for table, rows in made.items():
+        write(rows, table, bucket_file(Path(work.target), table, bucket))
+    return {"rows": len(seen.spoken.rows), "suspects": {} if work.only_packets else suspects(seen)}
+
+
+def bucket_file(target: Path, table: Table, bucket: int) -> Path:
+    """Gives where a task writes."""
+    return target / table.name / f"bucket={bucket}" / "part-0.parquet"
+
+
+def write(rows: pa.Table, table: Table, file: Path) -> None:
+    """Writes a table's rows; the file gets its name when it is complete."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    nullable = pa.schema(
+        [field.with_nullable(True).with_type(rows.schema.field(field.name).type) for field in arrow_schema(table)]
+    )
+    folded = [field.name for field in nullable if pa.types.is_dictionary(field.type)]
+    unnamed = file.with_suffix(f".{os.getpid()}")
+    pq.write_table(
+        rows.cast(nullable),
+        unnamed,
+        compression=COMPRESSION,
+        use_dictionary=folded,
+        write_statistics=[name for name in STATISTICS if name in rows.column_names],
+        row_group_size=ROW_GROUP_ROWS,
+        store_schema=False,
+    )
+    os.replace(unnamed, file)

@@ -1,0 +1,189 @@
+"""Rows of a table as arrays of numbers, and what is computed over groups of them: no step loops over rows.
+
+A text that repeats becomes the place of its name in a tuple; -1 stands for null and for any other name. Groups are
+sorted together once, in the order of time, and then a running value is one pass over an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fairway.core.columns import Integers
+
+Mask = NDArray[np.bool_]
+Codes = NDArray[np.int16]
+Words = NDArray[np.uint64]
+
+MISSING = -1
+
+
+class Rows:
+    """The columns of an Arrow table, each read once."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+        self._numbers: dict[str, Integers] = {}
+        self._missing: dict[str, Mask] = {}
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def array(self, name: str) -> pa.Array:
+        """Gives a column in one piece."""
+        column = self.table.column(name)
+        if column.num_chunks == 1:
+            return column.chunk(0)
+        if pa.types.is_dictionary(column.type):
+            column = column.unify_dictionaries()
+        return column.combine_chunks()
+
+    def numbers(self, name: str) -> Integers:
+        """Gives a column of numbers; 0 for null."""
+        if name not in self._numbers:
+            array = self.array(name)
+            if pa.types.is_timestamp(array.type):
+                array = array.view(pa.int64())
+            filled = array.fill_null(0) if array.null_count else array
+            self._numbers[name] = filled.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        return self._numbers[name]
+
+    def missing(self, name: str) -> Mask:
+        """Tells where a column is null."""
+        if name not in self._missing:
+            array = self.array(name)
+            nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else np.zeros(len(self), bool)
+            self._missing[name] = nulls
+        return self._missing[name]
+
+    def flags(self, name: str) -> Mask:
+        """Tells where a column is true."""
+        flags: Mask = self.array(name).fill_null(False).to_numpy(zero_copy_only=False)
+        return flags
+
+    def folded(self, name: str) -> pa.DictionaryArray:
+        """Gives a column of texts as a dictionary."""
+        array = self.array(name)
+        return array if isinstance(array, pa.DictionaryArray) else array.dictionary_encode()
+
+    def texts(self, name: str) -> tuple[Integers, list[str]]:
+        """Gives the place of each row's text, and the texts; -1 for null."""
+        array = self.folded(name)
+        indices = array.indices
+        filled = indices.fill_null(MISSING) if indices.null_count else indices
+        return filled.to_numpy(zero_copy_only=False).astype(np.int64, copy=False), array.dictionary.to_pylist()
+
+    def codes(self, name: str, names: Sequence[str]) -> Codes:
+        """Gives the place of each row's text in `names`."""
+        indices, texts = self.texts(name)
+        places = np.array([names.index(text) if text in names else MISSING for text in texts] + [MISSING], np.int16)
+        codes: Codes = places[indices]
+        return codes
+
+
+def masked(values: NDArray[np.generic], null: Mask | None, kind: pa.DataType) -> pa.Array:
+    """Gives an Arrow array with null where the mask is true."""
+    return pa.array(values, type=kind, mask=null if null is not None and null.any() else None)
+
+
+def named(codes: NDArray[np.signedinteger], names: Sequence[str]) -> pa.Array:
+    """Gives the texts of codes, as a dictionary."""
+    indices = pa.array(codes.astype(np.int32), mask=codes < 0 if (codes < 0).any() else None)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(list(names), type=pa.string()))
+
+
+def mixed(*parts: NDArray[np.generic]) -> Words:
+    """Makes one word of 64 bits from several columns; equal only for equal rows, but for accidents."""
+    word = np.zeros(len(parts[0]), dtype=np.uint64)
+    for part in parts:
+        bits = part.view(np.uint64) if part.dtype.itemsize == 8 else part.astype(np.int64).view(np.uint64)
+        word = (word ^ bits) + np.uint64(0x9E3779B97F4A7C15)
+        word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        word ^= word >> np.uint64(31)
+    return word
+
+
+def word_of(text: str) -> int:
+    """Gives a text's fingerprint, the same on every machine."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def hexadecimal(words: Words) -> pa.Array:
+    """Gives words as 16 digits each."""
+    digits = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
+    octets = words.astype(">u8").view(np.uint8).reshape(-1, 8)
+    text = np.empty((len(words), 16), dtype=np.uint8)
+    text[:, 0::2], text[:, 1::2] = digits[octets >> 4], digits[octets & 15]
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(words), [None, pa.py_buffer(text)]).cast(pa.string())
+
+
+def together(keys: NDArray[np.generic]) -> Integers:
+    """Gives the order that brings equal keys together and else changes nothing."""
+    if keys.dtype.itemsize == 8 and len(keys) and int(keys.min()) >= 0 and int(keys.max()) < 1 << 16:
+        keys = keys.astype(np.uint16)  # sorted digit by digit, several times as fast
+    return np.argsort(keys, kind="stable")
+
+
+def begins(keys: NDArray[np.generic]) -> Mask:
+    """Tells which rows have another key than the row before; equal keys lie together."""
+    first = np.ones(len(keys), dtype=bool)
+    np.not_equal(keys[1:], keys[:-1], out=first[1:])
+    return first
+
+
+def start_of(first: Mask) -> Integers:
+    """Gives for each row where its group begins."""
+    return np.maximum.accumulate(np.where(first, np.arange(len(first)), 0))
+
+
+def last_before(wanted: Mask, starts: Integers) -> Integers:
+    """Gives for each row the place of the last wanted one before it in its group, or -1."""
+    places = np.where(wanted, np.arange(len(wanted)), MISSING)
+    before = np.empty_like(places)
+    before[:1] = MISSING
+    np.maximum.accumulate(places[:-1], out=before[1:])
+    return np.where(before >= starts, before, MISSING)
+
+
+def sum_until(values: Integers, starts: Integers) -> Integers:
+    """Gives for each row the sum of its group up to it."""
+    sums = np.cumsum(values)
+    return sums - (sums[starts] - values[starts])
+
+
+def most_before(values: Integers, wanted: Mask, first: Mask) -> Integers:
+    """Gives for each row the greatest wanted value before it in its group; -1 if there is none, or none above -1."""
+    group = np.cumsum(first) << np.int64(40)
+    levels = group + np.where(wanted, np.clip(values, MISSING, (1 << 40) - 2), MISSING)
+    reached = np.maximum.accumulate(levels)
+    before = np.empty_like(reached)
+    before[:1] = MISSING
+    before[1:] = reached[:-1]
+    found: Integers = np.maximum(before - group, MISSING)
+    return found
+
+
+def least(groups: Integers, values: Integers, count: int, otherwise: int) -> Integers:
+    """Gives the least value of each group."""
+    found = np.full(count, np.iinfo(np.int64).max)
+    np.minimum.at(found, groups, values)
+    found[found == np.iinfo(np.int64).max] = otherwise
+    return found
+
+
+def most(groups: Integers, values: Integers, count: int, otherwise: int) -> Integers:
+    """Gives the greatest value of each group."""
+    found = np.full(count, np.iinfo(np.int64).min)
+    np.maximum.at(found, groups, values)
+    found[found == np.iinfo(np.int64).min] = otherwise
+    return found
+
+
+def count(groups: Integers, counted: Mask, size: int) -> Integers:
+    """Gives how many of each group count."""
+    return np.bincount(groups[counted], minlength=size)
