@@ -22,8 +22,12 @@ Words = NDArray[np.uint64]
 MISSING = -1
 
 
+KEPT_MAX = 300_000
+"""Of a table with more rows a column is read again each time, rather than kept."""
+
+
 class Rows:
-    """The columns of an Arrow table, each read once."""
+    """The columns of an Arrow table, each read once unless there are very many rows."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
@@ -44,21 +48,24 @@ class Rows:
 
     def numbers(self, name: str) -> Integers:
         """Gives a column of numbers; 0 for null."""
-        if name not in self._numbers:
-            array = self.array(name)
-            if pa.types.is_timestamp(array.type):
-                array = array.view(pa.int64())
-            filled = array.fill_null(0) if array.null_count else array
-            self._numbers[name] = filled.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-        return self._numbers[name]
+        if name in self._numbers:
+            return self._numbers[name]
+        array = self.array(name)
+        filled = array.fill_null(0) if array.null_count else array
+        numbers: Integers = filled.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        if len(self) <= KEPT_MAX:
+            self._numbers[name] = numbers
+        return numbers
 
     def missing(self, name: str) -> Mask:
         """Tells where a column is null."""
-        if name not in self._missing:
-            array = self.array(name)
-            nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else np.zeros(len(self), bool)
+        if name in self._missing:
+            return self._missing[name]
+        array = self.array(name)
+        nulls: Mask = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else np.zeros(len(self), bool)
+        if len(self) <= KEPT_MAX:
             self._missing[name] = nulls
-        return self._missing[name]
+        return nulls
 
     def flags(self, name: str) -> Mask:
         """Tells where a column is true."""
@@ -93,7 +100,7 @@ def masked(values: NDArray[np.generic], null: Mask | None, kind: pa.DataType) ->
 def named(codes: NDArray[np.signedinteger], names: Sequence[str]) -> pa.Array:
     """Gives the texts of codes, as a dictionary."""
     indices = pa.array(codes.astype(np.int32), mask=codes < 0 if (codes < 0).any() else None)
-    return pa.DictionaryArray.from_arrays(indices, pa.array(list(names), type=pa.string()))
+    return pa.DictionaryArray.from_arrays(indices, pa.array(list(names), type=pa.string()), safe=False)
 
 
 def mixed(*parts: NDArray[np.generic]) -> Words:

@@ -23,7 +23,7 @@ def packets_of(datagrams: pa.Table, ports: Mapping[int, str] | None = None) -> P
 
 def made(datagrams: pa.Table, ports: Mapping[int, str] | None = None) -> dict[str, pa.Table]:
     """Gives the tables by name; their texts are plain."""
-    return {table.name: plain(rows) for table, rows in tables_of(packets_of(datagrams, ports)).items()}
+    return {table.name: plain(rows) for table, rows in tables_of(packets_of(datagrams, ports))}
 
 
 def plain(table: pa.Table) -> pa.Table:

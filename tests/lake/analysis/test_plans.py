@@ -60,10 +60,10 @@ def test_a_sign_that_is_looked_for_is_found_where_it_is(spark: SparkSession) -> 
 
 def test_every_table_has_exactly_its_columns_also_without_rows() -> None:
     for rows in (arrow_schema(DATAGRAMS).empty_table(), _datagrams()):
-        for table, made in tables_of(packets_of(rows)).items():
+        for table, made in tables_of(packets_of(rows)):
             types = [(field.name, field.type) for field in plain(made).schema]
             assert types == [(field.name, field.type) for field in arrow_schema(table)], table.name
-    assert {table.name for table in CAPTURE_TABLES} == {table.name for table in tables_of(packets_of(rows))} | {
+    assert {table.name for table in CAPTURE_TABLES} == {table.name for table, _ in tables_of(packets_of(rows))} | {
         VIOLATIONS.name
     }
 

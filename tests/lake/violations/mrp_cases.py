@@ -37,6 +37,16 @@ REPLY: Step = (0.01, "<", _reply())
 OPENING = (CALL, REPLY, (0.02, ">", _data(1)), (0.03, "<", _ack(1)))
 PIGGYBACK = ((0.0, ">", _connect(1)), REPLY, (0.02, ">", _piggyback(1)), (0.03, "<", _bare(1)))
 
+SAME_IDS = (
+    CALL,
+    (0.01, "<", _reply(server=CLIENT)),
+    (0.02, ">", _data(1, to=CLIENT)),
+    (0.03, "<", _ack(1, origin=CLIENT)),
+    (0.04, "<", _data(1, to=CLIENT)),
+    (0.05, ">", _ack(1, origin=CLIENT)),
+)
+"""Both ends chose the same number, as two that count from 1 do; nothing is wrong with that."""
+
 HEAD = "MRP and a type from 0 to 4"
 CONIDS = "connection ids other than 0"
 ONE_MESSAGE = "a sequence stands for one message"

@@ -66,6 +66,8 @@ def both_ways(spark: SparkSession) -> tuple[DataFrame, DataFrame, int]:
         if len(case.steps) > 1
     ]
     captures += [simulated(protocol, seed) for protocol, seed in SEEDS]
+    fine = Case("", "", mrp_cases.SAME_IDS, "")
+    captures.append(("mrp same ids", fine.capture(2 * len(ALL_CASES), PORT_OF["mrp"])))
     return judged(spark, captures, PORTS)
 
 
@@ -130,6 +132,10 @@ def test_nothing_is_reported_on_our_own_endpoints(by_file: Mapping[str, list[Row
     damaged = protocol == "pydevts" and draw(protocol, seed).faults.corrupt > 0
     assert [row for row in found if row["severity"] != "warning" or not damaged] == []
     assert {row["rule"] for row in found} <= {"PYDEVTS-1.1", "PYDEVTS-1.5", "PYDEVTS-1.6"}
+
+
+def test_two_ends_may_choose_the_same_id(by_file: Mapping[str, list[Row]]) -> None:
+    assert "mrp same ids" not in by_file
 
 
 def test_a_violation_names_the_frame_that_breaks_the_rule(by_file: Mapping[str, list[Row]]) -> None:

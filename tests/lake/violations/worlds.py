@@ -69,7 +69,7 @@ def judged(spark: SparkSession, captures: Iterable[Capture], ports: dict[int, st
     Behind them is how many flows no check suspects.
     """
     seen = packets_of(pa.concat_tables([datagrams(captures), _undecoded()]), ports)
-    frames = {table.name: frame_of(spark, plain(rows)) for table, rows in tables_of(seen).items()}
+    frames = {table.name: frame_of(spark, plain(rows)) for table, rows in tables_of(seen)}
     told = {name: frame.coalesce(1).localCheckpoint() for name, frame in frames.items()}
     suspected = suspects(seen)
     flows = {row.flow for row in told["packets"].select("flow").distinct().collect() if row.flow is not None}

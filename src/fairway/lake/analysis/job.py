@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -229,9 +230,9 @@ class _Run:
         found = violations(self._stored(PACKETS), self._stored(SESSIONS), self._suspects)
         self._scale.spread(found).write.partitionBy("bucket").parquet(str(self._written(VIOLATIONS)))
         for bucket in self._buckets:
-            broken = [pq.read_table(file, columns=["session"])["session"] for file in self._files(VIOLATIONS, bucket)]
-            if any(len(column) for column in broken):
-                (file,) = self._files(SESSIONS, bucket)
+            files = self._files(VIOLATIONS, bucket)
+            broken = Counter(name for file in files for name in pq.read_table(file, columns=["session"])[0].to_pylist())
+            for file in self._files(SESSIONS, bucket) if broken else ():
                 write(with_violations(pq.read_table(file), broken), SESSIONS, file)
 
     def _files(self, table: Table, bucket: int) -> list[Path]:

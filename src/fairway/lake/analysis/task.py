@@ -7,7 +7,9 @@ what is computed of it. A task that runs twice writes the same files twice.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from fairway.lake.analysis.sessions import sessions
 from fairway.lake.analysis.sums import Facts
 from fairway.lake.analysis.timeline import timeline
 from fairway.lake.analysis.transfers import transfers
-from fairway.lake.captures.buckets import read_bucket
+from fairway.lake.captures.buckets import parted_bucket
 from fairway.lake.schemas import arrow_schema
 from fairway.lake.violations import suspects
 
@@ -46,31 +48,35 @@ class Work:
     """Whether the tables behind `packets` are left out; for measuring."""
 
 
-def tables_of(seen: Packets) -> dict[Table, pa.Table]:
-    """Gives all tables but `violations`."""
+def tables_of(seen: Packets) -> Iterator[tuple[Table, pa.Table]]:
+    """Gives all tables but `violations`, one after the other: what is done with one need not be kept for the next."""
+    yield PACKETS, table_of(seen)
     exchanged = exchanges(seen)
     messages = transfers(seen, exchanged)
+    yield TRANSFERS, messages
     facts = Facts(seen, exchanged)
-    return {
-        PACKETS: table_of(seen),
-        TRANSFERS: messages,
-        SESSIONS: sessions(facts, messages),
-        TIMELINE: timeline(facts),
-    }
+    yield SESSIONS, sessions(facts, messages)
+    yield TIMELINE, timeline(facts)
 
 
 def computed(work: Work, bucket: int) -> dict[str, Any]:
     """Computes one bucket and writes its tables; gives how many records it has, and which flows are suspected."""
-    seen = packets(read_bucket(map(Path, work.captures), bucket, work.buckets), work.port_map)
-    made = {PACKETS: table_of(seen)} if work.only_packets else tables_of(seen)
-    for table, rows in made.items():
-        write(rows, table, bucket_file(Path(work.target), table, bucket))
-    return {"rows": len(seen.spoken.rows), "suspects": {} if work.only_packets else suspects(seen)}
-
-
-def bucket_file(target: Path, table: Table, bucket: int) -> Path:
-    """Gives where a task writes."""
-    return target / table.name / f"bucket={bucket}" / "part-0.parquet"
+    target = Path(work.target)
+    target.mkdir(parents=True, exist_ok=True)
+    records, suspected = 0, dict[str, list[int]]()
+    parts = parted_bucket([Path(file) for file in work.captures], bucket, work.buckets, target)
+    for part, datagrams in enumerate(parts):
+        seen = packets(datagrams, work.port_map)
+        records += len(seen.spoken.rows)
+        made = islice(tables_of(seen), 1 if work.only_packets else None)
+        for table, rows in made:
+            write(rows, table, target / table.name / f"bucket={bucket}" / f"part-{part}.parquet")
+            del rows
+        if not work.only_packets:
+            for name, flows in suspects(seen).items():
+                suspected.setdefault(name, []).extend(flows)
+        del seen, made, datagrams
+    return {"rows": records, "suspects": suspected}
 
 
 def write(rows: pa.Table, table: Table, file: Path) -> None:

@@ -7,7 +7,9 @@ which slice each of its row groups holds.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -17,20 +19,28 @@ import pyarrow.parquet as pq
 from fairway.core.columns import Integers
 from fairway.core.tables import DATAGRAMS
 from fairway.lake.arrays import Rows, word_of
+from fairway.lake.captures.rows import Batch
 from fairway.lake.schemas import arrow_schema
 
 BUCKETS = 16
 """Into how many parts tables are cut, by flow: one part is replaced at a time, and computed by one task."""
 SLICES_MAX = 16
+PART_RECORDS = 250_000
+"""So many records are computed at a time, at about 1 kB each; more only where one flow has more."""
 
 DICTIONARIES = [column.name for column in DATAGRAMS.columns if column.type == "string" and column.name != "rup_id"]
 
 _SLICES, _HELD = b"fairway.slices", b"fairway.held"
 
 
-def buckets_of(rows: pa.RecordBatch | pa.Table, buckets: int) -> Integers:
+def buckets_of_batch(batch: Batch, buckets: int) -> Integers:
     """Gives the bucket of each record; those without a flow go by their file."""
-    read = Rows(rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows]))
+    return np.where(batch.no_datagram, word_of(batch.file_id), batch.flow) % buckets
+
+
+def buckets_of(rows: pa.Table, buckets: int) -> Integers:
+    """Gives the bucket of each record of a table."""
+    read = Rows(rows)
     flow = read.numbers("flow")
     lost = read.missing("flow")
     if lost.any():
@@ -42,19 +52,6 @@ def buckets_of(rows: pa.RecordBatch | pa.Table, buckets: int) -> Integers:
 def slices_for(buckets: int) -> int:
     """Gives into how many slices records are cut: the greatest divisor, so that a bucket lies in one of them."""
     return max(number for number in range(1, SLICES_MAX + 1) if buckets % number == 0)
-
-
-def sliced(table: pa.Table, buckets: int) -> Iterator[tuple[int, pa.Table]]:
-    """Cuts records into slices; each keeps the order of its records."""
-    number = buckets_of(table, buckets) % slices_for(buckets)
-    order = np.argsort(number.astype(np.uint16), kind="stable")
-    ends = np.cumsum(np.bincount(number, minlength=1))
-    ordered = table if bool((order[1:] > order[:-1]).all()) else table.take(pa.array(order))
-    start = 0
-    for which, end in enumerate(ends.tolist()):
-        if end > start:
-            yield which, ordered.slice(start, end - start)
-        start = end
 
 
 def metadata_of(slices: int, held: Sequence[int]) -> dict[bytes, bytes]:
@@ -72,16 +69,81 @@ def read_bucket(files: Iterable[Path], bucket: int, buckets: int, columns: Seque
     return pa.concat_tables(found).unify_dictionaries()
 
 
+def parted_bucket(files: Sequence[Path], bucket: int, buckets: int, folder: Path) -> Iterator[pa.Table]:
+    """Gives the records of a bucket in parts that fit into memory, each with all records of its flows.
+
+    A bucket of many records is first sorted into files below `folder`. One flow is never cut, however long it is.
+    """
+    records = sum(_records_at_most(file, bucket, buckets) for file in files)
+    parts = -(-records // PART_RECORDS)
+    if parts <= 1:
+        yield read_bucket(files, bucket, buckets)
+        return
+    with tempfile.TemporaryDirectory(prefix=f"bucket-{bucket}-", dir=folder) as name:
+        paths = [Path(name, str(part)) for part in range(parts)]
+        _sort_into(paths, files, bucket, buckets)
+        for path in paths:
+            if path.exists():
+                with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as reader:
+                    table = reader.read_all()
+                path.unlink()
+                yield table.unify_dictionaries()
+                del table
+
+
+def _sort_into(paths: Sequence[Path], files: Iterable[Path], bucket: int, buckets: int) -> None:
+    with ExitStack() as opened:
+        writers: dict[int, pa.RecordBatchStreamWriter] = {}
+        for file in files:
+            for table in _row_groups(file, bucket, buckets):
+                part = Rows(table).numbers("flow") // buckets % len(paths)
+                for number in np.unique(part).tolist():
+                    rows = table.filter(pa.array(part == number)).combine_chunks()
+                    if number not in writers:
+                        sink = opened.enter_context(pa.OSFile(str(paths[number]), "wb"))
+                        writers[number] = opened.enter_context(pa.ipc.new_stream(sink, rows.schema))
+                    writers[number].write_table(rows)
+
+
+def _row_groups(path: Path, bucket: int, buckets: int) -> Iterator[pa.Table]:
+    """Gives the records of a bucket that one file holds, row group by row group."""
+    with pq.ParquetFile(path, read_dictionary=DICTIONARIES) as file:
+        held = _Held(file, buckets)
+        for group in held.groups(bucket):
+            table = file.read_row_group(group, use_threads=False)
+            yield table if held.exact else table.filter(pa.array(buckets_of(table, buckets) == bucket))
+
+
+class _Held:
+    """What a file says of its row groups."""
+
+    def __init__(self, file: pq.ParquetFile, buckets: int) -> None:
+        said = file.metadata.metadata or {}
+        self._slices = int(said.get(_SLICES, 1))
+        self._count = file.metadata.num_row_groups
+        self._held = [int(number) for number in said.get(_HELD, b"").split()]
+        self._known = len(self._held) == self._count and buckets % self._slices == 0
+        self.exact = self._known and self._slices == buckets
+        """Whether a row group holds records of one bucket only."""
+
+    def groups(self, bucket: int) -> list[int]:
+        """Gives the row groups that may hold records of a bucket."""
+        if not self._known:
+            return list(range(self._count))
+        return [group for group, which in enumerate(self._held) if which == bucket % self._slices]
+
+
+def _records_at_most(path: Path, bucket: int, buckets: int) -> int:
+    with pq.ParquetFile(path) as file:
+        groups = _Held(file, buckets).groups(bucket)
+        return sum(file.metadata.row_group(group).num_rows for group in groups)
+
+
 def _of_bucket(path: Path, bucket: int, buckets: int, columns: Sequence[str] | None) -> pa.Table:
     with pq.ParquetFile(path, read_dictionary=DICTIONARIES) as file:
-        said = file.metadata.metadata or {}
-        slices, held = int(said.get(_SLICES, 1)), [int(number) for number in said.get(_HELD, b"").split()]
-        known = len(held) == file.metadata.num_row_groups and buckets % slices == 0
-        wanted = [group for group, which in enumerate(held) if which == bucket % slices] if known else None
-        if wanted == []:
+        held = _Held(file, buckets)
+        groups = held.groups(bucket)
+        if not groups:
             return arrow_schema(DATAGRAMS).empty_table()
-        groups = range(file.metadata.num_row_groups) if wanted is None else wanted
-        table = file.read_row_groups(list(groups), columns=columns, use_threads=False)
-    if known and slices == buckets:
-        return table
-    return table.filter(pa.array(buckets_of(table, buckets) == bucket))
+        table = file.read_row_groups(groups, columns=columns, use_threads=False)
+    return table if held.exact else table.filter(pa.array(buckets_of(table, buckets) == bucket))

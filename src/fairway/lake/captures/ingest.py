@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from fairway.core.errors import DamagedCapture
 from fairway.core.tables import DATAGRAMS
-from fairway.lake.captures.buckets import BUCKETS, DICTIONARIES, buckets_of, metadata_of, sliced, slices_for
+from fairway.lake.captures.buckets import BUCKETS, DICTIONARIES, buckets_of_batch, metadata_of, slices_for
 from fairway.lake.captures.files import CaptureFile, identity, listed, seen
 from fairway.lake.captures.jobs import each
 from fairway.lake.captures.parts import PART_BYTES, Part, batches
@@ -194,7 +194,7 @@ def _written(wish: _Wish, item: tuple[Part, str]) -> dict[str, Any]:
 
 
 class _Writer:
-    """Gathers batches into row groups; the file gets its name when it is complete."""
+    """Gathers batches into row groups, one for each slice; the file gets its name when it is complete."""
 
     def __init__(self, target: Path, wish: _Wish) -> None:
         self.rows = 0
@@ -202,44 +202,50 @@ class _Writer:
         self.touched: set[int] = set()
         self._target = target
         self._wish = wish
+        self._slices = slices_for(wish.buckets)
         self._held: list[int] = []
-        self._waiting: list[pa.RecordBatch] = []
+        self._waiting: dict[int, list[pa.RecordBatch]] = defaultdict(list)
         self._waiting_rows = 0
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, batch: Batch) -> None:
-        rows = arrow_batch(batch, DATAGRAMS.names, dictionaries=True, payload=self._wish.payload)
+        bucket = buckets_of_batch(batch, self._wish.buckets)
+        self.touched.update(np.unique(bucket).tolist())
         self.rows += len(batch)
         self.undecoded.update(dict(enumerate(np.bincount(batch.undecoded, minlength=len(UNDECODED)).tolist())))
-        self.touched.update(np.unique(buckets_of(rows, self._wish.buckets)).tolist())
-        self._waiting.append(rows)
+        which = (bucket % self._slices).astype(np.uint16)
+        # Sorted before the columns are built: afterwards there are sixty of them to be moved.
+        ordered = batch.ordered(np.argsort(which, kind="stable"))
+        rows = arrow_batch(ordered, DATAGRAMS.names, dictionaries=True, payload=self._wish.payload)
+        counts = np.bincount(which, minlength=self._slices)
+        starts = np.cumsum(counts) - counts
+        for number in np.flatnonzero(counts).tolist():
+            self._waiting[number].append(rows.slice(int(starts[number]), int(counts[number])))
         self._waiting_rows += len(batch)
         if self._waiting_rows >= ROW_GROUP_ROWS:
             self._flush()
 
     def _flush(self) -> None:
-        if not self._waiting:
-            return
-        table = pa.Table.from_batches(self._waiting).unify_dictionaries()
-        if self._writer is None:
-            self._target.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = pq.ParquetWriter(
-                f"{self._target}.{os.getpid()}",
-                table.schema,
-                compression=COMPRESSION,
-                use_dictionary=DICTIONARIES,
-                write_statistics=STATISTICS,
-                store_schema=False,
-            )
-        for which, rows in sliced(table, self._wish.buckets):
-            self._writer.write_table(rows, row_group_size=max(1, len(rows)))
-            self._held.append(which)
-        self._waiting, self._waiting_rows = [], 0
+        for number, waiting in sorted(self._waiting.items()):
+            table = pa.Table.from_batches(waiting).unify_dictionaries()
+            if self._writer is None:
+                self._target.parent.mkdir(parents=True, exist_ok=True)
+                self._writer = pq.ParquetWriter(
+                    f"{self._target}.{os.getpid()}",
+                    table.schema,
+                    compression=COMPRESSION,
+                    use_dictionary=DICTIONARIES,
+                    write_statistics=STATISTICS,
+                    store_schema=False,
+                )
+            self._writer.write_table(table, row_group_size=len(table))
+            self._held.append(number)
+        self._waiting, self._waiting_rows = defaultdict(list), 0
 
     def close(self) -> None:
         self._flush()
         if self._writer is not None:
-            self._writer.add_key_value_metadata(metadata_of(slices_for(self._wish.buckets), self._held))
+            self._writer.add_key_value_metadata(metadata_of(self._slices, self._held))
             self._writer.close()
             os.replace(f"{self._target}.{os.getpid()}", self._target)
 

@@ -6,7 +6,6 @@ inside their record.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields
 
 import numpy as np
@@ -74,17 +73,29 @@ def _suspects(data: bytes, starts: Integers, ends: Integers) -> Integers:
     fixed = ((first == RUP_REQUEST) | (first == RUP_CONFIRM)) & (lengths % CONTROL_BYTES == 0)
     fixed &= lengths > CONTROL_BYTES
     fixed |= ((first == 1) | (first == 3)) & (second <= 1) & (lengths % PYDEVTS_BYTES == 0)
-    find = data.find
-    suspected = [np.flatnonzero(fixed)]
-
-    def search(mask: Mask, sign: Callable[[int], bytes], after: int) -> None:
-        rows = np.flatnonzero(mask)
-        pairs = zip(starts[rows].tolist(), ends[rows].tolist(), strict=True)
-        suspected.append(rows[[find(sign(start), start + after, end) >= 0 for start, end in pairs]])
-
-    search(is_mrp, lambda start: MRP, CONNECT_BYTES)
-    search(is_part, lambda start: data[start + 2 : start + 34], CONTROL_BYTES)
-    search(is_part, lambda start: NEW_MESSAGE, CONTROL_BYTES)
-    search(is_packet, lambda start: data[start : start + 3], PYDEVTS_BYTES)
-    search(~is_mrp & ~is_part, lambda start: data[start + 4 : start + 8], UDPC_BYTES + 4)
+    signs = (
+        # Whose sign it is, where it stands in the first datagram, and from where on in the second.
+        (is_mrp, slice(0, len(MRP)), CONNECT_BYTES),
+        (is_part, slice(2, 34), CONTROL_BYTES),
+        (is_packet, slice(0, 3), PYDEVTS_BYTES),
+        (~is_mrp & ~is_part & (lengths >= UDPC_BYTES + 8), slice(4, 8), UDPC_BYTES + 4),
+    )
+    suspected = [np.flatnonzero(fixed), _with(data, starts, ends, is_part, NEW_MESSAGE, CONTROL_BYTES)]
+    suspected += [_repeating(data, starts, ends, *sign) for sign in signs]
     return np.unique(np.concatenate(suspected))
+
+
+def _repeating(data: bytes, starts: Integers, ends: Integers, mask: Mask, sign: slice, after: int) -> Integers:
+    """Gives the payloads in which a piece of their beginning stands again."""
+    rows = np.flatnonzero(mask)
+    find, low, high = data.find, sign.start, sign.stop
+    pairs = zip(starts[rows].tolist(), ends[rows].tolist(), strict=True)
+    return rows[[find(data[start + low : start + high], start + after, end) >= 0 for start, end in pairs]]
+
+
+def _with(data: bytes, starts: Integers, ends: Integers, mask: Mask, sign: bytes, after: int) -> Integers:
+    """Gives the payloads in which this sign stands."""
+    rows = np.flatnonzero(mask)
+    find = data.find
+    pairs = zip((starts[rows] + after).tolist(), ends[rows].tolist(), strict=True)
+    return rows[[find(sign, start, end) >= 0 for start, end in pairs]]

@@ -76,6 +76,27 @@ class Batch:
         batch.__dict__["datagrams"] = datagrams
         return batch
 
+    def ordered(self, rows: Integers) -> Batch:
+        """Gives the batch with its rows in another order."""
+        found = self.datagrams
+        moved = {field.name: getattr(found, field.name)[rows] for field in fields(Datagrams)}
+        none = np.zeros(len(rows), dtype=np.int64)
+        return self.taken(rows, none, Datagrams(**moved), none)
+
+    @cached_property
+    def flow(self) -> Integers:
+        """A hash of the two endpoints of each row, whatever the direction; it means nothing in rows without any."""
+        found = self.datagrams
+        one = _mixed(
+            _mixed(found.source_high) ^ found.source_low ^ (found.source_port.astype(np.uint64) << np.uint64(40))
+        )
+        other = _mixed(
+            _mixed(found.destination_high)
+            ^ found.destination_low
+            ^ (found.destination_port.astype(np.uint64) << np.uint64(40))
+        )
+        return _mixed(np.minimum(one, other) * np.uint64(3) + np.maximum(one, other)).view(np.int64)
+
     @cached_property
     def datagrams(self) -> Datagrams:
         """The UDP datagrams of the frames."""
@@ -157,7 +178,7 @@ def _numbers(values: NDArray[np.generic], null: Mask | None, kind: pa.DataType) 
 def _names(codes: NDArray[np.generic], names: Sequence[str], null: Mask | None) -> pa.Array:
     """Gives names by their numbers, as a dictionary."""
     indices = pa.array(codes.astype(np.int32), mask=null if null is not None and null.any() else None)
-    return pa.DictionaryArray.from_arrays(indices, pa.array(names, type=pa.string()))
+    return pa.DictionaryArray.from_arrays(indices, pa.array(names, type=pa.string()), safe=False)
 
 
 def _constant(batch: Batch, text: str) -> pa.Array:
@@ -215,18 +236,6 @@ def _ipv4(number: int) -> str:
 @lru_cache(maxsize=1 << 16)
 def _text(key: bytes) -> str:
     return str(IPv6Address(key[1:])) if key[0] else str(IPv4Address(key[13:]))
-
-
-def _flow(batch: Batch) -> pa.Array:
-    found = batch.datagrams
-    one = _mixed(_mixed(found.source_high) ^ found.source_low ^ (found.source_port.astype(np.uint64) << np.uint64(40)))
-    other = _mixed(
-        _mixed(found.destination_high)
-        ^ found.destination_low
-        ^ (found.destination_port.astype(np.uint64) << np.uint64(40))
-    )
-    flow = _mixed(np.minimum(one, other) * np.uint64(3) + np.maximum(one, other))
-    return _numbers(flow.view(np.int64), batch.no_datagram, pa.int64())
 
 
 def _mixed(words: Words) -> Words:
@@ -380,7 +389,7 @@ _BUILDERS: dict[str, Callable[[Batch], pa.Array]] = {
     "frame_bytes": lambda batch: _numbers(batch.records.wire_bytes, None, pa.int64()),
     "payload_bytes": lambda batch: _numbers(batch.datagrams.payload_bytes, batch.no_datagram, pa.int32()),
     "truncated": _truncated,
-    "flow": _flow,
+    "flow": lambda batch: _numbers(batch.flow, batch.no_datagram, pa.int64()),
     "undecoded": lambda batch: _names(batch.undecoded, UNDECODED, ~batch.no_datagram),
     **{f"{protocol}_kind": _kind(protocol) for protocol in PROTOCOLS},
     **{f"{protocol}_reason": _reason(protocol) for protocol in PROTOCOLS},
