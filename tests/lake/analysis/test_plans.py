@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.dataset as ds
+import pytest
 
-from fairway.core.tables import CAPTURE_TABLES, DATAGRAMS, PACKETS, SESSIONS, VIOLATIONS
+from fairway.core.tables import (
+    CAPTURE_TABLES,
+    DATAGRAMS,
+    PACKETS,
+    PROTOCOLS,
+    SESSIONS,
+    TIMELINE,
+    TRANSFERS,
+    VIOLATIONS,
+)
 from fairway.lake.analysis.task import Work, computed, tables_of
+from fairway.lake.captures import buckets
 from fairway.lake.captures.buckets import read_bucket
 from fairway.lake.captures.ingest import capture_files, ingest
 from fairway.lake.schemas import arrow_schema, spark_schema
@@ -83,14 +95,37 @@ def test_a_task_reads_the_records_of_its_bucket_and_no_others(spark: SparkSessio
     files = capture_files(lake, [about.file_id])
     whole = read_bucket(map(Path, files), 0, 1)
     assert whole.num_rows == about.rows
-    for buckets in (1, 5, 16, 48):
-        parts = [read_bucket(map(Path, files), bucket, buckets) for bucket in range(buckets)]
+    for count in (1, 5, 16, 48):
+        parts = [read_bucket(map(Path, files), bucket, count) for bucket in range(count)]
         flows = [set(part["flow"].to_pylist()) for part in parts]
         assert sum(part.num_rows for part in parts) == about.rows
-        assert sum(map(len, flows)) == len(set(whole["flow"].to_pylist())), buckets
-        if buckets == about.buckets:
+        assert sum(map(len, flows)) == len(set(whole["flow"].to_pylist())), count
+        if count == about.buckets:
             assert [bucket for bucket, part in enumerate(parts) if part.num_rows] == about.touched
-    answers = [computed(Work(tuple(files), 16, {}, str(tmp_path / "out")), bucket) for bucket in range(16)]
-    assert sum(answer["rows"] for answer in answers) == about.rows
-    written = (tmp_path / "out" / PACKETS.name).rglob("*.parquet")
-    assert sum(pq.read_metadata(file).num_rows for file in written) == about.rows
+
+
+@pytest.mark.parametrize("part_records", [1, 40, 200])
+def test_a_bucket_computed_in_parts_gives_the_same_tables(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_records: int
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    worlds = [
+        simulated(number, case(Wishes(protocol=protocol, loss=0.1, messages=4)), number)
+        for number, protocol in enumerate(PROTOCOLS * 3)
+    ]
+    (tmp_path / "all.pcapng").write_bytes(b"".join(world.capture for world in worlds))
+    (about,) = ingest(spark, [tmp_path / "all.pcapng"], lake).added
+    work = Work(tuple(capture_files(lake, [about.file_id])), 1, {}, str(tmp_path / "whole"))
+    assert computed(work, 0)["rows"] == about.rows
+    monkeypatch.setattr(buckets, "PART_RECORDS", part_records)
+    assert computed(replace(work, target=str(tmp_path / "parts")), 0)["rows"] == about.rows
+    for table in (PACKETS, SESSIONS, TRANSFERS, TIMELINE):
+        whole, parts = (ds.dataset(tmp_path / name / table.name).to_table() for name in ("whole", "parts"))
+        keys = [(name, "ascending") for name in table.names[:6]]
+        assert whole.num_rows > 0
+        assert parts.sort_by(keys).equals(whole.sort_by(keys)), table.name
+    assert len(list((tmp_path / "parts" / PACKETS.name).rglob("*.parquet"))) > 1
+    left = [
+        path for path in (tmp_path / "parts").iterdir() if path.name not in {table.name for table in CAPTURE_TABLES}
+    ]
+    assert left == []

@@ -8,6 +8,7 @@ chain of plausible records is left out and reported.
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
@@ -33,6 +34,9 @@ from fairway.capture.source import RECORD_BYTES_MAX
 from fairway.core.columns import Integers
 from fairway.core.errors import DamagedCapture
 
+NATIVE_ORDER: ByteOrder = "<" if sys.byteorder == "little" else ">"
+CAPTURED_AT = 8
+"""Where in a record's header its length stands."""
 CAPTURED_BYTES_MIN = 262_144
 """What is believed even if a file announces a smaller snap length: tools write it wrongly, or 0."""
 STEP_S_MAX = 30 * 86_400
@@ -105,11 +109,24 @@ class PcapForm:
         return offsets, end
 
     def _offsets(self, data: memoryview, offset: int, stop: int) -> tuple[list[int], int]:
+        """Follows the lengths from an offset on."""
         size, captured_max = len(data), self.captured_max
-        captured_at: Callable[..., tuple[int]] = struct.Struct(f"{self.order}8xI").unpack_from
         offsets: list[int] = []
         append = offsets.append
         stop = min(stop, size - RECORD_HEADER_BYTES + 1)
+        if self.order == NATIVE_ORDER:
+            # The file as numbers of four bytes, from each of the offsets that they may be aligned to: three times as
+            # fast as asking `struct`.
+            words = [data[start : start + (size - start) // 4 * 4].cast("I") for start in range(4)]
+            while offset < stop:
+                captured = words[offset & 3][(offset + CAPTURED_AT) >> 2]
+                after = offset + RECORD_HEADER_BYTES + captured
+                if captured > captured_max or after > size:
+                    break
+                append(offset)
+                offset = after
+            return offsets, offset
+        captured_at: Callable[..., tuple[int]] = struct.Struct(f"{self.order}{CAPTURED_AT}xI").unpack_from
         while offset < stop:
             (captured,) = captured_at(data, offset)
             after = offset + RECORD_HEADER_BYTES + captured

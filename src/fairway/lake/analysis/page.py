@@ -27,6 +27,10 @@ second run changes nothing; files in any order, one by one or together, give the
 buckets that new files touch and exchanges each folder in one step; a run that died between two exchanges is
 completed by the next.
 
+A bucket is one task, whatever Spark runs on. It is computed in arrays, 250,000 records at a time; only a single flow is
+never cut, so that one of very many packets takes memory in proportion to them, about a kilobyte each. More buckets
+(`--buckets`, when a lake is new) are more and smaller tasks.
+
 ## What the words mean
 
 - **Point**: the capture's interface name. Rows of different points are never mixed. Files without interface names

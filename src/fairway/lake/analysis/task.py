@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -65,8 +66,8 @@ def computed(work: Work, bucket: int) -> dict[str, Any]:
     target.mkdir(parents=True, exist_ok=True)
     records, suspected = 0, dict[str, list[int]]()
     parts = parted_bucket([Path(file) for file in work.captures], bucket, work.buckets, target)
-    for part, datagrams in enumerate(parts):
-        seen = packets(datagrams, work.port_map)
+    # Not a loop over the parts themselves: a name for one would keep it, and it is copied when it is sorted.
+    for part, seen in enumerate(map(partial(packets, port_map=work.port_map), parts)):
         records += len(seen.spoken.rows)
         made = islice(tables_of(seen), 1 if work.only_packets else None)
         for table, rows in made:
@@ -75,7 +76,7 @@ def computed(work: Work, bucket: int) -> dict[str, Any]:
         if not work.only_packets:
             for name, flows in suspects(seen).items():
                 suspected.setdefault(name, []).extend(flows)
-        del seen, made, datagrams
+        del seen, made
     return {"rows": records, "suspects": suspected}
 
 

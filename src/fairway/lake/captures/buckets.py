@@ -26,7 +26,7 @@ BUCKETS = 16
 """Into how many parts tables are cut, by flow: one part is replaced at a time, and computed by one task."""
 SLICES_MAX = 16
 PART_RECORDS = 250_000
-"""So many records are computed at a time, at about 1 kB each; more only where one flow has more."""
+"""So many records are computed at a time, at about a kilobyte each; more only where one flow has more."""
 
 DICTIONARIES = [column.name for column in DATAGRAMS.columns if column.type == "string" and column.name != "rup_id"]
 
@@ -84,11 +84,13 @@ def parted_bucket(files: Sequence[Path], bucket: int, buckets: int, folder: Path
         _sort_into(paths, files, bucket, buckets)
         for path in paths:
             if path.exists():
-                with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as reader:
-                    table = reader.read_all()
+                yield _read_back(path)
                 path.unlink()
-                yield table.unify_dictionaries()
-                del table
+
+
+def _read_back(path: Path) -> pa.Table:
+    with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as reader:
+        return reader.read_all().unify_dictionaries()
 
 
 def _sort_into(paths: Sequence[Path], files: Iterable[Path], bucket: int, buckets: int) -> None:
