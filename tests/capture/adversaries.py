@@ -76,6 +76,17 @@ def _damaged_block() -> bytes:
     return bytes(data)
 
 
+def _old_packets() -> bytes:
+    data = bytearray(pcapng(PLAIN))
+    place = 0
+    while place < len(data):
+        kind, length, number = struct.unpack_from("<III", data, place)
+        if kind == 6:
+            struct.pack_into("<IIHH", data, place, 2, length, number, 0xFFFF)
+        place += length
+    return bytes(data)
+
+
 CAPTURES: dict[str, Callable[[], bytes]] = {
     "plain": lambda: pcap(PLAIN),
     "microseconds, other byte order": lambda: pcap(PLAIN, nanoseconds=False, order=">"),
@@ -89,6 +100,7 @@ CAPTURES: dict[str, Callable[[], bytes]] = {
     "truncated tail": lambda: pcap(PLAIN)[:-11],
     "truncated header of the last record": lambda: pcap([*PLAIN, b""])[: -28 - 9],
     "a damaged length": _damaged_length,
+    "old packet blocks": _old_packets,
     "a length that is too short": _shorter_length,
     "a length that is too long": _longer_length,
     "noise in the middle": lambda: pcap(PLAIN)[:200] + bytes(range(97)) + pcap(PLAIN)[24:],

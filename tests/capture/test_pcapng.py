@@ -106,6 +106,14 @@ def test_other_blocks_are_passed_over() -> None:
     assert len(list(read_pcapng(data))) == 1
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_an_old_packet_has_a_short_number_and_counts_drops(order: str) -> None:
+    fixed = struct.pack(order + "HH4I", 1, 9, 0, 5, 4, 7)
+    data = section(order) + interface(order) + interface(order) + block(order, 2, fixed + b"four")
+    (frame,) = read_pcapng(data)
+    assert (frame.at_ns, frame.data, frame.wire_bytes, frame.interface) == (5_000, b"four", 7, 1)
+
+
 def test_a_simple_packet_is_cut_at_the_snap_length() -> None:
     simple = block("<", 3, struct.pack("<I", 9) + b"four")
     data = section("<") + interface("<", snap_bytes=4) + simple

@@ -22,6 +22,8 @@ from fairway.core.errors import BadOption, DamagedCapture
 
 SECTION_HEADER = 0x0A0D0D0A
 INTERFACE = 1
+OLD_PACKET = 2
+"""What stood before the enhanced packet: the interface's number has two bytes, and two more count drops."""
 SIMPLE_PACKET = 3
 ENHANCED_PACKET = 6
 
@@ -114,8 +116,8 @@ def read_pcapng(source: bytes | Read) -> Iterator[Frame]:
         try:
             if kind == INTERFACE:
                 interfaces.append(read_interface(body, order))
-            elif kind == ENHANCED_PACKET:
-                yield _read_enhanced(body, order, interfaces)
+            elif kind in (ENHANCED_PACKET, OLD_PACKET):
+                yield _read_enhanced(body, order, interfaces, kind)
             elif kind == SIMPLE_PACKET:
                 yield _read_simple(body, order, interfaces)
         except (struct.error, IndexError) as error:
@@ -176,8 +178,9 @@ def _read_options(body: bytes, position: int, order: str) -> Iterator[tuple[int,
         position += length + -length % 4
 
 
-def _read_enhanced(body: bytes, order: str, interfaces: Sequence[Interface]) -> Frame:
-    number, high, low, captured, wire_bytes = struct.unpack_from(order + "5I", body)
+def _read_enhanced(body: bytes, order: str, interfaces: Sequence[Interface], kind: int) -> Frame:
+    layout = "H2x4I" if kind == OLD_PACKET else "5I"
+    number, high, low, captured, wire_bytes = struct.unpack_from(order + layout, body)
     interface = interfaces[number]
     end = 20 + captured
     if end > len(body):

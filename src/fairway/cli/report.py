@@ -36,6 +36,8 @@ def report(
     Example:
       fairway analyze capture.pcapng --lake lake && fairway report --lake lake --out report.html
     """
+    if not out.parent.is_dir():
+        raise BadOption(f"there is no folder {out.parent} to put {out.name} into: make it first")
     size = _put(out, _page(lake, lab, listed, detailed, tuple(session)))
     print(dumps({"path": str(out), "bytes": size}) if json else f"{out}: {size / 1e6:.1f} MB, opens in any browser")
     return ExitCode.DONE

@@ -170,6 +170,12 @@ CASES = (
         "from_seq is the highest sequence with none missing below",
     ),
     Case(
+        "MRP-5.1",
+        "a gap acknowledged, and filled later",
+        (*PIGGYBACK, (0.1, ">", _piggyback(3)), (0.2, "<", _bare(3)), (1.0, ">", _piggyback(2)), (1.1, "<", _bare(3))),
+        "from_seq is the highest sequence with none missing below",
+    ),
+    Case(
         "MRP-5.6",
         "from_seq of what was never sent",
         (*PIGGYBACK, (0.1, "<", _bare(9))),
@@ -186,6 +192,18 @@ CASES = (
         "a copy after two minutes without an ack",
         (*OPENING, (1.0, ">", _data(2, 11)), (125.0, ">", _data(2, 12))),
         "a packet unacknowledged for 30 s ends the connection",
+    ),
+    Case(
+        "MRP-7.3",
+        "a copy after two minutes, and then an ack",
+        (*OPENING, (1.0, ">", _data(2, 11)), (125.0, ">", _data(2, 12)), (126.0, "<", _ack(2, 12))),
+        "a packet unacknowledged for 30 s ends the connection",
+    ),
+    Case(
+        "MRP-3.1",
+        "a first message of 40,000 in a batch with others",
+        (CALL, REPLY, (0.02, ">", _data(40_000)), (0.02, ">", _data(40_001, 11)), (0.03, "<", _ack(40_000))),
+        "in each direction the first message has sequence 1",
     ),
     Case(
         "ALL-6.1",

@@ -105,9 +105,29 @@ CASES = (
         "an ack is repeated ten times at the most, and sent once for each copy",
     ),
     Case(
+        "PYDEVTS-6.2",
+        "an ack 35 times, minutes after ten copies",
+        (
+            *((3.0 * number, ">", _packet(1)) for number in range(11)),
+            *((330.0 + number, "<", _ack(1)) for number in range(35)),
+        ),
+        "an ack is repeated ten times at the most, and sent once for each copy",
+    ),
+    Case(
         "PYDEVTS-7.2",
         "an id used while open",
         (*EXCHANGE, (1.0, ">", _packet(2)), (2.0, ">", _packet(2, b"another"))),
+        "the ids of open messages are skipped",
+    ),
+    Case(
+        "PYDEVTS-7.2",
+        "an id used while open, and long after",
+        (
+            *EXCHANGE,
+            (1.0, ">", _packet(2)),
+            (2.0, ">", _packet(2, b"another")),
+            (1_000.0, ">", _packet(2, b"a third")),
+        ),
         "the ids of open messages are skipped",
     ),
     Case(

@@ -158,6 +158,12 @@ CASES = (
         "an ACK answers a request that was sent, or the SYN+ACK",
     ),
     Case(
+        "UDPC-8.7",
+        "an ACK of the SYN",
+        (*_opening(syn_index=1), (0.1, "<", _packet(2, ACK, ack=1))),
+        "an ACK answers a request that was sent, or the SYN+ACK",
+    ),
+    Case(
         "UDPC-8.9",
         "two responses to one request",
         (*OPENING, REQUEST, RESPONSE, (0.3, "<", _packet(3, ACK, b"well", ack=102))),

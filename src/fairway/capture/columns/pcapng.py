@@ -35,6 +35,7 @@ from fairway.capture.pcapng import (
     BYTE_ORDER_MAGIC,
     ENHANCED_PACKET,
     INTERFACE,
+    OLD_PACKET,
     SECTION_HEADER,
     SIMPLE_PACKET,
     read_interface,
@@ -43,6 +44,7 @@ from fairway.capture.source import RECORD_BYTES_MAX
 from fairway.core.columns import Integers
 from fairway.core.errors import DamagedCapture
 
+PACKETS = (ENHANCED_PACKET, SIMPLE_PACKET, OLD_PACKET)
 KNOWN_BLOCKS = (*range(1, 11), 0x0BAD, 0x40000BAD, SECTION_HEADER)
 """The kinds that a chain is searched among; a walk passes over blocks of any kind."""
 ORDERS: tuple[ByteOrder, ByteOrder] = ("<", ">")
@@ -84,7 +86,7 @@ class PcapngForm:
         offsets = np.array(run.offsets, dtype=np.int64)
         kind, length = heads(data, run.place.order, offsets, 2).T
         columns = _Columns.empty(offsets, length)
-        _read_enhanced(data, run, np.flatnonzero(kind == ENHANCED_PACKET), columns)
+        _read_enhanced(data, run, np.flatnonzero((kind == ENHANCED_PACKET) | (kind == OLD_PACKET)), columns)
         _read_simple(data, run, np.flatnonzero(kind == SIMPLE_PACKET), columns)
         return columns.records(run.place.interfaces)
 
@@ -121,7 +123,7 @@ def _run(data: memoryview, place: Place, stop: int) -> tuple[Run, Place]:
             break
         if again.unpack_from(data, after - 4)[0] != length:
             break
-        if kind in (ENHANCED_PACKET, SIMPLE_PACKET):
+        if kind in PACKETS:
             offsets.append(offset)
         elif kind == INTERFACE:
             if offsets:
@@ -260,7 +262,9 @@ def _read_enhanced(data: memoryview, run: Run, rows: Integers, columns: _Columns
     if not len(rows) or not interfaces:
         return
     head = heads(data, run.place.order, columns.offset[rows], ENHANCED_WORDS)
-    _, _, number, high, low, captured, wire_bytes = head.T
+    kind, _, number, high, low, captured, wire_bytes = head.T
+    # Of an old packet the other half of the number counts drops.
+    number = np.where(kind == OLD_PACKET, number & 0xFFFF if run.place.order == "<" else number >> 16, number)
     good = (number < len(interfaces)) & (20 + captured <= columns.block_bytes[rows] - BLOCK_BYTES_MIN)
     links = np.array([interface.link_type for interface in interfaces], dtype=np.int64)
     good[good] = links[number[good]] >= 0

@@ -28,7 +28,7 @@ buckets that new files touch and exchanges each folder in one step; a run that d
 completed by the next.
 
 A bucket is one task, whatever Spark runs on. It is computed in arrays, 250,000 records at a time; only a single flow is
-never cut, so that one of very many packets takes memory in proportion to them, about a kilobyte each. More buckets
+never cut, so that one of very many packets takes memory in proportion to them. More buckets
 (`--buckets`, when a lake is new) are more and smaller tasks.
 
 ## What the words mean

@@ -9,10 +9,11 @@ from __future__ import annotations
 import glob
 import mmap
 import os
+import stat
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import BinaryIO
@@ -31,6 +32,8 @@ END_BYTES = 1 << 20
 SAMPLES = 64
 SAMPLE_BYTES = 32 << 10
 PIECE_BYTES = 1 << 20
+STEP_BYTES = 256 << 10
+"""So much is unpacked at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ def listed(patterns: Iterable[str]) -> list[str]:
 def seen(path: str) -> CaptureFile:
     """Looks at a file; raises `DamagedCapture` in a sentence if it cannot be a capture."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise DamagedCapture(f"{path} is no regular file: name a file that a capture was written to.")
         with open(path, "rb") as file:
             head = file.read(4)
             size = os.fstat(file.fileno()).st_size
@@ -78,16 +83,15 @@ def seen(path: str) -> CaptureFile:
 
 
 def identity(file: CaptureFile) -> str:
-    """Gives the name of the file's content: the same for a copy under another name.
+    """Gives the name of the file's content: the same for a copy under another name, packed or not.
 
     Of a large file the size, both ends and evenly spread samples are hashed: captures that differ do so in the times of
     nearly every record.
     """
-    digest = blake2b(str(file.size_bytes).encode(), digest_size=16)
-    with open(file.path, "rb") as opened:
-        for offset, length in _sampled(file.size_bytes):
-            opened.seek(offset)
-            digest.update(opened.read(length))
+    with opened(file) as (data, _):
+        digest = blake2b(str(len(data)).encode(), digest_size=16)
+        for offset, length in _sampled(len(data)):
+            digest.update(data[offset : offset + length])
     return digest.hexdigest()
 
 
@@ -139,12 +143,22 @@ def _unpack_gzip(packed: BinaryIO, unpacked: BinaryIO) -> str | None:
             if member.eof:
                 piece = piece.lstrip(b"\0")
                 member = zlib.decompressobj(31) if piece else member
+            before = member.copy()
             try:
-                unpacked.write(member.decompress(piece))
+                unpacked.write(member.decompress(piece, STEP_BYTES))
             except zlib.error:
+                _unpack_to_damage(before, piece, unpacked)
                 return "its gzip data is damaged"
-            piece = member.unused_data
+            piece = member.unconsumed_tail or member.unused_data
     return None if member.eof else "its gzip data ends early"
+
+
+def _unpack_to_damage(member: zlib._Decompress, piece: bytes, unpacked: BinaryIO) -> None:
+    """Unpacks what stands before a damage: an error takes with it what the same step has unpacked."""
+    with suppress(zlib.error):
+        while piece and not member.eof:
+            unpacked.write(member.decompress(piece, 1))
+            piece = member.unconsumed_tail
 
 
 def _unpack_zstd(packed: BinaryIO, unpacked: BinaryIO) -> str | None:

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fairway.capture.columns.records import TROUBLES
 from fairway.core.errors import DamagedCapture
 from fairway.core.tables import DATAGRAMS
 from fairway.lake.captures.buckets import BUCKETS, DICTIONARIES, buckets_of_batch, metadata_of, slices_for
@@ -189,7 +190,9 @@ def _written(wish: _Wish, item: tuple[Part, str]) -> dict[str, Any]:
     except OSError as error:
         reason = error.strerror or str(error)
         return {"refused": f"{part.file.path} was not taken ({reason}): make room on the lake's disk, then try again."}
-    undecoded = {UNDECODED[reason]: count for reason, count in sorted(writer.undecoded.items()) if reason}
+    undecoded = {UNDECODED[reason]: count for reason, count in sorted(writer.undecoded.items()) if reason and count}
+    if not problems and not undecoded.keys().isdisjoint(TROUBLES):
+        problems.append(f"{part.file.path} is damaged or ends inside a record: what could be read is in the tables.")
     return {"rows": writer.rows, "undecoded": undecoded, "touched": sorted(writer.touched), "problems": problems}
 
 
@@ -269,6 +272,8 @@ def _published(
             continue
         about = _summed(file, file_id, by_file[file_id], wish)
         outcome.problems.extend(about.problems)
+        if not about.rows and not about.problems:
+            outcome.problems.append(f"{file.path} holds no records: there is nothing to read.")
         if about.rows:
             folder = staging / file_id
             (folder / ABOUT).write_text(json.dumps(asdict(about), indent=1) + "\n")
@@ -287,7 +292,7 @@ def _summed(file: CaptureFile, file_id: str, answers: Sequence[dict[str, Any]], 
         rows=sum(answer["rows"] for answer in answers),
         payload=wish.payload,
         undecoded={reason: count for reason, count in sorted(undecoded.items()) if count},
-        problems=[problem for answer in answers for problem in answer["problems"]],
+        problems=list(dict.fromkeys(problem for answer in answers for problem in answer["problems"])),
         buckets=wish.buckets,
         touched=sorted({bucket for answer in answers for bucket in answer["touched"]}),
     )

@@ -32,11 +32,11 @@ def _speakers(mrp: DataFrame) -> DataFrame:
 
 
 def _accepted(mrp: DataFrame) -> DataFrame:
-    """Gives each pair of ids that a con reply of a flow made a connection, with the direction of the reply."""
+    """Gives each pair of ids that a con reply of a flow made a connection, with the directions of such replies."""
     replies = mrp.where("kind = 'con_reply' AND mrp_status = 1")
-    return replies.select(
-        "point", "flow", "mrp_client", "mrp_server", F.col("forward").alias("reply_forward")
-    ).distinct()
+    return replies.groupBy("point", "flow", "mrp_client", "mrp_server").agg(
+        F.collect_set("forward").alias("reply_forward")
+    )
 
 
 def _first_versions(mrp: DataFrame) -> DataFrame:
@@ -183,8 +183,8 @@ def _pairs(packets: DataFrame) -> DataFrame:
         .withColumns(
             {
                 # Both ends may have chosen the same number: then either reading may be the one that fits.
-                "as_client": F.expr("coalesce(client_reply_forward <> forward, false)"),
-                "as_server": F.expr("coalesce(server_reply_forward = forward, false)"),
+                "as_client": F.expr("coalesce(array_contains(client_reply_forward, NOT forward), false)"),
+                "as_server": F.expr("coalesce(array_contains(server_reply_forward, forward), false)"),
                 "named": F.expr("client_reply_forward IS NOT NULL OR server_reply_forward IS NOT NULL"),
             }
         )
@@ -256,17 +256,20 @@ def _openings(packets: DataFrame) -> DataFrame:
         F.expr("min(at_ns) FILTER (WHERE kind = 'con_reply' AND mrp_status = 1)").alias("given_at"),
         F.expr(f"min(at_ns) FILTER (WHERE from_caller AND {speaks})").alias("caller_at"),
         F.expr(f"min(at_ns) FILTER (WHERE NOT from_caller AND {speaks})").alias("called_at"),
-        F.expr(f"min_by(mrp_sequence, IF(from_caller AND {_CARRIES}, at_ns, NULL))").alias("caller_first"),
-        F.expr(f"min_by(mrp_sequence, IF(NOT from_caller AND {_CARRIES}, at_ns, NULL))").alias("called_first"),
+        # By time, then by place: a batch is captured at one instant.
+        *(
+            F.expr(f"min(IF({side} AND {_CARRIES}, struct(at_ns, file_id, offset, mrp_sequence), NULL))").alias(name)
+            for name, side in (("caller_first", "from_caller"), ("called_first", "NOT from_caller"))
+        ),
     )
     odd = f"""caller_at < given_at OR called_at < coalesce(caller_at, {1 << 62})
-        OR caller_first NOT BETWEEN 1 AND {WINDOW_MAX} OR called_first NOT BETWEEN 1 AND {WINDOW_MAX}"""
+        OR caller_first.mrp_sequence NOT BETWEEN 1 AND {WINDOW_MAX}
+        OR called_first.mrp_sequence NOT BETWEEN 1 AND {WINDOW_MAX}"""
     joined = mrp.join(F.broadcast(facts.where(odd)), on="session", how="inner")
-    first = until_now("session", "from_caller", "mrp_carries")
-    carrying = joined.withColumn("mrp_carries", F.expr(_CARRIES))
-    counted = carrying.withColumns(over(first, first_at="min(at_ns)"))
-    context = ("kind", "from_caller", "mrp_sequence", "mrp_carries", "given_at", "caller_at", "called_at", "first_at")
-    return counted.select(*FRAME, *context)
+    first = "IF(from_caller, caller_first, called_first)"
+    told = joined.withColumn("is_first", F.expr(f"file_id = {first}.file_id AND offset = {first}.offset"))
+    context = ("kind", "from_caller", "mrp_sequence", "given_at", "caller_at", "called_at", "is_first")
+    return told.select(*FRAME, *context)
 
 
 _OPENING_RULES = (
@@ -288,7 +291,7 @@ _OPENING_RULES = (
     ),
     Rule(
         clause="MRP-3.1",
-        where="mrp_carries AND at_ns = first_at",
+        where="is_first",
         holds=f"mrp_sequence BETWEEN 1 AND {WINDOW_MAX}",
         found="concat('a first message with sequence ', mrp_sequence)",
         expected="in each direction the first message has sequence 1",

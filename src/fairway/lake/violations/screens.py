@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fairway.core.columns import Integers
 from fairway.lake.analysis.packets import Packets
 from fairway.lake.analysis.spoken import KIND, MRP, PYDEVTS, RUP, UDPC
-from fairway.lake.arrays import Mask, begins, mixed, most_before, start_of
+from fairway.lake.arrays import Mask, begins, mixed, most_before, start_of, sum_until
 from fairway.lake.violations.limits import (
     AMPLIFICATION_MAX,
     FIN_NS,
@@ -73,6 +73,18 @@ class _Groups:
         least, most = self.least(values, where), self.most(values, where)
         different: Mask = (least != most) & (least != _MOST)
         return different
+
+    def first(self, where: Mask) -> Integers:
+        """Gives the place of the first such row of each group that has one."""
+        places = self.order[where[self.order]]
+        group = np.searchsorted(self.starts, np.flatnonzero(where[self.order]), side="right")
+        return places[begins(group)] if len(places) else places
+
+    def of_each(self, values: Integers) -> Integers:
+        """Gives every row the value of its group."""
+        spread = np.empty(len(self.order), dtype=np.int64)
+        spread[self.order] = np.repeat(values, np.diff(self.starts, append=len(self.order)))
+        return spread
 
     def any(self, where: Mask) -> Mask:
         """Tells which groups have such a row."""
@@ -143,6 +155,28 @@ def _goes_back(key: NDArray[np.generic], number: Integers, at: Integers) -> Mask
     return back
 
 
+def _answered_too_early(rup: _Rows, message: NDArray[np.uint64], fresh: Mask) -> Mask:
+    """Tells which confirms and requests speak of more than has been seen of their message by then.
+
+    `fresh` are the parts that are seen for the first time. The rows of a message are in the order of time.
+    """
+    data, position, size = rup.has("data"), rup.number("rup_position"), rup.body_bytes
+    regular = data & (size > 0) & (position + size < rup.number("rup_total"))
+    groups = _Groups(message)
+    order = groups.order
+    first = np.zeros(len(order), dtype=bool)
+    first[groups.starts] = True
+    seen = sum_until(fresh[order].astype(np.int64), start_of(first))
+    highest = most_before(position[order], data[order], first)
+    part = groups.of_each(groups.least(size, regular))[order]
+    known = part != _MOST
+    lacking = known & (seen * np.where(known, part, 0) < position[order])
+    confirm, request = rup.has("confirm")[order], rup.has("request")[order]
+    odd = np.empty(len(order), dtype=bool)
+    odd[order] = ((confirm | request) & (seen == 0)) | (confirm & lacking) | (request & (highest <= position[order]))
+    return odd
+
+
 def malformed(packets: Packets) -> Integers:
     """Suspects flows with datagrams that break the format."""
     spoken = packets.spoken
@@ -173,7 +207,7 @@ def udpc_numbers(packets: Packets) -> Integers:
             udpc.has("response") & (ack == 1) & (udpc.body_bytes == 0),
             udpc.has("response", "answering_request"),
         ],
-        [_IMPORTANT, _HEARTBEAT, 0, _REQUEST],
+        [_IMPORTANT, _HEARTBEAT, _SYN_ACK, _REQUEST],
         0,
     )
     prints = mixed(udpc.number("udpc_flag"), ack, udpc.body_bytes, udpc.crc("udpc")).view(np.int64)
@@ -287,10 +321,13 @@ def mrp_openings(packets: Packets) -> Integers:
     carries = mrp.has("data") & ~packets.spoken.bare[mrp.rows]
     sequence = packets.spoken.mrp_sequence[mrp.rows]
     outside = (sequence < 1) | (sequence > WINDOW_MAX)
+    suspects = [_flows(groups.one(mrp.flow), odd)]
     for side in (mrp.from_caller, ~mrp.from_caller):
-        first_at = groups.least(mrp.at, side & carries)
-        odd |= (first_at != _MOST) & (groups.least(mrp.at, side & carries & outside) == first_at)
-    return _flows(groups.one(mrp.flow), odd)
+        # In the order of time, so that the first that carries something is the first message.
+        places = np.flatnonzero(side & carries)
+        first = places[begins(mrp.session[places])]
+        suspects.append(_flows(mrp.flow[first], outside[first]))
+    return np.unique(np.concatenate(suspects))
 
 
 def mrp_stamped(packets: Packets) -> Integers:
@@ -308,9 +345,10 @@ def mrp_stamped(packets: Packets) -> Integers:
     suspects = [_flows(stamps.one(flow), _early(stamps.least(at, data), stamps.least(at, ~data)))]
     numbers = _Groups(letter)
     prints = mixed(mrp.body_bytes[chosen], mrp.crc("mrp")[chosen]).view(np.int64)
-    first, last = numbers.least(at, data), numbers.most(at, data)
-    sent = first != _MOST
-    late = sent & ~numbers.any(~data) & (np.where(sent, last, 0) - np.where(sent, first, 0) > UNACKNOWLEDGED_NS)
+    first, acked = numbers.least(at, data), numbers.of_each(numbers.least(at, ~data))
+    last = numbers.most(at, data & (at <= acked))
+    sent = (first != _MOST) & (last != _LEAST)
+    late = np.where(sent, last, 0) - np.where(sent, first, 0) > UNACKNOWLEDGED_NS
     suspects.append(_flows(numbers.one(flow), late | numbers.differ(prints, data)))
     return np.unique(np.concatenate(suspects))
 
@@ -334,11 +372,12 @@ def mrp_piggyback(packets: Packets) -> Integers:
     sent_at, said_at = numbers.least(at, sent), numbers.least(at, ~sent)
     odd = numbers.differ(prints, sent) | ((numbers.one(number) != 0) & _early(sent_at, said_at))
     suspects = [_flows(numbers.one(flow), odd)]
-    value, of_side = numbers.one(number), numbers.one(side)
-    sides = _Groups(of_side)
-    said = said_at != _MOST
-    ahead = sides.most(value, said) > sides.count(sent_at != _MOST)
-    suspects.append(_flows(sides.one(numbers.one(flow)), ahead))
+    in_time = np.lexsort((both, side))
+    fresh = np.zeros(len(both), dtype=bool)
+    fresh[numbers.first(sent)] = True
+    known = sum_until(fresh[in_time].astype(np.int64), start_of(begins(side[in_time])))
+    ahead = ~sent[in_time] & (number[in_time] > known)
+    suspects.append(_flows(flow[in_time], ahead))
     suspects.append(_flows(flow[~sent], _goes_back(side[~sent], number[~sent], at[~sent])))
     return np.unique(np.concatenate(suspects))
 
@@ -367,7 +406,12 @@ def rup_messages(packets: Packets) -> Integers:
     odd |= np.where(sent, sent_last, 0) - np.where(sent, sent_at, 0) > RUP_SILENCE_NS
     confirmed_at, requested_at = places.least(rup.at, confirm), places.least(rup.at, request)
     odd |= (place > 0) & (_early(sent_at, confirmed_at) | ((requested_at != _MOST) & ~sent))
-    suspects = [_flows(places.one(rup.flow), odd)]
+    fresh = np.zeros(len(rup.rows), dtype=bool)
+    fresh[places.first(data)] = True
+    suspects = [
+        _flows(places.one(rup.flow), odd),
+        _flows(rup.flow, _answered_too_early(rup, message, fresh)),
+    ]
 
     of_message = places.one(message)
     whole, least_total = places.least(total, data), places.least(size, regular)
@@ -380,18 +424,15 @@ def rup_messages(packets: Packets) -> Integers:
     step = np.where(known, size_least, 1)
     last = groups.most(np.where(sent, starts, _LEAST), sent & (place == whole))
     final = last != _LEAST
-    confirmed = groups.most(place, confirmed_at != _MOST)
     back = _goes_back(message[confirm], position[confirm], rup.at[confirm])
     suspects.append(_flows(rup.flow[confirm], back))
     requested = groups.most(place, requested_at != _MOST)
-    highest = groups.most(np.where(sent, starts, _LEAST), sent)
     odd = (total_least == _MOST) | (total_least != total_most)
     odd |= known & (size_least != size_most)
     shown = known & final
     end_part = np.where(shown, last, 0)
     odd |= shown & ((end_part % np.maximum(step, 1) != 0) | (total_least - end_part > step))
-    odd |= known & (confirmed != _LEAST) & (groups.count(sent) * step < confirmed)
-    odd |= (requested != _LEAST) & ((requested >= total_least) | (requested >= highest))
+    odd |= (requested != _LEAST) & (requested >= total_least)
     suspects.append(_flows(groups.one(places.one(rup.flow)), odd))
     return np.unique(np.concatenate(suspects))
 
@@ -408,18 +449,18 @@ def pydevts_ids(packets: Packets) -> Integers:
     sent_at, sent = keys.least(rows.at, packet), keys.count(packet)
     known = sent > 0
     odd = keys.any(bad | (failed & ~ack)) | (sent > PYDEVTS_TRANSMISSIONS_MAX)
-    odd |= keys.count(ack) > PYDEVTS_TRANSMISSIONS_MAX + 2 * sent
+    odd |= keys.count(ack) > PYDEVTS_TRANSMISSIONS_MAX
     last = keys.most(rows.at, packet)
     odd |= np.where(known, last, 0) - np.where(known, sent_at, 0) >= PYDEVTS_LATE_NS[1]
     odd |= _early(sent_at, keys.least(rows.at, ack & (failed | (crc == 0))))
     odd |= _early(keys.least(rows.at, ack), keys.least(rows.at, close))
     suspects = [_flows(keys.one(rows.flow), odd)]
-    ids = _Groups(keys.one(id_))
-    uses = ids.count(known)
-    first, newest = ids.least(sent_at, known), ids.most(np.where(known, sent_at, _LEAST), known)
-    soon = uses > 1
-    spread = np.where(soon, newest, 0) - np.where(soon, first, 0)
-    suspects.append(_flows(ids.one(keys.one(rows.flow)), soon & (spread < PYDEVTS_LIFE_NS * (uses - 1))))
+    # Another body under an id whose last packet has not outlived its life.
+    places = np.flatnonzero(packet)
+    order = places[np.argsort(id_[places], kind="stable")]
+    again = ~begins(id_[order]) & begins(crc[order])
+    again[1:] &= rows.at[order][1:] - rows.at[order][:-1] <= PYDEVTS_LIFE_NS
+    suspects.append(_flows(rows.flow[order], again))
     return np.unique(np.concatenate(suspects))
 
 
