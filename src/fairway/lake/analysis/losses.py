@@ -18,7 +18,7 @@ piggyback layout, whose acknowledgements name no packet: a sender that has to gu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -83,12 +83,12 @@ def losses(packets: Packets, carries: Mask) -> Losses:
     )
 
 
-def estimate(total: Callable[[str], Integers]) -> tuple[NDArray[np.float64], Mask]:
+def estimate(total: Mapping[str, Integers]) -> tuple[NDArray[np.float64], Mask]:
     """Gives the estimate from the totals of what was counted, and where there is none: no packet has a number."""
-    skipped, fresh, repeatable = total("skipped"), total("fresh"), total("repeatable")
-    missed = _share(skipped, fresh + skipped - total("late"))
-    before = np.maximum(missed, _share(total("needless"), repeatable))
-    behind = _share(total("repeated"), repeatable)
+    skipped, fresh, repeatable = total["skipped"], total["fresh"], total["repeatable"]
+    missed = _share(skipped, fresh + skipped - total["late"])
+    before = np.maximum(missed, _share(total["needless"], repeatable))
+    behind = _share(total["repeated"], repeatable)
     return 1 - (1 - before) * np.sqrt(1 - behind), fresh + skipped <= 0
 
 

@@ -12,10 +12,10 @@ from fairway.core.columns import Integers
 from fairway.lake.analysis.exchanges import Exchanges, carries
 from fairway.lake.analysis.losses import estimate, losses
 from fairway.lake.analysis.packets import Packets
-from fairway.lake.arrays import MISSING, Mask, masked
+from fairway.lake.arrays import MISSING, masked
 
-WAYS = {"out": True, "in": False}
-"""Which records go which way, by whether the caller sent them."""
+WAYS = ("out", "in")
+"""From the caller, and to it."""
 QUANTILES = {"rtt_p50_us": 0.5, "rtt_p90_us": 0.9, "rtt_p99_us": 0.99}
 
 
@@ -50,23 +50,21 @@ class Facts:
 def added_up(facts: Facts, group: Integers, groups: int, trip_group: Integers) -> dict[str, pa.Array]:
     """Gives the sums that sessions and seconds have in common: of the group of each record, and of each round trip."""
     columns: dict[str, pa.Array] = {}
-    from_caller = facts.packets.sessions.from_caller
-    for way, sent in WAYS.items():
-        mine = from_caller == sent
-
-        def total(name: str, mine: Mask = mine) -> Integers:
-            return summed(group[mine], facts.counted[name][mine], groups)
-
+    directed = group * len(WAYS) + ~facts.packets.sessions.from_caller
+    sums = {name: _summed(directed, values, groups) for name, values in facts.counted.items()}
+    for number, way in enumerate(WAYS):
+        mine = {name: both[number] for name, both in sums.items()}
         for name in ("packets", "bytes", "retransmissions", "goodput"):
-            columns[f"{name}_{way}"] = pa.array(total(name))
-        share, unknown = estimate(total)
+            columns[f"{name}_{way}"] = pa.array(mine[name])
+        share, unknown = estimate(mine)
         columns[f"loss_{way}"] = masked(share, unknown, pa.float64())
     return columns | _round_trips(facts, trip_group, groups)
 
 
-def summed(group: Integers, values: Integers, groups: int) -> Integers:
-    """Gives the sum of each group; exact up to 2^53."""
-    return np.bincount(group, weights=values, minlength=groups).astype(np.int64)
+def _summed(directed: Integers, values: Integers, groups: int) -> Integers:
+    """Gives the sums of each group, a row for each way; exact up to 2^53."""
+    sums = np.bincount(directed, weights=values, minlength=groups * len(WAYS)).astype(np.int64)
+    return np.ascontiguousarray(sums.reshape(groups, len(WAYS)).T)
 
 
 def _round_trips(facts: Facts, group: Integers, groups: int) -> dict[str, pa.Array]:

@@ -66,7 +66,7 @@ def read_bucket(files: Iterable[Path], bucket: int, buckets: int, columns: Seque
     if not found:
         schema = arrow_schema(DATAGRAMS)
         return (schema if columns is None else pa.schema([schema.field(name) for name in columns])).empty_table()
-    return pa.concat_tables(found).unify_dictionaries()
+    return pa.concat_tables(found).unify_dictionaries().combine_chunks()
 
 
 def parted_bucket(files: Sequence[Path], bucket: int, buckets: int, folder: Path) -> Iterator[pa.Table]:
@@ -90,7 +90,7 @@ def parted_bucket(files: Sequence[Path], bucket: int, buckets: int, folder: Path
 
 def _read_back(path: Path) -> pa.Table:
     with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as reader:
-        return reader.read_all().unify_dictionaries()
+        return reader.read_all().unify_dictionaries().combine_chunks()
 
 
 def _sort_into(paths: Sequence[Path], files: Iterable[Path], bucket: int, buckets: int) -> None:

@@ -61,7 +61,8 @@ def rules(protocol: str) -> list[Rule]:
 
 def suspects(packets: Packets) -> dict[str, list[int]]:
     """Gives the flows that are worth a closer look, by the name of the check; checks without any are left out."""
-    found = {check.name: check.screen(packets).tolist() for check in CHECKS}
+    seen = screens.Seen(packets)
+    found = {check.name: check.screen(seen).tolist() for check in CHECKS}
     return {name: flows for name, flows in found.items() if flows}
 
 

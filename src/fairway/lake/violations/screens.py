@@ -38,7 +38,7 @@ from fairway.lake.violations.limits import (
     WINDOW_MAX,
 )
 
-Screen = Callable[[Packets], Integers]
+Screen = Callable[["Seen"], Integers]
 """Gives the flows that are suspected."""
 
 Number = TypeVar("Number", bound=np.generic)
@@ -98,6 +98,20 @@ class _Groups:
     def _reduced(self, function: np.ufunc, values: Integers) -> Integers:
         reduced: Integers = function.reduceat(values[self.order], self.starts) if len(self.starts) else values[:0]
         return reduced
+
+
+class Seen:
+    """Packets, with the records of each protocol by themselves."""
+
+    def __init__(self, packets: Packets) -> None:
+        self.packets = packets
+        self._rows: dict[int, _Rows] = {}
+
+    def of(self, protocol: int) -> _Rows:
+        """Gives the well-formed records of a protocol."""
+        if protocol not in self._rows:
+            self._rows[protocol] = _Rows(self.packets, protocol)
+        return self._rows[protocol]
 
 
 class _Rows:
@@ -177,15 +191,15 @@ def _answered_too_early(rup: _Rows, message: NDArray[np.uint64], fresh: Mask) ->
     return odd
 
 
-def malformed(packets: Packets) -> Integers:
+def malformed(seen: Seen) -> Integers:
     """Suspects flows with datagrams that break the format."""
-    spoken = packets.spoken
+    spoken = seen.packets.spoken
     return _flows(spoken.flow, spoken.kind == KIND["malformed"])
 
 
-def udpc_numbers(packets: Packets) -> Integers:
+def udpc_numbers(seen: Seen) -> Integers:
     """Suspects sessions with an index used twice, a copy that comes late, or an answer to nothing."""
-    udpc = _Rows(packets, UDPC)
+    udpc = seen.of(UDPC)
     index, ack = udpc.number("udpc_index"), udpc.number("udpc_ack")
     asks = np.zeros(len(KIND), dtype=np.int64)
     for name, what in (
@@ -230,9 +244,9 @@ def udpc_numbers(packets: Packets) -> Integers:
     return _flows(groups.one(udpc.flow[both]), odd)
 
 
-def udpc_handshakes(packets: Packets) -> Integers:
+def udpc_handshakes(seen: Seen) -> Integers:
     """Suspects flows whose SYN, SYN+ACK or FIN have odd indices, or do not fit one another."""
-    udpc = _Rows(packets, UDPC)
+    udpc = seen.of(UDPC)
     few = np.flatnonzero(udpc.has("syn", "syn_ack", "fin"))
     syn, syn_ack = udpc.has("syn")[few], udpc.has("syn_ack")[few]
     index, ack, id_ = (udpc.number(name)[few] for name in ("udpc_index", "udpc_ack", "udpc_session"))
@@ -256,9 +270,9 @@ def _openings(rows: _Rows, calls: Mask, gives: Mask, other: Mask) -> tuple[_Grou
     return groups, odd
 
 
-def udpc_openings(packets: Packets) -> Integers:
+def udpc_openings(seen: Seen) -> Integers:
     """Suspects sessions whose sides seem to speak too early, or after their end."""
-    udpc = _Rows(packets, UDPC)
+    udpc = seen.of(UDPC)
     every = np.ones(len(udpc.rows), dtype=bool)
     groups, odd = _openings(udpc, udpc.has("syn"), udpc.has("syn_ack"), every)
     index, fin = udpc.number("udpc_index"), udpc.has("fin")
@@ -271,18 +285,18 @@ def udpc_openings(packets: Packets) -> Integers:
     return _flows(groups.one(udpc.flow), odd)
 
 
-def udpc_strangers(packets: Packets) -> Integers:
+def udpc_strangers(seen: Seen) -> Integers:
     """Suspects flows with a SYN+ACK, and a sessionID that none of them gave."""
-    udpc = _Rows(packets, UDPC)
+    udpc = seen.of(UDPC)
     ids = _Groups(udpc.there, udpc.number("udpc_session"))
     strange = ids.any(~udpc.has("syn")) & ~ids.any(udpc.has("syn_ack"))
     given = np.unique(udpc.flow[udpc.has("syn_ack")])
     return np.intersect1d(_flows(ids.one(udpc.flow), strange), given)
 
 
-def mrp_calls(packets: Packets) -> Integers:
+def mrp_calls(seen: Seen) -> Integers:
     """Suspects flows whose connects and con replies do not fit one another."""
-    mrp = _Rows(packets, MRP)
+    mrp = seen.of(MRP)
     few = np.flatnonzero(mrp.has("connect", "con_reply"))
     connect = mrp.has("connect")[few]
     version, status, client, server = (
@@ -301,9 +315,9 @@ def mrp_calls(packets: Packets) -> Integers:
     return np.union1d(_flows(calls.one(flow), odd), _flows(servers.one(flow), shared))
 
 
-def mrp_pairs(packets: Packets) -> Integers:
+def mrp_pairs(seen: Seen) -> Integers:
     """Suspects flows with con replies, and data or acks of a connection that none of them made."""
-    mrp = _Rows(packets, MRP)
+    mrp = seen.of(MRP)
     speaks, replies = mrp.has("data", "ack"), mrp.has("con_reply")
     groups = _Groups(mrp.session)
     unagreed = groups.any(speaks) & ~groups.any(replies & (mrp.number("mrp_status") == 1))
@@ -313,13 +327,13 @@ def mrp_pairs(packets: Packets) -> Integers:
     return np.intersect1d(odd, np.unique(mrp.flow[replies]))
 
 
-def mrp_openings(packets: Packets) -> Integers:
+def mrp_openings(seen: Seen) -> Integers:
     """Suspects connections whose sides seem to speak too early, or whose first sequence is odd."""
-    mrp = _Rows(packets, MRP)
+    mrp = seen.of(MRP)
     accepts = mrp.has("con_reply") & (mrp.number("mrp_status") == 1)
     groups, odd = _openings(mrp, mrp.has("connect"), accepts, mrp.has("data", "ack"))
-    carries = mrp.has("data") & ~packets.spoken.bare[mrp.rows]
-    sequence = packets.spoken.mrp_sequence[mrp.rows]
+    carries = mrp.has("data") & ~seen.packets.spoken.bare[mrp.rows]
+    sequence = seen.packets.spoken.mrp_sequence[mrp.rows]
     outside = (sequence < 1) | (sequence > WINDOW_MAX)
     suspects = [_flows(groups.one(mrp.flow), odd)]
     for side in (mrp.from_caller, ~mrp.from_caller):
@@ -330,12 +344,12 @@ def mrp_openings(packets: Packets) -> Integers:
     return np.unique(np.concatenate(suspects))
 
 
-def mrp_stamped(packets: Packets) -> Integers:
+def mrp_stamped(seen: Seen) -> Integers:
     """Suspects connections with a sequence used twice, an ack of nothing, or a copy that comes too late."""
-    mrp = _Rows(packets, MRP)
-    spoken = mrp.has("data", "ack") & ~packets.spoken.piggyback[mrp.rows]
+    mrp = seen.of(MRP)
+    spoken = mrp.has("data", "ack") & ~seen.packets.spoken.piggyback[mrp.rows]
     data = mrp.has("data")
-    number, exists = packets.message.number[mrp.places], packets.message.exists[mrp.places]
+    number, exists = seen.packets.message.number[mrp.places], seen.packets.message.exists[mrp.places]
     stamp = mrp.number("mrp_stamp")
     nothing = spoken & ~exists & (stamp == 0)
     chosen = np.flatnonzero(spoken & ~nothing)
@@ -353,18 +367,18 @@ def mrp_stamped(packets: Packets) -> Integers:
     return np.unique(np.concatenate(suspects))
 
 
-def mrp_piggyback(packets: Packets) -> Integers:
+def mrp_piggyback(seen: Seen) -> Integers:
     """Suspects connections with a sequence used twice, or a from_seq that is too high or goes back.
 
     A connection whose sequences have gone round is always suspected.
     """
-    mrp = _Rows(packets, MRP)
-    rows = np.flatnonzero(packets.spoken.piggyback[mrp.rows])
-    sends = rows[~packets.spoken.bare[mrp.rows[rows]]]
+    mrp = seen.of(MRP)
+    rows = np.flatnonzero(seen.packets.spoken.piggyback[mrp.rows])
+    sends = rows[~seen.packets.spoken.bare[mrp.rows[rows]]]
     both = np.concatenate((sends, rows))
     sent = np.arange(len(both)) < len(sends)
     side = mrp.session[both] * 2 + (mrp.from_caller[both] == sent)
-    own = packets.message.number[mrp.places]
+    own = seen.packets.message.number[mrp.places]
     number = np.where(sent, own[both], mrp.number("mrp_from_sequence")[both])
     prints = mixed(mrp.body_bytes, mrp.crc("piggyback")).view(np.int64)[both]
     at, flow = mrp.at[both], mrp.flow[both]
@@ -382,13 +396,13 @@ def mrp_piggyback(packets: Packets) -> Integers:
     return np.unique(np.concatenate(suspects))
 
 
-def rup_messages(packets: Packets) -> Integers:
+def rup_messages(seen: Seen) -> Integers:
     """Suspects flows with a part or an answer that does not fit the others.
 
     A part is filed under where it ends, together with the confirms and requests of that position: what a confirm says
     that has arrived ends there.
     """
-    rup = _Rows(packets, RUP)
+    rup = seen.of(RUP)
     data, confirm, request = rup.has("data"), rup.has("confirm"), rup.has("request")
     position, total, size = rup.number("rup_position"), rup.number("rup_total"), rup.body_bytes
     end = np.where(data, position + size, position)
@@ -396,7 +410,7 @@ def rup_messages(packets: Packets) -> Integers:
     fits = (end <= total) & ((size > 0) | (total == 0))
     bad = data & (~fits | ((rup.number("rup_start") == 1) != (position == 0)))
     bad |= regular & ((total > size * RUP_PARTS_MAX) | (position % np.maximum(size, 1) != 0))
-    message = mixed(rup.there, packets.message.number[rup.places], rup.forward == data)
+    message = mixed(rup.there, seen.packets.message.number[rup.places], rup.forward == data)
     prints = mixed(position, total, size, rup.crc("rup")).view(np.int64)
     places = _Groups(message, end)
     place = places.one(end)
@@ -437,12 +451,12 @@ def rup_messages(packets: Packets) -> Integers:
     return np.unique(np.concatenate(suspects))
 
 
-def pydevts_ids(packets: Packets) -> Integers:
+def pydevts_ids(seen: Seen) -> Integers:
     """Suspects flows with an answer to nothing, a damaged body, too many copies, or an id used again soon."""
-    rows = _Rows(packets, PYDEVTS)
+    rows = seen.of(PYDEVTS)
     packet, ack, close = rows.has("packet"), rows.has("ack"), rows.has("close")
     crc, failed = rows.number("pydevts_crc"), rows.number("pydevts_success") == 1
-    unread = packets.spoken.rows.missing("pydevts_body_crc")[rows.rows]
+    unread = seen.packets.spoken.rows.missing("pydevts_body_crc")[rows.rows]
     bad = packet & ~unread & (rows.crc("pydevts") != crc)
     id_ = mixed(rows.there, rows.forward != ack, rows.number("pydevts_id"))
     keys = _Groups(id_, crc)
@@ -464,9 +478,9 @@ def pydevts_ids(packets: Packets) -> Integers:
     return np.unique(np.concatenate(suspects))
 
 
-def amplification(packets: Packets) -> Integers:
+def amplification(seen: Seen) -> Integers:
     """Suspects flows of which one side only answered, and sent far more than it got from one that proved nothing."""
-    spoken = packets.spoken
+    spoken = seen.packets.spoken
     rows = np.flatnonzero((spoken.protocol <= PYDEVTS) & ~spoken.rows.missing("at_ns"))
     protocol, kind, flow = spoken.protocol[rows], spoken.kind[rows], spoken.flow[rows]
     size, forward = spoken.number("payload_bytes")[rows], spoken.forward[rows]
