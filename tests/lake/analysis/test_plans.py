@@ -20,6 +20,7 @@ from fairway.core.tables import (
     TRANSFERS,
     VIOLATIONS,
 )
+from fairway.lake.analysis import task
 from fairway.lake.analysis.task import Work, computed, tables_of
 from fairway.lake.captures import buckets
 from fairway.lake.captures.buckets import read_bucket
@@ -61,6 +62,16 @@ def test_the_plan_of_violations_has_nothing_that_would_not_scale(spark: SparkSes
             assert [meaning for sign, meaning in FORBIDDEN.items() if sign in text] == []
     finally:
         spark.conf.set(setting, str(usual))
+
+
+def test_very_many_suspects_are_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task, "SUSPECTS_MAX", 3)
+    suspected: dict[str, list[int] | None] = {"numbers": [1, 2]}
+    task.merge_suspects(suspected, {"numbers": [3], "calls": [4]})
+    assert suspected == {"numbers": [1, 2, 3], "calls": [4]}
+    task.merge_suspects(suspected, {"numbers": [5], "calls": None})
+    task.merge_suspects(suspected, {"calls": [6]})
+    assert suspected == {"numbers": None, "calls": None}
 
 
 def test_a_sign_that_is_looked_for_is_found_where_it_is(spark: SparkSession) -> None:

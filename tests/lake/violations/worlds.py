@@ -73,7 +73,7 @@ def judged(spark: SparkSession, captures: Iterable[Capture], ports: dict[int, st
     told = {name: frame.coalesce(1).localCheckpoint() for name, frame in frames.items()}
     suspected = suspects(seen)
     flows = {row.flow for row in told["packets"].select("flow").distinct().collect() if row.flow is not None}
-    every = {check.name: flows for check in CHECKS}
+    every = dict.fromkeys(check.name for check in CHECKS)
     unsuspected = flows.difference(*suspected.values())
     packets, sessions = told["packets"], told["sessions"]
     return violations(packets, sessions, suspected), violations(packets, sessions, every), len(unsuspected)

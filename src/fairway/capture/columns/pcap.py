@@ -8,7 +8,6 @@ chain of plausible records is left out and reported.
 from __future__ import annotations
 
 import struct
-import sys
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
@@ -34,7 +33,7 @@ from fairway.capture.source import RECORD_BYTES_MAX
 from fairway.core.columns import Integers
 from fairway.core.errors import DamagedCapture
 
-NATIVE_ORDER: ByteOrder = "<" if sys.byteorder == "little" else ">"
+NATIVE_ORDER: ByteOrder = "<" if np.little_endian else ">"
 CAPTURED_AT = 8
 """Where in a record's header its length stands."""
 CAPTURED_BYTES_MIN = 262_144

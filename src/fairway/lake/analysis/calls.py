@@ -10,9 +10,6 @@ from fairway.lake.arrays import MISSING, Mask, Rows, Words, begins, last_before,
 CALLS = ("syn", "connect")
 ANSWERS = ("syn_ack", "con_reply")
 
-IN_TIME = ("at_ns", "file_id", "offset")
-"""The order of records at one point: by time, then by place, so that it does not depend on the order of files."""
-
 
 def answers_of_calls(rows: Rows, point: Integers, forward: Mask) -> Integers:
     """Gives for each call of the rows, which are in the order of time, the answer that it got; -1 for all others.

@@ -26,7 +26,7 @@ from fairway.lake.analysis.failures import failure_of
 from fairway.lake.analysis.publishing import STAGING, finish, gather, publish, state_file
 from fairway.lake.analysis.scale import Scale
 from fairway.lake.analysis.sessions import with_violations
-from fairway.lake.analysis.task import Work, computed, write
+from fairway.lake.analysis.task import Work, computed, merge_suspects, write
 from fairway.lake.captures.buckets import BUCKETS
 from fairway.lake.captures.ingest import About, capture_files, ingest, known
 from fairway.lake.captures.jobs import each
@@ -175,7 +175,7 @@ class _Run:
             buckets=state.buckets,
             local=str(spark.sparkContext.master).startswith("local"),
         )
-        self._suspects: dict[str, list[int]] = {}
+        self._suspects: dict[str, list[int] | None] = {}
         self._tell = tell
         self._run = uuid.uuid4().hex[:12]
         self._staging = lake.fresh_staging(STAGING)
@@ -219,8 +219,7 @@ class _Run:
                 f"{self._scale.records} records became {records} packets; nothing was published (a defect of Fairway)."
             )
         for answer in answers:
-            for name, flows in answer["suspects"].items():
-                self._suspects.setdefault(name, []).extend(flows)
+            merge_suspects(self._suspects, answer["suspects"])
         return records
 
     def _judge(self) -> None:

@@ -1,6 +1,6 @@
-"""How a run is laid out for its size: few records in one task and in memory, many spread over tasks and files.
+"""How a run is laid out for its size: few records are computed here and judged in one partition, many are spread.
 
-What few records cost is not their computation but the number of stages, scans and broadcasts, and compiling code that
+What few records cost is not their computation but the number of tasks, stages and broadcasts, and compiling code that
 then runs once. All rows in one partition need no shuffle, for whatever they are grouped by.
 """
 

@@ -7,7 +7,7 @@ what is computed of it. A task that runs twice writes the same files twice.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -31,6 +31,8 @@ from fairway.lake.violations import suspects
 
 COMPRESSION = "zstd"
 ROW_GROUP_ROWS = 1 << 18
+SUSPECTS_MAX = 50_000
+"""So many flows are named; to look at all is no more work than to name more."""
 STATISTICS = ("at", "first", "second", "first_sent")
 """Columns by which a reader may pass over row groups."""
 
@@ -64,7 +66,7 @@ def computed(work: Work, bucket: int) -> dict[str, Any]:
     """Computes one bucket and writes its tables; gives how many records it has, and which flows are suspected."""
     target = Path(work.target)
     target.mkdir(parents=True, exist_ok=True)
-    records, suspected = 0, dict[str, list[int]]()
+    records, suspected = 0, dict[str, list[int] | None]()
     parts = parted_bucket([Path(file) for file in work.captures], bucket, work.buckets, target)
     # Not a loop over the parts themselves: a name for one would keep it, and it is copied when it is sorted.
     for part, seen in enumerate(map(partial(packets, port_map=work.port_map), parts)):
@@ -74,10 +76,17 @@ def computed(work: Work, bucket: int) -> dict[str, Any]:
             write(rows, table, target / table.name / f"bucket={bucket}" / f"part-{part}.parquet")
             del rows
         if not work.only_packets:
-            for name, flows in suspects(seen).items():
-                suspected.setdefault(name, []).extend(flows)
+            merge_suspects(suspected, suspects(seen))
         del seen, made
     return {"rows": records, "suspects": suspected}
+
+
+def merge_suspects(into: dict[str, list[int] | None], more: Mapping[str, list[int] | None]) -> None:
+    """Adds suspected flows, by check, to others; where they are very many, all flows are suspected: None."""
+    for name, flows in more.items():
+        known = into.setdefault(name, [])
+        together = None if known is None or flows is None else known + flows
+        into[name] = None if together is None or len(together) > SUSPECTS_MAX else together
 
 
 def write(rows: pa.Table, table: Table, file: Path) -> None:

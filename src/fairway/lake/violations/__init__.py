@@ -66,13 +66,14 @@ def suspects(packets: Packets) -> dict[str, list[int]]:
     return {name: flows for name, flows in found.items() if flows}
 
 
-def violations(packets: DataFrame, sessions: DataFrame, suspected: Mapping[str, Collection[int]]) -> DataFrame:
+def violations(packets: DataFrame, sessions: DataFrame, suspected: Mapping[str, Collection[int] | None]) -> DataFrame:
     """Gives the table `violations`, and `bucket` behind its columns, of the tables `packets` and `sessions`.
 
+    `suspected` are the flows that each check looks at; None for all, and no entry for none.
     Each check reads `packets` for itself: hand over a stored table, not a plan that would be computed again each time.
     Whether a rule that needs the beginning applies is asked of what was found, which is little, not of every packet.
     """
-    wanted = [check for check in CHECKS if suspected.get(check.name)]
+    wanted = [check for check in CHECKS if suspected.get(check.name, ()) != ()]
     found = reduce(
         lambda one, other: one.unionByName(other),
         (judged(_of_flows(packets, suspected.get(check.name, ())), check) for check in wanted or [_FORMAT]),
@@ -83,8 +84,10 @@ def violations(packets: DataFrame, sessions: DataFrame, suspected: Mapping[str, 
     return joined.select(*VIOLATIONS.names, "bucket")
 
 
-def _of_flows(packets: DataFrame, flows: Collection[int]) -> DataFrame:
+def _of_flows(packets: DataFrame, flows: Collection[int] | None) -> DataFrame:
     """Gives the packets of these flows."""
+    if flows is None:
+        return packets
     if len(flows) <= LISTED_MAX:
         return packets.where(F.col("flow").isin(*flows))
     wanted = packets.sparkSession.createDataFrame(pa.table({"flow": pa.array(sorted(flows), type=pa.int64())}))
