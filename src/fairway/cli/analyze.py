@@ -59,8 +59,8 @@ def analyze(
 ) -> int:
     """Turn captures into tables: packets, sessions, transfers, violations, timeline.
 
-    A capture that the lake knows is not read again. Leaves with 1 when a file could not be read; the others are in the
-    tables all the same.
+    A capture that the lake knows is not read again. Leaves with 1 when a file could not be read, or not to its end;
+    what could be read is in the tables all the same.
 
     \b
     Example:

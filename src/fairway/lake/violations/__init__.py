@@ -6,6 +6,7 @@
     rup.py
     pydevts.py
     screens.py        which flows are worth a closer look
+    groups.py         what screens look at
     limits.py         durations and bounds
     amplification.py  the limit that all four share
     page.py           the list of all rules, docs/violations.md
@@ -25,6 +26,7 @@ from pyspark.sql import functions as F
 
 from fairway.core.tables import VIOLATIONS
 from fairway.lake.violations import amplification, mrp, pydevts, rup, screens, udpc
+from fairway.lake.violations.groups import Seen
 from fairway.lake.violations.rule import Check, Rule, judged, malformed
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ def rules(protocol: str) -> list[Rule]:
 
 def suspects(packets: Packets) -> dict[str, list[int]]:
     """Gives the flows that are worth a closer look, by the name of the check; checks without any are left out."""
-    seen = screens.Seen(packets)
+    seen = Seen(packets)
     found = {check.name: check.screen(seen).tolist() for check in CHECKS}
     return {name: flows for name, flows in found.items() if flows}
 

@@ -9,15 +9,14 @@ lets through. Rules of one check look at one flow at a time, so that a flow is j
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairway.core.columns import Integers
-from fairway.lake.analysis.packets import Packets
 from fairway.lake.analysis.spoken import KIND, MRP, PYDEVTS, RUP, UDPC
 from fairway.lake.arrays import Mask, begins, mixed, most_before, start_of, sum_until
+from fairway.lake.violations.groups import NEVER, NOTHING, Groups, Seen, Speakers
 from fairway.lake.violations.limits import (
     AMPLIFICATION_MAX,
     FIN_NS,
@@ -38,110 +37,12 @@ from fairway.lake.violations.limits import (
     WINDOW_MAX,
 )
 
-Screen = Callable[["Seen"], Integers]
+Screen = Callable[[Seen], Integers]
 """Gives the flows that are suspected."""
 
-Number = TypeVar("Number", bound=np.generic)
 
-_LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _REQUEST, _IMPORTANT, _HEARTBEAT, _SYN_ACK = 1, 2, 3, 4
 """What a udpc packet is that can be answered, and what an answer is for; 0 for none."""
-
-
-class _Groups:
-    """Rows brought together by a key; a value of a group is the least or the greatest among some of its rows."""
-
-    def __init__(self, *key: NDArray[np.generic]) -> None:
-        words = mixed(*key)
-        self.order = np.argsort(words, kind="stable")
-        self.starts = np.flatnonzero(begins(words[self.order])) if len(words) else np.zeros(0, dtype=np.int64)
-
-    def least(self, values: Integers, where: Mask | bool = True) -> Integers:
-        """Gives the least of each group; the greatest number there is if there is none."""
-        return self._reduced(np.minimum, np.where(where, values, _MOST))
-
-    def most(self, values: Integers, where: Mask | bool = True) -> Integers:
-        """Gives the greatest of each group; the least number there is if there is none."""
-        return self._reduced(np.maximum, np.where(where, values, _LEAST))
-
-    def count(self, where: Mask) -> Integers:
-        """Gives how many rows of each group count."""
-        return self._reduced(np.add, where.astype(np.int64))
-
-    def differ(self, values: Integers, where: Mask | bool = True) -> Mask:
-        """Tells which groups have different values."""
-        least, most = self.least(values, where), self.most(values, where)
-        different: Mask = (least != most) & (least != _MOST)
-        return different
-
-    def first(self, where: Mask) -> Integers:
-        """Gives the place of the first such row of each group that has one."""
-        places = self.order[where[self.order]]
-        group = np.searchsorted(self.starts, np.flatnonzero(where[self.order]), side="right")
-        return places[begins(group)] if len(places) else places
-
-    def of_each(self, values: Integers) -> Integers:
-        """Gives every row the value of its group."""
-        spread = np.empty(len(self.order), dtype=np.int64)
-        spread[self.order] = np.repeat(values, np.diff(self.starts, append=len(self.order)))
-        return spread
-
-    def any(self, where: Mask) -> Mask:
-        """Tells which groups have such a row."""
-        some: Mask = self.count(where) > 0
-        return some
-
-    def one(self, values: NDArray[Number]) -> NDArray[Number]:
-        """Gives the value of any row of each group, which is the same for all."""
-        return values[self.order[self.starts]]
-
-    def _reduced(self, function: np.ufunc, values: Integers) -> Integers:
-        reduced: Integers = function.reduceat(values[self.order], self.starts) if len(self.starts) else values[:0]
-        return reduced
-
-
-class Seen:
-    """Packets, with the records of each protocol by themselves."""
-
-    def __init__(self, packets: Packets) -> None:
-        self.packets = packets
-        self._rows: dict[int, _Rows] = {}
-
-    def of(self, protocol: int) -> _Rows:
-        """Gives the well-formed records of a protocol."""
-        if protocol not in self._rows:
-            self._rows[protocol] = _Rows(self.packets, protocol)
-        return self._rows[protocol]
-
-
-class _Rows:
-    """The well-formed records of a protocol, with what its screens look at."""
-
-    def __init__(self, packets: Packets, protocol: int) -> None:
-        spoken, sessions = packets.spoken, packets.sessions
-        places = np.flatnonzero(spoken.protocol[sessions.rows] == protocol)
-        rows = sessions.rows[places]
-        self.places, self.rows = places, rows
-        self._packets = packets
-        self.kind, self.at, self.flow = spoken.kind[rows], spoken.at_ns[rows], spoken.flow[rows]
-        self.forward, self.point = spoken.forward[rows], spoken.point[rows]
-        self.session, self.from_caller = sessions.number[places], sessions.from_caller[places]
-        self.body_bytes = spoken.body_bytes[rows]
-        self.there = mixed(self.point, self.flow)
-        """The flow at the point."""
-
-    def number(self, name: str) -> Integers:
-        """Gives a header field."""
-        return self._packets.spoken.number(name)[self.rows]
-
-    def has(self, *names: str) -> Mask:
-        """Tells which are of these kinds."""
-        found: Mask = np.isin(self.kind, [KIND[name] for name in names])
-        return found
-
-    def crc(self, name: str) -> Integers:
-        """Gives the CRC of the body; the same for all whose body was not captured whole."""
-        return self.number(f"{name}_body_crc")
 
 
 def _flows(flow: NDArray[np.generic], odd: Mask) -> Integers:
@@ -150,7 +51,7 @@ def _flows(flow: NDArray[np.generic], odd: Mask) -> Integers:
 
 def _early(sent_at: Integers, answered_at: Integers) -> Mask:
     """Tells where there is an answer, and nothing sent before that it could answer."""
-    early: Mask = (answered_at != _MOST) & ((sent_at == _MOST) | (sent_at - JITTER_NS > answered_at))
+    early: Mask = (answered_at != NEVER) & ((sent_at == NEVER) | (sent_at - JITTER_NS > answered_at))
     return early
 
 
@@ -159,7 +60,7 @@ def _goes_back(key: NDArray[np.generic], number: Integers, at: Integers) -> Mask
 
     The rows of a group are in the order of time.
     """
-    groups = _Groups(key)
+    groups = Groups(key)
     first = np.zeros(len(number), dtype=bool)
     first[groups.starts] = True
     ordered, times = number[groups.order], at[groups.order]
@@ -169,21 +70,21 @@ def _goes_back(key: NDArray[np.generic], number: Integers, at: Integers) -> Mask
     return back
 
 
-def _answered_too_early(rup: _Rows, message: NDArray[np.uint64], fresh: Mask) -> Mask:
+def _answered_too_early(rup: Speakers, message: NDArray[np.uint64], fresh: Mask) -> Mask:
     """Tells which confirms and requests speak of more than has been seen of their message by then.
 
     `fresh` are the parts that are seen for the first time. The rows of a message are in the order of time.
     """
     data, position, size = rup.has("data"), rup.number("rup_position"), rup.body_bytes
     regular = data & (size > 0) & (position + size < rup.number("rup_total"))
-    groups = _Groups(message)
+    groups = Groups(message)
     order = groups.order
     first = np.zeros(len(order), dtype=bool)
     first[groups.starts] = True
     seen = sum_until(fresh[order].astype(np.int64), start_of(first))
     highest = most_before(position[order], data[order], first)
     part = groups.of_each(groups.least(size, regular))[order]
-    known = part != _MOST
+    known = part != NEVER
     lacking = known & (seen * np.where(known, part, 0) < position[order])
     confirm, request = rup.has("confirm")[order], rup.has("request")[order]
     odd = np.empty(len(order), dtype=bool)
@@ -230,7 +131,7 @@ def udpc_numbers(seen: Seen) -> Integers:
     sent = np.arange(len(both)) < len(udpc.rows)
     side = udpc.from_caller[both] == sent
     number = np.where(sent, index[both], ack[both])
-    groups = _Groups(udpc.session[both] * 2 + side, number)
+    groups = Groups(udpc.session[both] * 2 + side, number)
     at = udpc.at[both]
     sent_at, answered_at = groups.least(at, sent), groups.least(at, ~sent)
     asked = groups.most(asks[udpc.kind[both]], sent)
@@ -238,8 +139,8 @@ def udpc_numbers(seen: Seen) -> Integers:
     again = groups.most(at, sent) - np.minimum(sent_at, groups.most(at, sent))
     odd = groups.differ(prints[both], sent)
     odd |= groups.differ(index[both], ~sent & (answers[both] == _REQUEST))
-    odd |= (sent_at != _MOST) & (again >= groups.least(late[udpc.kind[both]], sent))
-    odd |= (answered_at != _MOST) & ((asked != least) | (asked != most))
+    odd |= (sent_at != NEVER) & (again >= groups.least(late[udpc.kind[both]], sent))
+    odd |= (answered_at != NEVER) & ((asked != least) | (asked != most))
     odd |= _early(sent_at, answered_at)
     return _flows(groups.one(udpc.flow[both]), odd)
 
@@ -252,21 +153,21 @@ def udpc_handshakes(seen: Seen) -> Integers:
     index, ack, id_ = (udpc.number(name)[few] for name in ("udpc_index", "udpc_ack", "udpc_session"))
     flow, at, there = udpc.flow[few], udpc.at[few], udpc.there[few]
     odd = (syn & (index >= UDPC_TURN // 2)) | (syn_ack & (index != 1))
-    kept = _Groups(there, udpc.forward[few], id_, udpc.kind[few])
+    kept = Groups(there, udpc.forward[few], id_, udpc.kind[few])
     suspects = [_flows(flow, odd), _flows(kept.one(flow), kept.differ(index))]
-    calls = _Groups(there, udpc.forward[few] == syn, np.where(syn, index, ack), ~(syn | syn_ack))
+    calls = Groups(there, udpc.forward[few] == syn, np.where(syn, index, ack), ~(syn | syn_ack))
     unasked = _early(calls.least(at, syn), calls.least(at, syn_ack))
     suspects.append(_flows(calls.one(flow), unasked | calls.differ(id_, syn_ack)))
     return np.unique(np.concatenate(suspects))
 
 
-def _openings(rows: _Rows, calls: Mask, gives: Mask, other: Mask) -> tuple[_Groups, Mask]:
+def _openings(rows: Speakers, calls: Mask, gives: Mask, other: Mask) -> tuple[Groups, Mask]:
     """Suspects sessions whose sides seem to speak too early: groups by session, and which of them."""
-    groups = _Groups(rows.session)
+    groups = Groups(rows.session)
     given_at = groups.least(rows.at, gives)
     caller_at = groups.least(rows.at, rows.from_caller & ~calls & other)
     called_at = groups.least(rows.at, ~rows.from_caller & ~gives & other)
-    odd = ((caller_at < given_at) & (given_at != _MOST)) | (called_at < caller_at)
+    odd = ((caller_at < given_at) & (given_at != NEVER)) | (called_at < caller_at)
     return groups, odd
 
 
@@ -279,7 +180,7 @@ def udpc_openings(seen: Seen) -> Integers:
     asks = udpc.has("plain", "important", "request", "answering_request", "heartbeat")
     for side in (udpc.from_caller, ~udpc.from_caller):
         ended, newest = groups.least(index, side & fin), groups.most(index, side & asks)
-        known = (ended != _MOST) & (newest != _LEAST)
+        known = (ended != NEVER) & (newest != NOTHING)
         beyond = np.where(known, newest, 0) - np.where(known, ended, 0)
         odd |= known & (beyond % UDPC_TURN >= 1) & (beyond % UDPC_TURN <= NEARBY)
     return _flows(groups.one(udpc.flow), odd)
@@ -288,7 +189,7 @@ def udpc_openings(seen: Seen) -> Integers:
 def udpc_strangers(seen: Seen) -> Integers:
     """Suspects flows with a SYN+ACK, and a sessionID that none of them gave."""
     udpc = seen.of(UDPC)
-    ids = _Groups(udpc.there, udpc.number("udpc_session"))
+    ids = Groups(udpc.there, udpc.number("udpc_session"))
     strange = ids.any(~udpc.has("syn")) & ~ids.any(udpc.has("syn_ack"))
     given = np.unique(udpc.flow[udpc.has("syn_ack")])
     return np.intersect1d(_flows(ids.one(udpc.flow), strange), given)
@@ -305,12 +206,12 @@ def mrp_calls(seen: Seen) -> Integers:
     accepts = ~connect & (status == 1)
     flow, at, called_forward = mrp.flow[few], mrp.at[few], mrp.forward[few] == connect
     acceptable = (version == 0) | ((version == 1) & (client <= PIGGYBACK_CONID_MAX))
-    calls = _Groups(mrp.there[few], called_forward, client)
+    calls = Groups(mrp.there[few], called_forward, client)
     odd = calls.differ(version, connect) | _early(calls.least(at, connect), calls.least(at, ~connect))
     odd |= calls.any(accepts) & calls.any(connect & ~acceptable)
     odd |= calls.differ(server, accepts)
     odd |= calls.any(connect & (version == 1)) & (calls.most(server, accepts) > PIGGYBACK_CONID_MAX)
-    servers = _Groups(mrp.there[few], called_forward, server, accepts)
+    servers = Groups(mrp.there[few], called_forward, server, accepts)
     shared = servers.differ(client, accepts)
     return np.union1d(_flows(calls.one(flow), odd), _flows(servers.one(flow), shared))
 
@@ -319,9 +220,9 @@ def mrp_pairs(seen: Seen) -> Integers:
     """Suspects flows with con replies, and data or acks of a connection that none of them made."""
     mrp = seen.of(MRP)
     speaks, replies = mrp.has("data", "ack"), mrp.has("con_reply")
-    groups = _Groups(mrp.session)
+    groups = Groups(mrp.session)
     unagreed = groups.any(speaks) & ~groups.any(replies & (mrp.number("mrp_status") == 1))
-    flows = _Groups(mrp.flow)
+    flows = Groups(mrp.flow)
     misplaced = flows.any(mrp.has("ack")) & flows.any(mrp.has("connect") & (mrp.number("mrp_version") == 1))
     odd = np.union1d(_flows(groups.one(mrp.flow), unagreed), _flows(flows.one(mrp.flow), misplaced))
     return np.intersect1d(odd, np.unique(mrp.flow[replies]))
@@ -355,13 +256,13 @@ def mrp_stamped(seen: Seen) -> Integers:
     chosen = np.flatnonzero(spoken & ~nothing)
     data, at, flow = data[chosen], mrp.at[chosen], mrp.flow[chosen]
     letter = mixed(mrp.session[chosen] * 4 + (mrp.from_caller[chosen] == data) * 2 + exists[chosen], number[chosen])
-    stamps = _Groups(letter, stamp[chosen])
+    stamps = Groups(letter, stamp[chosen])
     suspects = [_flows(stamps.one(flow), _early(stamps.least(at, data), stamps.least(at, ~data)))]
-    numbers = _Groups(letter)
+    numbers = Groups(letter)
     prints = mixed(mrp.body_bytes[chosen], mrp.crc("mrp")[chosen]).view(np.int64)
     first, acked = numbers.least(at, data), numbers.of_each(numbers.least(at, ~data))
     last = numbers.most(at, data & (at <= acked))
-    sent = (first != _MOST) & (last != _LEAST)
+    sent = (first != NEVER) & (last != NOTHING)
     late = np.where(sent, last, 0) - np.where(sent, first, 0) > UNACKNOWLEDGED_NS
     suspects.append(_flows(numbers.one(flow), late | numbers.differ(prints, data)))
     return np.unique(np.concatenate(suspects))
@@ -382,7 +283,7 @@ def mrp_piggyback(seen: Seen) -> Integers:
     number = np.where(sent, own[both], mrp.number("mrp_from_sequence")[both])
     prints = mixed(mrp.body_bytes, mrp.crc("piggyback")).view(np.int64)[both]
     at, flow = mrp.at[both], mrp.flow[both]
-    numbers = _Groups(side, number)
+    numbers = Groups(side, number)
     sent_at, said_at = numbers.least(at, sent), numbers.least(at, ~sent)
     odd = numbers.differ(prints, sent) | ((numbers.one(number) != 0) & _early(sent_at, said_at))
     suspects = [_flows(numbers.one(flow), odd)]
@@ -412,14 +313,14 @@ def rup_messages(seen: Seen) -> Integers:
     bad |= regular & ((total > size * RUP_PARTS_MAX) | (position % np.maximum(size, 1) != 0))
     message = mixed(rup.there, seen.packets.message.number[rup.places], rup.forward == data)
     prints = mixed(position, total, size, rup.crc("rup")).view(np.int64)
-    places = _Groups(message, end)
+    places = Groups(message, end)
     place = places.one(end)
     sent_at, sent_last = places.least(rup.at, data), places.most(rup.at, data)
-    sent = sent_at != _MOST
+    sent = sent_at != NEVER
     odd = places.any(bad) | places.differ(prints, data) | (places.count(data) > RUP_COPIES_MAX)
     odd |= np.where(sent, sent_last, 0) - np.where(sent, sent_at, 0) > RUP_SILENCE_NS
     confirmed_at, requested_at = places.least(rup.at, confirm), places.least(rup.at, request)
-    odd |= (place > 0) & (_early(sent_at, confirmed_at) | ((requested_at != _MOST) & ~sent))
+    odd |= (place > 0) & (_early(sent_at, confirmed_at) | ((requested_at != NEVER) & ~sent))
     fresh = np.zeros(len(rup.rows), dtype=bool)
     fresh[places.first(data)] = True
     suspects = [
@@ -431,22 +332,22 @@ def rup_messages(seen: Seen) -> Integers:
     whole, least_total = places.least(total, data), places.least(size, regular)
     greatest = places.most(size, regular)
     starts = places.least(position, data)
-    groups = _Groups(of_message)
+    groups = Groups(of_message)
     total_least, total_most = groups.least(whole, sent), groups.most(places.most(total, data), sent)
     size_least, size_most = groups.least(least_total), groups.most(greatest)
-    known = size_least != _MOST
+    known = size_least != NEVER
     step = np.where(known, size_least, 1)
-    last = groups.most(np.where(sent, starts, _LEAST), sent & (place == whole))
-    final = last != _LEAST
+    last = groups.most(np.where(sent, starts, NOTHING), sent & (place == whole))
+    final = last != NOTHING
     back = _goes_back(message[confirm], position[confirm], rup.at[confirm])
     suspects.append(_flows(rup.flow[confirm], back))
-    requested = groups.most(place, requested_at != _MOST)
-    odd = (total_least == _MOST) | (total_least != total_most)
+    requested = groups.most(place, requested_at != NEVER)
+    odd = (total_least == NEVER) | (total_least != total_most)
     odd |= known & (size_least != size_most)
     shown = known & final
     end_part = np.where(shown, last, 0)
     odd |= shown & ((end_part % np.maximum(step, 1) != 0) | (total_least - end_part > step))
-    odd |= (requested != _LEAST) & (requested >= total_least)
+    odd |= (requested != NOTHING) & (requested >= total_least)
     suspects.append(_flows(groups.one(places.one(rup.flow)), odd))
     return np.unique(np.concatenate(suspects))
 
@@ -459,7 +360,7 @@ def pydevts_ids(seen: Seen) -> Integers:
     unread = seen.packets.spoken.rows.missing("pydevts_body_crc")[rows.rows]
     bad = packet & ~unread & (rows.crc("pydevts") != crc)
     id_ = mixed(rows.there, rows.forward != ack, rows.number("pydevts_id"))
-    keys = _Groups(id_, crc)
+    keys = Groups(id_, crc)
     sent_at, sent = keys.least(rows.at, packet), keys.count(packet)
     known = sent > 0
     odd = keys.any(bad | (failed & ~ack)) | (sent > PYDEVTS_TRANSMISSIONS_MAX)
