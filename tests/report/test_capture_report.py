@@ -420,4 +420,5 @@ def test_a_page_that_cannot_be_written_is_said_in_one_line(
     lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["report", "--lake", str(lake), "--out", str(tmp_path / "no" / "x.html"), "--details", "0"]) == 1
-    assert "No such file or directory" in capsys.readouterr().err
+    assert "no folder" in (said := capsys.readouterr().err)
+    assert len(said.strip().splitlines()) == 1

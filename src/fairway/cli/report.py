@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from fairway.cli.exits import ExitCode
-from fairway.core.errors import BadOption
+from fairway.core.errors import BadOption, FairwayError
 from fairway.core.layout import folder_of
 
 _LAKE = typer.Option(None, metavar="DIR", help="The lake that `fairway analyze` has written.", show_default=False)
@@ -37,7 +37,7 @@ def report(
       fairway analyze capture.pcapng --lake lake && fairway report --lake lake --out report.html
     """
     if not out.parent.is_dir():
-        raise BadOption(f"there is no folder {out.parent} to put {out.name} into: make it first")
+        raise FairwayError(f"There is no folder {out.parent} to put {out.name} into: make it first.")
     size = _put(out, _page(lake, lab, listed, detailed, tuple(session)))
     print(dumps({"path": str(out), "bytes": size}) if json else f"{out}: {size / 1e6:.1f} MB, opens in any browser")
     return ExitCode.DONE
