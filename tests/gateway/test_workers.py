@@ -6,9 +6,10 @@ import asyncio
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -88,6 +89,11 @@ async def test_another_number_of_workers_is_refused_while_conversations_may_go_o
     assert (lake / layout.GATEWAYS / "gateway" / "workers").read_text() == "2\n"
 
 
+def _is_sealed(journal: Path) -> bool:
+    with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as reader:
+        return bool(reader.execute("SELECT count(*) FROM sealed").fetchone()[0])
+
+
 @runs
 async def test_another_number_of_workers_is_refused_after_a_kill_and_beside_a_running_gateway(lake: Path) -> None:
     two = ("udpc://127.0.0.1:0", "--lake", str(lake), "--workers", "2")
@@ -96,7 +102,8 @@ async def test_another_number_of_workers_is_refused_after_a_kill_and_beside_a_ru
         assert said.startswith("1 fairway: the journals of gateway belong to 1 workers and one of them is in use")
         async with net.connect(running.urls[0]) as connection:
             await connection.send(b"hello")
-            await until(lambda: bool(landed(lake, "gateway")))
+            # Not until the segment is there: the journal notes it a moment later.
+            await until(lambda: _is_sealed(lake / layout.GATEWAYS / "gateway" / layout.JOURNAL))
         running.signal(signal.SIGKILL)
         await running.ended()
     said = await asyncio.to_thread(refused, *two)
