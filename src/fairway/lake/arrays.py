@@ -20,8 +20,6 @@ Codes = NDArray[np.int16]
 Words = NDArray[np.uint64]
 
 MISSING = -1
-
-
 KEPT_MAX = 300_000
 """Of a table with more rows a column is read again each time, rather than kept."""
 
@@ -108,11 +106,16 @@ def mixed(*parts: NDArray[np.generic]) -> Words:
     word = np.zeros(len(parts[0]), dtype=np.uint64)
     for part in parts:
         bits = part.view(np.uint64) if part.dtype.itemsize == 8 else part.astype(np.int64).view(np.uint64)
-        word = (word ^ bits) + np.uint64(0x9E3779B97F4A7C15)
-        word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        word ^= word >> np.uint64(31)
+        word = scrambled(word ^ bits)
     return word
+
+
+def scrambled(words: Words) -> Words:
+    """Spreads 64 bits over 64 bits (the finalizer of splitmix64), so that neighbours are far apart."""
+    words = words + np.uint64(0x9E3779B97F4A7C15)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
 
 
 def word_of(text: str) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 from fairway.core.errors import BadOption
 from fairway.core.tables import CAPTURE_TABLES
-from fairway.lake.analysis import publishing
+from fairway.lake.analysis import job, publishing, task
 from fairway.lake.analysis.job import State, analyze
 from fairway.lake.analysis.summary import summary
 from fairway.lake.store import Lake, exchange_folder
@@ -89,6 +89,26 @@ def test_files_one_by_one_give_the_same_tables_as_all_together(
         untouched = {name: text for name, text in before.items() if checksums(lake).get(name) == text}
     assert rows(lake) == rows(together)
     assert untouched, "the last file has a flow of its own, so what was there before stays as it is"
+
+
+def test_rows_that_get_lost_on_the_way_are_noticed_and_nothing_is_published(
+    spark: SparkSession, captures: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where only some buckets are computed."""
+    lake = Lake(tmp_path / "lake")
+    analyze(spark, lake, [str(captures[0])])
+    before = rows(lake)
+
+    def losing(work: task.Work, bucket: int) -> dict[str, Any]:
+        answer = task.computed(work, bucket)
+        (Path(work.target) / "packets" / f"bucket={bucket}" / "part-0.parquet").unlink()
+        return answer
+
+    with monkeypatch.context() as patched:
+        patched.setattr(job, "computed", losing)
+        with pytest.raises(job.Unbalanced, match="became 0 packets"):
+            analyze(spark, lake, [str(captures[1])])
+    assert rows(lake) == before
 
 
 def test_a_crash_between_two_exchanges_is_completed_by_the_next_run(

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from fairway.core.columns import Integers
 from fairway.core.tables import PROTOCOLS
-from fairway.lake.analysis.spoken import ANSWERING, KIND, Spoken
+from fairway.lake.analysis.spoken import ANSWERING, KIND, MRP, RUP, UDPC, Spoken
 from fairway.lake.arrays import MISSING, Mask, Words, begins, hexadecimal, mixed, start_of, together
 
 IDLE_S = {"udpc": 60, "mrp": 300, "rup": 60, "pydevts": 60}
@@ -60,7 +60,7 @@ def sessions_of(spoken: Spoken, answers: Integers) -> Sessions:
     opener = np.flatnonzero(first)
     caller_forward = forward[opener] ^ np.isin(spoken.kind[rows[opener]], ANSWERING)
     # rup's request asks for more of a message: it speaks to the caller.
-    caller_forward ^= (protocol[opener] == PROTOCOLS.index("rup")) & (spoken.kind[rows[opener]] == KIND["request"])
+    caller_forward ^= (protocol[opener] == RUP) & (spoken.kind[rows[opener]] == KIND["request"])
     keys = hexadecimal(mixed(strand[opener], at_ns[opener]))
     names = pa.array([f"{name}-" for name in PROTOCOLS]).take(pa.array(protocol[opener]))
     return Sessions(
@@ -83,7 +83,7 @@ def _conversation(spoken: Spoken, rows: Integers, answers: Integers) -> Words:
     protocol, kind, forward = spoken.protocol[rows], spoken.kind[rows], spoken.forward[rows]
     one, other = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     named_by = np.full(len(rows), _BY_FLOW)
-    udpc, mrp = protocol == PROTOCOLS.index("udpc"), protocol == PROTOCOLS.index("mrp")
+    udpc, mrp = protocol == UDPC, protocol == MRP
     called = udpc & (kind == KIND["syn"])
     answered = called & (answers != MISSING)
     named_by[udpc], named_by[called & ~answered], named_by[mrp] = _BY_SESSION, _BY_CALL, _BY_PAIR

@@ -17,7 +17,7 @@ from fairway.core.columns import Integers
 from fairway.lake.analysis.conversations import Sessions
 from fairway.lake.analysis.numbers import Numbers
 from fairway.lake.analysis.spoken import CARRIES_OWN, KIND, MRP, PYDEVTS, RUP, UDPC, Spoken
-from fairway.lake.arrays import Mask, Words, begins, mixed, most_before, start_of, together
+from fairway.lake.arrays import MISSING, Mask, Words, begins, mixed, most_before, start_of, together
 
 _NEVER_COPIED = [KIND[name] for name in ("important_ack", "heartbeat", "heartbeat_ack")]
 _ALL = np.int64(1) << np.int64(62)
@@ -110,14 +110,12 @@ def _arrived(spoken: Spoken, sessions: Sessions, message: Said, repeated: Intege
     needed = position[repeated] + np.maximum(spoken.body_bytes[rows[repeated]], 1)
     needed = np.where(protocol[repeated] == RUP, needed, _ALL)
     asked, told = (_letter(spoken, sessions, message, places) for places in (repeated, answers))
-    asked[~message.exists[repeated]] = 0  # no letter
     # Both kinds of rows together, in the order of letters and time: the greatest reach before a copy is what arrived.
     letters, places = np.concatenate((asked, told)), np.concatenate((repeated, answers))
     order = np.lexsort((places, letters))
-    levels = np.concatenate((np.zeros(len(asked), np.int64), reach))[order]
-    is_answer = order >= len(asked)
+    levels = np.concatenate((np.full(len(asked), MISSING, np.int64), reach))[order]
     reached = np.empty(len(order), dtype=np.int64)
-    reached[order] = _most_so_far(np.where(is_answer, levels, -1), begins(letters[order]))
+    reached[order] = _most_so_far(levels, begins(letters[order]))
     arrived: Mask = (reached[: len(asked)] >= needed) & message.exists[repeated]
     return arrived
 

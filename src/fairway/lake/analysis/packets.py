@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from fairway.capture.columns.records import NO_TIME
 from fairway.core.tables import PROTOCOLS
 from fairway.lake.analysis.calls import answers_of_calls
 from fairway.lake.analysis.conversations import Sessions, sessions_of
@@ -43,7 +44,7 @@ class Packets(NamedTuple):
 
 def packets(datagrams: pa.Table, port_map: PortMap) -> Packets:
     """Finds sessions, messages and copies among rows of `DATAGRAMS` that hold all there is of their flows."""
-    rows = Rows(in_time(datagrams))
+    rows = Rows(_in_time(datagrams))
     spoken = Spoken(rows, port_map)
     sessions = sessions_of(spoken, answers_of_calls(rows, spoken.point, spoken.forward))
     numbers = _numbers(spoken, sessions)
@@ -51,14 +52,14 @@ def packets(datagrams: pa.Table, port_map: PortMap) -> Packets:
     return Packets(spoken, sessions, numbers, message, copies(spoken, sessions, numbers, message))
 
 
-def in_time(datagrams: pa.Table) -> pa.Table:
+def _in_time(datagrams: pa.Table) -> pa.Table:
     """Gives records in the order of time, then by place, so that it does not depend on the order of files."""
     rows = Rows(datagrams)
     file, files = rows.texts("file_id")
     rank = np.argsort(np.argsort(np.array(files, dtype=object)))[file] if len(files) > 1 else file
     keys = (rows.numbers("at_ns"), rank, rows.numbers("offset"))
     if rows.missing("at_ns").any():
-        keys = (np.where(rows.missing("at_ns"), np.iinfo(np.int64).min, keys[0]), *keys[1:])
+        keys = (np.where(rows.missing("at_ns"), NO_TIME, keys[0]), *keys[1:])
     tie, later = np.ones(max(0, len(rows) - 1), dtype=bool), np.zeros(max(0, len(rows) - 1), dtype=bool)
     for key in keys:
         later |= tie & (key[1:] > key[:-1])

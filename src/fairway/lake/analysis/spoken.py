@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from fairway.capture.columns.records import NO_TIME
 from fairway.core.columns import Integers
 from fairway.core.tables import PROTOCOLS
 from fairway.lake.analysis.layouts import is_piggyback
@@ -18,7 +19,6 @@ from fairway.protocols.rup import wire as rup
 from fairway.protocols.udpc import wire as udpc
 
 UDPC, MRP, RUP, PYDEVTS = range(len(PROTOCOLS))
-NO_TIME = np.iinfo(np.int64).min
 
 KINDS = tuple(dict.fromkeys((*mrp.KINDS, *udpc.KINDS, *rup.KINDS, *pydevts.KINDS)))
 """The kinds of all protocols; some have a name in common."""
@@ -28,9 +28,6 @@ ANSWERING = [KIND[name] for name in ("syn_ack", "important_ack", "heartbeat_ack"
 CARRIES_OWN = [
     KIND[name] for name in ("plain", "important", "request", "response", "answering_request", "packet", "close")
 ]
-
-_HEADER_BYTES = {"udpc": 13, "pydevts": 8, "rup": 38}
-_RUP_DATA_BYTES, _STAMPED_BYTES, _PIGGYBACK_BYTES, _MRP_HEAD_BYTES = 42, 14, 12, 4
 
 
 @dataclass(frozen=True)
@@ -134,11 +131,12 @@ class Spoken:
     def header_bytes(self) -> Integers:
         """How long the header of each row is; of a row that is nothing but a header, all of it."""
         kind, protocol, whole = self.kind, self.protocol, self.rows.numbers("payload_bytes")
-        mrp_data = np.where(self.piggyback | ~self.rows.flags("mrp_stamped"), _PIGGYBACK_BYTES, _STAMPED_BYTES)
-        of_mrp = np.select([kind == KIND["data"], kind == KIND["ignore"]], [mrp_data, _MRP_HEAD_BYTES], whole)
-        of_rup = np.where(kind == KIND["data"], _RUP_DATA_BYTES, _HEADER_BYTES["rup"])
+        is_short = self.piggyback | ~self.rows.flags("mrp_stamped")
+        mrp_data = np.where(is_short, mrp.PIGGYBACK_BYTES, mrp.STAMPED_BYTES)
+        of_mrp = np.select([kind == KIND["data"], kind == KIND["ignore"]], [mrp_data, mrp.HEAD_BYTES], whole)
+        of_rup = np.where(kind == KIND["data"], rup.DATA_HEADER_BYTES, rup.CONTROL_BYTES)
         conditions = [protocol == UDPC, protocol == MRP, protocol == RUP, protocol == PYDEVTS]
-        return np.select(conditions, [_HEADER_BYTES["udpc"], of_mrp, of_rup, _HEADER_BYTES["pydevts"]], 0)
+        return np.select(conditions, [udpc.HEADER_BYTES, of_mrp, of_rup, pydevts.HEADER_BYTES], 0)
 
     @cached_property
     def has_body(self) -> Mask:

@@ -63,14 +63,13 @@ def tables_of(seen: Packets) -> Iterator[tuple[Table, pa.Table]]:
 
 
 def computed(work: Work, bucket: int) -> dict[str, Any]:
-    """Computes one bucket and writes its tables; gives how many records it has, and which flows are suspected."""
+    """Computes one bucket and writes its tables; gives which flows are suspected."""
     target = Path(work.target)
     target.mkdir(parents=True, exist_ok=True)
-    records, suspected = 0, dict[str, list[int] | None]()
+    suspected: dict[str, list[int] | None] = {}
     parts = parted_bucket([Path(file) for file in work.captures], bucket, work.buckets, target)
     # Not a loop over the parts themselves: a name for one would keep it, and it is copied when it is sorted.
     for part, seen in enumerate(map(partial(packets, port_map=work.port_map), parts)):
-        records += len(seen.spoken.rows)
         made = islice(tables_of(seen), 1 if work.only_packets else None)
         for table, rows in made:
             write(rows, table, target / table.name / f"bucket={bucket}" / f"part-{part}.parquet")
@@ -78,7 +77,7 @@ def computed(work: Work, bucket: int) -> dict[str, Any]:
         if not work.only_packets:
             merge_suspects(suspected, suspects(seen))
         del seen, made
-    return {"rows": records, "suspects": suspected}
+    return {"suspects": suspected}
 
 
 def merge_suspects(into: dict[str, list[int] | None], more: Mapping[str, list[int] | None]) -> None:

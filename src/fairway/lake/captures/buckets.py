@@ -26,7 +26,7 @@ BUCKETS = 16
 """Into how many parts tables are cut, by flow: one part is replaced at a time, and computed by one task."""
 SLICES_MAX = 16
 PART_RECORDS = 250_000
-"""So many records are computed at a time, at about a kilobyte each; more only where one flow has more."""
+"""So many records are computed at a time; more only where one flow has more."""
 
 DICTIONARIES = [column.name for column in DATAGRAMS.columns if column.type == "string" and column.name != "rup_id"]
 
@@ -59,14 +59,19 @@ def metadata_of(slices: int, held: Sequence[int]) -> dict[bytes, bytes]:
     return {_SLICES: str(slices).encode(), _HELD: " ".join(map(str, held)).encode()}
 
 
-def read_bucket(files: Iterable[Path], bucket: int, buckets: int, columns: Sequence[str] | None = None) -> pa.Table:
+def read_bucket(files: Iterable[Path], bucket: int, buckets: int) -> pa.Table:
     """Gives the records of a bucket; texts that repeat are dictionaries."""
-    tables = [_of_bucket(file, bucket, buckets, columns) for file in files]
-    found = [table for table in tables if table.num_rows]
+    found = [table for file in files for table in _row_groups(file, bucket, buckets) if table.num_rows]
     if not found:
-        schema = arrow_schema(DATAGRAMS)
-        return (schema if columns is None else pa.schema([schema.field(name) for name in columns])).empty_table()
+        return arrow_schema(DATAGRAMS).empty_table()
     return pa.concat_tables(found).unify_dictionaries().combine_chunks()
+
+
+def records_of(files: Iterable[str], bucket: int, buckets: int) -> int:
+    """Gives how many records a bucket has, without reading more of them than tells their bucket."""
+    return sum(
+        table.num_rows for file in files for table in _row_groups(Path(file), bucket, buckets, ["flow", "file_id"])
+    )
 
 
 def parted_bucket(files: Sequence[Path], bucket: int, buckets: int, folder: Path) -> Iterator[pa.Table]:
@@ -107,12 +112,12 @@ def _sort_into(paths: Sequence[Path], files: Iterable[Path], bucket: int, bucket
                     writers[number].write_table(rows)
 
 
-def _row_groups(path: Path, bucket: int, buckets: int) -> Iterator[pa.Table]:
+def _row_groups(path: Path, bucket: int, buckets: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
     """Gives the records of a bucket that one file holds, row group by row group."""
     with pq.ParquetFile(path, read_dictionary=DICTIONARIES) as file:
         held = _Held(file, buckets)
         for group in held.groups(bucket):
-            table = file.read_row_group(group, use_threads=False)
+            table = file.read_row_group(group, columns=columns, use_threads=False)
             yield table if held.exact else table.filter(pa.array(buckets_of(table, buckets) == bucket))
 
 
@@ -139,13 +144,3 @@ def _records_at_most(path: Path, bucket: int, buckets: int) -> int:
     with pq.ParquetFile(path) as file:
         groups = _Held(file, buckets).groups(bucket)
         return sum(file.metadata.row_group(group).num_rows for group in groups)
-
-
-def _of_bucket(path: Path, bucket: int, buckets: int, columns: Sequence[str] | None) -> pa.Table:
-    with pq.ParquetFile(path, read_dictionary=DICTIONARIES) as file:
-        held = _Held(file, buckets)
-        groups = held.groups(bucket)
-        if not groups:
-            return arrow_schema(DATAGRAMS).empty_table()
-        table = file.read_row_groups(groups, columns=columns, use_threads=False)
-    return table if held.exact else table.filter(pa.array(buckets_of(table, buckets) == bucket))

@@ -20,6 +20,7 @@ from fairway.capture.columns.datagrams import REASONS, Datagrams, Words, decode_
 from fairway.capture.columns.records import NO_TIME, TROUBLES, Records
 from fairway.core.columns import Columns, Integers
 from fairway.core.tables import DATAGRAMS, PROTOCOLS
+from fairway.lake.arrays import scrambled
 from fairway.lake.schemas import arrow_schema
 from fairway.protocols import columns as protocol_columns
 
@@ -87,15 +88,15 @@ class Batch:
     def flow(self) -> Integers:
         """A hash of the two endpoints of each row, whatever the direction; it means nothing in rows without any."""
         found = self.datagrams
-        one = _mixed(
-            _mixed(found.source_high) ^ found.source_low ^ (found.source_port.astype(np.uint64) << np.uint64(40))
+        one = scrambled(
+            scrambled(found.source_high) ^ found.source_low ^ (found.source_port.astype(np.uint64) << np.uint64(40))
         )
-        other = _mixed(
-            _mixed(found.destination_high)
+        other = scrambled(
+            scrambled(found.destination_high)
             ^ found.destination_low
             ^ (found.destination_port.astype(np.uint64) << np.uint64(40))
         )
-        return _mixed(np.minimum(one, other) * np.uint64(3) + np.maximum(one, other)).view(np.int64)
+        return scrambled(np.minimum(one, other) * np.uint64(3) + np.maximum(one, other)).view(np.int64)
 
     @cached_property
     def datagrams(self) -> Datagrams:
@@ -236,14 +237,6 @@ def _ipv4(number: int) -> str:
 @lru_cache(maxsize=1 << 16)
 def _text(key: bytes) -> str:
     return str(IPv6Address(key[1:])) if key[0] else str(IPv4Address(key[13:]))
-
-
-def _mixed(words: Words) -> Words:
-    """Spreads 64 bits over 64 bits (the finalizer of splitmix64), so that neighbours are far apart."""
-    words = words + np.uint64(0x9E3779B97F4A7C15)
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
 
 
 def _payload(batch: Batch) -> pa.Array:
