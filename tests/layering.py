@@ -35,15 +35,20 @@ PURE_MODULES = frozenset(
 )
 """An allow-list, because whoever adds a module should have to say here that it neither waits nor chooses."""
 
-PURE_EXCEPTIONS = {"fairway.protocols": ("importlib",), "fairway.protocols.rup.assembly": ("ctypes",)}
+PURE_EXCEPTIONS = {
+    "fairway.protocols": ("importlib",),
+    "fairway.protocols.rup.assembly": ("ctypes",),
+    "fairway.capture.columns.compiled": ("numba",),
+}
 """The registry loads a protocol when it is asked for; it names modules of its own room only. An assembly asks the
-interpreter for memory, and nobody else for anything."""
+interpreter for memory, and nobody else for anything. A compiled loop is the same function of the same bytes."""
 
 PURE_BUILTINS_DENIED = ("open", "input", "print", "exec", "eval", "compile", "__import__", "breakpoint", "hash")
 """`hash` differs from process to process."""
 
 ONLY_IN = {
     "pyspark": ("lake",),
+    "numba": ("capture",),
     "py4j": ("lake",),
     "pandas": ("lake",),
     "pyarrow": ("lake", "gateway", "report", "bench"),

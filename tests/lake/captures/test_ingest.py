@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from fairway.core.tables import DATAGRAMS
 from fairway.lake.captures import ingest as module
+from fairway.lake.captures import slices
+from fairway.lake.captures.buckets import read_bucket
 from fairway.lake.captures.files import seen
-from fairway.lake.captures.ingest import ingest, known, read_captures
+from fairway.lake.captures.ingest import OtherForm, capture_files, ingest, known
 from fairway.lake.captures.parts import Part
 from fairway.lake.store import Lake
 from tests.capture.adversaries import CAPTURES, pcap
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def in_lake(spark: SparkSession, lake: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = read_captures(spark, lake).toArrow().to_pylist()
+def in_lake(lake: Path) -> list[dict[str, Any]]:
+    files = capture_files(Lake(lake), [about.file_id for about in known(lake)])
+    rows: list[dict[str, Any]] = read_bucket(map(Path, files), 0, 1).to_pylist()
     return sorted(rows, key=lambda row: (row["file"], row["offset"]))
 
 
@@ -53,10 +55,10 @@ def test_the_lake_holds_the_rows_of_every_file_once(spark: SparkSession, tmp_pat
     assert (outcome.known, outcome.problems) == ([], [])
     paths = [*files.values(), tmp_path / "in" / "a.pcap.gz", tmp_path / "in" / "b.pcap.zst"]
     expected = [row for path in sorted(paths) for row in rows_of(path)]
-    assert in_lake(spark, lake) == expected
+    assert in_lake(lake) == expected
     assert sum(about.rows for about in outcome.added) == len(expected)
     assert {about.file_id for about in known(lake)} == {row["file_id"] for row in expected}
-    parts = [len(list((lake / "captures" / about.file_id).glob("*.parquet"))) for about in outcome.added]
+    parts = [len(list((lake / "captures" / about.file_id).glob("*.slices"))) for about in outcome.added]
     assert max(parts) > 4
 
     before = files_under(lake / "captures")
@@ -64,8 +66,6 @@ def test_the_lake_holds_the_rows_of_every_file_once(spark: SparkSession, tmp_pat
     again = ingest(spark, [tmp_path / "in"], lake)
     assert (again.added, again.problems, len(again.known)) == ([], [], 6)
     assert files_under(lake / "captures") == before
-    for path in (lake / "captures").rglob("*.parquet"):
-        assert pq.read_schema(path).names == list(DATAGRAMS.names)
 
 
 def test_bad_files_are_named_and_the_readable_rest_is_kept(spark: SparkSession, tmp_path: Path) -> None:
@@ -98,10 +98,10 @@ def test_bodies_that_are_asked_for_later_replace_the_rows_in_one_step(spark: Spa
     path = tmp_path / "one.pcapng"
     path.write_bytes(simulated("pydevts"))
     ingest(spark, [path], tmp_path / "lake")
-    without = in_lake(spark, tmp_path / "lake")
+    without = in_lake(tmp_path / "lake")
     outcome = ingest(spark, [path], tmp_path / "lake", payload=True)
     assert len(outcome.added) == 1
-    assert in_lake(spark, tmp_path / "lake") == rows_of(path)
+    assert in_lake(tmp_path / "lake") == rows_of(path)
     assert [{**row, "payload": None} for row in rows_of(path)] == without
     assert ingest(spark, [path], tmp_path / "lake").added == []
 
@@ -109,16 +109,15 @@ def test_bodies_that_are_asked_for_later_replace_the_rows_in_one_step(spark: Spa
 def test_a_full_disk_refuses_the_file_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Spark: the task is a function, and what it answers decides."""
 
-    class Full:
-        def __init__(self, *_: object, **__: object) -> None:
-            raise OSError(28, "No space left on device")
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
 
     path = tmp_path / "one.pcap"
     path.write_bytes(pcap([b"x"]))
-    monkeypatch.setattr(pq, "ParquetWriter", Full)
+    monkeypatch.setattr(slices, "open", full, raising=False)
     file = seen(str(path))
     wish = module._Wish(False, 16)
-    answer = module._written(wish, (Part(file, "id"), str(tmp_path / "staging" / "id" / "part-0.parquet")))
+    answer = module._written(wish, (Part(file, "id"), str(tmp_path / "staging" / "id" / "part-0.slices")))
     outcome = module.Ingestion()
     lake = Lake(tmp_path / "lake")
     module._published(lake, tmp_path / "staging", [(file, "id")], [Part(file, "id")], [answer], outcome, wish)
@@ -128,11 +127,22 @@ def test_a_full_disk_refuses_the_file_and_leaves_nothing(tmp_path: Path, monkeyp
     assert list(lake.captures.iterdir()) == []
 
 
-def test_a_lake_without_captures_gives_no_rows_with_the_right_columns(spark: SparkSession, tmp_path: Path) -> None:
-    Lake(tmp_path / "lake")
-    frame = read_captures(spark, tmp_path / "lake")
-    assert frame.columns == list(DATAGRAMS.names)
-    assert frame.count() == 0
+def test_no_captures_give_no_rows_with_the_right_columns() -> None:
+    rows = read_bucket([], 0, 1)
+    assert (rows.column_names, rows.num_rows) == (list(DATAGRAMS.names), 0)
+
+
+def test_captures_that_another_fairway_kept_are_refused_with_the_remedy(spark: SparkSession, tmp_path: Path) -> None:
+    """Without their records, tables would be computed as if they had never been there."""
+    path = tmp_path / "one.pcap"
+    path.write_bytes(pcap([b"x"]))
+    (about,) = ingest(spark, [path], tmp_path / "lake").added
+    kept = tmp_path / "lake" / "captures" / about.file_id / "_file.json"
+    kept.write_text(json.dumps({name: value for name, value in json.loads(kept.read_text()).items() if name != "form"}))
+    with pytest.raises(OtherForm, match="analyze the captures into a new lake"):
+        known(tmp_path / "lake")
+    with pytest.raises(OtherForm):
+        ingest(spark, [path], tmp_path / "lake")
 
 
 def test_what_is_kept_of_a_file_is_readable_by_anybody(spark: SparkSession, tmp_path: Path) -> None:

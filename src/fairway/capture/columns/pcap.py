@@ -27,15 +27,13 @@ from fairway.capture.columns.records import (
     heads,
     numbers,
 )
+from fairway.capture.columns.walks import pcap_offsets
 from fairway.capture.frames import NS_PER_S, LinkType
 from fairway.capture.pcap import FRACTION_NS, HEADER_BYTES, LINK_TYPE_MASK, RECORD_HEADER_BYTES
 from fairway.capture.source import RECORD_BYTES_MAX
 from fairway.core.columns import Integers
 from fairway.core.errors import DamagedCapture
 
-NATIVE_ORDER: ByteOrder = "<" if np.little_endian else ">"
-CAPTURED_AT = 8
-"""Where in a record's header its length stands."""
 CAPTURED_BYTES_MIN = 262_144
 """What is believed even if a file announces a smaller snap length: tools write it wrongly, or 0."""
 STEP_S_MAX = 30 * 86_400
@@ -71,8 +69,8 @@ class PcapForm:
         offset = place.offset
         while offset < stop:
             offsets, offset = self._run(data, offset, min(stop, offset + BATCH_BYTES))
-            if offsets:
-                yield Run(Place(offsets[0], self.order), offsets)
+            if len(offsets):
+                yield Run(Place(int(offsets[0]), self.order), offsets)
             elif offset < stop:
                 gap = self._gap(data, offset)
                 yield gap
@@ -81,7 +79,7 @@ class PcapForm:
 
     def records(self, data: memoryview, run: Run) -> Records:
         """Reads the headers of a run."""
-        offsets = np.array(run.offsets, dtype=np.int64)
+        offsets = run.offsets
         head = heads(data, self.order, offsets, 4)
         rows = len(offsets)
         return Records(
@@ -97,40 +95,10 @@ class PcapForm:
             counted=np.ones(rows, dtype=np.bool_),
         )
 
-    def _run(self, data: memoryview, offset: int, stop: int) -> tuple[list[int], int]:
-        """Follows the lengths, then asks numpy whether the headers on the way are possible."""
-        offsets, end = self._offsets(data, offset, stop)
-        if offsets:
-            bad = self._impossible(heads(data, self.order, np.array(offsets, dtype=np.int64), 4))
-            if bad.any():
-                first = int(bad.argmax())
-                return offsets[:first], offsets[first]
-        return offsets, end
-
-    def _offsets(self, data: memoryview, offset: int, stop: int) -> tuple[list[int], int]:
-        """Follows the lengths from an offset on."""
-        size, captured_max = len(data), self.captured_max
-        offsets: list[int] = []
-        append = offsets.append
-        stop = min(stop, size - RECORD_HEADER_BYTES + 1)
-        low = offset & ~3
-        words = [_words(data[low + start : stop + RECORD_HEADER_BYTES], self.order) for start in range(4)]
-        while offset < stop:
-            captured = words[offset & 3][(offset - low + CAPTURED_AT) >> 2]
-            after = offset + RECORD_HEADER_BYTES + captured
-            if captured > captured_max or after > size:
-                break
-            append(offset)
-            offset = after
-        return offsets, offset
-
-    def _impossible(self, head: Integers) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        seconds, fraction, captured, wire_bytes = head.T
-        nothing = (wire_bytes == 0) & (seconds == 0)
-        bad: np.ndarray[tuple[int], np.dtype[np.bool_]] = (
-            (captured > wire_bytes) | (fraction * self.fraction_ns >= NS_PER_S) | nothing
-        )
-        return bad
+    def _run(self, data: memoryview, offset: int, stop: int) -> tuple[Integers, int]:
+        """Follows the records from an offset on, as far as their headers are possible."""
+        buffer = np.frombuffer(data, dtype=np.uint8)
+        return pcap_offsets(buffer, offset, stop, self.order == ">", self.captured_max, self.fraction_ns)
 
     def _gap(self, data: memoryview, offset: int) -> Gap:
         """Gives what is to be left out from an offset on where there is no record."""
@@ -174,14 +142,6 @@ class PcapForm:
             return after
 
         return link
-
-
-def _words(data: memoryview, order: ByteOrder) -> memoryview:
-    """Gives the numbers of four bytes that follow one another: to index these is faster than to ask `struct`."""
-    whole = data[: len(data) // 4 * 4]
-    if order == NATIVE_ORDER:
-        return whole.cast("I")
-    return np.frombuffer(whole, dtype=f"{order}u4").astype(np.uint32).data
 
 
 def plausible_frame(data: memoryview, offset: int, captured: int, link_type: int) -> bool:

@@ -29,6 +29,7 @@ from fairway.capture.columns.records import (
     heads,
     numbers,
 )
+from fairway.capture.columns.walks import pcapng_offsets
 from fairway.capture.frames import NS_PER_S, Interface
 from fairway.capture.pcapng import (
     BLOCK_BYTES_MIN,
@@ -44,7 +45,6 @@ from fairway.capture.source import RECORD_BYTES_MAX
 from fairway.core.columns import Integers
 from fairway.core.errors import DamagedCapture
 
-PACKETS = (ENHANCED_PACKET, SIMPLE_PACKET, OLD_PACKET)
 KNOWN_BLOCKS = (*range(1, 11), 0x0BAD, 0x40000BAD, SECTION_HEADER)
 """The kinds that a chain is searched among; a walk passes over blocks of any kind."""
 ORDERS: tuple[ByteOrder, ByteOrder] = ("<", ">")
@@ -73,7 +73,7 @@ class PcapngForm:
         """Gives the runs and gaps that start before `stop`, and returns the place where the last one ends."""
         while place.offset < stop:
             run, after = _run(data, place, min(stop, place.offset + BATCH_BYTES))
-            if run.offsets:
+            if len(run.offsets):
                 yield run
             if after.offset == place.offset:
                 gap, after = _gap(data, place)
@@ -83,7 +83,7 @@ class PcapngForm:
 
     def records(self, data: memoryview, run: Run) -> Records:
         """Reads the headers of a run."""
-        offsets = np.array(run.offsets, dtype=np.int64)
+        offsets = run.offsets
         kind, length = heads(data, run.place.order, offsets, 2).T
         columns = _Columns.empty(offsets, length)
         _read_enhanced(data, run, np.flatnonzero((kind == ENHANCED_PACKET) | (kind == OLD_PACKET)), columns)
@@ -109,29 +109,17 @@ def section_order(data: memoryview, offset: int) -> ByteOrder | None:
 
 def _run(data: memoryview, place: Place, stop: int) -> tuple[Run, Place]:
     """Takes packets up to `stop`, to damage, or to a block that changes what the packets after it mean."""
-    size, offset = len(data), place.offset
-    head, again = struct.Struct(f"{place.order}II"), struct.Struct(f"{place.order}I")
-    offsets: list[int] = []
-    while offset < min(stop, size - BLOCK_BYTES_MIN + 1):
-        kind, length = head.unpack_from(data, offset)
-        if kind == SECTION_HEADER:
-            if offsets:
-                break
-            return Run(place, offsets), _section(data, place)
-        after = offset + length
-        if length < BLOCK_BYTES_MIN or length % 4 or length > RECORD_BYTES_MAX or after > size:
-            break
-        if again.unpack_from(data, after - 4)[0] != length:
-            break
-        if kind in PACKETS:
-            offsets.append(offset)
-        elif kind == INTERFACE:
-            if offsets:
-                break
-            return Run(place, offsets), _with_interface(data, place, after)
-        offset = after
-        place = place if offsets else replace(place, offset=offset)
-    return Run(place, offsets), replace(place, offset=offset)
+    buffer = np.frombuffer(data, dtype=np.uint8)
+    offsets, end = pcapng_offsets(buffer, place.offset, stop, place.order == ">")
+    run, after = Run(place, offsets), replace(place, offset=end)
+    if len(offsets) or not place.offset <= end < min(stop, len(data) - BLOCK_BYTES_MIN + 1):
+        return run, after
+    kind, length = struct.unpack_from(f"{place.order}II", data, end)
+    if kind == SECTION_HEADER:
+        return run, _section(data, after)
+    if kind == INTERFACE and _after(data, end, place.order) == end + length:
+        return run, _with_interface(data, after, end + length)
+    return run, after
 
 
 def _section(data: memoryview, place: Place) -> Place:

@@ -54,7 +54,7 @@ class Run:
     """Records that follow one another, all read with the same `place.order` and `place.interfaces`."""
 
     place: Place
-    offsets: list[int]
+    offsets: Integers
 
 
 @dataclass(frozen=True, slots=True)

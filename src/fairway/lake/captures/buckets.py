@@ -1,8 +1,7 @@
 """Records by bucket: which part of the tables a record belongs to, and how a part finds its records again.
 
 All records of a flow are in one bucket, so that a bucket is computed without the others. In `captures/` the records of
-several buckets may share a row group, a *slice*: row groups of a few rows would cost more than they save. A file says
-which slice each of its row groups holds.
+several buckets may share a *slice* (`slices.py`): pieces of a few rows would cost more than they save.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from fairway.core.columns import Integers
 from fairway.core.tables import DATAGRAMS
 from fairway.lake.arrays import Rows, word_of
 from fairway.lake.captures.rows import Batch
+from fairway.lake.captures.slices import Slices
 from fairway.lake.schemas import arrow_schema
 
 BUCKETS = 16
@@ -27,10 +26,6 @@ BUCKETS = 16
 SLICES_MAX = 16
 PART_RECORDS = 250_000
 """So many records are computed at a time; more only where one flow has more."""
-
-DICTIONARIES = [column.name for column in DATAGRAMS.columns if column.type == "string" and column.name != "rup_id"]
-
-_SLICES, _HELD = b"fairway.slices", b"fairway.held"
 
 
 def buckets_of_batch(batch: Batch, buckets: int) -> Integers:
@@ -54,14 +49,9 @@ def slices_for(buckets: int) -> int:
     return max(number for number in range(1, SLICES_MAX + 1) if buckets % number == 0)
 
 
-def metadata_of(slices: int, held: Sequence[int]) -> dict[bytes, bytes]:
-    """Gives what a file says of its row groups."""
-    return {_SLICES: str(slices).encode(), _HELD: " ".join(map(str, held)).encode()}
-
-
 def read_bucket(files: Iterable[Path], bucket: int, buckets: int) -> pa.Table:
     """Gives the records of a bucket; texts that repeat are dictionaries."""
-    found = [table for file in files for table in _row_groups(file, bucket, buckets) if table.num_rows]
+    found = [table for file in files for table in _held(file, bucket, buckets) if table.num_rows]
     if not found:
         return arrow_schema(DATAGRAMS).empty_table()
     return pa.concat_tables(found).unify_dictionaries().combine_chunks()
@@ -69,9 +59,7 @@ def read_bucket(files: Iterable[Path], bucket: int, buckets: int) -> pa.Table:
 
 def records_of(files: Iterable[str], bucket: int, buckets: int) -> int:
     """Gives how many records a bucket has, without reading more of them than tells their bucket."""
-    return sum(
-        table.num_rows for file in files for table in _row_groups(Path(file), bucket, buckets, ["flow", "file_id"])
-    )
+    return sum(table.num_rows for file in files for table in _held(Path(file), bucket, buckets, ["flow", "file_id"]))
 
 
 def parted_bucket(files: Sequence[Path], bucket: int, buckets: int, folder: Path) -> Iterator[pa.Table]:
@@ -102,7 +90,7 @@ def _sort_into(paths: Sequence[Path], files: Iterable[Path], bucket: int, bucket
     with ExitStack() as opened:
         writers: dict[int, pa.RecordBatchStreamWriter] = {}
         for file in files:
-            for table in _row_groups(file, bucket, buckets):
+            for table in _held(file, bucket, buckets):
                 part = Rows(table).numbers("flow") // buckets % len(paths)
                 for number in np.unique(part).tolist():
                     rows = table.filter(pa.array(part == number)).combine_chunks()
@@ -112,35 +100,21 @@ def _sort_into(paths: Sequence[Path], files: Iterable[Path], bucket: int, bucket
                     writers[number].write_table(rows)
 
 
-def _row_groups(path: Path, bucket: int, buckets: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """Gives the records of a bucket that one file holds, row group by row group."""
-    with pq.ParquetFile(path, read_dictionary=DICTIONARIES) as file:
-        held = _Held(file, buckets)
-        for group in held.groups(bucket):
-            table = file.read_row_group(group, columns=columns, use_threads=False)
-            yield table if held.exact else table.filter(pa.array(buckets_of(table, buckets) == bucket))
+def _held(path: Path, bucket: int, buckets: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """Gives the records of a bucket that one file holds, piece by piece."""
+    with Slices(path) as file:
+        for number in _slices_with(file, bucket, buckets):
+            for table in file.read(number, columns):
+                exact = file.slices == buckets
+                yield table if exact else table.filter(pa.array(buckets_of(table, buckets) == bucket))
 
 
-class _Held:
-    """What a file says of its row groups."""
-
-    def __init__(self, file: pq.ParquetFile, buckets: int) -> None:
-        said = file.metadata.metadata or {}
-        self._slices = int(said.get(_SLICES, 1))
-        self._count = file.metadata.num_row_groups
-        self._held = [int(number) for number in said.get(_HELD, b"").split()]
-        self._known = len(self._held) == self._count and buckets % self._slices == 0
-        self.exact = self._known and self._slices == buckets
-        """Whether a row group holds records of one bucket only."""
-
-    def groups(self, bucket: int) -> list[int]:
-        """Gives the row groups that may hold records of a bucket."""
-        if not self._known:
-            return list(range(self._count))
-        return [group for group, which in enumerate(self._held) if which == bucket % self._slices]
+def _slices_with(file: Slices, bucket: int, buckets: int) -> Iterable[int]:
+    """Gives the slices that may hold records of a bucket."""
+    return (bucket % file.slices,) if buckets % file.slices == 0 else range(file.slices)
 
 
 def _records_at_most(path: Path, bucket: int, buckets: int) -> int:
-    with pq.ParquetFile(path) as file:
-        groups = _Held(file, buckets).groups(bucket)
-        return sum(file.metadata.row_group(group).num_rows for group in groups)
+    with Slices(path) as file:
+        wanted = _slices_with(file, bucket, buckets)
+        return sum(stream.rows for stream in file.streams if stream.slice in wanted)

@@ -1,6 +1,6 @@
-"""Captures into the lake, each once: `captures/FILE_ID/` holds a file's records as Parquet, and never changes.
+"""Captures into the lake, each once: `captures/FILE_ID/` holds a file's records, and never changes.
 
-Tasks decode parts of files and write Parquet themselves: rows that went through the JVM would cost more than twice as
+Tasks decode parts of files and write them themselves: rows that went through the JVM would cost more than twice as
 much. They write below `staging/`; a file's folder gets its name in one step when all its parts are there. So a folder
 is complete or missing, and a run that was stopped leaves nothing that a reader sees.
 """
@@ -19,35 +19,34 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from fairway.capture.columns.records import TROUBLES
-from fairway.core.errors import DamagedCapture
+from fairway.core.columns import Integers
+from fairway.core.errors import DamagedCapture, FairwayError
 from fairway.core.tables import DATAGRAMS
-from fairway.lake.captures.buckets import BUCKETS, DICTIONARIES, buckets_of_batch, metadata_of, slices_for
+from fairway.lake.captures import slices
+from fairway.lake.captures.buckets import BUCKETS, buckets_of_batch, slices_for
 from fairway.lake.captures.files import CaptureFile, identity, listed, seen
 from fairway.lake.captures.jobs import each
 from fairway.lake.captures.parts import PART_BYTES, Part, batches
 from fairway.lake.captures.planning import Named, planned
 from fairway.lake.captures.rows import UNDECODED, Batch, arrow_batch
-from fairway.lake.schemas import spark_schema
+from fairway.lake.captures.slices import SUFFIX
 from fairway.lake.store import Lake, exchange_folder
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 ABOUT = "_file.json"
-"""Beside a file's rows: what it was called and how many records it held. Readers of Parquet pass it over."""
+"""Beside a file's rows: what it was called and how many records it held."""
 STAGING = "captures"
-ROW_GROUP_ROWS = 1 << 18
-COMPRESSION = "zstd"
-"""As fast here as the lighter ones, since most columns hold little, and a third of their size."""
+FORM = 1
+"""How records are kept; a Fairway of before kept them otherwise."""
+WAITING_ROWS = 1 << 18
+"""So many records are gathered before they are written."""
 
 HERE_BYTES_MAX = 4 << 20
 """Files that are together no larger are read without Spark's help."""
-
-STATISTICS = ["at", "flow"]
-"""Columns by which a reader may pass over row groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +67,11 @@ class About:
     """Into how many buckets the records were cut; 0 if they were not."""
     touched: list[int] = field(default_factory=list)
     """The buckets that have records of the file."""
+    form: int = FORM
+
+
+class OtherForm(FairwayError):
+    """The lake's captures are kept in a way that this Fairway does not read."""
 
 
 class _Wish(NamedTuple):
@@ -110,19 +114,9 @@ def ingest(
     return outcome
 
 
-def read_captures(spark: SparkSession, lake: Lake | Path | str, file_ids: Iterable[str] | None = None) -> DataFrame:
-    """Gives the rows of `DATAGRAMS` of the lake's captures, or of some of them."""
-    lake = lake if isinstance(lake, Lake) else Lake(lake, create=False)
-    names = sorted(set(file_ids)) if file_ids is not None else [about.file_id for about in known(lake)]
-    schema = spark_schema(DATAGRAMS)
-    if not names:
-        return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(*(str(lake.captures / name) for name in names))
-
-
 def capture_files(lake: Lake, file_ids: Iterable[str]) -> list[str]:
-    """Gives the Parquet files that hold the records of some captures, always in the same order."""
-    return [str(file) for name in sorted(file_ids) for file in sorted((lake.captures / name).glob("*.parquet"))]
+    """Gives the files that hold the records of some captures, always in the same order."""
+    return [str(file) for name in sorted(file_ids) for file in sorted((lake.captures / name).glob(f"*{SUFFIX}"))]
 
 
 def known(lake: Lake | Path | str) -> list[About]:
@@ -137,7 +131,9 @@ def _about(folder: Path) -> About | None:
         stored = json.loads((folder / ABOUT).read_text())
     except FileNotFoundError:
         return None
-    names = {field.name for field in fields(About)}  # an older Fairway kept others, too
+    if stored.get("form") != FORM:
+        raise OtherForm(f"{folder} was kept by another version of Fairway: analyze the captures into a new lake.")
+    names = {field.name for field in fields(About)}  # another Fairway may have kept more
     return About(**{name: value for name, value in stored.items() if name in names})
 
 
@@ -160,11 +156,11 @@ def _new(paths: Sequence[str], lake: Lake, payload: bool, outcome: Ingestion) ->
 
 
 def _numbered(parts: Sequence[Part], staging: Path) -> list[tuple[Part, str]]:
-    """Gives each part the path of the Parquet file that its task writes."""
+    """Gives each part the path of the file that its task writes."""
     targets: list[tuple[Part, str]] = []
     counts: Counter[str] = Counter()
     for part in parts:
-        targets.append((part, str(staging / part.file_id / f"part-{counts[part.file_id]:05}.parquet")))
+        targets.append((part, str(staging / part.file_id / f"part-{counts[part.file_id]:05}{SUFFIX}")))
         counts[part.file_id] += 1
     return targets
 
@@ -177,7 +173,7 @@ def _all_written(spark: SparkSession, items: list[tuple[Part, str]], wish: _Wish
 
 
 def _written(wish: _Wish, item: tuple[Part, str]) -> dict[str, Any]:
-    """Decodes one part into one Parquet file. A task that runs twice writes the same file twice."""
+    """Decodes one part into one file. A task that runs twice writes the same file twice."""
     part, target = item
     writer = _Writer(Path(target), wish)
     problems: list[str] = []
@@ -197,19 +193,19 @@ def _written(wish: _Wish, item: tuple[Part, str]) -> dict[str, Any]:
 
 
 class _Writer:
-    """Gathers batches into row groups, one for each slice; the file gets its name when it is complete."""
+    """Gathers batches and writes them in slices."""
 
     def __init__(self, target: Path, wish: _Wish) -> None:
         self.rows = 0
         self.undecoded: Counter[int] = Counter()
         self.touched: set[int] = set()
-        self._target = target
         self._wish = wish
         self._slices = slices_for(wish.buckets)
-        self._held: list[int] = []
-        self._waiting: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+        self._file = slices.Writer(target, self._slices)
+        self._waiting: list[pa.RecordBatch] = []
+        self._counts: list[Integers] = []
+        """How many rows of each slice a waiting batch holds, one slice after the other."""
         self._waiting_rows = 0
-        self._writer: pq.ParquetWriter | None = None
 
     def add(self, batch: Batch) -> None:
         bucket = buckets_of_batch(batch, self._wish.buckets)
@@ -219,38 +215,26 @@ class _Writer:
         which = (bucket % self._slices).astype(np.uint16)
         # Sorted before the columns are built: afterwards there are sixty of them to be moved.
         ordered = batch.ordered(np.argsort(which, kind="stable"))
-        rows = arrow_batch(ordered, DATAGRAMS.names, dictionaries=True, payload=self._wish.payload)
-        counts = np.bincount(which, minlength=self._slices)
-        starts = np.cumsum(counts) - counts
-        for number in np.flatnonzero(counts).tolist():
-            self._waiting[number].append(rows.slice(int(starts[number]), int(counts[number])))
+        self._waiting.append(arrow_batch(ordered, DATAGRAMS.names, dictionaries=True, payload=self._wish.payload))
+        self._counts.append(np.bincount(which, minlength=self._slices))
         self._waiting_rows += len(batch)
-        if self._waiting_rows >= ROW_GROUP_ROWS:
+        if self._waiting_rows >= WAITING_ROWS:
             self._flush()
 
     def _flush(self) -> None:
-        for number, waiting in sorted(self._waiting.items()):
-            table = pa.Table.from_batches(waiting).unify_dictionaries()
-            if self._writer is None:
-                self._target.parent.mkdir(parents=True, exist_ok=True)
-                self._writer = pq.ParquetWriter(
-                    f"{self._target}.{os.getpid()}",
-                    table.schema,
-                    compression=COMPRESSION,
-                    use_dictionary=DICTIONARIES,
-                    write_statistics=STATISTICS,
-                    store_schema=False,
-                )
-            self._writer.write_table(table, row_group_size=len(table))
-            self._held.append(number)
-        self._waiting, self._waiting_rows = defaultdict(list), 0
+        if not self._waiting:
+            return
+        batches = pa.Table.from_batches(self._waiting).unify_dictionaries().to_batches()
+        counts = np.array(self._counts)
+        starts = np.cumsum(counts, axis=1) - counts
+        for number in np.flatnonzero(counts.sum(axis=0)).tolist():
+            places = zip(batches, starts[:, number].tolist(), counts[:, number].tolist(), strict=True)
+            self._file.write(number, pa.Table.from_batches([rows.slice(start, count) for rows, start, count in places]))
+        self._waiting, self._counts, self._waiting_rows = [], [], 0
 
     def close(self) -> None:
         self._flush()
-        if self._writer is not None:
-            self._writer.add_key_value_metadata(metadata_of(self._slices, self._held))
-            self._writer.close()
-            os.replace(f"{self._target}.{os.getpid()}", self._target)
+        self._file.close()
 
 
 def _published(

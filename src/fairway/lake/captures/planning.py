@@ -1,4 +1,4 @@
-"""Large files cut into parts: each cut probed by a task of its own, then verified one against the other."""
+"""Large files cut into parts: walked over here, or each cut probed by a task and verified one against the other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fairway.capture.frames import Interface
 from fairway.core.errors import DamagedCapture
 from fairway.lake.captures.files import CaptureFile, opened
 from fairway.lake.captures.jobs import each
-from fairway.lake.captures.parts import Part, edges
+from fairway.lake.captures.parts import Part, edges, exact_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,8 +22,25 @@ Named = tuple[CaptureFile, str]
 """A file and the identity of its content."""
 
 
+WALKED_BYTES_MAX = 2 << 30
+"""Files that are longer together are probed by tasks; a walk over so much takes less than tasks take to start."""
+
+
 def planned(spark: SparkSession, files: Sequence[Named], part_bytes: int) -> list[Part]:
     """Cuts files into parts that are together exactly the files; files of one part are not looked at."""
+    if sum(file.size_bytes for file, _ in files) <= WALKED_BYTES_MAX:
+        return [part for file, file_id in files for part in _walked(file, file_id, part_bytes)]
+    return _probed_apart(spark, files, part_bytes)
+
+
+def _walked(file: CaptureFile, file_id: str, part_bytes: int) -> list[Part]:
+    try:
+        return exact_parts(file, file_id, part_bytes)
+    except DamagedCapture:
+        return [Part(file, file_id)]  # whoever reads the file says what is wrong with it
+
+
+def _probed_apart(spark: SparkSession, files: Sequence[Named], part_bytes: int) -> list[Part]:
     pieces = [(file, cut, stop) for file, _ in files for cut, stop in _several(file, part_bytes)]
     answers = each(spark, pieces, _probed)
     probes: dict[str, list[Probe]] = defaultdict(list)

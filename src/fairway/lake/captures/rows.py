@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import cached_property, lru_cache
 from ipaddress import IPv4Address, IPv6Address
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fairway.capture.columns.crcs import crcs
 from fairway.capture.columns.datagrams import REASONS, Datagrams, Words, decode_frames
 from fairway.capture.columns.records import NO_TIME, TROUBLES, Records
 from fairway.core.columns import Columns, Integers
@@ -50,7 +50,7 @@ class Batch:
         ends = records.data_offset + records.captured
         high = min(len(data), int(ends.max(initial=self._low)) + LOOK_AHEAD_BYTES)
         self.view = data[self._low : high]
-        self._buffer = np.frombuffer(self.view, dtype=np.uint8)
+        self.buffer = np.frombuffer(self.view, dtype=np.uint8)
         self._readings: dict[str, Columns] = {}
 
     def __len__(self) -> int:
@@ -73,7 +73,7 @@ class Batch:
         several = less_bytes > 0
         columns["captured"] = np.where(several, columns["wire_bytes"], columns["captured"])
         batch = Batch(self._data, replace(self.records, **columns), self.frames[rows], self.file_id, self.file)
-        batch._low, batch.view, batch._buffer = self._low, self.view, self._buffer
+        batch._low, batch.view, batch.buffer = self._low, self.view, self.buffer
         batch.__dict__["datagrams"] = datagrams
         return batch
 
@@ -102,7 +102,7 @@ class Batch:
     def datagrams(self) -> Datagrams:
         """The UDP datagrams of the frames."""
         records = self.records
-        return decode_frames(self._buffer, records.data_offset - self._low, records.captured, records.link_type)
+        return decode_frames(self.buffer, records.data_offset - self._low, records.captured, records.link_type)
 
     @cached_property
     def undecoded(self) -> NDArray[np.uint8]:
@@ -134,7 +134,7 @@ class Batch:
             # Of a header that was cut nothing is read: half of one may look like a shorter datagram.
             lengths = np.where(found.payload_captured >= needed, found.payload_bytes, 0)
             decode: Callable[..., Columns] = protocol_columns(protocol).decode_columns
-            self._readings[protocol] = decode(self._buffer, found.payload_offset, lengths)
+            self._readings[protocol] = decode(self.buffer, found.payload_offset, lengths)
         return self._readings[protocol]
 
     def malformed(self, protocol: str) -> Mask:
@@ -285,9 +285,8 @@ def _crcs(batch: Batch, offsets: Integers, lengths: Integers, wanted: Mask) -> p
     """Gives the CRC-32 of bodies; that of an empty one is 0."""
     values = np.zeros(len(batch), dtype=np.int64)
     rows = np.flatnonzero(wanted & (lengths > 0))
-    view, starts = batch.view, offsets[rows]
-    ends = (starts + lengths[rows]).tolist()
-    values[rows] = [crc32(view[start:end]) for start, end in zip(starts.tolist(), ends, strict=True)]
+    starts = offsets[rows]
+    values[rows] = crcs(batch.buffer, starts, starts + lengths[rows])
     return _numbers(values, ~wanted, pa.int64())
 
 

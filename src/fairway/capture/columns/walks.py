@@ -1,0 +1,100 @@
+"""The way from one record to the next: only a record says where the next one is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fairway.capture.columns.compiled import compiled
+from fairway.capture.frames import NS_PER_S
+from fairway.capture.pcap import RECORD_HEADER_BYTES
+from fairway.capture.pcapng import (
+    BLOCK_BYTES_MIN,
+    ENHANCED_PACKET,
+    INTERFACE,
+    OLD_PACKET,
+    SECTION_HEADER,
+    SIMPLE_PACKET,
+)
+from fairway.capture.source import RECORD_BYTES_MAX
+from fairway.core.columns import Bytes, Integers
+
+PAGE_BYTES = 4_096
+
+
+def pcap_offsets(
+    buffer: Bytes, offset: int, stop: int, big: bool, captured_max: int, fraction_ns: int
+) -> tuple[Integers, int]:
+    """Follows the records of a pcap file that start before `stop`; gives their offsets, and where the walk ended.
+
+    It ends early in front of a record that is not possible, or that the buffer does not hold whole.
+    """
+    stop = min(stop, len(buffer) - RECORD_HEADER_BYTES + 1)
+    offsets = np.empty(max(0, -(-(stop - offset) // RECORD_HEADER_BYTES)), dtype=np.int64)
+    _fetch(buffer, offset, stop)
+    count, end = _follow_pcap(buffer, offset, stop, big, captured_max, fraction_ns, offsets)
+    return offsets[:count], end
+
+
+def _fetch(buffer: Bytes, offset: int, stop: int) -> None:
+    """Has a mapped file's pages brought in one after the other: a walk that waits for each takes twice as long."""
+    buffer[offset:stop:PAGE_BYTES].any()
+
+
+@compiled
+def _follow_pcap(
+    buffer: Bytes, offset: int, stop: int, big: bool, captured_max: int, fraction_ns: int, offsets: Integers
+) -> tuple[int, int]:
+    count = 0
+    while offset < stop:
+        captured, wire_bytes = _number(buffer, offset + 8, big), _number(buffer, offset + 12, big)
+        after = offset + RECORD_HEADER_BYTES + captured
+        if captured > captured_max or captured > wire_bytes or after > len(buffer):
+            break
+        if _number(buffer, offset + 4, big) * fraction_ns >= NS_PER_S:
+            break
+        if wire_bytes == 0 and _number(buffer, offset, big) == 0:
+            break
+        offsets[count] = offset
+        count += 1
+        offset = after
+    return count, offset
+
+
+def pcapng_offsets(buffer: Bytes, offset: int, stop: int, big: bool) -> tuple[Integers, int]:
+    """Follows the blocks of a pcapng file that start before `stop`; gives those of packets, and where the walk ended.
+
+    It ends early in front of a block that is not possible, or that changes what the packets after it mean.
+    """
+    stop = min(stop, len(buffer) - BLOCK_BYTES_MIN + 1)
+    offsets = np.empty(max(0, -(-(stop - offset) // BLOCK_BYTES_MIN)), dtype=np.int64)
+    _fetch(buffer, offset, stop)
+    count, end = _follow_pcapng(buffer, offset, stop, big, offsets)
+    return offsets[:count], end
+
+
+@compiled
+def _follow_pcapng(buffer: Bytes, offset: int, stop: int, big: bool, offsets: Integers) -> tuple[int, int]:
+    count = 0
+    while offset < stop:
+        kind, length = _number(buffer, offset, big), _number(buffer, offset + 4, big)
+        after = offset + length
+        if kind in (SECTION_HEADER, INTERFACE):
+            break
+        if length < BLOCK_BYTES_MIN or length % 4 or length > RECORD_BYTES_MAX or after > len(buffer):
+            break
+        if _number(buffer, after - 4, big) != length:
+            break
+        if kind in (ENHANCED_PACKET, SIMPLE_PACKET, OLD_PACKET):
+            offsets[count] = offset
+            count += 1
+        offset = after
+    return count, offset
+
+
+@compiled
+def _number(buffer: Bytes, place: int, big: bool) -> int:
+    """Reads 32 bits."""
+    one, two, three, four = buffer[place], buffer[place + 1], buffer[place + 2], buffer[place + 3]
+    if big:
+        one, two, three, four = four, three, two, one
+    return int(four) << 24 | int(three) << 16 | int(two) << 8 | int(one)
