@@ -1,4 +1,4 @@
-"""One run of the bench: make the capture, ask the peers, then Fairway on one core and on all."""
+"""One run of the bench: make the capture, then Fairway on one core and on all, the peers before, between and after."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from fairway.bench.captures.made import make_capture
@@ -18,6 +19,7 @@ from fairway.bench.captures.table import Figure, figures_of
 from fairway.bench.captures.worker import Assignment
 from fairway.core.errors import FairwayError
 
+PEERS = {"tshark": tshark_seconds, "dpkt": dpkt_seconds}
 PEER_DATAGRAMS_MAX = 300_000
 """The peers' rates do not change with the size of the file, and they are slow."""
 
@@ -43,24 +45,31 @@ def all_cores() -> tuple[int, ...]:
 
 
 def run(plan: Plan, report: Report) -> list[Figure]:
-    """Measures everything once, peers first."""
-    figures: list[Figure] = []
-    steps = 3 + len(plan.cores)
+    """Measures Fairway for each number of cores, and the peers around it: a machine's speed changes by the hour."""
+    found: list[Figure] = []
+    peers: dict[str, list[float]] = {name: [] for name in PEERS}
+    steps = 2 + 2 * len(plan.cores)
     with tempfile.TemporaryDirectory(prefix="fairway-bench-") as folder:
         path = Path(folder, "mixed.pcap")
         report(f"writing {plan.datagrams:,} datagrams", 1, steps)
         make_capture(path, plan.datagrams)
         few = min(plan.datagrams, PEER_DATAGRAMS_MAX)
-        for number, (name, seconds) in enumerate((("tshark", tshark_seconds), ("dpkt", dpkt_seconds)), 2):
-            report(name, number, steps)
-            taken = seconds(path, few)
-            if taken is not None:
-                figures.append(Figure(name, 1, "steady", taken, few))
-        for number, cores in enumerate(plan.cores, 4):
-            report(f"Fairway on Spark, local[{cores}]", number, steps)
+        for number, cores in enumerate(plan.cores):
+            report(" and ".join(PEERS), 2 * number + 2, steps)
+            _ask_peers(path, few, peers)
+            report(f"Fairway on Spark, local[{cores}]", 2 * number + 3, steps)
             answers = _asked(Assignment(str(path), cores, plan.rounds, folder))
-            figures += figures_of(answers, plan.datagrams)
-    return figures
+            found += figures_of(answers, plan.datagrams)
+        report(" and ".join(PEERS), steps, steps)
+        _ask_peers(path, few, peers)
+    return [Figure(name, 1, "steady", median(times), few) for name, times in peers.items() if times] + found
+
+
+def _ask_peers(path: Path, datagrams: int, times: dict[str, list[float]]) -> None:
+    for name, seconds in PEERS.items():
+        taken = seconds(path, datagrams)
+        if taken is not None:
+            times[name].append(taken)
 
 
 def _asked(assignment: Assignment) -> list[dict[str, Any]]:

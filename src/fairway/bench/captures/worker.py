@@ -6,6 +6,7 @@ python -m fairway.bench.captures.worker '{"path": ..., "cores": 2, "rounds": 3, 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -113,5 +114,8 @@ def all_tables(spark: Any, assignment: Assignment) -> None:
 
 
 if __name__ == "__main__":
-    for row in measure(Assignment(**json.loads(sys.argv[1]))):
+    assigned = Assignment(**json.loads(sys.argv[1]))
+    # With `local[1]` alone a task's Python and the JVM behind it would share two cores.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: assigned.cores])
+    for row in measure(assigned):
         print(json.dumps(row), flush=True)
