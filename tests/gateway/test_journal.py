@@ -125,6 +125,20 @@ def test_a_plan_is_bounded_by_bytes_and_repeated_until_it_is_marked(place: Place
     journal.close()
 
 
+def test_removing_what_is_sealed_writes_no_body_again(place: Place) -> None:
+    """Debian's SQLite overwrites what is deleted, unless it is told not to."""
+    journal = Journal(place.journal, "edge")
+    body = bytes(range(256)) * 4_096
+    journal.write(Transaction(rows=[row(0, [body])]))
+    log = place.journal.with_name(place.journal.name + "-wal")
+    before = log.stat().st_size
+    assert journal.plan(1) == (0, 0)
+    journal.mark(0, 0, 1, 1)
+    journal.remove_sealed(10)
+    assert log.stat().st_size - before < len(body) // 4
+    journal.close()
+
+
 def test_a_lost_journal_goes_on_behind_the_segments(place: Place) -> None:
     (place.landing / layout.segment_name(0, 41)).touch()
     journal = open_journal(place)

@@ -29,10 +29,15 @@ _ARROW = {
     "binary": pa.binary(),
 }
 SCHEMA = pa.schema([pa.field(one.name, _ARROW[one.type], nullable=one.nullable) for one in SEGMENT.columns])
+REPEATING = ("gateway", "protocol", "peer", "kind")
+"""Texts that many messages share."""
+_FOLDED = pa.schema(
+    [one.with_type(pa.dictionary(pa.int32(), pa.string())) if one.name in REPEATING else one for one in SCHEMA]
+)
 
 
 def table(gateway: str, rows: Sequence[Row], spool: Path) -> pa.Table:
-    """Gives the messages of rows as a table with exactly the columns of a segment."""
+    """Gives the messages of rows as a table with the columns of a segment, texts that repeat as dictionaries."""
     counts = np.array([row.messages for row in rows], dtype=np.int64)
     row_of = pa.array(np.repeat(np.arange(len(rows), dtype=np.int64), counts))
     place = np.arange(counts.sum(), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -40,19 +45,23 @@ def table(gateway: str, rows: Sequence[Row], spool: Path) -> pa.Table:
     def spread(values: list[Any], type_: pa.DataType) -> pa.Array:
         return pa.array(values, type_).take(row_of)
 
+    def folded(values: list[str]) -> pa.Array:
+        """Parquet takes a dictionary as it is, and need not find out that texts repeat."""
+        return pa.array(values, pa.string()).dictionary_encode().take(row_of)
+
     columns = {
-        "gateway": pa.repeat(pa.scalar(gateway, pa.string()), len(place)),
+        "gateway": folded([gateway] * len(rows)),
         "offset": pa.array(np.repeat(np.array([row.offset for row in rows], dtype=np.int64), counts) + place),
-        "protocol": spread([row.protocol for row in rows], pa.string()),
-        "peer": spread([row.peer for row in rows], pa.string()),
+        "protocol": folded([row.protocol for row in rows]),
+        "peer": folded([row.peer for row in rows]),
         "session": spread([row.session for row in rows], pa.int64()),
         "id": _identities(rows, counts, place),
-        "kind": spread([row.kind for row in rows], pa.string()),
+        "kind": folded([row.kind for row in rows]),
         "reliable": spread([bool(row.reliable) for row in rows], pa.bool_()),
         "received": spread([row.received_us for row in rows], pa.timestamp("us", tz="UTC")),
         "body": _bodies(rows, spool),
     }
-    return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+    return pa.table([columns[name] for name in SCHEMA.names], schema=_FOLDED)
 
 
 def _identities(rows: Sequence[Row], counts: np.ndarray[Any, Any], place: np.ndarray[Any, Any]) -> pa.Array:
@@ -93,11 +102,16 @@ def _sizes(row: Row) -> np.ndarray[Any, Any]:
 
 def write(gateway: str, rows: Sequence[Row], spool: Path, path: Path) -> int:
     """Writes a segment, not yet synced, and gives its size in bytes."""
-    # A dictionary or bounds of bodies help nobody, and each would copy a large one.
+    # Bounds of bodies help nobody, and each would copy a large one. What differs in every message needs no dictionary.
     others = [name for name in SCHEMA.names if name != "body"]
     compression = dict.fromkeys(others, "zstd") | {"body": "none" if _largest(rows) > PLAIN_ABOVE_BYTES else "zstd"}
     with pq.ParquetWriter(
-        path, SCHEMA, compression=compression, use_dictionary=others, write_statistics=others
+        path,
+        _FOLDED,
+        compression=compression,
+        use_dictionary=[*REPEATING, "session"],
+        write_statistics=others,
+        store_schema=False,
     ) as writer:
         for group in groups(rows):
             writer.write_table(table(gateway, group, spool), sum(row.messages for row in group))

@@ -55,6 +55,22 @@ class Gathered:
     def __bool__(self) -> bool:
         return bool(self.arrived or self.changed or self.gone)
 
+    def beyond(self, messages_max: int, now_s: float) -> Gathered:
+        """Keeps as many messages as belong into one transaction, and gives the others.
+
+        Senders go on when the first are acknowledged, while the others are written. What was handed over together stays
+        together.
+        """
+        others, count = Gathered(now_s), 0
+        for place, one in enumerate(self.arrived):
+            if count >= messages_max:
+                others.since_s = self.since_s
+                others.arrived, others.messages = self.arrived[place:], self.messages - count
+                self.arrived, self.messages = self.arrived[:place], count
+                break
+            count += one.receipt.count
+        return others
+
     def put_back(self, earlier: Gathered) -> None:
         """Puts what could not be written before what came since."""
         self.arrived = earlier.arrived + self.arrived
@@ -140,7 +156,8 @@ class Committer:
             self._stall(f"{self._figures.backlog_bytes:,} bytes wait to be sealed; see that the lake can be written")
             return
         began_s = self._loop.time()
-        gathered, self._gathered = self._gathered, Gathered(began_s)
+        gathered = self._gathered
+        self._gathered = gathered.beyond(self._settings.commit_messages, began_s)
         transaction = self._transaction(gathered)
         self._writing = True
         self._writer.submit(self._work, gathered, transaction, began_s)

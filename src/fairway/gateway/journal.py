@@ -151,6 +151,8 @@ class Journal:
             )
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA synchronous = FULL")
+        # Debian's SQLite overwrites what is deleted: every message would be written twice more.
+        execute("PRAGMA secure_delete = OFF")
         execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         execute(f"PRAGMA journal_size_limit = {2 * CHECKPOINT_PAGES * PAGE_BYTES}")
