@@ -10,7 +10,9 @@ import asyncio
 import json
 import logging
 import os
+import signal
 import sys
+from contextlib import suppress
 from typing import Any
 
 from fairway.gateway import group
@@ -37,7 +39,6 @@ class Worker:
         self.process: asyncio.subprocess.Process | None = None
         self.metrics_url: str | None = None
         self.lives = 0
-        self._killed = False
 
     async def start(self) -> None:
         """Starts the process and waits until it serves; raises `WorkerFailed`."""
@@ -45,7 +46,6 @@ class Worker:
         if self.lives:
             environment.pop("FAIRWAY_CRASH_AT", None)
         self.lives += 1
-        self._killed = False
         self.process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "fairway.gateway.worker", json.dumps(self._order),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=self._descriptors, env=environment,
@@ -84,15 +84,18 @@ class Worker:
 
     def terminate(self) -> None:
         """Asks the process to drain."""
-        if self.process is not None and self.process.returncode is None:
-            self.process.terminate()
+        self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """Ends the process at once."""
-        # Once: a second time could take the exit code away from asyncio, which then complains.
-        if self.process is not None and self.process.returncode is None and not self._killed:
-            self._killed = True
-            self.process.kill()
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        """Not through `process`, which first looks whether the process has ended: that would take the exit code away
+        from asyncio, which then complains."""
+        if self.process is not None and self.process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.process.pid, number)
 
 
 class Supervisor:
