@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from zlib import crc32
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,19 +18,23 @@ from fairway.capture.columns.merging import may_be_merged
 from fairway.capture.merged import SHORTEST, segment_bytes
 from fairway.core.columns import Bytes
 
-RUP_ID = b"0123456789abcdef" * 2
+RUP_ID, OTHER_ID = b"0123456789abcdef" * 2, b"fedcba9876543210" * 2
 HEADS = st.sampled_from(
     [
         b"MRP\x03\0\0\0\x07",
         b"MRP\x04\0\0\0\x07\0\0\0\x01",
         b"d\0" + RUP_ID + b"\1\1\1\1\1\1\1\1",
         b"d\1" + RUP_ID + b"\1\1\1\1\1\1\1\1",
+        b"d\0" + OTHER_ID + b"\1\1\1\1\1\1\1\1",
         b"c" + RUP_ID + b"\0\1\1\1\1",
+        b"c" + OTHER_ID + b"\0\1\1\1\1",
         b"r" + RUP_ID + b"\0\1\1\1\1",
         b"\1\0\0\x05\0\0\0\0",
         b"\3\1\0\x06\0\0\0\0",
         b"\0\0\0\x01\0\0\0\x09\0\0\0\0\x02",
         b"\0\0\0\x02\0\0\0\x09\0\0\0\0\x02",
+        b"d\0\0\x02\0\0\0\x09\0\0\0\0\x02",
+        b"d\0\0\x03\0\0\0\x09\0\0\0\0\x02",
     ]
 )
 
@@ -62,6 +71,53 @@ def test_whatever_is_merged_is_suspected(pieces: list[bytes], around: bytes, sam
     start = np.array([len(around)])
     suspected = bool(may_be_merged(buffer, start, start + len(payload))[0])
     assert suspected or segment_bytes(payload) == 0
+
+
+def rup_part(first: int, identity: bytes, body: bytes) -> bytes:
+    return bytes((ord("d"), first)) + identity + b"\1\1\1\1\1\1\1\1" + body
+
+
+def udpc_packet(index: int, session: int, body: bytes) -> bytes:
+    return index.to_bytes(4) + session.to_bytes(4) + bytes(4) + b"\x02" + body
+
+
+UDPC_BODY = bytes(range(60, 90))
+
+MERGED = {
+    "a part, and a confirm of another message": rup_part(1, RUP_ID, b"x" * 20) + b"c" + OTHER_ID + b"\0\1\1\1\1",
+    "a part, and a request of another message": rup_part(0, RUP_ID, b"x" * 20) + b"r" + OTHER_ID + b"\0\1\1\1\1",
+    "parts of two messages": rup_part(0, RUP_ID, b"x" * 20) + rup_part(0, OTHER_ID, b"y" * 20),
+    "the first part, and one of another message": rup_part(1, RUP_ID, b"x" * 20) + rup_part(0, OTHER_ID, b"y" * 20),
+    "udpc whose index begins like a part": udpc_packet(0x64000001, 9, UDPC_BODY)
+    + udpc_packet(0x64000002, 9, b"z" * 30),
+    "udpc whose index begins like a confirm": udpc_packet(0x63000001, 9, bytes(30))
+    + udpc_packet(0x63000002, 9, b"z" * 30),
+}
+
+
+@pytest.mark.parametrize("name", MERGED)
+def test_each_kind_of_second_datagram_is_suspected(name: str) -> None:
+    payload = MERGED[name]
+    assert segment_bytes(payload), "else the example shows nothing"
+    assert may_be_merged(as_array(payload), np.array([0]), np.array([len(payload)]))[0]
+
+
+def test_what_was_kept_and_damaged_is_compiled_again(tmp_path: Path) -> None:
+    """A machine that lost power while it wrote leaves files of no bytes."""
+    program = (
+        "import numpy as np\nfrom fairway.capture.columns.crcs import crcs\n"
+        "print(crcs(np.frombuffer(b'abc', dtype=np.uint8), np.array([0]), np.array([3]))[0])"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    for _ in range(2):
+        ran = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        )
+        assert int(ran.stdout) == crc32(b"abc")
+        kept = list(tmp_path.rglob("*.nbi"))
+        assert kept
+        for index in kept:
+            index.write_bytes(b"")
 
 
 def test_nothing_behind_a_payload_is_looked_at() -> None:

@@ -20,6 +20,7 @@ from fairway.lake.captures.ingest import OtherForm, capture_files, ingest, known
 from fairway.lake.captures.parts import Part
 from fairway.lake.store import Lake
 from tests.capture.adversaries import CAPTURES, pcap
+from tests.capture.test_pcapng import interface, packet, section
 from tests.lake.captures.test_rows import rows_of
 from tests.lake.captures.traces import all_four, simulated
 
@@ -141,8 +142,10 @@ def test_captures_that_another_fairway_kept_are_refused_with_the_remedy(spark: S
     kept.write_text(json.dumps({name: value for name, value in json.loads(kept.read_text()).items() if name != "form"}))
     with pytest.raises(OtherForm, match="analyze the captures into a new lake"):
         known(tmp_path / "lake")
+    (tmp_path / "two.pcap").write_bytes(pcap([b"y"]))
     with pytest.raises(OtherForm):
-        ingest(spark, [path], tmp_path / "lake")
+        ingest(spark, [tmp_path / "two.pcap"], tmp_path / "lake")
+    assert len(list((tmp_path / "lake" / "captures").iterdir())) == 1, "nothing is added to what is refused"
 
 
 def test_what_is_kept_of_a_file_is_readable_by_anybody(spark: SparkSession, tmp_path: Path) -> None:
@@ -193,3 +196,16 @@ def test_a_capture_that_ends_inside_a_record_or_holds_none_is_named(spark: Spark
     assert "ends inside a record" in told["cut.pcap"][0]
     assert "holds no records" in told["none.pcap"][0]
     assert "no regular file" in told["pipe.pcap"][0]
+
+
+@pytest.mark.parametrize("missing", [1, 2, 19])
+def test_a_capture_that_ends_inside_an_interface_block_is_named(
+    spark: SparkSession, tmp_path: Path, missing: int
+) -> None:
+    """Short by one byte it was taken for whole: a block that is cut off is said to end one byte behind the file."""
+    whole = section("<") + interface("<") + packet("<", 1, bytes(60)) + interface("<")
+    path = tmp_path / "short.pcapng"
+    path.write_bytes(whole[:-missing])
+    outcome = ingest(spark, [path], tmp_path / "lake")
+    assert outcome.added[0].undecoded["file_ends_inside"] == 1
+    assert "ends inside a record" in outcome.problems[0]

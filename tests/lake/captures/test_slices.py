@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -43,6 +44,23 @@ def test_only_the_columns_that_are_named_are_read(path: Path) -> None:
 def test_no_rows_make_no_file(tmp_path: Path) -> None:
     Writer(tmp_path / "part-0.slices", 4).close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_single_wrong_bit_is_noticed(path: Path) -> None:
+    """Arrow would read many of them as other rows."""
+    whole = path.read_bytes()
+    with Slices(path) as file:
+        end = max(stream.offset + stream.length for stream in file.streams)
+    for place in range(0, end, 97):
+        path.write_bytes(whole[:place] + bytes((whole[place] ^ 4,)) + whole[place + 1 :])
+        with Slices(path) as file, pytest.raises(DamagedSlices, match="is damaged"):
+            list(chain.from_iterable(map(file.read, range(4))))
+
+
+def test_an_index_that_says_something_else_is_noticed(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b'"streams"', b'"strings"'))
+    with pytest.raises(DamagedSlices):
+        Slices(path)
 
 
 @pytest.mark.parametrize("kept", [0, 1, 20, -1])

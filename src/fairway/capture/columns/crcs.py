@@ -7,7 +7,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.capture.columns.compiled import compiled
+from fairway.capture.columns.compiled import compiled, inner
 from fairway.core.columns import Bytes, Integers
 
 _Tables = NDArray[np.uint32]
@@ -18,19 +18,18 @@ _STEP = 8
 def crcs(buffer: Bytes, starts: Integers, ends: Integers) -> Integers:
     """Gives the CRC-32 of the bytes from each start to its end; that of none is 0."""
     found = np.zeros(len(starts), dtype=np.int64)
-    _fill(buffer, starts, ends, TABLES, found)
+    _fill(buffer, starts, ends, _TABLES, found)
     return found
 
 
 @compiled
 def _fill(buffer: Bytes, starts: Integers, ends: Integers, tables: _Tables, found: Integers) -> None:
     for row in range(len(starts)):
-        found[row] = crc(buffer, starts[row], ends[row], tables)
+        found[row] = _crc(buffer, starts[row], ends[row], tables)
 
 
-@compiled
-def crc(buffer: Bytes, start: int, end: int, tables: _Tables) -> int:
-    """Gives the CRC-32 of the bytes from start to end; for compiled callers, who bring the `TABLES`."""
+@inner
+def _crc(buffer: Bytes, start: int, end: int, tables: _Tables) -> int:
     mask, byte = np.uint64(0xFF), np.uint64(8)
     rest = np.uint64(end - (end - start) % _STEP)
     crc = np.uint64(0xFFFFFFFF)
@@ -55,4 +54,4 @@ def _tables() -> _Tables:
     return np.array(tables, dtype=np.uint32)
 
 
-TABLES = _tables()
+_TABLES = _tables()

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.capture.columns.compiled import compiled
-from fairway.capture.columns.crcs import TABLES, crc
+from fairway.capture.columns.compiled import compiled, inner
+from fairway.capture.columns.crcs import crcs
 from fairway.core.columns import Bytes, Integers
 from fairway.protocols.mrp.wire import CONNECT_BYTES
 from fairway.protocols.pydevts.wire import HEADER_BYTES as PYDEVTS_BYTES
@@ -18,43 +18,48 @@ M, R, P = b"MRP"
 RUP_DATA, RUP_REQUEST, RUP_CONFIRM = b"drc"
 AFTER_ID = 33
 """Where the zero byte of a request or confirm stands."""
+SINGLE, SUSPECTED, SUSPECTED_PACKET = range(3)
+"""A packet of pydevts is not suspected any more if its CRC proves that it is one."""
 
 
 def may_be_merged(buffer: Bytes, starts: Integers, ends: Integers) -> NDArray[np.bool_]:
     """Tells in which payloads, of at least `SHORTEST` bytes, the beginning of a second datagram may stand."""
-    found = np.zeros(len(starts), dtype=np.bool_)
-    _fill(buffer, starts, ends, TABLES, found)
-    return found
+    verdicts = np.zeros(len(starts), dtype=np.uint8)
+    _fill(buffer, starts, ends, verdicts)
+    packets = np.flatnonzero(verdicts == SUSPECTED_PACKET)
+    if len(packets):
+        said = buffer[starts[packets, None] + np.arange(4, 8)].view(">u4")[:, 0]
+        proved = said == crcs(buffer, starts[packets] + PYDEVTS_BYTES, ends[packets])
+        verdicts[packets[proved]] = SINGLE
+    suspected: NDArray[np.bool_] = verdicts != SINGLE
+    return suspected
 
 
 @compiled
-def _fill(
-    buffer: Bytes, starts: Integers, ends: Integers, tables: NDArray[np.uint32], found: NDArray[np.bool_]
-) -> None:
+def _fill(buffer: Bytes, starts: Integers, ends: Integers, verdicts: Bytes) -> None:
     for row in range(len(starts)):
-        found[row] = _suspect(buffer[starts[row] : ends[row]], tables)
+        verdicts[row] = _verdict(buffer[starts[row] : ends[row]])
 
 
-@compiled
-def _suspect(payload: Bytes, tables: NDArray[np.uint32]) -> bool:
+@inner
+def _verdict(payload: Bytes) -> int:
     length, first, second = len(payload), payload[0], payload[1]
     if first == M and second == R and payload[2] == P:
-        return _again(payload, 0, 3, CONNECT_BYTES)
-    if first == RUP_DATA and second <= 1:
-        # Another part of the message, with its id, or the first of another one.
-        return length > CONTROL_BYTES and (_again(payload, 2, 34, CONTROL_BYTES) or _new_part(payload[CONTROL_BYTES:]))
-    if first in (RUP_REQUEST, RUP_CONFIRM) and length % CONTROL_BYTES == 0 and payload[AFTER_ID] == 0:
-        return length > CONTROL_BYTES
+        return SUSPECTED if _again(payload, 0, 3, CONNECT_BYTES) else SINGLE
+    if first == RUP_DATA and second <= 1 and length >= 34 and _is_id(payload[2:34]):
+        return SUSPECTED if length > CONTROL_BYTES and _rup_head(payload[CONTROL_BYTES:]) else SINGLE
+    if (first in (RUP_REQUEST, RUP_CONFIRM)) and length > AFTER_ID and payload[AFTER_ID] == 0 and _is_id(payload[1:33]):
+        return SUSPECTED if length > CONTROL_BYTES and length % CONTROL_BYTES == 0 else SINGLE
     if first in (1, 3) and second <= 1 and length % PYDEVTS_BYTES == 0:
-        return True
-    found = length >= 2 * UDPC_BYTES and _again(payload, 4, 8, UDPC_BYTES + 4)
-    if first == 0 and second <= 1:
-        found = found or _again(payload, 0, 3, PYDEVTS_BYTES)
-        return found and not _is_packet(payload, tables)
-    return found
+        return SUSPECTED
+    if length >= 2 * UDPC_BYTES and _again(payload, 4, 8, UDPC_BYTES + 4):
+        return SUSPECTED
+    if first == 0 and second <= 1 and _again(payload, 0, 3, PYDEVTS_BYTES):
+        return SUSPECTED_PACKET
+    return SINGLE
 
 
-@compiled
+@inner
 def _again(payload: Bytes, sign: int, sign_end: int, place: int) -> bool:
     """Tells whether the bytes of a sign, three or more, stand again from `place` on."""
     length = sign_end - sign
@@ -71,7 +76,7 @@ def _again(payload: Bytes, sign: int, sign_end: int, place: int) -> bool:
     return False
 
 
-@compiled
+@inner
 def _three(data: Bytes, one: int, two: int, three: int) -> bool:
     """Tells whether three bytes stand somewhere, one after the other; all are looked at, sixteen and more at once."""
     found = False
@@ -80,18 +85,21 @@ def _three(data: Bytes, one: int, two: int, three: int) -> bool:
     return found
 
 
-@compiled
-def _new_part(data: Bytes) -> bool:
+@inner
+def _rup_head(data: Bytes) -> bool:
+    """Tells whether a part, or a request or confirm, may begin somewhere."""
     found = False
     for at in range(len(data) - 1):
-        found |= (data[at] == RUP_DATA) & (data[at + 1] == 1)
+        found |= (data[at] == RUP_DATA) & (data[at + 1] <= 1)
+    for at in range(len(data) - AFTER_ID):
+        found |= ((data[at] == RUP_REQUEST) | (data[at] == RUP_CONFIRM)) & (data[at + AFTER_ID] == 0)
     return found
 
 
-@compiled
-def _is_packet(payload: Bytes, tables: NDArray[np.uint32]) -> bool:
-    """Tells whether it is one packet of pydevts, as its CRC proves."""
-    said = 0
-    for place in range(4, PYDEVTS_BYTES):
-        said = said << 8 | payload[place]
-    return len(payload) > PYDEVTS_BYTES and crc(payload, PYDEVTS_BYTES, len(payload), tables) == said
+@inner
+def _is_id(data: Bytes) -> bool:
+    """Tells whether all bytes are hexadecimal digits, as rup's ids are."""
+    others = False
+    for byte in data:
+        others |= not ((48 <= byte <= 57) | (97 <= byte <= 102))
+    return not others

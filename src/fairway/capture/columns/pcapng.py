@@ -117,7 +117,7 @@ def _run(data: memoryview, place: Place, stop: int) -> tuple[Run, Place]:
     kind, length = struct.unpack_from(f"{place.order}II", data, end)
     if kind == SECTION_HEADER:
         return run, _section(data, after)
-    if kind == INTERFACE and _after(data, end, place.order) == end + length:
+    if kind == INTERFACE and end + length <= len(data) and _after(data, end, place.order) == end + length:
         return run, _with_interface(data, after, end + length)
     return run, after
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairway.capture.columns.compiled import compiled
+from fairway.capture.columns.compiled import compiled, inner
 from fairway.capture.frames import NS_PER_S
 from fairway.capture.pcap import RECORD_HEADER_BYTES
 from fairway.capture.pcapng import (
@@ -91,7 +91,7 @@ def _follow_pcapng(buffer: Bytes, offset: int, stop: int, big: bool, offsets: In
     return count, offset
 
 
-@compiled
+@inner
 def _number(buffer: Bytes, place: int, big: bool) -> int:
     """Reads 32 bits."""
     one, two, three, four = buffer[place], buffer[place + 1], buffer[place + 2], buffer[place + 3]

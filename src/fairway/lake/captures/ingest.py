@@ -104,6 +104,7 @@ def ingest(
     """Reads each file whose content is not in the lake yet into `captures/`; names may be globs and folders."""
     lake = lake if isinstance(lake, Lake) else Lake(lake)
     with lake.lock("captures", "fairway analyze"):
+        known(lake)  # refuses captures of another form before any is added
         staging = lake.fresh_staging(STAGING)
         outcome = Ingestion()
         named = list(_new(listed(os.fspath(name) for name in files), lake, payload, outcome))

@@ -20,7 +20,7 @@ ANSWER = pa.schema([pa.field("item", pa.int64()), pa.field("answer", pa.string()
 def each(spark: SparkSession, items: Sequence[Any], work: Callable[[Any], dict[str, Any]]) -> list[dict[str, Any]]:
     """Runs `work` on every item, one or a few in a task, and gives the answers in the items' order.
 
-    `work` is a function of a module and its answer goes through JSON, so that this works on a cluster and with Connect.
+    `work` is a function of a module and its answer goes through JSON, so that this works on a cluster.
     """
     if not items:
         return []

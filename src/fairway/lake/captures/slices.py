@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
+from zlib import crc32
 
 import pyarrow as pa
 
@@ -30,12 +31,13 @@ class DamagedSlices(FairwayError):
 
 
 class Stream(NamedTuple):
-    """Where records of a slice lie in a file."""
+    """Where records of a slice lie in a file, and the CRC-32 of the bytes there."""
 
     slice: int
     offset: int
     length: int
     rows: int
+    crc: int
 
 
 class Writer:
@@ -52,12 +54,12 @@ class Writer:
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open(self._unnamed, "wb")  # noqa: SIM115 - it is written to over many calls
-        begin = self._file.tell()
         sink = BytesIO()
         with pa.ipc.new_stream(sink, rows.schema, options=_OPTIONS) as stream:
             stream.write_table(rows.combine_chunks())
-        self._file.write(sink.getbuffer())
-        self._streams.append(Stream(number, begin, self._file.tell() - begin, len(rows)))
+        data = sink.getbuffer()
+        self._streams.append(Stream(number, self._file.tell(), len(data), len(rows), crc32(data)))
+        self._file.write(data)
 
     def close(self) -> None:
         """Completes the file."""
@@ -81,13 +83,11 @@ class Slices:
         self._file = open(path, "rb")  # noqa: SIM115 - `__exit__` closes it
         try:
             index = json.loads(self._index())
-        except (ValueError, OSError) as error:
+            self.slices: int = index["slices"]
+            self.streams = [Stream(*fields) for fields in index["streams"]]
+        except (ValueError, OSError, KeyError, TypeError) as error:
             self._file.close()
-            raise DamagedSlices(
-                f"{path} is damaged: remove its folder and analyze the capture again, or make the lake anew."
-            ) from error
-        self.slices: int = index["slices"]
-        self.streams = [Stream(*fields) for fields in index["streams"]]
+            raise self._damaged() from error
 
     def __enter__(self) -> Slices:
         return self
@@ -110,7 +110,13 @@ class Slices:
         for stream in self.streams:
             if stream.slice == number:
                 self._file.seek(stream.offset)
-                yield _read(self._file.read(stream.length), columns)
+                data = self._file.read(stream.length)
+                if crc32(data) != stream.crc:
+                    raise self._damaged()
+                yield _read(data, columns)
+
+    def _damaged(self) -> DamagedSlices:
+        return DamagedSlices(f"{self._path} is damaged: remove its folder and analyze the capture again.")
 
 
 def _read(data: bytes, columns: Sequence[str] | None) -> pa.Table:
