@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from fairway.capture.columns.compiled import compiled, inner
 from fairway.capture.columns.crcs import crcs
 from fairway.core.columns import Bytes, Integers
-from fairway.protocols.mrp.wire import CONNECT_BYTES
+from fairway.protocols.mrp.wire import CONNECT_BYTES, MAGIC
 from fairway.protocols.pydevts.wire import HEADER_BYTES as PYDEVTS_BYTES
-from fairway.protocols.rup.wire import CONTROL_BYTES
+from fairway.protocols.rup.wire import CONFIRM, CONTROL_BYTES, DATA, LETTER_OF_KIND, REQUEST
 from fairway.protocols.udpc.wire import HEADER_BYTES as UDPC_BYTES
 
-M, R, P = b"MRP"
-RUP_DATA, RUP_REQUEST, RUP_CONFIRM = b"drc"
+M, R, P = MAGIC
+RUP_DATA, RUP_REQUEST, RUP_CONFIRM = (LETTER_OF_KIND[kind] for kind in (DATA, REQUEST, CONFIRM))
 AFTER_ID = 33
 """Where the zero byte of a request or confirm stands."""
 SINGLE, SUSPECTED, SUSPECTED_PACKET = range(3)

@@ -1,6 +1,6 @@
 """One bucket of all tables: what a task reads, computes and writes.
 
-Rows go from Parquet to arrays and back to Parquet in the task; on the way through the JVM each would cost several times
+Rows go from files to arrays and to Parquet in the task; on the way through the JVM each would cost several times
 what is computed of it. A task that runs twice writes the same files twice.
 """
 
@@ -42,7 +42,7 @@ class Work:
     """What the tasks of a run have in common."""
 
     captures: tuple[str, ...]
-    """The Parquet files of all captures."""
+    """The files that hold the records of all captures."""
     buckets: int
     port_map: dict[int, str]
     target: str

@@ -59,7 +59,14 @@ def read_bucket(files: Iterable[Path], bucket: int, buckets: int) -> pa.Table:
 
 def records_of(files: Iterable[str], bucket: int, buckets: int) -> int:
     """Gives how many records a bucket has, without reading more of them than tells their bucket."""
-    return sum(table.num_rows for file in files for table in _held(Path(file), bucket, buckets, ["flow", "file_id"]))
+    return sum(_records(Path(file), bucket, buckets) for file in files)
+
+
+def _records(path: Path, bucket: int, buckets: int) -> int:
+    with Slices(path) as file:
+        if file.slices == buckets:
+            return file.rows((bucket,))
+    return sum(table.num_rows for table in _held(path, bucket, buckets, ["flow", "file_id"]))
 
 
 def parted_bucket(files: Sequence[Path], bucket: int, buckets: int, folder: Path) -> Iterator[pa.Table]:
@@ -103,18 +110,17 @@ def _sort_into(paths: Sequence[Path], files: Iterable[Path], bucket: int, bucket
 def _held(path: Path, bucket: int, buckets: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
     """Gives the records of a bucket that one file holds, piece by piece."""
     with Slices(path) as file:
+        exact = file.slices == buckets
         for number in _slices_with(file, bucket, buckets):
             for table in file.read(number, columns):
-                exact = file.slices == buckets
                 yield table if exact else table.filter(pa.array(buckets_of(table, buckets) == bucket))
 
 
-def _slices_with(file: Slices, bucket: int, buckets: int) -> Iterable[int]:
+def _slices_with(file: Slices, bucket: int, buckets: int) -> Sequence[int]:
     """Gives the slices that may hold records of a bucket."""
     return (bucket % file.slices,) if buckets % file.slices == 0 else range(file.slices)
 
 
 def _records_at_most(path: Path, bucket: int, buckets: int) -> int:
     with Slices(path) as file:
-        wanted = _slices_with(file, bucket, buckets)
-        return sum(stream.rows for stream in file.streams if stream.slice in wanted)
+        return file.rows(_slices_with(file, bucket, buckets))

@@ -1,4 +1,4 @@
-"""Tasks on Spark that each take one item of a list and give one row: how captures are probed and written."""
+"""Tasks on Spark that take items of a list and give a row for each: how captures are probed, written and analysed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TASKS_PER_CORE = 4
-"""More tasks than this share the work no better, and each takes a twentieth of a second to begin."""
+"""More tasks than this share the work no better, and each takes a while to begin."""
 ANSWER = pa.schema([pa.field("item", pa.int64()), pa.field("answer", pa.string())])
 
 

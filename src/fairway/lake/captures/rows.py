@@ -1,7 +1,7 @@
 """A batch of a capture's records as Arrow columns: only those that are asked for are built.
 
 A column of `DATAGRAMS` is a function of a `Batch`, which reads each protocol at most once. Texts that repeat (kinds,
-reasons, addresses, names) are kept as dictionaries, which Parquet takes as they are; `plain` unfolds them for Spark.
+reasons, addresses, names) are kept as dictionaries, which files take as they are; `plain` unfolds them for Spark.
 """
 
 from __future__ import annotations
