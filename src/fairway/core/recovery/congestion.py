@@ -27,27 +27,31 @@ class Controller(Protocol):
         ...
 
     def room(self, in_flight: int, now_us: int) -> int:
-        """Tells how many packets may leave now, with so many unacknowledged."""
+        """Return how many packets may leave now, with so many in flight."""
         ...
 
     def next_room_us(self, in_flight: int, now_us: int) -> int | None:
-        """Tells when pacing will make room; None when only an acknowledgement can."""
+        """Return when pacing will make room; None when only an acknowledgement can."""
         ...
 
     def sent(self, packets: int, now_us: int) -> None:
-        """Takes note of packets that left, repeats included."""
+        """Take packets that left, retransmissions included."""
         ...
 
     def acknowledged(self, packets: int, in_flight: int, smoothed_rtt_us: int, now_us: int) -> None:
-        """Takes note of newly acknowledged packets; `in_flight` is the number before they were taken off."""
+        """Take newly acknowledged packets; `in_flight` is how many there were when the latest packet left."""
         ...
 
-    def lost(self, sent_us: int, now_us: int) -> None:
-        """Takes note that a packet sent at `sent_us` was overtaken and is being repaired."""
+    def lost(self, sent_us: int, now_us: int) -> bool:
+        """Take the loss of a packet sent at `sent_us`; return whether that cut the window."""
+        ...
+
+    def undo(self) -> None:
+        """Take the latest cut back: no packet was lost after all."""
         ...
 
     def timed_out(self, sent_us: int, now_us: int) -> None:
-        """Takes note that a packet sent at `sent_us` got no acknowledgement at all in time."""
+        """Take that nothing at all was acknowledged for so long that the path must be judged anew."""
         ...
 
 
@@ -71,7 +75,10 @@ class Eager:
     def acknowledged(self, packets: int, in_flight: int, smoothed_rtt_us: int, now_us: int) -> None:
         return
 
-    def lost(self, sent_us: int, now_us: int) -> None:
+    def lost(self, sent_us: int, now_us: int) -> bool:
+        return False
+
+    def undo(self) -> None:
         return
 
     def timed_out(self, sent_us: int, now_us: int) -> None:
@@ -85,12 +92,16 @@ class Fair:
     not grow while the application leaves it unused. Pacing spreads a window over the round trip.
     """
 
-    __slots__ = ("_credit", "_credited_us", "_cut_us", "_known_us", "_rtt_us", "_threshold", "_window", "_window_max")
+    __slots__ = (
+        "_before", "_credit", "_credited_us", "_cut_us", "_known_us", "_rtt_us", "_threshold", "_window", "_window_max",
+    )  # fmt: skip
 
     def __init__(self, window: int) -> None:
         self._window_max = window * SCALE
         self._window = min(INITIAL_PACKETS * SCALE, self._window_max)
         self._threshold = self._window_max
+        self._before = (self._window, self._threshold)
+        """Window and threshold before the latest cut."""
         self._cut_us = -1
         self._known_us = -1
         """When the first sample came."""
@@ -132,16 +143,27 @@ class Fair:
         self._rtt_us = smoothed_rtt_us
         if 2 * in_flight < self.window:
             return
-        if self._window < self._threshold:
-            grown = self._window + packets * SCALE
+        window = self._window
+        if window + packets * SCALE <= self._threshold:
+            window += packets * SCALE
         else:
-            grown = self._window + packets * SCALE * SCALE // self._window
-        self._window = min(self._window_max, grown)
+            # One by one, so that a batch of acknowledgements opens the window as far as its datagrams would.
+            for _ in range(packets):
+                window += SCALE if window < self._threshold else SCALE * SCALE // window
+        self._window = min(self._window_max, window)
 
-    def lost(self, sent_us: int, now_us: int) -> None:
-        if sent_us > self._cut_us:
-            self._cut(now_us)
-            self._window = self._threshold
+    def lost(self, sent_us: int, now_us: int) -> bool:
+        if sent_us <= self._cut_us:
+            return False
+        self._before = (self._window, self._threshold)
+        self._cut(now_us)
+        self._window = self._threshold
+        return True
+
+    def undo(self) -> None:
+        window, threshold = self._before
+        self._window = max(self._window, window)
+        self._threshold = max(self._threshold, threshold)
 
     def timed_out(self, sent_us: int, now_us: int) -> None:
         # What left before the first sample was timed by a guess, and a slow path is as likely as a loss.
@@ -168,5 +190,5 @@ class Fair:
 
 
 def make_controller(name: str, window: int) -> Controller:
-    """Makes the controller of that name with at most `window` packets in flight."""
+    """Return the controller of that name with at most `window` packets in flight."""
     return Eager(window) if name == "eager" else Fair(window)

@@ -1,0 +1,141 @@
+"""What `send` has accepted: the messages that wait to leave, and the bounds of all that has no outcome yet."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import cast
+
+from fairway.core.machine import Buffer, Options
+
+
+class Backlog:
+    """Counts the messages of one conversation without an outcome, and their bytes, against the queue limits."""
+
+    __slots__ = ("_bytes_max", "_messages_max", "bytes", "messages", "wanted")
+
+    def __init__(self, options: Options) -> None:
+        self._messages_max = options.send_queue_messages_max
+        self._bytes_max = options.send_queue_bytes_max
+        self.messages = 0
+        self.bytes = 0
+        self.wanted = False
+        """Whether a message was turned away, so that `Writable` follows."""
+
+    def room(self) -> int:
+        """Return how many more messages are accepted, as far as their number decides."""
+        return max(0, self._messages_max - self.messages) if self.bytes < self._bytes_max else 0
+
+    def accepts(self, body_bytes: int) -> bool:
+        """Return whether there is room for a message; a no is followed by `Writable`.
+
+        An empty queue accepts any: otherwise a message above the limit could never be sent.
+        """
+        if not self.messages or (self.messages < self._messages_max and self.bytes + body_bytes <= self._bytes_max):
+            return True
+        self.wanted = True
+        return False
+
+    def accepts_of(self, sizes: Sequence[int]) -> int:
+        """Return how many messages of these sizes, from the first on, there is room for; fewer than all is followed by
+        `Writable`."""
+        count = min(len(sizes), self.room())
+        left = self._bytes_max - self.bytes
+        if sum(sizes[:count]) > left:
+            count = bisect_right(list(accumulate(sizes[:count])), left)
+        if not self.messages:
+            count = max(count, min(len(sizes), 1))
+        self.wanted = self.wanted or count < len(sizes)
+        return count
+
+    def add(self, count: int, body_bytes: int) -> None:
+        """Count messages that were accepted."""
+        self.messages += count
+        self.bytes += body_bytes
+
+    def settle(self, count: int, body_bytes: int) -> bool:
+        """Count messages that have their outcome; return whether `Writable` is due.
+
+        It waits for a quarter of room: it should be worth a batch.
+        """
+        self.messages -= count
+        self.bytes -= body_bytes
+        if not self.wanted or 4 * self.messages > 3 * self._messages_max:
+            return False
+        if self.messages and 4 * self.bytes > 3 * self._bytes_max:
+            return False
+        self.wanted = False
+        return True
+
+
+class Chunk:
+    """Messages of one call that wait to leave, in order; the first `done` of them have left."""
+
+    __slots__ = ("bodies", "done", "equal", "token")
+
+    def __init__(self, bodies: Sequence[bytes], token: int, equal: bool) -> None:
+        self.bodies = bodies
+        self.token = token
+        """The token of the first body; those of the others follow."""
+        self.equal = equal
+        """Whether all bodies have the same size."""
+        self.done = 0
+
+
+class SendQueue:
+    """Messages that wait to leave, in the order in which they were sent. `len()` counts them."""
+
+    __slots__ = ("_chunks", "_messages")
+
+    def __init__(self) -> None:
+        self._chunks: deque[Chunk] = deque()
+        self._messages = 0
+
+    def __len__(self) -> int:
+        return self._messages
+
+    def add(self, bodies: Sequence[bytes], token: int, *, equal: bool) -> None:
+        """Queue messages that their owner cannot change."""
+        self._chunks.append(Chunk(bodies, token, equal))
+        self._messages += len(bodies)
+
+    def take(self, most: int) -> tuple[int, Sequence[bytes]]:
+        """Take out up to `most` messages of one size that follow one another, with the token of the first."""
+        chunk = self._chunks[0]
+        bodies, start = chunk.bodies, chunk.done
+        end = min(len(bodies), start + most)
+        if not chunk.equal:
+            size = len(bodies[start])
+            end = next((place for place in range(start, end) if len(bodies[place]) != size), end)
+        chunk.done = end
+        self._messages -= end - start
+        if end == len(bodies):
+            self._chunks.popleft()
+        return chunk.token + start, bodies if end - start == len(bodies) else bodies[start:end]
+
+    def put_back(self, bodies: Sequence[bytes], token: int) -> None:
+        """Queue messages again that were taken and did not leave, before all others."""
+        self._chunks.appendleft(Chunk(bodies, token, True))
+        self._messages += len(bodies)
+
+    def clear(self) -> list[tuple[range, int]]:
+        """Empty the queue, and return the tokens and bytes of what never left."""
+        found = [
+            (
+                range(chunk.token + chunk.done, chunk.token + len(chunk.bodies)),
+                sum(map(len, chunk.bodies[chunk.done :])),
+            )
+            for chunk in self._chunks
+        ]
+        self._chunks.clear()
+        self._messages = 0
+        return found
+
+
+def owned(bodies: Sequence[Buffer]) -> Sequence[bytes]:
+    """Return bodies that their owner cannot change; where all are bytes none is looked at twice."""
+    if set(map(type, bodies)) == {bytes}:
+        return cast(Sequence[bytes], bodies)
+    return [bytes(body) for body in bodies]

@@ -1,0 +1,744 @@
+"""Loss recovery: what was transmitted, what became of it, and what leaves again.
+
+The unit is the *transmission*, with its own rising order, like a packet number of QUIC: a retransmission has a new
+order, so "later" always means "left later". A protocol maps each acknowledgement to ranges of packets and, where the
+wire says so, to the exact transmission; what follows from it is decided here, for all protocols alike.
+
+*Lost by later acknowledgements.* A packet is lost when three transmissions that left later have been acknowledged, or
+when one has and the packet is older than its time-out. Where acknowledgements are cumulative, nothing is known of what
+lies beyond the mark. So only the packet at the mark can be lost there: when a transmission that left at least three
+later moved the mark to it, when three answers in a row repeat the mark, or when the peer asks for it by name. The
+packets beyond leave the flight after a time-out (*settled*): they are no longer in the network, arrived or not.
+If a repair moves the mark only to the next missing packet, twice as many are repaired as before: a peer that has
+thrown away everything after a hole is then served as fast as slow start would.
+
+*Nothing comes back.* One timer for the whole conversation, from the latest news: when it runs out, one packet (the
+lowest where the peer needs it first, else the one that left first) is probed outside the window, and the time doubles.
+A probe cuts no window: its acknowledgement tells what was lost, as above. Only the second time-out in a row has the
+controller judge the path anew. An acknowledgement of a packet with several transmissions speaks of none that is younger
+than the shortest round trip. If it may still speak of more than one, nothing is concluded for a quarter of a round
+trip: acknowledgements of other first transmissions in that time show that the time-out was too short, not a loss.
+
+*Only news counts.* What is newly acknowledged, or asked for the first time, restarts the timer and ends the back-off.
+What repeats known facts restarts nothing; it shows that the peer is there (`heard_us`).
+
+*One packet that is never answered* costs the others nothing: only its first loss counts against the path, from the
+second on it waits for its own doubled time-out, and meanwhile it is not in flight. A stream of several packets that was
+never answered although later ones are is *ignored*: its packets are taken back but for one that probes.
+
+*Spurious losses.* A loss was none when an earlier transmission is acknowledged after all. When all losses behind a cut
+were none, the cut is undone; and from then on a packet that was overtaken waits as long as the late one took.
+
+*Packets repaired by timer only* (`by_name` off) have a timer each. That they were overtaken still takes them out of the
+flight and is told to the controller: it hears of a loss a round trip after it.
+
+Left out: what a packet says, and when a conversation begins and ends. Handshakes, heartbeats and pings are not here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from fairway.core.machine import Buffer
+from fairway.core.recovery.congestion import Controller
+from fairway.core.recovery.runs import FLYING, LOST, NEVER, OVER, SETTLED, URGENT, Acknowledged, Run, Stream
+from fairway.core.recovery.timing import RoundTrip
+from fairway.core.statistics import Statistics
+
+OVERTAKEN_BY = 3
+"""Later transmissions acknowledged before a packet counts as lost: reordering by less is common on real paths."""
+UNLIMITED = 1 << 30
+AGAIN_US_MIN = 3_000
+"""A packet is not retransmitted sooner for being asked for again: on a short path the peer's work takes longer."""
+STALE_MAX = 64
+"""Timers that count no more, beyond as many as there are packets, before they are cleared out."""
+
+
+class Kind(NamedTuple):
+    """What a kind of packet is to its recovery."""
+
+    by_name: bool = True
+    """Repaired by later acknowledgements and probes; otherwise each packet has its own timer and nothing else."""
+    cumulative: bool = False
+    """Acknowledged by a mark, below which everything has arrived."""
+    ordered: bool = False
+    """The peer needs the lowest packet first, so that one never waits for a back-off of its own."""
+    sampled: bool = True
+    """Its acknowledgements measure the round trip."""
+    backoff_us_max: int = 3_000_000
+    life_us: int = NEVER
+    """From its first transmission: then it is given up."""
+    transmissions_max: int = UNLIMITED
+    silence_us: int = NEVER
+    """Without a valid word of the peer while something waits: then all is given up."""
+    stall_us: int = NEVER
+    """Without news while something waits, likewise; a stream that others have left behind is given up alone."""
+
+
+class Recovery:
+    """The loss recovery of one conversation, for packets of one kind."""
+
+    __slots__ = (
+        "_again", "_backoffs", "_base_us", "_cumulative", "_doubt_order", "_doubt_us", "_finished", "_head",
+        "_ignored", "_kind", "_life_us", "_losses", "_lost", "_order", "_overdue_us", "_peak", "_sampled_us",
+        "_serial", "_settled", "_statistics", "_tolerance_us", "_top", "_urgent", "controller", "heard_us", "in_flight",
+        "left", "news_us", "rewound", "streams", "timing",
+    )  # fmt: skip
+
+    def __init__(self, kind: Kind, timing: RoundTrip, controller: Controller | None, statistics: Statistics) -> None:
+        self._kind = kind
+        self._cumulative = kind.cumulative
+        self.timing = timing
+        self.controller = controller
+        self._statistics = statistics
+        self.streams: dict[int, Stream] = {}
+        """By serial, oldest first: those that were transmitted and have packets without an acknowledgement."""
+        self.rewound: list[Stream] = []
+        """Streams that the peer ignores: all packets but the one at the mark count as never transmitted."""
+        self.left = 0
+        """Packets that wait for their acknowledgement, wherever they are."""
+        self.in_flight = 0
+        self._settled = 0
+        self._peak = 0
+        """What was in flight when the latest packet left: whether the window was used, asked after some came back."""
+        self._order = 0
+        self._top = [-1] * OVERTAKEN_BY
+        """The highest acknowledged orders, ascending."""
+        self._head = Run(Stream(), 0, 0, b"", 1, 0, 0, 0)
+        """The flight: a ring of runs in the order of their latest transmissions."""
+        self._urgent: deque[Run] = deque()
+        self._lost: list[tuple[int, int, int, Run]] = []
+        """Heap by serial of the stream and number: the lowest leaves first."""
+        self._again: list[tuple[int, int, Run]] = []
+        """Heap of timers that runs have for themselves."""
+        self._serial = 0
+        self._ignored: dict[int, Run] = {}
+        """By serial of its stream, the one packet that probes for an ignored stream."""
+        self._finished = [-1] * OVERTAKEN_BY
+        """The highest serials of streams that were acknowledged whole, ascending."""
+        self.news_us = 0
+        """When something new was last learned, or something first waited for it."""
+        self.heard_us = 0
+        """When the peer last said anything valid, or something first waited for it."""
+        self._base_us = 0
+        """From when the probe timer counts."""
+        self._backoffs = 0
+        self._overdue_us = NEVER
+        """When the first packet that later ones have overtaken is lost by time."""
+        self._life_us = NEVER
+        """No packet reaches the end of its life earlier."""
+        self._doubt_us = NEVER
+        self._doubt_order = -1
+        """A transmission that was perhaps acknowledged, and when to conclude that it was."""
+        self._sampled_us = -1
+        self._losses = 0
+        """Losses since the latest cut that have not turned out to be none."""
+        self._tolerance_us = 0
+        """By how much more than a round trip an acknowledgement may be late without a loss, as far as was seen."""
+
+    # What leaves.
+
+    def room(self, now_us: int) -> int:
+        """Return how many packets window and pacing let leave now."""
+        return UNLIMITED if self.controller is None else self.controller.room(self.in_flight, now_us)
+
+    def next_room_us(self, now_us: int) -> int:
+        """Return when time alone lets the next packet leave; `NEVER` if only an acknowledgement can."""
+        due_us = None if self.controller is None else self.controller.next_room_us(self.in_flight, now_us)
+        return NEVER if due_us is None else due_us
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether something waits to be retransmitted for window or pacing only."""
+        return bool(self._lost or self._urgent)
+
+    def sent(
+        self,
+        stream: Stream,
+        first: int,
+        count: int,
+        now_us: int,
+        data: Buffer = b"",
+        segment_bytes: int = 1,
+        token: int = 0,
+    ) -> None:
+        """Take new packets that leave now; numbers must be higher than all before."""
+        run = Run(stream, first, count, data, segment_bytes, token, now_us, self._order)
+        self._order += count
+        if count == 1:
+            stream.add_single(run)
+        else:
+            stream.add(run)
+        if not stream.left:
+            self.streams[stream.serial] = stream
+            stream.news_us = now_us
+            if self._cumulative and not stream.mark:
+                stream.mark = first
+        stream.left += count
+        if not self.left:
+            self.news_us = self.heard_us = now_us
+        self.left += count
+        self._life_us = min(self._life_us, now_us + self._kind.life_us)
+        self._launch(run, now_us)
+
+    def _launch(self, run: Run, now_us: int) -> None:
+        """Put a transmission that leaves now into the flight."""
+        if not self.in_flight and not self._settled:
+            self._base_us = now_us
+        head = self._head
+        last = head.preceding
+        last.following = run
+        run.preceding = last
+        run.following = head
+        head.preceding = run
+        run.state = FLYING
+        self.in_flight = self._peak = self.in_flight + run.count
+        if self.controller is not None:
+            self.controller.sent(run.count, now_us)
+        if not self._kind.by_name:
+            delay_us = self.timing.backed_off_us(len(run.sent_us) - 1, self._kind.backoff_us_max)
+            self._arm(run, min(now_us + delay_us, run.sent_us[0] + self._kind.life_us))
+
+    def next_retransmission(self, now_us: int) -> Run | None:
+        """Return packets that must leave again now, the most urgent and the lowest first; None if nothing may."""
+        while self._urgent:
+            run = self._urgent.popleft()
+            if run.state == URGENT:
+                self._retransmit(run, now_us)
+                return run
+        while self._lost:
+            run = self._lost[0][3]
+            if run.state == LOST:
+                room = self.room(now_us)
+                if room <= 0:
+                    return None
+                heappop(self._lost)
+                if run.count > room:
+                    self._split(run, run.first + room)
+                self._retransmit(run, now_us)
+                return run
+            heappop(self._lost)
+        return None
+
+    def _retransmit(self, run: Run, now_us: int) -> None:
+        run.sent_us.append(now_us)
+        run.orders.append(self._order - (run.first - run.base))
+        self._order += run.count
+        self._statistics.retransmissions += run.count
+        self._launch(run, now_us)
+
+    # What comes back.
+
+    def heard(self, now_us: int) -> None:
+        """Take a valid word of the peer that says nothing new."""
+        self.heard_us = now_us
+
+    def acknowledge_one(self, stream: Stream, number: int, now_us: int) -> Run | None:
+        """Take the acknowledgement of a packet that left on its own, once, and is in flight; None if it is no such.
+
+        The usual case by the shortest way; `acknowledge` does the same for all others.
+        """
+        run = stream.single(number)
+        if run is None or run.state != FLYING or len(run.sent_us) > 1 or self._doubt_us != NEVER:
+            return None
+        self._unlink(run)
+        stream.remove(run)
+        run.state = OVER
+        stream.left -= 1
+        self.left -= 1
+        order, top, timing = run.orders[0] + run.first - run.base, self._top, self.timing
+        if order > top[-1]:
+            del top[0]
+            top.append(order)
+        else:
+            self._raise_top(order, 1)
+        sent_us = run.sent_us[0]
+        if self._kind.sampled and sent_us != self._sampled_us:
+            self._sampled_us = sent_us
+            timing.sample(now_us - sent_us)
+        timing.settled(0, 1)
+        self._news(stream, 1, now_us)
+        return run
+
+    def acknowledge(
+        self, stream: Stream, first: int, count: int, now_us: int, transmission: int = -1, *, sampled: bool = True
+    ) -> list[Acknowledged]:
+        """Take the acknowledgement of a range and return those packets of it that waited for one.
+
+        `transmission` says which one of a retransmitted packet arrived, where the protocol can tell.
+        """
+        pieces: list[Acknowledged] = []
+        number, end, total, clean = first, first + count, 0, True
+        while number < end:
+            run = stream.find(number)
+            if run is None:
+                number += 1
+                continue
+            if number > run.first:
+                run = self._split(run, number)
+            some = min(end - number, run.count)
+            clean = self._take_off(run, some, now_us, transmission) and clean
+            pieces.append(Acknowledged(run, number, some))
+            total += some
+            number += some
+        if pieces:
+            if clean and self._doubt_us != NEVER and pieces[0].run.orders[0] < self._doubt_order:
+                self._doubt_us = NEVER
+            if sampled and self._kind.sampled:
+                self._sample(pieces, clean, transmission, now_us)
+            self._news(stream, total, now_us)
+        return pieces
+
+    def acknowledge_to(self, stream: Stream, mark: int, now_us: int, *, sampled: bool = True) -> list[Acknowledged]:
+        """Take that everything below `mark` has arrived, and return what that acknowledges."""
+        before, stream.mark = stream.mark, mark
+        stream.same = 0
+        pieces = self.acknowledge(stream, before, mark - before, now_us, sampled=sampled)
+        self._judge_mark(stream, now_us)
+        return pieces
+
+    def _take_off(self, run: Run, count: int, now_us: int, transmission: int) -> bool:
+        """Take the first packets of a run off as acknowledged; return whether it is certain which transmission was."""
+        at = self._which(run, now_us) if transmission < 0 else transmission
+        certain = transmission >= 0 or at == 0
+        offset = run.first - run.base
+        self._raise_top(run.orders[at if certain else 0] + offset + count - 1, count)
+        if not certain and run.orders[at] > self._top[-1]:
+            self._doubt_order = max(self._doubt_order, run.orders[at] + offset)
+            self._doubt_us = now_us + (self.timing.least_us >> 2)
+        if run.losses and (run.state == LOST or (certain and at < len(run.sent_us) - 1)):
+            self._spurious(run, count, now_us - run.sent_us[at])
+        self.timing.settled(at, count)
+        self._leave(run, count)
+        return len(run.sent_us) == 1
+
+    def _which(self, run: Run, now_us: int) -> int:
+        """Return the latest transmission that an acknowledgement may speak of; before any measurement the first."""
+        least_us = self.timing.least_us
+        at = len(run.sent_us) - 1 if least_us else 0
+        while at and now_us - run.sent_us[at] < least_us:
+            at -= 1
+        return at
+
+    def _leave(self, run: Run, count: int) -> None:
+        """Take the first packets of a run out of everything."""
+        stream = run.stream
+        stream.left -= count
+        self.left -= count
+        if run.state == FLYING and count == run.count:
+            self._unlink(run)
+        elif run.state == FLYING:
+            self.in_flight -= count
+        elif run.state == SETTLED:
+            self._settled -= count
+        whole = count == run.count
+        stream.trim(run, count)
+        if whole:
+            run.state = OVER
+        if not stream.left:
+            self.streams.pop(stream.serial, None)
+            self._ignored.pop(stream.serial, None)
+
+    def _raise_top(self, order: int, count: int) -> None:
+        top = self._top
+        if order <= top[0]:
+            return
+        for one in range(order, order - min(count, OVERTAKEN_BY), -1):
+            if one > top[0] and one not in top:
+                top[0] = one
+                top.sort()
+
+    def _sample(self, pieces: list[Acknowledged], clean: bool, transmission: int, now_us: int) -> None:
+        """Measure the round trip; what left together gives one sample, that of the first to come back."""
+        run = pieces[-1].run
+        if transmission >= 0 or clean or self._which(run, now_us) == 0:
+            if self._cumulative and not clean:
+                return
+            sent_us = run.sent_us[max(transmission, 0)]
+            if sent_us != self._sampled_us:
+                self._sampled_us = sent_us
+                self.timing.sample(now_us - sent_us)
+        else:
+            elapsed_us = now_us - run.sent_us[0]
+            self.timing.ambiguous(elapsed_us + (elapsed_us >> 3))
+
+    def _news(self, stream: Stream, count: int, now_us: int) -> None:
+        """Take that something was newly acknowledged."""
+        self._learned(stream, now_us)
+        if self.controller is not None:
+            self.controller.acknowledged(count, self._peak, self.timing.smoothed_us, now_us)
+        self._detect(now_us)
+
+    def _learned(self, stream: Stream, now_us: int) -> None:
+        self.news_us = self.heard_us = self._base_us = stream.news_us = now_us
+        self._backoffs = 0
+        stream.probes = 0
+        if not stream.answered:
+            stream.answered = True
+            self._ignored.pop(stream.serial, None)
+
+    def finished(self, stream: Stream, now_us: int) -> None:
+        """Take that a stream was acknowledged whole: a peer that had no place for another may have one now."""
+        if stream.serial > self._finished[0]:
+            self._finished[0] = stream.serial
+            self._finished.sort()
+        if self._ignored:
+            run = next(iter(self._ignored.values()))
+            if run.state == LOST and run.again_us != NEVER:
+                self._arm(run, max(now_us, run.sent_us[-1] + self.timing.smoothed_us))
+
+    # What is lost.
+
+    def _detect(self, now_us: int) -> None:
+        """Find out what is lost by later acknowledgements."""
+        top, line = self._top[-1], self._top[0]
+        self._overdue_us = NEVER
+        head, timing = self._head, self.timing
+        run = head.following
+        while run is not head:
+            order = run.orders[-1] + run.first - run.base
+            if order >= top:
+                break
+            following, sent_us = run.following, run.sent_us[-1]
+            due_us = sent_us + timing.delay_us if self._kind.by_name else NEVER
+            if order < line and self._told_at_once(run):
+                overtaken_us = sent_us + timing.smoothed_us + self._tolerance_us if self._tolerance_us else now_us
+                if overtaken_us <= now_us:
+                    if line - order < run.count:
+                        following = self._split(run, run.first + line - order)
+                    self._statistics.repairs += run.count
+                    self._lose(run, now_us, blame=True)
+                    run = following
+                    continue
+                due_us = min(due_us, overtaken_us)
+            if due_us <= now_us:
+                self._lose_by_time(run, now_us)
+            else:
+                self._overdue_us = min(self._overdue_us, due_us)
+                if order >= line:
+                    break
+            run = following
+
+    def _told_at_once(self, run: Run) -> bool:
+        """Return whether the arrival of a run is acknowledged without delay, so that silence means loss."""
+        if not self._cumulative:
+            return True
+        stream = run.stream
+        return run.first == stream.mark == stream.last
+
+    def _lose_by_time(self, run: Run, now_us: int) -> None:
+        stream = run.stream
+        if not self._cumulative:
+            self._lose(run, now_us, blame=self.timing.smoothed_us > 0)
+        elif not stream.answered and stream.last > stream.mark:
+            self._ignore(stream, now_us)
+        else:
+            self._settle(run)
+            if run.first == stream.mark:
+                self._lose(self._only(stream.mark, run), now_us, blame=False)
+
+    def _lose(self, run: Run, now_us: int, *, blame: bool) -> None:
+        """Take a run for lost; it leaves again when window and pacing let it, or when its own time has come."""
+        self._ground(run)
+        run.state = LOST
+        run.losses += 1
+        if blame and run.losses == 1 and self.controller is not None:
+            self._losses = self._losses + run.count if not self.controller.lost(run.sent_us[-1], now_us) else run.count
+        if not self._kind.by_name:
+            return
+        if run.losses > 1 and not self._kind.ordered:
+            again_us = run.sent_us[-1] + self.timing.backed_off_us(run.losses - 1, self._kind.backoff_us_max)
+            if again_us > now_us:
+                self._arm(run, again_us)
+                return
+        self._queue(run)
+
+    def _queue(self, run: Run) -> None:
+        """Have a lost run leave as soon as window and pacing let it."""
+        run.again_us = NEVER
+        self._serial += 1
+        heappush(self._lost, (run.stream.serial, run.first, self._serial, run))
+
+    def _settle(self, run: Run) -> None:
+        """Take a run out of the flight whose fate is unknown until the mark tells."""
+        if run.state == FLYING:
+            self._unlink(run)
+            run.state = SETTLED
+            self._settled += run.count
+
+    def _ground(self, run: Run) -> None:
+        """Take a run out of the flight or of what is settled."""
+        if run.state == FLYING:
+            self._unlink(run)
+        elif run.state == SETTLED:
+            self._settled -= run.count
+
+    def _spurious(self, run: Run, count: int, age_us: int) -> None:
+        """Take that packets which were taken for lost had arrived, at that age."""
+        smoothed_us = self.timing.smoothed_us
+        late_us = age_us - smoothed_us
+        self._tolerance_us = min(smoothed_us, max(self._tolerance_us, late_us + (late_us >> 2), smoothed_us >> 3))
+        self._losses -= count
+        if self._losses <= 0 and run.losses == 1 and self.controller is not None:
+            self._losses = 0
+            self.controller.undo()
+
+    def _judge_mark(self, stream: Stream, now_us: int) -> None:
+        """Take the packets at a mark that just moved for lost if what moved it left later than they did."""
+        run = stream.find(stream.mark)
+        overtaken = (
+            run is not None
+            and stream.mark != stream.last
+            and run.order + OVERTAKEN_BY <= self._top[-1]
+            and now_us - run.sent_us[-1] >= self.timing.smoothed_us + self._tolerance_us
+        )
+        if not overtaken:
+            stream.burst = 0
+            return
+        stream.burst = max(1, 2 * stream.burst)
+        self._repair_from_mark(stream, stream.burst, now_us)
+
+    def _repair_from_mark(self, stream: Stream, count: int, now_us: int) -> None:
+        number, end = stream.mark, stream.mark + count
+        while number < end:
+            run = stream.find(number)
+            if run is None or run.order + OVERTAKEN_BY > self._top[-1]:
+                return
+            if run.first + run.count > end:
+                self._split(run, end)
+            if run.first < number:
+                run = self._split(run, number)
+            number = run.first + run.count
+            if run.state in (FLYING, SETTLED):
+                self._statistics.repairs += run.count
+                self._lose(run, now_us, blame=run.first == stream.mark)
+
+    def repeated(self, stream: Stream, now_us: int) -> None:
+        """Take an answer to a later packet that repeats the mark; three in a row ask for the packet at the mark."""
+        run = stream.find(stream.mark)
+        self.heard_us = now_us
+        if run is None or stream.left < 2 or run.state not in (FLYING, SETTLED):
+            return
+        timing = self.timing
+        if now_us - run.sent_us[-1] < timing.least_us or (len(run.sent_us) > 1 and not timing.smoothed_us):
+            return
+        stream.same += 1
+        if stream.same >= OVERTAKEN_BY:
+            stream.same = 0
+            self._statistics.repairs += 1
+            self._lose(self._only(stream.mark, run), now_us, blame=True)
+
+    def requested(self, stream: Stream, number: int, now_us: int) -> bool:
+        """Take that the peer asks for a packet by name; return whether that can speak of its latest transmission."""
+        self.heard_us = now_us
+        run = stream.find(number)
+        if run is None or run.state in (LOST, URGENT):
+            if run is not None and run.again_us != NEVER:
+                self._queue(run)
+            return run is not None
+        age_us = now_us - run.sent_us[-1]
+        if age_us < self.timing.least_us or (run.named and age_us < max(self.timing.smoothed_us, AGAIN_US_MIN)):
+            return False
+        self._settle_to(stream, number + 1)
+        run = self._only(number, stream.find(number) or run)
+        if not run.named:
+            run.named = True
+            self._learned(stream, now_us)
+        self._statistics.repairs += 1
+        self._lose(run, now_us, blame=True)
+        if run.again_us != NEVER:
+            self._queue(run)
+        return True
+
+    def _settle_to(self, stream: Stream, number: int) -> None:
+        """Take what left before packet `number` did out of the flight: that one has come, so the others have landed."""
+        later = stream.find(number)
+        if later is None:
+            return
+        line = later.orders[0] + number - later.base
+        for run in stream.runs():
+            if run.first > number:
+                return
+            if run.state == FLYING and run.order <= line:
+                if run.first + run.count > number + 1:
+                    self._split(run, number + 1)
+                self._settle(run)
+
+    def _ignore(self, stream: Stream, now_us: int) -> None:
+        """Take back all packets of a stream that the peer ignores but the one at the mark, which probes for it."""
+        probe = self._only(stream.mark, stream.find(stream.mark))
+        for run in stream.runs():
+            if run is not probe:
+                self._leave(run, run.count)
+        if probe.state == FLYING:
+            self._lose(probe, now_us, blame=False)
+        self._ignored[stream.serial] = probe
+        self.rewound.append(stream)
+
+    # Time.
+
+    def next_us(self) -> int:
+        """Return when `wake` is due."""
+        due_us = min(self._overdue_us, self._doubt_us, self._life_us)
+        if self._kind.by_name and (self.in_flight or self._settled):
+            due_us = min(due_us, self._base_us + self.timing.backed_off_us(self._backoffs, self._kind.backoff_us_max))
+        if self._again:
+            due_us = min(due_us, self._next_again_us())
+        if self.left:
+            due_us = min(due_us, self.heard_us + self._kind.silence_us, self.news_us + self._kind.stall_us)
+        return due_us
+
+    def gives_up(self, now_us: int) -> bool:
+        """Return whether the peer has been silent, or has said nothing new, for too long while something waits."""
+        kind = self._kind
+        return self.left > 0 and (now_us >= self.heard_us + kind.silence_us or now_us >= self.news_us + kind.stall_us)
+
+    def wake(self, now_us: int) -> list[Run]:
+        """Do what is due, and return the packets that are given up."""
+        spent: list[Run] = []
+        while self._next_again_us() <= now_us:
+            run = heappop(self._again)[2]
+            run.again_us = NEVER
+            if self._is_spent(run, now_us):
+                spent.append(run)
+                self._leave(run, run.count)
+            else:
+                self._come_due(run, now_us)
+        if now_us >= self._doubt_us:
+            self._doubt_us = NEVER
+            self._raise_top(self._doubt_order, 1)
+            self._detect(now_us)
+            for stream in list(self.streams.values()) if self._cumulative else ():
+                self._judge_mark(stream, now_us)
+        elif now_us >= self._overdue_us:
+            self._detect(now_us)
+        if now_us >= self._life_us:
+            spent.extend(self._outlived(now_us))
+        if self._kind.by_name and (self.in_flight or self._settled):
+            due_us = self._base_us + self.timing.backed_off_us(self._backoffs, self._kind.backoff_us_max)
+            if now_us >= due_us:
+                self._probe(now_us)
+        return spent
+
+    def _is_spent(self, run: Run, now_us: int) -> bool:
+        kind, stream = self._kind, run.stream
+        if len(run.sent_us) >= kind.transmissions_max or now_us >= run.sent_us[0] + kind.life_us:
+            return True
+        return stream.serial < self._finished[0] and now_us >= stream.news_us + kind.stall_us
+
+    def _come_due(self, run: Run, now_us: int) -> None:
+        """Have a run leave whose own timer has run out."""
+        if run.state == FLYING:
+            self._lose(run, now_us, blame=self.timing.smoothed_us > 0)
+            self._queue(run)
+        elif run.stream.serial in self._ignored:
+            run.state = URGENT
+            self._urgent.append(run)
+        elif run.state == LOST:
+            self._queue(run)
+
+    def _outlived(self, now_us: int) -> list[Run]:
+        """Take off and return what has reached the end of its life."""
+        self._life_us = NEVER
+        found: list[Run] = []
+        for run in [run for stream in self.streams.values() for run in stream.runs()]:
+            over_us = run.sent_us[0] + self._kind.life_us
+            if over_us <= now_us:
+                found.append(run)
+                self._leave(run, run.count)
+            else:
+                self._life_us = min(self._life_us, over_us)
+        return found
+
+    def _probe(self, now_us: int) -> None:
+        """Retransmit one packet because nothing new came for too long."""
+        self._base_us = now_us
+        run = self._probed()
+        if run is None:
+            return
+        self._backoffs += 1
+        run.stream.probes += 1
+        if self._backoffs == 2 and self.in_flight > 1 and self.timing.smoothed_us and self.controller is not None:
+            self.controller.timed_out(run.sent_us[-1], now_us)
+        self._ground(run)
+        run.again_us = NEVER
+        run.state = URGENT
+        self._urgent.append(run)
+
+    def _probed(self) -> Run | None:
+        """Choose the packet to probe with."""
+        if not self._cumulative and not self._kind.ordered:
+            run = self._head.following
+            return None if run is self._head else self._only(run.first, run)
+        waiting = [stream for stream in self.streams.values() if stream.serial not in self._ignored]
+        stream = min(waiting or self.streams.values(), key=_probes, default=None)
+        lowest = None if stream is None else stream.lowest()
+        return None if stream is None or lowest is None else self._only(lowest, stream.find(lowest))
+
+    # Timers of single runs.
+
+    def _arm(self, run: Run, due_us: int) -> None:
+        run.again_us = due_us
+        self._serial += 1
+        heappush(self._again, (due_us, self._serial, run))
+        if len(self._again) > 2 * self.left + STALE_MAX:
+            self._again[:] = sorted(entry for entry in self._again if _is_live(entry))
+
+    def _next_again_us(self) -> int:
+        heap = self._again
+        while heap:
+            if _is_live(heap[0]):
+                return heap[0][0]
+            heappop(heap)
+        return NEVER
+
+    # The ring of what is in flight, and pieces of runs.
+
+    def _unlink(self, run: Run) -> None:
+        run.preceding.following = run.following
+        run.following.preceding = run.preceding
+        self.in_flight -= run.count
+
+    def _split(self, run: Run, at: int) -> Run:
+        """Cut a run in two and return the second, which is wherever the first is."""
+        right = run.stream.split(run, at)
+        if run.state == FLYING:
+            right.preceding, right.following = run, run.following
+            run.following.preceding = right
+            run.following = right
+        elif run.state == URGENT:
+            self._urgent.append(right)
+        if run.again_us != NEVER:
+            self._arm(right, run.again_us)
+        elif run.state == LOST:
+            self._queue(right)
+        return right
+
+    def _only(self, number: int, run: Run | None) -> Run:
+        """Return the run of just this packet, cut out of the one it is in."""
+        assert run is not None
+        if run.first < number:
+            run = self._split(run, number)
+        if run.count > 1:
+            self._split(run, number + 1)
+        return run
+
+    # The end.
+
+    def withdraw(self, stream: Stream) -> list[Run]:
+        """Take everything of a stream off and return it."""
+        runs = stream.runs()
+        for run in runs:
+            self._leave(run, run.count)
+        return runs
+
+
+def _is_live(entry: tuple[int, int, Run]) -> bool:
+    due_us, _, run = entry
+    return run.again_us == due_us and run.state != OVER
+
+
+def _probes(stream: Stream) -> int:
+    return stream.probes

@@ -1,0 +1,228 @@
+"""Packets that were transmitted and wait for their acknowledgement, in runs of those that left together.
+
+A batch of a hundred packets costs a few operations to send and, when its acknowledgements come as a range, a few to
+take off: it stays one `Run` as long as all of it has the same history. What happens to a part of it only (an
+acknowledgement in the middle, a retransmission) splits it. A packet on its own is a run of one, found by its number.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fairway.core.machine import Buffer
+
+FLYING, SETTLED, LOST, URGENT, OVER = range(5)
+"""Where a run is: in the network, as far as is known; out of it, arrived or not; lost, until window and pacing let it
+leave again; to be retransmitted outside of them; acknowledged or given up."""
+NEVER = 1 << 62
+"""Later than every time."""
+
+
+class Run:
+    """Packets `first` to `first + count - 1` of one stream with one history.
+
+    Orders, tokens and bytes are those of packet `base`; those of the packets after it follow.
+    """
+
+    __slots__ = (
+        "again_us", "base", "count", "data", "first", "following", "losses", "named", "orders", "preceding",
+        "segment_bytes", "sent_us", "state", "stream", "token",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        stream: Stream,
+        first: int,
+        count: int,
+        data: Buffer,
+        segment_bytes: int,
+        token: int,
+        sent_us: int,
+        order: int,
+    ) -> None:
+        self.stream = stream
+        self.base = first
+        self.first = first
+        self.count = count
+        self.data = data
+        """The datagrams one after another, `segment_bytes` each; empty where the protocol encodes them again."""
+        self.segment_bytes = segment_bytes
+        self.token = token
+        self.sent_us = [sent_us]
+        """When each transmission left, the latest last."""
+        self.orders = [order]
+        self.state = FLYING
+        self.losses = 0
+        """How often these packets were taken for lost."""
+        self.named = False
+        """Whether the peer has asked for this packet by name."""
+        self.again_us = NEVER
+        """When the run's own timer runs out; what the heap of timers says otherwise is stale."""
+        self.preceding = self
+        self.following = self
+        """Neighbours in the flight, by the order of their latest transmission."""
+
+    @property
+    def end(self) -> int:
+        return self.first + self.count
+
+    @property
+    def order(self) -> int:
+        """The order of the latest transmission of the first packet."""
+        return self.orders[-1] + self.first - self.base
+
+    @property
+    def tokens(self) -> range:
+        token = self.token + self.first - self.base
+        return range(token, token + self.count)
+
+    def datagrams(self) -> Buffer:
+        """Return the bytes of all packets as they were first sent."""
+        if self.count == 1 and len(self.data) == self.segment_bytes:
+            return self.data
+        start = (self.first - self.base) * self.segment_bytes
+        return self.data[start : start + self.count * self.segment_bytes]
+
+    def piece(self, first: int, count: int) -> Run:
+        """Return a run of some of these packets with the same history, in no list yet."""
+        other = Run(self.stream, self.base, count, self.data, self.segment_bytes, self.token, 0, 0)
+        other.first = first
+        other.sent_us = self.sent_us.copy()
+        other.orders = self.orders.copy()
+        other.state = self.state
+        other.losses = self.losses
+        other.named = self.named
+        return other
+
+
+class Acknowledged(NamedTuple):
+    """Neighbouring packets of one history that were acknowledged just now."""
+
+    run: Run
+    first: int
+    count: int  # type: ignore[assignment]  # the field matters more than tuple.count
+
+    @property
+    def tokens(self) -> range:
+        token = self.run.token + self.first - self.run.base
+        return range(token, token + self.count)
+
+
+class Stream:
+    """Packets numbered one after another: those of a conversation, or the parts of one message.
+
+    `left` counts those that wait. Numbers may be skipped, and new ones are higher than all before.
+    """
+
+    __slots__ = (
+        "_firsts", "_runs", "_singles", "answered", "burst", "last", "left", "mark", "news_us", "probes", "same",
+        "serial",
+    )  # fmt: skip
+
+    def __init__(self, serial: int = 0, last: int = NEVER) -> None:
+        self.serial = serial
+        """Older streams are served first."""
+        self.last = last
+        """The number of the last packet, where there is one: its acknowledgement comes without delay."""
+        self.left = 0
+        self.mark = 0
+        """Where acknowledgements are cumulative: everything below is acknowledged."""
+        self.answered = False
+        """Whether the peer has said anything about this stream."""
+        self.news_us = 0
+        """When something new was last learned of it."""
+        self.probes = 0
+        """Probes since then."""
+        self.same = 0
+        """Answers in a row that repeated the mark."""
+        self.burst = 0
+        """How many packets at the mark the latest repair took for lost."""
+        self._runs: list[Run] = []
+        self._firsts: list[int] = []
+        self._singles: dict[int, Run] = {}
+
+    def add(self, run: Run) -> None:
+        """Add a run, whatever its place."""
+        if run.count == 1:
+            self._singles[run.first] = run
+        else:
+            place = bisect_right(self._firsts, run.first)
+            self._firsts.insert(place, run.first)
+            self._runs.insert(place, run)
+
+    def add_single(self, run: Run) -> None:
+        """Add a run of one."""
+        self._singles[run.first] = run
+
+    def remove(self, run: Run) -> None:
+        """Take a run out, as it was added."""
+        if run.count == 1 and self._singles.get(run.first) is run:
+            del self._singles[run.first]
+            return
+        place = bisect_left(self._firsts, run.first)
+        del self._runs[place], self._firsts[place]
+
+    def split(self, run: Run, at: int) -> Run:
+        """Cut a run in two; it keeps the packets below `at`, and the others are the run returned."""
+        right = run.piece(at, run.first + run.count - at)
+        self.remove(run)
+        run.count = at - run.first
+        self.add(run)
+        self.add(right)
+        return right
+
+    def trim(self, run: Run, count: int) -> None:
+        """Take the first packets of a run out, all of them or fewer."""
+        if count == run.count:
+            self.remove(run)
+            return
+        place = bisect_left(self._firsts, run.first)
+        run.first += count
+        run.count -= count
+        if run.count == 1:
+            del self._runs[place], self._firsts[place]
+            self._singles[run.first] = run
+        else:
+            self._firsts[place] = run.first
+
+    def single(self, number: int) -> Run | None:
+        """Return the run that is just this packet."""
+        return self._singles.get(number)
+
+    def find(self, number: int) -> Run | None:
+        """Return the run that holds the packet, while it waits."""
+        run = self._singles.get(number)
+        if run is not None or not self._runs:
+            return run
+        place = bisect_right(self._firsts, number) - 1
+        if place < 0:
+            return None
+        run = self._runs[place]
+        return run if number < run.first + run.count else None
+
+    def __contains__(self, number: int) -> bool:
+        return self.find(number) is not None
+
+    def lowest(self) -> int | None:
+        """Return the lowest waiting number. Looks at every packet on its own: ask when needed, not for each packet."""
+        lowest = min(self._singles, default=None)
+        if self._firsts and (lowest is None or self._firsts[0] < lowest):
+            return self._firsts[0]
+        return lowest
+
+    def runs(self) -> list[Run]:
+        """Return all runs in the order of their numbers."""
+        found = [*self._runs, *self._singles.values()]
+        found.sort(key=_first)
+        return found
+
+    def waiting(self) -> Iterator[int]:
+        """Return the waiting numbers in order."""
+        for run in self.runs():
+            yield from range(run.first, run.end)
+
+
+def _first(run: Run) -> int:
+    return run.first
