@@ -37,7 +37,6 @@ Left out: what a packet says, and when a conversation begins and ends. Handshake
 
 from __future__ import annotations
 
-from collections import deque
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -108,7 +107,7 @@ class Recovery:
         """The highest acknowledged orders, ascending."""
         self._head = Run(Stream(), 0, 0, b"", 1, 0, 0, 0)
         """The flight: a ring of runs in the order of their latest transmissions."""
-        self._urgent: deque[Run] = deque()
+        self._urgent: list[Run] = []
         self._lost: list[tuple[int, int, int, Run]] = []
         """Heap by serial of the stream and number: the lowest leaves first."""
         self._again: list[tuple[int, int, Run]] = []
@@ -153,6 +152,11 @@ class Recovery:
     def has_lost(self) -> bool:
         """Whether something waits to be retransmitted for window or pacing only."""
         return bool(self._lost or self._urgent)
+
+    def left_first(self, stream: Stream, number: int) -> bool:
+        """Return whether of all packets in flight this one left first."""
+        run = self._head.following
+        return run.stream is stream and run.first == number and run.count > 0
 
     def sent(
         self,
@@ -204,7 +208,7 @@ class Recovery:
     def next_retransmission(self, now_us: int) -> Run | None:
         """Return packets that must leave again now, the most urgent and the lowest first; None if nothing may."""
         while self._urgent:
-            run = self._urgent.popleft()
+            run = self._urgent.pop(0)
             if run.state == URGENT:
                 self._retransmit(run, now_us)
                 return run
@@ -308,7 +312,7 @@ class Recovery:
         if not certain and run.orders[at] > self._top[-1]:
             self._doubt_order = max(self._doubt_order, run.orders[at] + offset)
             self._doubt_us = now_us + (self.timing.least_us >> 2)
-        if run.losses and (run.state == LOST or (certain and at < len(run.sent_us) - 1)):
+        if run.losses and (run.state in (LOST, URGENT) or (certain and at < len(run.sent_us) - 1)):
             self._spurious(run, count, now_us - run.sent_us[at])
         self.timing.settled(at, count)
         self._leave(run, count)
@@ -409,7 +413,7 @@ class Recovery:
                     if line - order < run.count:
                         following = self._split(run, run.first + line - order)
                     self._statistics.repairs += run.count
-                    self._lose(run, now_us, blame=True)
+                    self._lose(run, now_us, blame=True, at_once=True)
                     run = following
                     continue
                 due_us = min(due_us, overtaken_us)
@@ -439,8 +443,11 @@ class Recovery:
             if run.first == stream.mark:
                 self._lose(self._only(stream.mark, run), now_us, blame=False)
 
-    def _lose(self, run: Run, now_us: int, *, blame: bool) -> None:
-        """Take a run for lost; it leaves again when window and pacing let it, or when its own time has come."""
+    def _lose(self, run: Run, now_us: int, *, blame: bool, at_once: bool = False) -> None:
+        """Take a run for lost; it leaves again when window and pacing let it, or when its own time has come.
+
+        `at_once` it does not wait for the window: it takes the place of the transmission that was lost.
+        """
         self._ground(run)
         run.state = LOST
         run.losses += 1
@@ -453,13 +460,22 @@ class Recovery:
             if again_us > now_us:
                 self._arm(run, again_us)
                 return
-        self._queue(run)
+        if at_once:
+            self._urge(run)
+        else:
+            self._queue(run)
 
     def _queue(self, run: Run) -> None:
         """Have a lost run leave as soon as window and pacing let it."""
         run.again_us = NEVER
         self._serial += 1
         heappush(self._lost, (run.stream.serial, run.first, self._serial, run))
+
+    def _urge(self, run: Run) -> None:
+        """Have a run leave now, whatever window and pacing say."""
+        run.again_us = NEVER
+        run.state = URGENT
+        self._urgent.append(run)
 
     def _settle(self, run: Run) -> None:
         """Take a run out of the flight whose fate is unknown until the mark tells."""
@@ -634,8 +650,7 @@ class Recovery:
             self._lose(run, now_us, blame=self.timing.smoothed_us > 0)
             self._queue(run)
         elif run.stream.serial in self._ignored:
-            run.state = URGENT
-            self._urgent.append(run)
+            self._urge(run)
         elif run.state == LOST:
             self._queue(run)
 
@@ -663,9 +678,7 @@ class Recovery:
         if self._backoffs == 2 and self.in_flight > 1 and self.timing.smoothed_us and self.controller is not None:
             self.controller.timed_out(run.sent_us[-1], now_us)
         self._ground(run)
-        run.again_us = NEVER
-        run.state = URGENT
-        self._urgent.append(run)
+        self._urge(run)
 
     def _probed(self) -> Run | None:
         """Choose the packet to probe with."""

@@ -32,12 +32,11 @@ from fairway.core.events import Address, Peer, Receipt
 from fairway.core.machine import TOO_LARGE_FOR_PATH, UDP_PAYLOAD_BYTES_MAX, Buffer, path_allows
 from fairway.core.statistics import Statistics
 from fairway.protocols.udpc import snapshot as snapshots
-from fairway.protocols.udpc.debt import Other
 from fairway.protocols.udpc.doorkeeper import Doorkeeper
 from fairway.protocols.udpc.link import Outputs
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.receipts import Places
-from fairway.protocols.udpc.sender import RUN_MIN
+from fairway.protocols.udpc.sender import RUN_MIN, Other
 from fairway.protocols.udpc.session import OPEN, Session, State
 from fairway.protocols.udpc.wire import (
     ACK,
@@ -88,7 +87,7 @@ class UdpcMachine:
     # Outputs.
 
     def room(self, peer: Peer) -> int:
-        return self._open(peer).outgoing.debt.room()
+        return self._open(peer).outgoing.room()
 
     def unfinished(self) -> int:
         return self._outputs.unfinished
@@ -114,7 +113,7 @@ class UdpcMachine:
             _check_size(size, self._body_bytes_max)
             _check(session, flag, answers)
         outgoing = session.outgoing
-        if not (outgoing.debt.admit(size) if flag == IMP else outgoing.debt.accepts(size)):
+        if not outgoing.accepts(size):
             raise QueueFull("the send queue of this session is full; wait for Writable")
         token = self._outputs.token()
         if flag == IMP:
@@ -132,13 +131,12 @@ class UdpcMachine:
         """Queues important messages, as many from the first on as there is room for."""
         session = self._open(peer)
         sizes = set(map(len, bodies))
-        largest_bytes = max(sizes, default=0)
-        _check_size(largest_bytes, self._body_bytes_max)
-        count = session.outgoing.debt.accepts_of(bodies, largest_bytes)
+        _check_size(max(sizes, default=0), self._body_bytes_max)
+        count = session.outgoing.accepts_of(bodies)
         tokens = self._outputs.tokens(count)
         if count:
             accepted = bodies if count == len(bodies) else bodies[:count]
-            session.outgoing.send_chunk(accepted, largest_bytes if len(sizes) == 1 else None, tokens.start, now_us)
+            session.outgoing.send_chunk(accepted, len(sizes) == 1, tokens.start, now_us)
             self._door.arm(session)
         return tokens
 

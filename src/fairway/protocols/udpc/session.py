@@ -105,7 +105,7 @@ class Session:
             if flag == IMP:
                 self._receive_next(highest + 1, data, now_us)
                 return
-            if flag == IMP | ACK and self.outgoing.acknowledge_oldest(ack_index, now_us):
+            if flag == IMP | ACK and self.outgoing.acknowledge_single(ack_index, now_us):
                 self.seen.add(highest + 1)
                 self._heard_us = now_us
                 return
@@ -251,7 +251,7 @@ class Session:
         if rtt_us is None:
             return "answers_nothing"
         self.seen.add(number)
-        self.outgoing.sample(rtt_us, now_us)
+        self.outgoing.sample(rtt_us)
         return ""
 
     def _receive_syn_ack(self, index: int, ack_index: int) -> str:

@@ -1,0 +1,172 @@
+"""How many packets may be in flight: a small interface with two members.
+
+`Fair` is NewReno with pacing, in integers so that a simulated run has the same digest everywhere (the cube root of
+CUBIC would depend on the machine's mathematics library). `Eager` keeps a fixed window and is meant for closed
+networks. Both count packets: the protocols number packets, and none mixes sizes enough to matter.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+SCALE = 1_024
+"""Windows and pacing credit are kept in 1/1024 of a packet."""
+INITIAL_PACKETS = 10
+MIN_PACKETS = 2
+BURST_PACKETS_MIN = 10
+BURST_US = 2_000
+"""Timers of an event loop come about a millisecond late; a burst makes up for two."""
+
+
+class Controller(Protocol):
+    """Decides when the next packet may leave."""
+
+    @property
+    def window(self) -> int:
+        """Packets in flight at the most, pacing left aside."""
+        ...
+
+    def room(self, in_flight: int, now_us: int) -> int:
+        """Tells how many packets may leave now, with so many unacknowledged."""
+        ...
+
+    def next_room_us(self, in_flight: int, now_us: int) -> int | None:
+        """Tells when pacing will make room; None when only an acknowledgement can."""
+        ...
+
+    def sent(self, packets: int, now_us: int) -> None:
+        """Takes note of packets that left, repeats included."""
+        ...
+
+    def acknowledged(self, packets: int, in_flight: int, smoothed_rtt_us: int, now_us: int) -> None:
+        """Takes note of newly acknowledged packets; `in_flight` is the number before they were taken off."""
+        ...
+
+    def lost(self, sent_us: int, now_us: int) -> None:
+        """Takes note that a packet sent at `sent_us` was overtaken and is being repaired."""
+        ...
+
+    def timed_out(self, sent_us: int, now_us: int) -> None:
+        """Takes note that a packet sent at `sent_us` got no acknowledgement at all in time."""
+        ...
+
+
+class Eager:
+    """A fixed window: never slows down."""
+
+    __slots__ = ("window",)
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+
+    def room(self, in_flight: int, now_us: int) -> int:
+        return max(0, self.window - in_flight)
+
+    def next_room_us(self, in_flight: int, now_us: int) -> int | None:
+        return None
+
+    def sent(self, packets: int, now_us: int) -> None:
+        return
+
+    def acknowledged(self, packets: int, in_flight: int, smoothed_rtt_us: int, now_us: int) -> None:
+        return
+
+    def lost(self, sent_us: int, now_us: int) -> None:
+        return
+
+    def timed_out(self, sent_us: int, now_us: int) -> None:
+        return
+
+
+class Fair:
+    """NewReno: doubles per round trip up to the threshold, then adds one packet per round trip, halves on loss.
+
+    One loss cuts once per round trip: losses of packets sent before the latest cut say nothing new. The window does
+    not grow while the application leaves it unused. Pacing spreads a window over the round trip.
+    """
+
+    __slots__ = ("_credit", "_credited_us", "_cut_us", "_known_us", "_rtt_us", "_threshold", "_window", "_window_max")
+
+    def __init__(self, window: int) -> None:
+        self._window_max = window * SCALE
+        self._window = min(INITIAL_PACKETS * SCALE, self._window_max)
+        self._threshold = self._window_max
+        self._cut_us = -1
+        self._known_us = -1
+        """When the first sample came."""
+        self._rtt_us = 0
+        self._credit = self._burst()
+        self._credited_us = 0
+
+    @property
+    def window(self) -> int:
+        """The congestion window in whole packets."""
+        return max(1, self._window // SCALE)
+
+    def room(self, in_flight: int, now_us: int) -> int:
+        by_window = self.window - in_flight
+        if by_window <= 0:
+            return 0
+        if self._rtt_us == 0:
+            return by_window
+        self._earn(now_us)
+        return max(0, min(by_window, self._credit // SCALE))
+
+    def next_room_us(self, in_flight: int, now_us: int) -> int | None:
+        missing_packets = min(self.window - in_flight, 1 + self.window // 16)
+        if missing_packets <= 0 or self._rtt_us == 0:
+            return None
+        self._earn(now_us)
+        missing = missing_packets * SCALE - self._credit
+        return now_us + max(1, -(-missing * self._rtt_us // self._rate()))
+
+    def sent(self, packets: int, now_us: int) -> None:
+        if self._rtt_us:
+            self._earn(now_us)
+            # What left beyond the credit (repairs do not wait for it) holds up the rest for a round trip at the most.
+            self._credit = max(self._credit - packets * SCALE, -self._window)
+
+    def acknowledged(self, packets: int, in_flight: int, smoothed_rtt_us: int, now_us: int) -> None:
+        if self._rtt_us == 0:
+            self._credited_us = self._known_us = now_us
+        self._rtt_us = smoothed_rtt_us
+        if 2 * in_flight < self.window:
+            return
+        if self._window < self._threshold:
+            grown = self._window + packets * SCALE
+        else:
+            grown = self._window + packets * SCALE * SCALE // self._window
+        self._window = min(self._window_max, grown)
+
+    def lost(self, sent_us: int, now_us: int) -> None:
+        if sent_us > self._cut_us:
+            self._cut(now_us)
+            self._window = self._threshold
+
+    def timed_out(self, sent_us: int, now_us: int) -> None:
+        # What left before the first sample was timed by a guess, and a slow path is as likely as a loss.
+        if self._rtt_us and sent_us > self._known_us and sent_us > self._cut_us:
+            self._cut(now_us)
+            self._window = min(MIN_PACKETS * SCALE, self._window_max)
+
+    def _cut(self, now_us: int) -> None:
+        self._threshold = min(self._window_max, max(MIN_PACKETS * SCALE, self._window // 2))
+        self._cut_us = now_us
+
+    def _rate(self) -> int:
+        """Pacing rate per round trip, in 1/1024 packets: twice the window while it doubles, else a quarter more."""
+        return self._window * 2 if self._window < self._threshold else self._window * 5 // 4
+
+    def _burst(self) -> int:
+        return max(BURST_PACKETS_MIN * SCALE, self._rate() * BURST_US // self._rtt_us if self._rtt_us else 0)
+
+    def _earn(self, now_us: int) -> None:
+        elapsed_us = now_us - self._credited_us
+        if elapsed_us > 0:
+            self._credit = min(self._burst(), self._credit + elapsed_us * self._rate() // self._rtt_us)
+            self._credited_us = now_us
+
+
+def make_controller(name: str, window: int) -> Controller:
+    """Makes the controller of that name with at most `window` packets in flight."""
+    return Eager(window) if name == "eager" else Fair(window)
