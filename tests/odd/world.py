@@ -340,9 +340,18 @@ class World:
 
     # Whole runs.
 
-    def carry(self, bodies: Sequence[bytes], limit_us: int, *, per_needed: float = 2.0) -> World:
-        """Open a conversation, send the load, wait for all outcomes and check the run; return the world."""
-        self.send(self.connect(), bodies)
+    def carry(
+        self, bodies: Sequence[bytes], limit_us: int, *, per_needed: float = 2.0, every_us: int = 0, at_once: int = 1
+    ) -> World:
+        """Open a conversation, send the load, wait for all outcomes and check the run; return the world.
+
+        The load is sent in one call, or, with `every_us`, so many messages at once and the next after that time.
+        """
+        peer = self.connect()
+        self.send(peer, bodies[:at_once] if every_us else bodies)
+        for first in range(at_once, len(bodies) if every_us else 0, at_once):
+            self.run(lambda: False, every_us)
+            self.send(peer, bodies[first : first + at_once])
         self.run(self.ended, limit_us)
         self.finish(per_needed)
         return self
