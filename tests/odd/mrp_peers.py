@@ -7,8 +7,9 @@ what is ahead without a word.
 from __future__ import annotations
 
 from struct import Struct
+from typing import Unpack
 
-from .world import PROMPT, TAG_BYTES, Answers, ScriptedPeer
+from .world import TAG_BYTES, Habits, ScriptedPeer
 
 MAGIC = b"MRP"
 CONNECT, CON_REPLY, DATA, ACK = 1, 2, 3, 4
@@ -24,16 +25,8 @@ class MrpPeer(ScriptedPeer):
 
     protocol = "mrp"
 
-    def __init__(
-        self,
-        layout: str,
-        *,
-        window: int = 256,
-        answers: Answers = PROMPT,
-        mute_us: int | None = None,
-        forgets_us: int | None = None,
-    ) -> None:
-        super().__init__(answers, mute_us, forgets_us)
+    def __init__(self, layout: str, *, window: int = 256, **habits: Unpack[Habits]) -> None:
+        super().__init__(**habits)
         self.options = {"layout": layout}
         self.window = window
         self._stamped = layout == "stamped"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 from zlib import crc32
 
-from .world import PROMPT, SECOND, TAG_BYTES, Answers, ScriptedPeer
+from .world import SECOND, TAG_BYTES, Habits, ScriptedPeer
 
 PACKET, ACK, CLOSE = 0, 1, 3
 HEADER_BYTES = 8
@@ -18,8 +19,8 @@ class PydevtsPeer(ScriptedPeer):
 
     protocol = "pydevts"
 
-    def __init__(self, *, answers: Answers = PROMPT, mute_us: int | None = None, forgets_us: int | None = None) -> None:
-        super().__init__(answers, mute_us, forgets_us)
+    def __init__(self, **habits: Unpack[Habits]) -> None:
+        super().__init__(**habits)
         self._incoming: set[bytes] = set()
         """Id and crc of what is not closed yet."""
         self._known: set[bytes] = set()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Unpack
 
-from .world import MS, PROMPT, SECOND, TAG_BYTES, Answers, ScriptedPeer
+from .world import MS, SECOND, TAG_BYTES, Habits, ScriptedPeer
 
 HEADER_BYTES = 42
 PART_BYTES = 1_200 - HEADER_BYTES
@@ -78,11 +79,9 @@ class RupPeer(ScriptedPeer):
         requests: bool = True,
         polls_us: int = 0,
         confirms_again_us: int = 0,
-        answers: Answers = PROMPT,
-        mute_us: int | None = None,
-        forgets_us: int | None = None,
+        **habits: Unpack[Habits],
     ) -> None:
-        super().__init__(answers, mute_us, forgets_us)
+        super().__init__(**habits)
         self.unfinished_max = unfinished_max
         """Messages taken at a time; parts of others are ignored in silence."""
         self.message_bytes_max = message_bytes_max

@@ -44,7 +44,7 @@ def test_a_strict_ping_pong_server_takes_a_round_trip_a_message_and_two_seconds_
         world.carry(bodies, 4 * round(bound_us), per_needed=4)
         at_most(world.all_delivered().took_us, bound_us, f"{len(lost)} lost of {len(bodies)} messages")
 
-    every_seed(3, check)
+    every_seed(10, check)
 
 
 @over_layouts
@@ -63,12 +63,14 @@ def test_a_strict_ping_pong_server_is_served_over_a_lossy_link(layout: str) -> N
 
 @over_layouts
 @pytest.mark.parametrize("rtt_us", [40 * MS, 200 * MS])
-def test_a_server_with_a_window_of_eight_takes_a_round_trip_for_eight_messages(layout: str, rtt_us: int) -> None:
+def test_a_server_with_a_window_of_eight_takes_at_most_two_round_trips_for_eight_messages(
+    layout: str, rtt_us: int
+) -> None:
     bodies = numbered(1_600)
 
     def check(seed: int) -> None:
         world = World(MrpPeer(layout, window=8), Link(delay_us=rtt_us // 2), seed=seed, loses=lost_once(100))
-        bound_us = 1.3 * len(bodies) * world.rtt_us / 8 + PER_LOSS_US
+        bound_us = 2 * len(bodies) * world.rtt_us / 8 + PER_LOSS_US
         world.carry(bodies, 4 * round(bound_us), per_needed=4)
         at_most(world.all_delivered().took_us, bound_us, "a window of 8, one loss")
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Unpack
 
-from .world import PROMPT, TAG_BYTES, Answers, ScriptedPeer
+from .world import TAG_BYTES, Habits, ScriptedPeer
 
-ACK, SYN, IMP, FIN, HBT = 0x01, 0x08, 0x10, 0x20, 0x40
+ACK, REQ, ASY, SYN, IMP, FIN, HBT = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40
 HEADER = Struct(">IIIB")
 SESSION = 0x0A0B0C0D
 
@@ -20,14 +21,15 @@ class UdpcPeer(ScriptedPeer):
     def __init__(
         self,
         *,
-        answers: Answers = PROMPT,
         ignores: Callable[[bytes], bool] = lambda _: False,
-        mute_us: int | None = None,
-        forgets_us: int | None = None,
+        response_takes_us: int = 0,
+        **habits: Unpack[Habits],
     ) -> None:
-        super().__init__(answers, mute_us, forgets_us)
+        super().__init__(**habits)
         self.ignores = ignores
         """Which bodies are above the buffer: dropped without an acknowledgement and without a mark."""
+        self.response_takes_us = response_takes_us
+        """How long the application thinks about a request; duplicates get the response again."""
         self._session = 0
         self._index = 0
         self._seen: set[int] = set()
@@ -49,6 +51,10 @@ class UdpcPeer(ScriptedPeer):
             return
         elif flag == IMP:
             self._important(index, data[HEADER.size :])
+        elif flag & REQ and index not in self._seen:
+            self._seen.add(index)
+            response = self._packet(index, ACK) + b"response"
+            self.world.at(self.world.now_us + self.response_takes_us, self.world.answer, response)
         elif flag == HBT:
             self.world.answer(self._packet(index, HBT | ACK))
         elif flag == FIN:

@@ -22,14 +22,15 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
-from typing import ClassVar
+from typing import ClassVar, Literal, TypedDict, Unpack
 
 from fairway.core.chance import Seeded
 from fairway.core.drive import settle
 from fairway.core.events import Closed, Connected, Delivered, DeliveryUnknown, Event, Peer, Refused
 from fairway.core.machine import Machine, Transmit
-from fairway.protocols import make_machine, make_options
+from fairway.protocols import make_machine, make_options, wire
 from tests.conformance.pair import cut
 
 MS = 1_000
@@ -97,24 +98,35 @@ PROMPT = Answers()
 REVERSED = Answers(batch_us=5 * MS, order="reversed")
 
 
+class Habits(TypedDict, total=False):
+    """What any peer may do differently; times count from the moment the load is sent."""
+
+    answers: Answers
+    repeats_us: int
+    """Say the last acknowledgement again so often, although it says nothing new."""
+    deaf_us: int
+    """From when on the peer hears nothing."""
+    mute_us: int
+    """From when on the peer neither hears nor says anything."""
+    forgets_us: int
+    """When the peer restarts and has forgotten every conversation."""
+
+
 class ScriptedPeer:
     """A peer that the machine under test talks to: bytes in, bytes out, and actions at a time."""
 
     protocol: ClassVar[str]
-    options: dict[str, object]
-    """What the machine must be made with to talk to this peer."""
 
-    def __init__(self, answers: Answers = PROMPT, mute_us: int | None = None, forgets_us: int | None = None) -> None:
-        self.answers = answers
-        self.mute_us = mute_us
-        """From when on the peer neither listens nor speaks."""
-        self.forgets_us = forgets_us
-        """When the peer restarts and has forgotten every conversation."""
-        self.options = {}
+    def __init__(self, **habits: Unpack[Habits]) -> None:
+        self.habits = habits
+        self.answers = habits.get("answers", PROMPT)
+        self.options: dict[str, object] = {}
+        """What the machine must be made with to talk to this peer."""
         self.world: World
         self.taken: Counter[bytes] = Counter()
         """How often each message was delivered to the peer's application, by its tag."""
         self._batch: list[bytes] = []
+        self._last = b""
 
     def receive(self, data: bytes) -> None:
         """Take one datagram."""
@@ -133,7 +145,10 @@ class ScriptedPeer:
         return len(bodies)
 
     def answer(self, data: bytes) -> None:
-        """Send an acknowledgement as the policy says."""
+        """Send an acknowledgement as the habits say."""
+        if not self._last and "repeats_us" in self.habits:
+            self.world.at(self.world.now_us + self.habits["repeats_us"], self._repeat)
+        self._last = data
         if self.answers.batch_us:
             if not self._batch:
                 self.world.at(self.world.now_us + self.answers.batch_us, self._send_batch)
@@ -142,6 +157,10 @@ class ScriptedPeer:
             self.world.at(self.world.now_us + self.answers.late_us, self.world.answer, data)
         else:
             self.world.answer(data)
+
+    def _repeat(self) -> None:
+        self.world.answer(self._last)
+        self.world.at(self.world.now_us + self.habits["repeats_us"], self._repeat)
 
     def _send_batch(self) -> None:
         batch, self._batch = self._batch, []
@@ -160,7 +179,7 @@ class World:
         *,
         seed: int = 1,
         loses: Callable[[bytes], bool] | None = None,
-        pause: tuple[int, int] | None = None,
+        pauses: Sequence[tuple[int, int]] = (),
         **options: object,
     ) -> None:
         chance = Seeded(seed)
@@ -180,7 +199,7 @@ class World:
         """By token, in the order of sending."""
         self.closed_us: int | None = None
         self._loses = loses
-        self._pause = pause
+        self._pauses = pauses
         self._paused_until_us = 0
         self._losses = chance.fork(2)
         self._jitter = chance.fork(3)
@@ -274,14 +293,14 @@ class World:
 
     def _begin(self) -> None:
         self.began_us = self.now_us
-        if self.peer.forgets_us is not None:
-            self.at(self.now_us + self.peer.forgets_us, self.peer.forget)
-        if self._pause is not None:
-            self.at(self.now_us + self._pause[0], self._begin_pause)
+        if "forgets_us" in self.peer.habits:
+            self.at(self.now_us + self.peer.habits["forgets_us"], self.peer.forget)
+        for start_us, length_us in self._pauses:
+            self.at(self.now_us + start_us, partial(self._pause, length_us))
 
-    def _begin_pause(self) -> None:
-        assert self._pause is not None
-        self._paused_until_us = self.now_us + self._pause[1]
+    def _pause(self, length_us: int) -> None:
+        """Call the machine no more for so long: its deadlines pass, and what arrives for it waits."""
+        self._paused_until_us = self.now_us + length_us
 
     # The link.
 
@@ -294,15 +313,15 @@ class World:
 
     def answer(self, data: bytes) -> None:
         """Send a datagram of the peer on its way."""
-        if self._mute():
+        if self._since("mute_us"):
             return
         self.answered += 1
         if not self._lost(self.link.answer_loss_per_million):
             self._pass(1, data)
 
-    def _mute(self) -> bool:
-        mute_us, began_us = self.peer.mute_us, self.began_us
-        return mute_us is not None and began_us is not None and self.now_us >= began_us + mute_us
+    def _since(self, habit: Literal["deaf_us", "mute_us"]) -> bool:
+        start_us = self.peer.habits.get(habit)
+        return start_us is not None and self.began_us is not None and self.now_us >= self.began_us + start_us
 
     def _lost(self, more_per_million: int) -> bool:
         if self.began_us is None:
@@ -328,7 +347,7 @@ class World:
         self.at(arrives_us, self._to_machine if direction else self._to_peer, data)
 
     def _to_peer(self, data: bytes) -> None:
-        if not self._mute():
+        if not self._since("mute_us") and not self._since("deaf_us"):
             self.peer.receive(data)
 
     def _to_machine(self, data: bytes) -> None:
@@ -395,6 +414,8 @@ class World:
                 assert not transmitted[name], f"{name!r} was transmitted; it ended as refused, {outcome.reason!r}"
             else:
                 assert transmitted[name], f"{name!r} was never transmitted; it ended as unknown, {outcome.reason!r}"
+        malformed = set(self.machine.statistics.dropped).intersection(wire(self.peer.protocol).REASONS)
+        assert not malformed, f"the script of the peer is wrong: the machine dropped {sorted(malformed)}"
         most = per_needed * self.peer.needed(list(self.bodies.values())) + SPARE_DATAGRAMS
         assert len(self.log) <= most, f"a storm: at most {most:.0f} datagrams are allowed: {self.summary()}"
 
@@ -402,7 +423,7 @@ class World:
         """Check that every message was delivered, each to the peer's application once."""
         assert len(self.tokens("Delivered")) == len(self.bodies), self.summary()
         twice = [name for name, count in self.peer.taken.items() if count > 1]
-        assert not twice or self.peer.forgets_us is not None, f"the peer delivered {len(twice)} messages twice"
+        assert not twice or "forgets_us" in self.peer.habits, f"the peer delivered {len(twice)} messages twice"
         return self
 
 
