@@ -1,0 +1,203 @@
+"""What holds for every protocol, whatever its peer does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from .mrp_peers import MrpPeer
+from .pydevts_peers import PydevtsPeer
+from .rup_peers import RupPeer
+from .udpc_peers import UdpcPeer
+from .world import MS, REVERSED, SECOND, Answers, Link, ScriptedPeer, World, at_most, every_seed, not_sent, numbered
+
+PEERS: dict[str, Callable[..., ScriptedPeer]] = {
+    "udpc": UdpcPeer,
+    "mrp-stamped": partial(MrpPeer, "stamped"),
+    "mrp-piggyback": partial(MrpPeer, "piggyback"),
+    "rup": RupPeer,
+    "pydevts": PydevtsPeer,
+}
+GIVES_UP_US = {
+    "udpc": 12 * SECOND,
+    "mrp-stamped": 32 * SECOND,
+    "mrp-piggyback": 32 * SECOND,
+    "rup": 12 * SECOND,
+    "pydevts": 40 * SECOND,
+}
+"""When every message to a peer that never answers has ended, with some room."""
+LINK = Link(delay_us=20 * MS)
+
+over_peers = pytest.mark.parametrize("name", PEERS)
+
+
+def bodies_for(name: str, count: int) -> list[bytes]:
+    """Return messages of one datagram each, of rup three."""
+    return numbered(count, 3_000 if name == "rup" else 100)
+
+
+@over_peers
+def test_what_was_never_transmitted_to_a_mute_peer_ends_as_refused_because_it_was_not_sent(name: str) -> None:
+    def check(seed: int) -> None:
+        world = World(PEERS[name](mute_us=0), LINK, seed=seed).carry(bodies_for(name, 2_000), 100 * SECOND)
+        unknown, refused = world.tokens("DeliveryUnknown"), not_sent(world)
+        assert (len(unknown) + len(refused), bool(unknown), bool(refused)) == (2_000, True, True), world.summary()
+        at_most(world.took_us, GIVES_UP_US[name], "a mute peer")
+
+    every_seed(10, check)
+
+
+@over_peers
+def test_a_single_message_to_a_mute_peer_ends_as_unknown_and_is_not_transmitted_more_than_forty_times(
+    name: str,
+) -> None:
+    """Doubling from 20 ms to 3 s, 30 s hold 16 transmissions; doubling to 1 s, 10 s hold 15."""
+
+    def check(seed: int) -> None:
+        world = World(PEERS[name](mute_us=0), LINK, seed=seed).carry(bodies_for(name, 1), 100 * SECOND)
+        assert len(world.tokens("DeliveryUnknown")) == 1, world.summary()
+        assert max(world.transmissions().values()) <= 40, world.transmissions()
+        at_most(world.took_us, GIVES_UP_US[name], "a mute peer")
+
+    every_seed(20, check)
+
+
+@over_peers
+@pytest.mark.parametrize(
+    "policies",
+    [
+        pytest.param({"answers": REVERSED}, id="reversed"),
+        pytest.param({"answers": Answers(batch_us=10 * MS)}, id="in-batches"),
+        pytest.param({"answers": Answers(late_us=300 * MS)}, id="late"),
+        pytest.param({"answers": Answers(late_us=1_500 * MS)}, id="very-late"),
+    ],
+)
+def test_acknowledgements_that_come_otherwise_than_expected_deliver_everything(
+    name: str, policies: dict[str, object]
+) -> None:
+    def check(seed: int) -> None:
+        peer = PEERS[name](**policies)
+        World(peer, LINK, seed=seed).carry(bodies_for(name, 500), 300 * SECOND, per_needed=8).all_delivered()
+
+    every_seed(4, check)
+
+
+LINKS = {
+    "loss": Link(delay_us=20 * MS, loss_per_million=100_000),
+    "lost-answers": Link(delay_us=20 * MS, answer_loss_per_million=200_000),
+    "short-outage": Link(delay_us=20 * MS, outages=((60 * MS, 660 * MS),)),
+    "long-outage": Link(delay_us=20 * MS, outages=((60 * MS, 3_060 * MS),)),
+    "slow": Link(delay_us=20 * MS, bytes_per_second=100_000),
+    "grows": Link(delay_us=10 * MS, grows=(50 * MS, 400 * MS)),
+}
+
+
+@over_peers
+@pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
+def test_a_bad_link_delays_and_loses_nothing(name: str, link: Link) -> None:
+    def check(seed: int) -> None:
+        world = World(PEERS[name](), link, seed=seed)
+        world.carry(bodies_for(name, 500), 600 * SECOND, per_needed=6).all_delivered()
+
+    every_seed(4, check)
+
+
+@over_peers
+def test_a_pause_of_five_seconds_in_which_the_machine_is_not_called_loses_nothing(name: str) -> None:
+    """Below every limit: the machine is woken late, and then reads what came in the meantime."""
+
+    def check(seed: int) -> None:
+        world = World(PEERS[name](), LINK, seed=seed, pauses=[(70 * MS, 5 * SECOND)])
+        world.carry(bodies_for(name, 1_000), 300 * SECOND).all_delivered()
+
+    every_seed(5, check)
+
+
+@over_peers
+def test_a_pause_of_twenty_seconds_ends_every_message_once_and_causes_no_storm(name: str) -> None:
+    """udpc and rup judge a silence of 10 s, so they may give up; mrp and pydevts may not: nothing of theirs is over."""
+
+    def check(seed: int) -> None:
+        world = World(PEERS[name](), LINK, seed=seed, pauses=[(70 * MS, 20 * SECOND)])
+        world.carry(bodies_for(name, 1_000), 300 * SECOND)
+        if name not in {"udpc", "rup"}:
+            world.all_delivered()
+        assert len(not_sent(world)) == len(world.tokens("Refused")), world.summary()
+
+    every_seed(5, check)
+
+
+@over_peers
+def test_a_machine_that_pauses_again_and_again_delivers_everything(name: str) -> None:
+    """A busy event loop: it runs for 30 ms, less than a round trip, and stands still for half a second."""
+    pauses = [(start_us, 500 * MS) for start_us in range(0, 60 * SECOND, 530 * MS)]
+
+    def check(seed: int) -> None:
+        world = World(PEERS[name](), LINK, seed=seed, pauses=pauses)
+        world.carry(bodies_for(name, 300), 120 * SECOND, every_us=100 * MS, at_once=5).all_delivered()
+
+    every_seed(5, check)
+
+
+@over_peers
+@pytest.mark.parametrize("repeats_us", [5 * MS, 100 * MS])
+def test_a_lost_tail_is_repaired_although_the_last_acknowledgement_is_repeated_for_ever(
+    name: str, repeats_us: int
+) -> None:
+    """What repeats known facts restarts no timer. The timer of pydevts is 3 s, that of the others below 1 s here; and
+    pydevts answers every acknowledgement of what is no longer open with a close."""
+    bodies = bodies_for(name, 50)
+
+    def check(seed: int) -> None:
+        lost: list[bytes] = []
+
+        def loses(data: bytes) -> bool:
+            if lost or not data.endswith(bodies[-1][-20:]) or bodies[-1][:8] not in data:
+                return False
+            lost.append(data)
+            return True
+
+        plain = World(PEERS[name](), LINK, seed=seed).carry(bodies, 60 * SECOND).all_delivered()
+        odd = World(PEERS[name](repeats_us=repeats_us), LINK, seed=seed, loses=loses)
+        odd.carry(bodies, 60 * SECOND, per_needed=10 if name == "pydevts" else 2)
+        room_us = 4 * SECOND if name == "pydevts" else SECOND
+        at_most(odd.all_delivered().took_us, plain.took_us + room_us, "a lost tail")
+
+    every_seed(5, check)
+
+
+@over_peers
+def test_a_peer_that_hears_nothing_and_repeats_itself_is_given_up(name: str) -> None:
+    """mrp gives up after 30 s without progress, rup after 60, an important packet of udpc after 30."""
+
+    def check(seed: int) -> None:
+        world = World(PEERS[name](deaf_us=30 * MS, repeats_us=100 * MS), LINK, seed=seed)
+        world.carry(bodies_for(name, 15), 100 * SECOND, per_needed=40)
+        assert len(world.tokens("Delivered")) == len(world.peer.taken) < 15, world.summary()
+        at_most(world.took_us, 68 * SECOND if name in {"rup", "pydevts"} else 34 * SECOND, "a deaf peer")
+
+    every_seed(5, check)
+
+
+@over_peers
+def test_a_peer_that_restarted_ends_every_message_once(name: str) -> None:
+    def check(seed: int) -> None:
+        world = World(PEERS[name](forgets_us=90 * MS), LINK, seed=seed)
+        world.carry(bodies_for(name, 1_000), 300 * SECOND, per_needed=3)
+        if name in {"rup", "pydevts"}:
+            world.all_delivered()
+        assert len(not_sent(world)) == len(world.tokens("Refused")), world.summary()
+
+    every_seed(5, check)
+
+
+@over_peers
+def test_a_run_is_a_function_of_its_seed(name: str) -> None:
+    link = Link(delay_us=20 * MS, loss_per_million=100_000)
+
+    def log(seed: int) -> list[tuple[int, bytes]]:
+        return World(PEERS[name](), link, seed=seed).carry(bodies_for(name, 50), 600 * SECOND, per_needed=6).log
+
+    assert log(3) == log(3) != log(4)

@@ -1,0 +1,227 @@
+"""rup against receivers that take few messages, ignore some, poll, confirm differently, or go away for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import pytest
+
+from .rup_peers import RupPeer, is_last_part
+from .world import MS, SECOND, Answers, Link, World, at_most, every_seed, not_sent, numbered
+
+GIGABIT = 125_000_000
+NEAR = Link(delay_us=50, bytes_per_second=GIGABIT)
+FAR = Link(delay_us=20 * MS, bytes_per_second=GIGABIT)
+LINKS = {"near": NEAR, "far": FAR}
+TEN_MEGABYTES = numbered(10, 1_000_000)
+MEGABYTE = TEN_MEGABYTES[:1]
+MANY = numbered(2_000, 20_000)
+SOME = numbered(300, 20_000)
+
+over_links = pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
+
+
+def first_last_parts_lost() -> Callable[[bytes], bool]:
+    """Return a fault that loses the last part of every message once."""
+    lost: set[bytes] = set()
+
+    def loses(data: bytes) -> bool:
+        if not is_last_part(data) or data[2:34] in lost:
+            return False
+        lost.add(data[2:34])
+        return True
+
+    return loses
+
+
+@lru_cache
+def unbounded_us(link: Link, seed: int) -> int:
+    """Return how long the many messages take to a receiver without bounds."""
+    return World(RupPeer(), link, seed=seed).carry(MANY, 60 * SECOND).all_delivered().took_us
+
+
+@over_links
+@pytest.mark.parametrize("unfinished_max", [64, 8, 1])
+def test_a_receiver_that_takes_few_messages_at_a_time_gets_all_in_twice_the_time_of_an_unbounded_one(
+    link: Link, unfinished_max: int
+) -> None:
+    def check(seed: int) -> None:
+        odd = World(RupPeer(unfinished_max=unfinished_max), link, seed=seed).carry(MANY, 60 * SECOND, per_needed=3)
+        at_most(odd.all_delivered().took_us, 2 * unbounded_us(link, seed), f"{unfinished_max} at a time")
+
+    every_seed(1, check)
+
+
+@over_links
+@pytest.mark.parametrize("unfinished_max", [8, 1])
+def test_a_receiver_that_takes_few_messages_at_a_time_gets_all_over_a_lossy_link(
+    link: Link, unfinished_max: int
+) -> None:
+    lossy = Link(delay_us=link.delay_us, bytes_per_second=GIGABIT, loss_per_million=10_000)
+
+    def check(seed: int) -> None:
+        plain = World(RupPeer(), lossy, seed=seed).carry(SOME, 120 * SECOND).all_delivered()
+        odd = World(RupPeer(unfinished_max=unfinished_max), lossy, seed=seed)
+        odd.carry(SOME, 120 * SECOND, per_needed=5).all_delivered()
+        # While the part that was lost is on its way again, one round trip and a little, such a receiver ignores others.
+        lost = len(SOME) * 18 // 100
+        bound_us = 2 * plain.took_us + lost * (odd.rtt_us + 30 * MS) / unfinished_max
+        at_most(odd.took_us, bound_us, f"{unfinished_max} at a time, 1 % loss")
+
+    every_seed(2, check)
+
+
+@over_links
+def test_two_messages_above_the_maximum_of_the_receiver_hold_up_nothing_else(link: Link) -> None:
+    bodies = [body.ljust(200_000, b"+") if number in {3, 100} else body for number, body in enumerate(SOME)]
+
+    def check(seed: int) -> None:
+        plain = World(RupPeer(), link, seed=seed).carry(bodies, 60 * SECOND).all_delivered()
+        odd = World(RupPeer(message_bytes_max=100_000), link, seed=seed).carry(bodies, 100 * SECOND)
+        delivered = odd.tokens("Delivered")
+        assert (len(delivered), len(odd.tokens("DeliveryUnknown"))) == (len(bodies) - 2, 2), odd.summary()
+        assert odd.began_us is not None
+        last_us = max(odd.outcomes[token].at_us for token in delivered) - odd.began_us
+        at_most(last_us, 1.5 * plain.took_us, "the other messages")
+
+    every_seed(5, check)
+
+
+@pytest.mark.parametrize(("rtt_us", "default"), [(1 * MS, 12), (300 * MS, 12)])
+def test_a_megabyte_arrives_at_a_loss_of_thirty_per_cent(rtt_us: int, default: int) -> None:
+    def check(seed: int) -> None:
+        link = Link(delay_us=rtt_us // 2, loss_per_million=300_000)
+        World(RupPeer(), link, seed=seed).carry(MEGABYTE, 3_600 * SECOND, per_needed=4).all_delivered()
+
+    every_seed(default, check)
+
+
+@over_links
+@pytest.mark.parametrize("again_us", [20 * MS, 100 * MS, 1 * SECOND])
+@pytest.mark.parametrize("requests", [False, True], ids=["confirms-only", "requests-too"])
+def test_a_lost_tail_is_repaired_although_unchanged_confirms_go_on(link: Link, again_us: int, requests: bool) -> None:
+    """The first probe, after an RTO of 200 ms at the most, repairs it: a second is generous."""
+    bodies = numbered(3, 60_000)
+
+    def check(seed: int) -> None:
+        plain = World(RupPeer(requests=requests), link, seed=seed).carry(bodies, 60 * SECOND).all_delivered()
+        peer = RupPeer(confirms_again_us=again_us, requests=requests)
+        odd = World(peer, link, seed=seed, loses=first_last_parts_lost()).carry(bodies, 60 * SECOND).all_delivered()
+        at_most(odd.took_us, plain.took_us + SECOND, "three lost tails")
+
+    every_seed(10, check)
+
+
+@over_links
+@pytest.mark.parametrize("again_us", [0, 100 * MS])
+@pytest.mark.parametrize("outage_us", [600 * MS, 3 * SECOND])
+def test_an_outage_costs_its_length_and_two_seconds(link: Link, again_us: int, outage_us: int) -> None:
+    """A probe leaves a second after it at the latest; another second is for growing the window again."""
+
+    def check(seed: int) -> None:
+        plain = World(RupPeer(), link, seed=seed).carry(TEN_MEGABYTES, 60 * SECOND).all_delivered()
+        start_us = plain.took_us // 2
+        away = Link(delay_us=link.delay_us, bytes_per_second=GIGABIT, outages=((start_us, start_us + outage_us),))
+        odd = World(RupPeer(confirms_again_us=again_us), away, seed=seed)
+        odd.carry(TEN_MEGABYTES, 60 * SECOND).all_delivered()
+        at_most(odd.took_us, plain.took_us + outage_us + 2 * SECOND, f"an outage of {outage_us / SECOND} s")
+
+    every_seed(2, check)
+
+
+POLLED = {"one-large": numbered(1, 2_000_000), "many-small": numbered(100, 20_000)}
+
+
+@over_links
+@pytest.mark.parametrize("bodies", POLLED.values(), ids=POLLED)
+def test_a_polling_receiver_costs_at_most_half_as_much_time_again(link: Link, bodies: list[bytes]) -> None:
+    def check(seed: int) -> None:
+        plain = World(RupPeer(), link, seed=seed).carry(bodies, 60 * SECOND).all_delivered()
+        odd = World(RupPeer(polls_us=4 * MS, requests=False), link, seed=seed).carry(bodies, 10 * SECOND)
+        at_most(odd.all_delivered().took_us, 1.5 * plain.took_us, "polling every 4 ms")
+
+    every_seed(3, check)
+
+
+@over_links
+@pytest.mark.parametrize("outage_us", [600 * MS, 3 * SECOND])
+def test_a_polling_receiver_outlives_an_outage(link: Link, outage_us: int) -> None:
+    def check(seed: int) -> None:
+        plain = World(RupPeer(), link, seed=seed).carry(MEGABYTE, 60 * SECOND).all_delivered()
+        start_us = plain.took_us // 2
+        away = Link(delay_us=link.delay_us, bytes_per_second=GIGABIT, outages=((start_us, start_us + outage_us),))
+        odd = World(RupPeer(polls_us=4 * MS, requests=False), away, seed=seed).carry(MEGABYTE, 20 * SECOND)
+        bound_us = 1.5 * plain.took_us + outage_us + 2 * SECOND
+        at_most(odd.all_delivered().took_us, bound_us, f"polling, an outage of {outage_us / SECOND} s")
+
+    every_seed(10, check)
+
+
+def test_a_polling_receiver_is_served_over_a_lossy_link() -> None:
+    """It asks for one part at a time: a loss costs it a round trip and the next poll."""
+
+    def check(seed: int) -> None:
+        lossy = Link(delay_us=20 * MS, bytes_per_second=GIGABIT, loss_per_million=10_000)
+        plain = World(RupPeer(), lossy, seed=seed).carry(MEGABYTE, 60 * SECOND).all_delivered()
+        odd = World(RupPeer(polls_us=4 * MS, requests=False), lossy, seed=seed).carry(MEGABYTE, 20 * SECOND)
+        lost = 2 * 864 // 100
+        bound_us = 1.5 * plain.took_us + lost * (odd.rtt_us + 4 * MS)
+        at_most(odd.all_delivered().took_us, bound_us, "polling, 1 % loss")
+
+    every_seed(10, check)
+
+
+def test_late_confirms_alone_cost_at_most_half_as_much_time_again_as_a_link_that_is_as_slow() -> None:
+    def check(seed: int) -> None:
+        slow = Link(delay_us=FAR.delay_us + 10 * MS, bytes_per_second=GIGABIT)
+        plain = World(RupPeer(), slow, seed=seed).carry(SOME, 60 * SECOND).all_delivered()
+        peer = RupPeer(answers=Answers(late_us=20 * MS), requests=False)
+        odd = World(peer, FAR, seed=seed).carry(SOME, 60 * SECOND).all_delivered()
+        at_most(odd.took_us, 1.5 * plain.took_us, "confirms 20 ms late")
+
+    every_seed(4, check)
+
+
+def test_a_receiver_that_never_requests_gets_everything_over_a_lossy_link() -> None:
+    def check(seed: int) -> None:
+        lossy = Link(delay_us=20 * MS, loss_per_million=20_000)
+        World(RupPeer(requests=False), lossy, seed=seed).carry(SOME[:50], 600 * SECOND, per_needed=3).all_delivered()
+
+    every_seed(4, check)
+
+
+@over_links
+def test_lost_confirms_cost_at_most_half_as_much_time_again_as_lost_parts(link: Link) -> None:
+    """What a lost confirm said stands in the next one; only the last of a message is missed, and looks as if the last
+    part had been lost. So 30 % of lost confirms are 1.7 % of lost parts to a sender of messages of 18 parts."""
+
+    def check(seed: int) -> None:
+        lossy = Link(delay_us=link.delay_us, bytes_per_second=GIGABIT, loss_per_million=17_000)
+        plain = World(RupPeer(), lossy, seed=seed).carry(SOME, 120 * SECOND).all_delivered()
+        deaf = Link(delay_us=link.delay_us, bytes_per_second=GIGABIT, answer_loss_per_million=300_000)
+        odd = World(RupPeer(), deaf, seed=seed).carry(SOME, 120 * SECOND).all_delivered()
+        at_most(odd.took_us, 1.5 * plain.took_us + 2 * SECOND, "30 % of the confirms lost")
+
+    every_seed(3, check)
+
+
+@over_links
+def test_a_receiver_that_restarted_and_forgot_what_it_confirmed_gets_every_message_whole(link: Link) -> None:
+    def check(seed: int) -> None:
+        plain = World(RupPeer(), link, seed=seed).carry(TEN_MEGABYTES[:3], 60 * SECOND).all_delivered()
+        peer = RupPeer(forgets_us=plain.took_us // 2)
+        World(peer, link, seed=seed).carry(TEN_MEGABYTES[:3], 120 * SECOND, per_needed=3).all_delivered()
+
+    every_seed(3, check)
+
+
+@over_links
+def test_a_receiver_that_goes_mute_ends_every_message_after_ten_seconds(link: Link) -> None:
+    def check(seed: int) -> None:
+        world = World(RupPeer(mute_us=link.delay_us * 8), link, seed=seed).carry(MANY, 100 * SECOND)
+        assert world.tokens("DeliveryUnknown"), world.summary()
+        assert len(not_sent(world)) == len(world.tokens("Refused")) > 0, world.summary()
+        at_most(world.took_us, 12 * SECOND, "a mute receiver")
+
+    every_seed(3, check)
