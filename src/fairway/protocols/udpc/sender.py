@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fairway.core.events import Delivered, DeliveryUnknown, Refused, Writable
+from fairway.core.events import NOT_SENT, Delivered, DeliveryUnknown, Refused, Writable
 from fairway.core.machine import Buffer
 from fairway.core.recovery.congestion import make_controller
 from fairway.core.recovery.queue import Backlog, SendQueue, owned
@@ -27,6 +27,9 @@ from fairway.protocols.udpc.wire import ACK, HEADER_BYTES, IMP, REQ, datagram
 
 RUN_MIN = 8
 """Fewer messages than this are encoded one by one: numpy's fixed cost would not pay."""
+
+REQUEST_BACKOFF_US_MAX = 1_000_000
+"""The life of a request is short: a response that is lost after two seconds is asked for again while there is time."""
 
 
 class Other(NamedTuple):
@@ -188,7 +191,8 @@ class Outgoing:
         data = datagram(number & INDEX_MASK, link.session_id, message.answers & INDEX_MASK, message.flag, message.body)
         if message.flag & REQ:
             if self._asking is None:
-                kind = Kind(by_name=False, sampled=False, life_us=self._options.request_limit_us)
+                limit_us = self._options.request_limit_us
+                kind = Kind(by_name=False, sampled=False, backoff_us_max=REQUEST_BACKOFF_US_MAX, life_us=limit_us)
                 self._asking = Recovery(kind, self.timing, None, link.outputs.statistics)
             self._asking.sent(self._asked, number, 1, now_us, data, len(data), message.token)
             self._limit_index(number)
@@ -264,13 +268,10 @@ class Outgoing:
         outputs.statistics.rtt_us = self.timing.smoothed_us
         self._settle(len(tokens), body_bytes)
 
-    def in_order(self, ack_index: int) -> bool:
-        """Return whether the acknowledgement is for what left first and nothing waits to be repaired.
-
-        Then a run of them overtakes nothing, and taking it as a whole does what taking it one by one does.
-        """
+    def in_order(self, ack_index: int, count: int) -> bool:
+        """Return whether taking consecutive acknowledgements as a whole does what taking them one by one does."""
         number = widen(ack_index, self._link.next_index, 32)
-        return not self._recovery.has_lost and self._recovery.left_first(self._packets, number)
+        return self._recovery.left_in_order(self._packets, number, count)
 
     def sample(self, rtt_us: int) -> None:
         """Take a round trip that a heartbeat measured."""
@@ -320,7 +321,7 @@ class Outgoing:
             self._unknown(run, reason)
         while self._requests:
             message = self._requests.popleft()
-            self._refuse(range(message.token, message.token + 1), len(message.body), reason)
+            self._refuse(range(message.token, message.token + 1), len(message.body))
 
     def fail(self, reason: str) -> None:
         """End everything that waits."""
@@ -328,7 +329,7 @@ class Outgoing:
         for run in self._recovery.withdraw(self._packets):
             self._unknown(run, reason)
         for tokens, body_bytes in self._queue.clear():
-            self._refuse(tokens, body_bytes, reason)
+            self._refuse(tokens, body_bytes)
         while self._others:
             self._settle(1, len(self._others.popleft().body))
 
@@ -338,10 +339,10 @@ class Outgoing:
         link.outputs.report(DeliveryUnknown(link.peer, run.tokens, reason))
         self._settle(run.count, run.count * (run.segment_bytes - HEADER_BYTES))
 
-    def _refuse(self, tokens: range, body_bytes: int, reason: str) -> None:
+    def _refuse(self, tokens: range, body_bytes: int) -> None:
         link = self._link
         link.outputs.statistics.messages_refused += len(tokens)
-        link.outputs.report(Refused(link.peer, tokens, reason))
+        link.outputs.report(Refused(link.peer, tokens, NOT_SENT))
         self._settle(len(tokens), body_bytes)
 
     def _settle(self, count: int, body_bytes: int) -> None:
