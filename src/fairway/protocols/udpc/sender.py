@@ -28,9 +28,6 @@ from fairway.protocols.udpc.wire import ACK, HEADER_BYTES, IMP, REQ, datagram
 RUN_MIN = 8
 """Fewer messages than this are encoded one by one: numpy's fixed cost would not pay."""
 
-REQUEST_BACKOFF_US_MAX = 1_000_000
-"""The life of a request is short: a response that is lost after two seconds is asked for again while there is time."""
-
 
 class Other(NamedTuple):
     """A plain message, a request or a response that waits."""
@@ -191,8 +188,7 @@ class Outgoing:
         data = datagram(number & INDEX_MASK, link.session_id, message.answers & INDEX_MASK, message.flag, message.body)
         if message.flag & REQ:
             if self._asking is None:
-                limit_us = self._options.request_limit_us
-                kind = Kind(by_name=False, sampled=False, backoff_us_max=REQUEST_BACKOFF_US_MAX, life_us=limit_us)
+                kind = Kind(by_name=False, sampled=False, life_us=self._options.request_limit_us)
                 self._asking = Recovery(kind, self.timing, None, link.outputs.statistics)
             self._asking.sent(self._asked, number, 1, now_us, data, len(data), message.token)
             self._limit_index(number)
