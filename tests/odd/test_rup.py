@@ -58,16 +58,16 @@ def test_a_receiver_that_takes_few_messages_at_a_time_gets_all_in_twice_the_time
 def test_a_receiver_that_takes_few_messages_at_a_time_gets_all_over_a_lossy_link(
     link: Link, unfinished_max: int
 ) -> None:
+    """While a lost part is on its way again such a receiver ignores others, whose parts must all be sent again. Serving
+    one message after the other, each with a round trip and a timer of 100 ms, and a second for each loss is enough."""
     lossy = Link(delay_us=link.delay_us, bytes_per_second=GIGABIT, loss_per_million=10_000)
 
     def check(seed: int) -> None:
-        plain = World(RupPeer(), lossy, seed=seed).carry(SOME, 120 * SECOND).all_delivered()
         odd = World(RupPeer(unfinished_max=unfinished_max), lossy, seed=seed)
-        odd.carry(SOME, 120 * SECOND, per_needed=5).all_delivered()
-        # While the part that was lost is on its way again, one round trip and a little, such a receiver ignores others.
-        lost = len(SOME) * 18 // 100
-        bound_us = 2 * plain.took_us + lost * (odd.rtt_us + 30 * MS) / unfinished_max
-        at_most(odd.took_us, bound_us, f"{unfinished_max} at a time, 1 % loss")
+        odd.carry(SOME, 240 * SECOND, per_needed=10)
+        lost = 2 * len(SOME) * 18 // 100
+        bound_us = len(SOME) * (odd.rtt_us + 100 * MS) + lost * SECOND
+        at_most(odd.all_delivered().took_us, bound_us, f"{unfinished_max} at a time, 1 % loss")
 
     every_seed(2, check)
 
@@ -88,13 +88,13 @@ def test_two_messages_above_the_maximum_of_the_receiver_hold_up_nothing_else(lin
     every_seed(5, check)
 
 
-@pytest.mark.parametrize(("rtt_us", "default"), [(1 * MS, 12), (300 * MS, 12)])
-def test_a_megabyte_arrives_at_a_loss_of_thirty_per_cent(rtt_us: int, default: int) -> None:
+@pytest.mark.parametrize("rtt_us", [1 * MS, 300 * MS])
+def test_a_megabyte_arrives_at_a_loss_of_thirty_per_cent(rtt_us: int) -> None:
     def check(seed: int) -> None:
         link = Link(delay_us=rtt_us // 2, loss_per_million=300_000)
         World(RupPeer(), link, seed=seed).carry(MEGABYTE, 3_600 * SECOND, per_needed=4).all_delivered()
 
-    every_seed(default, check)
+    every_seed(20, check)
 
 
 @over_links
