@@ -7,6 +7,11 @@ from functools import lru_cache
 
 import pytest
 
+from fairway.core.chance import Seeded
+from fairway.core.events import Delivered
+from fairway.protocols import make_machine, make_options
+from tests.conformance.pair import Pump
+
 from .rup_peers import RupPeer, is_last_part
 from .world import MS, SECOND, Answers, Link, World, at_most, every_seed, not_sent, numbered
 
@@ -223,5 +228,30 @@ def test_a_receiver_that_goes_mute_ends_every_message_after_ten_seconds(link: Li
         assert world.tokens("DeliveryUnknown"), world.summary()
         assert len(not_sent(world)) == len(world.tokens("Refused")) > 0, world.summary()
         at_most(world.took_us, 12 * SECOND, "a mute receiver")
+
+    every_seed(3, check)
+
+
+@over_links
+def test_senders_whose_messages_fit_only_one_by_one_into_the_receiver_all_get_through(link: Link) -> None:
+    """Here the receiver is under test, and three of our own senders share it: what was begun is finished before more
+    is admitted."""
+
+    def check(seed: int) -> None:
+        pump = Pump(delay_us=link.delay_us, seed=seed)
+        limits = make_options("rup", incoming_bytes_max=1 << 20, incoming_bytes_per_peer_max=1 << 20)
+        pump.add(make_machine("rup", limits, Seeded(seed)), ("receiver", 0))
+        senders = [
+            pump.add(make_machine("rup", None, Seeded(seed).fork(port)), ("sender", port)) for port in range(1, 4)
+        ]
+        for sender in senders:
+            peer = pump.connected(sender, ("receiver", 0))
+            for body in numbered(5, 640_000):
+                pump.send(sender, peer, body)
+        start_us = pump.now_us
+        pump.run_until(lambda: not any(sender.machine.unfinished() for sender in senders), 120 * SECOND)
+        delivered = [len(sender.all_of(Delivered)) for sender in senders]
+        took = f"in {(pump.now_us - start_us) / SECOND:.3f} s, {pump.sent} datagrams"
+        assert delivered == [5, 5, 5], f"{delivered} messages of three senders were delivered {took}"
 
     every_seed(3, check)
