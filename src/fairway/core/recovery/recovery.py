@@ -309,10 +309,10 @@ class Recovery:
             total += some
             number += some
         if pieces:
-            if clean and self._doubt_us != NEVER and pieces[0].run.orders[0] < self._doubt_order:
+            if clean and self._doubt_us != NEVER and pieces[0].run.orders[-1] < self._doubt_order:
                 self._doubt_us = NEVER
             if sampled and self._kind.sampled:
-                self._sample(pieces, clean, transmission, now_us)
+                self._sample(pieces, transmission, now_us)
             self._news(stream, total, now_us)
         return pieces
 
@@ -329,9 +329,9 @@ class Recovery:
     def _take_off(self, run: Run, count: int, now_us: int, transmission: int) -> bool:
         """Take the first packets of a run off as acknowledged; return whether it is certain which transmission was."""
         at = self._which(run, now_us) if transmission < 0 else transmission
-        certain = transmission >= 0 or at == 0
+        certain = transmission >= 0 or at <= run.sure
         offset = run.first - run.base
-        self._raise_top(run.orders[at if certain else 0] + offset + count - 1, count)
+        self._raise_top(run.orders[at if certain else run.sure] + offset + count - 1, count)
         if not certain and run.orders[at] > self._top[-1]:
             self._doubt_order = max(self._doubt_order, run.orders[at] + offset)
             self._doubt_us = now_us + (self.timing.least_us >> 2)
@@ -339,12 +339,14 @@ class Recovery:
             self._spurious(run, count, now_us - run.sent_us[at])
         self.timing.settled(at, count)
         self._leave(run, count)
-        return len(run.sent_us) == 1
+        return certain
 
     def _which(self, run: Run, now_us: int) -> int:
-        """Return the latest transmission that an acknowledgement may speak of; before any measurement the first."""
+        """Return the latest transmission that an acknowledgement may speak of; the first before any measurement."""
         least_us = self.timing.least_us
-        at = len(run.sent_us) - 1 if least_us else 0
+        at = len(run.sent_us) - 1
+        if not least_us:
+            return min(run.sure, at)
         while at and now_us - run.sent_us[at] < least_us:
             at -= 1
         return at
@@ -379,19 +381,25 @@ class Recovery:
                 top[0] = one
                 top.sort()
 
-    def _sample(self, pieces: list[Acknowledged], clean: bool, transmission: int, now_us: int) -> None:
+    def _sample(self, pieces: list[Acknowledged], transmission: int, now_us: int) -> None:
         """Measure the round trip; what left together gives one sample, that of the first to come back.
 
-        A mark speaks of the last packet below it, and only if none of them was retransmitted: it waited for that one.
+        A mark waits for every packet below it. Where one of them was retransmitted, the time of the last packet is only
+        an upper bound: it may lower the delay, and never raises it.
         """
-        for piece in pieces[-1:] if self._cumulative else pieces:
-            run = piece.run
-            if transmission < 0 and (not clean if self._cumulative else self._which(run, now_us) > 0):
+        for run, _, _ in pieces[-1:] if self._cumulative else pieces:
+            at = self._which(run, now_us) if transmission < 0 else transmission
+            elapsed_us = now_us - run.sent_us[at]
+            bound = self._cumulative and any(len(piece.run.sent_us) > 1 for piece in pieces)
+            if transmission >= 0 or (at == 0 and not bound):
+                if run.sent_us[at] != self._sampled_us:
+                    self._sampled_us = run.sent_us[at]
+                    self.timing.sample(elapsed_us)
+            elif at == 0 and elapsed_us < self.timing.delay_us:
+                self.timing.bound(elapsed_us)
+            elif not run.named:
                 elapsed_us = now_us - run.sent_us[0]
                 self.timing.ambiguous(elapsed_us + (elapsed_us >> 3))
-            elif run.sent_us[max(transmission, 0)] != self._sampled_us:
-                self._sampled_us = run.sent_us[max(transmission, 0)]
-                self.timing.sample(now_us - self._sampled_us)
 
     def _news(self, stream: Stream, count: int, now_us: int) -> None:
         """Take that something was newly acknowledged."""
@@ -566,6 +574,7 @@ class Recovery:
                 run = self._split(run, number)
             number = run.first + run.count
             if run.state in (FLYING, SETTLED):
+                run.sure = len(run.sent_us)
                 self._statistics.repairs += run.count
                 self._lose(run, now_us, blame=run.first == stream.mark)
 
@@ -582,7 +591,9 @@ class Recovery:
         if stream.same >= OVERTAKEN_BY:
             stream.same = 0
             self._statistics.repairs += 1
-            self._lose(self._only(stream.mark, run), now_us, blame=True)
+            run = self._only(stream.mark, run)
+            run.sure = len(run.sent_us)
+            self._lose(run, now_us, blame=True)
 
     def requested(self, stream: Stream, number: int, now_us: int) -> str:
         """Take that the peer asks for a packet by name; return why that is dropped, or an empty string.
@@ -608,6 +619,7 @@ class Recovery:
             if not run.named:
                 self._learned(stream, now_us)
         run.named = run.asked = True
+        run.sure = len(run.sent_us)
         stream.asked += 1
         self._statistics.repairs += 1
         self._lose(run, now_us, blame=not below)

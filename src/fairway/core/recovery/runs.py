@@ -28,7 +28,7 @@ class Run:
 
     __slots__ = (
         "again_us", "asked", "base", "blamed", "count", "data", "first", "following", "losses", "named", "orders",
-        "preceding", "segment_bytes", "sent_us", "state", "stream", "token",
+        "preceding", "segment_bytes", "sent_us", "state", "stream", "sure", "token",
     )  # fmt: skip
 
     def __init__(
@@ -53,6 +53,8 @@ class Run:
         self.sent_us = [sent_us]
         """When each transmission left, the latest last."""
         self.orders = [order]
+        self.sure = 0
+        """The first transmission that can have arrived: the peer has said of those before that they did not."""
         self.state = FLYING
         self.losses = 0
         """How often these packets were taken for lost."""
@@ -95,6 +97,7 @@ class Run:
         other.first = first
         other.sent_us = self.sent_us.copy()
         other.orders = self.orders.copy()
+        other.sure = self.sure
         other.state = self.state
         other.losses = self.losses
         other.blamed = self.blamed
