@@ -9,8 +9,8 @@ when one has and the packet is older than its time-out. Where acknowledgements a
 lies beyond the mark. So only the packet at the mark can be lost there: when a transmission that left at least three
 later moved the mark to it, when three answers in a row repeat the mark, or when the peer asks for it by name. The
 packets beyond leave the flight after a time-out (*settled*): they are no longer in the network, arrived or not.
-If a repair moves the mark only to the next missing packet, twice as many are repaired as before: a peer that has
-thrown away everything after a hole is then served as fast as slow start would.
+If repairs move the mark only to the next missing packet, each lets two more leave: a peer that has thrown away
+everything after a hole is then served as fast as slow start would.
 
 *Nothing comes back.* One timer for the whole conversation, from the latest news: when it runs out, one packet (the
 lowest where the peer needs it first, else the one that left first) is probed outside the window, and the time doubles.
@@ -81,7 +81,7 @@ class Recovery:
     """The loss recovery of one conversation, for packets of one kind."""
 
     __slots__ = (
-        "_again", "_backoffs", "_base_us", "_cumulative", "_doubt_order", "_doubt_us", "_finished", "_head",
+        "_again", "_backoffs", "_base_us", "_cumulative", "_cuts", "_doubt_order", "_doubt_us", "_finished", "_head",
         "_ignored", "_kind", "_life_us", "_losses", "_lost", "_order", "_overdue_us", "_peak", "_sampled_us",
         "_serial", "_settled", "_statistics", "_tolerance_us", "_top", "_urgent", "controller", "heard_us", "in_flight",
         "left", "news_us", "rewound", "streams", "timing",
@@ -133,6 +133,7 @@ class Recovery:
         self._doubt_order = -1
         """A transmission that was perhaps acknowledged, and when to conclude that it was."""
         self._sampled_us = -1
+        self._cuts = 1
         self._losses = 0
         """Losses since the latest cut that have not turned out to be none."""
         self._tolerance_us = 0
@@ -210,7 +211,7 @@ class Recovery:
                 return run
         while self._lost:
             run = self._lost[0][3]
-            if run.state == LOST:
+            if run.state == LOST and run.again_us == NEVER:
                 room = self.room(now_us)
                 if room <= 0:
                     return None
@@ -248,6 +249,8 @@ class Recovery:
         run.state = OVER
         stream.left -= 1
         self.left -= 1
+        if not stream.left:
+            del self.streams[stream.serial]
         order, top, timing = run.orders[0] + run.first - run.base, self._top, self.timing
         if order > top[-1]:
             del top[0]
@@ -296,19 +299,21 @@ class Recovery:
         before, stream.mark = stream.mark, mark
         stream.same = 0
         pieces = self.acknowledge(stream, before, mark - before, now_us, sampled=sampled)
+        repaired = all(len(piece.run.sent_us) > 1 for piece in pieces)
+        stream.burst = stream.burst + mark - before if repaired else 0
         self._judge_mark(stream, now_us)
         return pieces
 
     def _take_off(self, run: Run, count: int, now_us: int, transmission: int) -> bool:
         """Take the first packets of a run off as acknowledged; return whether it is certain which transmission was."""
         at = self._which(run, now_us) if transmission < 0 else transmission
-        certain = transmission >= 0 or at == 0
+        certain = transmission >= 0 or len(run.sent_us) == 1 or (at == 0 and self.timing.least_us > 0)
         offset = run.first - run.base
         self._raise_top(run.orders[at if certain else 0] + offset + count - 1, count)
-        if not certain and run.orders[at] > self._top[-1]:
+        if not certain and run.orders[at] + offset > self._top[-1]:
             self._doubt_order = max(self._doubt_order, run.orders[at] + offset)
             self._doubt_us = now_us + (self.timing.least_us >> 2)
-        if run.losses and (run.state == LOST or (certain and at < len(run.sent_us) - 1)):
+        if run.cut and certain and at == 0:
             self._spurious(run, count, now_us - run.sent_us[at])
         self.timing.settled(at, count)
         self._leave(run, count)
@@ -353,14 +358,14 @@ class Recovery:
     def _sample(self, pieces: list[Acknowledged], clean: bool, transmission: int, now_us: int) -> None:
         """Measure the round trip; what left together gives one sample, that of the first to come back."""
         run = pieces[-1].run
-        if transmission >= 0 or clean or self._which(run, now_us) == 0:
+        if transmission >= 0 or clean or (self.timing.least_us and self._which(run, now_us) == 0):
             if self._cumulative and not clean:
                 return
             sent_us = run.sent_us[max(transmission, 0)]
             if sent_us != self._sampled_us:
                 self._sampled_us = sent_us
                 self.timing.sample(now_us - sent_us)
-        else:
+        elif not run.losses:
             elapsed_us = now_us - run.sent_us[0]
             self.timing.ambiguous(elapsed_us + (elapsed_us >> 3))
 
@@ -386,8 +391,9 @@ class Recovery:
             self._finished.sort()
         if self._ignored:
             run = next(iter(self._ignored.values()))
-            if run.state == LOST and run.again_us != NEVER:
-                self._arm(run, max(now_us, run.sent_us[-1] + self.timing.smoothed_us))
+            due_us = max(now_us, run.sent_us[-1] + self.timing.smoothed_us)
+            if run.state == LOST and due_us < run.again_us != NEVER:
+                self._arm(run, due_us)
 
     # What is lost.
 
@@ -444,9 +450,22 @@ class Recovery:
         self._ground(run)
         run.state = LOST
         run.losses += 1
-        if blame and run.losses == 1 and self.controller is not None:
-            self._losses = self._losses + run.count if not self.controller.lost(run.sent_us[-1], now_us) else run.count
+        cut = False
+        if blame and run.losses == 1:
+            cut = self.controller is not None and self.controller.lost(run.sent_us[0], now_us)
+            if cut:
+                self._cuts += 1
+                self._losses = 0
+            self._losses += run.count
+            run.cut = self._cuts
         if not self._kind.by_name:
+            return
+        if cut:
+            # The flight is larger than the new window: without this one the repair would wait until it is not.
+            if run.count > 1:
+                self._split(run, run.first + 1)
+            run.state = URGENT
+            self._urgent.append(run)
             return
         if run.losses > 1 and not self._kind.ordered:
             again_us = run.sent_us[-1] + self.timing.backed_off_us(run.losses - 1, self._kind.backoff_us_max)
@@ -476,44 +495,30 @@ class Recovery:
             self._settled -= run.count
 
     def _spurious(self, run: Run, count: int, age_us: int) -> None:
-        """Take that packets which were taken for lost had arrived, at that age."""
+        """Take that the first transmission of packets which were taken for lost had arrived, at that age."""
         smoothed_us = self.timing.smoothed_us
         late_us = age_us - smoothed_us
         self._tolerance_us = min(smoothed_us, max(self._tolerance_us, late_us + (late_us >> 2), smoothed_us >> 3))
-        self._losses -= count
-        if self._losses <= 0 and run.losses == 1 and self.controller is not None:
-            self._losses = 0
-            self.controller.undo()
+        if run.cut == self._cuts:
+            self._losses -= count
+            if not self._losses and self.controller is not None:
+                self.controller.undo()
 
     def _judge_mark(self, stream: Stream, now_us: int) -> None:
         """Take the packets at a mark that just moved for lost if what moved it left later than they did."""
-        run = stream.find(stream.mark)
-        overtaken = (
-            run is not None
-            and stream.mark != stream.last
-            and run.order + OVERTAKEN_BY <= self._top[-1]
-            and now_us - run.sent_us[-1] >= self.timing.smoothed_us + self._tolerance_us
-        )
-        if not overtaken:
-            stream.burst = 0
-            return
-        stream.burst = max(1, 2 * stream.burst)
-        self._repair_from_mark(stream, stream.burst, now_us)
-
-    def _repair_from_mark(self, stream: Stream, count: int, now_us: int) -> None:
-        number, end = stream.mark, stream.mark + count
-        while number < end:
+        number, end = stream.mark, stream.mark + max(1, stream.burst)
+        left_us = now_us - self.timing.smoothed_us - self._tolerance_us
+        while number < end and stream.mark != stream.last:
             run = stream.find(number)
-            if run is None or run.order + OVERTAKEN_BY > self._top[-1]:
+            overtaken = run is not None and run.order + OVERTAKEN_BY <= self._top[-1] and run.sent_us[-1] <= left_us
+            if run is None or (not overtaken and len(run.sent_us) == 1):
                 return
-            if run.first + run.count > end:
-                self._split(run, end)
-            if run.first < number:
-                run = self._split(run, number)
-            number = run.first + run.count
-            if run.state in (FLYING, SETTLED):
+            if overtaken and run.state in (FLYING, SETTLED):
+                if run.first + run.count > end:
+                    self._split(run, end)
                 self._statistics.repairs += run.count
                 self._lose(run, now_us, blame=run.first == stream.mark)
+            number = run.first + run.count
 
     def repeated(self, stream: Stream, now_us: int) -> None:
         """Take an answer to a later packet that repeats the mark; three in a row ask for the packet at the mark."""
@@ -574,8 +579,9 @@ class Recovery:
                 self._leave(run, run.count)
         if probe.state == FLYING:
             self._lose(probe, now_us, blame=False)
+        if stream.serial not in self._ignored:
+            self.rewound.append(stream)
         self._ignored[stream.serial] = probe
-        self.rewound.append(stream)
 
     # Time.
 
@@ -658,10 +664,14 @@ class Recovery:
         run = self._probed()
         if run is None:
             return
+        if run.sent_us[-1] + self.timing.delay_us > now_us:
+            self._base_us = run.sent_us[-1]  # it has just been repaired, which may still be answered
+            return
         self._backoffs += 1
         run.stream.probes += 1
         if self._backoffs == 2 and self.in_flight > 1 and self.timing.smoothed_us and self.controller is not None:
             self.controller.timed_out(run.sent_us[-1], now_us)
+            self._cuts += 1
         self._ground(run)
         run.again_us = NEVER
         run.state = URGENT

@@ -27,7 +27,7 @@ class Run:
     """
 
     __slots__ = (
-        "again_us", "base", "count", "data", "first", "following", "losses", "named", "orders", "preceding",
+        "again_us", "base", "count", "cut", "data", "first", "following", "losses", "named", "orders", "preceding",
         "segment_bytes", "sent_us", "state", "stream", "token",
     )  # fmt: skip
 
@@ -56,6 +56,8 @@ class Run:
         self.state = FLYING
         self.losses = 0
         """How often these packets were taken for lost."""
+        self.cut = 0
+        """The cut of the window that their first loss counts for; 0 if it counted for none."""
         self.named = False
         """Whether the peer has asked for this packet by name."""
         self.again_us = NEVER
@@ -93,6 +95,7 @@ class Run:
         other.orders = self.orders.copy()
         other.state = self.state
         other.losses = self.losses
+        other.cut = self.cut
         other.named = self.named
         return other
 
@@ -138,7 +141,7 @@ class Stream:
         self.same = 0
         """Answers in a row that repeated the mark."""
         self.burst = 0
-        """How many packets at the mark the latest repair took for lost."""
+        """How many packets from the mark on may be under repair: as many as repairs have moved it in a row."""
         self._runs: list[Run] = []
         self._firsts: list[int] = []
         self._singles: dict[int, Run] = {}
