@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 from typing import Literal
 
@@ -21,9 +22,9 @@ RTT_US = 20_000
 STREAMS_AHEAD = 4
 """Streams begun before the peer has answered any of them, as a sender of messages would limit it."""
 
-Answers = Literal["each", "stamped", "mark", "strict", "parts", "single"]
+Answers = Literal["each", "stamped", "mark", "strict", "parts"]
 """How the peer answers: every packet by name, or with the transmission; by a mark; by a mark, dropping what is ahead of
-it in silence; by a mark for each stream, asking for what is missing; every packet, but one at a time is in flight."""
+it in silence; by a mark for each stream, asking once for what is missing."""
 
 
 class Watched(Fair):
@@ -93,8 +94,6 @@ class World:
     controlled: bool = True
     jumps: dict[int, int] = field(default_factory=dict)
     """The process sleeps: at this time the clock is found to have moved by so much."""
-    release_us: Callable[[int], int] = lambda number: 0
-    """When the application sends a packet of stream 0."""
 
     def __post_init__(self) -> None:
         self.statistics = Statistics()
@@ -118,7 +117,6 @@ class World:
         self.marks = [0] * len(self.sizes)
         self.committed: set[int] = set()
         self.asked: set[tuple[int, int]] = set()
-        self.windows: list[tuple[int, int]] = []
         self.in_flight_most = 0
 
     # The sender.
@@ -146,15 +144,13 @@ class World:
                 break
             for run in self.recovery.wake(self.now_us):
                 self._give_up(run)
-            self.windows.append((self.now_us, self.controller.window))
         return self
 
     def _next_us(self) -> int:
         due_us = min(self.recovery.next_us(), self.events[0][0] if self.events else NEVER)
         if self.recovery.has_lost or self._next_stream() is not None:
             due_us = min(due_us, self.recovery.next_room_us(self.now_us))
-        coming = [self.release_us(self.next[0])] if self.next[0] < self.sizes[0] else []
-        return min([due_us, *(us for us in coming if us > self.now_us)])
+        return due_us
 
     def _transmit(self) -> None:
         while (run := self.recovery.next_retransmission(self.now_us)) is not None:
@@ -163,19 +159,16 @@ class World:
             self.next[stream.serial] = stream.mark + 1
             self.held.add(stream.serial)
         self.recovery.rewound.clear()
-        while (stream := self._next_stream()) is not None:
+        while (new := self._next_stream()) is not None:
             room = self.recovery.room(self.now_us)
-            serial, first = stream.serial, self.next[stream.serial]
+            serial, first = new.serial, self.next[new.serial]
             count = min(room, self.sizes[serial] - first)
-            if serial == 0:
-                while count and self.release_us(first + count - 1) > self.now_us:
-                    count -= 1
             if count <= 0:
                 return
             order = self.recovery._order
-            self.recovery.sent(stream, first, count, self.now_us, token=first)
+            self.recovery.sent(new, first, count, self.now_us, token=first)
             self.next[serial] += count
-            self._leave(stream, range(first, first + count), order)
+            self._leave(new, range(first, first + count), order)
 
     def _next_stream(self) -> Stream | None:
         unanswered = 0
@@ -213,7 +206,7 @@ class World:
             self.times[key] += 1
             self.sent.append(sent)
             if not self.link.loses(sent):
-                self._at(self.now_us + self.link.rtt_us(self.now_us) // 2, lambda s=sent: self._arrive(s))
+                self._at(self.now_us + self.link.rtt_us(self.now_us) // 2, partial(self._arrive, sent))
 
     def _at(self, due_us: int, act: Callable[[], None], rank: int = 0) -> None:
         self.count += 1
@@ -233,7 +226,7 @@ class World:
         link, serial, number = self.link, sent.serial, sent.number
         if link.ignores(sent) or (link.streams_at_once < len(self.sizes) and self._is_ignored(serial)):
             return
-        if link.answers in ("each", "stamped", "single"):
+        if link.answers in ("each", "stamped"):
             self._answer(sent, lambda: self._acknowledge(sent))
             return
         if link.answers == "strict" and number > self.marks[serial]:
@@ -251,7 +244,7 @@ class World:
         if mark == self.sizes[serial] and link.commit_us:
             if mark > before:
                 self._at(self.now_us + link.commit_us, lambda: self._commit(sent))
-        elif missing or mark > before or link.answers != "parts":
+        elif missing or mark > before or number < before or link.answers != "parts":
             self._answer(sent, lambda: self._hear(sent, mark, missing))
         if link.poll_us and before == 0 and mark < self.sizes[serial]:
             self._at(self.now_us + link.poll_us, lambda: self._poll(sent))

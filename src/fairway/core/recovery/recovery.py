@@ -359,8 +359,8 @@ class Recovery:
         """Measure the round trip; what left together gives one sample, that of the first to come back."""
         run = pieces[-1].run
         if transmission >= 0 or clean or (self.timing.least_us and self._which(run, now_us) == 0):
-            if self._cumulative and not clean:
-                return
+            if self._cumulative and not clean and len(pieces) > 1:
+                return  # the later ones may have waited at the peer for the earlier
             sent_us = run.sent_us[max(transmission, 0)]
             if sent_us != self._sampled_us:
                 self._sampled_us = sent_us
