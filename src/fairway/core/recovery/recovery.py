@@ -574,13 +574,13 @@ class Recovery:
     def _ignore(self, stream: Stream, now_us: int) -> None:
         """Take back all packets of a stream that the peer ignores but the one at the mark, which probes for it."""
         probe = self._only(stream.mark, stream.find(stream.mark))
+        if stream.left > 1 or stream.serial not in self._ignored:
+            self.rewound.append(stream)
         for run in stream.runs():
             if run is not probe:
                 self._leave(run, run.count)
         if probe.state == FLYING:
             self._lose(probe, now_us, blame=False)
-        if stream.serial not in self._ignored:
-            self.rewound.append(stream)
         self._ignored[stream.serial] = probe
 
     # Time.
