@@ -141,9 +141,9 @@ class Fair:
         if self._rtt_us == 0:
             self._credited_us = self._known_us = now_us
         self._rtt_us = smoothed_rtt_us
-        if 2 * in_flight < self.window:
-            return
         window = self._window
+        if window == self._window_max or 2 * in_flight < self.window:
+            return
         if window + packets * SCALE <= self._threshold:
             window += packets * SCALE
         else:

@@ -563,13 +563,14 @@ class Recovery:
         if later is None:
             return
         line = later.orders[0] + number - later.base
-        for run in stream.runs():
-            if run.first > number:
-                return
-            if run.state == FLYING and run.order <= line:
+        run = self._head.following
+        while run is not self._head and run.order <= line:
+            following = run.following
+            if run.stream is stream:
                 if run.first + run.count > number + 1:
-                    self._split(run, number + 1)
+                    following = self._split(run, number + 1)
                 self._settle(run)
+            run = following
 
     def _ignore(self, stream: Stream, now_us: int) -> None:
         """Take back all packets of a stream that the peer ignores but the one at the mark, which probes for it."""
