@@ -9,8 +9,9 @@ from itertools import pairwise
 import pytest
 
 from fairway.core.recovery.recovery import Kind, Recovery
-from fairway.core.recovery.runs import NEVER
+from fairway.core.recovery.runs import NEVER, Stream
 from fairway.core.recovery.timing import RoundTrip
+from fairway.core.statistics import Statistics
 from tests.core.driver import (
     RTT_US,
     Answers,
@@ -284,6 +285,35 @@ def test_a_stream_that_others_have_left_behind_is_given_up_alone() -> None:
     ended_us = run.given_up[3, 0]
     assert 2_000_000 <= ended_us - begun_us <= 5_000_000
     assert max(us for us in run.acknowledged.values()) <= 200 * RTT_US
+
+
+def test_the_first_request_for_a_lost_packet_is_news_and_ends_its_pause() -> None:
+    recovery = Recovery(*parts(), None, Statistics())
+    ignored = Stream(0, 9)
+    recovery.sent(ignored, 0, 10, 0)
+    for serial in range(1, 4):
+        recovery.sent(Stream(serial, 0), 0, 1, 0)
+    for stream in list(recovery.streams.values())[1:]:
+        recovery.acknowledge_to(stream, 1, RTT_US)
+    for now_us in (300_000, 301_000):
+        recovery.wake(now_us)
+        while recovery.next_retransmission(now_us) is not None:
+            pass
+    later = Stream(4, 0)
+    recovery.sent(later, 0, 1, 301_000)
+    recovery.acknowledge_to(later, 1, 340_000)
+    recovery.wake(420_000)
+    assert recovery.rewound == [ignored]
+    assert recovery.next_retransmission(420_000) is None
+    assert recovery.in_flight == 0
+    assert recovery.requested(ignored, 0, 421_000)
+    assert ignored.answered
+    assert recovery.news_us == 421_000
+    again = recovery.next_retransmission(421_000)
+    assert again is not None
+    assert (again.stream, again.first) == (ignored, 0)
+    assert recovery.requested(ignored, 0, 422_000) is False
+    assert recovery.news_us == 421_000
 
 
 # Packets with a timer each.

@@ -539,23 +539,30 @@ class Recovery:
         """Take that the peer asks for a packet by name; return whether that can speak of its latest transmission."""
         self.heard_us = now_us
         run = stream.find(number)
-        if run is None or run.state in (LOST, URGENT):
-            if run is not None and run.again_us != NEVER:
+        if run is None:
+            return False
+        if run.state in (LOST, URGENT):
+            run = self._only(number, run)
+            self._named(run, now_us)
+            if run.again_us != NEVER:
                 self._queue(run)
-            return run is not None
+            return True
         age_us = now_us - run.sent_us[-1]
         if age_us < self.timing.least_us or (run.named and age_us < max(self.timing.smoothed_us, AGAIN_US_MIN)):
             return False
         self._settle_to(stream, number + 1)
         run = self._only(number, stream.find(number) or run)
-        if not run.named:
-            run.named = True
-            self._learned(stream, now_us)
+        self._named(run, now_us)
         self._statistics.repairs += 1
         self._lose(run, now_us, blame=True)
         if run.again_us != NEVER:
             self._queue(run)
         return True
+
+    def _named(self, run: Run, now_us: int) -> None:
+        if not run.named:
+            run.named = True
+            self._learned(run.stream, now_us)
 
     def _settle_to(self, stream: Stream, number: int) -> None:
         """Take what left before packet `number` did out of the flight: that one has come, so the others have landed."""
