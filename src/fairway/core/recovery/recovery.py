@@ -9,8 +9,8 @@ when one has and the packet is older than its time-out. Where acknowledgements a
 lies beyond the mark. So only the packet at the mark can be lost there: when a transmission that left at least three
 later moved the mark to it, when three answers in a row repeat the mark, or when the peer asks for it by name. The
 packets beyond leave the flight after a time-out (*settled*): they are no longer in the network, arrived or not.
-If a repair moves the mark only to the next missing packet, twice as many are repaired as before: a peer that has
-thrown away everything after a hole is then served as fast as slow start would.
+If repairs move the mark only to the next missing packet, each lets two more leave: a peer that has thrown away
+everything after a hole is then served as fast as slow start would.
 
 *Nothing comes back.* One timer for the whole conversation, from the latest news: when it runs out, one packet (the
 lowest where the peer needs it first, else the one that left first) is probed outside the window, and the time doubles.
@@ -83,7 +83,7 @@ class Recovery:
     """The loss recovery of one conversation, for packets of one kind."""
 
     __slots__ = (
-        "_again", "_backoffs", "_base_us", "_cumulative", "_doubt_order", "_doubt_us", "_finished", "_head",
+        "_again", "_backoffs", "_base_us", "_cumulative", "_cuts", "_doubt_order", "_doubt_us", "_finished", "_head",
         "_ignored", "_kind", "_life_us", "_losses", "_lost", "_order", "_overdue_us", "_peak", "_sampled_us",
         "_serial", "_settled", "_statistics", "_tolerance_us", "_top", "_urgent", "controller", "heard_us", "in_flight",
         "left", "news_us", "rewound", "streams", "timing",
@@ -135,6 +135,7 @@ class Recovery:
         self._doubt_order = -1
         """A transmission that was perhaps acknowledged, and when to conclude that it was."""
         self._sampled_us = -1
+        self._cuts = 1
         self._losses = 0
         """Losses since the latest cut that have not turned out to be none."""
         self._tolerance_us = 0
@@ -228,7 +229,7 @@ class Recovery:
                 return run
         while self._lost:
             run = self._lost[0][3]
-            if run.state == LOST:
+            if run.state == LOST and run.again_us == NEVER:
                 room = self.room(now_us)
                 if room <= 0:
                     return None
@@ -273,6 +274,8 @@ class Recovery:
         run.state = OVER
         stream.left -= 1
         self.left -= 1
+        if not stream.left:
+            del self.streams[stream.serial]
         order, top, timing = run.orders[0] + run.first - run.base, self._top, self.timing
         if order > top[-1]:
             del top[0]
@@ -323,19 +326,22 @@ class Recovery:
         pieces = self.acknowledge(stream, before, mark - before, now_us, sampled=sampled)
         if not pieces:
             self._news(stream, 0, now_us)
+        repaired = bool(pieces) and all(len(piece.run.sent_us) > 1 for piece in pieces)
+        stream.burst = stream.burst + mark - before if repaired else 0
         self._judge_mark(stream, now_us)
         return pieces
 
     def _take_off(self, run: Run, count: int, now_us: int, transmission: int) -> bool:
         """Take the first packets of a run off as acknowledged; return whether it is certain which transmission was."""
         at = self._which(run, now_us) if transmission < 0 else transmission
-        certain = transmission >= 0 or at <= run.sure
+        alone, least_us = len(run.sent_us) == 1, self.timing.least_us
+        certain = transmission >= 0 or alone or (at <= run.sure and (least_us > 0 or run.sure > 0))
         offset = run.first - run.base
         self._raise_top(run.orders[at if certain else run.sure] + offset + count - 1, count)
-        if not certain and run.orders[at] > self._top[-1]:
+        if not certain and run.orders[at] + offset > self._top[-1]:
             self._doubt_order = max(self._doubt_order, run.orders[at] + offset)
-            self._doubt_us = now_us + (self.timing.least_us >> 2)
-        if run.losses and (run.state in (LOST, URGENT) or (certain and at < len(run.sent_us) - 1)):
+            self._doubt_us = now_us + (least_us >> 2)
+        if run.cut and certain and at == 0:
             self._spurious(run, count, now_us - run.sent_us[at])
         self.timing.settled(at, count)
         self._leave(run, count)
@@ -387,19 +393,21 @@ class Recovery:
         A mark waits for every packet below it. Where one of them was retransmitted, the time of the last packet is only
         an upper bound: it may lower the delay, and never raises it.
         """
+        timing = self.timing
+        waited = self._cumulative and len(pieces) > 1 and any(len(piece.run.sent_us) > 1 for piece in pieces)
         for run, _, _ in pieces[-1:] if self._cumulative else pieces:
             at = self._which(run, now_us) if transmission < 0 else transmission
             elapsed_us = now_us - run.sent_us[at]
-            bound = self._cumulative and any(len(piece.run.sent_us) > 1 for piece in pieces)
-            if transmission >= 0 or (at == 0 and not bound):
+            first = at == 0 and (len(run.sent_us) == 1 or timing.least_us > 0)
+            if transmission >= 0 or (first and not waited):
                 if run.sent_us[at] != self._sampled_us:
                     self._sampled_us = run.sent_us[at]
-                    self.timing.sample(elapsed_us)
-            elif at == 0 and elapsed_us < self.timing.delay_us:
-                self.timing.bound(elapsed_us)
-            elif not run.named:
+                    timing.sample(elapsed_us)
+            elif first and elapsed_us < timing.delay_us:
+                timing.bound(elapsed_us)
+            elif not run.losses:
                 elapsed_us = now_us - run.sent_us[0]
-                self.timing.ambiguous(elapsed_us + (elapsed_us >> 3))
+                timing.ambiguous(elapsed_us + (elapsed_us >> 3), self._kind.backoff_us_max)
 
     def _news(self, stream: Stream, count: int, now_us: int) -> None:
         """Take that something was newly acknowledged."""
@@ -429,8 +437,9 @@ class Recovery:
             self._finished.sort()
         if self._ignored:
             run = next(iter(self._ignored.values()))
-            if run.state == LOST and run.again_us != NEVER:
-                self._arm(run, max(now_us, run.sent_us[-1] + self.timing.smoothed_us))
+            due_us = max(now_us, run.sent_us[-1] + self.timing.smoothed_us)
+            if run.state == LOST and due_us < run.again_us != NEVER:
+                self._arm(run, due_us)
 
     # What is lost.
 
@@ -489,12 +498,24 @@ class Recovery:
         self._ground(run)
         run.state = LOST
         run.losses += 1
-        if run.losses == 1 and blame and self.controller is not None:
-            run.blamed = True
-            self._losses = self._losses + run.count if not self.controller.lost(run.sent_us[-1], now_us) else run.count
+        cut = False
+        if run.losses == 1 and blame:
+            cut = self.controller is not None and self.controller.lost(run.sent_us[0], now_us)
+            if cut:
+                self._cuts += 1
+                self._losses = 0
+            self._losses += run.count
+            run.cut = self._cuts
         elif run.losses == 2:
             self._absolve(run, run.count)
         if not self._kind.by_name:
+            return
+        if cut:
+            # The flight is larger than the new window: without this one the repair would wait until it is not.
+            if run.count > 1:
+                self._split(run, run.first + 1)
+            run.state = URGENT
+            self._urgent.append(run)
             return
         if run.losses > 1 and not self._kind.ordered:
             again_us = run.sent_us[-1] + self.timing.backed_off_us(run.losses - 1, self._kind.backoff_us_max)
@@ -534,7 +555,7 @@ class Recovery:
             self._settled -= run.count
 
     def _spurious(self, run: Run, count: int, age_us: int) -> None:
-        """Take that packets which were taken for lost had arrived, at that age."""
+        """Take that the first transmission of packets which were taken for lost had arrived, at that age."""
         smoothed_us = self.timing.smoothed_us
         late_us = age_us - smoothed_us
         self._tolerance_us = min(smoothed_us, max(self._tolerance_us, late_us + (late_us >> 2), smoothed_us >> 3))
@@ -542,41 +563,27 @@ class Recovery:
 
     def _absolve(self, run: Run, count: int) -> None:
         """Take back what the loss of packets has done to the window; the cut itself when no other loss is behind it."""
-        if run.blamed and self.controller is not None:
+        if run.cut == self._cuts:
             self._losses -= count
-            if self._losses == 0:
+            if not self._losses and self.controller is not None:
                 self.controller.undo()
 
     def _judge_mark(self, stream: Stream, now_us: int) -> None:
         """Take the packets at a mark that just moved for lost if what moved it left later than they did."""
-        run = stream.find(stream.mark)
-        overtaken = (
-            run is not None
-            and stream.mark != stream.last
-            and run.order + OVERTAKEN_BY <= self._top[-1]
-            and now_us - run.sent_us[-1] >= self.timing.smoothed_us + self._tolerance_us
-        )
-        if not overtaken:
-            stream.burst = 0
-            return
-        stream.burst = max(1, 2 * stream.burst)
-        self._repair_from_mark(stream, stream.burst, now_us)
-
-    def _repair_from_mark(self, stream: Stream, count: int, now_us: int) -> None:
-        number, end = stream.mark, stream.mark + count
-        while number < end:
+        number, end = stream.mark, stream.mark + max(1, stream.burst)
+        left_us = now_us - self.timing.smoothed_us - self._tolerance_us
+        while number < end and stream.mark != stream.last:
             run = stream.find(number)
-            if run is None or run.order + OVERTAKEN_BY > self._top[-1]:
+            overtaken = run is not None and run.order + OVERTAKEN_BY <= self._top[-1] and run.sent_us[-1] <= left_us
+            if run is None or (not overtaken and len(run.sent_us) == 1):
                 return
-            if run.first + run.count > end:
-                self._split(run, end)
-            if run.first < number:
-                run = self._split(run, number)
-            number = run.first + run.count
-            if run.state in (FLYING, SETTLED):
+            if overtaken and run.state in (FLYING, SETTLED):
+                if run.first + run.count > end:
+                    self._split(run, end)
                 run.sure = len(run.sent_us)
                 self._statistics.repairs += run.count
                 self._lose(run, now_us, blame=run.first == stream.mark)
+            number = run.first + run.count
 
     def repeated(self, stream: Stream, now_us: int) -> None:
         """Take an answer to a later packet that repeats the mark; three in a row ask for the packet at the mark."""
@@ -605,6 +612,8 @@ class Recovery:
         if run is None:
             return "requests_full" if below else ""
         if run.state in (LOST, URGENT):
+            run = self._only(number, run)
+            self._named(run, now_us)
             if run.again_us != NEVER:
                 self._queue(run)
             return ""
@@ -616,9 +625,8 @@ class Recovery:
         if not below:
             self._settle_to(stream, number + 1)
             run = self._only(number, stream.find(number))
-            if not run.named:
-                self._learned(stream, now_us)
-        run.named = run.asked = True
+        self._named(run, now_us)
+        run.asked = True
         run.sure = len(run.sent_us)
         stream.asked += 1
         self._statistics.repairs += 1
@@ -626,6 +634,12 @@ class Recovery:
         if run.again_us != NEVER:
             self._queue(run)
         return ""
+
+    def _named(self, run: Run, now_us: int) -> None:
+        """Take that the peer asks for a packet: the first time it is news, unless it was acknowledged before."""
+        if not run.named and run.first >= run.stream.mark:
+            self._learned(run.stream, now_us)
+        run.named = True
 
     def _stray(self, stream: Stream, number: int) -> Run | None:
         """Return a run for a packet that was acknowledged and is asked for all the same; None if there are too many."""
@@ -648,24 +662,26 @@ class Recovery:
         if later is None:
             return
         line = later.orders[0] + number - later.base
-        for run in stream.runs():
-            if run.first > number:
-                return
-            if run.state == FLYING and run.order <= line:
+        run = self._head.following
+        while run is not self._head and run.order <= line:
+            following = run.following
+            if run.stream is stream:
                 if run.first + run.count > number + 1:
-                    self._split(run, number + 1)
+                    following = self._split(run, number + 1)
                 self._settle(run)
+            run = following
 
     def _ignore(self, stream: Stream, now_us: int) -> None:
         """Take back all packets of a stream that the peer ignores but the one at the mark, which probes for it."""
         probe = self._only(stream.mark, stream.find(stream.mark))
+        if stream.left > 1 or stream.serial not in self._ignored:
+            self.rewound.append(stream)
         for run in stream.runs():
             if run is not probe:
                 self._leave(run, run.count)
         if probe.state == FLYING:
             self._lose(probe, now_us, blame=False)
         self._ignored[stream.serial] = probe
-        self.rewound.append(stream)
 
     # Time.
 
@@ -758,10 +774,14 @@ class Recovery:
         run = self._probed()
         if run is None:
             return
+        if run.sent_us[-1] + self.timing.delay_us > now_us:
+            self._base_us = run.sent_us[-1]  # it has just been repaired, which may still be answered
+            return
         self._backoffs += 1
         run.stream.probes += 1
         if self._backoffs == 2 and self.in_flight > 1 and self.timing.smoothed_us and self.controller is not None:
             self.controller.timed_out(run.sent_us[-1], now_us)
+            self._cuts += 1
         self._ground(run)
         self._urge(run)
 

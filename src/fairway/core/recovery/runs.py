@@ -27,7 +27,7 @@ class Run:
     """
 
     __slots__ = (
-        "again_us", "asked", "base", "blamed", "count", "data", "first", "following", "losses", "named", "orders",
+        "again_us", "asked", "base", "count", "cut", "data", "first", "following", "losses", "named", "orders",
         "preceding", "segment_bytes", "sent_us", "state", "stream", "sure", "token",
     )  # fmt: skip
 
@@ -58,8 +58,8 @@ class Run:
         self.state = FLYING
         self.losses = 0
         """How often these packets were taken for lost."""
-        self.blamed = False
-        """Whether the first loss of these packets counted against the path."""
+        self.cut = 0
+        """The cut of the window that their first loss counts for; 0 if it counted for none."""
         self.named = False
         """Whether the peer has asked for this packet by name."""
         self.asked = False
@@ -100,7 +100,7 @@ class Run:
         other.sure = self.sure
         other.state = self.state
         other.losses = self.losses
-        other.blamed = self.blamed
+        other.cut = self.cut
         other.named = self.named
         return other
 
@@ -150,7 +150,7 @@ class Stream:
         self.strays: dict[int, Run] = {}
         """Packets below the mark that the peer asked for all the same."""
         self.burst = 0
-        """How many packets at the mark the latest repair took for lost."""
+        """How many packets from the mark on may be under repair: as many as repairs have moved it in a row."""
         self._runs: list[Run] = []
         self._firsts: list[int] = []
         self._singles: dict[int, Run] = {}
