@@ -49,11 +49,11 @@ def test_the_shortest_round_trip_is_remembered() -> None:
 
 def test_a_path_slower_than_the_time_out_gets_its_time_from_a_retransmitted_packet() -> None:
     trip = round_trip()
-    trip.ambiguous(400_000)
+    trip.ambiguous(400_000, 3_000_000)
     assert trip.delay_us == 400_000
-    trip.ambiguous(300_000)
+    trip.ambiguous(300_000, 3_000_000)
     assert trip.delay_us == 400_000
-    trip.ambiguous(9_000_000)
+    trip.ambiguous(9_000_000, 3_000_000)
     assert trip.delay_us == 800_000
     trip.sample(390_000)
     assert trip.delay_us == 390_000 + 4 * 195_000
@@ -84,7 +84,7 @@ def test_the_loss_is_a_moving_average_of_a_sixteenth() -> None:
 def test_mrp_keeps_a_delay_grown_by_a_doubtful_packet_until_there_is_a_sample() -> None:
     timing = ping_loss()
     timing.sample(10_000)
-    timing.ambiguous(35_000)
+    timing.ambiguous(35_000, 3_000_000)
     timing.settled(lost=1, arrived=1)
     assert timing.delay_us == 35_000
     timing.sample(10_000)
@@ -94,6 +94,6 @@ def test_mrp_keeps_a_delay_grown_by_a_doubtful_packet_until_there_is_a_sample() 
 def test_a_fixed_delay_stays_whatever_is_measured() -> None:
     timing = Fixed(3_000_000)
     timing.sample(10_000)
-    timing.ambiguous(20_000_000)
+    timing.ambiguous(20_000_000, 3_000_000)
     assert timing.delay_us == timing.backed_off_us(7, 60_000_000) == 3_000_000
     assert timing.smoothed_us == timing.least_us == 10_000
