@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from fairway.core.recovery.recovery import Kind, Recovery
+from fairway.core.recovery.recovery import SECOND_PROBE_US, Kind, Recovery
 from fairway.core.recovery.runs import NEVER, Stream
 from fairway.core.recovery.timing import RoundTrip
 from fairway.core.statistics import Statistics
@@ -154,14 +154,15 @@ def outage(sent: Sent) -> bool:
 def test_an_outage_is_probed_with_doubled_pauses_and_repaired_as_fast_as_slow_start(kind: str) -> None:
     run = world(kind, Link(loses=outage), 2_000).run()
     settles_clean(run)
-    probes_us = [sent.at_us for sent in run.sent if sent.nth and outage(sent)]
+    again_us = [sent.at_us for sent in run.sent if sent.nth and outage(sent)]
+    probes_us = [at_us for at_us in again_us if at_us - SECOND_PROBE_US not in again_us]
     pauses = [later - earlier for earlier, later in pairwise(probes_us)]
     assert all(later == 2 * earlier for earlier, later in pairwise(pauses))
     assert 5 <= len(probes_us) <= 8
     assert (run.controller.cuts, run.controller.time_outs) == (0, 1)
     lost = sum(sent.nth == 0 and outage(sent) for sent in run.sent)
     assert lost > 300
-    assert run.statistics.retransmissions <= 1.05 * lost + len(probes_us)
+    assert run.statistics.retransmissions <= 1.05 * lost + len(again_us)
     back_us = next(sent.at_us for sent in run.sent if sent.at_us >= 4_000_000)
     assert run.now_us - back_us <= 30 * RTT_US
 
@@ -172,7 +173,7 @@ def test_a_round_trip_that_grew_is_learned_from_the_first_answer(kind: str, grow
     link = Link(rtt_us=lambda now_us: RTT_US if now_us < 300_000 else grown_us)
     run = world(kind, link, 13_000).run()
     settles_clean(run)
-    assert run.statistics.retransmissions <= 3
+    assert run.statistics.retransmissions <= 5
     assert run.controller.cuts == 0
     assert run.controller.time_outs == time_outs
     assert run.recovery.timing.smoothed_us > grown_us * 3 // 4
@@ -307,7 +308,8 @@ def test_the_first_request_for_a_lost_packet_is_news_and_ends_its_pause() -> Non
     recovery.acknowledge_to(later, 1, 340_000)
     recovery.wake(420_000)
     assert recovery.rewound == [ignored]
-    assert recovery.next_retransmission(420_000) is None
+    while recovery.next_retransmission(420_000) is not None:
+        pass
     assert recovery.in_flight == 0
     assert recovery.requested(ignored, 0, 421_000) == ""
     assert ignored.answered
@@ -365,7 +367,7 @@ def test_a_mute_peer_is_given_up_after_its_limit(kind: str, after_us: int, mute_
     run = world(kind, Link(loses=lambda sent: sent.at_us >= mute_from_us), 100_000).run()
     heard_us = max(run.acknowledged.values(), default=0)
     assert run.gave_up_us - heard_us == after_us
-    assert run.statistics.retransmissions <= 16, "one probe for each doubled pause"
+    assert run.statistics.retransmissions <= 32, "two probes for each doubled pause"
 
 
 def test_a_peer_that_only_repeats_itself_is_given_up_for_the_lack_of_news() -> None:

@@ -54,6 +54,8 @@ REQUESTS_MAX = 1_024
 """Packets of one stream that wait to leave because they were asked for, and of those acknowledged before."""
 AGAIN_US_MIN = 3_000
 """A packet is not retransmitted sooner for being asked for again: on a short path the peer's work takes longer."""
+SECOND_PROBE_US = 30_000
+"""How much later: answers may be held back for 20 ms, and one would do for both."""
 STALE_MAX = 64
 """Timers that count no more, beyond as many as there are packets, before they are cleared out."""
 
@@ -374,6 +376,7 @@ class Recovery:
         at = len(run.sent_us) - 1
         if not least_us:
             return min(run.sure, at)
+        least_us -= least_us >> 3  # some air for jitter
         while at and now_us - run.sent_us[at] < least_us:
             at -= 1
         return at
@@ -777,7 +780,7 @@ class Recovery:
         if run.state == FLYING:
             self._lose(run, now_us, blame=self.timing.smoothed_us > 0)
             self._queue(run)
-        elif run.stream.serial in self._ignored:
+        elif self.is_stalled or run.stream.serial in self._ignored:
             self._urge(run)
         else:
             self._queue(run)
@@ -816,6 +819,13 @@ class Recovery:
             self._ignore(stream, now_us)
         self._ground(run)
         self._urge(run)
+        highest = stream.highest() if self.is_stalled else run.first
+        if highest > run.first:
+            # On a path that loses much most probes get no answer: a second one asks for another.
+            other = self._only(highest, stream.find(highest))
+            self._ground(other)
+            other.state = LOST
+            self._arm(other, now_us + SECOND_PROBE_US)
 
     def _settle_old(self, now_us: int) -> None:
         """Take what is older than the time-out out of the flight: others need the room, and it is no longer there."""

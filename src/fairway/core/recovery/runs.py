@@ -226,6 +226,11 @@ class Stream:
             return self._firsts[0]
         return lowest
 
+    def highest(self) -> int:
+        """Return the highest waiting number, or -1; as slow as `lowest`."""
+        last = self._runs[-1].end - 1 if self._runs else -1
+        return max(last, max(self._singles, default=-1))
+
     def runs(self) -> list[Run]:
         """Return all runs in the order of their numbers."""
         found = [*self._runs, *self._singles.values()]
