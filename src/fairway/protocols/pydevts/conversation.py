@@ -21,8 +21,8 @@ class Conversation:
     """What the machine knows of one address. It stays after the end, to answer copies and to number later messages."""
 
     __slots__ = (
-        "address", "close_reason", "closed_us", "first_id", "named", "peer", "phase", "pings", "receiver", "sender",
-        "used_blocks",
+        "address", "answered", "close_reason", "closed_us", "first_id", "named", "peer", "phase", "pings", "receiver",
+        "sender", "used_blocks",
     )  # fmt: skip
 
     def __init__(self, address: Address, deferred: bool) -> None:
@@ -35,6 +35,8 @@ class Conversation:
         """Where own ids go on after a restart."""
         self.used_blocks: dict[int, int] = {}
         """Blocks of own ids used before a restart, and when: they rest before they are used again."""
+        self.answered = False
+        """Whether the peer ever answered anything of ours: a packet, an ack or a ping."""
         self.phase = Phase.OPEN
         self.pings = 0
         self.named = False
@@ -45,7 +47,7 @@ class Conversation:
     @property
     def unfinished(self) -> int:
         """Messages of ours without an outcome."""
-        return 0 if self.sender is None else len(self.sender)
+        return 0 if self.sender is None else self.sender.backlog.messages
 
     @property
     def idle(self) -> bool:

@@ -39,6 +39,7 @@ from fairway.core.errors import BadMessage, CallerError, MalformedDatagram, NoSu
 from fairway.core.events import Address, Closed, CloseReason, ConnectRefused, Event, Peer, Receipt
 from fairway.core.machine import TOO_LARGE_FOR_PATH, Buffer, Transmit, path_allows
 from fairway.core.outbox import Outbox
+from fairway.core.recovery.queue import owned
 from fairway.core.statistics import Statistics
 from fairway.protocols.pydevts import snapshot as stored
 from fairway.protocols.pydevts import wire
@@ -101,8 +102,11 @@ class PydevtsMachine:
         elif kind == wire.TYPE_ACK:
             self._outbound.ack(header, address, conversation, self._now_us)
             self._end_if_flushed(conversation)
-        elif not self._pings.answered(address, header & KEY_MASK, self._now_us):
-            self._inbound.closes((header & KEY_MASK,), conversation)
+        else:
+            if conversation is not None:
+                conversation.answered = True
+            if not self._pings.answered(address, header & KEY_MASK, self._now_us):
+                self._inbound.closes((header & KEY_MASK,), conversation)
 
     def _receive_run(
         self, data: bytes, address: Address, conversation: Conversation | None, segment_bytes: int
@@ -129,6 +133,7 @@ class PydevtsMachine:
             self._end_if_flushed(conversation)
             return taken
         if kind == wire.TYPE_CLOSE and not self._pings:
+            conversation.answered = True
             self._inbound.closes(keys, conversation)
             return True
         return False
@@ -154,25 +159,24 @@ class PydevtsMachine:
             raise NotSupported("pydevts has neither flags nor requests: flags and answers belong to udpc")
         conversation = self._open(peer)
         _check_size(len(body), self._body_bytes_max)
-        sender = self._outbound.sender(conversation)
-        if not sender.fits(len(body)):
-            sender.starved = True
+        if not self._outbound.sender(conversation).backlog.accepts(len(body)):
             raise QueueFull(f"the send queue of {peer.address} is full; wait for Writable")
-        return self._queue(conversation, [bytes(body)], now_us).start
+        return self._queue(conversation, (bytes(body),), now_us, equal=True).start
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
         conversation = self._open(peer)
-        _check_size(max(map(len, bodies), default=0), self._body_bytes_max)
-        sender = self._outbound.sender(conversation)
-        count = sender.room_for(bodies)
-        sender.starved = sender.starved or count < len(bodies)
-        accepted = [body if type(body) is bytes else bytes(body) for body in bodies[:count]]
-        return self._queue(conversation, accepted, now_us)
+        sizes = list(map(len, bodies))
+        largest = max(sizes, default=0)
+        _check_size(largest, self._body_bytes_max)
+        count = self._outbound.sender(conversation).backlog.accepts_of(sizes)
+        if not count:
+            return self._take_tokens(0)
+        return self._queue(conversation, owned(bodies[:count]), now_us, equal=min(sizes) == largest)
 
-    def _queue(self, conversation: Conversation, bodies: list[bytes], now_us: int) -> range:
+    def _queue(self, conversation: Conversation, bodies: Sequence[bytes], now_us: int, *, equal: bool) -> range:
         self._now_us = now_us
         tokens = self._take_tokens(len(bodies))
-        self._outbound.queue(conversation, bodies, tokens)
+        self._outbound.queue(conversation, bodies, tokens.start, equal=equal)
         return tokens
 
     def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None:
@@ -223,6 +227,8 @@ class PydevtsMachine:
     def _start_closing(self, conversation: Conversation, reason: CloseReason) -> None:
         conversation.phase = Phase.CLOSING
         conversation.close_reason = reason
+        if conversation.sender is not None:
+            conversation.sender.backlog.wanted = False
         self._flushing.append((self._now_us + self._options.flush_us, conversation))
         self._end_if_flushed(conversation)
 
@@ -284,7 +290,8 @@ class PydevtsMachine:
 
     def room(self, peer: Peer) -> int:
         conversation = self._open(peer)
-        return self._options.send_queue_messages_max if conversation.sender is None else conversation.sender.room()
+        sender = conversation.sender
+        return self._options.send_queue_messages_max if sender is None else sender.backlog.room()
 
     def unfinished(self) -> int:
         return self._outbound.unfinished + len(self._pings)
