@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fairway.core.recovery.congestion import Fair
+from fairway.core.recovery.queue import SendQueue
 from fairway.core.recovery.recovery import Kind, Recovery
 from fairway.core.recovery.runs import Stream
 from fairway.core.recovery.timing import Fixed
@@ -103,3 +104,27 @@ def test_what_is_not_open_cannot_arrive_damaged() -> None:
     one.acknowledge(0, 20_000)
     assert one.recovery.damaged(one.stream, 0, 30_000) is None
     assert one.statistics.retransmissions == 0
+
+
+def test_messages_of_one_size_that_are_sent_one_by_one_leave_together() -> None:
+    queue = SendQueue()
+    for token, body in ((1, b"aa"), (2, b"bb"), (3, b"c"), (5, b"d"), (6, b"e")):
+        queue.add_one(body, token)
+    queue.add((b"f",), 7, equal=True)
+    queue.add_one(b"g", 8)
+    assert len(queue) == 7
+    assert [queue.take(10) for _ in range(5)] == [
+        (1, [b"aa", b"bb"]), (3, [b"c"]), (5, [b"d", b"e"]), (7, (b"f",)), (8, [b"g"]),
+    ]  # fmt: skip
+    assert not queue
+
+
+def test_what_joins_the_queue_while_it_is_taken_keeps_no_body_that_has_left() -> None:
+    queue = SendQueue()
+    for token in range(4):
+        queue.add_one(b"a", token)
+    assert queue.take(2) == (0, [b"a", b"a"])
+    queue.add_one(b"b", 4)
+    assert [queue.take(10), queue.take(10)] == [(2, [b"a", b"a"]), (4, [b"b"])]
+    queue.add_one(b"c", 5)
+    assert queue.take(10) == (5, [b"c"])
