@@ -22,9 +22,10 @@ trip: acknowledgements of other first transmissions in that time show that the t
 *Only news counts.* What is newly acknowledged, or asked for the first time, restarts the timer and ends the back-off.
 What repeats known facts restarts nothing; it shows that the peer is there (`heard_us`).
 
-*One packet that is never answered* costs the others nothing: only its first loss counts against the path, from the
-second on it waits for its own doubled time-out, and meanwhile it is not in flight. A stream of several packets that was
-never answered although later ones are is *ignored*: its packets are taken back but for one that probes.
+*One packet that is never answered* costs the others nothing: its first loss counts against the path until it is lost
+again while others arrive, from then on it waits for its own doubled time-out, and meanwhile it is not in flight. A
+stream of several packets that was never answered although later ones are is *ignored*: its packets are taken back but
+for one that probes.
 
 *Spurious losses.* A loss was none when an earlier transmission is acknowledged after all. When all losses behind a cut
 were none, the cut is undone; and from then on a packet that was overtaken waits as long as the late one took.
@@ -50,6 +51,8 @@ from fairway.core.statistics import Statistics
 OVERTAKEN_BY = 3
 """Later transmissions acknowledged before a packet counts as lost: reordering by less is common on real paths."""
 UNLIMITED = 1 << 30
+REQUESTS_MAX = 1_024
+"""Packets of one stream that wait to leave because they were asked for, and of those acknowledged before."""
 AGAIN_US_MIN = 3_000
 """A packet is not retransmitted sooner for being asked for again: on a short path the peer's work takes longer."""
 STALE_MAX = 64
@@ -149,15 +152,26 @@ class Recovery:
         due_us = None if self.controller is None else self.controller.next_room_us(self.in_flight, now_us)
         return NEVER if due_us is None else due_us
 
+    def window_room(self) -> int:
+        """Return how many packets the window lets leave, pacing left aside."""
+        return UNLIMITED if self.controller is None else self.controller.window - self.in_flight
+
     @property
     def has_lost(self) -> bool:
         """Whether something waits to be retransmitted for window or pacing only."""
         return bool(self._lost or self._urgent)
 
-    def left_first(self, stream: Stream, number: int) -> bool:
-        """Return whether of all packets in flight this one left first."""
+    def left_in_order(self, stream: Stream, first: int, count: int) -> bool:
+        """Return whether these packets left before all others in flight, in this order, and once.
+
+        Then their acknowledgements overtake nothing, and a range of them does what they do one by one.
+        """
         run = self._head.following
-        return run.stream is stream and run.first == number and run.count > 0
+        while count > 0 and run.stream is stream and run.first == first and len(run.sent_us) == 1:
+            first += run.count
+            count -= run.count
+            run = run.following
+        return count <= 0 and self._doubt_us == NEVER and not self.has_lost
 
     def sent(
         self,
@@ -231,14 +245,21 @@ class Recovery:
         run.sent_us.append(now_us)
         run.orders.append(self._order - (run.first - run.base))
         self._order += run.count
+        if run.asked:
+            run.asked = False
+            run.stream.asked -= 1
         self._statistics.retransmissions += run.count
         self._launch(run, now_us)
 
     # What comes back.
 
-    def heard(self, now_us: int) -> None:
-        """Take a valid word of the peer that says nothing new."""
+    def heard(self, stream: Stream, now_us: int) -> None:
+        """Take a valid word of the peer about a stream; the first one is news."""
         self.heard_us = now_us
+        if stream.strays:
+            self._land_strays(stream)
+        if not stream.answered:
+            self._learned(stream, now_us)
 
     def acknowledge_one(self, stream: Stream, number: int, now_us: int) -> Run | None:
         """Take the acknowledgement of a packet that left on its own, once, and is in flight; None if it is no such.
@@ -301,6 +322,8 @@ class Recovery:
         before, stream.mark = stream.mark, mark
         stream.same = 0
         pieces = self.acknowledge(stream, before, mark - before, now_us, sampled=sampled)
+        if not pieces:
+            self._news(stream, 0, now_us)
         self._judge_mark(stream, now_us)
         return pieces
 
@@ -342,6 +365,8 @@ class Recovery:
         stream.trim(run, count)
         if whole:
             run.state = OVER
+            stream.asked -= run.asked
+            run.asked = False
         if not stream.left:
             self.streams.pop(stream.serial, None)
             self._ignored.pop(stream.serial, None)
@@ -356,18 +381,18 @@ class Recovery:
                 top.sort()
 
     def _sample(self, pieces: list[Acknowledged], clean: bool, transmission: int, now_us: int) -> None:
-        """Measure the round trip; what left together gives one sample, that of the first to come back."""
-        run = pieces[-1].run
-        if transmission >= 0 or clean or self._which(run, now_us) == 0:
-            if self._cumulative and not clean:
-                return
-            sent_us = run.sent_us[max(transmission, 0)]
-            if sent_us != self._sampled_us:
-                self._sampled_us = sent_us
-                self.timing.sample(now_us - sent_us)
-        else:
-            elapsed_us = now_us - run.sent_us[0]
-            self.timing.ambiguous(elapsed_us + (elapsed_us >> 3))
+        """Measure the round trip; what left together gives one sample, that of the first to come back.
+
+        A mark speaks of the last packet below it, and only if none of them was retransmitted: it waited for that one.
+        """
+        for piece in pieces[-1:] if self._cumulative else pieces:
+            run = piece.run
+            if transmission < 0 and (not clean if self._cumulative else self._which(run, now_us) > 0):
+                elapsed_us = now_us - run.sent_us[0]
+                self.timing.ambiguous(elapsed_us + (elapsed_us >> 3))
+            elif run.sent_us[max(transmission, 0)] != self._sampled_us:
+                self._sampled_us = run.sent_us[max(transmission, 0)]
+                self.timing.sample(now_us - self._sampled_us)
 
     def _news(self, stream: Stream, count: int, now_us: int) -> None:
         """Take that something was newly acknowledged."""
@@ -382,7 +407,13 @@ class Recovery:
         stream.probes = 0
         if not stream.answered:
             stream.answered = True
-            self._ignored.pop(stream.serial, None)
+            self._release(stream, now_us)
+
+    def _release(self, stream: Stream, now_us: int) -> None:
+        """Let a stream that was ignored go on: its probe has arrived, or is as lost as any other packet."""
+        probe = self._ignored.pop(stream.serial, None)
+        if probe is not None and probe.state == LOST and probe.again_us != NEVER:
+            self._queue(probe)
 
     def finished(self, stream: Stream, now_us: int) -> None:
         """Take that a stream was acknowledged whole: a peer that had no place for another may have one now."""
@@ -413,8 +444,6 @@ class Recovery:
                 if overtaken_us <= now_us:
                     if line - order < run.count:
                         following = self._split(run, run.first + line - order)
-                    if self._kind.by_name:
-                        self._statistics.repairs += run.count
                     self._lose(run, now_us, blame=True, at_once=True)
                     run = following
                     continue
@@ -453,8 +482,11 @@ class Recovery:
         self._ground(run)
         run.state = LOST
         run.losses += 1
-        if blame and run.losses == 1 and self.controller is not None:
+        if run.losses == 1 and blame and self.controller is not None:
+            run.blamed = True
             self._losses = self._losses + run.count if not self.controller.lost(run.sent_us[-1], now_us) else run.count
+        elif run.losses == 2:
+            self._absolve(run, run.count)
         if not self._kind.by_name:
             return
         if run.losses > 1 and not self._kind.ordered:
@@ -463,6 +495,7 @@ class Recovery:
                 self._arm(run, again_us)
                 return
         if at_once:
+            self._statistics.repairs += run.count
             self._urge(run)
         else:
             self._queue(run)
@@ -498,10 +531,14 @@ class Recovery:
         smoothed_us = self.timing.smoothed_us
         late_us = age_us - smoothed_us
         self._tolerance_us = min(smoothed_us, max(self._tolerance_us, late_us + (late_us >> 2), smoothed_us >> 3))
-        self._losses -= count
-        if self._losses <= 0 and run.losses == 1 and self.controller is not None:
-            self._losses = 0
-            self.controller.undo()
+        self._absolve(run, count)
+
+    def _absolve(self, run: Run, count: int) -> None:
+        """Take back what the loss of packets has done to the window; the cut itself when no other loss is behind it."""
+        if run.blamed and self.controller is not None:
+            self._losses -= count
+            if self._losses == 0:
+                self.controller.undo()
 
     def _judge_mark(self, stream: Stream, now_us: int) -> None:
         """Take the packets at a mark that just moved for lost if what moved it left later than they did."""
@@ -548,27 +585,51 @@ class Recovery:
             self._statistics.repairs += 1
             self._lose(self._only(stream.mark, run), now_us, blame=True)
 
-    def requested(self, stream: Stream, number: int, now_us: int) -> bool:
-        """Take that the peer asks for a packet by name; return whether that can speak of its latest transmission."""
-        self.heard_us = now_us
-        run = stream.find(number)
-        if run is None or run.state in (LOST, URGENT):
-            if run is not None and run.again_us != NEVER:
+    def requested(self, stream: Stream, number: int, now_us: int) -> str:
+        """Take that the peer asks for a packet by name; return why that is dropped, or an empty string.
+
+        It is answered if it can speak of the packet's latest transmission, and after the first time once a round trip.
+        """
+        below = number < stream.mark
+        run = self._stray(stream, number) if below else stream.find(number)
+        if run is None:
+            return "requests_full" if below else ""
+        if run.state in (LOST, URGENT):
+            if run.again_us != NEVER:
                 self._queue(run)
-            return run is not None
-        age_us = now_us - run.sent_us[-1]
-        if age_us < self.timing.least_us or (run.named and age_us < max(self.timing.smoothed_us, AGAIN_US_MIN)):
-            return False
-        self._settle_to(stream, number + 1)
-        run = self._only(number, stream.find(number) or run)
-        if not run.named:
-            run.named = True
-            self._learned(stream, now_us)
+            return ""
+        age_us, timing = now_us - run.sent_us[-1], self.timing
+        if age_us < timing.least_us or (run.named and age_us < max(timing.smoothed_us, AGAIN_US_MIN)):
+            return "request_too_soon"
+        if stream.asked >= REQUESTS_MAX:
+            return "requests_full"
+        if not below:
+            self._settle_to(stream, number + 1)
+            run = self._only(number, stream.find(number))
+            if not run.named:
+                self._learned(stream, now_us)
+        run.named = run.asked = True
+        stream.asked += 1
         self._statistics.repairs += 1
-        self._lose(run, now_us, blame=True)
+        self._lose(run, now_us, blame=not below)
         if run.again_us != NEVER:
             self._queue(run)
-        return True
+        return ""
+
+    def _stray(self, stream: Stream, number: int) -> Run | None:
+        """Return a run for a packet that was acknowledged and is asked for all the same; None if there are too many."""
+        run = stream.strays.get(number)
+        if run is None and len(stream.strays) < REQUESTS_MAX:
+            run = stream.strays[number] = Run(stream, number, 1, b"", 1, 0, -NEVER, -1)
+            run.state = OVER
+        return run
+
+    def _land_strays(self, stream: Stream) -> None:
+        """Take out of the flight what was acknowledged and sent again, now that the peer has spoken since."""
+        for run in stream.strays.values():
+            if run.state in (FLYING, SETTLED):
+                self._ground(run)
+                run.state = OVER
 
     def damaged(self, stream: Stream, number: int, now_us: int) -> Run | None:
         """Take that a packet arrived damaged and return it to leave again now; None if it left as often as is allowed.
@@ -627,6 +688,17 @@ class Recovery:
         """Return whether the peer has been silent, or has said nothing new, for too long while something waits."""
         kind = self._kind
         return self.left > 0 and (now_us >= self.heard_us + kind.silence_us or now_us >= self.news_us + kind.stall_us)
+
+    def given_up(self, now_us: int) -> list[Stream]:
+        """Return the streams that are given up because the peer is; those begun later get their own time."""
+        if not self.gives_up(now_us):
+            return []
+        silent = now_us >= self.heard_us + self._kind.silence_us
+        since_us = now_us - (self._kind.silence_us if silent else self._kind.stall_us)
+        over = [stream for stream in self.streams.values() if stream.news_us <= since_us]
+        self.heard_us = min((one.news_us for one in self.streams.values() if one.news_us > since_us), default=now_us)
+        self.news_us = max(self.news_us, self.heard_us)
+        return over
 
     def wake(self, now_us: int) -> list[Run]:
         """Do what is due, and return the packets that are given up."""
@@ -767,6 +839,9 @@ class Recovery:
         runs = stream.runs()
         for run in runs:
             self._leave(run, run.count)
+        self._land_strays(stream)
+        for run in stream.strays.values():
+            run.state = OVER
         return runs
 
 

@@ -27,8 +27,8 @@ class Run:
     """
 
     __slots__ = (
-        "again_us", "base", "count", "data", "first", "following", "losses", "named", "orders", "preceding",
-        "segment_bytes", "sent_us", "state", "stream", "token",
+        "again_us", "asked", "base", "blamed", "count", "data", "first", "following", "losses", "named", "orders",
+        "preceding", "segment_bytes", "sent_us", "state", "stream", "token",
     )  # fmt: skip
 
     def __init__(
@@ -56,8 +56,12 @@ class Run:
         self.state = FLYING
         self.losses = 0
         """How often these packets were taken for lost."""
+        self.blamed = False
+        """Whether the first loss of these packets counted against the path."""
         self.named = False
         """Whether the peer has asked for this packet by name."""
+        self.asked = False
+        """Whether it waits to leave because the peer asked for it."""
         self.again_us = NEVER
         """When the run's own timer runs out; what the heap of timers says otherwise is stale."""
         self.preceding = self
@@ -93,6 +97,7 @@ class Run:
         other.orders = self.orders.copy()
         other.state = self.state
         other.losses = self.losses
+        other.blamed = self.blamed
         other.named = self.named
         return other
 
@@ -117,8 +122,8 @@ class Stream:
     """
 
     __slots__ = (
-        "_firsts", "_runs", "_singles", "answered", "burst", "last", "left", "mark", "news_us", "probes", "same",
-        "serial",
+        "_firsts", "_runs", "_singles", "answered", "asked", "burst", "last", "left", "mark", "news_us", "probes",
+        "same", "serial", "strays",
     )  # fmt: skip
 
     def __init__(self, serial: int = 0, last: int = NEVER) -> None:
@@ -137,6 +142,10 @@ class Stream:
         """Probes since then."""
         self.same = 0
         """Answers in a row that repeated the mark."""
+        self.asked = 0
+        """Packets that wait to leave because the peer asked for them."""
+        self.strays: dict[int, Run] = {}
+        """Packets below the mark that the peer asked for all the same."""
         self.burst = 0
         """How many packets at the mark the latest repair took for lost."""
         self._runs: list[Run] = []

@@ -43,4 +43,4 @@ class Conversation:
     @property
     def is_busy(self) -> bool:
         """Tells whether something is unfinished."""
-        return bool(self.incoming or self.receipts or self.sender.backlog.unfinished)
+        return bool(self.incoming or self.receipts or self.sender.backlog.messages)

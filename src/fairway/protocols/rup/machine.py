@@ -49,7 +49,6 @@ from fairway.protocols.rup.conversation import Conversation
 from fairway.protocols.rup.grid import PART_BYTES_MIN
 from fairway.protocols.rup.incoming import Incoming
 from fairway.protocols.rup.options import RupOptions
-from fairway.protocols.rup.outgoing import Outgoing
 from fairway.protocols.rup.receiver import Held, Receiver
 from fairway.protocols.rup.remembered import decode_snapshot, encode_snapshot
 from fairway.protocols.rup.sender import Sender
@@ -243,7 +242,7 @@ class RupMachine:
             self._close_if_flushed(conversation, now_us)
 
     def _close_if_flushed(self, conversation: Conversation, now_us: int) -> None:
-        if conversation.closing is not None and not conversation.sender.backlog.unfinished:
+        if conversation.closing is not None and not conversation.sender.backlog.messages:
             self._end(conversation, conversation.closing, now_us)
 
     def _end(self, conversation: Conversation, reason: CloseReason, now_us: int) -> None:
@@ -277,8 +276,8 @@ class RupMachine:
         if flags is not None or answers is not None:
             raise NotSupported("rup messages carry neither flags nor answers")
         sender = self._sender(peer)
-        sender.backlog.check(body)
-        sender.backlog.refuse_if_full(body)
+        sender.check(body)
+        sender.refuse_if_full(body)
         token = self._next_token()
         sender.queue(token, body, now_us)
         sender.stir(now_us)
@@ -287,12 +286,11 @@ class RupMachine:
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
         """Queues as many of the messages, from the first on, as there is room for, and gives their tokens."""
         sender = self._sender(peer)
-        backlog = sender.backlog
         for body in bodies:
-            backlog.check(body)
+            sender.check(body)
         first = self._tokens + 1
         for body in bodies:
-            if not backlog.has_room_for(body):
+            if not sender.backlog.accepts(len(body)):
                 break
             sender.queue(self._next_token(), body, now_us)
         sender.stir(now_us)
@@ -327,8 +325,6 @@ class RupMachine:
                 self._receiver.due(key, now_us)
             elif isinstance(key, Held):
                 self._receiver.held_due(key)
-            elif isinstance(key, Outgoing):
-                self._outgoing_due(key, now_us)
             elif isinstance(key, Sender):
                 self._sender_due(key, now_us)
             elif isinstance(key, Conversation):
@@ -348,12 +344,6 @@ class RupMachine:
         sender.wake(now_us)
         conversation = self._conversations.get(sender.peer.address)
         if conversation is not None:
-            self._close_if_flushed(conversation, now_us)
-
-    def _outgoing_due(self, message: Outgoing, now_us: int) -> None:
-        conversation = self._conversations.get(message.address)
-        if conversation is not None:
-            conversation.sender.due(message, now_us)
             self._close_if_flushed(conversation, now_us)
 
     def _pump(self) -> None:
@@ -382,11 +372,11 @@ class RupMachine:
 
     def room(self, peer: Peer) -> int:
         """Tells how many more messages `send` would accept for this peer now."""
-        return self._sender(peer).backlog.room
+        return self._sender(peer).backlog.room()
 
     def unfinished(self) -> int:
         """Counts the tokens without an outcome."""
-        return sum(conversation.sender.backlog.unfinished for conversation in self._conversations.values())
+        return sum(conversation.sender.backlog.messages for conversation in self._conversations.values())
 
     # What survives a restart.
 

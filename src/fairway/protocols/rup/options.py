@@ -49,9 +49,12 @@ class RupOptions(Options):
     rto_initial_us: int = 200_000
     rto_us_min: int = 20_000
     rto_us_max: int = 3_000_000
+    backoff_us_max: int = 1_000_000
+    """How far apart the probes of a peer that is silent get."""
     silence_us: int = 10_000_000
-    """A send that hears nothing for so long ends as unknown."""
-    part_transmissions_max: int = 100
+    """What is sent to a peer that says nothing at all for so long ends as unknown."""
+    stall_us: int = 60_000_000
+    """The same for a peer that says nothing new, and for a message that was left behind by three later ones."""
     forget_us: int = 30_000_000
     """An unfinished message that gets no part for so long is forgotten."""
     remember_us: int = 60_000_000
@@ -69,7 +72,6 @@ class RupOptions(Options):
         check_range("part_bytes", self.part_bytes, 0, self.datagram_bytes_max - DATA_HEADER_BYTES)
         check_range("message_bytes_max", self.message_bytes_max, 0, UINT_MAX)
         check_range("confirm_every_parts", self.confirm_every_parts, 1, 64)
-        check_range("part_transmissions_max", self.part_transmissions_max, 1, 1 << 16)
         for name in (
             "messages_under_way_max",
             "incoming_messages_max",
