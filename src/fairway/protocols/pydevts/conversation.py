@@ -35,9 +35,9 @@ class Conversation:
         """Where own ids go on after a restart."""
         self.used_blocks: dict[int, int] = {}
         """Blocks of own ids used before a restart, and when: they rest before they are used again."""
-        self.answered = False
-        """Whether the peer ever answered anything of ours: a packet, an ack or a ping."""
         self.phase = Phase.OPEN
+        self.answered = False
+        """Something well-formed has come from there."""
         self.pings = 0
         self.named = False
         """Whether our application named the address, which proves it."""

@@ -51,6 +51,8 @@ from fairway.protocols.pydevts.outbound import Outbound
 from fairway.protocols.pydevts.pings import Pings
 from fairway.protocols.pydevts.wire import ACK, HEADER_BYTES, KEY_MASK, TYPE_SHIFT
 
+CLOSED = "the conversation was closed"
+
 
 class PydevtsMachine:
     """All pydevts conversations of one endpoint."""
@@ -96,17 +98,16 @@ class PydevtsMachine:
             self.statistics.dropped[malformed.reason] += 1
             return
         conversation = self._conversations.get(address)
+        if conversation is not None:
+            conversation.answered = True
         kind = header >> TYPE_SHIFT
         if kind == wire.TYPE_PACKET:
             self._inbound.packet(header, wire.body(data), address, conversation, self._now_us)
         elif kind == wire.TYPE_ACK:
             self._outbound.ack(header, address, conversation, self._now_us)
             self._end_if_flushed(conversation)
-        else:
-            if conversation is not None:
-                conversation.answered = True
-            if not self._pings.answered(address, header & KEY_MASK, self._now_us):
-                self._inbound.closes((header & KEY_MASK,), conversation)
+        elif not self._pings.answered(address, header & KEY_MASK, self._now_us):
+            self._inbound.closes((header & KEY_MASK,), conversation)
 
     def _receive_run(
         self, data: bytes, address: Address, conversation: Conversation | None, segment_bytes: int
@@ -119,6 +120,8 @@ class PydevtsMachine:
         else:
             taken = segment_bytes == HEADER_BYTES and self._control_run(data, conversation)
         if taken:
+            if conversation is not None:
+                conversation.answered = True
             self.statistics.batches += 1
             self.statistics.datagrams_received += len(data) // segment_bytes
         return taken
@@ -133,7 +136,6 @@ class PydevtsMachine:
             self._end_if_flushed(conversation)
             return taken
         if kind == wire.TYPE_CLOSE and not self._pings:
-            conversation.answered = True
             self._inbound.closes(keys, conversation)
             return True
         return False
@@ -241,7 +243,7 @@ class PydevtsMachine:
         conversation.phase = Phase.CLOSED
         conversation.closed_us = self._now_us
         self._pings.end(conversation)
-        self._outbound.end(conversation)
+        self._outbound.end(conversation, CLOSED)
         self._inbound.end(conversation)
         self.statistics.conversations_closed += 1
         self._events.append(Closed(conversation.peer, conversation.close_reason))
@@ -329,6 +331,7 @@ class PydevtsMachine:
             return self._restore_more(state, known, now_us)
         self._now_us = now_us
         conversation = self._conversations.add(state.address)
+        conversation.answered = True
         stored.give(state, conversation, now_us)
         if state.named:
             self._conversations.name(conversation)

@@ -90,9 +90,7 @@ class Outbound:
         number = None if sender is None else sender.find(key)
         if conversation is None or sender is None or number is None:
             self._outbox.answer(address, wire.datagram(CLOSE | key), wire.HEADER_BYTES)
-            return
-        conversation.answered = True
-        if header & FAILED:
+        elif header & FAILED:
             sender.damaged(number, now_us)
         else:
             self._ended(conversation, sender.acknowledge(number, now_us))
@@ -101,7 +99,6 @@ class Outbound:
         """Take good acks if all belong to open messages; change nothing otherwise."""
         count = 0 if conversation.sender is None else conversation.sender.acknowledge_run(keys, now_us)
         if count:
-            conversation.answered = True
             self._ended(conversation, count)
         return count > 0
 
@@ -113,10 +110,10 @@ class Outbound:
         else:
             self._conversations.note(conversation)
 
-    def end(self, conversation: Conversation) -> None:
-        """End every message of a conversation that is over."""
+    def end(self, conversation: Conversation, reason: str) -> None:
+        """Give every message to a peer its outcome."""
         if conversation.sender is not None:
-            self._ended(conversation, conversation.sender.fail("the conversation was closed"))
+            self._ended(conversation, conversation.sender.fail(reason))
 
     # Time.
 
