@@ -24,8 +24,9 @@ Answers to a datagram: (new: not remembered; known: remembered; held: handed ove
 
 Every duration is fixed, so acks, flushes and pings each wait in a plain queue: what was started first is due first.
 Left out: acks for many messages in one datagram, adaptive timers and repair ahead of the timer, because the protocol
-has no such thing. The controller hears of overtaken messages early all the same (`sender.py`). A conversation is
-opened by our `connect` or by the first good message from an address, and reported as `Connected` in both cases.
+has no such thing. The controller hears of overtaken messages early all the same (`core/recovery`). When a packet ends
+as unknown and nothing ever came from its peer, all other sends to it end with it. A conversation is opened by our
+`connect` or by the first good message from an address, and reported as `Connected` in both cases.
 """
 
 from __future__ import annotations
