@@ -93,6 +93,14 @@ def exchange(client: PydevtsMachine, server: PydevtsMachine, now_us: int) -> lis
     raise AssertionError("the two never come to rest")
 
 
+def answered(client: PydevtsMachine, peer: Peer) -> None:
+    """Has the peer answer a message, so that it is not given up as a whole."""
+    client.send(peer, b"first", 0)
+    client.receive(b"\x01" + sent(client)[0][1:8], THERE, 0)
+    sent(client)
+    client.events()
+
+
 def test_connect_reports_at_once_and_the_address_is_proved() -> None:
     client = machine(first_id=1)
     token = client.connect(THERE, 5)
@@ -444,6 +452,7 @@ def test_two_callers_with_equal_ids_are_two_conversations() -> None:
 
 def test_closing_refuses_what_was_never_sent_after_the_flush_and_gives_up_the_rest() -> None:
     client, peer = connected(controller="eager", window=1, first_id=0)
+    answered(client, peer)
     tokens = client.send_many(peer, [b"a", b"b"], 0)
     sent(client)
     client.close(peer, 5 * SECOND)
@@ -471,6 +480,57 @@ def test_closing_refuses_queued_messages_when_the_window_never_opened() -> None:
     events = client.events()
     assert [type(event) for event in events] == [Refused, DeliveryUnknown, Closed]
     assert (client.statistics.messages_refused, client.statistics.messages_unknown) == (1, 1)
+
+
+def give_up_the_first_of_two(client: PydevtsMachine, peer: Peer) -> list[Event]:
+    """Sends two messages through a window of one and lets time pass until the first has its outcome."""
+    client.send_many(peer, [b"a", b"b"], 0)
+    for _ in range(11):
+        sent(client)
+        deadline_us = client.next_deadline_us()
+        assert deadline_us is not None
+        client.wake(deadline_us)
+    return client.events()
+
+
+def test_a_peer_that_never_answered_is_given_up_as_a_whole_and_takes_new_messages() -> None:
+    client, peer = connected(controller="eager", window=1, first_id=0, send_queue_messages_max=2)
+    client.send_many(peer, [b"a", b"b", b"c"], 0)
+    for second in range(3, 33, 3):
+        assert [data[0] for data in sent(client)] == [wire.TYPE_PACKET]
+        client.wake(second * SECOND)
+        assert client.events() == []
+    sent(client)
+    client.wake(33 * SECOND)
+    assert [type(event) for event in client.events()] == [Refused, Writable, DeliveryUnknown]
+    assert (client.unfinished(), client.room(peer)) == (0, 2)
+    client.send(peer, b"d", 33 * SECOND)
+    assert len(sent(client)) == 1
+
+
+@pytest.mark.parametrize("answer", ["ack", "close", "pong", "message"])
+def test_a_peer_that_was_heard_of_is_not_given_up_as_a_whole(answer: str) -> None:
+    client, peer = connected(controller="eager", window=1, first_id=0)
+    if answer == "pong":
+        client.ping(peer, 0)
+        client.receive(b"\x03" + sent(client)[0][1:], THERE, 0)
+    elif answer == "close":
+        client.receive(close(9, b"x"), THERE, 0)
+    elif answer == "message":
+        client.receive(packet(9, b"x"), THERE, 0)
+    else:
+        answered(client, peer)
+    sent(client)
+    client.events()
+    (event,) = give_up_the_first_of_two(client, peer)
+    assert isinstance(event, DeliveryUnknown)
+    assert client.unfinished() == 1
+
+
+def test_what_is_malformed_does_not_keep_a_mute_peer() -> None:
+    client, peer = connected(controller="eager", window=1, first_id=0)
+    client.receive(b"\x02" + bytes(7), THERE, 0)
+    assert [type(event) for event in give_up_the_first_of_two(client, peer)] == [Refused, DeliveryUnknown]
 
 
 def test_after_the_end_nothing_that_was_not_committed_is_ever_acknowledged() -> None:

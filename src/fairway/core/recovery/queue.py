@@ -87,10 +87,12 @@ class Chunk:
 class SendQueue:
     """Messages that wait to leave, in the order in which they were sent. `len()` counts them."""
 
-    __slots__ = ("_chunks", "_messages")
+    __slots__ = ("_chunks", "_growing", "_messages")
 
     def __init__(self) -> None:
         self._chunks: deque[Chunk] = deque()
+        self._growing: list[bytes] = []
+        """The bodies of the last chunk, if it was sent one by one: those that follow may join it."""
         self._messages = 0
 
     def __len__(self) -> int:
@@ -100,6 +102,20 @@ class SendQueue:
         """Queue messages that their owner cannot change."""
         self._chunks.append(Chunk(bodies, token, equal))
         self._messages += len(bodies)
+
+    def add_one(self, body: bytes, token: int) -> None:
+        """Queue one message; those of one size that follow one another leave together, as if sent in one call."""
+        growing = self._growing
+        last = self._chunks[-1] if self._chunks else None
+        self._messages += 1
+        # Not once some have left: a chunk that never ends would keep their bodies for ever.
+        if last is None or last.bodies is not growing or last.done or token != last.token + len(growing):
+            last = None
+        if last is not None and len(body) == len(growing[0]):
+            growing.append(body)
+        else:
+            self._growing = [body]
+            self._chunks.append(Chunk(self._growing, token, True))
 
     def take(self, most: int) -> tuple[int, Sequence[bytes]]:
         """Take out up to `most` messages of one size that follow one another, with the token of the first."""

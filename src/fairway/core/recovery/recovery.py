@@ -30,8 +30,9 @@ for one that probes.
 *Spurious losses.* A loss was none when an earlier transmission is acknowledged after all. When all losses behind a cut
 were none, the cut is undone; and from then on a packet that was overtaken waits as long as the late one took.
 
-*Packets repaired by timer only* (`by_name` off) have a timer each. That they were overtaken still takes them out of the
-flight and is told to the controller: it hears of a loss a round trip after it.
+*Packets repaired by timer only* (`by_name` off) have a timer each, and leave when it runs out, whatever the window.
+That they were overtaken still takes them out of the flight and is told to the controller: it hears of a loss a round
+trip after it. A timer that is shorter than the round trip tells it nothing.
 
 Left out: what a packet says, and when a conversation begins and ends. Handshakes, heartbeats and pings are not here.
 """
@@ -509,7 +510,7 @@ class Recovery:
     def _lose_by_time(self, run: Run, now_us: int) -> None:
         stream = run.stream
         if not self._cumulative:
-            self._lose(run, now_us, blame=self.timing.smoothed_us > 0)
+            self._lose(run, now_us, blame=self._time_tells())
         elif self._is_unheard(stream):
             self._ignore(stream, now_us)
         else:
@@ -683,6 +684,21 @@ class Recovery:
                 self._ground(run)
                 run.state = OVER
 
+    def damaged(self, stream: Stream, number: int, now_us: int) -> Run | None:
+        """Take that a packet arrived damaged and return it to leave again now; None if it left as often as is allowed.
+
+        That is no loss and cuts nothing: the path carried the packet.
+        """
+        self.heard_us = now_us
+        run = stream.find(number)
+        if run is None or len(run.sent_us) >= self._kind.transmissions_max:
+            return None
+        run = self._only(number, run)
+        self._ground(run)
+        self._statistics.repairs += 1
+        self._retransmit(run, now_us)
+        return run
+
     def _settle_to(self, stream: Stream, number: int) -> None:
         """Take what left before packet `number` did out of the flight: that one has come, so the others have landed."""
         later = stream.find(number)
@@ -777,13 +793,18 @@ class Recovery:
 
     def _come_due(self, run: Run, now_us: int) -> None:
         """Have a run leave whose own timer has run out."""
-        if run.state == FLYING:
-            self._lose(run, now_us, blame=self.timing.smoothed_us > 0)
-            self._queue(run)
+        if not self._kind.by_name:
+            if run.state == FLYING:
+                self._lose(run, now_us, blame=self._time_tells())
+            self._urge(run)
         elif self.is_stalled or run.stream.serial in self._ignored:
             self._urge(run)
         else:
             self._queue(run)
+
+    def _time_tells(self) -> bool:
+        """Return whether a time-out speaks of a loss: the round trip is known, and shorter."""
+        return 0 < self.timing.smoothed_us < self.timing.delay_us
 
     def _outlived(self, now_us: int) -> list[Run]:
         """Take off and return what has reached the end of its life."""

@@ -21,8 +21,8 @@ class Conversation:
     """What the machine knows of one address. It stays after the end, to answer copies and to number later messages."""
 
     __slots__ = (
-        "address", "close_reason", "closed_us", "first_id", "named", "peer", "phase", "pings", "receiver", "sender",
-        "used_blocks",
+        "address", "answered", "close_reason", "closed_us", "first_id", "named", "peer", "phase", "pings", "receiver",
+        "sender", "used_blocks",
     )  # fmt: skip
 
     def __init__(self, address: Address, deferred: bool) -> None:
@@ -36,6 +36,8 @@ class Conversation:
         self.used_blocks: dict[int, int] = {}
         """Blocks of own ids used before a restart, and when: they rest before they are used again."""
         self.phase = Phase.OPEN
+        self.answered = False
+        """Something well-formed has come from there."""
         self.pings = 0
         self.named = False
         """Whether our application named the address, which proves it."""
@@ -45,7 +47,7 @@ class Conversation:
     @property
     def unfinished(self) -> int:
         """Messages of ours without an outcome."""
-        return 0 if self.sender is None else len(self.sender)
+        return 0 if self.sender is None else self.sender.backlog.messages
 
     @property
     def idle(self) -> bool:

@@ -24,8 +24,9 @@ Answers to a datagram: (new: not remembered; known: remembered; held: handed ove
 
 Every duration is fixed, so acks, flushes and pings each wait in a plain queue: what was started first is due first.
 Left out: acks for many messages in one datagram, adaptive timers and repair ahead of the timer, because the protocol
-has no such thing. The controller hears of overtaken messages early all the same (`sender.py`). A conversation is
-opened by our `connect` or by the first good message from an address, and reported as `Connected` in both cases.
+has no such thing. The controller hears of overtaken messages early all the same (`core/recovery`). When a packet ends
+as unknown and nothing ever came from its peer, all other sends to it end with it. A conversation is opened by our
+`connect` or by the first good message from an address, and reported as `Connected` in both cases.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from fairway.core.errors import BadMessage, CallerError, MalformedDatagram, NoSu
 from fairway.core.events import Address, Closed, CloseReason, ConnectRefused, Event, Peer, Receipt
 from fairway.core.machine import TOO_LARGE_FOR_PATH, Buffer, Transmit, path_allows
 from fairway.core.outbox import Outbox
+from fairway.core.recovery.queue import owned
 from fairway.core.statistics import Statistics
 from fairway.protocols.pydevts import snapshot as stored
 from fairway.protocols.pydevts import wire
@@ -49,6 +51,8 @@ from fairway.protocols.pydevts.options import PydevtsOptions
 from fairway.protocols.pydevts.outbound import Outbound
 from fairway.protocols.pydevts.pings import Pings
 from fairway.protocols.pydevts.wire import ACK, HEADER_BYTES, KEY_MASK, TYPE_SHIFT
+
+CLOSED = "the conversation was closed"
 
 
 class PydevtsMachine:
@@ -95,6 +99,8 @@ class PydevtsMachine:
             self.statistics.dropped[malformed.reason] += 1
             return
         conversation = self._conversations.get(address)
+        if conversation is not None:
+            conversation.answered = True
         kind = header >> TYPE_SHIFT
         if kind == wire.TYPE_PACKET:
             self._inbound.packet(header, wire.body(data), address, conversation, self._now_us)
@@ -115,6 +121,8 @@ class PydevtsMachine:
         else:
             taken = segment_bytes == HEADER_BYTES and self._control_run(data, conversation)
         if taken:
+            if conversation is not None:
+                conversation.answered = True
             self.statistics.batches += 1
             self.statistics.datagrams_received += len(data) // segment_bytes
         return taken
@@ -154,25 +162,24 @@ class PydevtsMachine:
             raise NotSupported("pydevts has neither flags nor requests: flags and answers belong to udpc")
         conversation = self._open(peer)
         _check_size(len(body), self._body_bytes_max)
-        sender = self._outbound.sender(conversation)
-        if not sender.fits(len(body)):
-            sender.starved = True
+        if not self._outbound.sender(conversation).backlog.accepts(len(body)):
             raise QueueFull(f"the send queue of {peer.address} is full; wait for Writable")
-        return self._queue(conversation, [bytes(body)], now_us).start
+        return self._queue(conversation, (bytes(body),), now_us, equal=True).start
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
         conversation = self._open(peer)
-        _check_size(max(map(len, bodies), default=0), self._body_bytes_max)
-        sender = self._outbound.sender(conversation)
-        count = sender.room_for(bodies)
-        sender.starved = sender.starved or count < len(bodies)
-        accepted = [body if type(body) is bytes else bytes(body) for body in bodies[:count]]
-        return self._queue(conversation, accepted, now_us)
+        sizes = list(map(len, bodies))
+        largest = max(sizes, default=0)
+        _check_size(largest, self._body_bytes_max)
+        count = self._outbound.sender(conversation).backlog.accepts_of(sizes)
+        if not count:
+            return self._take_tokens(0)
+        return self._queue(conversation, owned(bodies[:count]), now_us, equal=min(sizes) == largest)
 
-    def _queue(self, conversation: Conversation, bodies: list[bytes], now_us: int) -> range:
+    def _queue(self, conversation: Conversation, bodies: Sequence[bytes], now_us: int, *, equal: bool) -> range:
         self._now_us = now_us
         tokens = self._take_tokens(len(bodies))
-        self._outbound.queue(conversation, bodies, tokens)
+        self._outbound.queue(conversation, bodies, tokens.start, equal=equal)
         return tokens
 
     def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None:
@@ -223,6 +230,8 @@ class PydevtsMachine:
     def _start_closing(self, conversation: Conversation, reason: CloseReason) -> None:
         conversation.phase = Phase.CLOSING
         conversation.close_reason = reason
+        if conversation.sender is not None:
+            conversation.sender.backlog.wanted = False
         self._flushing.append((self._now_us + self._options.flush_us, conversation))
         self._end_if_flushed(conversation)
 
@@ -235,7 +244,7 @@ class PydevtsMachine:
         conversation.phase = Phase.CLOSED
         conversation.closed_us = self._now_us
         self._pings.end(conversation)
-        self._outbound.end(conversation)
+        self._outbound.end(conversation, CLOSED)
         self._inbound.end(conversation)
         self.statistics.conversations_closed += 1
         self._events.append(Closed(conversation.peer, conversation.close_reason))
@@ -284,7 +293,8 @@ class PydevtsMachine:
 
     def room(self, peer: Peer) -> int:
         conversation = self._open(peer)
-        return self._options.send_queue_messages_max if conversation.sender is None else conversation.sender.room()
+        sender = conversation.sender
+        return self._options.send_queue_messages_max if sender is None else sender.backlog.room()
 
     def unfinished(self) -> int:
         return self._outbound.unfinished + len(self._pings)
@@ -322,6 +332,7 @@ class PydevtsMachine:
             return self._restore_more(state, known, now_us)
         self._now_us = now_us
         conversation = self._conversations.add(state.address)
+        conversation.answered = True
         stored.give(state, conversation, now_us)
         if state.named:
             self._conversations.name(conversation)

@@ -1,277 +1,205 @@
-"""What we send to one peer: a queue, the open messages, and how many may be open."""
+"""What we send to one peer: messages that wait to leave, and open ones that wait for their ack.
+
+The shared recovery knows packets by wide numbers, an ack names an id and a crc; two tables lead from one to the other.
+"""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
-from itertools import accumulate, chain, islice
 from zlib import crc32
 
-from fairway.core.congestion import make_controller
-from fairway.core.flight import Acknowledged, Flight, Run
+from fairway.core.events import NOT_SENT, Delivered, DeliveryUnknown, Event, Peer, Refused, Writable
 from fairway.core.machine import Buffer
-from fairway.core.rtt import RoundTrip
+from fairway.core.outbox import Outbox
+from fairway.core.recovery.congestion import make_controller
+from fairway.core.recovery.queue import Backlog, SendQueue
+from fairway.core.recovery.recovery import Kind, Recovery
+from fairway.core.recovery.runs import Run, Stream
+from fairway.core.recovery.timing import Fixed
+from fairway.core.statistics import Statistics
 from fairway.protocols.pydevts import wire
 from fairway.protocols.pydevts.identifiers import IDS, Identifiers
 from fairway.protocols.pydevts.options import PydevtsOptions
-
-CHECKS = 4
-"""Acks after one out of order that are looked at for overtaken messages: three overtake, one more is spare."""
-
+from fairway.protocols.pydevts.wire import HEADER_BYTES
 
 NO_ID_RETRY_US = 1_000_000
-"""How long a message waits before it looks again for a free id."""
-
-
-class Batch:
-    """Messages of equal size that leave together under consecutive ids."""
-
-    __slots__ = ("count", "data", "segment_bytes")
-
-    def __init__(self, data: bytes, segment_bytes: int) -> None:
-        self.data = data
-        self.segment_bytes = segment_bytes
-        self.count = len(data) // segment_bytes
+"""How long a message waits before it looks again for a free id: looking through all of them costs milliseconds."""
 
 
 class Sender:
-    """The sending side towards one peer."""
+    """The sending side towards one peer. What ends messages returns how many."""
 
     __slots__ = (
-        "_blocked_until_us",
-        "_checks",
-        "_controller",
-        "_expected",
-        "_keys",
-        "_numbers",
-        "_options",
-        "_presumed_lost",
-        "_queue",
-        "_sampled",
-        "_tokens",
-        "bytes_held",
-        "flight",
-        "identifiers",
-        "round_trip",
-        "starved",
-    )
+        "_blocked_until_us", "_events", "_keys", "_numbers", "_outbox", "_packets", "_peer", "_queue", "_recovery",
+        "_statistics", "_window", "backlog", "identifiers",
+    )  # fmt: skip
 
-    def __init__(self, options: PydevtsOptions, identifiers: Identifiers) -> None:
-        self._options = options
-        self._controller = make_controller(options.controller, options.window)
-        self.round_trip = RoundTrip(initial_us=1, min_us=1, max_us=options.repeat_after_us)
+    def __init__(
+        self,
+        peer: Peer,
+        options: PydevtsOptions,
+        identifiers: Identifiers,
+        outbox: Outbox,
+        statistics: Statistics,
+        events: list[Event],
+    ) -> None:
+        self._peer = peer
+        self._window = options.window
+        self._outbox = outbox
+        self._statistics = statistics
+        self._events = events
         self.identifiers = identifiers
-        self.flight = Flight()
+        self.backlog = Backlog(options)
+        self._queue = SendQueue()
+        kind = Kind(by_name=False, transmissions_max=1 + options.packet_repeats_max)
+        controller = make_controller(options.controller, options.window)
+        self._recovery = Recovery(kind, Fixed(options.repeat_after_us), controller, statistics)
+        self._packets = Stream()
         self._numbers: dict[int, int] = {}
-        """Number of each open key."""
+        """The number of each open key."""
         self._keys: dict[int, int] = {}
-        """Key of each open id."""
-        self._queue: deque[bytes] = deque()
-        self._tokens: deque[int] = deque()
-        self.bytes_held = 0
-        """Bodies that are queued or open."""
-        self.starved = False
-        """Whether a caller was told that there is no room."""
-        self._sampled = -1, -1
-        """The way of the latest sample: packets that left together and were acknowledged together give one."""
+        """The key of each open id."""
         self._blocked_until_us = 0
-        """When to look again for a free id; looking through all of them costs milliseconds."""
-        self._presumed_lost: dict[int, None] = {}
-        self._checks = 0
-        self._expected = -1
+        """When to look again for a free id."""
 
-    def __len__(self) -> int:
-        """Counts the messages without an outcome."""
-        return len(self._queue) + self.flight.left
+    # What leaves.
 
-    # The queue.
+    def queue(self, bodies: Sequence[bytes], token: int, *, equal: bool) -> None:
+        """Queue messages that the backlog has room for."""
+        if len(bodies) == 1:
+            self.backlog.add(1, len(bodies[0]))
+            self._queue.add_one(bodies[0], token)
+        else:
+            self.backlog.add(len(bodies), sum(map(len, bodies)))
+            self._queue.add(bodies, token, equal=equal)
 
-    def room(self) -> int:
-        """Tells how many messages the queue takes, bytes apart."""
-        return max(0, self._options.send_queue_messages_max - len(self))
+    def pump(self, now_us: int) -> int:
+        """Send what may leave now, retransmissions first; return when there is something to do again."""
+        recovery, queue = self._recovery, self._queue
+        while (run := recovery.next_retransmission(now_us)) is not None:
+            self._transmit(run.datagrams(), run.segment_bytes, run.count)
+        while queue and now_us >= self._blocked_until_us:
+            room = min(len(queue), self._window - recovery.left)
+            room = min(room, recovery.room(now_us)) if room > 0 else 0
+            if room <= 0:
+                break
+            token, bodies = queue.take(room)
+            self._launch(token, bodies, now_us)
+        due_us = recovery.next_us()
+        if queue and recovery.left < self._window:
+            blocked_us = self._blocked_until_us
+            due_us = min(due_us, blocked_us if now_us < blocked_us else recovery.next_room_us(now_us))
+        return due_us
 
-    def fits(self, size: int) -> bool:
-        """Tells whether the queue takes one more body; an empty one always does."""
-        return len(self) == 0 or (
-            len(self) < self._options.send_queue_messages_max
-            and self.bytes_held + size <= self._options.send_queue_bytes_max
-        )
-
-    def room_for(self, bodies: Sequence[Buffer]) -> int:
-        """Tells how many of these bodies, from the first on, the queue takes."""
-        room = min(len(bodies), self.room())
-        sizes = list(map(len, bodies[:room]))
-        free = self._options.send_queue_bytes_max - self.bytes_held
-        if sum(sizes) > free:
-            room = sum(1 for held in accumulate(sizes) if held <= free)
-        return max(room, 1) if bodies and len(self) == 0 else room
-
-    def queue(self, bodies: Sequence[bytes], tokens: range) -> None:
-        self._queue.extend(bodies)
-        self._tokens.extend(tokens)
-        self.bytes_held += sum(map(len, bodies))
-
-    def take_queue(self) -> list[int]:
-        """Empties the queue and gives the tokens of what never left."""
-        tokens = list(self._tokens)
-        self.bytes_held -= sum(map(len, self._queue))
-        self._queue.clear()
-        self._tokens.clear()
-        return tokens
-
-    # Sending.
-
-    def ready(self, now_us: int) -> int:
-        """Tells how many queued messages may leave now."""
-        if now_us < self._blocked_until_us:
-            return 0
-        by_window = min(len(self._queue), self._options.window - len(self.flight))
-        return min(by_window, self._controller.room(self._in_flight(), now_us)) if by_window > 0 else 0
-
-    def next_ready_us(self, now_us: int) -> int | None:
-        """Tells when pacing or a free id may let the next message leave; None when only an outcome of others can."""
-        if not self._queue or len(self.flight) >= self._options.window:
-            return None
-        if now_us < self._blocked_until_us:
-            return self._blocked_until_us
-        return self._controller.next_room_us(self._in_flight(), now_us)
-
-    def _in_flight(self) -> int:
-        return self.flight.left - len(self._presumed_lost)
-
-    def leave(self, most: int, now_us: int) -> list[Batch]:
-        """Sends queued messages of equal size, `most` at the most; none when no id is free."""
-        bodies, tokens = self._equal_sizes(most)
-        batches: list[Batch] = []
-        done = 0
+    def _launch(self, token: int, bodies: Sequence[bytes], now_us: int) -> None:
+        """Send messages of one size for the first time, as far as ids are free."""
+        segment_bytes, done = HEADER_BYTES + len(bodies[0]), 0
         for number, keys in self.identifiers.take(list(map(crc32, bodies)), self._keys, now_us):
-            part = bodies[done : done + len(keys)]
-            batches.append(self._open(number, keys, part, tokens[done], now_us))
-            done += len(keys)
+            count = len(keys)
+            data = wire.packets(keys, bodies[done : done + count])
+            self._recovery.sent(self._packets, number, count, now_us, data, segment_bytes, token + done)
+            if count == 1:
+                self._numbers[keys[0]] = number
+                self._keys[keys[0] >> 32] = keys[0]
+            else:
+                self._numbers.update(zip(keys, range(number, number + count), strict=True))
+                self._keys.update(zip([key >> 32 for key in keys], keys, strict=True))
+            self._transmit(data, segment_bytes, count)
+            done += count
+        self._statistics.messages_sent += done
         if done < len(bodies):
             self._blocked_until_us = now_us + NO_ID_RETRY_US
-            self._queue.extendleft(reversed(bodies[done:]))
-            self._tokens.extendleft(reversed(tokens[done:]))
-        self._controller.sent(done, now_us)
-        return batches
+            self._queue.put_back(bodies[done:], token + done)
 
-    def _equal_sizes(self, most: int) -> tuple[list[bytes], list[int]]:
-        """Takes bodies of one size with consecutive tokens off the queue."""
-        bodies, tokens = list(islice(self._queue, most)), list(islice(self._tokens, most))
-        size, token = len(bodies[0]), tokens[0]
-        if tokens[-1] != token + len(tokens) - 1 or set(map(len, bodies)) != {size}:
-            for position, body in enumerate(bodies):
-                if len(body) != size or tokens[position] != token + position:
-                    del bodies[position:], tokens[position:]
-                    break
-        for _ in bodies:
-            self._queue.popleft()
-            self._tokens.popleft()
-        return bodies, tokens
+    def _transmit(self, data: Buffer, segment_bytes: int, count: int = 1) -> None:
+        self._outbox.answer(self._peer.address, data, segment_bytes, count)
 
-    def _open(self, number: int, keys: list[int], bodies: list[bytes], token: int, now_us: int) -> Batch:
-        batch = Batch(wire.packets(keys, bodies), wire.HEADER_BYTES + len(bodies[0]))
-        due_us = now_us + self._options.repeat_after_us
-        if batch.count == 1:
-            self.flight.add_one(number, batch.data, token, now_us, due_us)
-            self._numbers[keys[0]] = number
-            self._keys[keys[0] >> 32] = keys[0]
-            return batch
-        self.flight.add(number, batch.count, batch.data, batch.segment_bytes, token, now_us, due_us)
-        self._numbers.update(zip(keys, range(number, number + batch.count), strict=True))
-        self._keys.update(zip([key >> 32 for key in keys], keys, strict=True))
-        return batch
-
-    def repeat(self, number: int, now_us: int, *, overdue: bool) -> bytes:
-        """Takes note that an open message leaves again, and gives its datagram as it first was."""
-        run = self.flight.find(number)
-        assert run is not None
-        if overdue and number not in self._presumed_lost:
-            self._controller.lost(run.sent_us[-1], now_us)
-        self._presumed_lost.pop(number, None)
-        self._controller.sent(1, now_us)
-        return bytes(self.flight.repeat(number, now_us, now_us + self._options.repeat_after_us).data)
-
-    # Outcomes.
+    # What comes back.
 
     def find(self, key: int) -> int | None:
-        """Gives the number of the open message that an ack with this key speaks of."""
+        """Return the number of the open message that an ack with this key speaks of."""
         number = self._numbers.get(key)
         if number is None and not key & wire.CRC_MASK:
             number = self._numbers.get(self._keys.get(key >> 32, -1))
         return number
 
-    def find_all(self, keys: Sequence[int]) -> list[int] | None:
-        """Gives the numbers of open messages with exactly these keys, if all are open and none comes twice."""
-        numbers = [self._numbers.get(key) for key in keys]
-        found = [number for number in numbers if number is not None]
-        return found if len(found) == len(keys) == len(set(keys)) else None
+    def acknowledge(self, number: int, now_us: int) -> int:
+        """Answer the ack of an open message by a close and end the message as delivered."""
+        key = self._keys[number % IDS]
+        self._transmit(wire.datagram(wire.CLOSE | key), HEADER_BYTES)
+        run = self._recovery.acknowledge_one(self._packets, number, now_us)
+        if run is not None:
+            return self._delivered((key,), run.tokens, run.segment_bytes - HEADER_BYTES)
+        return self._take_off((key,), number, now_us)
 
-    def key_of(self, number: int) -> int:
-        """Gives the key of an open message."""
-        return self._keys[number % IDS]
+    def acknowledge_run(self, keys: Sequence[int], now_us: int) -> int:
+        """Do the same for many acks if each names another open message; change nothing otherwise and return 0."""
+        found = [self._numbers.get(key) for key in keys]
+        numbers = [number for number in found if number is not None]
+        if not len(numbers) == len(keys) == len(set(keys)):
+            return 0
+        self._transmit(wire.controls(keys, wire.TYPE_CLOSE), HEADER_BYTES, len(keys))
+        if numbers == list(range(numbers[0], numbers[0] + len(keys))):
+            return self._take_off(keys, numbers[0], now_us)
+        return sum(self._take_off((key,), number, now_us) for key, number in zip(keys, numbers, strict=True))
 
-    def acknowledged(self, numbers: Sequence[int], keys: Sequence[int], now_us: int) -> Sequence[int]:
-        """Ends open messages as acknowledged and gives their tokens."""
-        before = self._in_flight()
-        first, count = numbers[0], len(numbers)
-        alone = self.flight.acknowledge_one(first) if count == 1 else None
-        if alone is not None:
-            self._end(keys, self._sample_run(alone, 1, now_us))
-            self._note_lost(first, numbers, now_us)
-            self._controller.acknowledged(1, before, self.round_trip.smoothed_us, now_us)
-            return range(alone.token, alone.token + 1)
-        if count == 1 or list(numbers) == list(range(first, first + count)):
-            pieces = self.flight.acknowledge(first, count)
-        else:
-            pieces = [piece for number in numbers for piece in self.flight.acknowledge(number)]
-        self._end(keys, self._sample(pieces, now_us))
-        self._note_lost(first, numbers, now_us)
-        self._controller.acknowledged(count, before, self.round_trip.smoothed_us, now_us)
-        return pieces[0].tokens if len(pieces) == 1 else list(chain.from_iterable(piece.tokens for piece in pieces))
+    def _take_off(self, keys: Sequence[int], first: int, now_us: int) -> int:
+        """End open messages with consecutive numbers as delivered."""
+        pieces = self._recovery.acknowledge(self._packets, first, len(keys), now_us)
+        tokens = pieces[0].tokens if len(pieces) == 1 else [token for piece in pieces for token in piece.tokens]
+        return self._delivered(
+            keys, tokens, sum(piece.count * (piece.run.segment_bytes - HEADER_BYTES) for piece in pieces)
+        )
 
-    def _sample(self, pieces: list[Acknowledged], now_us: int) -> int:
-        """Measures the round trip on packets that were sent once, and gives the bytes of all bodies."""
-        return sum(self._sample_run(run, count, now_us) for run, _, count in pieces)
-
-    def _sample_run(self, run: Run, count: int, now_us: int) -> int:
-        if len(run.sent_us) == 1 and self._sampled != (run.sent_us[0], now_us):
-            self._sampled = run.sent_us[0], now_us
-            self.round_trip.sample(now_us - run.sent_us[0])
-        return count * (run.segment_bytes - wire.HEADER_BYTES)
-
-    def _note_lost(self, first: int, numbers: Sequence[int], now_us: int) -> None:
-        """Tells the controller of messages that others overtook.
-
-        It hears of a loss one round trip after it, not three seconds; the protocol repeats on its timer all the same.
-        """
-        if self._presumed_lost:
-            for number in numbers:
-                self._presumed_lost.pop(number, None)
-        if first != self._expected:
-            self._checks = CHECKS
-        self._expected = numbers[-1] + 1
-        if self._checks == 0:
-            return
-        self._checks -= 1
-        for number in self.flight.overtaken():
-            if number not in self._presumed_lost:
-                self._presumed_lost[number] = None
-                run = self.flight.find(number)
-                assert run is not None
-                self._controller.lost(run.sent_us[-1], now_us)
-
-    def give_up(self, number: int) -> int:
-        """Ends an open message without an answer and gives its token."""
-        key = self.key_of(number)
-        run: Run | None = self.flight.drop(number)
-        assert run is not None
-        self._presumed_lost.pop(number, None)
-        self._end((key,), run.segment_bytes - wire.HEADER_BYTES)
-        return run.token
-
-    def _end(self, keys: Sequence[int], size: int) -> None:
-        self.bytes_held -= size
+    def _delivered(self, keys: Sequence[int], tokens: Sequence[int], body_bytes: int) -> int:
         for key in keys:
             del self._numbers[key]
             del self._keys[key >> 32]
+        statistics = self._statistics
+        statistics.messages_delivered += len(tokens)
+        statistics.rtt_us = self._recovery.timing.smoothed_us or statistics.rtt_us
+        self._events.append(Delivered(self._peer, tokens))
+        self._settle(len(tokens), body_bytes)
+        return len(tokens)
+
+    def damaged(self, number: int, now_us: int) -> None:
+        """Retransmit an open message that arrived damaged, and say so."""
+        run = self._recovery.damaged(self._packets, number, now_us)
+        if run is None:
+            self._statistics.dropped["repeats_used_up"] += 1
+        else:
+            self._transmit(wire.with_failure(run.datagrams()), run.segment_bytes)
+
+    # What ends without an answer.
+
+    def wake(self, now_us: int, *, answered: bool) -> int:
+        """End what was transmitted as often as is allowed, and then, if the peer has never answered, all the rest."""
+        spent, reason = self._recovery.wake(now_us), "no acknowledgement came in time"
+        if not spent:
+            return 0
+        return self._unknown(spent, reason) if answered else self.fail(reason, spent)
+
+    def fail(self, reason: str, spent: Sequence[Run] = ()) -> int:
+        """End everything: what was transmitted (some of it is taken off already) as unknown, the rest as refused."""
+        ended = 0
+        for tokens, body_bytes in self._queue.clear():
+            ended += len(tokens)
+            self._statistics.messages_refused += len(tokens)
+            self._events.append(Refused(self._peer, tokens, NOT_SENT))
+            self._settle(len(tokens), body_bytes)
+        return ended + self._unknown([*spent, *self._recovery.withdraw(self._packets)], reason)
+
+    def _unknown(self, runs: Sequence[Run], reason: str) -> int:
+        tokens = [token for run in runs for token in run.tokens]
+        if tokens:
+            self._statistics.messages_unknown += len(tokens)
+            self._events.append(DeliveryUnknown(self._peer, tokens, reason))
+        for run in runs:
+            for number in range(run.first, run.end):
+                del self._numbers[self._keys.pop(number % IDS)]
+            self._settle(run.count, run.count * (run.segment_bytes - HEADER_BYTES))
+        return len(tokens)
+
+    def _settle(self, count: int, body_bytes: int) -> None:
+        if self.backlog.settle(count, body_bytes):
+            self._events.append(Writable(self._peer))
