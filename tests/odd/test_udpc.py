@@ -56,7 +56,7 @@ def test_late_acknowledgements_cost_at_most_half_as_much_time_again_as_a_link_th
 def test_important_packets_that_are_never_acknowledged_slow_the_others_by_half_at_most(
     ignores: Callable[[bytes], bool], ignored: int, link: Link, every_us: int
 ) -> None:
-    """The first loss is taken for congestion until the packet's retransmission is passed too; each of the five may be."""
+    """A packet is taken for lost until its retransmission is passed too; each further one may cost that again."""
     bodies = [body.ljust(1_100, b"+") if number == UNANSWERABLE else body for number, body in enumerate(BODIES)]
 
     def check(seed: int) -> None:

@@ -33,6 +33,7 @@ class UdpcPeer(ScriptedPeer):
         self._session = 0
         self._index = 0
         self._seen: set[int] = set()
+        self._responses: dict[int, bytes] = {}
 
     def forget(self) -> None:
         self._session = 0
@@ -53,12 +54,17 @@ class UdpcPeer(ScriptedPeer):
             self._important(index, data[HEADER.size :])
         elif flag & REQ and index not in self._seen:
             self._seen.add(index)
-            response = self._packet(index, ACK) + b"response"
-            self.world.at(self.world.now_us + self.response_takes_us, self.world.answer, response)
+            self.world.at(self.world.now_us + self.response_takes_us, self._respond, index)
+        elif flag & REQ and index in self._responses:
+            self.world.answer(self._responses[index])
         elif flag == HBT:
             self.world.answer(self._packet(index, HBT | ACK))
         elif flag == FIN:
             self.forget()
+
+    def _respond(self, index: int) -> None:
+        self._responses[index] = self._packet(index, ACK) + b"response"
+        self.world.answer(self._responses[index])
 
     def _important(self, index: int, body: bytes) -> None:
         if self.ignores(body):

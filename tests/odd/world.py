@@ -409,11 +409,11 @@ class World:
         for token, body in self.bodies.items():
             outcome, name = self.outcomes[token], body[:TAG_BYTES]
             if outcome.kind == "Delivered":
-                assert self.peer.taken[name], f"{name!r} is reported as delivered; the peer never took it"
+                assert self.peer.taken[name], f"{name!r} is delivered; the peer never took it: {self.summary()}"
             elif outcome.kind == "Refused":
-                assert not transmitted[name], f"{name!r} was transmitted; it ended as refused, {outcome.reason!r}"
+                assert not transmitted[name], f"{name!r} is refused; it was transmitted: {self.summary()}"
             else:
-                assert transmitted[name], f"{name!r} was never transmitted; it ended as unknown, {outcome.reason!r}"
+                assert transmitted[name], f"{name!r} is unknown; it was never transmitted: {self.summary()}"
         malformed = set(self.machine.statistics.dropped).intersection(wire(self.peer.protocol).REASONS)
         assert not malformed, f"the script of the peer is wrong: the machine dropped {sorted(malformed)}"
         most = per_needed * self.peer.needed(list(self.bodies.values())) + SPARE_DATAGRAMS

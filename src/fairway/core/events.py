@@ -161,6 +161,10 @@ class DeliveryUnknown:
     reason: str
 
 
+NOT_SENT = "not sent"
+"""Why a message is refused of which nothing was ever transmitted: it cannot have arrived."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refused:
     """The peer or a rule said no, or the conversation ended before these were ever transmitted."""

@@ -22,8 +22,8 @@ trip: acknowledgements of other first transmissions in that time show that the t
 *Only news counts.* What is newly acknowledged, or asked for the first time, restarts the timer and ends the back-off.
 What repeats known facts restarts nothing; it shows that the peer is there (`heard_us`).
 
-*One packet that is never answered* costs the others nothing: only its first loss counts against the path, from the
-second on it waits for its own doubled time-out, and meanwhile it is not in flight. A stream of several packets that was
+*One packet that is never answered* costs the others nothing: its first loss counts against the path until it is lost
+again while others arrive, from then on it waits for its own doubled time-out, and meanwhile it is not in flight. A stream of several packets that was
 never answered although later ones are is *ignored*: its packets are taken back but for one that probes.
 
 *Spurious losses.* A loss was none when an earlier transmission is acknowledged after all. When all losses behind a cut
@@ -153,10 +153,17 @@ class Recovery:
         """Whether something waits to be retransmitted for window or pacing only."""
         return bool(self._lost or self._urgent)
 
-    def left_first(self, stream: Stream, number: int) -> bool:
-        """Return whether of all packets in flight this one left first."""
+    def left_in_order(self, stream: Stream, first: int, count: int) -> bool:
+        """Return whether these packets left before all others in flight, in this order, and once.
+
+        Then their acknowledgements overtake nothing, and a range of them does what they do one by one.
+        """
         run = self._head.following
-        return run.stream is stream and run.first == number and run.count > 0
+        while count > 0 and run.stream is stream and run.first == first and len(run.sent_us) == 1:
+            first += run.count
+            count -= run.count
+            run = run.following
+        return count <= 0 and self._doubt_us == NEVER and not self.has_lost
 
     def sent(
         self,
@@ -355,18 +362,18 @@ class Recovery:
                 top.sort()
 
     def _sample(self, pieces: list[Acknowledged], clean: bool, transmission: int, now_us: int) -> None:
-        """Measure the round trip; what left together gives one sample, that of the first to come back."""
-        run = pieces[-1].run
-        if transmission >= 0 or clean or self._which(run, now_us) == 0:
-            if self._cumulative and not clean:
-                return
-            sent_us = run.sent_us[max(transmission, 0)]
-            if sent_us != self._sampled_us:
-                self._sampled_us = sent_us
-                self.timing.sample(now_us - sent_us)
-        else:
-            elapsed_us = now_us - run.sent_us[0]
-            self.timing.ambiguous(elapsed_us + (elapsed_us >> 3))
+        """Measure the round trip; what left together gives one sample, that of the first to come back.
+
+        A mark speaks of the last packet below it, and only if none of them was retransmitted: it waited for that one.
+        """
+        for piece in pieces[-1:] if self._cumulative else pieces:
+            run = piece.run
+            if transmission < 0 and (not clean if self._cumulative else self._which(run, now_us) > 0):
+                elapsed_us = now_us - run.sent_us[0]
+                self.timing.ambiguous(elapsed_us + (elapsed_us >> 3))
+            elif run.sent_us[max(transmission, 0)] != self._sampled_us:
+                self._sampled_us = run.sent_us[max(transmission, 0)]
+                self.timing.sample(now_us - self._sampled_us)
 
     def _news(self, stream: Stream, count: int, now_us: int) -> None:
         """Take that something was newly acknowledged."""
@@ -412,7 +419,6 @@ class Recovery:
                 if overtaken_us <= now_us:
                     if line - order < run.count:
                         following = self._split(run, run.first + line - order)
-                    self._statistics.repairs += run.count
                     self._lose(run, now_us, blame=True, at_once=True)
                     run = following
                     continue
@@ -451,8 +457,11 @@ class Recovery:
         self._ground(run)
         run.state = LOST
         run.losses += 1
-        if blame and run.losses == 1 and self.controller is not None:
+        if run.losses == 1 and blame and self.controller is not None:
+            run.blamed = True
             self._losses = self._losses + run.count if not self.controller.lost(run.sent_us[-1], now_us) else run.count
+        elif run.losses == 2:
+            self._absolve(run, run.count)
         if not self._kind.by_name:
             return
         if run.losses > 1 and not self._kind.ordered:
@@ -461,6 +470,7 @@ class Recovery:
                 self._arm(run, again_us)
                 return
         if at_once:
+            self._statistics.repairs += run.count
             self._urge(run)
         else:
             self._queue(run)
@@ -496,10 +506,14 @@ class Recovery:
         smoothed_us = self.timing.smoothed_us
         late_us = age_us - smoothed_us
         self._tolerance_us = min(smoothed_us, max(self._tolerance_us, late_us + (late_us >> 2), smoothed_us >> 3))
-        self._losses -= count
-        if self._losses <= 0 and run.losses == 1 and self.controller is not None:
-            self._losses = 0
-            self.controller.undo()
+        self._absolve(run, count)
+
+    def _absolve(self, run: Run, count: int) -> None:
+        """Take back what the loss of packets has done to the window; the cut itself when no other loss is behind it."""
+        if run.blamed and self.controller is not None:
+            self._losses -= count
+            if self._losses == 0:
+                self.controller.undo()
 
     def _judge_mark(self, stream: Stream, now_us: int) -> None:
         """Take the packets at a mark that just moved for lost if what moved it left later than they did."""

@@ -27,7 +27,7 @@ class Run:
     """
 
     __slots__ = (
-        "again_us", "base", "count", "data", "first", "following", "losses", "named", "orders", "preceding",
+        "again_us", "base", "blamed", "count", "data", "first", "following", "losses", "named", "orders", "preceding",
         "segment_bytes", "sent_us", "state", "stream", "token",
     )  # fmt: skip
 
@@ -56,6 +56,8 @@ class Run:
         self.state = FLYING
         self.losses = 0
         """How often these packets were taken for lost."""
+        self.blamed = False
+        """Whether the first loss of these packets counted against the path."""
         self.named = False
         """Whether the peer has asked for this packet by name."""
         self.again_us = NEVER
@@ -93,6 +95,7 @@ class Run:
         other.orders = self.orders.copy()
         other.state = self.state
         other.losses = self.losses
+        other.blamed = self.blamed
         other.named = self.named
         return other
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fairway.core.events import Delivered, DeliveryUnknown, Refused, Writable
+from fairway.core.events import NOT_SENT, Delivered, DeliveryUnknown, Refused, Writable
 from fairway.core.machine import Buffer
 from fairway.core.recovery.congestion import make_controller
 from fairway.core.recovery.queue import Backlog, SendQueue, owned
@@ -264,13 +264,10 @@ class Outgoing:
         outputs.statistics.rtt_us = self.timing.smoothed_us
         self._settle(len(tokens), body_bytes)
 
-    def in_order(self, ack_index: int) -> bool:
-        """Return whether the acknowledgement is for what left first and nothing waits to be repaired.
-
-        Then a run of them overtakes nothing, and taking it as a whole does what taking it one by one does.
-        """
+    def in_order(self, ack_index: int, count: int) -> bool:
+        """Return whether taking consecutive acknowledgements as a whole does what taking them one by one does."""
         number = widen(ack_index, self._link.next_index, 32)
-        return not self._recovery.has_lost and self._recovery.left_first(self._packets, number)
+        return self._recovery.left_in_order(self._packets, number, count)
 
     def sample(self, rtt_us: int) -> None:
         """Take a round trip that a heartbeat measured."""
@@ -320,7 +317,7 @@ class Outgoing:
             self._unknown(run, reason)
         while self._requests:
             message = self._requests.popleft()
-            self._refuse(range(message.token, message.token + 1), len(message.body), reason)
+            self._refuse(range(message.token, message.token + 1), len(message.body))
 
     def fail(self, reason: str) -> None:
         """End everything that waits."""
@@ -328,7 +325,7 @@ class Outgoing:
         for run in self._recovery.withdraw(self._packets):
             self._unknown(run, reason)
         for tokens, body_bytes in self._queue.clear():
-            self._refuse(tokens, body_bytes, reason)
+            self._refuse(tokens, body_bytes)
         while self._others:
             self._settle(1, len(self._others.popleft().body))
 
@@ -338,10 +335,10 @@ class Outgoing:
         link.outputs.report(DeliveryUnknown(link.peer, run.tokens, reason))
         self._settle(run.count, run.count * (run.segment_bytes - HEADER_BYTES))
 
-    def _refuse(self, tokens: range, body_bytes: int, reason: str) -> None:
+    def _refuse(self, tokens: range, body_bytes: int) -> None:
         link = self._link
         link.outputs.statistics.messages_refused += len(tokens)
-        link.outputs.report(Refused(link.peer, tokens, reason))
+        link.outputs.report(Refused(link.peer, tokens, NOT_SENT))
         self._settle(len(tokens), body_bytes)
 
     def _settle(self, count: int, body_bytes: int) -> None:

@@ -313,7 +313,7 @@ class Session:
 
     def _receive_acks(self, index: int, ack_index: int, count: int, now_us: int) -> bool:
         first = widen(index, self.seen.highest, 32)
-        if not self.outgoing.in_order(ack_index):
+        if not self.outgoing.in_order(ack_index, count):
             return False
         accepted = 0
         for piece in self.outgoing.acknowledge(ack_index, count, now_us):
