@@ -80,9 +80,9 @@ class Recovery:
     """The loss recovery of one conversation, for packets of one kind."""
 
     __slots__ = (
-        "_again", "_backoffs", "_base_us", "_cumulative", "_doubt_order", "_doubt_us", "_finished", "_head",
+        "_again", "_backoffs", "_base_us", "_cumulative", "_doubt_order", "_doubt_sent_us", "_doubt_us", "_finished", "_head",
         "_ignored", "_kind", "_life_us", "_losses", "_lost", "_order", "_overdue_us", "_peak", "_sampled_us",
-        "_serial", "_settled", "_statistics", "_tolerance_us", "_top", "_urgent", "controller", "heard_us", "in_flight",
+        "_serial", "_settled", "_statistics", "_tolerance_us", "_top", "_top_sent_us", "_urgent", "controller", "heard_us", "in_flight",
         "left", "news_us", "rewound", "streams", "timing",
     )  # fmt: skip
 
@@ -105,6 +105,8 @@ class Recovery:
         self._order = 0
         self._top = [-1] * OVERTAKEN_BY
         """The highest acknowledged orders, ascending."""
+        self._top_sent_us = -1
+        """When the latest acknowledged transmission left; kept where acknowledgements are cumulative."""
         self._head = Run(Stream(), 0, 0, b"", 1, 0, 0, 0)
         """The flight: a ring of runs in the order of their latest transmissions."""
         self._urgent: list[Run] = []
@@ -130,6 +132,7 @@ class Recovery:
         """No packet reaches the end of its life earlier."""
         self._doubt_us = NEVER
         self._doubt_order = -1
+        self._doubt_sent_us = -1
         """A transmission that was perhaps acknowledged, and when to conclude that it was."""
         self._sampled_us = -1
         self._losses = 0
@@ -141,12 +144,19 @@ class Recovery:
 
     def room(self, now_us: int) -> int:
         """Return how many packets window and pacing let leave now."""
-        return UNLIMITED if self.controller is None else self.controller.room(self.in_flight, now_us)
+        return UNLIMITED if self.controller is None else self.controller.room(self._occupied(), now_us)
 
     def next_room_us(self, now_us: int) -> int:
         """Return when time alone lets the next packet leave; `NEVER` if only an acknowledgement can."""
-        due_us = None if self.controller is None else self.controller.next_room_us(self.in_flight, now_us)
+        due_us = None if self.controller is None else self.controller.next_room_us(self._occupied(), now_us)
         return NEVER if due_us is None else due_us
+
+    def _occupied(self) -> int:
+        """Return how many packets count against the window of what leaves next.
+
+        A peer that needs the lowest first may have thrown away what is settled, so new packets wait for it.
+        """
+        return self.in_flight + self._settled if self._kind.ordered and not self._lost else self.in_flight
 
     @property
     def has_lost(self) -> bool:
@@ -313,22 +323,30 @@ class Recovery:
     def _take_off(self, run: Run, count: int, now_us: int, transmission: int) -> bool:
         """Take the first packets of a run off as acknowledged; return whether it is certain which transmission was."""
         at = self._which(run, now_us) if transmission < 0 else transmission
-        certain = transmission >= 0 or at == 0
+        certain = transmission >= 0 or at == 0 or (self._cumulative and run.losses > 0)
         offset = run.first - run.base
         self._raise_top(run.orders[at if certain else 0] + offset + count - 1, count)
+        self._top_sent_us = max(self._top_sent_us, run.sent_us[at if certain else 0])
         if not certain and run.orders[at] > self._top[-1]:
             self._doubt_order = max(self._doubt_order, run.orders[at] + offset)
-            self._doubt_us = now_us + (self.timing.least_us >> 2)
-        if run.losses and (run.state in (LOST, URGENT) or (certain and at < len(run.sent_us) - 1)):
+            self._doubt_sent_us = max(self._doubt_sent_us, run.sent_us[at])
+            self._doubt_us = now_us + ((self.timing.least_us or now_us - run.sent_us[0]) >> 2)
+        latest = run.repair if self._cumulative else len(run.sent_us) - 1
+        if run.losses and (run.state in (LOST, URGENT) or (certain and at < latest)):
             self._spurious(run, count, now_us - run.sent_us[at])
-        self.timing.settled(at, count)
+        self.timing.settled(at if certain or self.timing.least_us else 0, count)
         self._leave(run, count)
         return len(run.sent_us) == 1
 
     def _which(self, run: Run, now_us: int) -> int:
-        """Return the latest transmission that an acknowledgement may speak of; before any measurement the first."""
-        least_us = self.timing.least_us
-        at = len(run.sent_us) - 1 if least_us else 0
+        """Return the latest transmission that an acknowledgement may speak of.
+
+        Before any measurement it is the first. But a mark may move for long without measuring anything, and where it
+        waited for a lost packet it moves by a retransmission.
+        """
+        least_us, at = self.timing.least_us, len(run.sent_us) - 1
+        if not least_us:
+            return 0 if not self._cumulative else min(run.repair, at) if run.losses else at
         while at and now_us - run.sent_us[at] < least_us:
             at -= 1
         return at
@@ -369,7 +387,7 @@ class Recovery:
         for piece in pieces[-1:] if self._cumulative else pieces:
             run = piece.run
             if transmission < 0 and (not clean if self._cumulative else self._which(run, now_us) > 0):
-                elapsed_us = now_us - run.sent_us[0]
+                elapsed_us = now_us - run.sent_us[min(run.repair, len(run.sent_us) - 1)]
                 self.timing.ambiguous(elapsed_us + (elapsed_us >> 3))
             elif run.sent_us[max(transmission, 0)] != self._sampled_us:
                 self._sampled_us = run.sent_us[max(transmission, 0)]
@@ -457,6 +475,8 @@ class Recovery:
         self._ground(run)
         run.state = LOST
         run.losses += 1
+        if self._cumulative:
+            run.repair = len(run.sent_us)
         if run.losses == 1 and blame and self.controller is not None:
             run.blamed = True
             self._losses = self._losses + run.count if not self.controller.lost(run.sent_us[-1], now_us) else run.count
@@ -521,20 +541,31 @@ class Recovery:
         overtaken = (
             run is not None
             and stream.mark != stream.last
-            and run.order + OVERTAKEN_BY <= self._top[-1]
+            and self._overtaken(run)
             and now_us - run.sent_us[-1] >= self.timing.smoothed_us + self._tolerance_us
         )
         if not overtaken:
-            stream.burst = 0
+            if run is None or len(run.sent_us) == 1:
+                stream.burst = 0
             return
         stream.burst = max(1, 2 * stream.burst)
         self._repair_from_mark(stream, stream.burst, now_us)
+
+    def _overtaken(self, run: Run) -> bool:
+        """Return whether something that left clearly later than the run was acknowledged.
+
+        Three packets later, or a quarter of a round trip: with a small window a retransmission leaves just before new
+        packets, and the peer may have thrown away all of them.
+        """
+        if run.order + OVERTAKEN_BY <= self._top[-1]:
+            return True
+        return run.order < self._top[-1] and run.sent_us[-1] + (self.timing.least_us >> 2) < self._top_sent_us
 
     def _repair_from_mark(self, stream: Stream, count: int, now_us: int) -> None:
         number, end = stream.mark, stream.mark + count
         while number < end:
             run = stream.find(number)
-            if run is None or run.order + OVERTAKEN_BY > self._top[-1]:
+            if run is None or not self._overtaken(run):
                 return
             if run.first + run.count > end:
                 self._split(run, end)
@@ -542,8 +573,11 @@ class Recovery:
                 run = self._split(run, number)
             number = run.first + run.count
             if run.state in (FLYING, SETTLED):
-                self._statistics.repairs += run.count
-                self._lose(run, now_us, blame=run.first == stream.mark)
+                at_mark = run.first == stream.mark
+                if at_mark and run.count > 1:
+                    self._split(run, run.first + 1)
+                    number = run.first + 1
+                self._lose(run, now_us, blame=at_mark, at_once=at_mark)
 
     def repeated(self, stream: Stream, now_us: int) -> None:
         """Take an answer to a later packet that repeats the mark; three in a row ask for the packet at the mark."""
@@ -557,8 +591,7 @@ class Recovery:
         stream.same += 1
         if stream.same >= OVERTAKEN_BY:
             stream.same = 0
-            self._statistics.repairs += 1
-            self._lose(self._only(stream.mark, run), now_us, blame=True)
+            self._lose(self._only(stream.mark, run), now_us, blame=True, at_once=True)
 
     def requested(self, stream: Stream, number: int, now_us: int) -> bool:
         """Take that the peer asks for a packet by name; return whether that can speak of its latest transmission."""
@@ -639,6 +672,7 @@ class Recovery:
         if now_us >= self._doubt_us:
             self._doubt_us = NEVER
             self._raise_top(self._doubt_order, 1)
+            self._top_sent_us = max(self._top_sent_us, self._doubt_sent_us)
             self._detect(now_us)
             for stream in list(self.streams.values()) if self._cumulative else ():
                 self._judge_mark(stream, now_us)

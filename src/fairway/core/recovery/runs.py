@@ -28,7 +28,7 @@ class Run:
 
     __slots__ = (
         "again_us", "base", "blamed", "count", "data", "first", "following", "losses", "named", "orders", "preceding",
-        "segment_bytes", "sent_us", "state", "stream", "token",
+        "repair", "segment_bytes", "sent_us", "state", "stream", "token",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +58,8 @@ class Run:
         """How often these packets were taken for lost."""
         self.blamed = False
         """Whether the first loss of these packets counted against the path."""
+        self.repair = 0
+        """Where acknowledgements are cumulative: the first transmission after the latest loss."""
         self.named = False
         """Whether the peer has asked for this packet by name."""
         self.again_us = NEVER
@@ -95,6 +97,7 @@ class Run:
         other.orders = self.orders.copy()
         other.state = self.state
         other.losses = self.losses
+        other.repair = self.repair
         other.blamed = self.blamed
         other.named = self.named
         return other

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 from fairway.core.events import (
+    NOT_SENT,
     Closed,
     CloseReason,
     Delivered,
@@ -32,8 +33,6 @@ from fairway.protocols.mrp.receiver import Receiver
 from fairway.protocols.mrp.sender import Sender
 from fairway.protocols.mrp.shared import Shared
 from fairway.protocols.mrp.snapshots import Snapshot
-
-NOT_SENT = "not sent"
 
 
 class Probe(NamedTuple):

@@ -170,13 +170,10 @@ class PiggybackConnection(Connection):
     def _take_answers(self, from_seq: int | None, count: int, now_us: int) -> bool:
         """Take bare acknowledgements each of which moves on by one."""
         sender = self.sender
-        if from_seq is None or from_seq != sender.base % _TURN:
-            return False
-        runs = sender.sent_once(sender.base, count)
-        if runs is None:
+        if from_seq != sender.base % _TURN or not sender.recovery.left_in_order(sender.packets, sender.base, count):
             return False
         self.hear(now_us)
-        for _, length in runs:
+        for _, length in sender.runs_of(sender.base, count):
             self._advance(sender.base + length - 1, now_us)
         return True
 

@@ -127,17 +127,15 @@ class Sender:
                 base += 1
             self.base = base
 
-    def sent_once(self, number: int, count: int) -> list[tuple[Run, int]] | None:
-        """Cut a range of packets where their runs end; None unless all wait and were transmitted once."""
+    def runs_of(self, number: int, count: int) -> list[tuple[Run, int]]:
+        """Cut a range of packets, all of which wait, where their runs end."""
         found: list[tuple[Run, int]] = []
         end = number + count
         while number < end:
             run = self.packets.find(number)
-            if run is None or len(run.sent_us) > 1:
-                return None
-            length = min(end, run.end) - number
-            found.append((run, length))
-            number += length
+            assert run is not None
+            found.append((run, min(end, run.end) - number))
+            number = run.end
         return found
 
     # What survives a restart.

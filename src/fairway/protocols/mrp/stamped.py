@@ -118,8 +118,10 @@ class StampedConnection(Connection):
             return False
         sender = self.sender
         number = sender.base + (sequence - sender.base) % _TURN
-        runs = sender.sent_once(number, count)
-        if runs is None or not _stamps_fit(runs, columns.seconds(rows)):
+        if not sender.recovery.left_in_order(sender.packets, number, count):
+            return False
+        runs = sender.runs_of(number, count)
+        if not _stamps_fit(runs, columns.seconds(rows)):
             return False
         self.hear(now_us)
         for _, length in runs:
