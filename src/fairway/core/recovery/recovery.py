@@ -342,12 +342,12 @@ class Recovery:
         """Return the latest transmission that an acknowledgement may speak of.
 
         Before any measurement it is the first. But a mark may move for long without measuring anything, and where it
-        waited for a lost packet it moves by a retransmission.
+        waited for a lost packet it moves by a retransmission. A little less than the shortest round trip is jitter.
         """
         least_us, at = self.timing.least_us, len(run.sent_us) - 1
         if not least_us:
             return 0 if not self._cumulative else min(run.repair, at) if run.losses else at
-        while at and now_us - run.sent_us[at] < least_us:
+        while at and now_us - run.sent_us[at] < least_us - (least_us >> 3):
             at -= 1
         return at
 
