@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from fairway.core.congestion import INITIAL_PACKETS, Eager, Fair, make_controller
+from fairway.core.recovery.congestion import INITIAL_PACKETS, MIN_PACKETS, Eager, Fair, make_controller
 
 
 def test_eager_keeps_its_window_whatever_is_lost() -> None:
     eager = make_controller("eager", 32)
     assert isinstance(eager, Eager)
-    eager.lost(0, 1)
+    assert not eager.lost(0, 1)
     eager.timed_out(0, 1)
+    eager.undo()
     assert eager.room(10, 0) == 22
     assert eager.room(40, 0) == 0
     assert eager.next_room_us(10, 0) is None
@@ -33,6 +34,30 @@ def test_fair_halves_once_per_round_trip_however_many_were_lost() -> None:
     assert fair.window == before // 2
     fair.lost(sent_us=8_500, now_us=9_500)
     assert fair.window == before // 4
+
+
+def test_fair_says_which_loss_cut_the_window_and_takes_that_cut_back() -> None:
+    fair = Fair(10_000)
+    for trip in range(1, 8):
+        fair.acknowledged(fair.window, fair.window, 1_000, trip * 1_000)
+    before = fair.window
+    assert fair.lost(sent_us=7_500, now_us=8_000)
+    assert not fair.lost(sent_us=7_900, now_us=8_100)
+    fair.undo()
+    assert fair.window == before
+    fair.acknowledged(10, fair.window, 1_000, 9_000)
+    assert fair.window == before + 10, "the threshold is back too"
+
+
+def test_a_time_out_judges_the_path_anew_but_not_by_what_left_before_the_first_sample() -> None:
+    fair = Fair(1_000)
+    fair.acknowledged(10, 10, 1_000, 1_000)
+    fair.timed_out(sent_us=500, now_us=5_000)
+    assert fair.window == 2 * INITIAL_PACKETS
+    fair.timed_out(sent_us=1_500, now_us=5_000)
+    assert fair.window == MIN_PACKETS
+    fair.acknowledged(8, 2, 1_000, 6_000)
+    assert fair.window == INITIAL_PACKETS, "it doubles up to half of what it was"
 
 
 def test_fair_adds_about_one_packet_per_round_trip_after_a_loss() -> None:

@@ -1,4 +1,4 @@
-"""Serial numbers, deadlines, round trips, the ledger and the seeded generator."""
+"""Serial numbers, deadlines, the ledger and the seeded generator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from fairway.core.amplification import Ledger
 from fairway.core.chance import MILLION, Seeded
 from fairway.core.errors import BadOption, MalformedDatagram
 from fairway.core.machine import Options
-from fairway.core.rtt import RoundTrip
 from fairway.core.serial import newer, widen
 from fairway.core.timers import Deadlines
 
@@ -91,35 +90,6 @@ def test_clearing_out_stale_entries_while_looking_for_the_next_brings_nothing_up
     deadlines.set(1, 400)
     assert deadlines.pop_due(110) == [2]
     assert deadlines.pop_due(400) == [0, 1]
-
-
-def test_the_time_out_follows_rfc_6298() -> None:
-    trip = RoundTrip(initial_us=200_000, min_us=20_000, max_us=3_000_000)
-    assert trip.rto_us == 200_000
-    assert trip.backed_off_us(3) == 800_000
-    trip.sample(100_000)
-    assert (trip.smoothed_us, trip.variation_us, trip.rto_us) == (100_000, 50_000, 300_000)
-    trip.sample(60_000)
-    assert (trip.smoothed_us, trip.variation_us) == (95_000, 47_500)
-    for _ in range(200):
-        trip.sample(1_000)
-    assert trip.rto_us == 20_000
-    for _ in range(200):
-        trip.sample(50_000)
-    assert 59_900 < trip.rto_us <= 60_000, "a steady path still leaves the clock's granularity as a margin"
-    assert trip.backed_off_us(50) == 3_000_000
-
-
-def test_a_path_slower_than_the_time_out_gets_its_time_from_a_repeated_packet() -> None:
-    trip = RoundTrip(initial_us=200_000, min_us=20_000, max_us=3_000_000)
-    trip.ambiguous(400_000)
-    assert trip.rto_us == 400_000
-    trip.ambiguous(300_000)
-    assert trip.rto_us == 400_000
-    trip.ambiguous(9_000_000)
-    assert trip.rto_us == 800_000
-    trip.sample(390_000)
-    assert trip.rto_us == 390_000 + 4 * 195_000
 
 
 def test_an_unproved_address_gets_three_times_what_it_sent_and_not_a_byte_more() -> None:

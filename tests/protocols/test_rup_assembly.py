@@ -67,7 +67,7 @@ def test_bursts_single_parts_and_a_closed_gap_make_the_same_message() -> None:
         receive(machine, [part])
     receive(machine, parts[25:39])
     assert bodies(machine) == [BODY]
-    assert machine._receiver._reserved_bytes == 0
+    assert machine._receiver.memory.reserved_bytes == 0
 
 
 def test_where_the_interpreter_gives_no_room_the_parts_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_places_together_stay_within_their_bound_and_the_others_are_joined() -> 
     for identity in identities:
         receive(machine, datagrams(identity)[8:])
     assert bodies(machine) == [BODY] * 3
-    assert machine._receiver._reserved_bytes == 0
+    assert machine._receiver.memory.reserved_bytes == 0
 
 
 def test_a_place_is_given_up_with_its_message() -> None:
@@ -96,7 +96,7 @@ def test_a_place_is_given_up_with_its_message() -> None:
     message = incoming(machine)
     machine.wake(RupOptions().forget_us)
     assert machine._conversations["a"].incoming == {}
-    assert machine._receiver._reserved_bytes == 0
+    assert machine._receiver.memory.reserved_bytes == 0
     assert (message._assembly, message._pieces) == (None, {})
 
 

@@ -175,15 +175,21 @@ CASES = (
     Case("RUP-4.7", "a request beyond the total", (*WHOLE, (0.1, "<", _request(50))), REQUESTS),
     Case(
         "RUP-5.9",
-        "a copy after 25 s of silence",
+        "a retransmission after 25 s of silence",
         (FIRST, (0.05, "<", _confirm(0)), (25.0, *FIRST[1:])),
-        "a send ends after 10 s without a request or confirm",
+        "a send ends after 10 s without a request or confirm of any message",
     ),
     Case(
-        "RUP-5.10",
-        "a part 201 times",
-        tuple((number * 0.05, ">", FIRST[2]) for number in range(201)),
-        "a part is sent 100 times at the most",
+        "RUP-5.9",
+        "a retransmission after 100 s in which known facts are repeated",
+        (
+            FIRST,
+            SECOND,
+            *((0.1 + 5 * number, ">", THIRD[2]) for number in range(20)),
+            *((0.2 + 5 * number, "<", _confirm(20)) for number in range(20)),
+            (99.0, *THIRD[1:]),
+        ),
+        "a send ends after 60 s in which nothing new was confirmed or requested of any message",
     ),
     Case(
         "ALL-6.1",
@@ -192,3 +198,24 @@ CASES = (
         "at most three times the bytes that came from an address that has proved nothing",
     ),
 )
+
+LEGAL: dict[str, tuple[Step, ...]] = {
+    "a part is repeated 250 times while others are asked for": (
+        FIRST,
+        *((number * 0.05, ">", THIRD[2]) for number in range(1, 251)),
+        *((number * 0.05 + 0.02, "<", _request(10)) for number in range(1, 251)),
+    ),
+    "a message waits for a minute while others are confirmed": (
+        *((number * 1.0, ">", _part(0)) for number in range(100)),
+        *((number * 1.0 + 0.1, ">", _part(0, 10, identity=f"{number:032x}")) for number in range(100)),
+        *((number * 1.0 + 0.2, "<", _confirm(10, f"{number:032x}")) for number in range(100)),
+    ),
+    "a request is repeated every 5 ms": (
+        FIRST,
+        THIRD,
+        *((0.03 + number * 0.005, "<", _request(10)) for number in range(4)),
+        (0.06, ">", SECOND[2]),
+        (0.07, "<", _confirm(30)),
+    ),
+}
+"""Captures that break no rule."""

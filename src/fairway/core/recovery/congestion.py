@@ -12,7 +12,8 @@ from typing import Protocol
 SCALE = 1_024
 """Windows and pacing credit are kept in 1/1024 of a packet."""
 INITIAL_PACKETS = 10
-MIN_PACKETS = 2
+MIN_PACKETS = 4
+"""With fewer in flight too often all of them are lost, and only a time-out goes on."""
 BURST_PACKETS_MIN = 10
 BURST_US = 2_000
 """Timers of an event loop come about a millisecond late; a burst makes up for two."""
@@ -141,9 +142,9 @@ class Fair:
         if self._rtt_us == 0:
             self._credited_us = self._known_us = now_us
         self._rtt_us = smoothed_rtt_us
-        if 2 * in_flight < self.window:
-            return
         window = self._window
+        if window == self._window_max or 2 * in_flight < self.window:
+            return
         if window + packets * SCALE <= self._threshold:
             window += packets * SCALE
         else:

@@ -9,8 +9,8 @@ when one has and the packet is older than its time-out. Where acknowledgements a
 lies beyond the mark. So only the packet at the mark can be lost there: when a transmission that left at least three
 later moved the mark to it, when three answers in a row repeat the mark, or when the peer asks for it by name. The
 packets beyond leave the flight after a time-out (*settled*): they are no longer in the network, arrived or not.
-If a repair moves the mark only to the next missing packet, twice as many are repaired as before: a peer that has
-thrown away everything after a hole is then served as fast as slow start would.
+If repairs move the mark only to the next missing packet, each lets two more leave: a peer that has thrown away
+everything after a hole is then served as fast as slow start would.
 
 *Nothing comes back.* One timer for the whole conversation, from the latest news: when it runs out, one packet (the
 lowest where the peer needs it first, else the one that left first) is probed outside the window, and the time doubles.
@@ -23,8 +23,9 @@ trip: acknowledgements of other first transmissions in that time show that the t
 What repeats known facts restarts nothing; it shows that the peer is there (`heard_us`).
 
 *One packet that is never answered* costs the others nothing: its first loss counts against the path until it is lost
-again while others arrive, from then on it waits for its own doubled time-out, and meanwhile it is not in flight. A stream of several packets that was
-never answered although later ones are is *ignored*: its packets are taken back but for one that probes.
+again while others arrive, from then on it waits for its own doubled time-out, and meanwhile it is not in flight. A
+stream of several packets that was never answered although later ones are is *ignored*: its packets are taken back but
+for one that probes.
 
 *Spurious losses.* A loss was none when an earlier transmission is acknowledged after all. When all losses behind a cut
 were none, the cut is undone; and from then on a packet that was overtaken waits as long as the late one took.
@@ -49,6 +50,8 @@ from fairway.core.statistics import Statistics
 OVERTAKEN_BY = 3
 """Later transmissions acknowledged before a packet counts as lost: reordering by less is common on real paths."""
 UNLIMITED = 1 << 30
+REQUESTS_MAX = 1_024
+"""Packets of one stream that wait to leave because they were asked for, and of those acknowledged before."""
 AGAIN_US_MIN = 3_000
 """A packet is not retransmitted sooner for being asked for again: on a short path the peer's work takes longer."""
 STALE_MAX = 64
@@ -80,9 +83,9 @@ class Recovery:
     """The loss recovery of one conversation, for packets of one kind."""
 
     __slots__ = (
-        "_again", "_backoffs", "_base_us", "_cumulative", "_doubt_order", "_doubt_sent_us", "_doubt_us", "_finished", "_head",
+        "_again", "_backoffs", "_base_us", "_cumulative", "_cuts", "_doubt_order", "_doubt_us", "_finished", "_head",
         "_ignored", "_kind", "_life_us", "_losses", "_lost", "_order", "_overdue_us", "_peak", "_sampled_us",
-        "_serial", "_settled", "_statistics", "_tolerance_us", "_top", "_top_sent_us", "_urgent", "controller", "heard_us", "in_flight",
+        "_serial", "_settled", "_statistics", "_tolerance_us", "_top", "_urgent", "controller", "heard_us", "in_flight",
         "left", "news_us", "rewound", "streams", "timing",
     )  # fmt: skip
 
@@ -105,8 +108,6 @@ class Recovery:
         self._order = 0
         self._top = [-1] * OVERTAKEN_BY
         """The highest acknowledged orders, ascending."""
-        self._top_sent_us = -1
-        """When the latest acknowledged transmission left; kept where acknowledgements are cumulative."""
         self._head = Run(Stream(), 0, 0, b"", 1, 0, 0, 0)
         """The flight: a ring of runs in the order of their latest transmissions."""
         self._urgent: list[Run] = []
@@ -132,9 +133,9 @@ class Recovery:
         """No packet reaches the end of its life earlier."""
         self._doubt_us = NEVER
         self._doubt_order = -1
-        self._doubt_sent_us = -1
         """A transmission that was perhaps acknowledged, and when to conclude that it was."""
         self._sampled_us = -1
+        self._cuts = 1
         self._losses = 0
         """Losses since the latest cut that have not turned out to be none."""
         self._tolerance_us = 0
@@ -144,19 +145,16 @@ class Recovery:
 
     def room(self, now_us: int) -> int:
         """Return how many packets window and pacing let leave now."""
-        return UNLIMITED if self.controller is None else self.controller.room(self._occupied(), now_us)
+        return UNLIMITED if self.controller is None else self.controller.room(self.in_flight, now_us)
 
     def next_room_us(self, now_us: int) -> int:
         """Return when time alone lets the next packet leave; `NEVER` if only an acknowledgement can."""
-        due_us = None if self.controller is None else self.controller.next_room_us(self._occupied(), now_us)
+        due_us = None if self.controller is None else self.controller.next_room_us(self.in_flight, now_us)
         return NEVER if due_us is None else due_us
 
-    def _occupied(self) -> int:
-        """Return how many packets count against the window of what leaves next.
-
-        A peer that needs the lowest first may have thrown away what is settled, so new packets wait for it.
-        """
-        return self.in_flight + self._settled if self._kind.ordered and not self._lost else self.in_flight
+    def window_room(self) -> int:
+        """Return how many packets the window lets leave, pacing left aside."""
+        return UNLIMITED if self.controller is None else self.controller.window - self.in_flight
 
     @property
     def has_lost(self) -> bool:
@@ -231,7 +229,7 @@ class Recovery:
                 return run
         while self._lost:
             run = self._lost[0][3]
-            if run.state == LOST:
+            if run.state == LOST and run.again_us == NEVER:
                 room = self.room(now_us)
                 if room <= 0:
                     return None
@@ -247,14 +245,21 @@ class Recovery:
         run.sent_us.append(now_us)
         run.orders.append(self._order - (run.first - run.base))
         self._order += run.count
+        if run.asked:
+            run.asked = False
+            run.stream.asked -= 1
         self._statistics.retransmissions += run.count
         self._launch(run, now_us)
 
     # What comes back.
 
-    def heard(self, now_us: int) -> None:
-        """Take a valid word of the peer that says nothing new."""
+    def heard(self, stream: Stream, now_us: int) -> None:
+        """Take a valid word of the peer about a stream; the first one is news."""
         self.heard_us = now_us
+        if stream.strays:
+            self._land_strays(stream)
+        if not stream.answered:
+            self._learned(stream, now_us)
 
     def acknowledge_one(self, stream: Stream, number: int, now_us: int) -> Run | None:
         """Take the acknowledgement of a packet that left on its own, once, and is in flight; None if it is no such.
@@ -269,6 +274,8 @@ class Recovery:
         run.state = OVER
         stream.left -= 1
         self.left -= 1
+        if not stream.left:
+            del self.streams[stream.serial]
         order, top, timing = run.orders[0] + run.first - run.base, self._top, self.timing
         if order > top[-1]:
             del top[0]
@@ -305,10 +312,10 @@ class Recovery:
             total += some
             number += some
         if pieces:
-            if clean and self._doubt_us != NEVER and pieces[0].run.orders[0] < self._doubt_order:
+            if clean and self._doubt_us != NEVER and pieces[0].run.orders[-1] < self._doubt_order:
                 self._doubt_us = NEVER
             if sampled and self._kind.sampled:
-                self._sample(pieces, clean, transmission, now_us)
+                self._sample(pieces, transmission, now_us)
             self._news(stream, total, now_us)
         return pieces
 
@@ -317,37 +324,36 @@ class Recovery:
         before, stream.mark = stream.mark, mark
         stream.same = 0
         pieces = self.acknowledge(stream, before, mark - before, now_us, sampled=sampled)
+        if not pieces:
+            self._news(stream, 0, now_us)
+        repaired = bool(pieces) and all(len(piece.run.sent_us) > 1 for piece in pieces)
+        stream.burst = stream.burst + mark - before if repaired else 0
         self._judge_mark(stream, now_us)
         return pieces
 
     def _take_off(self, run: Run, count: int, now_us: int, transmission: int) -> bool:
         """Take the first packets of a run off as acknowledged; return whether it is certain which transmission was."""
         at = self._which(run, now_us) if transmission < 0 else transmission
-        certain = transmission >= 0 or at == 0 or (self._cumulative and run.losses > 0)
+        alone, least_us = len(run.sent_us) == 1, self.timing.least_us
+        certain = transmission >= 0 or alone or (at <= run.sure and (least_us > 0 or run.sure > 0))
         offset = run.first - run.base
-        self._raise_top(run.orders[at if certain else 0] + offset + count - 1, count)
-        self._top_sent_us = max(self._top_sent_us, run.sent_us[at if certain else 0])
-        if not certain and run.orders[at] > self._top[-1]:
+        self._raise_top(run.orders[at if certain else run.sure] + offset + count - 1, count)
+        if not certain and run.orders[at] + offset > self._top[-1]:
             self._doubt_order = max(self._doubt_order, run.orders[at] + offset)
-            self._doubt_sent_us = max(self._doubt_sent_us, run.sent_us[at])
-            self._doubt_us = now_us + ((self.timing.least_us or now_us - run.sent_us[0]) >> 2)
-        latest = run.repair if self._cumulative else len(run.sent_us) - 1
-        if run.losses and (run.state in (LOST, URGENT) or (certain and at < latest)):
+            self._doubt_us = now_us + (least_us >> 2)
+        if run.cut and certain and at == 0:
             self._spurious(run, count, now_us - run.sent_us[at])
-        self.timing.settled(at if certain or self.timing.least_us else 0, count)
+        self.timing.settled(at, count)
         self._leave(run, count)
-        return len(run.sent_us) == 1
+        return certain
 
     def _which(self, run: Run, now_us: int) -> int:
-        """Return the latest transmission that an acknowledgement may speak of.
-
-        Before any measurement it is the first. But a mark may move for long without measuring anything, and where it
-        waited for a lost packet it moves by a retransmission. A little less than the shortest round trip is jitter.
-        """
-        least_us, at = self.timing.least_us, len(run.sent_us) - 1
+        """Return the latest transmission that an acknowledgement may speak of; the first before any measurement."""
+        least_us = self.timing.least_us
+        at = len(run.sent_us) - 1
         if not least_us:
-            return 0 if not self._cumulative else min(run.repair, at) if run.losses else at
-        while at and now_us - run.sent_us[at] < least_us - (least_us >> 3):
+            return min(run.sure, at)
+        while at and now_us - run.sent_us[at] < least_us:
             at -= 1
         return at
 
@@ -366,6 +372,8 @@ class Recovery:
         stream.trim(run, count)
         if whole:
             run.state = OVER
+            stream.asked -= run.asked
+            run.asked = False
         if not stream.left:
             self.streams.pop(stream.serial, None)
             self._ignored.pop(stream.serial, None)
@@ -379,19 +387,27 @@ class Recovery:
                 top[0] = one
                 top.sort()
 
-    def _sample(self, pieces: list[Acknowledged], clean: bool, transmission: int, now_us: int) -> None:
+    def _sample(self, pieces: list[Acknowledged], transmission: int, now_us: int) -> None:
         """Measure the round trip; what left together gives one sample, that of the first to come back.
 
-        A mark speaks of the last packet below it, and only if none of them was retransmitted: it waited for that one.
+        A mark waits for every packet below it. Where one of them was retransmitted, the time of the last packet is only
+        an upper bound: it may lower the delay, and never raises it.
         """
-        for piece in pieces[-1:] if self._cumulative else pieces:
-            run = piece.run
-            if transmission < 0 and (not clean if self._cumulative else self._which(run, now_us) > 0):
-                elapsed_us = now_us - run.sent_us[min(run.repair, len(run.sent_us) - 1)]
-                self.timing.ambiguous(elapsed_us + (elapsed_us >> 3))
-            elif run.sent_us[max(transmission, 0)] != self._sampled_us:
-                self._sampled_us = run.sent_us[max(transmission, 0)]
-                self.timing.sample(now_us - self._sampled_us)
+        timing = self.timing
+        waited = self._cumulative and len(pieces) > 1 and any(len(piece.run.sent_us) > 1 for piece in pieces)
+        for run, _, _ in pieces[-1:] if self._cumulative else pieces:
+            at = self._which(run, now_us) if transmission < 0 else transmission
+            elapsed_us = now_us - run.sent_us[at]
+            first = at == 0 and (len(run.sent_us) == 1 or timing.least_us > 0)
+            if transmission >= 0 or (first and not waited):
+                if run.sent_us[at] != self._sampled_us:
+                    self._sampled_us = run.sent_us[at]
+                    timing.sample(elapsed_us)
+            elif first and elapsed_us < timing.delay_us:
+                timing.bound(elapsed_us)
+            elif not run.losses:
+                elapsed_us = now_us - run.sent_us[0]
+                timing.ambiguous(elapsed_us + (elapsed_us >> 3), self._kind.backoff_us_max)
 
     def _news(self, stream: Stream, count: int, now_us: int) -> None:
         """Take that something was newly acknowledged."""
@@ -406,7 +422,13 @@ class Recovery:
         stream.probes = 0
         if not stream.answered:
             stream.answered = True
-            self._ignored.pop(stream.serial, None)
+            self._release(stream, now_us)
+
+    def _release(self, stream: Stream, now_us: int) -> None:
+        """Let a stream that was ignored go on: its probe has arrived, or is as lost as any other packet."""
+        probe = self._ignored.pop(stream.serial, None)
+        if probe is not None and probe.state == LOST and probe.again_us != NEVER:
+            self._queue(probe)
 
     def finished(self, stream: Stream, now_us: int) -> None:
         """Take that a stream was acknowledged whole: a peer that had no place for another may have one now."""
@@ -415,8 +437,9 @@ class Recovery:
             self._finished.sort()
         if self._ignored:
             run = next(iter(self._ignored.values()))
-            if run.state == LOST and run.again_us != NEVER:
-                self._arm(run, max(now_us, run.sent_us[-1] + self.timing.smoothed_us))
+            due_us = max(now_us, run.sent_us[-1] + self.timing.smoothed_us)
+            if run.state == LOST and due_us < run.again_us != NEVER:
+                self._arm(run, due_us)
 
     # What is lost.
 
@@ -475,14 +498,24 @@ class Recovery:
         self._ground(run)
         run.state = LOST
         run.losses += 1
-        if self._cumulative:
-            run.repair = len(run.sent_us)
-        if run.losses == 1 and blame and self.controller is not None:
-            run.blamed = True
-            self._losses = self._losses + run.count if not self.controller.lost(run.sent_us[-1], now_us) else run.count
+        cut = False
+        if run.losses == 1 and blame:
+            cut = self.controller is not None and self.controller.lost(run.sent_us[0], now_us)
+            if cut:
+                self._cuts += 1
+                self._losses = 0
+            self._losses += run.count
+            run.cut = self._cuts
         elif run.losses == 2:
             self._absolve(run, run.count)
         if not self._kind.by_name:
+            return
+        if cut:
+            # The flight is larger than the new window: without this one the repair would wait until it is not.
+            if run.count > 1:
+                self._split(run, run.first + 1)
+            run.state = URGENT
+            self._urgent.append(run)
             return
         if run.losses > 1 and not self._kind.ordered:
             again_us = run.sent_us[-1] + self.timing.backed_off_us(run.losses - 1, self._kind.backoff_us_max)
@@ -522,7 +555,7 @@ class Recovery:
             self._settled -= run.count
 
     def _spurious(self, run: Run, count: int, age_us: int) -> None:
-        """Take that packets which were taken for lost had arrived, at that age."""
+        """Take that the first transmission of packets which were taken for lost had arrived, at that age."""
         smoothed_us = self.timing.smoothed_us
         late_us = age_us - smoothed_us
         self._tolerance_us = min(smoothed_us, max(self._tolerance_us, late_us + (late_us >> 2), smoothed_us >> 3))
@@ -530,54 +563,27 @@ class Recovery:
 
     def _absolve(self, run: Run, count: int) -> None:
         """Take back what the loss of packets has done to the window; the cut itself when no other loss is behind it."""
-        if run.blamed and self.controller is not None:
+        if run.cut == self._cuts:
             self._losses -= count
-            if self._losses == 0:
+            if not self._losses and self.controller is not None:
                 self.controller.undo()
 
     def _judge_mark(self, stream: Stream, now_us: int) -> None:
         """Take the packets at a mark that just moved for lost if what moved it left later than they did."""
-        run = stream.find(stream.mark)
-        overtaken = (
-            run is not None
-            and stream.mark != stream.last
-            and self._overtaken(run)
-            and now_us - run.sent_us[-1] >= self.timing.smoothed_us + self._tolerance_us
-        )
-        if not overtaken:
-            if run is None or len(run.sent_us) == 1:
-                stream.burst = 0
-            return
-        stream.burst = max(1, 2 * stream.burst)
-        self._repair_from_mark(stream, stream.burst, now_us)
-
-    def _overtaken(self, run: Run) -> bool:
-        """Return whether something that left clearly later than the run was acknowledged.
-
-        Three packets later, or a quarter of a round trip: with a small window a retransmission leaves just before new
-        packets, and the peer may have thrown away all of them.
-        """
-        if run.order + OVERTAKEN_BY <= self._top[-1]:
-            return True
-        return run.order < self._top[-1] and run.sent_us[-1] + (self.timing.least_us >> 2) < self._top_sent_us
-
-    def _repair_from_mark(self, stream: Stream, count: int, now_us: int) -> None:
-        number, end = stream.mark, stream.mark + count
-        while number < end:
+        number, end = stream.mark, stream.mark + max(1, stream.burst)
+        left_us = now_us - self.timing.smoothed_us - self._tolerance_us
+        while number < end and stream.mark != stream.last:
             run = stream.find(number)
-            if run is None or not self._overtaken(run):
+            overtaken = run is not None and run.order + OVERTAKEN_BY <= self._top[-1] and run.sent_us[-1] <= left_us
+            if run is None or (not overtaken and len(run.sent_us) == 1):
                 return
-            if run.first + run.count > end:
-                self._split(run, end)
-            if run.first < number:
-                run = self._split(run, number)
+            if overtaken and run.state in (FLYING, SETTLED):
+                if run.first + run.count > end:
+                    self._split(run, end)
+                run.sure = len(run.sent_us)
+                self._statistics.repairs += run.count
+                self._lose(run, now_us, blame=run.first == stream.mark)
             number = run.first + run.count
-            if run.state in (FLYING, SETTLED):
-                at_mark = run.first == stream.mark
-                if at_mark and run.count > 1:
-                    self._split(run, run.first + 1)
-                    number = run.first + 1
-                self._lose(run, now_us, blame=at_mark, at_once=at_mark)
 
     def repeated(self, stream: Stream, now_us: int) -> None:
         """Take an answer to a later packet that repeats the mark; three in a row ask for the packet at the mark."""
@@ -591,29 +597,64 @@ class Recovery:
         stream.same += 1
         if stream.same >= OVERTAKEN_BY:
             stream.same = 0
-            self._lose(self._only(stream.mark, run), now_us, blame=True, at_once=True)
+            self._statistics.repairs += 1
+            run = self._only(stream.mark, run)
+            run.sure = len(run.sent_us)
+            self._lose(run, now_us, blame=True)
 
-    def requested(self, stream: Stream, number: int, now_us: int) -> bool:
-        """Take that the peer asks for a packet by name; return whether that can speak of its latest transmission."""
-        self.heard_us = now_us
-        run = stream.find(number)
-        if run is None or run.state in (LOST, URGENT):
-            if run is not None and run.again_us != NEVER:
+    def requested(self, stream: Stream, number: int, now_us: int) -> str:
+        """Take that the peer asks for a packet by name; return why that is dropped, or an empty string.
+
+        It is answered if it can speak of the packet's latest transmission, and after the first time once a round trip.
+        """
+        below = number < stream.mark
+        run = self._stray(stream, number) if below else stream.find(number)
+        if run is None:
+            return "requests_full" if below else ""
+        if run.state in (LOST, URGENT):
+            run = self._only(number, run)
+            self._named(run, now_us)
+            if run.again_us != NEVER:
                 self._queue(run)
-            return run is not None
-        age_us = now_us - run.sent_us[-1]
-        if age_us < self.timing.least_us or (run.named and age_us < max(self.timing.smoothed_us, AGAIN_US_MIN)):
-            return False
-        self._settle_to(stream, number + 1)
-        run = self._only(number, stream.find(number) or run)
-        if not run.named:
-            run.named = True
-            self._learned(stream, now_us)
+            return ""
+        age_us, timing = now_us - run.sent_us[-1], self.timing
+        if age_us < timing.least_us or (run.named and age_us < max(timing.smoothed_us, AGAIN_US_MIN)):
+            return "request_too_soon"
+        if stream.asked >= REQUESTS_MAX:
+            return "requests_full"
+        if not below:
+            self._settle_to(stream, number + 1)
+            run = self._only(number, stream.find(number))
+        self._named(run, now_us)
+        run.asked = True
+        run.sure = len(run.sent_us)
+        stream.asked += 1
         self._statistics.repairs += 1
-        self._lose(run, now_us, blame=True)
+        self._lose(run, now_us, blame=not below)
         if run.again_us != NEVER:
             self._queue(run)
-        return True
+        return ""
+
+    def _named(self, run: Run, now_us: int) -> None:
+        """Take that the peer asks for a packet: the first time it is news, unless it was acknowledged before."""
+        if not run.named and run.first >= run.stream.mark:
+            self._learned(run.stream, now_us)
+        run.named = True
+
+    def _stray(self, stream: Stream, number: int) -> Run | None:
+        """Return a run for a packet that was acknowledged and is asked for all the same; None if there are too many."""
+        run = stream.strays.get(number)
+        if run is None and len(stream.strays) < REQUESTS_MAX:
+            run = stream.strays[number] = Run(stream, number, 1, b"", 1, 0, -NEVER, -1)
+            run.state = OVER
+        return run
+
+    def _land_strays(self, stream: Stream) -> None:
+        """Take out of the flight what was acknowledged and sent again, now that the peer has spoken since."""
+        for run in stream.strays.values():
+            if run.state in (FLYING, SETTLED):
+                self._ground(run)
+                run.state = OVER
 
     def _settle_to(self, stream: Stream, number: int) -> None:
         """Take what left before packet `number` did out of the flight: that one has come, so the others have landed."""
@@ -621,24 +662,26 @@ class Recovery:
         if later is None:
             return
         line = later.orders[0] + number - later.base
-        for run in stream.runs():
-            if run.first > number:
-                return
-            if run.state == FLYING and run.order <= line:
+        run = self._head.following
+        while run is not self._head and run.order <= line:
+            following = run.following
+            if run.stream is stream:
                 if run.first + run.count > number + 1:
-                    self._split(run, number + 1)
+                    following = self._split(run, number + 1)
                 self._settle(run)
+            run = following
 
     def _ignore(self, stream: Stream, now_us: int) -> None:
         """Take back all packets of a stream that the peer ignores but the one at the mark, which probes for it."""
         probe = self._only(stream.mark, stream.find(stream.mark))
+        if stream.left > 1 or stream.serial not in self._ignored:
+            self.rewound.append(stream)
         for run in stream.runs():
             if run is not probe:
                 self._leave(run, run.count)
         if probe.state == FLYING:
             self._lose(probe, now_us, blame=False)
         self._ignored[stream.serial] = probe
-        self.rewound.append(stream)
 
     # Time.
 
@@ -658,6 +701,17 @@ class Recovery:
         kind = self._kind
         return self.left > 0 and (now_us >= self.heard_us + kind.silence_us or now_us >= self.news_us + kind.stall_us)
 
+    def given_up(self, now_us: int) -> list[Stream]:
+        """Return the streams that are given up because the peer is; those begun later get their own time."""
+        if not self.gives_up(now_us):
+            return []
+        silent = now_us >= self.heard_us + self._kind.silence_us
+        since_us = now_us - (self._kind.silence_us if silent else self._kind.stall_us)
+        over = [stream for stream in self.streams.values() if stream.news_us <= since_us]
+        self.heard_us = min((one.news_us for one in self.streams.values() if one.news_us > since_us), default=now_us)
+        self.news_us = max(self.news_us, self.heard_us)
+        return over
+
     def wake(self, now_us: int) -> list[Run]:
         """Do what is due, and return the packets that are given up."""
         spent: list[Run] = []
@@ -672,7 +726,6 @@ class Recovery:
         if now_us >= self._doubt_us:
             self._doubt_us = NEVER
             self._raise_top(self._doubt_order, 1)
-            self._top_sent_us = max(self._top_sent_us, self._doubt_sent_us)
             self._detect(now_us)
             for stream in list(self.streams.values()) if self._cumulative else ():
                 self._judge_mark(stream, now_us)
@@ -721,10 +774,14 @@ class Recovery:
         run = self._probed()
         if run is None:
             return
+        if run.sent_us[-1] + self.timing.delay_us > now_us:
+            self._base_us = run.sent_us[-1]  # it has just been repaired, which may still be answered
+            return
         self._backoffs += 1
         run.stream.probes += 1
         if self._backoffs == 2 and self.in_flight > 1 and self.timing.smoothed_us and self.controller is not None:
             self.controller.timed_out(run.sent_us[-1], now_us)
+            self._cuts += 1
         self._ground(run)
         self._urge(run)
 
@@ -793,6 +850,9 @@ class Recovery:
         runs = stream.runs()
         for run in runs:
             self._leave(run, run.count)
+        self._land_strays(stream)
+        for run in stream.strays.values():
+            run.state = OVER
         return runs
 
 

@@ -27,8 +27,8 @@ class Run:
     """
 
     __slots__ = (
-        "again_us", "base", "blamed", "count", "data", "first", "following", "losses", "named", "orders", "preceding",
-        "repair", "segment_bytes", "sent_us", "state", "stream", "token",
+        "again_us", "asked", "base", "count", "cut", "data", "first", "following", "losses", "named", "orders",
+        "preceding", "segment_bytes", "sent_us", "state", "stream", "sure", "token",
     )  # fmt: skip
 
     def __init__(
@@ -53,15 +53,17 @@ class Run:
         self.sent_us = [sent_us]
         """When each transmission left, the latest last."""
         self.orders = [order]
+        self.sure = 0
+        """The first transmission that can have arrived: the peer has said of those before that they did not."""
         self.state = FLYING
         self.losses = 0
         """How often these packets were taken for lost."""
-        self.blamed = False
-        """Whether the first loss of these packets counted against the path."""
-        self.repair = 0
-        """Where acknowledgements are cumulative: the first transmission after the latest loss."""
+        self.cut = 0
+        """The cut of the window that their first loss counts for; 0 if it counted for none."""
         self.named = False
         """Whether the peer has asked for this packet by name."""
+        self.asked = False
+        """Whether it waits to leave because the peer asked for it."""
         self.again_us = NEVER
         """When the run's own timer runs out; what the heap of timers says otherwise is stale."""
         self.preceding = self
@@ -95,10 +97,10 @@ class Run:
         other.first = first
         other.sent_us = self.sent_us.copy()
         other.orders = self.orders.copy()
+        other.sure = self.sure
         other.state = self.state
         other.losses = self.losses
-        other.repair = self.repair
-        other.blamed = self.blamed
+        other.cut = self.cut
         other.named = self.named
         return other
 
@@ -123,8 +125,8 @@ class Stream:
     """
 
     __slots__ = (
-        "_firsts", "_runs", "_singles", "answered", "burst", "last", "left", "mark", "news_us", "probes", "same",
-        "serial",
+        "_firsts", "_runs", "_singles", "answered", "asked", "burst", "last", "left", "mark", "news_us", "probes",
+        "same", "serial", "strays",
     )  # fmt: skip
 
     def __init__(self, serial: int = 0, last: int = NEVER) -> None:
@@ -143,8 +145,12 @@ class Stream:
         """Probes since then."""
         self.same = 0
         """Answers in a row that repeated the mark."""
+        self.asked = 0
+        """Packets that wait to leave because the peer asked for them."""
+        self.strays: dict[int, Run] = {}
+        """Packets below the mark that the peer asked for all the same."""
         self.burst = 0
-        """How many packets at the mark the latest repair took for lost."""
+        """How many packets from the mark on may be under repair: as many as repairs have moved it in a row."""
         self._runs: list[Run] = []
         self._firsts: list[int] = []
         self._singles: dict[int, Run] = {}

@@ -36,14 +36,17 @@ class RoundTrip:
     def sample(self, rtt_us: int) -> None:
         """Take one measured round trip."""
         rtt_us = max(rtt_us, 1)
+        self.least_us = min(self.least_us or rtt_us, rtt_us)
+        self.bound(rtt_us)
+
+    def bound(self, rtt_us: int) -> None:
+        """Take a time that was at least a round trip: the estimate follows, the shortest round trip does not."""
         smoothed_us, variation_us = self.smoothed_us, self.variation_us
         if smoothed_us == 0:
             smoothed_us, variation_us = rtt_us, rtt_us >> 1
-            self.least_us = rtt_us
         else:
             variation_us += (abs(smoothed_us - rtt_us) - variation_us) >> 2
             smoothed_us = max(1, smoothed_us + ((rtt_us - smoothed_us) >> 3))
-            self.least_us = min(self.least_us, rtt_us)
         self.smoothed_us, self.variation_us = smoothed_us, variation_us
         self._floor_us = 0
         self.delay_us = min(self._max_us, max(self._min_us, self._law_us()))
@@ -51,14 +54,14 @@ class RoundTrip:
     def _law_us(self) -> int:
         return self.smoothed_us + max(GRANULARITY_US, 4 * self.variation_us)
 
-    def ambiguous(self, elapsed_us: int) -> None:
+    def ambiguous(self, elapsed_us: int, most_us: int) -> None:
         """Take the time from the first transmission of a retransmitted packet to its acknowledgement.
 
         It is no sample, but until there is one the delay grows towards it: else every packet of a path that is slower
         than the delay is retransmitted, and none ever gives a sample. It only doubles, because where packets are lost
-        that time holds whole time-outs.
+        that time holds whole time-outs, and not beyond where probes stop doubling.
         """
-        self._floor_us = min(self._max_us, max(self._floor_us, min(elapsed_us, 2 * self.delay_us)))
+        self._floor_us = min(self._max_us, most_us, max(self._floor_us, min(elapsed_us, 2 * self.delay_us)))
         self.delay_us = max(self.delay_us, self._floor_us)
 
     def settled(self, lost: int, arrived: int) -> None:

@@ -25,10 +25,10 @@ UNACKNOWLEDGED_NS = 120 * SECOND_NS
 """30 s of MRP-7.3, and as long again for each of a few restarts that begin to count anew."""
 
 RUP_PARTS_MAX = 1 << 20
-RUP_COPIES_MAX = 200
-"""100 transmissions, each doubled on the way."""
 RUP_SILENCE_NS = 20 * SECOND_NS
 """10 s of RUP-5.9, and time for the last answer to arrive."""
+RUP_PROGRESS_NS = 90 * SECOND_NS
+"""60 s of RUP-5.9, and time for what is new to arrive."""
 
 PYDEVTS_LIFE_NS = 33 * SECOND_NS
 """The life of a packet: ten repeats, and three seconds after the last."""

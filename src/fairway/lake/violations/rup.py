@@ -1,7 +1,8 @@
 """The rules of rup that a capture can show broken; clauses of docs/wire/rup.md.
 
 A message is an id and the side that sends its parts; requests and confirms of the id come from the other side. The
-parts of one message and what is said of them are looked at together, in the order of time.
+parts of one message and what is said of them are looked at together, in the order of time. Whether a peer is there is
+judged by what it says of any message.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fairway.lake.violations import screens
-from fairway.lake.violations.limits import RUP_COPIES_MAX as COPIES_MAX
 from fairway.lake.violations.limits import RUP_PARTS_MAX as PARTS_MAX
+from fairway.lake.violations.limits import RUP_PROGRESS_NS as PROGRESS_NS
 from fairway.lake.violations.limits import RUP_SILENCE_NS as SILENCE_NS
 from fairway.lake.violations.limits import SLACK_NS
 from fairway.lake.violations.rule import (
@@ -34,28 +35,37 @@ if TYPE_CHECKING:
 BEGUN_S = 15
 """A message that shows for the first time after so long is new: a sender that hears nothing for 10 s gives up."""
 
-_MESSAGE = ("point", "flow", "side", "rup_id")
+_SENDER = ("point", "flow", "side")
+_MESSAGE = (*_SENDER, "rup_id")
 _FITS = "rup_position + body_bytes <= rup_total AND (body_bytes > 0 OR rup_total = 0)"
 _REGULAR = "kind = 'data' AND body_bytes > 0 AND rup_position + body_bytes < rup_total"
 """A part that does not end at the total: it shows the size of all but the last."""
+_IS_NEWS = (
+    "(kind = 'confirm' AND at_ns = confirmed_first AND rup_position >= mark)"
+    " OR (kind = 'request' AND at_ns = requested_first)"
+)
+"""A confirm above all before it, or the first request for a part."""
 
 
 def _messages(packets: DataFrame) -> DataFrame:
     """Adds to the parts, requests and confirms of a message what is known of it by then.
 
     The total and the part size are those of the first part that shows them, also for what came before it. `begins` says
-    that the first that was seen of it is the part at 0; it may be a copy, if the message began before the capture.
+    that the first that was seen of it is the part at 0; it may be a retransmission, if the message began before the
+    capture. `answered_at` and `advanced_at` are about all messages to the peer: when it last said something, and when
+    it last said something new.
     """
     rup = of_protocol(packets, "rup").withColumn("side", F.expr("forward = (kind = 'data')"))
     of_part = until_now(*_MESSAGE, "rup_position")
-    copies = rup.withColumns(
+    parts = rup.withColumns(
         over(
             of_part,
-            copies="count_if(kind = 'data')",
+            confirmed_first="min(IF(kind = 'confirm', at_ns, NULL))",
+            requested_first="min(IF(kind = 'request', at_ns, NULL))",
             first="min(IF(kind = 'data', struct(at_ns, body_bytes, body_crc), NULL))",
         )
     )
-    fields = ("kind", "rup_position", "rup_total", "rup_start", "body_bytes", "body_crc", "copies", "first")
+    fields = ("kind", "rup_position", "rup_total", "rup_start", "body_bytes", "body_crc", "first")
     whole = over(
         of_all(*_MESSAGE),
         first_part="min(IF(kind = 'data', struct(at_ns, rup_position, rup_total), NULL))",
@@ -67,7 +77,7 @@ def _messages(packets: DataFrame) -> DataFrame:
         parts="count_if(kind = 'data' AND at_ns = first.at_ns)",
         highest="max(IF(kind = 'data', rup_position, NULL))",
         begun_at="max(IF(kind = 'data' AND rup_position = 0, at_ns, NULL))",
-        answered_at="max(IF(kind <> 'data', at_ns, NULL))",
+        mark="max(IF(kind = 'confirm', rup_position, NULL))",
     )
     long_ago = over(
         until(*_MESSAGE, ago_ns=SLACK_NS),
@@ -78,12 +88,29 @@ def _messages(packets: DataFrame) -> DataFrame:
         "size": F.col("first_regular.body_bytes"),
         "begins": F.expr("first_part.rup_position = 0 AND first_part.at_ns = begun_by"),
     }
-    known = copies.withColumns(whole | by_now | long_ago).withColumns(told)
-    context = ("begun_by", "begins", "total", "size", "parts", "highest", "begun_at", "answered_at", "confirmed")
+    of_peer = over(
+        until_now(*_SENDER),
+        answered_at="max(IF(kind <> 'data', at_ns, NULL))",
+        advanced_at=f"max(IF({_IS_NEWS}, at_ns, NULL))",
+    )
+    known = parts.withColumns(whole | by_now | long_ago).withColumns(told).withColumns(of_peer)
+    context = (
+        "begun_by",
+        "begins",
+        "total",
+        "size",
+        "parts",
+        "highest",
+        "begun_at",
+        "answered_at",
+        "advanced_at",
+        "confirmed",
+    )
     return known.select(*FRAME, *fields, *context)
 
 
 _PART = "concat('a part of ', body_bytes, ' bytes at ', rup_position, ' of ', rup_total)"
+_AGAIN = "concat('a retransmission ', (at_ns - first.at_ns) DIV 1000000, ' ms after the first')"
 _ON_GRID = "(size IS NULL OR rup_position % nullif(size, 0) = 0)"
 
 _RULES = (
@@ -201,17 +228,18 @@ _RULES = (
         severity="warning",
         where=f"kind = 'data' AND at_ns - first.at_ns > {SILENCE_NS}",
         holds=f"answered_at >= at_ns - {SILENCE_NS}",
-        found="concat('a copy ', (at_ns - first.at_ns) DIV 1000000, ' ms after the first, without an answer')",
-        expected="a send ends after 10 s without a request or confirm",
+        found=f"concat({_AGAIN}, ', without an answer')",
+        expected="a send ends after 10 s without a request or confirm of any message",
         needs_start=True,
     ),
     Rule(
-        clause="RUP-5.10",
+        clause="RUP-5.9",
         severity="warning",
-        where="kind = 'data'",
-        holds=f"copies <= {COPIES_MAX}",
-        found="concat('the part at ', rup_position, ' for the ', copies, 'th time')",
-        expected="a part is sent 100 times at the most",
+        where=f"kind = 'data' AND at_ns - first.at_ns > {PROGRESS_NS} AND answered_at >= at_ns - {SILENCE_NS}",
+        holds=f"advanced_at >= at_ns - {PROGRESS_NS}",
+        found=f"concat({_AGAIN}, ', without progress')",
+        expected="a send ends after 60 s in which nothing new was confirmed or requested of any message",
+        needs_start=True,
     ),
 )
 

@@ -28,7 +28,6 @@ from fairway.lake.violations.limits import (
     PYDEVTS_LIFE_NS,
     PYDEVTS_TRANSMISSIONS_MAX,
     REQUEST_NS,
-    RUP_COPIES_MAX,
     RUP_PARTS_MAX,
     RUP_SILENCE_NS,
     SLACK_NS,
@@ -317,7 +316,7 @@ def rup_messages(seen: Seen) -> Integers:
     place = places.one(end)
     sent_at, sent_last = places.least(rup.at, data), places.most(rup.at, data)
     sent = sent_at != NEVER
-    odd = places.any(bad) | places.differ(prints, data) | (places.count(data) > RUP_COPIES_MAX)
+    odd = places.any(bad) | places.differ(prints, data)
     odd |= np.where(sent, sent_last, 0) - np.where(sent, sent_at, 0) > RUP_SILENCE_NS
     confirmed_at, requested_at = places.least(rup.at, confirm), places.least(rup.at, request)
     odd |= (place > 0) & (_early(sent_at, confirmed_at) | ((requested_at != NEVER) & ~sent))

@@ -6,6 +6,7 @@ from fairway.core.events import CloseReason, Peer
 from fairway.protocols.rup.confirming import Confirming
 from fairway.protocols.rup.context import Context
 from fairway.protocols.rup.incoming import Incoming
+from fairway.protocols.rup.requests import Pace
 from fairway.protocols.rup.sender import Sender
 
 
@@ -13,15 +14,17 @@ class Conversation:
     """What is on its way from and to one address."""
 
     __slots__ = (
+        "_context",
+        "_sender",
         "closing",
         "confirming",
         "heard_us",
         "incoming",
         "incoming_bytes",
         "is_named",
+        "pace",
         "peer",
         "receipts",
-        "sender",
         "serial",
     )
 
@@ -33,14 +36,39 @@ class Conversation:
         """Set from `close` on, while outstanding messages are flushed."""
         self.heard_us = now_us
         self.confirming = Confirming(context.options.confirm_every_parts)
+        self.pace = Pace(context.options)
         self.incoming: dict[bytes, Incoming] = {}
         self.incoming_bytes = 0
         self.receipts: dict[bytes, int] = {}
         """Messages handed over and not yet committed, with the bytes that each counts for."""
-        self.sender = Sender(peer, context)
         self.serial = context.next_serial()
+        self._context = context
+        self._sender: Sender | None = None
+
+    @property
+    def sender(self) -> Sender:
+        """The sending half, made when something is first sent: it is most of what a caller costs, and most of those
+        who only call never get a message."""
+        if self._sender is None:
+            self._sender = Sender(self.peer, self._context)
+        return self._sender
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the three-times limit keeps something back."""
+        return self._sender is not None and self._sender.is_blocked
+
+    @property
+    def has_sent(self) -> bool:
+        """Whether there is a sending half."""
+        return self._sender is not None
+
+    @property
+    def unfinished(self) -> int:
+        """How many messages to the peer have no outcome."""
+        return 0 if self._sender is None else self._sender.backlog.messages
 
     @property
     def is_busy(self) -> bool:
-        """Tells whether something is unfinished."""
-        return bool(self.incoming or self.receipts or self.sender.backlog.unfinished)
+        """Whether something is unfinished."""
+        return bool(self.incoming or self.receipts or self.unfinished)

@@ -66,12 +66,13 @@ class Incoming:
         """0 while the grid is unknown."""
         self.part_count = 0
         self.parts = Parts()
-        self.requests = Requests(options)
+        self.requests = Requests(options, conversation.pace)
         self.last_position = -1
         """Where the last part that is kept aside begins; -1 when none is."""
         self.last_us = 0
         self.held_bytes = 0
         self.heard_us = 0
+        """When the latest part came that was not here."""
         self.arrived = 0
         self.confirm_due_us: int | None = None
         self._confirming = conversation.confirming
@@ -202,9 +203,8 @@ class Incoming:
     # Confirms.
 
     def count_arrivals(self, count: int, now_us: int) -> bool:
-        """Counts arrived parts, copies too, and arms a confirm; tells whether it is due at once."""
+        """Count arrived parts, duplicates too, and arm a confirm; return whether it is due at once."""
         self.arrived += count
-        self.heard_us = now_us
         if self.confirm_due_us is None:
             self.confirm_due_us = now_us + self._options.confirm_after_us
         if self.arrived < self._confirm_at:

@@ -9,9 +9,11 @@ there are. The sender's own timer is only for when nothing at all comes back.
     timer                  for                                              runs
     confirm, 20 ms         the mark reaches the sender soon                 from the first unconfirmed arrival
     request, 10 ms         a hole with fewer than three parts beyond it     from the first part beyond
-    request again, 200 ms  a lost request or repair; doubles up to 3 s      from the request
-    forget, 30 s           unfinished messages of a sender that is gone     from the last part
-    remember, 60 s         recognising late copies                          from the hand-over or commit
+    request again          a lost request or repair: 1.5 round trips (200   from the request
+                           ms before one is measured), three times, then
+                           doubling up to 3 s
+    forget, 30 s           unfinished messages of a sender that is gone     from the last new part
+    remember, 60 s         recognising late duplicates                      from delivery or commit, and the last part
     quick repeat, 3 ms     a lost repair, end or last confirm; a few times  from the last word or repair
     time-out               a lost tail, lost confirms; doubles up to 3 s    from the last word about a message
     silence, 10 s          a peer that is gone: the send ends as unknown    from the last word about a message
@@ -49,7 +51,6 @@ from fairway.protocols.rup.conversation import Conversation
 from fairway.protocols.rup.grid import PART_BYTES_MIN
 from fairway.protocols.rup.incoming import Incoming
 from fairway.protocols.rup.options import RupOptions
-from fairway.protocols.rup.outgoing import Outgoing
 from fairway.protocols.rup.receiver import Held, Receiver
 from fairway.protocols.rup.remembered import decode_snapshot, encode_snapshot
 from fairway.protocols.rup.sender import Sender
@@ -113,7 +114,7 @@ class RupMachine:
     ) -> int:
         """Takes the leading datagrams that continue one message; counts them, and takes none if in doubt."""
         conversation = self._conversations.get(address)
-        if conversation is None or not conversation.incoming or conversation.sender.is_blocked:
+        if conversation is None or not conversation.incoming or conversation.is_blocked:
             return 0
         message = conversation.incoming.get(wire.part_identity(data, row * segment_bytes))
         if message is None:
@@ -132,7 +133,7 @@ class RupMachine:
             self._receive_part(header, data, address, conversation, now_us)
         else:
             self._receive_word(conversation, header.kind, header.identity, header.position, now_us)
-        if conversation is not None and conversation.sender.is_blocked:
+        if conversation is not None and conversation.is_blocked:
             conversation.sender.stir(now_us)
 
     def _receive_part(
@@ -173,7 +174,7 @@ class RupMachine:
         for kind, identity, position in words:
             self._receive_word(self._conversations.get(address), kind, identity, position, now_us)
         conversation = self._conversations.get(address)
-        if conversation is not None and conversation.sender.is_blocked:
+        if conversation is not None and conversation.is_blocked:
             conversation.sender.stir(now_us)
         if len(words) >= BURST_ROWS_MIN:
             self.statistics.batches += 1
@@ -182,7 +183,7 @@ class RupMachine:
         self, conversation: Conversation | None, kind: int, identity: bytes, position: int, now_us: int
     ) -> None:
         """Takes a request or a confirm."""
-        if conversation is None:
+        if conversation is None or not conversation.has_sent:
             self._context.drop("unknown_id")
             return
         sender = conversation.sender
@@ -208,7 +209,8 @@ class RupMachine:
         self._context.outbox.prove(address)
         self._context.timers.set(conversation, None)
         self._context.events.append(Connected(conversation.peer, token))
-        conversation.sender.stir(now_us)
+        if conversation.has_sent:
+            conversation.sender.stir(now_us)
         return token
 
     def _connect_refusal(self, address: Address) -> str:
@@ -243,7 +245,7 @@ class RupMachine:
             self._close_if_flushed(conversation, now_us)
 
     def _close_if_flushed(self, conversation: Conversation, now_us: int) -> None:
-        if conversation.closing is not None and not conversation.sender.backlog.unfinished:
+        if conversation.closing is not None and not conversation.unfinished:
             self._end(conversation, conversation.closing, now_us)
 
     def _end(self, conversation: Conversation, reason: CloseReason, now_us: int) -> None:
@@ -252,7 +254,8 @@ class RupMachine:
         del self._conversations[address]
         self._context.outbox.disown(address)
         self._context.timers.set(conversation, None)
-        self._context.timers.set(conversation.sender, None)
+        if conversation.has_sent:
+            self._context.timers.set(conversation.sender, None)
         self.statistics.conversations_closed += 1
         self._context.events.append(Closed(conversation.peer, reason))
 
@@ -277,8 +280,8 @@ class RupMachine:
         if flags is not None or answers is not None:
             raise NotSupported("rup messages carry neither flags nor answers")
         sender = self._sender(peer)
-        sender.backlog.check(body)
-        sender.backlog.refuse_if_full(body)
+        sender.check(body)
+        sender.refuse_if_full(body)
         token = self._next_token()
         sender.queue(token, body, now_us)
         sender.stir(now_us)
@@ -287,12 +290,11 @@ class RupMachine:
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
         """Queues as many of the messages, from the first on, as there is room for, and gives their tokens."""
         sender = self._sender(peer)
-        backlog = sender.backlog
         for body in bodies:
-            backlog.check(body)
+            sender.check(body)
         first = self._tokens + 1
         for body in bodies:
-            if not backlog.has_room_for(body):
+            if not sender.backlog.accepts(len(body)):
                 break
             sender.queue(self._next_token(), body, now_us)
         sender.stir(now_us)
@@ -327,8 +329,6 @@ class RupMachine:
                 self._receiver.due(key, now_us)
             elif isinstance(key, Held):
                 self._receiver.held_due(key)
-            elif isinstance(key, Outgoing):
-                self._outgoing_due(key, now_us)
             elif isinstance(key, Sender):
                 self._sender_due(key, now_us)
             elif isinstance(key, Conversation):
@@ -342,18 +342,13 @@ class RupMachine:
         if part_bytes < self._context.part_bytes_max:
             self._context.part_bytes_max = part_bytes
             for conversation in self._conversations.values():
-                conversation.sender.cut_again()
+                if conversation.has_sent:
+                    conversation.sender.cut_again()
 
     def _sender_due(self, sender: Sender, now_us: int) -> None:
         sender.wake(now_us)
         conversation = self._conversations.get(sender.peer.address)
         if conversation is not None:
-            self._close_if_flushed(conversation, now_us)
-
-    def _outgoing_due(self, message: Outgoing, now_us: int) -> None:
-        conversation = self._conversations.get(message.address)
-        if conversation is not None:
-            conversation.sender.due(message, now_us)
             self._close_if_flushed(conversation, now_us)
 
     def _pump(self) -> None:
@@ -382,11 +377,11 @@ class RupMachine:
 
     def room(self, peer: Peer) -> int:
         """Tells how many more messages `send` would accept for this peer now."""
-        return self._sender(peer).backlog.room
+        return self._sender(peer).backlog.room()
 
     def unfinished(self) -> int:
         """Counts the tokens without an outcome."""
-        return sum(conversation.sender.backlog.unfinished for conversation in self._conversations.values())
+        return sum(conversation.unfinished for conversation in self._conversations.values())
 
     # What survives a restart.
 

@@ -29,33 +29,39 @@ class RupOptions(Options):
     incoming_messages_per_peer_max: int = 1_024
     incoming_bytes_max: int = 256 << 20
     incoming_bytes_per_peer_max: int = 128 << 20
-    """Unfinished messages: their number, and what was received of them (a little is added for each part)."""
+    """Unfinished messages: their number, and what was received of them (a little is added for each part). At a bound of
+    bytes only the oldest message goes on, and may exceed the bound."""
     gaps_max: int = 4_096
     """Stretches of missing parts in one message; a part that would make one more is dropped."""
     completed_max: int = 1 << 20
     """Messages that are unfinished or remembered; when so many are, new ones are dropped."""
     spool_above_bytes: int = 0
-    """Hand a message larger than this over part by part (`PartReceived`) instead of keeping it; 0 means never."""
+    """Deliver a message larger than this part by part (`PartReceived`) instead of keeping it; 0 means never."""
 
     confirm_after_us: int = 20_000
     confirm_every_parts: int = 64
     request_after_us: int = 10_000
     request_after_parts: int = 3
     request_again_us: int = 200_000
+    request_again_us_min: int = 5_000
     request_again_us_max: int = 3_000_000
-    requests_open_max: int = 64
+    """When a request is repeated: before a round trip was measured, and the bounds of one and a half round trips."""
+    requests_open_max: int = 1_024
     """Per message."""
 
     rto_initial_us: int = 200_000
     rto_us_min: int = 20_000
     rto_us_max: int = 3_000_000
+    backoff_us_max: int = 1_000_000
+    """How far apart the probes of a peer that is silent get."""
     silence_us: int = 10_000_000
-    """A send that hears nothing for so long ends as unknown."""
-    part_transmissions_max: int = 100
+    """What is sent to a peer that says nothing at all for so long ends as unknown."""
+    stall_us: int = 60_000_000
+    """The same for a peer that says nothing new, and for a message that was left behind by three later ones."""
     forget_us: int = 30_000_000
-    """An unfinished message that gets no part for so long is forgotten."""
+    """An unfinished message that gets no new part for so long is forgotten."""
     remember_us: int = 60_000_000
-    """How long a completed id is remembered, from its hand-over (deferred: its commit)."""
+    """How long a completed id is remembered, from its delivery (deferred: its commit) and from its latest part."""
     idle_us: int = 60_000_000
     """A conversation that a peer began is over when it was idle for so long."""
 
@@ -69,7 +75,6 @@ class RupOptions(Options):
         check_range("part_bytes", self.part_bytes, 0, self.datagram_bytes_max - DATA_HEADER_BYTES)
         check_range("message_bytes_max", self.message_bytes_max, 0, UINT_MAX)
         check_range("confirm_every_parts", self.confirm_every_parts, 1, 64)
-        check_range("part_transmissions_max", self.part_transmissions_max, 1, 1 << 16)
         for name in (
             "messages_under_way_max",
             "incoming_messages_max",

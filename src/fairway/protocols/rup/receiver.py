@@ -1,14 +1,15 @@
-"""Everything on its way in: takes parts, keeps unfinished messages within their bounds, confirms, requests, hands over.
+"""Everything on its way in: takes parts, keeps unfinished messages within their bounds, confirms, requests, delivers.
 
 What becomes of a part, in the order of the questions:
 
-    broken in itself (start byte, empty, past the total)     dropped, counted
+    malformed in itself (start byte, empty, past the total)  dropped, counted
     of a remembered message                                  confirm total, at once
-    of a message handed over and not committed (deferred)    arms a confirm up to the start of its last part
-    of an unfinished message                                 kept, or a copy; arms a confirm, may cause requests
-    of a new message                                         within all bounds: begins it; a lone part is handed over
+    of a message delivered and not committed (deferred)      arms a confirm up to the start of its last part
+    of an unfinished message                                 kept, or a duplicate; arms a confirm, may cause requests
+    of a new message                                         within all bounds: begins it; a lone part is delivered
 
-A part that a bound refuses leaves no mark, so its sender repeats it.
+A part that a bound refuses leaves no mark, so its sender repeats it; if its message was begun it arms a confirm like
+any other, so that the sender knows that we are here.
 """
 
 from __future__ import annotations
@@ -19,10 +20,8 @@ from fairway.protocols.rup import wire
 from fairway.protocols.rup.context import Context
 from fairway.protocols.rup.conversation import Conversation
 from fairway.protocols.rup.incoming import Incoming, cost, grid_fault
+from fairway.protocols.rup.memory import Memory
 from fairway.protocols.rup.remembered import Remembered
-
-REMEMBERED_SWEEP_US = 1_000_000
-"""Remembered messages are forgotten by the second, not one by one: a wake-up for each would cost more than it frees."""
 
 
 class Held:
@@ -50,10 +49,8 @@ class Receiver:
         self._timers = context.timers
         self.remembered = Remembered()
         self._held: dict[tuple[Address, bytes], Held] = {}
-        self._incoming_count = 0
-        self._incoming_bytes = 0
-        self._reserved_bytes = 0
-        """What the final places of unfinished messages take: address space, of which they use what was received."""
+        self.incoming_count = 0
+        self.memory = Memory(context.options)
         self._receipt_count = 0
         self._receipt_bytes = 0
 
@@ -68,6 +65,7 @@ class Receiver:
                 self._context.drop("total_differs")
                 return True
             self._statistics.duplicates += 1
+            self.remembered.renew(address, identity, now_us + self._options.remember_us)
             if total >= 0:
                 self._outbox.answer(address, wire.control(wire.CONFIRM, identity, total), wire.CONTROL_BYTES)
             return True
@@ -107,24 +105,16 @@ class Receiver:
             return "too_large"
         if header.position + size < total and (fault := grid_fault(header.position, size, total)):
             return fault
-        if self._incoming_count + len(self.remembered) + len(self._held) >= options.completed_max:
+        if self.incoming_count + len(self.remembered) + len(self._held) >= options.completed_max:
             return "completed_full"
         if is_whole:
             return "" if self._has_place(total) else "receipts_full"
-        if self._incoming_count >= options.incoming_messages_max:
+        if self.incoming_count >= options.incoming_messages_max:
             return "incoming_full"
         if conversation is not None and len(conversation.incoming) >= options.incoming_messages_per_peer_max:
             return "incoming_full"
-        return "" if is_spooled and header.position + size < total else self._memory_refusal(conversation, size)
-
-    def _memory_refusal(self, conversation: Conversation | None, size: int, parts: int = 1) -> str:
-        more = cost(size, parts)
-        own = 0 if conversation is None else conversation.incoming_bytes
-        fits = (
-            self._incoming_bytes + more <= self._options.incoming_bytes_max
-            and own + more <= self._options.incoming_bytes_per_peer_max
-        )
-        return "" if fits else "memory_full"
+        is_kept = not is_spooled or header.position + size == total
+        return "memory_full" if is_kept and not self.memory.admits(conversation, cost(size, 1)) else ""
 
     def _has_place(self, size: int) -> bool:
         """Tells whether a message of this size may be handed over."""
@@ -146,27 +136,30 @@ class Receiver:
             return
         message = Incoming(conversation, header.identity, header.total, self._options, self._context.next_serial())
         conversation.incoming[header.identity] = message
-        self._incoming_count += 1
+        self.incoming_count += 1
+        self.memory.begin(message)
         self._keep(message, header.position, body, now_us)
 
     def part(self, message: Incoming, header: wire.Header, data: Buffer, now_us: int) -> None:
-        """Takes a part of an unfinished message."""
+        """Take a part of an unfinished message."""
         position = header.position
         size = len(data) - wire.DATA_HEADER_BYTES
         reason = message.fault(position, size, header.total)
-        if not reason and message.is_copy(position):
+        if reason:
+            self._context.drop(reason)
+        elif message.is_copy(position):
             self._statistics.duplicates += 1
             # Its sender has not heard how far we are.
             self._after_arrival(message, now_us, at_once=position < message.mark)
-            return
-        reason = reason or self._part_refusal(message, position, size)
-        if reason:
+        elif reason := self._part_refusal(message, position, size):
             self._context.drop(reason)
-            return
-        self._keep(message, position, wire.body(data), now_us)
+            message.heard_us = now_us
+            self._after_arrival(message, now_us, at_once=False)
+        else:
+            self._keep(message, position, wire.body(data), now_us)
 
     def _part_refusal(self, message: Incoming, position: int, size: int) -> str:
-        """Names the bound that keeps a new part out, or gives an empty string."""
+        """Return the name of the bound that keeps a new part out, or an empty string."""
         parts = message.parts
         if (
             message.part_bytes
@@ -176,7 +169,7 @@ class Receiver:
             return "too_many_gaps"
         if message.would_complete(position, size) and not self._has_place(self._place_bytes(message)):
             return "receipts_full"
-        return "" if message.spooled else self._memory_refusal(message.conversation, size)
+        return "" if message.spooled or self.memory.lets_grow(message, cost(size, 1)) else "memory_full"
 
     def _place_bytes(self, message: Incoming) -> int:
         return 0 if message.spooled else message.total
@@ -191,9 +184,10 @@ class Receiver:
             if message.part_bytes == 0:
                 self._learn_grid(message, len(body))
             index = position // message.part_bytes
-            message.requests.arrived(index)
+            message.requests.arrived(index, now_us)
             at_once = self._add(message, index, body, now_us)
-        self._account(message, held_before)
+        message.heard_us = now_us
+        self.memory.count(message, held_before)
         self._after_arrival(message, now_us, at_once=at_once)
 
     def _learn_grid(self, message: Incoming, part_bytes: int) -> None:
@@ -218,12 +212,6 @@ class Receiver:
         identity, offset = message.identity.decode("ascii"), first * message.part_bytes
         event = PartReceived(message.conversation.peer, identity, offset, message.total, body)
         self._context.events.append(event)
-
-    def _account(self, message: Incoming, held_before: int) -> None:
-        """Carries a change of a message's memory over to its peer and to all."""
-        more = message.held_bytes - held_before
-        message.conversation.incoming_bytes += more
-        self._incoming_bytes += more
 
     def _after_arrival(self, message: Incoming, now_us: int, *, at_once: bool) -> None:
         """Hands a complete message over; otherwise asks for what is missing and confirms what is here."""
@@ -267,7 +255,7 @@ class Receiver:
         count = min(rows, total // part_bytes - first, message.part_count - 1 - parts.count)
         if count < 2:
             return 0
-        if not message.spooled and self._memory_refusal(message.conversation, count * part_bytes, count):
+        if not message.spooled and not self.memory.lets_grow(message, cost(count * part_bytes, count)):
             return 0
         count = self._context.bursts.leading_matches(data, part_bytes, row, count, message.identity, total, first)
         if count:
@@ -280,12 +268,10 @@ class Receiver:
         if message.spooled:
             self._spool(message, first, bursts.bodies(data, message.part_bytes, row, count))
         else:
-            if not message.reserved_bytes and self._reserved_bytes + message.total <= self._options.incoming_bytes_max:
-                message.assemble()
-                self._reserved_bytes += message.reserved_bytes
+            self.memory.place(message)
             held_before = message.held_bytes
             message.put_burst(first, count, data, row, bursts)
-            self._account(message, held_before)
+            self.memory.count(message, held_before)
         message.conversation.heard_us = now_us
         self._outbox.received(message.address, count * (wire.DATA_HEADER_BYTES + message.part_bytes))
         ahead = min(count, self._options.request_after_parts) if self._may_ask(message, first) else 0
@@ -328,12 +314,9 @@ class Receiver:
             self._finish(message.address, message.identity, message.total, now_us)
 
     def _remove(self, message: Incoming) -> None:
-        conversation = message.conversation
-        del conversation.incoming[message.identity]
-        conversation.incoming_bytes -= message.held_bytes
-        self._incoming_bytes -= message.held_bytes
-        self._reserved_bytes -= message.reserved_bytes
-        self._incoming_count -= 1
+        del message.conversation.incoming[message.identity]
+        self.memory.end(message)
+        self.incoming_count -= 1
         self._timers.set(message, None)
 
     def _forget(self, message: Incoming) -> None:
@@ -366,7 +349,7 @@ class Receiver:
     def _remember(self, address: Address, identity: bytes, total: int, now_us: int, *, silent: bool = False) -> None:
         self.remembered.add(address, identity, total, now_us + self._options.remember_us, silent=silent)
         if self._timers.get(self.remembered) is None:
-            self._timers.set(self.remembered, now_us + self._options.remember_us)
+            self._timers.set(self.remembered, self.remembered.next_us())
 
     def commit(self, conversation: Conversation, identity: bytes, now_us: int) -> None:
         """Frees the place of a message and, when deferred, confirms it."""
@@ -426,8 +409,6 @@ class Receiver:
         self._timers.set(message, message.due_us())
 
     def expire(self, now_us: int) -> None:
-        """Forgets remembered messages whose time is over."""
+        """Forget remembered messages whose time is over."""
         self.remembered.expire(now_us)
-        next_us = self.remembered.next_us()
-        if next_us is not None:
-            self._timers.set(self.remembered, max(next_us, now_us + REMEMBERED_SWEEP_US))
+        self._timers.set(self.remembered, self.remembered.next_us())

@@ -1,6 +1,6 @@
-"""Completed messages by address and id, kept long enough to recognise every copy; also what a snapshot holds.
+"""Completed messages by address and id, kept long enough to recognise every duplicate; also what a snapshot holds.
 
-A message that was handed over but whose conversation ended before the commit is kept as *silent*: its copies are
+A message that was delivered but whose conversation ended before the commit is kept as *silent*: its duplicates are
 neither delivered nor confirmed, and a snapshot leaves it out.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import struct
 from binascii import unhexlify
-from collections import deque
 from collections.abc import Iterable
 from struct import Struct
 
@@ -24,16 +23,23 @@ _FRONT = Struct(">4s?II")
 _RECORD = Struct(">16sI")
 
 
-class Remembered:
-    """Totals of completed messages, each forgotten at its time and never before."""
+SWEEP_US = 1_000_000
+"""Messages are forgotten by the second, not one by one: a wake-up and a queue entry for each would cost more than it
+frees."""
 
-    __slots__ = ("_count", "_queue", "_totals", "serial")
+
+class Remembered:
+    """Totals of completed messages, each forgotten within a second after its time and never before."""
+
+    __slots__ = ("_count", "_expiring", "_renewed", "_totals", "serial")
 
     def __init__(self) -> None:
         self._totals: dict[Address, dict[bytes, int]] = {}
         """A silent message has the complement of its total, which is negative."""
-        self._queue: deque[tuple[int, Address, bytes]] = deque()
-        """Expiry, address and id. Times never go back, so the earliest is first."""
+        self._expiring: dict[int, tuple[list[Address], list[bytes]]] = {}
+        """By the second, address and id of what is to be forgotten then."""
+        self._renewed: dict[tuple[Address, bytes], int] = {}
+        """The second to which a message was put off; it is looked up when its first one has come."""
         self._count = 0
         self.serial = 0
 
@@ -41,41 +47,64 @@ class Remembered:
         return self._count
 
     def total(self, address: Address, identity: bytes) -> int | None:
-        """Gives the total of a completed message (its complement when silent), or None."""
+        """Return the total of a completed message (its complement when silent), or None."""
         known = self._totals.get(address)
         return None if known is None else known.get(identity)
 
     def add(self, address: Address, identity: bytes, total: int, expires_us: int, *, silent: bool = False) -> None:
-        """Remembers a message."""
+        """Remember a message."""
         known = self._totals.setdefault(address, {})
-        if identity not in known:
+        if identity in known:
+            self.renew(address, identity, expires_us)
+        else:
             self._count += 1
-            self._queue.append((expires_us, address, identity))
+            self._expire_at(_second(expires_us), address, identity)
         known[identity] = ~total if silent else total
 
+    def renew(self, address: Address, identity: bytes, expires_us: int) -> None:
+        """Remember a known message for longer."""
+        self._renewed[address, identity] = _second(expires_us)
+
+    def _expire_at(self, second: int, address: Address, identity: bytes) -> None:
+        addresses, identities = self._expiring.setdefault(second, ([], []))
+        addresses.append(address)
+        identities.append(identity)
+
     def expire(self, now_us: int) -> None:
-        """Forgets what is past its time."""
-        queue = self._queue
-        while queue and queue[0][0] <= now_us:
-            _, address, identity = queue.popleft()
-            known = self._totals[address]
-            del known[identity]
-            self._count -= 1
-            if not known:
-                del self._totals[address]
+        """Forget what is past its time."""
+        now = now_us // SWEEP_US
+        for second in [second for second in self._expiring if second <= now]:
+            for address, identity in zip(*self._expiring.pop(second), strict=True):
+                renewed = self._renewed.pop((address, identity), 0) if self._renewed else 0
+                if renewed > now:
+                    self._expire_at(renewed, address, identity)
+                else:
+                    self._forget(address, identity)
+
+    def _forget(self, address: Address, identity: bytes) -> None:
+        known = self._totals[address]
+        del known[identity]
+        self._count -= 1
+        if not known:
+            del self._totals[address]
 
     def next_us(self) -> int | None:
-        """Tells when the next message is forgotten."""
-        return self._queue[0][0] if self._queue else None
+        """Return when to call `expire` next, or None."""
+        return min(self._expiring) * SWEEP_US if self._expiring else None
 
     def addresses(self) -> list[Address]:
-        """Lists the addresses with something to remember, oldest first."""
+        """List the addresses with something to remember, oldest first."""
         return list(self._totals)
 
     def of(self, address: Address) -> list[tuple[bytes, int]]:
-        """Lists the confirmed messages of an address, oldest first."""
+        """List the confirmed messages of an address, oldest first."""
         known = self._totals.get(address, {})
         return [(identity, total) for identity, total in known.items() if total >= 0]
+
+
+def _second(us: int) -> int:
+    """Return the first whole second at or after a time."""
+    return -(-us // SWEEP_US)
 
 
 def encode_snapshot(address: Address, proved: bool, completed: Iterable[tuple[bytes, int]]) -> bytes:

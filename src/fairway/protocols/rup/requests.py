@@ -1,50 +1,98 @@
 """Open requests of one message: which missing parts were asked for, and when to ask again.
 
 New gaps open only above the highest part, so a message's parts are asked for in rising order: one cursor says how far.
+How long a request waits before it is repeated depends on the round trip measured by then and on how often it was sent.
+So requests are kept by their back-off, in the order in which they were last sent: the first of each row is due first,
+whatever the round trip is by now, and neither an arrival nor a repeat looks at the others.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
+from fairway.core.recovery.timing import RoundTrip
 from fairway.protocols.rup.options import RupOptions
 from fairway.protocols.rup.parts import Parts
+
+REPEATS_AT_ONE_PACE = 3
+"""So many repeats come before the first that waits twice as long."""
+BACK_OFF_MAX = 10
+"""Doublings from the shortest wait to beyond the longest."""
+
+
+class Pace:
+    """How long a request to one peer waits before it is repeated, measured on requests that were sent once."""
+
+    __slots__ = ("_kept_us", "_options", "_round_trip")
+
+    def __init__(self, options: RupOptions) -> None:
+        self._options = options
+        self._round_trip = RoundTrip(
+            initial_us=options.request_again_us,
+            min_us=options.request_again_us_min,
+            max_us=options.request_again_us_max,
+        )
+        self._kept_us = 0
+        """A back-off that stays until the next sample (Karn): when the measured time is far too short every request
+        is repeated, and none would give a sample."""
+
+    def wait_us(self, back_off: int) -> int:
+        """Return how long to wait after a request that was backed off so many times."""
+        return max(self._kept_us, self._measured_wait_us(back_off))
+
+    def _measured_wait_us(self, back_off: int) -> int:
+        options, measured_us = self._options, self._round_trip.smoothed_us
+        wait_us = options.request_again_us
+        if measured_us:
+            wait_us = max(options.request_again_us_min, measured_us + (measured_us >> 1))
+        return min(wait_us << back_off, options.request_again_us_max)
+
+    def answered(self, transmissions: int, back_off: int, elapsed_us: int) -> None:
+        """Measure a requested part that has come, `elapsed_us` after its latest request."""
+        if transmissions == 1:
+            self._round_trip.sample(elapsed_us)
+            self._kept_us = 0
+        elif back_off > 1:
+            self._kept_us = self._measured_wait_us(back_off - 1)
 
 
 class Requests:
     """Asks for missing parts, lowest first, a bounded number at a time."""
 
-    __slots__ = ("_asked_to", "_first_us", "_next_us", "_open", "_options")
+    __slots__ = ("_asked_to", "_first_us", "_open", "_options", "_pace", "_rows")
 
-    def __init__(self, options: RupOptions) -> None:
+    def __init__(self, options: RupOptions, pace: Pace) -> None:
         self._options = options
-        self._open: dict[int, tuple[int, int]] = {}
-        """By part: when to ask again, and how long to wait after that."""
+        self._pace = pace
+        self._open: dict[int, int] = {}
+        """By part: how often its request was sent."""
+        self._rows: list[OrderedDict[int, int]] = []
+        """By back-off: when the request for each part was last sent, the earliest first."""
         self._asked_to = 0
         """Every missing part below is open."""
-        self._next_us: int | None = None
-        """No repeat is due before; None when nothing is open."""
         self._first_us: int | None = None
         """When to ask for part 0 while it is the only one known to be missing."""
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def arrived(self, index: int) -> None:
-        """Closes the request for a part that is here."""
-        if index in self._open:
-            del self._open[index]
-            if not self._open:
-                self._next_us = None
+    def arrived(self, index: int, now_us: int) -> None:
+        """Close the request for a part that is here."""
+        transmissions = self._open.pop(index, 0)
+        if transmissions:
+            back_off = _back_off(transmissions)
+            self._pace.answered(transmissions, back_off, now_us - self._rows[back_off].pop(index))
 
     def expect_first(self, now_us: int) -> None:
         """Sets out to ask for part 0: only a last part is here, and where the others begin is unknown."""
         self._first_us = now_us + self._options.request_after_us
 
     def grid_known(self) -> None:
-        """Takes note that from here on gaps say what is missing."""
+        """From here on gaps say what is missing."""
         self._first_us = None
 
     def is_idle(self, parts: Parts) -> bool:
-        """Tells that there is no gap that was not asked for."""
+        """Return whether every gap was asked for."""
         return parts.gaps == 0 or parts.gap_from(self._asked_to, 1) is None
 
     def new(self, parts: Parts, now_us: int) -> list[int]:
@@ -53,7 +101,7 @@ class Requests:
         options = self._options
         if self._first_us is not None and self._first_us <= now_us:
             self._first_us = None
-            self._open_one(0, now_us)
+            self._sent(0, 1, now_us)
             self._asked_to = 1
             return [0]
         while parts.gaps and len(self._open) < options.requests_open_max:
@@ -64,36 +112,46 @@ class Requests:
                 break
             end = min(gap.end, gap.first + options.requests_open_max - len(self._open))
             for index in range(gap.first, end):
-                self._open_one(index, now_us)
+                self._sent(index, 1, now_us)
                 asked.append(index)
             self._asked_to = end
         return asked
 
-    def _open_one(self, index: int, now_us: int) -> None:
-        wait_us = self._options.request_again_us
-        due_us = now_us + wait_us
-        self._open[index] = (due_us, min(2 * wait_us, self._options.request_again_us_max))
-        self._next_us = due_us if self._next_us is None else min(self._next_us, due_us)
+    def _sent(self, index: int, transmissions: int, now_us: int) -> None:
+        self._open[index] = transmissions
+        back_off = _back_off(transmissions)
+        while len(self._rows) <= back_off:
+            self._rows.append(OrderedDict())
+        self._rows[back_off][index] = now_us
 
     def again(self, now_us: int) -> list[int]:
-        """Lists the parts whose request is to be repeated now, lowest first."""
-        if self._next_us is None or now_us < self._next_us:
-            return []
-        due = sorted(index for index, (due_us, _) in self._open.items() if due_us <= now_us)
+        """Repeat the requests that are due, and return their parts, lowest first."""
+        due: list[int] = []
+        for back_off, row in enumerate(self._rows):
+            sent_by_us = now_us - self._pace.wait_us(back_off)
+            while row and next(iter(row.values())) <= sent_by_us:
+                due.append(row.popitem(last=False)[0])
+        due.sort()
         for index in due:
-            wait_us = self._open[index][1]
-            self._open[index] = (now_us + wait_us, min(2 * wait_us, self._options.request_again_us_max))
-        self._next_us = min(due_us for due_us, _ in self._open.values())
+            self._sent(index, self._open[index] + 1, now_us)
         return due
 
     def next_us(self, parts: Parts) -> int | None:
-        """Tells when a request may be due: a repeat, or the first one for the next gap."""
-        next_us = self._next_us
+        """Return when a request may be due: a repeat, or the first one for the next gap."""
         if self._first_us is not None:
             return self._first_us
+        if not self._open and not parts.gaps:
+            return None
+        due = [
+            next(iter(row.values())) + self._pace.wait_us(back_off) for back_off, row in enumerate(self._rows) if row
+        ]
         if parts.gaps and len(self._open) < self._options.requests_open_max:
             gap = parts.gap_from(self._asked_to, 1)
             if gap is not None:
-                first_us = gap.seen_us + self._options.request_after_us
-                next_us = first_us if next_us is None else min(next_us, first_us)
-        return next_us
+                due.append(gap.seen_us + self._options.request_after_us)
+        return min(due, default=None)
+
+
+def _back_off(transmissions: int) -> int:
+    """Return how often the waiting time was doubled by the time of this transmission."""
+    return min(BACK_OFF_MAX, max(0, transmissions - REPEATS_AT_ONE_PACE))
