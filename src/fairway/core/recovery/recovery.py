@@ -84,12 +84,14 @@ class Recovery:
 
     __slots__ = (
         "_again", "_backoffs", "_base_us", "_cumulative", "_cuts", "_doubt_order", "_doubt_sent_us", "_doubt_us",
-        "_finished", "_head", "_ignored", "_kind", "_life_us", "_losses", "_lost", "_order", "_overdue_us", "_peak",
-        "_sampled_us", "_serial", "_settled", "_statistics", "_tolerance_us", "_top", "_top_sent_us", "_urgent",
-        "controller", "heard_us", "in_flight", "left", "news_us", "rewound", "streams", "timing",
+        "_finals", "_finished", "_head", "_ignored", "_kind", "_life_us", "_losses", "_lost", "_order", "_overdue_us",
+        "_peak", "_sampled_us", "_serial", "_settled", "_statistics", "_tolerance_us", "_top", "_top_sent_us",
+        "_urgent", "controller", "heard_us", "in_flight", "left", "news_us", "rewound", "streams", "timing",
     )  # fmt: skip
 
-    def __init__(self, kind: Kind, timing: RoundTrip, controller: Controller | None, statistics: Statistics) -> None:
+    def __init__(  # noqa: PLR0915  # each of these is told what it is
+        self, kind: Kind, timing: RoundTrip, controller: Controller | None, statistics: Statistics
+    ) -> None:
         self._kind = kind
         self._cumulative = kind.cumulative
         self.timing = timing
@@ -108,6 +110,8 @@ class Recovery:
         self._order = 0
         self._top = [-1] * OVERTAKEN_BY
         """The highest acknowledged orders, ascending."""
+        self._finals = [-1] * OVERTAKEN_BY
+        """The same of packets that were the last of their stream."""
         self._head = Run(Stream(), 0, 0, b"", 1, 0, 0, 0)
         """The flight: a ring of runs in the order of their latest transmissions."""
         self._urgent: list[Run] = []
@@ -156,6 +160,11 @@ class Recovery:
     def window_room(self) -> int:
         """Return how many packets the window lets leave, pacing left aside."""
         return UNLIMITED if self.controller is None else self.controller.window - self.in_flight
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether nothing new came for two time-outs in a row, with what waits for an answer."""
+        return self._backoffs > 1
 
     @property
     def has_lost(self) -> bool:
@@ -250,7 +259,16 @@ class Recovery:
             run.asked = False
             run.stream.asked -= 1
         self._statistics.retransmissions += run.count
-        self._launch(run, now_us)
+        if run.stream.serial in self._ignored:
+            self._probe_ignored(run, now_us)
+        else:
+            self._launch(run, now_us)
+
+    def _probe_ignored(self, run: Run, now_us: int) -> None:
+        """Keep the probe of an ignored stream out of the flight: what is never answered must not fill the window."""
+        run.state = LOST
+        run.losses += 1
+        self._arm(run, now_us + self.timing.backed_off_us(run.losses - 1, self._kind.backoff_us_max))
 
     # What comes back.
 
@@ -282,7 +300,7 @@ class Recovery:
             del top[0]
             top.append(order)
         else:
-            self._raise_top(order, 1)
+            self._raise_top(order, 1, top)
         sent_us = run.sent_us[0]
         if self._kind.sampled and sent_us != self._sampled_us:
             self._sampled_us = sent_us
@@ -315,8 +333,8 @@ class Recovery:
         if pieces:
             if clean and self._doubt_us != NEVER and pieces[0].run.orders[-1] < self._doubt_order:
                 self._doubt_us = NEVER
-            if sampled and self._kind.sampled:
-                self._sample(pieces, transmission, now_us)
+            if self._kind.sampled:
+                self._sample(pieces, transmission, now_us, prompt=sampled)
             self._news(stream, total, now_us)
         return pieces
 
@@ -339,8 +357,11 @@ class Recovery:
         certain = transmission >= 0 or alone or (at <= run.sure and (least_us > 0 or run.sure > 0))
         offset = run.first - run.base
         sent = at if certain else run.sure
-        self._raise_top(run.orders[sent] + offset + count - 1, count)
+        order = run.orders[sent] + offset + count - 1
+        self._raise_top(order, count, self._top)
         self._top_sent_us = max(self._top_sent_us, run.sent_us[sent])
+        if run.first + count > run.stream.last:
+            self._raise_top(order, 1, self._finals)
         if not certain and run.orders[at] + offset > self._top[-1]:
             self._doubt_order = max(self._doubt_order, run.orders[at] + offset)
             self._doubt_sent_us = run.sent_us[at]
@@ -386,8 +407,7 @@ class Recovery:
             self.streams.pop(stream.serial, None)
             self._ignored.pop(stream.serial, None)
 
-    def _raise_top(self, order: int, count: int) -> None:
-        top = self._top
+    def _raise_top(self, order: int, count: int, top: list[int]) -> None:
         if order <= top[0]:
             return
         for one in range(order, order - min(count, OVERTAKEN_BY), -1):
@@ -395,14 +415,15 @@ class Recovery:
                 top[0] = one
                 top.sort()
 
-    def _sample(self, pieces: list[Acknowledged], transmission: int, now_us: int) -> None:
+    def _sample(self, pieces: list[Acknowledged], transmission: int, now_us: int, *, prompt: bool) -> None:
         """Measure the round trip; what left together gives one sample, that of the first to come back.
 
-        A mark waits for every packet below it. Where one of them was retransmitted, the time of the last packet is only
-        an upper bound: it may lower the delay, and never raises it.
+        A mark waits for every packet below it, so where one of them was retransmitted, the time of the last packet is
+        only an upper bound, as it is where the answer may have waited (not `prompt`): it may lower the estimate.
         """
         timing = self.timing
-        waited = self._cumulative and len(pieces) > 1 and any(len(piece.run.sent_us) > 1 for piece in pieces)
+        several = self._cumulative and len(pieces) > 1
+        waited = not prompt or (several and any(len(piece.run.sent_us) > 1 for piece in pieces))
         for run, _, _ in pieces[-1:] if self._cumulative else pieces:
             at = self._which(run, now_us) if transmission < 0 else transmission
             elapsed_us = now_us - run.sent_us[at]
@@ -411,8 +432,9 @@ class Recovery:
                 if run.sent_us[at] != self._sampled_us:
                     self._sampled_us = run.sent_us[at]
                     timing.sample(elapsed_us)
-            elif first and elapsed_us < timing.delay_us:
-                timing.bound(elapsed_us)
+            elif first:
+                if elapsed_us < (timing.smoothed_us or timing.delay_us):
+                    timing.bound(elapsed_us)
             elif not run.losses:
                 elapsed_us = now_us - run.sent_us[0]
                 timing.ambiguous(elapsed_us + (elapsed_us >> 3), self._kind.backoff_us_max)
@@ -453,7 +475,8 @@ class Recovery:
 
     def _detect(self, now_us: int) -> None:
         """Find out what is lost by later acknowledgements."""
-        top, line = self._top[-1], self._top[0]
+        # A mark is told late, but the end of a stream at once, or after its commit, for which others wait as well.
+        top, line = self._top[-1], self._finals[0] if self._cumulative else self._top[0]
         self._overdue_us = NEVER
         head, timing = self._head, self.timing
         run = head.following
@@ -463,7 +486,7 @@ class Recovery:
                 break
             following, sent_us = run.following, run.sent_us[-1]
             due_us = sent_us + timing.delay_us if self._kind.by_name else NEVER
-            if order < line and self._told_at_once(run):
+            if order < line and self._is_overtaken(run):
                 overtaken_us = sent_us + timing.smoothed_us + self._tolerance_us if self._tolerance_us else now_us
                 if overtaken_us <= now_us:
                     if line - order < run.count:
@@ -480,18 +503,19 @@ class Recovery:
                     break
             run = following
 
-    def _told_at_once(self, run: Run) -> bool:
-        """Return whether the arrival of a run is acknowledged without delay, so that silence means loss."""
-        if not self._cumulative:
-            return True
-        stream = run.stream
-        return run.first == stream.mark == stream.last
+    def _is_overtaken(self, run: Run) -> bool:
+        """Return whether acknowledgements of three later transmissions mean that a run is lost."""
+        return not self._cumulative or run.first == run.stream.mark == run.stream.last
+
+    def _is_unheard(self, stream: Stream) -> bool:
+        """Return whether a stream of several packets may be one that the peer ignores."""
+        return self._cumulative and not stream.answered and stream.mark < stream.last < NEVER
 
     def _lose_by_time(self, run: Run, now_us: int) -> None:
         stream = run.stream
         if not self._cumulative:
             self._lose(run, now_us, blame=self.timing.smoothed_us > 0)
-        elif not stream.answered and stream.last > stream.mark:
+        elif self._is_unheard(stream):
             self._ignore(stream, now_us)
         else:
             self._settle(run)
@@ -697,9 +721,11 @@ class Recovery:
         for run in stream.runs():
             if run is not probe:
                 self._leave(run, run.count)
-        if probe.state == FLYING:
-            self._lose(probe, now_us, blame=False)
+        self._ground(probe)
         self._ignored[stream.serial] = probe
+        self._probe_ignored(probe, probe.sent_us[-1])
+        if probe.again_us <= now_us:
+            self._urge(probe)
 
     # Time.
 
@@ -724,9 +750,10 @@ class Recovery:
         if not self.gives_up(now_us):
             return []
         silent = now_us >= self.heard_us + self._kind.silence_us
-        since_us = now_us - (self._kind.silence_us if silent else self._kind.stall_us)
-        over = [stream for stream in self.streams.values() if stream.news_us <= since_us]
-        self.heard_us = min((one.news_us for one in self.streams.values() if one.news_us > since_us), default=now_us)
+        before_us = now_us - (self._kind.silence_us if silent else self._kind.stall_us)
+        over = [stream for stream in self.streams.values() if stream.since_us <= before_us]
+        kept = [stream.since_us for stream in self.streams.values() if stream.since_us > before_us]
+        self.heard_us = min(kept, default=now_us)
         self.news_us = max(self.news_us, self.heard_us)
         return over
 
@@ -743,7 +770,7 @@ class Recovery:
                 self._come_due(run, now_us)
         if now_us >= self._doubt_us:
             self._doubt_us = NEVER
-            self._raise_top(self._doubt_order, 1)
+            self._raise_top(self._doubt_order, 1, self._top)
             self._top_sent_us = max(self._top_sent_us, self._doubt_sent_us)
             self._detect(now_us)
             for stream in list(self.streams.values()) if self._cumulative else ():
@@ -771,7 +798,7 @@ class Recovery:
             self._queue(run)
         elif run.stream.serial in self._ignored:
             self._urge(run)
-        elif run.state == LOST:
+        else:
             self._queue(run)
 
     def _outlived(self, now_us: int) -> list[Run]:
@@ -789,7 +816,7 @@ class Recovery:
 
     def _probe(self, now_us: int) -> None:
         """Retransmit one packet because nothing new came for too long."""
-        self._base_us = now_us
+        spoke, self._base_us = self.heard_us > self._base_us, now_us
         run = self._probed()
         if run is None:
             return
@@ -801,8 +828,21 @@ class Recovery:
         if self._backoffs == 2 and self.in_flight > 1 and self.timing.smoothed_us and self.controller is not None:
             self.controller.timed_out(run.sent_us[-1], now_us)
             self._cuts += 1
+        if self._cumulative and (self._lost or spoke):
+            self._settle_old(now_us)
+        stream = run.stream
+        if self._is_unheard(stream) and (self.timing.smoothed_us or self._backoffs > 1):
+            self._ignore(stream, now_us)
         self._ground(run)
         self._urge(run)
+
+    def _settle_old(self, now_us: int) -> None:
+        """Take what is older than the time-out out of the flight: others need the room, and it is no longer there."""
+        run = self._head.following
+        while run is not self._head and run.sent_us[-1] + self.timing.delay_us <= now_us:
+            following = run.following
+            self._settle(run)
+            run = following
 
     def _probed(self) -> Run | None:
         """Choose the packet to probe with."""

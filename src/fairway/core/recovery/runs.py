@@ -126,7 +126,7 @@ class Stream:
 
     __slots__ = (
         "_firsts", "_runs", "_singles", "answered", "asked", "burst", "last", "left", "mark", "news_us", "probes",
-        "same", "serial", "strays",
+        "same", "serial", "since_us", "strays",
     )  # fmt: skip
 
     def __init__(self, serial: int = 0, last: int = NEVER) -> None:
@@ -141,6 +141,8 @@ class Stream:
         """Whether the peer has said anything about this stream."""
         self.news_us = 0
         """When something new was last learned of it."""
+        self.since_us = 0
+        """From when a peer that says nothing counts as gone for this stream."""
         self.probes = 0
         """Probes since then."""
         self.same = 0

@@ -5,13 +5,16 @@ from __future__ import annotations
 from fairway.core.machine import Buffer
 from fairway.core.recovery.runs import Stream
 
+UNANSWERED_PARTS = 32
+"""Parts of a message that are sent ahead of the first word about it: the peer may ignore it, and others wait."""
+
 
 class Outgoing:
     """The state of one message that is being sent; what became of its parts is in `stream`."""
 
     __slots__ = (
         "body", "cursor", "identity", "in_round", "is_ignored", "part_bytes", "part_count", "queued_us", "sent",
-        "serial", "stream", "token", "total",
+        "serial", "stream", "token", "total", "turn",
     )  # fmt: skip
 
     def __init__(self, token: int, identity: bytes, body: Buffer, now_us: int, serial: int) -> None:
@@ -27,9 +30,11 @@ class Outgoing:
         self.sent = 0
         """Parts below were transmitted. The cursor is lower only after the peer has ignored the message."""
         self.stream = Stream(serial)
-        self.queued_us = now_us
+        self.stream.since_us = self.queued_us = now_us
         self.in_round = False
         """It is in its sender's round of messages that have something to send."""
+        self.turn = 0
+        """Parts that may leave before it is the next message's turn."""
         self.is_ignored = False
         """The peer said nothing of this message but something of later ones: one part probes until it does."""
 
@@ -39,11 +44,11 @@ class Outgoing:
         self.part_count = max(1, -(-self.total // self.part_bytes))
         self.stream.last = self.part_count - 1
 
-    def sendable(self, unanswered_max: int, outstanding_max: int) -> int:
+    def sendable(self, outstanding_max: int) -> int:
         """Return how many parts may leave for the first time as far as this message is concerned."""
         if self.is_ignored:
             return 0
-        most = self.stream.mark + outstanding_max if self.stream.answered else unanswered_max
+        most = self.stream.mark + outstanding_max if self.stream.answered else UNANSWERED_PARTS
         return min(self.part_count, most) - self.cursor
 
     def slice_of(self, first: int, count: int) -> Buffer:

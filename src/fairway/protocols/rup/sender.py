@@ -41,8 +41,9 @@ class Sender:
     """The sending half of one conversation."""
 
     __slots__ = (
-        "_ahead", "_begun", "_blocked_us", "_context", "_grid", "_ignored", "_options", "_outstanding_max", "_recovery",
-        "_round", "_unanswered", "_under_way", "_waiting", "backlog", "is_blocked", "peer", "serial",
+        "_ahead", "_begun", "_blocked_us", "_context", "_fresh", "_fresh_next", "_grid", "_ignored", "_oldest_first",
+        "_options", "_outstanding_max", "_recovery", "_round", "_unanswered", "_under_way", "_waiting", "backlog",
+        "is_blocked", "peer", "serial",
     )  # fmt: skip
 
     def __init__(self, peer: Peer, context: Context) -> None:
@@ -70,6 +71,10 @@ class Sender:
         self._begun: dict[int, Outgoing] = {}
         """The same messages by the serial of their stream."""
         self._round: deque[Outgoing] = deque()
+        self._fresh: deque[Outgoing] = deque()
+        """Messages that have something to send: those that the peer has answered, and those it has not."""
+        self._fresh_next = False
+        self._oldest_first = False
         self._ahead = AHEAD_INITIAL
         self._unanswered = 0
         """Messages of several parts that were begun, not answered and not yet taken for ignored."""
@@ -112,25 +117,27 @@ class Sender:
         """Send what window and pacing allow, and set the timer."""
         was_blocked, self.is_blocked = self.is_blocked, False
         recovery = self._recovery
+        self._oldest_first = self._oldest_first or recovery.is_stalled
         if recovery.rewound:
             self._rewind()
         while (run := recovery.next_retransmission(now_us)) is not None:
             self._retransmit(run)
         self._begin_waiting()
-        room = recovery.room(now_us) if self._round else 0
+        room = recovery.room(now_us) if self._round or self._fresh else 0
         held = False
-        while room > 0 and self._round:
-            message = self._round.popleft()
+        while room > 0 and (self._round or self._fresh):
+            message = self._next_in_turn()
             burst = self._grid.burst_max(message) if message.part_count > 1 else 1
-            sendable = message.sendable(BURSTS_TOGETHER * burst, self._outstanding_max)
+            sendable = message.sendable(self._outstanding_max)
             if sendable <= 0:
                 message.in_round = False
                 continue
             if room < min(burst, sendable) and self._waits_for_burst(min(burst, sendable)):
-                self._round.appendleft(message)
+                self._enter(message, first=True)
                 held = True
                 break
-            count = min(room, sendable, BURSTS_TOGETHER * burst)
+            message.turn = message.turn or BURSTS_TOGETHER * burst
+            count = min(room, sendable, message.turn)
             if burst < count < sendable:
                 count -= count % burst
             allowed = self._grid.allowed(message, count)
@@ -139,15 +146,38 @@ class Sender:
                 break
             self._transmit(message, allowed, now_us)
             room -= allowed
+            message.turn -= allowed
             message.in_round = allowed < sendable
             if message.in_round:
-                self._round.append(message)
+                self._enter(message, first=message.turn > 0)
+            self._fresh_next = not message.turn and message.stream.answered
         due_us = recovery.next_us()
         if self.is_blocked:
             due_us = min(due_us, self._blocked_us + self._options.silence_us)
-        elif (self._round and not held) or recovery.has_lost:
+        elif ((self._round or self._fresh) and not held) or recovery.has_lost:
             due_us = min(due_us, recovery.next_room_us(now_us))
         self._context.timers.set(self, due_us if due_us < NEVER else None)
+
+    def _next_in_turn(self) -> Outgoing:
+        """Take the next message out of the round. One that the peer has answered goes before those that it may not
+        want yet, but after a whole turn of it one of those gets its chance. A peer that stood still perhaps takes only
+        what it began first: from then on the oldest message is sent to its end."""
+        if self._oldest_first and self._round:
+            oldest = min(self._round, key=_serial)
+            self._round.remove(oldest)
+            return oldest
+        self._oldest_first = False
+        if self._fresh and (self._fresh_next or not self._round):
+            return self._fresh.popleft()
+        return self._round.popleft()
+
+    def _enter(self, message: Outgoing, *, first: bool) -> None:
+        message.in_round = True
+        queue = self._round if message.stream.answered else self._fresh
+        if first:
+            queue.appendleft(message)
+        else:
+            queue.append(message)
 
     def _waits_for_burst(self, wanted: int) -> bool:
         """Return whether the window, not the pacing, has no room for a whole burst, and more will come by itself.
@@ -168,8 +198,7 @@ class Sender:
             self._waiting.popleft()
             self._under_way[message.identity] = self._begun[message.serial] = message
             self._unanswered += message.part_count > 1
-            message.in_round = True
-            self._round.append(message)
+            self._enter(message, first=False)
 
     def _rewind(self) -> None:
         """Go back to the first part of messages that the peer ignores."""
@@ -186,8 +215,7 @@ class Sender:
 
     def _enter_round(self, message: Outgoing) -> None:
         if not message.in_round and message.cursor < message.part_count:
-            message.in_round = True
-            self._round.append(message)
+            self._enter(message, first=False)
 
     def cut_again(self) -> None:
         """Give the messages of which nothing was sent a grid that fits the path."""
@@ -196,7 +224,7 @@ class Sender:
                 message.cut(self._grid.part_bytes(message))
 
     def _block(self, message: Outgoing, was_blocked: bool, now_us: int) -> None:
-        self._round.appendleft(message)
+        self._enter(message, first=True)
         self.is_blocked = True
         if not was_blocked:
             self._blocked_us = now_us
@@ -254,6 +282,9 @@ class Sender:
         self._context.outbox.prove(self.peer.address)
         if not message.stream.answered:
             self._leave_unanswered(message)
+            if message.in_round:
+                self._fresh.remove(message)
+                self._round.append(message)
             self._ahead = min(self._ahead + 1, self._options.messages_under_way_max)
         self._recovery.heard(message.stream, now_us)
 
@@ -328,9 +359,13 @@ class Sender:
         if not message.stream.answered:
             self._leave_unanswered(message)
         if message.in_round:
-            self._round.remove(message)
+            (self._round if message.stream.answered else self._fresh).remove(message)
         if self.backlog.settle(1, message.total):
             self._context.events.append(Writable(self.peer))
+
+
+def _serial(message: Outgoing) -> int:
+    return message.serial
 
 
 def _is_stable(body: Buffer) -> bool:
