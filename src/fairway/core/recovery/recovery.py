@@ -86,10 +86,10 @@ class Recovery:
     """The loss recovery of one conversation, for packets of one kind."""
 
     __slots__ = (
-        "_again", "_backoffs", "_base_us", "_cumulative", "_cuts", "_doubt_order", "_doubt_us", "_finals", "_finished",
-        "_head", "_ignored", "_kind", "_life_us", "_losses", "_lost", "_order", "_overdue_us", "_peak", "_sampled_us",
-        "_serial", "_settled", "_statistics", "_tolerance_us", "_top", "_urgent", "controller", "heard_us", "in_flight",
-        "left", "news_us", "rewound", "streams", "timing",
+        "_again", "_backoffs", "_base_us", "_cumulative", "_cuts", "_doubt_order", "_doubt_sent_us", "_doubt_us",
+        "_finals", "_finished", "_head", "_ignored", "_kind", "_life_us", "_losses", "_lost", "_order", "_overdue_us",
+        "_peak", "_sampled_us", "_serial", "_settled", "_statistics", "_tolerance_us", "_top", "_top_sent_us",
+        "_urgent", "controller", "heard_us", "in_flight", "left", "news_us", "rewound", "streams", "timing",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0915  # each of these is told what it is
@@ -139,9 +139,10 @@ class Recovery:
         self._life_us = NEVER
         """No packet reaches the end of its life earlier."""
         self._doubt_us = NEVER
-        self._doubt_order = -1
+        self._doubt_order = self._doubt_sent_us = -1
         """A transmission that was perhaps acknowledged, and when to conclude that it was."""
-        self._sampled_us = -1
+        # When the transmission left that was sampled last, and the latest one that is acknowledged.
+        self._sampled_us = self._top_sent_us = -1
         self._cuts = 1
         self._losses = 0
         """Losses since the latest cut that have not turned out to be none."""
@@ -358,25 +359,32 @@ class Recovery:
         alone, least_us = len(run.sent_us) == 1, self.timing.least_us
         certain = transmission >= 0 or alone or (at <= run.sure and (least_us > 0 or run.sure > 0))
         offset = run.first - run.base
-        order = run.orders[at if certain else run.sure] + offset + count - 1
+        sent = at if certain else run.sure
+        order = run.orders[sent] + offset + count - 1
         self._raise_top(order, count, self._top)
+        self._top_sent_us = max(self._top_sent_us, run.sent_us[sent])
         if run.first + count > run.stream.last:
             self._raise_top(order, 1, self._finals)
         if not certain and run.orders[at] + offset > self._top[-1]:
             self._doubt_order = max(self._doubt_order, run.orders[at] + offset)
-            self._doubt_us = now_us + (least_us >> 2)
+            self._doubt_sent_us = run.sent_us[at]
+            self._doubt_us = now_us + ((least_us or now_us - run.sent_us[0]) >> 2)
         if run.cut and certain and at == 0:
             self._spurious(run, count, now_us - run.sent_us[at])
-        self.timing.settled(at, count)
+        self.timing.settled(at if certain or least_us else 0, count)
         self._leave(run, count)
         return certain
 
     def _which(self, run: Run, now_us: int) -> int:
-        """Return the latest transmission that an acknowledgement may speak of; the first before any measurement."""
+        """Return the latest transmission that an acknowledgement may speak of; the first before any measurement.
+
+        But a mark that waits for one retransmission after the other may never measure anything. And a little less than
+        the shortest round trip is jitter.
+        """
         least_us = self.timing.least_us
         at = len(run.sent_us) - 1
         if not least_us:
-            return min(run.sure, at)
+            return at if self._cumulative and not run.sure else min(run.sure, at)
         least_us -= least_us >> 3  # some air for jitter
         while at and now_us - run.sent_us[at] < least_us:
             at -= 1
@@ -542,8 +550,8 @@ class Recovery:
             # The flight is larger than the new window: without this one the repair would wait until it is not.
             if run.count > 1:
                 self._split(run, run.first + 1)
-            run.state = URGENT
-            self._urgent.append(run)
+            self._statistics.repairs += at_once
+            self._urge(run)
             return
         if run.losses > 1 and not self._kind.ordered:
             again_us = run.sent_us[-1] + self.timing.backed_off_us(run.losses - 1, self._kind.backoff_us_max)
@@ -602,16 +610,27 @@ class Recovery:
         left_us = now_us - self.timing.smoothed_us - self._tolerance_us
         while number < end and stream.mark != stream.last:
             run = stream.find(number)
-            overtaken = run is not None and run.order + OVERTAKEN_BY <= self._top[-1] and run.sent_us[-1] <= left_us
+            overtaken = run is not None and run.sent_us[-1] <= left_us and self._overtaken(run)
             if run is None or (not overtaken and len(run.sent_us) == 1):
                 return
             if overtaken and run.state in (FLYING, SETTLED):
-                if run.first + run.count > end:
-                    self._split(run, end)
+                at_mark = number == stream.mark
+                if run.first + run.count > (number + 1 if at_mark else end):
+                    self._split(run, number + 1 if at_mark else end)
                 run.sure = len(run.sent_us)
-                self._statistics.repairs += run.count
-                self._lose(run, now_us, blame=run.first == stream.mark)
+                self._statistics.repairs += 0 if at_mark else run.count
+                certain = run.order + OVERTAKEN_BY <= self._top[-1]
+                self._lose(run, now_us, blame=at_mark and certain, at_once=at_mark)
             number = run.first + run.count
+
+    def _overtaken(self, run: Run) -> bool:
+        """Return whether what was acknowledged left three packets later than the run, or a quarter of a round trip.
+
+        With a small window a retransmission may leave less than three packets later.
+        """
+        top = self._top[-1]
+        late_us = self.timing.least_us >> 2
+        return run.order + OVERTAKEN_BY <= top or (run.order < top and run.sent_us[-1] + late_us < self._top_sent_us)
 
     def repeated(self, stream: Stream, now_us: int) -> None:
         """Take an answer to a later packet that repeats the mark; three in a row ask for the packet at the mark."""
@@ -625,10 +644,9 @@ class Recovery:
         stream.same += 1
         if stream.same >= OVERTAKEN_BY:
             stream.same = 0
-            self._statistics.repairs += 1
             run = self._only(stream.mark, run)
             run.sure = len(run.sent_us)
-            self._lose(run, now_us, blame=True)
+            self._lose(run, now_us, blame=True, at_once=True)
 
     def requested(self, stream: Stream, number: int, now_us: int) -> str:
         """Take that the peer asks for a packet by name; return why that is dropped, or an empty string.
@@ -772,6 +790,7 @@ class Recovery:
         if now_us >= self._doubt_us:
             self._doubt_us = NEVER
             self._raise_top(self._doubt_order, 1, self._top)
+            self._top_sent_us = max(self._top_sent_us, self._doubt_sent_us)
             self._detect(now_us)
             for stream in list(self.streams.values()) if self._cumulative else ():
                 self._judge_mark(stream, now_us)

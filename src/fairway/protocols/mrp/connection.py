@@ -1,7 +1,8 @@
-"""One mrp connection, as far as its two layouts agree: queueing, keeping alive, ending.
+"""One mrp connection, as far as its two layouts agree: sending, keepalive, the end.
 
-Inputs change state and mark the connection as touched; `flush` then sends what may leave and answers what is owed, so
-that a batch of acknowledgements makes room for one batch of new packets and not for many single ones.
+Inputs change state and mark the connection as touched; `flush` then sends what may leave, retransmissions first, and
+the answers that are due, so that a batch of acknowledgements makes room for one batch of new packets and not for many
+single ones.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 from fairway.core.events import (
+    NOT_SENT,
     Closed,
     CloseReason,
     Delivered,
@@ -23,16 +25,14 @@ from fairway.core.events import (
     Refused,
     Writable,
 )
-from fairway.core.flight import Acknowledged, Run
 from fairway.core.machine import Buffer
+from fairway.core.recovery.runs import NEVER, Acknowledged, Run
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.options import STAMPED
 from fairway.protocols.mrp.receiver import Receiver
-from fairway.protocols.mrp.sender import Queued, Sender
+from fairway.protocols.mrp.sender import Sender
 from fairway.protocols.mrp.shared import Shared
 from fairway.protocols.mrp.snapshots import Snapshot
-
-NEVER_SENT_REASON = "the connection ended before this message was sent"
 
 
 class Probe(NamedTuple):
@@ -56,6 +56,8 @@ class Connection(ABC):
     layout: ClassVar[str]
     ver: ClassVar[int]
     header_bytes: ClassVar[int]
+    cumulative: ClassVar[bool]
+    """Whether an acknowledgement names all packets up to a number, not one."""
 
     def __init__(self, shared: Shared, peer: Peer, remote: int, client: bool, now_us: int) -> None:
         options = shared.options
@@ -66,13 +68,13 @@ class Connection(ABC):
         self.remote = remote
         self.client = client
         """Whether this side opened the connection."""
-        self.sender = Sender(options, options.first_sequence)
+        self.sender = Sender(options, shared.statistics, cumulative=self.cumulative)
         self.receiver = Receiver(options.first_sequence, options.window, options.deferred, shared.places)
         self.heard_us = now_us
         self.active_us = now_us
-        self.presence_us: int | None = None
+        self.presence_us = NEVER
         """When the peer must have got a packet with its id, if no data goes there first."""
-        self._leave_us: int | None = None
+        self._leave_us = NEVER
         self._probes: list[Probe] = []
         self.closing: CloseReason | None = None
         self.ended = False
@@ -92,22 +94,6 @@ class Connection(ABC):
         """Gives a packet that carries the peer's id and no message."""
 
     @abstractmethod
-    def _due_us(self, now_us: int) -> int:
-        """Tells when a packet that leaves now is to be repeated by its own timer."""
-
-    @abstractmethod
-    def _repair(self, now_us: int) -> int:
-        """Repeats what was overtaken, and counts what must wait for the controller."""
-
-    @abstractmethod
-    def _run_timers(self, now_us: int) -> None:
-        """Repeats what got no acknowledgement in time."""
-
-    @abstractmethod
-    def _timer_us(self) -> int | None:
-        """Tells when a repeat is due."""
-
-    @abstractmethod
     def take_data(self, datagram: bytes, sequence: int, field: int, now_us: int) -> None:
         """Takes one data packet of this connection; `field` is its stamp or its from_seq."""
 
@@ -124,83 +110,73 @@ class Connection(ABC):
     def touch(self) -> None:
         self._shared.touched[self.local] = self
 
-    def enqueue(self, queued: Queued, size: int) -> None:
-        """Queues messages of `size` bytes in all."""
-        self.sender.enqueue(queued, size)
+    def enqueue(self, bodies: Sequence[bytes], body_bytes: int, token: int, *, equal: bool) -> None:
+        """Queue messages of so many bytes in all."""
+        self.sender.enqueue(bodies, body_bytes, token, equal=equal)
         self.touch()
 
     def send_at_once(self, body: bytes, token: int, now_us: int) -> int | None:
-        """Sends a message that nothing holds up, and tells when its timer runs out; else changes nothing: None."""
+        """Send a message that nothing holds up, and return when `wake` is due; else change nothing and return None."""
         return None
 
     def flush(self, now_us: int) -> None:
-        """Sends what may leave now."""
+        """Send what may leave now."""
         sender = self.sender
-        waiting = self._repair(now_us) if len(sender.flight) else 0
-        self._leave_us = None
-        if sender.queue:
-            while sender.queue and (most := sender.may_leave(now_us)) > 0:
-                self._send(most, now_us)
-            if sender.queue:
-                self._leave_us = sender.next_leave_us(now_us)
-        if waiting:
-            room_us = sender.controller.next_room_us(len(sender.flight) - waiting, now_us)
-            self._leave_us = min(
-                (time_us for time_us in (room_us, self._leave_us) if time_us is not None), default=None
-            )
-        if self.closing is not None or sender.writable_wanted:
-            self._report_progress()
+        self._retransmit(now_us)
+        while sender.queue and (most := sender.may_leave(now_us)) > 0:
+            self._send(most, now_us)
+        self._leave_us = sender.next_leave_us(now_us)
+        self._end_if_done()
+
+    def _retransmit(self, now_us: int) -> None:
+        recovery = self.sender.recovery
+        while (run := recovery.next_retransmission(now_us)) is not None:
+            data, size = run.datagrams(), run.segment_bytes
+            again = [self._again(data[start : start + size], now_us) for start in range(0, len(data), size)]
+            self._transmit(b"".join(again), size, now_us, run.count)
 
     def _send(self, most: int, now_us: int) -> None:
         sender = self.sender
-        token, bodies = sender.take(most)
+        token, bodies = sender.queue.take(most)
         count, segment_bytes = len(bodies), self.header_bytes + len(bodies[0])
         data = self._datagrams(bodies, now_us)
         self._transmit(data, segment_bytes, now_us, count)
-        sender.left(count, data, segment_bytes, token, now_us, self._due_us(now_us))
+        sender.left(count, data, segment_bytes, token, now_us)
         self._shared.statistics.messages_sent += count
-        self.presence_us = None
+        self.presence_us = NEVER
 
     def _transmit(self, data: bytes, segment_bytes: int, now_us: int, count: int = 1) -> None:
         self.active_us = now_us
         self._shared.outbox.send(self.address, data, segment_bytes, count)
 
-    def _repeat(self, number: int, now_us: int) -> None:
-        run = self.sender.repeated(number, now_us)
-        datagram = self._again(run.data, now_us)
-        self._transmit(datagram, len(datagram), now_us)
-        self._shared.statistics.retransmissions += 1
-
-    def _report_progress(self) -> None:
-        if self.closing is not None and not self.sender.messages:
+    def _end_if_done(self) -> None:
+        if self.closing is not None and not self.sender.backlog.messages:
             self.end(self.closing)
-        elif self.sender.became_writable():
-            self._shared.events.append(Writable(self.peer))
 
-    def _delivered_one(self, run: Run, now_us: int) -> None:
-        """Takes note of a packet that left on its own and was acknowledged, and reports it."""
-        sender, shared = self.sender, self._shared
-        oldest = run.first == sender.base
-        sender.acknowledged_one(run, self.header_bytes, now_us)
-        statistics = shared.statistics
-        statistics.rtt_us = sender.resend.ping_us
-        if run.first >= sender.silent_below:
-            statistics.messages_delivered += 1
-            shared.events.append(Delivered(self.peer, range(run.token, run.token + 1)))
-        # The oldest overtakes nothing; with nothing else to do, the deadline may as well come up too early once.
-        if not oldest or sender.queue or sender.writable_wanted or self.closing is not None:
-            shared.touched[self.local] = self
+    def _delivered_one(self, run: Run) -> None:
+        """Report a packet that left on its own, once, and was acknowledged."""
+        sender = self.sender
+        self._settle(run, run.first, 1)
+        # The timer of what is left may have become shorter; with nothing left it may as well run out for nothing once.
+        if sender.recovery.left or sender.queue or self.closing is not None:
+            self._shared.touched[self.local] = self
 
-    def _delivered(self, pieces: Sequence[Acknowledged], now_us: int) -> None:
-        """Takes note of acknowledged packets and reports them."""
-        self.sender.acknowledged(pieces, self.header_bytes, now_us)
-        statistics, events = self._shared.statistics, self._shared.events
-        statistics.rtt_us = self.sender.resend.ping_us
-        for piece in pieces:
-            if piece.first >= self.sender.silent_below:
-                statistics.messages_delivered += piece.count
-                events.append(Delivered(self.peer, piece.tokens))
+    def _delivered(self, pieces: Sequence[Acknowledged]) -> None:
+        """Report packets that were acknowledged."""
+        for run, first, count in pieces:
+            self._settle(run, first, count)
         self.touch()
+
+    def _settle(self, run: Run, first: int, count: int) -> None:
+        sender, shared = self.sender, self._shared
+        sender.acknowledged(run, first, count)
+        shared.statistics.rtt_us = sender.timing.smoothed_us
+        if first >= sender.silent_below:
+            shared.statistics.messages_delivered += count
+            token = run.token + first - run.base
+            shared.events.append(Delivered(self.peer, range(token, token + count)))
+        if sender.backlog.settle(count, count * (run.segment_bytes - self.header_bytes)):
+            shared.events.append(Writable(self.peer))
 
     # Receiving.
 
@@ -231,7 +207,7 @@ class Connection(ABC):
 
     def say_present(self, now_us: int) -> None:
         """Sends a packet that shows the peer that its id has arrived."""
-        self.presence_us = None
+        self.presence_us = NEVER
         packet = self._presence()
         self._transmit(packet, len(packet), now_us)
 
@@ -284,7 +260,7 @@ class Connection(ABC):
     def _keep_alive(self, now_us: int) -> None:
         """Shows the peer that this side is there, and makes the peer answer: a sign of presence gets no answer, so
         a client that never sent data calls again when half the time to be forgotten has passed in silence."""
-        if self.sender.flight:
+        if self.sender.recovery.left:
             self.active_us = now_us
         elif self.sender.last is not None:
             self._probe(None, now_us)
@@ -293,49 +269,40 @@ class Connection(ABC):
             if 2 * (now_us - self.heard_us) >= self._shared.options.forget_us:
                 self._call_again(now_us)
 
-    def _idle_us(self) -> int | None:
-        """Tells when the connection will have been idle for too long, if this side then has something to say."""
+    def _idle_us(self) -> int:
+        """Return when the connection will have been idle for too long, if this side then has something to send."""
         if self.sender.last is None and not (self.client and self.sender.next == self.sender.base):
-            return None
+            return NEVER
         return self.active_us + self._shared.options.idle_us
 
     # Time.
 
     def next_us(self) -> int:
-        """Tells when `wake` is due."""
+        """Return when `wake` is due."""
         options = self._shared.options
-        due_us = self.heard_us + options.forget_us
-        for candidate_us in (self._leave_us, self._idle_us(), self.presence_us):
-            if candidate_us is not None and candidate_us < due_us:
-                due_us = candidate_us
-        if len(self.sender.flight):
-            oldest_us, timer_us = self.sender.oldest_sent_us(), self._timer_us()
-            if oldest_us is not None and oldest_us + options.unacknowledged_us < due_us:
-                due_us = oldest_us + options.unacknowledged_us
-            if timer_us is not None and timer_us < due_us:
-                due_us = timer_us
-        if self._probes:
-            due_us = min(due_us, self._probes[0].sent_us + options.ping_timeout_us)
-        return due_us
+        due_us = min(
+            self.heard_us + options.forget_us,
+            self._leave_us,
+            self._idle_us(),
+            self.presence_us,
+            self.sender.recovery.next_us(),
+        )
+        return min(due_us, self._probes[0].sent_us + options.ping_timeout_us) if self._probes else due_us
 
     def wake(self, now_us: int) -> None:
-        """Does what is due."""
-        options = self._shared.options
-        oldest_us = self.sender.oldest_sent_us()
-        if oldest_us is not None and now_us >= oldest_us + options.unacknowledged_us:
+        """Do what is due."""
+        recovery = self.sender.recovery
+        if recovery.gives_up(now_us):
             self.end(self.closing or CloseReason.TIMED_OUT)
             return
-        if now_us >= self.heard_us + options.forget_us:
+        if now_us >= self.heard_us + self._shared.options.forget_us:
             self.end(self.closing or CloseReason.FORGOTTEN)
             return
         self._expire_probes(now_us)
-        self._run_timers(now_us)
-        if self.presence_us is not None and now_us >= self.presence_us:
-            self.touch()
-            if not self.sender.may_leave(now_us):
-                self.say_present(now_us)
-        idle_us = self._idle_us()
-        if idle_us is not None and now_us >= idle_us:
+        recovery.wake(now_us)
+        if now_us >= self.presence_us and not self.sender.may_leave(now_us):
+            self.say_present(now_us)
+        if now_us >= self._idle_us():
             self._keep_alive(now_us)
         self.touch()
 
@@ -349,11 +316,14 @@ class Connection(ABC):
             self._shared.events.append(event)
 
     def revive(self, snapshot: Snapshot, now_us: int) -> None:
-        """Takes up the state of a connection from before a restart."""
+        """Go on from the state of a connection before a restart; what was not acknowledged then is sent again."""
         self.receiver.next = self.receiver.floor = snapshot.next
         self.receiver.revive(snapshot.beyond)
         self.sender.revive(snapshot.own_next, snapshot.outstanding, self.header_bytes, now_us)
         self.sender.last = snapshot.last[0] if snapshot.last else None
+        for _, datagram in snapshot.outstanding:
+            self._transmit(self._again(datagram, now_us), len(datagram), now_us)
+        self._shared.statistics.retransmissions += len(snapshot.outstanding)
 
     # The end.
 
@@ -361,7 +331,7 @@ class Connection(ABC):
         """Ends the connection once everything queued and outstanding is acknowledged."""
         self.closing = self.closing or reason
         self.touch()
-        self._report_progress()
+        self._end_if_done()
 
     def end(self, reason: CloseReason) -> None:
         """Gives every open token its outcome and forgets the peer."""
@@ -371,29 +341,23 @@ class Connection(ABC):
         for probe in self._probes:
             self._give_up_probe(probe)
         self._probes.clear()
-        self._give_up_flight()
+        self._give_up_packets()
         self._refuse_queue()
         self.receiver.release()
         self._shared.statistics.conversations_closed += 1
         self._shared.events.append(Closed(self.peer, reason))
         self._shared.forget(self)
 
-    def _give_up_flight(self) -> None:
+    def _give_up_packets(self) -> None:
         sender = self.sender
-        tokens: list[int] = []
-        for number in sender.flight.waiting():
-            run = sender.flight.find(number)
-            if run is not None and number >= sender.silent_below:
-                tokens.append(run.token + number - run.first)
-        if tokens:
+        runs = [run for run in sender.recovery.withdraw(sender.packets) if run.first >= sender.silent_below]
+        if runs:
+            tokens = [token for run in runs for token in run.tokens]
             self._shared.statistics.messages_unknown += len(tokens)
             event = DeliveryUnknown(self.peer, tokens, "the peer did not acknowledge in time: it may have arrived")
             self._shared.events.append(event)
 
     def _refuse_queue(self) -> None:
-        for queued in self.sender.queue:
-            start = queued.token + queued.position
-            tokens = range(start, start + len(queued))
+        for tokens, _ in self.sender.queue.clear():
             self._shared.statistics.messages_refused += len(tokens)
-            self._shared.events.append(Refused(self.peer, tokens, NEVER_SENT_REASON))
-        self.sender.queue.clear()
+            self._shared.events.append(Refused(self.peer, tokens, NOT_SENT))

@@ -36,7 +36,7 @@ repair need one answer a packet, and an answer that leaves at once is also the b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from fairway.core.chance import Chance
 from fairway.core.errors import (
@@ -55,13 +55,13 @@ from fairway.core.events import (
     Receipt,
 )
 from fairway.core.machine import TOO_LARGE_FOR_PATH, UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
+from fairway.core.recovery.queue import owned
 from fairway.core.statistics import Statistics
 from fairway.protocols.mrp import snapshots, wire
 from fairway.protocols.mrp.connection import Connection
 from fairway.protocols.mrp.door import Door
 from fairway.protocols.mrp.options import PIGGYBACK, STAMPED, MrpOptions
 from fairway.protocols.mrp.piggyback import PiggybackConnection
-from fairway.protocols.mrp.sender import Queued
 from fairway.protocols.mrp.stamped import StampedConnection
 
 BODY_BYTES_MAX = UDP_PAYLOAD_BYTES_MAX - wire.STAMPED_BYTES
@@ -214,14 +214,13 @@ class MrpMachine:
         connection, size = self._sendable(peer), len(body)
         if not 0 < size <= self._body_bytes_max:
             self._check_body(connection, size)
-        if not connection.sender.fits(size, alone=True):
-            connection.sender.writable_wanted = True
+        if not connection.sender.backlog.accepts(size):
             raise QueueFull("the send queue of this mrp connection is full: wait for Writable")
         token = self._take_tokens(1)
-        owned = body if type(body) is bytes else bytes(body)
-        due_us = connection.send_at_once(owned, token, now_us)
+        kept = body if type(body) is bytes else bytes(body)
+        due_us = connection.send_at_once(kept, token, now_us)
         if due_us is None:
-            connection.enqueue(Queued(token, (owned,), True), size)
+            connection.enqueue((kept,), size, token, equal=True)
         else:
             self._door.deadlines.bring_forward(connection.local, due_us)
         return token
@@ -234,24 +233,11 @@ class MrpMachine:
         different = set(sizes)
         for size in (min(different), max(different)) if different else ():
             self._check_body(connection, size)
-        count, in_all = self._acceptable(connection, sizes)
-        if count < len(bodies):
-            connection.sender.writable_wanted = True
+        count = connection.sender.backlog.accepts_of(sizes)
         token = self._take_tokens(count)
         if count:
-            connection.enqueue(Queued(token, _owned(bodies[:count]), len(different) == 1), in_all)
+            connection.enqueue(owned(bodies[:count]), sum(sizes[:count]), token, equal=len(different) == 1)
         return range(token, token + count)
-
-    @staticmethod
-    def _acceptable(connection: Connection, sizes: list[int]) -> tuple[int, int]:
-        """Tells how many messages the queue takes, and how many bytes those have."""
-        sender = connection.sender
-        count = max(0, min(len(sizes), sender.room()))
-        in_all = sum(sizes[:count])
-        while count and not sender.fits(in_all, alone=count == 1):
-            count -= 1
-            in_all -= sizes[count]
-        return count, in_all
 
     def _sendable(self, peer: Peer) -> Connection:
         connection = self._connections.get(peer.local)
@@ -364,12 +350,12 @@ class MrpMachine:
     def room(self, peer: Peer) -> int:
         """Tells how many more messages `send` would accept for this peer now."""
         connection = self._known(peer)
-        return max(0, connection.sender.room()) if connection.closing is None else 0
+        return connection.sender.backlog.room() if connection.closing is None else 0
 
     def unfinished(self) -> int:
         """Counts the tokens without an outcome."""
         return len(self._door.openings) + sum(
-            connection.sender.messages + connection.pings for connection in self._connections.values()
+            connection.sender.backlog.messages + connection.pings for connection in self._connections.values()
         )
 
     # What survives a restart.
@@ -410,10 +396,3 @@ class MrpMachine:
         connection = self._door.open(peer, taken.remote, taken.layout, client=taken.client, now_us=now_us)
         connection.revive(taken, now_us)
         return connection.peer
-
-
-def _owned(bodies: Sequence[Buffer]) -> Sequence[bytes]:
-    """Gives bodies that their owner cannot change; where all are bytes none is looked at twice."""
-    if set(map(type, bodies)) == {bytes}:
-        return cast(Sequence[bytes], bodies)
-    return [bytes(body) for body in bodies]

@@ -1,9 +1,8 @@
 """A connection in the piggyback layout: every packet says up to where everything has arrived.
 
-An acknowledgement names no packet, so one timer serves the oldest one only, and a repair is due when three answers in
-a row say the same while later packets are out. An answer that moves on, but not past what was out when a repair left,
-shows that the packet it now asks for was lost as well. Each arriving message is answered on its own: by data where
-data is waiting, else by a bare acknowledgement. Deferred, the answer leaves at the commit.
+An acknowledgement names no packet, so the loss recovery works by the mark: it moves, or three answers in a row repeat
+it. Each arriving message is answered on its own: by data where data is waiting, else by a bare acknowledgement.
+Deferred, the answer leaves at the commit.
 """
 
 from __future__ import annotations
@@ -17,39 +16,26 @@ from fairway.protocols.mrp.connection import Connection
 from fairway.protocols.mrp.options import PIGGYBACK
 from fairway.protocols.mrp.receiver import COPY, DROP_REASONS, HELD_COPY, NEW
 from fairway.protocols.mrp.shared import Shared
-from fairway.protocols.mrp.snapshots import Snapshot
 
 NUMPY_FROM = 8
 """Fewer datagrams than this are made faster one by one."""
-SAME_ANSWERS = 3
 _TURN = 65_536
 _HALF = 32_768
-_NEVER_US = 1 << 62
-"""The timer of single packets in the flight, which this layout does not use."""
 
 
 class PiggybackConnection(Connection):
     """A connection whose packets carry the highest sequence received with none missing below."""
 
-    __slots__ = ("_due", "_guessed", "_in", "_out", "_owed", "_recover", "_repair_base", "_same")
+    __slots__ = ("_in", "_out", "_owed")
     layout = PIGGYBACK
     ver = wire.VER_PIGGYBACK
     header_bytes = wire.PIGGYBACK_BYTES
+    cumulative = True
 
     def __init__(self, shared: Shared, peer: Peer, remote: int, client: bool, now_us: int) -> None:
         super().__init__(shared, peer, remote, client, now_us)
         self._out = wire.piggyback_prefix(self.local, remote)
         self._in = wire.piggyback_prefix(remote, self.local)
-        self._due: int | None = None
-        """When the oldest packet in flight is to be repeated."""
-        self._same = 0
-        """How many answers in a row said the same."""
-        self._recover = 0
-        """The first number that was not yet out when the latest round of repairs began."""
-        self._guessed = 0
-        """The first number that was not yet out when repeats were last timed by a guess. Those before it may all have
-        arrived, and their copies bring answers that say the same; so nothing is concluded from these."""
-        self._repair_base = False
         self._owed: list[int] = []
         """The from_seq of each answer that is owed while data is waiting to carry it."""
 
@@ -77,17 +63,10 @@ class PiggybackConnection(Connection):
     def _bare(self, from_seq: int) -> bytes:
         return self._out + wire.pair((self.sender.next - 1) % _TURN, from_seq)
 
-    def _due_us(self, now_us: int) -> int:
-        if self._due is None:
-            self._due = now_us + self.sender.resend.delay_us
-        return _NEVER_US
-
-    def _timer_us(self) -> int | None:
-        return self._due
-
     def flush(self, now_us: int) -> None:
-        """Sends what may leave now; each packet that leaves is one of the answers owed."""
+        """Send what may leave now; each new packet that leaves is one of the answers owed."""
         if self._owed:
+            self._retransmit(now_us)
             by_data = self.sender.may_leave(now_us)
             owed, self._owed = self._owed, []
             self._answer(owed[: max(0, len(owed) - by_data)], now_us)
@@ -96,50 +75,6 @@ class PiggybackConnection(Connection):
     def _answer(self, from_seqs: Sequence[int], now_us: int) -> None:
         for from_seq in from_seqs:
             self._transmit(self._bare(from_seq), wire.PIGGYBACK_BYTES, now_us)
-
-    def _repair(self, now_us: int) -> int:
-        if self._repair_base:
-            self._repair_base = False
-            run = self.sender.flight.find(self.sender.base)
-            assert run is not None
-            self.sender.controller.lost(run.sent_us[-1], now_us)
-            self._repeat_base(now_us)
-            self._shared.statistics.repairs += 1
-        return 0
-
-    def _repeat_base(self, now_us: int) -> None:
-        self._repeat(self.sender.base, now_us)
-        self._restart_timer(now_us)
-
-    def _restart_timer(self, now_us: int) -> None:
-        run = self.sender.flight.find(self.sender.base) if self.sender.flight else None
-        self._due = None if run is None else now_us + self.sender.resend.delay_after_us(run.transmissions)
-
-    def _run_timers(self, now_us: int) -> None:
-        """Repeats the oldest packet and, as far as the controller lets them into an empty network, those after it
-        that were sent least often: the peer may hold the oldest without having committed it."""
-        sender = self.sender
-        if self._due is None or now_us < self._due:
-            return
-        run = sender.flight.find(sender.base)
-        assert run is not None
-        sender.controller.timed_out(run.sent_us[-1], now_us)
-        if sender.resend.ping_us:
-            self._recover = sender.next
-        else:
-            self._guessed = sender.next
-        others = sorted(sender.flight.waiting()[1:], key=self._transmissions)
-        self._repeat_base(now_us)
-        for number in others[: max(0, sender.controller.room(1, now_us))]:
-            self._repeat(number, now_us)
-
-    def _transmissions(self, number: int) -> int:
-        run = self.sender.flight.find(number)
-        return 0 if run is None else run.transmissions
-
-    def revive(self, snapshot: Snapshot, now_us: int) -> None:
-        super().revive(snapshot, now_us)
-        self._due = now_us if self.sender.flight else None
 
     # Packets that arrive.
 
@@ -165,35 +100,19 @@ class PiggybackConnection(Connection):
         probe = next((probe for probe in reversed(self._probes) if probe.number is not None), None)
         if probe is not None:
             self._answered(probe, now_us)
-        if not sender.flight or acknowledged < sender.base - 1:
-            return
         if acknowledged >= sender.base:
             self._advance(acknowledged, now_us)
-        elif len(sender.flight) > 1 and sender.base > self._guessed:
-            self._same += 1
-            if self._same == SAME_ANSWERS:
-                self._recover = sender.next
-                self._repair_base = True
+        elif acknowledged == sender.base - 1:
+            sender.recovery.repeated(sender.packets, now_us)
+            if sender.recovery.has_lost:
                 self.touch()
 
     def _advance(self, acknowledged: int, now_us: int) -> None:
-        """Takes off everything up to the acknowledged number."""
-        sender = self.sender
-        pieces = sender.flight.acknowledge(sender.base, acknowledged - sender.base + 1)
-        guessed = not sender.resend.ping_us
-        if all(piece.run.transmissions == 1 for piece in pieces):
-            sender.resend.sample(pieces[-1].run.sent_us[0], now_us)
-        else:
-            sender.resend.ambiguous(now_us - pieces[-1].run.sent_us[0])
-        for piece in pieces:
-            if not guessed:  # else the repeats came too early as likely as late
-                sender.resend.lost(piece.run.transmissions - 1)
-            sender.resend.arrived(piece.count)
-        self._delivered(pieces, now_us)
-        sender.flight.next_due_us()
-        self._same = 1 if len(sender.flight) > 1 else 0
-        self._restart_timer(now_us)
-        self._repair_base = bool(sender.flight) and sender.base < self._recover
+        """Take off everything up to the acknowledged number."""
+        sender, mark = self.sender, acknowledged + 1
+        # What was sent before a restart may be acknowledged for that, so it measures nothing.
+        sampled = mark > sender.silent_below
+        self._delivered(sender.recovery.acknowledge_to(sender.packets, mark, now_us, sampled=sampled))
 
     def _take_message(self, number: int, body: bytes, now_us: int) -> None:
         verdict = self.receiver.judge(number, len(body))
@@ -235,7 +154,7 @@ class PiggybackConnection(Connection):
         if segment_bytes == wire.PIGGYBACK_BYTES:
             return self._take_answers(columns.run_start(columns.seconds(rows)), count, now_us)
         sequence, size = columns.run_start(columns.firsts(rows)), segment_bytes - wire.PIGGYBACK_BYTES
-        if sequence is None or self.closing is not None or self.sender.messages:
+        if sequence is None or self.closing is not None or self.sender.backlog.messages:
             return False
         first, known = self.receiver.widen(sequence), (self.sender.base - 1) % _TURN
         if columns.seconds(rows) != wire.number(known) * count or not self.receiver.fits_run(first, count, size):
@@ -249,15 +168,12 @@ class PiggybackConnection(Connection):
         return True
 
     def _take_answers(self, from_seq: int | None, count: int, now_us: int) -> bool:
-        """Takes bare acknowledgements each of which moves on by one."""
+        """Take bare acknowledgements each of which moves on by one."""
         sender = self.sender
-        if from_seq is None or from_seq != sender.base % _TURN:
-            return False
-        stretches = sender.stretches(sender.base, count)
-        if stretches is None:
+        if from_seq != sender.base % _TURN or not sender.recovery.left_in_order(sender.packets, sender.base, count):
             return False
         self.hear(now_us)
-        for _, length in stretches:
+        for _, length in sender.runs_of(sender.base, count):
             self._advance(sender.base + length - 1, now_us)
         return True
 

@@ -1,7 +1,7 @@
 """A connection in the stamped layout: one acknowledgement names one packet, its stamp one transmission of it.
 
 The stamp is the sender's millisecond clock at the transmission, so it need not be stored: it follows from the time at
-which the flight says that the transmission left. Two transmissions within one millisecond share a stamp, and the
+which the loss recovery says that the transmission left. Two transmissions within one millisecond share a stamp, and the
 earlier one is meant.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fairway.core.events import Peer
-from fairway.core.flight import Run
 from fairway.core.machine import Buffer
+from fairway.core.recovery.runs import NEVER, Run
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection
 from fairway.protocols.mrp.options import STAMPED
@@ -35,6 +35,7 @@ class StampedConnection(Connection):
     layout = STAMPED
     ver = wire.VER_STAMPED
     header_bytes = wire.STAMPED_BYTES
+    cumulative = False
 
     def __init__(self, shared: Shared, peer: Peer, remote: int, client: bool, now_us: int) -> None:
         super().__init__(shared, peer, remote, client, now_us)
@@ -47,17 +48,16 @@ class StampedConnection(Connection):
 
     def send_at_once(self, body: bytes, token: int, now_us: int) -> int | None:
         sender, shared = self.sender, self._shared
-        # With a time at which something may leave, repairs or earlier messages wait, and they come first.
-        if self._leave_us is not None or self.local in shared.touched or not sender.may_leave_at_once(now_us):
+        if not sender.may_leave_at_once(now_us):
             return None
         data = self._data_out + wire.pair(sender.next % _TURN, now_us // 1_000 % _TURN) + body
-        due_us = now_us + sender.resend.delay_us
         shared.outbox.send(self.address, data, len(data))
-        sender.left_at_once(data, len(body), token, now_us, due_us)
+        sender.backlog.add(1, len(body))
+        sender.left(1, data, len(data), token, now_us)
         shared.statistics.messages_sent += 1
         self.active_us = now_us
-        self.presence_us = None
-        return due_us
+        self.presence_us = NEVER
+        return sender.recovery.next_us()
 
     def _datagrams(self, bodies: Sequence[bytes], now_us: int) -> bytes:
         first, stamp = self.sender.next, stamp_at(now_us)
@@ -76,73 +76,31 @@ class StampedConnection(Connection):
     def _presence(self) -> bytes:
         return self._ack_out + wire.pair(0, 0)
 
-    def _due_us(self, now_us: int) -> int:
-        return now_us + self.sender.resend.delay_us
-
-    def _timer_us(self) -> int | None:
-        return self.sender.flight.next_due_us()
-
-    def _repair(self, now_us: int) -> int:
-        """Repeats overtaken packets, the first at once and the others as the controller allows."""
-        flight, controller = self.sender.flight, self.sender.controller
-        overtaken = flight.overtaken()
-        if not overtaken:
-            return 0
-        for number in overtaken:
-            run = flight.find(number)
-            assert run is not None
-            controller.lost(run.sent_us[-1], now_us)
-        most = max(1, controller.room(len(flight) - len(overtaken), now_us))
-        for number in overtaken[:most]:
-            self._repeat(number, now_us)
-            self._shared.statistics.repairs += 1
-        return len(overtaken[most:])
-
-    def _run_timers(self, now_us: int) -> None:
-        """Repeats what is due, as much as the controller lets into an empty network; the rest waits once more."""
-        sender = self.sender
-        due = sender.flight.pop_due(now_us)
-        for run in due:
-            sender.controller.timed_out(run.sent_us[-1], now_us)
-        left = max(1, sender.controller.room(0, now_us)) if due else 0
-        for run in due:
-            for number in list(run.waiting())[:left]:
-                self._repeat(number, now_us)
-                left -= 1
-            if run.left and run.due_us <= now_us:
-                sender.flight.postpone(run, now_us + sender.resend.delay_after_us(run.transmissions))
-
     # Acknowledgements that arrive.
 
     def take_ack(self, sequence: int, stamp: int, now_us: int) -> None:
-        """Takes one acknowledgement."""
+        """Take one acknowledgement."""
         sender = self.sender
         number = sender.base + (sequence - sender.base) % _TURN
-        run = sender.flight.find(number) if number < sender.next else None
-        transmission = None
-        if run is not None:
-            transmission = 0 if run.sent_us[0] // 1_000 % _TURN == stamp else _transmission(run, stamp)
-        if run is None or transmission is None:
+        run = sender.packets.find(number)
+        transmission = None if run is None else _transmission(run, stamp)
+        if transmission is None:
             self._take_other_ack(sequence, stamp, now_us)
             return
         self.heard_us = self.active_us = now_us
-        sender.resend.sample(run.sent_us[transmission], now_us)
-        if transmission == 0 and not sender.resend.loss:
-            alone = sender.flight.acknowledge_one(number)
-            if alone is not None:
-                self._delivered_one(alone, now_us)
-                return
-        sender.resend.lost(transmission)
-        sender.resend.arrived(1)
-        self._delivered(sender.flight.acknowledge(number, 1, transmission), now_us)
+        alone = sender.recovery.acknowledge_one(sender.packets, number, now_us)
+        if alone is not None:
+            self._delivered_one(alone)
+        else:
+            self._delivered(sender.recovery.acknowledge(sender.packets, number, 1, now_us, transmission))
 
     def _take_other_ack(self, sequence: int, stamp: int, now_us: int) -> None:
-        """Takes an acknowledgement of nothing outstanding: of a probe, or the sign that a client is there."""
+        """Take an acknowledgement of nothing outstanding: of a keepalive or ping, or a client's empty first packet."""
         for probe in self._probes:
             if probe.number is not None and (probe.number % _TURN, stamp_at(probe.sent_us)) == (sequence, stamp):
                 self.hear(now_us)
-                self.sender.resend.sample(probe.sent_us, now_us)
-                self._shared.statistics.rtt_us = self.sender.resend.ping_us
+                self.sender.timing.sample(now_us - probe.sent_us)
+                self._shared.statistics.rtt_us = self.sender.timing.smoothed_us
                 self._answered(probe, now_us)
                 return
         if sequence == 0 and stamp == 0:
@@ -151,22 +109,23 @@ class StampedConnection(Connection):
             self._shared.drop("stale_ack")
 
     def take_acks(self, data: bytes, count: int, now_us: int) -> bool:
-        """Takes a batch of acknowledgements in order as a whole, or answers no and changes nothing."""
+        """Take a batch of acknowledgements in order as a whole, or change nothing and return False."""
         from fairway.protocols.mrp import columns
 
         rows = columns.rows_of(data, count, wire.ACK_BYTES, self._ack_in)
         sequence = None if rows is None else columns.run_start(columns.firsts(rows))
         if rows is None or sequence is None:
             return False
-        number = self.sender.base + (sequence - self.sender.base) % _TURN
-        stretches = self.sender.stretches(number, count)
-        if stretches is None or not _stamps_fit(stretches, columns.seconds(rows)):
+        sender = self.sender
+        number = sender.base + (sequence - sender.base) % _TURN
+        if not sender.recovery.left_in_order(sender.packets, number, count):
+            return False
+        runs = sender.runs_of(number, count)
+        if not _stamps_fit(runs, columns.seconds(rows)):
             return False
         self.hear(now_us)
-        for run, length in stretches:
-            self.sender.resend.sample(run.sent_us[0], now_us)
-            self.sender.resend.arrived(length)
-            self._delivered(self.sender.flight.acknowledge(number, length), now_us)
+        for _, length in runs:
+            self._delivered(sender.recovery.acknowledge(sender.packets, number, length, now_us, 0))
             number += length
         return True
 
@@ -227,15 +186,15 @@ class StampedConnection(Connection):
             self._shared.outbox.send(self.address, some, wire.ACK_BYTES, len(some) // wire.ACK_BYTES)
 
 
-def _stamps_fit(stretches: Sequence[tuple[Run, int]], stamps: bytes) -> bool:
-    """Tells whether each acknowledgement carries the stamp of the only transmission of its packet."""
-    expected = [wire.number(stamp_at(run.sent_us[0])) * length for run, length in stretches]
+def _stamps_fit(runs: Sequence[tuple[Run, int]], stamps: bytes) -> bool:
+    """Return whether each acknowledgement carries the stamp of the only transmission of its packet."""
+    expected = [wire.number(stamp_at(run.sent_us[0])) * length for run, length in runs]
     return stamps == b"".join(expected)
 
 
 def _transmission(run: Run, stamp: int) -> int | None:
-    """Tells which transmission of a packet carried the stamp."""
+    """Return which transmission of a packet carried the stamp."""
     for position, sent_us in enumerate(run.sent_us):
-        if stamp_at(sent_us) == stamp:
+        if sent_us // 1_000 % _TURN == stamp:
             return position
     return None

@@ -1,0 +1,53 @@
+"""What a peer that takes only the next packet, and small windows, need of the loss recovery."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.driver import RTT_US, Link, Sent, World, piggyback, stamped
+
+
+def strict(link: Link, packets: int = 300, window: int = 1_000) -> World:
+    link.answers = "strict"
+    return World(*piggyback(), link, [packets], window)
+
+
+def test_a_repair_by_later_acknowledgements_is_counted_when_it_cuts_the_window_too() -> None:
+    run = World(*stamped(), Link(answers="stamped", loses=lambda sent: sent.number == 50 and not sent.nth), [300]).run()
+    assert (run.controller.cuts, run.statistics.repairs, run.statistics.retransmissions) == (1, 1, 1)
+
+
+def test_three_equal_answers_repair_at_once_although_the_window_was_cut_before() -> None:
+    """Packet 60 left in the round trip in which 50 was lost, so its loss cuts nothing, and the flight is too large."""
+    run = World(*piggyback(), Link(answers="mark", loses=lambda sent: sent.number in (50, 60) and not sent.nth), [300])
+    run.run()
+    again = run.again()
+    assert sorted(again) == [50, 60]
+    assert again[60][0] <= again[50][0] + 1
+
+
+@pytest.mark.parametrize("rtt_us", [RTT_US, 15 * RTT_US])
+def test_a_strict_peer_that_missed_the_very_first_packet_is_served_before_any_round_trip_is_measured(
+    rtt_us: int,
+) -> None:
+    """On the long path every packet is probed before its answer can come, so that nothing is measured for long."""
+    run = strict(Link(loses=lambda sent: sent.number == 0 and not sent.nth, rtt_us=lambda now_us: rtt_us)).run()
+    assert len(run.acknowledged) == 300
+    assert run.now_us <= 60 * rtt_us
+
+
+def test_a_probe_that_is_answered_a_little_faster_than_ever_is_not_taken_for_the_first_transmission() -> None:
+    def loses(sent: Sent) -> bool:
+        return sent.number in (50, 120) and sent.nth < 1
+
+    run = strict(Link(loses=loses, rtt_us=lambda now_us: RTT_US - now_us // 10_000)).run()
+    assert len(run.acknowledged) == 300
+    assert run.now_us <= 45 * RTT_US
+
+
+def test_a_strict_peer_is_served_with_a_window_of_few_packets() -> None:
+    """The retransmission leaves less than three packets after what the peer threw away."""
+    lost = set(range(20, 200, 20))
+    run = strict(Link(loses=lambda sent: sent.number in lost and not sent.nth), 200, 3).run()
+    assert len(run.acknowledged) == 200
+    assert run.now_us <= 200 * RTT_US
