@@ -17,15 +17,6 @@ def test_a_repair_by_later_acknowledgements_is_counted_when_it_cuts_the_window_t
     assert (run.controller.cuts, run.statistics.repairs, run.statistics.retransmissions) == (1, 1, 1)
 
 
-def test_three_equal_answers_repair_at_once_although_the_window_was_cut_before() -> None:
-    """Packet 60 left in the round trip in which 50 was lost, so its loss cuts nothing, and the flight is too large."""
-    run = World(*piggyback(), Link(answers="mark", loses=lambda sent: sent.number in (50, 60) and not sent.nth), [300])
-    run.run()
-    again = run.again()
-    assert sorted(again) == [50, 60]
-    assert again[60][0] <= again[50][0] + 1
-
-
 @pytest.mark.parametrize("rtt_us", [RTT_US, 15 * RTT_US])
 def test_a_strict_peer_that_missed_the_very_first_packet_is_served_before_any_round_trip_is_measured(
     rtt_us: int,

@@ -212,16 +212,16 @@ def test_a_late_ack_counts_no_loss_and_a_lost_transmission_does() -> None:
     world.send("c", b"first")
     world.run(SECOND)
     connection = client.machine._connections[client.peer.local]
-    assert connection.sender.resend.loss == 0
+    assert connection.sender.timing.loss == 0
     world.delay_us = 100_000
     world.send("c", b"late")
     world.run(SECOND)
     assert client.machine.statistics.retransmissions >= 1
-    assert connection.sender.resend.loss == 0
+    assert connection.sender.timing.loss == 0
     world.delay_us = 10_000
     world.send("c", b"lost")
     world.run(SECOND)
-    assert connection.sender.resend.loss == 3_840
+    assert connection.sender.timing.loss == 3_840
 
 
 @LAYOUTS

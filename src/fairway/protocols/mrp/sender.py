@@ -105,7 +105,8 @@ class Sender:
         return self.recovery.next_room_us(now_us)
 
     def _interval_us(self) -> int:
-        return max(self._options.start_interval_us, INTERVAL_DELAYS * self.timing.delay_us)
+        least_us, some_us = self._options.start_interval_us, INTERVAL_DELAYS * self.timing.delay_us
+        return some_us if some_us > least_us else least_us
 
     def left(self, count: int, data: bytes, segment_bytes: int, token: int, now_us: int) -> None:
         """Take new packets that leave now."""

@@ -57,7 +57,8 @@ class StampedConnection(Connection):
         shared.statistics.messages_sent += 1
         self.active_us = now_us
         self.presence_us = NEVER
-        return sender.recovery.next_us()
+        # Behind others that wait this is later than their timer, and moves nothing.
+        return now_us + sender.timing.delay_us
 
     def _datagrams(self, bodies: Sequence[bytes], now_us: int) -> bytes:
         first, stamp = self.sender.next, stamp_at(now_us)
@@ -83,8 +84,7 @@ class StampedConnection(Connection):
         sender = self.sender
         number = sender.base + (sequence - sender.base) % _TURN
         run = sender.packets.find(number)
-        transmission = None if run is None else _transmission(run, stamp)
-        if transmission is None:
+        if run is None or (transmission := _transmission(run, stamp)) is None:
             self._take_other_ack(sequence, stamp, now_us)
             return
         self.heard_us = self.active_us = now_us
@@ -194,7 +194,6 @@ def _stamps_fit(runs: Sequence[tuple[Run, int]], stamps: bytes) -> bool:
 
 def _transmission(run: Run, stamp: int) -> int | None:
     """Return which transmission of a packet carried the stamp."""
-    for position, sent_us in enumerate(run.sent_us):
-        if sent_us // 1_000 % _TURN == stamp:
-            return position
-    return None
+    if run.sent_us[0] // 1_000 % _TURN == stamp:
+        return 0
+    return next((at for at, sent_us in enumerate(run.sent_us) if stamp_at(sent_us) == stamp), None)
