@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairway.core.chance import Seeded
-from fairway.core.events import MessageReceived, Peer
+from fairway.core.events import MessageReceived
 from fairway.protocols.rup import assembly, wire
 from fairway.protocols.rup.incoming import Incoming, cost
 from fairway.protocols.rup.machine import RupMachine
@@ -108,13 +108,3 @@ def test_nothing_of_a_message_that_was_handed_over_is_kept_by_its_timer() -> Non
     receive(machine, parts[20:])
     assert bodies(machine) == [BODY]
     assert (message._assembly, message._pieces) == (None, {})
-
-
-def test_the_body_of_a_message_that_was_confirmed_is_given_up() -> None:
-    machine = RupMachine(RupOptions(controller="eager"), Seeded(1))
-    machine.connect("b", 0)
-    machine.send(Peer("b"), BODY, 0)
-    machine.transmits()
-    [message] = machine._conversations["b"].sender._under_way.values()
-    machine.receive(wire.control(wire.CONFIRM, message.identity, len(BODY)), "b", 100)
-    assert message.body == b""

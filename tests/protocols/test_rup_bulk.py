@@ -100,7 +100,7 @@ def test_the_confirms_of_one_turn_are_answered_together() -> None:
         confirms += wire.control(wire.CONFIRM, identity, parts * PART_BYTES)
     turns.a.receive(confirms, B, 100, wire.CONTROL_BYTES)
     sizes = [len(one.data) // (42 + PART_BYTES) for one in turns.a.transmits()]
-    assert sizes == [4 * BURST_PARTS, BURST_PARTS]
+    assert sizes == [3 * BURST_PARTS, 2 * BURST_PARTS], "the rest of one turn, and the beginning of the next"
 
 
 def test_a_fair_window_that_losses_have_cut_does_not_stand_still_for_every_confirm() -> None:

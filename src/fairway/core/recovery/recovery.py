@@ -72,6 +72,8 @@ class Kind(NamedTuple):
     """The peer needs the lowest packet first, so that one never waits for a back-off of its own."""
     sampled: bool = True
     """Its acknowledgements measure the round trip."""
+    held_us: int = 0
+    """How long the peer may hold an answer back: what is measured may not show it."""
     backoff_us_max: int = 3_000_000
     life_us: int = NEVER
     """From its first transmission: then it is given up."""
@@ -89,7 +91,7 @@ class Recovery:
         "_again", "_backoffs", "_base_us", "_cumulative", "_cuts", "_doubt_order", "_doubt_sent_us", "_doubt_us",
         "_finals", "_finished", "_head", "_ignored", "_kind", "_life_us", "_losses", "_lost", "_order", "_overdue_us",
         "_peak", "_sampled_us", "_serial", "_settled", "_statistics", "_tolerance_us", "_top", "_top_sent_us",
-        "_urgent", "controller", "heard_us", "in_flight", "left", "news_us", "rewound", "streams", "timing",
+        "_urgent", "controller", "heard_us", "in_flight", "is_tail", "left", "news_us", "rewound", "streams", "timing",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0915  # each of these is told what it is
@@ -104,6 +106,9 @@ class Recovery:
         """By serial, oldest first: those that were transmitted and have packets without an acknowledgement."""
         self.rewound: list[Stream] = []
         """Streams that the peer ignores: all packets but the one at the mark count as never transmitted."""
+        self.is_tail = False
+        """Whether there is nothing more to send, and the end of what was sent is told at once: no later packet will
+        show that it was lost, so the first probe does not wait for a whole time-out."""
         self.left = 0
         """Packets that wait for their acknowledgement, wherever they are."""
         self.in_flight = 0
@@ -489,7 +494,7 @@ class Recovery:
             if order >= top:
                 break
             following, sent_us = run.following, run.sent_us[-1]
-            due_us = sent_us + timing.delay_us if self._kind.by_name else NEVER
+            due_us = sent_us + timing.delay_us + self._kind.held_us if self._kind.by_name else NEVER
             if order < line and self._is_overtaken(run):
                 overtaken_us = sent_us + timing.smoothed_us + self._tolerance_us if self._tolerance_us else now_us
                 if overtaken_us <= now_us:
@@ -546,11 +551,10 @@ class Recovery:
             self._absolve(run, run.count)
         if not self._kind.by_name:
             return
-        if cut:
+        if cut and not at_once:
             # The flight is larger than the new window: without this one the repair would wait until it is not.
             if run.count > 1:
                 self._split(run, run.first + 1)
-            self._statistics.repairs += at_once
             self._urge(run)
             return
         if run.losses > 1 and not self._kind.ordered:
@@ -752,7 +756,7 @@ class Recovery:
         """Return when `wake` is due."""
         due_us = min(self._overdue_us, self._doubt_us, self._life_us)
         if self._kind.by_name and (self.in_flight or self._settled):
-            due_us = min(due_us, self._base_us + self.timing.backed_off_us(self._backoffs, self._kind.backoff_us_max))
+            due_us = min(due_us, self._probe_us())
         if self._again:
             due_us = min(due_us, self._next_again_us())
         if self.left:
@@ -798,11 +802,20 @@ class Recovery:
             self._detect(now_us)
         if now_us >= self._life_us:
             spent.extend(self._outlived(now_us))
-        if self._kind.by_name and (self.in_flight or self._settled):
-            due_us = self._base_us + self.timing.backed_off_us(self._backoffs, self._kind.backoff_us_max)
-            if now_us >= due_us:
-                self._probe(now_us)
+        if self._kind.by_name and (self.in_flight or self._settled) and now_us >= self._probe_us():
+            self._probe(now_us)
         return spent
+
+    def _probe_us(self) -> int:
+        """Return when to probe if nothing new comes: after the time-out, or sooner for a lost tail."""
+        timing = self.timing
+        delay_us = timing.backed_off_us(self._backoffs, self._kind.backoff_us_max)
+        if timing.smoothed_us:
+            delay_us += self._kind.held_us
+        if self.is_tail and not self._backoffs and timing.least_us:
+            round_trip_us = timing.smoothed_us + max(timing.smoothed_us >> 3, timing.variation_us)
+            delay_us = min(delay_us, max(AGAIN_US_MIN, 2 * round_trip_us))
+        return self._base_us + delay_us
 
     def _is_spent(self, run: Run, now_us: int) -> bool:
         kind, stream = self._kind, run.stream
@@ -844,7 +857,7 @@ class Recovery:
         run = self._probed()
         if run is None:
             return
-        if run.sent_us[-1] + self.timing.delay_us > now_us:
+        if not self.is_tail and run.sent_us[-1] + self.timing.delay_us > now_us:
             self._base_us = run.sent_us[-1]  # it has just been repaired, which may still be answered
             return
         self._backoffs += 1

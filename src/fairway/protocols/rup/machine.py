@@ -3,8 +3,8 @@
 Theory. A message is cut into parts of equal size, each of which says where it belongs, so parts may come in any order
 and a message begins with whichever comes first. The receiver tells two things. A *confirm* is a mark: everything below
 has arrived; it opens the sender's window and, at the total, ends the message. A *request* names one missing part; the
-sender answers it at once, so a hole is repaired about a round trip after later parts overtook it, however many holes
-there are. The sender's own timer is only for when nothing at all comes back.
+sender answers it as soon as its window allows, so a hole is repaired about a round trip after later parts overtook it,
+however many holes there are. The sender's own timers (`core/recovery`) are only for when nothing new comes back.
 
     timer                  for                                              runs
     confirm, 20 ms         the mark reaches the sender soon                 from the first unconfirmed arrival
@@ -14,15 +14,14 @@ there are. The sender's own timer is only for when nothing at all comes back.
                            doubling up to 3 s
     forget, 30 s           unfinished messages of a sender that is gone     from the last new part
     remember, 60 s         recognising late duplicates                      from delivery or commit, and the last part
-    quick repeat, 3 ms     a lost repair, end or last confirm; a few times  from the last word or repair
-    time-out               a lost tail, lost confirms; doubles up to 3 s    from the last word about a message
-    silence, 10 s          a peer that is gone: the send ends as unknown    from the last word about a message
+    tail, 2 round trips    the end of what there is to send is lost         from the latest news
+    time-out               nothing new: one part probes; doubles up to 1 s  from the latest news
+    silence, 10 s          a peer that is gone: all sends end as unknown    from the latest word
+    stall, 60 s            a peer that says nothing new, likewise           from the latest news
     idle, 60 s             conversations that the peer began                from the last part or word
 
-After a time-out one part is repeated and nothing else leaves until the peer says something. If the mark then moves by
-just that part, the rest is taken for lost as well and sent again from the mark on: a partition may swallow a window.
 The first parts of a conversation are confirmed more often than every 64, so are those of a sender that seems to stand
-still (`confirming.py`), and a confirm leaves at once when a hole closes or a copy shows that one was lost: all are
+still (`confirming.py`), and a confirm leaves at once when a hole closes or a duplicate shows that one was lost: all are
 "within 20 ms", and a small window does not stand still for those 20 ms.
 
 What is said to a sender only stirs it; it sends when the machine's outputs are asked for. So all confirms of a turn

@@ -44,11 +44,11 @@ class Outgoing:
         self.part_count = max(1, -(-self.total // self.part_bytes))
         self.stream.last = self.part_count - 1
 
-    def sendable(self, outstanding_max: int) -> int:
+    def sendable(self, outstanding_max: int, *, alone: bool) -> int:
         """Return how many parts may leave for the first time as far as this message is concerned."""
         if self.is_ignored:
             return 0
-        most = self.stream.mark + outstanding_max if self.stream.answered else UNANSWERED_PARTS
+        most = self.stream.mark + outstanding_max if self.stream.answered or alone else UNANSWERED_PARTS
         return min(self.part_count, most) - self.cursor
 
     def slice_of(self, first: int, count: int) -> Buffer:

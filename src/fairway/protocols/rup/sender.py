@@ -56,6 +56,7 @@ class Sender:
         self._recovery = Recovery(
             Kind(
                 cumulative=True,
+                held_us=options.confirm_after_us,
                 backoff_us_max=options.backoff_us_max,
                 silence_us=options.silence_us,
                 stall_us=options.stall_us,
@@ -128,7 +129,7 @@ class Sender:
         while room > 0 and (self._round or self._fresh):
             message = self._next_in_turn()
             burst = self._grid.burst_max(message) if message.part_count > 1 else 1
-            sendable = message.sendable(self._outstanding_max)
+            sendable = message.sendable(self._outstanding_max, alone=self.backlog.messages == 1)
             if sendable <= 0:
                 message.in_round = False
                 continue
@@ -151,6 +152,7 @@ class Sender:
             if message.in_round:
                 self._enter(message, first=message.turn > 0)
             self._fresh_next = not message.turn and message.stream.answered
+        recovery.is_tail = not (self._round or self._fresh or self._waiting)
         due_us = recovery.next_us()
         if self.is_blocked:
             due_us = min(due_us, self._blocked_us + self._options.silence_us)
