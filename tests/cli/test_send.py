@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -15,18 +14,19 @@ from select import select
 
 import pytest
 
-from tests.acceptance.raw import Command, RawPeer, answering, fairway
+from tests.acceptance.raw import PATIENCE_S, Command, RawPeer, answering, fairway
 from tests.acceptance.test_raw_pydevts import ACK as PYDEVTS_ACK
 from tests.acceptance.test_raw_pydevts import header
 from tests.acceptance.test_raw_udpc import ACK, FIN, IMP, be_called, fields, has_flag, packet
 from tests.cli.terminals import on_terminal
 
-START_MS_MAX = 300
+MODULES_MAX = 280
+"""A fifth more than a message loads today."""
 
 
 def run(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "fairway", *arguments]
-    done = subprocess.run(command, input=given, capture_output=True, check=False, timeout=60)
+    done = subprocess.run(command, input=given, capture_output=True, check=False, timeout=PATIENCE_S)
     return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
@@ -172,7 +172,7 @@ def test_a_signal_ends_it_with_what_was_achieved(number: signal.Signals, code: i
     """At once, however long the session would like to wait for what is outstanding."""
     with (
         answering() as peer,
-        fairway("send", f"udpc://127.0.0.1:{peer.port}?flush=30s", "--lines", "--json") as command,
+        fairway("send", f"udpc://127.0.0.1:{peer.port}?flush=10m", "--lines", "--json") as command,
     ):
         write(command, "one")
         be_called(peer)
@@ -181,7 +181,7 @@ def test_a_signal_ends_it_with_what_was_achieved(number: signal.Signals, code: i
         write(command, "two")
         peer.expect(lambda datagram: datagram[12] == IMP and datagram[13:] == b"two")
         command.process.send_signal(number)
-        assert command.exit_code(3) == code
+        assert command.exit_code() == code
         assert account(command) == (2, 1, 0, 1)
         assert command.errors() == ""
 
@@ -190,7 +190,7 @@ def test_ctrl_c_while_nobody_answers_ends_it_at_once() -> None:
     with answering() as peer, fairway("send", f"udpc://127.0.0.1:{peer.port}", "hello") as command:
         peer.receive()
         command.process.send_signal(signal.SIGINT)
-        assert command.exit_code(3) == 130
+        assert command.exit_code() == 130
 
 
 def test_a_sender_waits_for_a_receiver_that_is_slow_and_holds_little() -> None:
@@ -206,7 +206,7 @@ def test_a_sender_waits_for_a_receiver_that_is_slow_and_holds_little() -> None:
             written += os.write(stdin.fileno(), chunk)
         assert 1_000_000 < written < 40_000_000
         command.process.send_signal(signal.SIGINT)
-        assert command.exit_code(5) == 130
+        assert command.exit_code() == 130
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_what_takes_longer_than_a_second_shows_a_bar_on_a_terminal(tmp_path: Pat
         datagram = peer.expect(has_flag(IMP))
         settle(peer, datagram, 50)
         screen.until("bytes/s")
-        settle(peer, peer.expect(has_flag(IMP)), 50)
+        settle(peer, peer.expect(has_flag(IMP)))
         assert "100 acknowledged in " in screen.rest()
         assert screen.process.returncode == 0
 
@@ -281,27 +281,20 @@ def test_waiting_for_a_peer_is_shown_on_a_terminal() -> None:
         assert "waiting for udpc://" in screen.until("0:00:0")
 
 
-def test_a_message_takes_less_than_the_bound_from_start_to_exit() -> None:
-    """In processor time, and the best of a few: a busy machine adds and never subtracts."""
-    with listener("udpc") as (_, url):
-        taken_ms = []
-        for _ in range(5):
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            assert run("send", url, "hello").returncode == 0
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            taken_ms.append((after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime) * 1_000)
-        assert min(taken_ms) < START_MS_MAX
-
-
 @pytest.mark.parametrize("protocol", ["udpc", "mrp", "rup", "pydevts"])
-def test_one_message_loads_nothing_heavy(protocol: str) -> None:
+def test_one_message_loads_few_modules_and_nothing_heavy(protocol: str) -> None:
+    """That is what a start takes its time for, and the count is the same on every machine."""
     script = """
 import sys
+before = {*sys.modules}
 from fairway.cli import run
 code = run(["send", sys.argv[1], "hello"])
-print(*(name for name in ("numpy", "rich", "pyarrow", "pandas", "pyspark") if name in sys.modules), file=sys.stderr)
+print(*sys.modules.keys() - before, file=sys.stderr)
 raise SystemExit(code)
 """
     with listener(protocol) as (_, url):
         done = subprocess.run([sys.executable, "-c", script, url], capture_output=True, text=True, check=True)
-        assert done.stderr.strip() == ""
+    loaded = done.stderr.split()
+    assert {"numpy", "rich", "pyarrow", "pandas", "pyspark"}.isdisjoint(loaded)
+    assert f"fairway.protocols.{protocol}" in loaded
+    assert len(loaded) < MODULES_MAX

@@ -39,7 +39,7 @@ def runs(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
 def refused(*arguments: str) -> str:
     """Runs a gateway that must not start; gives the one line that it says, behind the exit code."""
     command = [sys.executable, "-m", "fairway", "gateway", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     said = done.stderr.splitlines()
     assert len(said) == 1, done.stderr
     return f"{done.returncode} {said[0]}"
@@ -48,7 +48,7 @@ def refused(*arguments: str) -> str:
 async def fetch(url: str) -> tuple[int, str]:
     def get() -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(url, timeout=120) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -64,6 +64,7 @@ def metrics_url(running: Running) -> str:
 @runs
 async def test_every_kind_of_message_lands_with_what_is_known_of_it(lake: Path) -> None:
     large = bytes(range(256)) * 5_000
+    began_s = time.time()
     async with gateway(lake, any_ports()) as running:
         async with net.connect(running.url("udpc")) as udpc:
             await udpc.send(b"important")
@@ -94,7 +95,7 @@ async def test_every_kind_of_message_lands_with_what_is_known_of_it(lake: Path) 
     assert {row["gateway"] for row in rows} == {"gateway"}
     assert [int(row["id"]) - int(rows[0]["id"]) for row in rows[:3]] == [0, 1, 2]
     assert all(row["peer"].startswith("127.0.0.1:") for row in rows)
-    assert all(abs(row["received"].timestamp() - time.time()) < 600 for row in rows)
+    assert all(began_s - 1 < row["received"].timestamp() < time.time() + 1 for row in rows)
     assert not list((lake / "gateways" / "gateway" / "spool").iterdir())
 
 
