@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import settings
@@ -56,9 +58,33 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSess
     return OneSession(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the tests in the order in which they are to begin, which `--no-loadscope-reorder` keeps."""
-    items.sort(key=lambda item: {"spark": 0, "processes": 2}.get(scope(item.nodeid), 1))
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seed", type=int, default=1, help="decides the order of the tests and what hypothesis draws")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Pass the seed to hypothesis, before its plugin looks; with a seed it draws the same each time."""
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = config.option.seed
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say how to draw the same again; the seed of hashes comes from the environment, before there is an option."""
+    seed, hashes = config.option.seed, os.environ.get("PYTHONHASHSEED", "random")
+    return f"seed {seed}, hashes {hashes}: make test SEED={seed} or PYTHONHASHSEED={hashes} pytest --seed {seed}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Shuffle the modules and the tests in each: what a module prepares is prepared once, whatever the order.
+
+    `--no-loadscope-reorder` keeps this order, and every worker finds the same one."""
+    random = Random(config.option.seed)
+    modules = list(dict.fromkeys(item.path for item in items))
+    random.shuffle(modules)
+    places = {module: place for place, module in enumerate(modules)}
+    random.shuffle(items)
+    items.sort(key=lambda item: ({"spark": 0, "processes": 2}.get(scope(item.nodeid), 1), places[item.path]))
 
 
 @pytest.fixture(scope="session")
