@@ -201,7 +201,7 @@ def test_an_empty_piggyback_message_is_refused_by_a_rule() -> None:
         assert "empty" in command.errors()
 
 
-def test_a_packet_overtaken_by_three_is_repeated_at_once() -> None:
+def test_a_packet_overtaken_by_three_is_repeated() -> None:
     with answering() as peer, fairway("send", f"mrp://127.0.0.1:{peer.port}?controller=eager", "--lines") as command:
         assert command.process.stdin is not None
         command.process.stdin.write("a\nb\nc\nd\n")

@@ -256,7 +256,7 @@ def test_what_takes_longer_than_a_second_shows_a_bar_on_a_terminal(tmp_path: Pat
         datagram = peer.expect(has_flag(IMP))
         settle(peer, datagram, 50)
         screen.until("bytes/s")
-        settle(peer, peer.expect(has_flag(IMP)))
+        settle(peer, peer.expect(has_flag(IMP)), 50)
         assert "100 acknowledged in " in screen.rest()
         assert screen.process.returncode == 0
 

@@ -188,7 +188,7 @@ PACKED = {"gzip": lambda data: gzip.compress(data, mtime=0), "zstd": zstd}
 EARLY = "its {} data ends early: it is cut off or damaged"
 
 
-def said_of(packed: bytes, path: Path) -> str | None:
+def said_of(packed: bytes | bytearray, path: Path) -> str | None:
     path.write_bytes(packed)
     with opened(seen(str(path))) as (_, problem):
         return problem
