@@ -38,6 +38,15 @@ PROCESSES = (
 timers they could starve."""
 
 
+LONG = (
+    "tests/bench/",
+    "tests/lake/captures/test_bench.py",
+    "tests/lake/lab/test_killed_sweeps.py::test_an_executor",
+    "tests/torture/test_torture.py::test_whatever_is_killed",
+)
+"""Tests of what measures, and kill runs whose promise shorter ones guard too: `make test` leaves them out."""
+
+
 def scope(nodeid: str) -> str:
     """Names what runs on one worker: most tests by themselves."""
     if nodeid.startswith(PROCESSES):
@@ -76,9 +85,13 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Shuffle the modules and the tests in each: what a module prepares is prepared once, whatever the order.
+    """Mark the long tests, then shuffle the modules and the tests in each: so each module prepares what it needs once.
 
-    `--no-loadscope-reorder` keeps this order, and every worker finds the same one."""
+    `--no-loadscope-reorder` keeps this order, and every worker finds the same one.
+    """
+    for item in items:
+        if item.nodeid.startswith(LONG):
+            item.add_marker("long")
     random = Random(config.option.seed)
     modules = list(dict.fromkeys(item.path for item in items))
     random.shuffle(modules)

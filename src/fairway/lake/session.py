@@ -40,8 +40,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     # Code that Spark generates for our wide rows has methods of more than 8,000 bytes, which Java would only interpret.
     # The default options go before the extra ones, which are left to the user.
-    # Where only the quick compiler is asked for, Java keeps 48 MB for compiled code: full after one analysis, from where
-    # on all is interpreted, at a third of the speed.
+    # Where only the quick compiler is asked for, Java keeps 48 MB for compiled code. One analysis fills them, and from
+    # then on all is interpreted, at a third of the speed.
     "spark.driver.defaultJavaOptions": f"{COMPILE_ALL} {CODE_ROOM}",
     "spark.executor.defaultJavaOptions": f"{COMPILE_ALL} {CODE_ROOM}",
     # One run generates more classes than the 100 that Spark remembers: the next would compile all of them again.
