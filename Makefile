@@ -20,7 +20,7 @@ PYTEST = PYTHONHASHSEED=$(SEED) $(BIN)/python -m pytest --seed $(SEED) --duratio
 .PHONY: help setup demo test test-all check bench soak scale soak-net soak-gateway torture fuzz lock clean
 
 help: ## Show this.
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 8
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 setup: $(STAMP) ## Build .venv from the lock.
 

@@ -27,15 +27,14 @@ settings.load_profile("fairway")
 SPARK = "tests/lake/"
 """Where tests share a Spark session: two at once fight for two cores, so one worker gets them all, first."""
 
+CLUSTERS = ("tests/lake/test_cluster.py", "tests/lake/lab/test_killed_sweeps.py")
 PROCESSES = (
-    "tests/lake/test_cluster.py",
     "tests/lake/landing/test_killing.py",
-    "tests/lake/lab/test_killed_sweeps.py",
     "tests/cli/test_demo.py",
     "tests/torture/test_torture.py::test_whatever_is_killed",
 )
-"""What starts Spark in processes of its own, and long: one worker gets them all too, last, when nobody is left whose
-timers they could starve."""
+"""What starts Spark in processes of its own, and long: two workers get them, one each of these, last, when nobody is
+left whose timers they could starve."""
 
 
 LONG = (
@@ -47,10 +46,15 @@ LONG = (
 """Tests of what measures, and kill runs whose promise shorter ones guard too: `make test` leaves them out."""
 
 
+PLACES = {"spark": 0, "clusters": 2, "processes": 2}
+"""Where in the order the tests of a scope begin; the others stand between."""
+
+
 def scope(nodeid: str) -> str:
     """Names what runs on one worker: most tests by themselves."""
-    if nodeid.startswith(PROCESSES):
-        return "processes"
+    for name, prefixes in (("clusters", CLUSTERS), ("processes", PROCESSES)):
+        if nodeid.startswith(prefixes):
+            return name
     return "spark" if nodeid.startswith(SPARK) else nodeid
 
 
@@ -97,7 +101,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     random.shuffle(modules)
     places = {module: place for place, module in enumerate(modules)}
     random.shuffle(items)
-    items.sort(key=lambda item: ({"spark": 0, "processes": 2}.get(scope(item.nodeid), 1), places[item.path]))
+    items.sort(key=lambda item: (PLACES.get(scope(item.nodeid), 1), places[item.path]))
 
 
 @pytest.fixture(scope="session")
