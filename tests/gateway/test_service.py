@@ -19,7 +19,10 @@ import pytest
 from fairway import net
 from fairway.cli import run
 from fairway.core import layout
+from fairway.core.chance import Chance
+from fairway.core.machine import Machine, Options
 from fairway.gateway.settings import Settings
+from fairway.protocols import make_machine, make_options
 
 from .world import PROTOCOLS, Ledger, Running, Sender, any_ports, check_promise, gateway, journalled, landed, until
 
@@ -292,6 +295,47 @@ def test_nought_is_a_value_and_wins_over_the_file(tmp_path: Path, monkeypatch: p
     assert run(["gateway", "--config", str(config), *options]) == 0
     signal.signal(signal.SIGTERM, before)
     assert (seen[0].half_open_per_prefix_max, seen[0].sessions_per_address_max) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "udpc://127.0.0.1:0?window=64",
+        "mrp://127.0.0.1:0?accepts=stamped",
+        "rup://127.0.0.1:0?spool_above_bytes=2MiB&window=64",
+        "pydevts://127.0.0.1:0?io=portable",
+    ],
+)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_url_with_options_is_served_as_check_says(url: str, workers: int, tmp_path: Path) -> None:
+    async def start_and_stop() -> None:
+        async with gateway(tmp_path / "lake", [url], "--workers", str(workers)):
+            pass
+
+    assert run(["gateway", url, "--lake", str(tmp_path / "lake"), "--check"]) == 0
+    assert not (tmp_path / "lake").exists()
+    asyncio.run(start_and_stop())
+
+
+def test_check_builds_what_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[Options | None] = []
+
+    def keep(name: str, options: Options | None, chance: Chance) -> Machine:
+        built.append(options)
+        return make_machine(name, options, chance)
+
+    monkeypatch.setattr("fairway.net.opening.make_machine", keep)
+    assert run(["gateway", "rup://127.0.0.1:0?window=64", "--lake", str(tmp_path), "--check"]) == 0
+    assert built == [
+        make_options(
+            "rup",
+            deferred=True,
+            window=64,
+            spool_above_bytes=1 << 20,
+            incoming_messages_max=1_024,
+            incoming_messages_per_peer_max=64,
+        )
+    ]
 
 
 @runs

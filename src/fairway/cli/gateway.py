@@ -90,6 +90,8 @@ def gateway(
     settings = build({**(read_file(config) if config is not None else {}), **given})
     settings = replace(settings, lake=Path(folder_of(settings.lake)))
     if check:
+        for plan in settings.plans():
+            plan.machine()
         print(f"the settings are right: {len(settings.urls)} URLs, lake {settings.lake}, name {settings.name}")
         return 0
     # While modules load there is nothing to drain.

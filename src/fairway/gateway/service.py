@@ -21,12 +21,11 @@ from fairway.gateway.place import Place, prepare_lake, sync
 from fairway.gateway.reception import Reception
 from fairway.gateway.salvage import open_journal
 from fairway.gateway.sealer import DELETED_ROWS_MIN, Sealer
-from fairway.gateway.settings import Settings, metrics_address, serving_url
+from fairway.gateway.settings import Settings, metrics_address
 from fairway.gateway.spool import Spool
 from fairway.net.endpoint import Endpoint
 from fairway.net.opening import open_service
 
-SPOOL_ABOVE_BYTES = 1 << 20
 SPOOL_FORGET_S = 60.0
 """Twice what rup takes to forget an unfinished message."""
 REMEMBER_US = 70_000_000
@@ -64,8 +63,7 @@ class Service:
         self.place.take()
         try:
             self._open_journal()
-            urls = [serving_url(url, SPOOL_ABOVE_BYTES) for url in self.settings.urls]
-            await open_service(urls, self._prepare, handed=handed)
+            await open_service(self.settings.plans(), self._prepare, handed=handed)
             await self._open_metrics(metrics_port_offset)
         except BaseException:
             for reception in self.receptions:
