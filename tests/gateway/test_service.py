@@ -21,7 +21,8 @@ from fairway.cli import run
 from fairway.core import layout
 from fairway.core.chance import Chance
 from fairway.core.machine import Machine, Options
-from fairway.gateway.settings import Settings
+from fairway.gateway.service import Service
+from fairway.gateway.settings import Settings, build
 from fairway.protocols import make_machine, make_options
 
 from .world import PROTOCOLS, Ledger, Running, Sender, any_ports, check_promise, gateway, journalled, landed, until
@@ -336,6 +337,38 @@ def test_check_builds_what_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyP
             incoming_messages_per_peer_max=64,
         )
     ]
+
+
+@pytest.mark.parametrize(("package", "options"), [("pyarrow", []), ("prometheus_client", ["--metrics", "127.0.0.1:0"])])
+@pytest.mark.parametrize("check", [[], ["--check"]])
+def test_without_what_the_extra_brings_it_does_not_start_and_names_the_extra(
+    package: str,
+    options: list[str],
+    check: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("fairway.gateway.process.run", lambda settings: 0)
+    monkeypatch.setitem(sys.modules, package, None)
+    before = signal.getsignal(signal.SIGTERM)
+    assert run(["gateway", *UDPC, "--lake", str(tmp_path / "lake"), *options, *check]) == 1
+    signal.signal(signal.SIGTERM, before)
+    assert capsys.readouterr().err == f"fairway: the package {package} is missing: pip install 'fairway[gateway]'\n"
+    assert not (tmp_path / "lake").exists()
+
+
+@runs
+async def test_a_sealer_that_fails_ends_the_gateway(lake: Path) -> None:
+    def fail() -> None:
+        raise RuntimeError("no segment can be written")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fairway.gateway.sealer._load", fail)
+        service = Service(build({"urls": UDPC, "lake": str(lake)}), "gateway")
+        await service.open()
+        with pytest.raises(RuntimeError, match="no segment can be written"):
+            await asyncio.wait_for(service.run(asyncio.Event()), 30)
 
 
 @runs

@@ -131,7 +131,7 @@ class Service:
     async def run(self, stop: asyncio.Event) -> None:
         """Serves until `stop` is set, then drains; raises `JournalFailed` if the disk can no longer be trusted."""
         stopping = asyncio.ensure_future(stop.wait())
-        failures = (self._committer.failed, self._sealer.failed)
+        failures: tuple[asyncio.Future[None], ...] = (self._committer.failed, self._sealer.failed, *self._tasks)
         await asyncio.wait((stopping, *failures), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         try:
@@ -160,7 +160,7 @@ class Service:
             _log.warning("stopped before everything was sealed (%s); the next start goes on with it", error)
 
     async def _stop_tasks(self) -> None:
-        tasks, self._tasks = self._tasks, []
+        tasks, self._tasks = [task for task in self._tasks if not task.done()], []
         for task in tasks:
             task.cancel()
         for task in tasks:

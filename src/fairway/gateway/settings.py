@@ -6,11 +6,13 @@ import ipaddress
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from fairway.core.errors import BadOption
 from fairway.core.machine import check_choice, check_range
+from fairway.gateway.errors import ExtraMissing
 from fairway.gateway.place import check_name
 from fairway.net.opening import Plan, plan_service
 from fairway.net.urls import SIZE_BYTES, SPAN_US, Setting, parse, read_number
@@ -102,6 +104,13 @@ def _plan(url: str) -> Plan:
     if getattr(plan.options, "message_bytes_max", 0) > MESSAGE_BYTES_MAX:
         raise BadOption(f"{url!r} sets message_bytes_max above {MESSAGE_BYTES_MAX}, the most that a segment holds")
     return plan
+
+
+def require_packages(settings: Settings) -> None:
+    """Raise `ExtraMissing` unless the packages are installed that serving with these settings needs."""
+    for package in ("pyarrow", *(["prometheus_client"] if settings.metrics is not None else [])):
+        if find_spec(package) is None:
+            raise ExtraMissing(f"the package {package} is missing: pip install 'fairway[gateway]'")
 
 
 def _is_loopback(host: str) -> bool:
