@@ -371,6 +371,19 @@ async def test_a_sealer_that_fails_ends_the_gateway(lake: Path) -> None:
             await asyncio.wait_for(service.run(asyncio.Event()), 30)
 
 
+@pytest.mark.parametrize("options", ["spool_above_bytes=0", "spool_above_bytes=1MiB"])
+def test_a_message_above_the_bound_of_open_receipts_is_acknowledged_and_sealed(options: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        urls = [f"rup://127.0.0.1:0?open_receipt_bytes_max=1KiB&{options}"]
+        async with gateway(tmp_path / "lake", urls) as running:
+            async with net.connect(running.urls[0]) as connection:
+                await connection.send(bytes(2 << 20))
+            assert await running.stop() == 0
+
+    asyncio.run(main())
+    assert [row["size_bytes"] for row in landed(tmp_path / "lake")] == [2 << 20]
+
+
 @runs
 async def test_listening_beyond_loopback_without_an_allow_list_says_so(lake: Path) -> None:
     async with gateway(lake, ["udpc://0.0.0.0:0"]) as running:

@@ -9,7 +9,17 @@ import pytest
 
 from fairway import protocols
 from fairway.core.errors import BadAddress, BadMessage, BadOption, CallerError, NotSupported
-from fairway.net import Connection, ConversationClosed, DeliveryRefused, Listener, Message, Request, connect, listen
+from fairway.net import (
+    Connection,
+    ConversationClosed,
+    DeliveryRefused,
+    DeliveryUnknown,
+    Listener,
+    Message,
+    Request,
+    connect,
+    listen,
+)
 from tests.net.worlds import PATHS, PROTOCOLS, io_of, run
 
 
@@ -360,3 +370,31 @@ def test_a_listener_on_all_addresses_is_reached_by_its_own_url(protocol: str) ->
             assert (await listener.receive()).body == b"here"
 
     run(main)
+
+
+def test_one_option_is_enough_for_a_rup_message_above_64_mib() -> None:
+    body = bytes(range(256)) * (65 << 12)
+
+    async def main() -> None:
+        option = "?message_bytes_max=1GiB"
+        async with listen(f"rup://127.0.0.1:0{option}") as listener, connect(listener.url + option) as connection:
+            sent = connection.send(body)
+            assert (await message(listener)).body == body
+            await sent
+
+    run(main, timeout_s=120)
+
+
+def test_a_message_that_will_never_be_taken_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with (
+            listen("rup://127.0.0.1:0?message_bytes_max=1000") as listener,
+            connect(f"{listener.url}?silence=300ms&rto_initial=20ms") as connection,
+        ):
+            with pytest.raises(DeliveryUnknown):
+                await asyncio.gather(connection.send(bytes(3_000)), connection.send(bytes(3_000)))
+            assert listener.statistics[0].machine.dropped["too_large"] > 1
+
+    run(main)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "message_bytes_max" in said

@@ -514,6 +514,24 @@ def test_without_a_place_the_last_missing_part_leaves_no_mark() -> None:
     assert bodies(machine) == [WHOLE]
 
 
+def test_a_message_above_the_bound_of_open_receipts_is_delivered_when_no_other_is_open() -> None:
+    machine = RupMachine(RupOptions(open_receipt_bytes_max=10), Seeded(1))
+    for index in range(4):
+        arrive(machine, part(index))
+    assert bodies(machine) == [WHOLE]
+    assert arrive(machine, wire.part(b"e" * 32, 0, 2, b"hi")) == []
+    assert machine.statistics.dropped == {"receipts_full": 1}
+    machine.commit(Receipt(Peer(A), ID.decode()), 1)
+    assert arrive(machine, wire.part(b"e" * 32, 0, 2, b"hi")) == [(wire.CONFIRM, 2)]
+
+
+def test_the_bounds_of_memory_follow_the_largest_message_unless_they_are_set() -> None:
+    usual, large = RupOptions(), RupOptions(message_bytes_max=1 << 30)
+    assert (usual.incoming_bytes_max, usual.incoming_bytes_per_peer_max) == (256 << 20, 128 << 20)
+    assert (large.incoming_bytes_max, large.incoming_bytes_per_peer_max) == (4 << 30, 2 << 30)
+    assert RupOptions(message_bytes_max=1 << 30, incoming_bytes_max=1 << 20).incoming_bytes_max == 1 << 20
+
+
 def test_a_part_that_does_not_complete_needs_no_place() -> None:
     machine = RupMachine(RupOptions(open_receipts_max=1), Seeded(1))
     arrive(machine, wire.part(b"e" * 32, 0, 2, b"hi"))

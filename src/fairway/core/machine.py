@@ -67,7 +67,7 @@ class Options:
     """Per peer: what `send` accepts ahead of its acknowledgement before it raises `QueueFull`."""
     open_receipts_max: int = 65_536
     open_receipt_bytes_max: int = 64 << 20
-    """Per machine: messages handed over and not yet committed."""
+    """Per machine: messages delivered and not yet committed. A rup message above the bytes is let in on its own."""
     peers_max: int = 65_536
     half_open_max: int = 4_096
     unproved_max: int = 16_384

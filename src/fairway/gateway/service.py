@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Any
 
 from fairway.gateway import clock
 from fairway.gateway.committer import Committer
@@ -131,7 +132,7 @@ class Service:
     async def run(self, stop: asyncio.Event) -> None:
         """Serves until `stop` is set, then drains; raises `JournalFailed` if the disk can no longer be trusted."""
         stopping = asyncio.ensure_future(stop.wait())
-        failures: tuple[asyncio.Future[None], ...] = (self._committer.failed, self._sealer.failed, *self._tasks)
+        failures: tuple[asyncio.Future[Any], ...] = (self._committer.failed, self._sealer.failed, *self._tasks)
         await asyncio.wait((stopping, *failures), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         try:

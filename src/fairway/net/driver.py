@@ -14,6 +14,7 @@ from typing import Protocol
 from fairway.core.drive import settle
 from fairway.core.events import Address, Event
 from fairway.core.machine import Buffer, Machine, Transmit
+from fairway.core.statistics import TOO_LARGE
 from fairway.net.link import Link
 from fairway.net.recorder import Recorder
 
@@ -41,6 +42,9 @@ class Application(Protocol):
 
     def settled(self) -> None:
         """Looks whether what somebody waits for has come true."""
+
+    def never_taken(self) -> None:
+        """A message came that the options never let in."""
 
     def broken(self, error: Exception) -> None:
         """The machine failed: nothing more can be expected of it."""
@@ -119,6 +123,8 @@ class Driver:
                 self._application.prepare(now_us)
             link.drain(self._receive, now_us)
             self.settle()
+            if TOO_LARGE in self.machine.statistics.dropped:
+                self._application.never_taken()
         except Exception as error:
             self._application.broken(error)
             raise

@@ -7,6 +7,7 @@ resolve the futures of those who wait, many at a time. No message has a task or 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable
 from itertools import chain
@@ -30,6 +31,8 @@ PASSIVE_MAX = 4_096
 """Handles of connectionless peers that are kept before those which nobody connected are made anew when needed."""
 COMMITS_MAX = 64
 """Receipts of taken messages that wait for the next turn at the most."""
+
+_log = logging.getLogger("fairway.net")
 
 
 class Endpoint:
@@ -60,6 +63,7 @@ class Endpoint:
         self._unread_messages = 0
         self._unread_bytes = 0
         self._paused = False
+        self._said_too_large = False
         self.awaited: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._reports: dict[type[Event], Callable[[Any], None]] = {
             events.Connected: self._connected,
@@ -233,6 +237,13 @@ class Endpoint:
         for condition, future in self.awaited:
             if not future.done() and condition():
                 future.set_result(None)
+
+    def never_taken(self) -> None:
+        """Say, once, that a message was larger than the options let in: its sender hears nothing, so somebody must."""
+        if not self._said_too_large:
+            self._said_too_large = True
+            limit = getattr(self.options, "message_bytes_max", 0)
+            _log.warning("%s: a message above message_bytes_max=%d is not taken (said once)", self.url, limit)
 
     def broken(self, error: Exception) -> None:
         """Ends everything: a machine that raised is not to be trusted with another datagram."""
