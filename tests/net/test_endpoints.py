@@ -211,6 +211,31 @@ def test_requests_are_answered_and_may_ask_back() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("when", ["before the reply", "while the reply waits"])
+def test_a_reply_that_nobody_waits_for_does_not_raise(when: str) -> None:
+    async def main() -> None:
+        async with listen("udpc://127.0.0.1:0") as listener:
+            async with connect(listener.url) as connection:
+                asked = connection.request(b"how much?")
+                request = await message(listener)
+                assert isinstance(request, Request)
+                reply = None
+                if when == "while the reply waits":
+                    request.peer._endpoint.ready = lambda connection: None  # type: ignore[method-assign]  # never its turn
+                    reply = request.reply(b"42")
+            with pytest.raises(DeliveryUnknown):
+                await asked
+            while request.peer.closed is None:
+                await asyncio.sleep(0.01)
+            await (reply or request.reply(b"42"))
+            with pytest.raises(ConversationClosed):
+                await request.peer.send(b"are you there?")
+            with pytest.raises(ConversationClosed):
+                await request.reply_with_request(b"of what?")
+
+    run(main)
+
+
 def test_a_plain_message_is_sent_without_acknowledgement() -> None:
     async def main() -> None:
         async with listen("udpc://127.0.0.1:0") as listener, connect(listener.url) as connection:

@@ -153,6 +153,10 @@ class Connection(Receiving):
         """Answers a request; see `Request.reply`."""
         from fairway.protocols.udpc.wire import ACK
 
+        if self.closed is not None and isinstance(body, BODY_TYPES):
+            unheard: asyncio.Future[None] = self._loop.create_future()
+            unheard.set_result(None)
+            return unheard
         return self._send_special(body, ACK, request_id, asks=False)
 
     def answer_with_request(self, request_id: int | str, body: Buffer) -> asyncio.Future[Message]:
