@@ -423,3 +423,16 @@ def test_a_message_that_will_never_be_taken_is_counted_and_logged_once(caplog: p
     run(main)
     (said,) = [record.getMessage() for record in caplog.records]
     assert "message_bytes_max" in said
+
+
+@pytest.mark.parametrize("protocol", ["rup", "pydevts"])
+def test_a_client_is_heard_again_after_the_server_closed_its_conversation(protocol: str) -> None:
+    async def main() -> None:
+        async with listen(f"{protocol}://127.0.0.1:0") as listener, connect(listener.url) as connection:
+            for body in (b"first", b"second"):
+                await connection.send(body)
+                received = await message(listener)
+                assert received.body == body
+                await received.peer.close()
+
+    run(main)

@@ -425,7 +425,8 @@ class Endpoint:
         except (TimeoutError, NoSuchPeer):
             pass
         finally:
-            self._connections.pop(connection.identity, None)
+            if self._connections.get(connection.identity) is connection:  # a message may have opened it again
+                del self._connections[connection.identity]
             connection.ended("closed by this side")
 
     async def until(self, condition: Callable[[], bool]) -> None:

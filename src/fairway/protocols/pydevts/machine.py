@@ -233,7 +233,6 @@ class PydevtsMachine:
     def _end(self, conversation: Conversation) -> None:
         """Gives every token that is left its outcome, then reports the end."""
         conversation.phase = Phase.CLOSED
-        conversation.closed_us = self._now_us
         self._pings.end(conversation)
         self._outbound.end(conversation)
         self._inbound.end(conversation)
