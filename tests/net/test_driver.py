@@ -59,8 +59,6 @@ class NoApplication:
 
     def broken(self, error: Exception) -> None: ...
 
-    def unreachable(self, address: object, number: int) -> None: ...
-
 
 def clocked() -> tuple[Any, Driver]:
     machine: Any = ClockedMachine()

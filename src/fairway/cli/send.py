@@ -41,7 +41,8 @@ def send(
 ) -> int:
     """Send one message, or one per line, and wait for the acknowledgement.
 
-    Leaves with 3 when an answer did not come in time, with 4 when a message was refused.
+    Leaves with 3 when an answer did not come in time, so that a message is unknown or was not sent, with 4 when one was
+    refused.
 
     \b
     Examples:
@@ -77,9 +78,10 @@ class _Sender:
         except (OutcomeRefused, OutcomeUnknown) as error:
             if body is not None:
                 self._outcome.never_sent(len(body), error)
-                await self._report(as_json)
-                return self._outcome.code
-            raise
+            else:
+                self._outcome.never_connected(error)
+            await self._report(as_json)
+            return self._outcome.code
         finished = False
         try:
             await (self._send_lines(connection) if body is None else self._send_one(connection, body))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 from itertools import chain
 from typing import Any
@@ -59,7 +58,7 @@ class Endpoint:
         self._commits: list[Receipt] = []
         self._commit_run: Run | None = None
         """The run that the last of the commits is a part of."""
-        self._connecting: dict[Address, dict[int, asyncio.Future[Connection]]] = {}
+        self._connecting = 0
         self._unread_messages = 0
         self._unread_bytes = 0
         self._paused = False
@@ -188,16 +187,13 @@ class Endpoint:
         future: asyncio.Future[Connection] = self._loop.create_future()
         token = self.machine.connect(address, self.driver.now_us())
         self._tokens.futures[token] = future
-        self._connecting.setdefault(address, {})[token] = future
+        self._connecting += 1
         self.driver.link.expect_errors(True)
         self.driver.flush()
         try:
             connection = await future
         finally:
-            waiting = self._connecting[address]
-            del waiting[token]
-            if not waiting:
-                del self._connecting[address]
+            self._connecting -= 1
             if not self._connecting and not self.driver.closed:
                 self.driver.link.expect_errors(False)
         if inbox is not None:
@@ -249,19 +245,6 @@ class Endpoint:
         """Ends everything: a machine that raised is not to be trusted with another datagram."""
         self._end(f"the endpoint failed: {error!r}")
 
-    def unreachable(self, address: Address | None, number: int) -> None:
-        """Fails the connects that wait for this address, as unknown: ICMP is no answer of the peer and easily forged.
-
-        For the same reason conversations that are open go on.
-        """
-        waiting = self._connecting.get(address)
-        if not waiting:
-            return
-        reason = f"{format_url(self.protocol, address)}: {os.strerror(number)} (ICMP)"
-        for future in waiting.values():
-            if not future.done():
-                future.set_exception(ConnectUnknown(reason))
-
     def report(self, event: Event) -> None:
         """Takes note of what happened."""
         self._reports[type(event)](event)
@@ -300,7 +283,7 @@ class Endpoint:
             return
         future = self._tokens.futures.pop(event.token, None)
         if future is None or future.done():
-            # Nobody waits any more: the caller was cancelled, or ICMP had said that nobody is there.
+            # Nobody waits any more: the caller was cancelled.
             self.machine.close(event.peer, self.driver.now_us())
         else:
             future.set_result(connection)

@@ -55,6 +55,7 @@ class Conversations:
         elif token is None:
             return conversation
         conversation.phase = Phase.OPEN
+        conversation.answered = conversation.answered or token is None
         self._events.append(Connected(conversation.peer, token))
         return conversation
 
