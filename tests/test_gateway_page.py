@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import re
 import shlex
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
 from fairway.cli import run
-from fairway.gateway.settings import build, read_file
+from fairway.cli.gateway import gateway
+from fairway.gateway.settings import DEFAULTS, build, read_file
+from fairway.net.opening import plan_service
+from fairway.net.urls import shown_name
+from fairway.protocols import NAMES, options_class
 from tests.conftest import ROOT
 from tests.examples import Terminal, blocks, commands, with_free_ports
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
+URL = re.compile(rf"(?:{'|'.join(NAMES)})://[^\s\"'`)]*\?[^\s\"'`)]+")
 
 
 def gateways() -> list[str]:
@@ -55,3 +61,27 @@ def test_every_documented_file_starts_a_gateway_and_is_found_right_by_check(bloc
     assert run(["gateway", "--config", str(config), "--check"]) == 0
     urls = " ".join(shlex.quote(url) for url in build(read_file(config)).urls)
     starts(f"fairway gateway {urls} --config {config}", tmp_path)
+
+
+@pytest.mark.parametrize("url", sorted({url for page in PAGES for url in URL.findall(page.read_text())}))
+def test_every_option_of_a_url_on_the_pages_exists(url: str) -> None:
+    plan_service(url, {})
+
+
+def test_every_option_on_the_page_of_the_gateway_exists() -> None:
+    named = set(re.findall(r"--([a-z][a-z-]+)", (ROOT / "docs" / "gateway.md").read_text()))
+    assert named
+    assert named <= {name.replace("_", "-") for name in signature(gateway).parameters}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_option_that_the_text_about_a_protocol_names_exists(name: str) -> None:
+    text = (ROOT / "docs" / "protocols" / f"{name}.md").read_text()
+    named = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)(?:=[^`]*)?`", text))
+    assert named
+    assert named <= {shown_name(field) for field in options_class(name).__dataclass_fields__}
+
+
+def test_the_options_that_the_gateway_sets_itself_are_named_on_its_page() -> None:
+    text = (ROOT / "docs" / "gateway.md").read_text()
+    assert [name for settings in DEFAULTS.values() for name in settings if f"`{name}`" not in text] == []
