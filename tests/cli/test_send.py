@@ -18,7 +18,7 @@ import pytest
 from fairway.cli.bodies import Way
 from fairway.cli.outcome import Outcome
 from fairway.core.errors import FairwayError
-from fairway.core.events import NOT_SENT
+from fairway.core.events import NOT_SENT, CloseReason
 from fairway.net import DeliveryRefused, DeliveryUnknown
 from tests.acceptance.raw import Command, RawPeer, answering, fairway
 from tests.acceptance.test_raw_pydevts import ACK as PYDEVTS_ACK
@@ -175,6 +175,8 @@ def test_what_was_never_transmitted_alone_is_no_refusal() -> None:
     assert (sent.code, sent.refused, sent.not_sent) == (3, 1_200, 1_200)
     assert sent.reason == "1,200 not sent: the peer did not answer"
     assert "0 acknowledged, 1,200 not sent in " in sent.line(as_json=False)
+    sent.ended = CloseReason.REMOTE
+    assert sent.reason == "1,200 not sent: closed by the peer"
 
 
 def test_a_refusal_goes_before_not_sent_and_unknown() -> None:

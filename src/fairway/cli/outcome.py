@@ -38,7 +38,8 @@ class Outcome:
         self._room: asyncio.Future[None] | None = None
         self._refusal: BaseException | None = None
         self._doubt: BaseException | None = None
-        self._ended = "the peer did not answer"
+        self.ended = "the peer did not answer"
+        """Why there was no way to send what was not sent."""
 
     # What happens.
 
@@ -73,8 +74,6 @@ class Outcome:
         elif isinstance(error, ConversationClosed) or str(error) == NOT_SENT:
             self.refused += 1
             self.not_sent += 1
-            if isinstance(error, ConversationClosed):
-                self._ended = str(error)
         elif isinstance(error, OutcomeRefused | CallerError):
             self.refused += 1
             self._refusal = self._refusal or error
@@ -125,7 +124,7 @@ class Outcome:
         """The first reason of the worst kind, or nothing."""
         worst = self._refusal or self._doubt
         if worst is None:
-            return f"{self.not_sent:,} not sent: {self._ended}" if self.not_sent else ""
+            return f"{self.not_sent:,} not sent: {self.ended}" if self.not_sent else ""
         more = f"; {self.not_sent:,} not sent" if self.not_sent else ""
         return said_of(worst, self._way.url) + more
 

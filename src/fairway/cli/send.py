@@ -17,6 +17,7 @@ from fairway.cli.outcome import Outcome
 from fairway.cli.printing import Printer
 from fairway.cli.progress import Unit, progress
 from fairway.core.errors import BadMessage, NotSupported
+from fairway.core.events import CloseReason
 from fairway.net import Connection, ConversationClosed, OutcomeRefused, OutcomeUnknown, open_connection
 
 STANDARD_INPUT = 0
@@ -89,6 +90,8 @@ class _Sender:
         finally:
             # Interrupted: what has no outcome yet will have none, and nothing more is waited for.
             self._outcome.give_up()
+            if connection.closed == CloseReason.REMOTE:
+                self._outcome.ended = connection.closed
             await connection.close(None if finished else 0.0)
             await self._report(as_json)
         return self._outcome.code
