@@ -147,6 +147,7 @@ class Command:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait(PATIENCE_S)
+        self._await_pumps()  # a stream that is closed under its reader raises there
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             assert stream is not None
             stream.close()

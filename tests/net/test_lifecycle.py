@@ -56,6 +56,43 @@ def test_a_connect_to_a_closed_port_fails_at_once(protocol: str, path: str) -> N
     run(main, path=path)
 
 
+PATIENT = {"rup": "silence=10m&rto_initial=3s", "pydevts": "repeat_after=4s"}
+"""So patient that only an ICMP error ends a message within the time of a test."""
+BRIEF = {"rup": "silence=100ms", "pydevts": "repeat_after=20ms&packet_repeats_max=2"}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("protocol", ["rup", "pydevts"])
+def test_a_message_to_a_closed_port_ends_by_the_icmp_error(protocol: str, path: str) -> None:
+    async def main() -> None:
+        url = f"{protocol}://127.0.0.1:{closed_port()}?window=2&{PATIENT[protocol]}"
+        async with connect(url, io=io_of(path)) as connection:
+            with pytest.raises(DeliveryUnknown, match="refused"):
+                await connection.send(b"anybody?")
+            outcomes = await asyncio.gather(
+                *(connection.send(b"%d" % number) for number in range(100)), return_exceptions=True
+            )
+        assert {type(outcome) for outcome in outcomes} == {DeliveryUnknown, DeliveryRefused}
+        assert {str(outcome) for outcome in outcomes if isinstance(outcome, DeliveryRefused)} == {"not sent"}
+
+    run(main, path=path)
+
+
+@pytest.mark.parametrize("protocol", ["rup", "pydevts"])
+def test_an_icmp_error_of_a_peer_that_has_answered_changes_nothing(protocol: str) -> None:
+    async def main() -> None:
+        listener = await open_listener(f"{protocol}://127.0.0.1:0")
+        async with connect(f"{listener.url}?{BRIEF[protocol]}") as connection:
+            await connection.send(b"here")
+            await listener.close()
+            with pytest.raises(DeliveryUnknown) as ended:
+                await connection.send(b"still here?")
+            assert "refused" not in str(ended.value)
+            assert connection.statistics.socket.unreachable > 0
+
+    run(main)
+
+
 def test_a_connect_from_a_listening_socket_to_a_closed_port_fails_at_once_and_the_listener_goes_on() -> None:
     async def main() -> None:
         async with listen("udpc://127.0.0.1:0") as one, listen("udpc://127.0.0.1:0") as other:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 from fairway.core.events import (
+    NOT_SENT,
     Closed,
     CloseReason,
     Delivered,
@@ -31,8 +32,6 @@ from fairway.protocols.mrp.receiver import Receiver
 from fairway.protocols.mrp.sender import Queued, Sender
 from fairway.protocols.mrp.shared import Shared
 from fairway.protocols.mrp.snapshots import Snapshot
-
-NEVER_SENT_REASON = "the connection ended before this message was sent"
 
 
 class Probe(NamedTuple):
@@ -395,5 +394,5 @@ class Connection(ABC):
             start = queued.token + queued.position
             tokens = range(start, start + len(queued))
             self._shared.statistics.messages_refused += len(tokens)
-            self._shared.events.append(Refused(self.peer, tokens, NEVER_SENT_REASON))
+            self._shared.events.append(Refused(self.peer, tokens, NOT_SENT))
         self.sender.queue.clear()

@@ -50,6 +50,8 @@ from fairway.protocols.pydevts.outbound import Outbound
 from fairway.protocols.pydevts.pings import Pings
 from fairway.protocols.pydevts.wire import ACK, HEADER_BYTES, KEY_MASK, TYPE_SHIFT
 
+CLOSED = "the conversation was closed"
+
 
 class PydevtsMachine:
     """All pydevts conversations of one endpoint."""
@@ -95,6 +97,8 @@ class PydevtsMachine:
             self.statistics.dropped[malformed.reason] += 1
             return
         conversation = self._conversations.get(address)
+        if conversation is not None:
+            conversation.answered = True
         kind = header >> TYPE_SHIFT
         if kind == wire.TYPE_PACKET:
             self._inbound.packet(header, wire.body(data), address, conversation, self._now_us)
@@ -115,6 +119,8 @@ class PydevtsMachine:
         else:
             taken = segment_bytes == HEADER_BYTES and self._control_run(data, conversation)
         if taken:
+            if conversation is not None:
+                conversation.answered = True
             self.statistics.batches += 1
             self.statistics.datagrams_received += len(data) // segment_bytes
         return taken
@@ -233,13 +239,20 @@ class PydevtsMachine:
     def _end(self, conversation: Conversation) -> None:
         """Gives every token that is left its outcome, then reports the end."""
         conversation.phase = Phase.CLOSED
-        conversation.closed_us = self._now_us
-        self._pings.end(conversation)
-        self._outbound.end(conversation)
+        self._pings.end(conversation, CLOSED)
+        self._outbound.end(conversation, CLOSED)
         self._inbound.end(conversation)
         self.statistics.conversations_closed += 1
         self._events.append(Closed(conversation.peer, conversation.close_reason))
         self._conversations.note(conversation)
+
+    def unreachable(self, address: Address, reason: str, now_us: int) -> None:
+        conversation = self._conversations.get(address)
+        if conversation is not None and not conversation.answered:
+            self._now_us = now_us
+            self._pings.end(conversation, reason)
+            self._outbound.end(conversation, reason)
+            self._end_if_flushed(conversation)
 
     # Time and outputs.
 
@@ -322,6 +335,7 @@ class PydevtsMachine:
             return self._restore_more(state, known, now_us)
         self._now_us = now_us
         conversation = self._conversations.add(state.address)
+        conversation.answered = True
         stored.give(state, conversation, now_us)
         if state.named:
             self._conversations.name(conversation)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fairway.core.chance import Chance
-from fairway.core.events import Address, Delivered, DeliveryUnknown, Event, Refused, Writable
+from fairway.core.events import NOT_SENT, Address, Delivered, DeliveryUnknown, Event, Refused, Writable
 from fairway.core.outbox import Outbox
 from fairway.core.statistics import Statistics
 from fairway.core.timers import Deadlines
@@ -159,18 +159,17 @@ class Outbound:
         else:
             self._conversations.note(conversation)
 
-    def end(self, conversation: Conversation) -> None:
-        """Gives every message of a conversation that is over its outcome."""
+    def end(self, conversation: Conversation, reason: str) -> None:
+        """Give every message to a peer its outcome."""
         sender = conversation.sender
         if sender is None:
             return
         never_sent = sender.take_queue()
         if never_sent:
-            self.unfinished -= len(never_sent)
             self._statistics.messages_refused += len(never_sent)
-            reason = "the conversation was closed before the message was sent"
-            self._events.append(Refused(conversation.peer, never_sent, reason))
-        self._give_up(conversation, sender, sender.flight.waiting(), "the conversation was closed")
+            self._events.append(Refused(conversation.peer, never_sent, NOT_SENT))
+            self._finished(conversation, sender, len(never_sent))
+        self._give_up(conversation, sender, sender.flight.waiting(), reason)
 
     def _give_up(self, conversation: Conversation, sender: Sender, numbers: Sequence[int], reason: str) -> None:
         if numbers:

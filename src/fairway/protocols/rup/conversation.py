@@ -13,6 +13,7 @@ class Conversation:
     """What is on its way from and to one address."""
 
     __slots__ = (
+        "answered",
         "closing",
         "confirming",
         "heard_us",
@@ -29,6 +30,8 @@ class Conversation:
         self.peer = peer
         self.is_named = False
         """Our application named this address: the conversation stays until it is closed."""
+        self.answered = False
+        """Something valid has come from there."""
         self.closing: CloseReason | None = None
         """Set from `close` on, while outstanding messages are flushed."""
         self.heard_us = now_us

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 
 from fairway.core.congestion import make_controller
-from fairway.core.events import DeliveryUnknown, Peer, Refused, Writable
+from fairway.core.events import NOT_SENT, DeliveryUnknown, Peer, Refused, Writable
 from fairway.core.machine import Buffer
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.backlog import Backlog
@@ -32,7 +32,6 @@ IN_FLIGHT_TO_WAIT = 2 * SEGMENTS_MAX
 
 SILENT = "the peer said nothing in time"
 TOO_OFTEN = "one part was sent as often as is allowed"
-NEVER_SENT = "the address has not proved that it receives, and the three-times limit left no room"
 
 
 class Sender:
@@ -195,9 +194,9 @@ class Sender:
         """Refuses what was never sent, once the three-times limit has kept it back for too long."""
         if self.is_blocked and self._blocked_us + self._options.silence_us <= now_us:
             for message in [message for message in self._under_way.values() if message.sent == 0]:
-                self._give_up(message, NEVER_SENT)
+                self._give_up(message, NOT_SENT)
             while self._waiting:
-                self._give_up_waiting(NEVER_SENT)
+                self._give_up_waiting(NOT_SENT)
 
     def _transmit(self, message: Outgoing, count: int, now_us: int) -> None:
         """Sends the next parts of a message."""
@@ -407,13 +406,20 @@ class Sender:
         self._end(message, delivered=True)
 
     def _give_up(self, message: Outgoing, reason: str) -> None:
-        if reason is not NEVER_SENT:
+        if message.sent:
             self._context.statistics.messages_unknown += 1
             self._context.events.append(DeliveryUnknown(self.peer, (message.token,), reason))
         else:
             self._context.statistics.messages_refused += 1
-            self._context.events.append(Refused(self.peer, (message.token,), reason))
+            self._context.events.append(Refused(self.peer, (message.token,), NOT_SENT))
         self._end(message, delivered=False)
+
+    def end_all(self, reason: str) -> None:
+        """End everything without an outcome: nobody receives there."""
+        for message in list(self._under_way.values()):
+            self._give_up(message, reason)
+        while self._waiting:
+            self._give_up_waiting(reason)
 
     def _end(self, message: Outgoing, *, delivered: bool) -> None:
         self._tails.ended(message, delivered=delivered)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from fairway.core.congestion import make_controller
-from fairway.core.events import Delivered, DeliveryUnknown, Refused
+from fairway.core.events import NOT_SENT, Delivered, DeliveryUnknown, Refused
 from fairway.core.flight import Acknowledged, Flight, Run
 from fairway.core.machine import Buffer
 from fairway.core.rtt import RoundTrip
@@ -421,7 +421,7 @@ class Outgoing:
         self._end_flight(self._asked, reason)
         while self._requests:
             message = self._requests.popleft()
-            self._refuse(range(message.token, message.token + 1), len(message.body), reason)
+            self._refuse(range(message.token, message.token + 1), len(message.body))
 
     def fail(self, reason: str) -> None:
         """Ends everything that waits."""
@@ -430,7 +430,7 @@ class Outgoing:
         self._lost.clear()
         while self._queue:
             chunk = self._queue.popleft()
-            self._refuse(chunk.left(), sum(map(len, chunk.bodies[chunk.done :])), reason)
+            self._refuse(chunk.left(), sum(map(len, chunk.bodies[chunk.done :])))
         while self._others:
             message = self._others.popleft()
             self.debt.settle(1, len(message.body))
@@ -441,8 +441,8 @@ class Outgoing:
             if run is not None:
                 self._unknown((run.token,), len(run.data) - HEADER_BYTES, reason)
 
-    def _refuse(self, tokens: range, body_bytes: int, reason: str) -> None:
+    def _refuse(self, tokens: range, body_bytes: int) -> None:
         link = self._link
         link.outputs.statistics.messages_refused += len(tokens)
-        link.outputs.report(Refused(link.peer, tokens, reason))
+        link.outputs.report(Refused(link.peer, tokens, NOT_SENT))
         self.debt.settle(len(tokens), body_bytes)
