@@ -12,35 +12,49 @@ PEERS ?= 200
 TWELVE_KILLS := tests/torture/test_torture.py::test_whatever_is_killed_what_was_acknowledged_is_in_the_table_once
 BIN := .venv/bin
 STAMP := .venv/.installed
+SETUP_LOG := build/setup.log
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
+PYTEST = PYTHONHASHSEED=$(SEED) $(BIN)/python -m pytest --seed $(SEED) --durations=25
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test check bench soak scale soak-net soak-gateway torture fuzz lock clean
+.PHONY: help setup demo test test-all check bench soak scale soak-net soak-gateway torture fuzz lock clean
 
 help: ## Show this.
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 8
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 setup: $(STAMP) ## Build .venv from the lock.
 
+# What a step is called, then its command, whose own output goes to the log.
+define step
+@echo "$(1)"
+@{ $(2); } >> $(SETUP_LOG) 2>&1 || { echo "failed: $(CURDIR)/$(SETUP_LOG) says why" >&2; exit 1; }
+endef
+
 $(STAMP): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Fairway needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@mkdir -p build && : > $(SETUP_LOG)
+	$(call step,making .venv,test -x $(BIN)/python || $(PYTHON) -m venv .venv)
+	$(call step,installing what requirements/dev.txt names,$(PIP) --require-hashes -r requirements/dev.txt)
+	$(call step,installing Fairway,$(PIP) --no-deps --no-build-isolation --editable .)
 	@touch $@
 
 demo: $(STAMP) ## All of Fairway in two minutes; ends with the path of a page to open.
-	$(BIN)/python scripts/require.py java
+	@$(BIN)/python scripts/require.py java
 	$(BIN)/fairway demo
 
-test: check ## All checks, then all tests.
-	$(BIN)/python scripts/require.py java tshark chromium strace
-	$(BIN)/python -m pytest --durations=25
+test: check ## All checks, then the tests, in an order that SEED decides.
+	@$(BIN)/python scripts/require.py java tshark chromium strace
+	$(PYTEST) -m "not long"
 
-check: $(STAMP) ## Format, lint, types, layering.
+test-all: check ## The same with the tests of the measuring tools and the long kill runs.
+	@$(BIN)/python scripts/require.py java tshark chromium strace
+	$(PYTEST)
+
+check: $(STAMP) ## Format, lint, types, layering, seeds.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -n 0 tests/test_layering.py
+	$(BIN)/python -m pytest -q -n 0 tests/test_layering.py tests/test_randomness.py
 
 bench: $(STAMP) ## Measure this machine.
 	$(BIN)/fairway bench columns
@@ -60,7 +74,7 @@ soak-gateway: $(STAMP) ## A gateway and a stream under RATE messages a second fr
 	$(BIN)/python -m fairway.bench.gateway.soak --minutes $(MINUTES) --rate $(RATE) --peers $(PEERS)
 
 torture: $(STAMP) ## Kill gateway and stream KILLS times under senders of all protocols, then cut the power CUTS times.
-	$(BIN)/python scripts/require.py java strace
+	@$(BIN)/python scripts/require.py java strace
 	$(BIN)/python -m pytest -n 0 $(TWELVE_KILLS)
 	$(BIN)/python -m fairway.bench.torture --kills $(KILLS) --seed $(SEED) --out build/torture-$$(date +%s)
 	$(BIN)/python -m fairway.bench.torture.powercut --cuts $(CUTS) --seed $(SEED) --out build/powercut-$$(date +%s)

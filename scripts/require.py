@@ -11,9 +11,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 JAVA_VERSION_MIN = 17
+LOG = Path(__file__).parent.parent / "build" / "require.log"
+"""What apt-get says goes here."""
 
 
 class Program(NamedTuple):
@@ -68,11 +71,16 @@ def install(package: str) -> bool:
         return False
     print(f"installing {package}", flush=True)
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    update = ["apt-get", "update", "-qq"]
-    fetch = ["apt-get", "install", "-qq", "--no-install-recommends", "-y", package]
-    # An update may fail for a source that the package does not need; the installation decides.
-    subprocess.run(update, env=environment, stdout=subprocess.DEVNULL, check=False)
-    return subprocess.run(fetch, env=environment, stdout=subprocess.DEVNULL, check=False).returncode == 0
+    update = ["apt-get", "update"]
+    fetch = ["apt-get", "install", "--no-install-recommends", "-y", package]
+    LOG.parent.mkdir(exist_ok=True)
+    with LOG.open("a") as log:
+        # An update may fail for a source that the package does not need; the installation decides.
+        subprocess.run(update, env=environment, stdout=log, stderr=log, check=False)
+        done = subprocess.run(fetch, env=environment, stdout=log, stderr=log, check=False).returncode == 0
+    if not done:
+        print(f"failed: {LOG} says why", file=sys.stderr)
+    return done
 
 
 def main(names: list[str]) -> int:

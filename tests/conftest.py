@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import settings
@@ -25,21 +27,34 @@ settings.load_profile("fairway")
 SPARK = "tests/lake/"
 """Where tests share a Spark session: two at once fight for two cores, so one worker gets them all, first."""
 
+CLUSTERS = ("tests/lake/test_cluster.py", "tests/lake/lab/test_killed_sweeps.py")
 PROCESSES = (
-    "tests/lake/test_cluster.py",
     "tests/lake/landing/test_killing.py",
-    "tests/lake/lab/test_killed_sweeps.py",
     "tests/cli/test_demo.py",
     "tests/torture/test_torture.py::test_whatever_is_killed",
 )
-"""What starts Spark in processes of its own, and long: one worker gets them all too, last, when nobody is left whose
-timers they could starve."""
+"""What starts Spark in processes of its own, and long: two workers get them, one each of these, last, when nobody is
+left whose timers they could starve."""
+
+
+LONG = (
+    "tests/bench/",
+    "tests/lake/captures/test_bench.py",
+    "tests/lake/lab/test_killed_sweeps.py::test_an_executor",
+    "tests/torture/test_torture.py::test_whatever_is_killed",
+)
+"""Tests of what measures, and kill runs whose promise shorter ones guard too: `make test` leaves them out."""
+
+
+PLACES = {"spark": 0, "clusters": 2, "processes": 2}
+"""Where in the order the tests of a scope begin; the others stand between."""
 
 
 def scope(nodeid: str) -> str:
     """Names what runs on one worker: most tests by themselves."""
-    if nodeid.startswith(PROCESSES):
-        return "processes"
+    for name, prefixes in (("clusters", CLUSTERS), ("processes", PROCESSES)):
+        if nodeid.startswith(prefixes):
+            return name
     return "spark" if nodeid.startswith(SPARK) else nodeid
 
 
@@ -56,9 +71,37 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSess
     return OneSession(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the tests in the order in which they are to begin, which `--no-loadscope-reorder` keeps."""
-    items.sort(key=lambda item: {"spark": 0, "processes": 2}.get(scope(item.nodeid), 1))
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seed", type=int, default=1, help="decides the order of the tests and what hypothesis draws")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Pass the seed to hypothesis, before its plugin looks; with a seed it draws the same each time."""
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = config.option.seed
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say how to draw the same again; the seed of hashes comes from the environment, before there is an option."""
+    seed, hashes = config.option.seed, os.environ.get("PYTHONHASHSEED", "random")
+    return f"seed {seed}, hashes {hashes}: make test SEED={seed} or PYTHONHASHSEED={hashes} pytest --seed {seed}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the long tests, then shuffle the modules and the tests in each: so each module prepares what it needs once.
+
+    `--no-loadscope-reorder` keeps this order, and every worker finds the same one.
+    """
+    for item in items:
+        if item.nodeid.startswith(LONG):
+            item.add_marker("long")
+    random = Random(config.option.seed)
+    modules = list(dict.fromkeys(item.path for item in items))
+    random.shuffle(modules)
+    places = {module: place for place, module in enumerate(modules)}
+    random.shuffle(items)
+    items.sort(key=lambda item: (PLACES.get(scope(item.nodeid), 1), places[item.path]))
 
 
 @pytest.fixture(scope="session")

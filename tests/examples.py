@@ -19,7 +19,7 @@ from socket import AF_INET, SOCK_DGRAM, socket
 
 from tests.conftest import ROOT
 
-PATIENCE_S = 30
+PATIENCE_S = 120
 PORT = re.compile(r"(?<=[\d\]]:)\d{4,5}(?=\b)")
 
 
@@ -123,7 +123,7 @@ def run_python(block: str, folder: Path) -> None:
     """Runs a Python block, with every warning an error, and compares what it prints with what it says."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", block],
-        env=environment(), cwd=folder, capture_output=True, text=True, check=False, timeout=60,
+        env=environment(), cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from itertools import groupby
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +15,17 @@ import pytest
 
 from fairway.protocols import NAMES
 from scripts import require, soak, which_protocol
+from tests import conftest
+from tests.conftest import LONG, PROCESSES, ROOT
+
+PYTHON = """#!/bin/sh
+case "$*" in
+*venv*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
+*dev.txt) echo noise ;;
+*--editable*) echo noise; echo noise >&2; exit "$EDITABLE_EXIT" ;;
+esac
+"""
+STEPS = ["making .venv", "installing what requirements/dev.txt names", "installing Fairway"]
 
 
 def test_a_soak_deals_its_seeds_over_all_protocols() -> None:
@@ -51,9 +67,7 @@ def test_an_exception_in_a_run_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_the_version_of_java_is_read(tmp_path: Path, said: str, version: int) -> None:
-    java = tmp_path / "java"
-    java.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
-    java.chmod(0o755)
+    java = executable(tmp_path / "java", f"#!/bin/sh\necho '{said}' >&2\n")
     assert require.java_version(str(java)) == version
 
 
@@ -63,8 +77,7 @@ def test_the_java_of_the_environment_goes_before_the_one_on_the_path(
     for home, version in (("old", 11), ("new", 17)):
         java = tmp_path / home / "bin" / "java"
         java.parent.mkdir(parents=True)
-        java.write_text(f"#!/bin/sh\necho 'version \"{version}.0.1\"' >&2\n")
-        java.chmod(0o755)
+        executable(java, f"#!/bin/sh\necho 'version \"{version}.0.1\"' >&2\n")
     monkeypatch.setenv("PATH", str(tmp_path / "new" / "bin"), prepend=":")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     assert require.find_java() == str(tmp_path / "new" / "bin" / "java")
@@ -81,6 +94,81 @@ def test_what_is_missing_is_named_with_its_remedy(
     assert require.main(["tool"]) == 1
     said = "Fairway needs a program: install it (Debian: apt-get install its-package), then try again.\n"
     assert capsys.readouterr().err == said
+
+
+def executable(path: Path, script: str) -> Path:
+    path.write_text(script)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(("code", "logs"), [(0, 0), (1, 1)])
+def test_set_up_prints_a_line_per_step_and_where_the_log_is_if_one_fails(tmp_path: Path, code: int, logs: int) -> None:
+    python = executable(tmp_path / "python", PYTHON)
+    for name in ("requirements/dev.txt", "pyproject.toml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    command = ["make", "-f", str(ROOT / "Makefile"), "setup", f"PYTHON={python}"]
+    environment = os.environ | {"EDITABLE_EXIT": str(code)}
+    made = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (made.returncode == 0) == (code == 0)
+    assert made.stdout.splitlines() == STEPS
+    log = tmp_path / "build" / "setup.log"
+    assert made.stderr.count(f"failed: {log} says why\n") == logs
+    assert log.read_text() == 3 * "noise\n"
+
+
+@pytest.mark.parametrize(("code", "said"), [(0, ""), (100, "failed: {} says why\n")])
+def test_what_apt_says_goes_to_a_log_whose_path_is_printed_when_it_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], code: int, said: str
+) -> None:
+    executable(tmp_path / "apt-get", f"#!/bin/sh\necho noise; echo noise >&2; exit {code}\n")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(require, "LOG", tmp_path / "build" / "require.log")
+    assert require.install("it") == (code == 0)
+    assert capfd.readouterr() == ("installing it\n", said.format(require.LOG))
+    assert require.LOG.read_text() == 4 * "noise\n"
+
+
+class FakeTest:
+    """As much of a test as the order needs."""
+
+    def __init__(self, nodeid: str) -> None:
+        self.nodeid = nodeid
+        self.path = Path(nodeid.partition("::")[0])
+        self.marks: list[str] = []
+
+    def add_marker(self, name: str) -> None:
+        self.marks.append(name)
+
+
+def ordered(seed: int, nodeids: list[str]) -> list[FakeTest]:
+    tests: list[Any] = [FakeTest(nodeid) for nodeid in nodeids]
+    config: Any = SimpleNamespace(option=SimpleNamespace(seed=seed))
+    conftest.pytest_collection_modifyitems(config, tests)
+    return tests
+
+
+def test_a_seed_decides_the_order_of_the_tests_and_each_module_stays_together() -> None:
+    nodeids = [f"tests/core/test_{module}.py::test_{number}" for module in range(9) for number in range(9)]
+    seven, again, eight = ([test.nodeid for test in ordered(seed, nodeids)] for seed in (7, 7, 8))
+    assert seven == again
+    assert len({tuple(order) for order in (nodeids, seven, eight)}) == 3
+    assert len([*groupby(seven, lambda nodeid: nodeid.partition("::")[0])]) == 9
+
+
+def test_whatever_the_seed_the_shared_session_is_first_and_processes_of_spark_are_last() -> None:
+    nodeids = [PROCESSES[0] + "::test_x", "tests/core/test_x.py::test_x", "tests/lake/test_x.py::test_x"]
+    assert all([test.nodeid for test in ordered(seed, nodeids)] == nodeids[::-1] for seed in range(9))
+
+
+def test_every_test_that_is_called_long_exists_and_is_marked() -> None:
+    for path in LONG:
+        file, _, name = path.partition("::")
+        assert (ROOT / file).exists()
+        assert not name or f"def {name}" in (ROOT / file).read_text()
+    assert [test.marks for test in ordered(1, [f"{path}::test_x" for path in LONG])] == [["long"]] * len(LONG)
 
 
 def test_the_tables_of_which_protocol_are_means_over_seeds(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
-PATIENCE_S = 10.0
-"""How long to wait for what must come; only a failure takes that long."""
+PATIENCE_S = 120.0
+"""How long to wait for what must come; only a failure takes that long, however busy the machine is."""
 
 
 class RawPeer:
@@ -143,10 +143,11 @@ class Command:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(5)
+                self.process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 self.process.kill()
-                self.process.wait(5)
+                self.process.wait(PATIENCE_S)
+        self._await_pumps()  # a stream that is closed under its reader raises there
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             assert stream is not None
             stream.close()

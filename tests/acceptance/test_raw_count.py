@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -89,15 +88,13 @@ def test_after_the_last_message_only_copies_are_answered_and_then_it_exits_0(nam
         peer.send(talk.first)
         peer.expect(talk.first_acknowledged)
         assert command.message()["size"] > 0
-        began = time.monotonic()
         peer.send(talk.second)
         peer.send(talk.first)
-        seen = [peer.receive(1)]
+        seen = [peer.receive()]
         while not talk.first_acknowledged(seen[-1]):
-            seen.append(peer.receive(1))
+            seen.append(peer.receive())
         assert not any(talk.second_acknowledged(datagram) for datagram in seen)
         assert command.exit_code() == 0
-        assert time.monotonic() - began < 5
         command.no_more_lines()
 
 

@@ -80,7 +80,7 @@ def test_counts_add_up() -> None:
 def udp() -> socket.socket:
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.bind(("127.0.0.1", 0))
-    sock.settimeout(5)
+    sock.settimeout(120)
     return sock
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from select import select
 from typing import IO
 
-PATIENCE_S = 15.0
+from tests.acceptance.raw import PATIENCE_S
 
 
 class Screen:

@@ -6,16 +6,17 @@ import json
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
-from tests.acceptance.raw import answering, fairway, listening
+from tests.acceptance.raw import PATIENCE_S, answering, fairway, listening
 from tests.acceptance.test_raw_udpc import ACK, FIN, HBT, be_called, fields, has_flag, packet
 
 
 def ping(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "fairway", "ping", url, *arguments]
-    return subprocess.run(command, capture_output=True, check=False, timeout=60, text=True)
+    return subprocess.run(command, capture_output=True, check=False, timeout=PATIENCE_S, text=True)
 
 
 @pytest.mark.parametrize("url", ["udpc", "mrp", "mrp?layout=piggyback", "pydevts"])
@@ -23,11 +24,13 @@ def test_every_question_is_answered_and_no_message_arrives(url: str) -> None:
     scheme, _, query = url.partition("?")
     with listening(scheme) as (command, peer):
         assert peer.to is not None
+        began_us = time.monotonic_ns() // 1_000
         done = ping(f"{scheme}://127.0.0.1:{peer.to[1]}?{query}", "--count", "3", "--interval", "0.01", "--json")
+        taken_us = time.monotonic_ns() // 1_000 - began_us
         assert (done.returncode, done.stderr) == (0, "")
         *answers, summary = map(json.loads, done.stdout.splitlines())
         assert [answer["number"] for answer in answers] == [1, 2, 3]
-        assert all(0 < answer["rtt_us"] < 5_000_000 for answer in answers)
+        assert all(0 < answer["rtt_us"] < taken_us for answer in answers)
         assert (summary["sent"], summary["answered"], summary["loss"]) == (3, 3, 0)
         times = [answer["rtt_us"] for answer in answers]
         assert (summary["rtt_us_min"], summary["rtt_us_max"]) == (min(times), max(times))
@@ -88,7 +91,7 @@ def test_a_signal_ends_it_with_what_was_achieved(number: signal.Signals, code: i
         peer.send(packet(2, session, index, HBT | ACK))
         assert command.line().startswith("1: answer")
         command.process.send_signal(number)
-        assert command.exit_code(3) == code
+        assert command.exit_code() == code
         assert command.line().startswith("1 asked, 1 answered, 0 % lost")
         assert command.errors() == ""
 

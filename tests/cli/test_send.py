@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from select import select
 
 import pytest
 
-from tests.acceptance.raw import Command, RawPeer, answering, fairway
+from fairway.cli.bodies import Way
+from fairway.cli.outcome import Outcome
+from fairway.core.errors import FairwayError
+from fairway.core.events import NOT_SENT, CloseReason
+from fairway.net import DeliveryRefused, DeliveryUnknown
+from tests.acceptance.raw import PATIENCE_S, Command, RawPeer, answering, fairway
 from tests.acceptance.test_raw_pydevts import ACK as PYDEVTS_ACK
 from tests.acceptance.test_raw_pydevts import header
 from tests.acceptance.test_raw_udpc import ACK, FIN, IMP, be_called, fields, has_flag, packet
 from tests.cli.terminals import on_terminal
 
-START_MS_MAX = 300
+MODULES_MAX = 280
+"""A fifth more than a message loads today."""
 
 
 def run(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "fairway", *arguments]
-    done = subprocess.run(command, input=given, capture_output=True, check=False, timeout=60)
+    done = subprocess.run(command, input=given, capture_output=True, check=False, timeout=PATIENCE_S)
     return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
@@ -151,6 +156,52 @@ def test_a_port_that_nobody_has_ends_at_once_as_unknown() -> None:
     assert "Connection refused" in sent.stderr
 
 
+@pytest.mark.parametrize("protocol", ["udpc", "mrp", "rup", "pydevts"])
+def test_lines_to_a_port_that_nobody_has_end_with_one_object_that_says_so(protocol: str) -> None:
+    with answering() as peer:
+        port = peer.port
+    sent = run("send", f"{protocol}://127.0.0.1:{port}", "--lines", "--json", given=b"one\ntwo\n")
+    assert sent.returncode == 3
+    assert sent.stderr.count("\n") == 1
+    row = json.loads(sent.stdout)
+    assert row["acknowledged"] == 0
+    assert row["messages"] == row["refused"] + row["unknown"]
+    assert row["not_sent"] == row["refused"]
+    assert "Connection refused" in row["reason"]
+
+
+def test_what_was_never_transmitted_alone_is_no_refusal() -> None:
+    sent = account_of([DeliveryRefused(NOT_SENT)] * 1_200)
+    assert (sent.code, sent.refused, sent.not_sent) == (3, 1_200, 1_200)
+    assert sent.reason == "1,200 not sent: the peer did not answer"
+    assert "0 acknowledged, 1,200 not sent in " in sent.line(as_json=False)
+    sent.ended = CloseReason.REMOTE
+    assert sent.reason == "1,200 not sent: closed by the peer"
+
+
+def test_a_refusal_goes_before_not_sent_and_unknown() -> None:
+    errors: list[FairwayError] = [
+        DeliveryRefused(NOT_SENT),
+        DeliveryUnknown("silence"),
+        DeliveryRefused("a rule said no"),
+    ]
+    sent = account_of(errors)
+    assert (sent.code, sent.refused, sent.not_sent, sent.unknown) == (4, 2, 1, 1)
+    assert "a rule said no" in sent.reason
+    assert "0 acknowledged, 1 refused, 1 not sent, 1 unknown in " in sent.line(as_json=False)
+    doubtful = account_of(errors[:2])
+    assert doubtful.code == 3
+    assert doubtful.reason.endswith("; 1 not sent")
+
+
+def account_of(errors: Sequence[FairwayError]) -> Outcome:
+    """Return the account of messages that ended so."""
+    outcome = Outcome(Way("rup://127.0.0.1:9"), plain=False)
+    for error in errors:
+        outcome.never_sent(1, error)
+    return outcome
+
+
 def test_a_peer_that_closes_ends_it_with_an_account_of_all() -> None:
     with answering() as peer, fairway("send", f"udpc://127.0.0.1:{peer.port}", "--lines", "--json") as command:
         write(command, "one")
@@ -164,7 +215,7 @@ def test_a_peer_that_closes_ends_it_with_an_account_of_all() -> None:
         messages, acknowledged, refused, unknown = account(command)
         assert acknowledged == 1
         assert refused + unknown == messages - 1
-        assert command.exit_code() == (4 if refused else 3)
+        assert command.exit_code() == 3
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -172,7 +223,7 @@ def test_a_signal_ends_it_with_what_was_achieved(number: signal.Signals, code: i
     """At once, however long the session would like to wait for what is outstanding."""
     with (
         answering() as peer,
-        fairway("send", f"udpc://127.0.0.1:{peer.port}?flush=30s", "--lines", "--json") as command,
+        fairway("send", f"udpc://127.0.0.1:{peer.port}?flush=10m", "--lines", "--json") as command,
     ):
         write(command, "one")
         be_called(peer)
@@ -181,7 +232,7 @@ def test_a_signal_ends_it_with_what_was_achieved(number: signal.Signals, code: i
         write(command, "two")
         peer.expect(lambda datagram: datagram[12] == IMP and datagram[13:] == b"two")
         command.process.send_signal(number)
-        assert command.exit_code(3) == code
+        assert command.exit_code() == code
         assert account(command) == (2, 1, 0, 1)
         assert command.errors() == ""
 
@@ -190,7 +241,7 @@ def test_ctrl_c_while_nobody_answers_ends_it_at_once() -> None:
     with answering() as peer, fairway("send", f"udpc://127.0.0.1:{peer.port}", "hello") as command:
         peer.receive()
         command.process.send_signal(signal.SIGINT)
-        assert command.exit_code(3) == 130
+        assert command.exit_code() == 130
 
 
 def test_a_sender_waits_for_a_receiver_that_is_slow_and_holds_little() -> None:
@@ -206,7 +257,7 @@ def test_a_sender_waits_for_a_receiver_that_is_slow_and_holds_little() -> None:
             written += os.write(stdin.fileno(), chunk)
         assert 1_000_000 < written < 40_000_000
         command.process.send_signal(signal.SIGINT)
-        assert command.exit_code(5) == 130
+        assert command.exit_code() == 130
 
 
 @pytest.mark.parametrize(
@@ -281,27 +332,20 @@ def test_waiting_for_a_peer_is_shown_on_a_terminal() -> None:
         assert "waiting for udpc://" in screen.until("0:00:0")
 
 
-def test_a_message_takes_less_than_the_bound_from_start_to_exit() -> None:
-    """In processor time, and the best of a few: a busy machine adds and never subtracts."""
-    with listener("udpc") as (_, url):
-        taken_ms = []
-        for _ in range(5):
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            assert run("send", url, "hello").returncode == 0
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            taken_ms.append((after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime) * 1_000)
-        assert min(taken_ms) < START_MS_MAX
-
-
 @pytest.mark.parametrize("protocol", ["udpc", "mrp", "rup", "pydevts"])
-def test_one_message_loads_nothing_heavy(protocol: str) -> None:
+def test_one_message_loads_few_modules_and_nothing_heavy(protocol: str) -> None:
+    """That is what a start takes its time for, and the count is the same on every machine."""
     script = """
 import sys
+before = {*sys.modules}
 from fairway.cli import run
 code = run(["send", sys.argv[1], "hello"])
-print(*(name for name in ("numpy", "rich", "pyarrow", "pandas", "pyspark") if name in sys.modules), file=sys.stderr)
+print(*sys.modules.keys() - before, file=sys.stderr)
 raise SystemExit(code)
 """
     with listener(protocol) as (_, url):
         done = subprocess.run([sys.executable, "-c", script, url], capture_output=True, text=True, check=True)
-        assert done.stderr.strip() == ""
+    loaded = done.stderr.split()
+    assert {"numpy", "rich", "pyarrow", "pandas", "pyspark"}.isdisjoint(loaded)
+    assert f"fairway.protocols.{protocol}" in loaded
+    assert len(loaded) < MODULES_MAX

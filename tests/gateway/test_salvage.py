@@ -339,7 +339,7 @@ async def _sealed(place: Place) -> None:
     settings = build({"urls": ["rup://127.0.0.1:0"], "lake": str(place.home), "seal_after": "10ms"})
     sealer = Sealer(journal, place, writer, Figures(), settings)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await sealer.run()
         with pytest.raises(JournalFailed, match="1 rows that differ from their checksum, from offset 1 on"):
             sealer.failed.result()

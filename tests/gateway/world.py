@@ -24,8 +24,8 @@ PROTOCOLS = ("udpc", "mrp", "rup", "pydevts")
 CLIENT = {"pydevts": "?repeat_after=1s", "mrp": "", "udpc": "?silence=60s", "rup": "?silence=60s"}
 """A pydevts packet is repeated every 3 s by default; a test need not wait so long. The others wait longer than usual,
 because a start takes many seconds on a machine that is busy with other tests."""
-START_S = 30.0
-EXIT_S = 30.0
+START_S = 120.0
+EXIT_S = 120.0
 
 
 class Running:
@@ -100,7 +100,7 @@ def any_ports(protocols: Iterable[str] = PROTOCOLS) -> list[str]:
     return [f"{protocol}://127.0.0.1:0" for protocol in protocols]
 
 
-async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
+async def until(condition: Callable[[], object], seconds: float = 120.0) -> None:
     """Waits until something is true."""
     async with asyncio.timeout(seconds):
         while not condition():

@@ -6,16 +6,16 @@ import signal
 from typing import TYPE_CHECKING
 
 from fairway.lake import session
-from fairway.lake.session import COMPILE_ALL
+from fairway.lake.session import CODE_ROOM, COMPILE_ALL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_java_compiles_long_methods_and_keeps_the_options_of_the_user(spark: SparkSession) -> None:
+def test_java_compiles_long_methods_has_room_for_them_and_keeps_the_options_of_the_user(spark: SparkSession) -> None:
     assert spark._jvm is not None
     given = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
-    assert {COMPILE_ALL, "-XX:TieredStopAtLevel=1"} <= set(given)
+    assert {COMPILE_ALL, CODE_ROOM, "-XX:TieredStopAtLevel=1"} <= set(given)
 
 
 def test_a_signal_while_the_jvm_starts_comes_when_it_has_started() -> None:

@@ -55,9 +55,9 @@ class NoApplication:
 
     def settled(self) -> None: ...
 
-    def broken(self, error: Exception) -> None: ...
+    def never_taken(self) -> None: ...
 
-    def unreachable(self, address: object, number: int) -> None: ...
+    def broken(self, error: Exception) -> None: ...
 
 
 def clocked() -> tuple[Any, Driver]:
@@ -93,7 +93,7 @@ def test_a_deadline_that_moves_earlier_is_kept() -> None:
         driver.flush()
         machine.due_us = start_us + 10_000
         driver.flush()
-        assert await woken(machine) < start_us + 30_000_000
+        assert await woken(machine) < start_us + 60_000_000
         driver.close()
 
     run(main)

@@ -9,7 +9,17 @@ import pytest
 
 from fairway import protocols
 from fairway.core.errors import BadAddress, BadMessage, BadOption, CallerError, NotSupported
-from fairway.net import Connection, ConversationClosed, DeliveryRefused, Listener, Message, Request, connect, listen
+from fairway.net import (
+    Connection,
+    ConversationClosed,
+    DeliveryRefused,
+    DeliveryUnknown,
+    Listener,
+    Message,
+    Request,
+    connect,
+    listen,
+)
 from tests.net.worlds import PATHS, PROTOCOLS, io_of, run
 
 
@@ -201,6 +211,31 @@ def test_requests_are_answered_and_may_ask_back() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("when", ["before the reply", "while the reply waits"])
+def test_a_reply_that_nobody_waits_for_does_not_raise(when: str) -> None:
+    async def main() -> None:
+        async with listen("udpc://127.0.0.1:0") as listener:
+            async with connect(listener.url) as connection:
+                asked = connection.request(b"how much?")
+                request = await message(listener)
+                assert isinstance(request, Request)
+                reply = None
+                if when == "while the reply waits":
+                    request.peer._endpoint.ready = lambda connection: None  # type: ignore[method-assign]  # never its turn
+                    reply = request.reply(b"42")
+            with pytest.raises(DeliveryUnknown):
+                await asked
+            while request.peer.closed is None:
+                await asyncio.sleep(0.01)
+            await (reply or request.reply(b"42"))
+            with pytest.raises(ConversationClosed):
+                await request.peer.send(b"are you there?")
+            with pytest.raises(ConversationClosed):
+                await request.reply_with_request(b"of what?")
+
+    run(main)
+
+
 def test_a_plain_message_is_sent_without_acknowledgement() -> None:
     async def main() -> None:
         async with listen("udpc://127.0.0.1:0") as listener, connect(listener.url) as connection:
@@ -358,5 +393,46 @@ def test_a_listener_on_all_addresses_is_reached_by_its_own_url(protocol: str) ->
         async with listen(f"{protocol}://0.0.0.0:0") as listener, connect(listener.url) as connection:
             await connection.send(b"here")
             assert (await listener.receive()).body == b"here"
+
+    run(main)
+
+
+def test_one_option_is_enough_for_a_rup_message_above_64_mib() -> None:
+    body = bytes(range(256)) * (65 << 12)
+
+    async def main() -> None:
+        option = "?message_bytes_max=1GiB"
+        async with listen(f"rup://127.0.0.1:0{option}") as listener, connect(listener.url + option) as connection:
+            sent = connection.send(body)
+            assert (await message(listener)).body == body
+            await sent
+
+    run(main, timeout_s=120)
+
+
+def test_a_message_that_will_never_be_taken_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with (
+            listen("rup://127.0.0.1:0?message_bytes_max=1000") as listener,
+            connect(f"{listener.url}?silence=300ms&rto_initial=20ms") as connection,
+        ):
+            with pytest.raises(DeliveryUnknown):
+                await asyncio.gather(connection.send(bytes(3_000)), connection.send(bytes(3_000)))
+            assert listener.statistics[0].machine.dropped["too_large"] > 1
+
+    run(main)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "message_bytes_max" in said
+
+
+@pytest.mark.parametrize("protocol", ["rup", "pydevts"])
+def test_a_client_is_heard_again_after_the_server_closed_its_conversation(protocol: str) -> None:
+    async def main() -> None:
+        async with listen(f"{protocol}://127.0.0.1:0") as listener, connect(listener.url) as connection:
+            for body in (b"first", b"second"):
+                await connection.send(body)
+                received = await message(listener)
+                assert received.body == body
+                await received.peer.close()
 
     run(main)

@@ -28,7 +28,7 @@ class _Complaints(logging.Handler):
         self.found.append(record.getMessage())
 
 
-def run(main: Callable[[], Coroutine[Any, Any, None]], *, path: str = "auto", timeout_s: float = 30) -> None:
+def run(main: Callable[[], Coroutine[Any, Any, None]], *, path: str = "auto", timeout_s: float = 120) -> None:
     """Runs a test's coroutine. The path `transport` gets a loop that cannot watch sockets."""
 
     async def bounded() -> None:

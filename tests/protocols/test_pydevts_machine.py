@@ -547,6 +547,21 @@ def test_after_the_end_nothing_that_was_not_committed_is_ever_acknowledged() -> 
         server.connect(THERE, 5)
 
 
+def test_a_new_message_after_a_close_opens_the_conversation_again_and_duplicates_are_recognised() -> None:
+    server = machine()
+    server.receive(packet(1, b"x"), HERE, 0)
+    server.close(Peer(HERE), 1)
+    server.receive(packet(1, b"x"), HERE, 2)
+    assert [type(event) for event in server.events()] == [Connected, MessageReceived, Closed]
+    server.receive(packet(2, b"y"), HERE, 3)
+    assert server.events() == [Connected(Peer(HERE), None), MessageReceived(Peer(HERE), 2, b"y")]
+    server.receive(packet(1, b"x"), HERE, 4)
+    server.receive(packet(2, b"y"), HERE, 5)
+    assert server.events() == []
+    assert (server.statistics.duplicates, server.statistics.dropped) == (3, {})
+    assert server.statistics.conversations_opened == 2
+
+
 def test_a_ping_without_an_answer_is_unknown() -> None:
     client, peer = connected()
     token = client.ping(peer, 0)

@@ -286,14 +286,15 @@ def test_messages_beyond_those_under_way_wait() -> None:
     assert len(link.received()) == 3
 
 
-def test_a_silent_peer_makes_every_message_unknown_in_bounded_time() -> None:
+def test_a_silent_peer_ends_every_message_in_bounded_time() -> None:
     link = Wire()
     link.loses = lambda source, data: True
     tokens = link.send(*[b"%d" % number for number in range(300)])
     link.run(11 * SECOND)
-    assert sorted(link.unknown()) == tokens
+    refused = [token for event in link.events[A] if isinstance(event, Refused) for token in event.tokens]
+    assert sorted([*link.unknown(), *refused]) == tokens
     assert link.a.unfinished() == 0
-    assert link.a.statistics.messages_unknown == 300
+    assert link.a.statistics.messages_unknown + link.a.statistics.messages_refused == 300
 
 
 def test_a_full_queue_refuses_and_says_when_it_is_not() -> None:
@@ -514,6 +515,24 @@ def test_without_a_place_the_last_missing_part_leaves_no_mark() -> None:
     machine.commit(first.receipt, 1)
     assert arrive(machine, part(3)) == [(wire.CONFIRM, 40)]
     assert bodies(machine) == [WHOLE]
+
+
+def test_a_message_above_the_bound_of_open_receipts_is_delivered_when_no_other_is_open() -> None:
+    machine = RupMachine(RupOptions(open_receipt_bytes_max=10), Seeded(1))
+    for index in range(4):
+        arrive(machine, part(index))
+    assert bodies(machine) == [WHOLE]
+    assert arrive(machine, wire.part(b"e" * 32, 0, 2, b"hi")) == []
+    assert machine.statistics.dropped == {"receipts_full": 1}
+    machine.commit(Receipt(Peer(A), ID.decode()), 1)
+    assert arrive(machine, wire.part(b"e" * 32, 0, 2, b"hi")) == [(wire.CONFIRM, 2)]
+
+
+def test_the_bounds_of_memory_follow_the_largest_message_unless_they_are_set() -> None:
+    usual, large = RupOptions(), RupOptions(message_bytes_max=1 << 30)
+    assert (usual.incoming_bytes_max, usual.incoming_bytes_per_peer_max) == (256 << 20, 128 << 20)
+    assert (large.incoming_bytes_max, large.incoming_bytes_per_peer_max) == (4 << 30, 2 << 30)
+    assert RupOptions(message_bytes_max=1 << 30, incoming_bytes_max=1 << 20).incoming_bytes_max == 1 << 20
 
 
 def test_a_part_that_does_not_complete_needs_no_place() -> None:

@@ -156,6 +156,8 @@ class ToyMachine:
     def close(self, peer: Peer | None, now_us: int) -> None:
         pass
 
+    def unreachable(self, address: Address, reason: str, now_us: int) -> None: ...
+
     def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None: ...
 
     def wake(self, now_us: int) -> None:

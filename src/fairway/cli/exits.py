@@ -11,7 +11,9 @@ from fairway.core.errors import BadAddress, BadOption, CallerError, FairwayError
 
 
 class ExitCode(IntEnum):
-    """The exit codes of every verb. A verb with many outcomes leaves with the worst, REFUSED before UNKNOWN."""
+    """The exit codes of every verb. A verb with many outcomes leaves with the worst, REFUSED before UNKNOWN.
+
+    REFUSED is a peer's or a rule's no; what was not sent because nobody answered is UNKNOWN like what got no answer."""
 
     DONE = 0
     FAILED = 1

@@ -85,11 +85,14 @@ def gateway(
         if key not in {"config", "check"} and value is not None and value is not False and value != []
     }
     from fairway.core.layout import folder_of
-    from fairway.gateway.settings import build, read_file
+    from fairway.gateway.settings import build, read_file, require_packages
 
     settings = build({**(read_file(config) if config is not None else {}), **given})
     settings = replace(settings, lake=Path(folder_of(settings.lake)))
+    require_packages(settings)
     if check:
+        for plan in settings.plans():
+            plan.machine()
         print(f"the settings are right: {len(settings.urls)} URLs, lake {settings.lake}, name {settings.name}")
         return 0
     # While modules load there is nothing to drain.

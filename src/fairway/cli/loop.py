@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from fairway.cli.exits import ExitCode
+from fairway.core.events import NOT_SENT
 from fairway.net import ConnectRefused, ConnectUnknown, DeliveryUnknown, OutcomeRefused, OutcomeUnknown
 
 MEANINGS: dict[type[Exception], str] = {
@@ -72,7 +73,8 @@ def run(verb: Callable[[Interruption], Coroutine[Any, Any, int]], url: str = "")
     except OutcomeUnknown as error:
         return complain(said_of(error, url), ExitCode.UNKNOWN)
     except OutcomeRefused as error:
-        return complain(said_of(error, url), ExitCode.REFUSED)
+        code = ExitCode.UNKNOWN if str(error) == NOT_SENT else ExitCode.REFUSED
+        return complain(said_of(error, url), code)
 
 
 def said_of(error: BaseException, url: str) -> str:

@@ -11,6 +11,7 @@ from fairway.cli.bodies import Way
 from fairway.cli.exits import ExitCode
 from fairway.cli.loop import complain, said_of
 from fairway.core.errors import CallerError
+from fairway.core.events import NOT_SENT
 from fairway.net import ConversationClosed, OutcomeRefused, OutcomeUnknown
 
 OUTSTANDING_MESSAGES_MAX = 8_192
@@ -28,6 +29,8 @@ class Outcome:
         self.messages = 0
         self.acknowledged = 0
         self.refused = 0
+        self.not_sent = 0
+        """Of the refused: those of which nothing was ever transmitted."""
         self.unknown = 0
         self.settled_bytes = 0
         self._outstanding: dict[asyncio.Future[Any], int] = {}
@@ -35,6 +38,8 @@ class Outcome:
         self._room: asyncio.Future[None] | None = None
         self._refusal: BaseException | None = None
         self._doubt: BaseException | None = None
+        self.ended = "the peer did not answer"
+        """Why there was no way to send what was not sent."""
 
     # What happens.
 
@@ -66,11 +71,21 @@ class Outcome:
         elif isinstance(error, OutcomeUnknown):
             self.unknown += 1
             self._doubt = self._doubt or error
-        elif isinstance(error, OutcomeRefused | CallerError | ConversationClosed):
+        elif isinstance(error, ConversationClosed) or str(error) == NOT_SENT:
+            self.refused += 1
+            self.not_sent += 1
+        elif isinstance(error, OutcomeRefused | CallerError):
             self.refused += 1
             self._refusal = self._refusal or error
         else:
             raise error
+
+    def never_connected(self, error: BaseException) -> None:
+        """Keep the reason for which nothing was even read."""
+        if isinstance(error, OutcomeUnknown):
+            self._doubt = error
+        else:
+            self._refusal = error
 
     def _crowded(self) -> bool:
         return len(self._outstanding) >= OUTSTANDING_MESSAGES_MAX or self._outstanding_bytes >= OUTSTANDING_BYTES_MAX
@@ -100,15 +115,23 @@ class Outcome:
     @property
     def code(self) -> ExitCode:
         """The worst of all, refused before unknown."""
-        if self.refused:
+        if self._refusal is not None:
             return ExitCode.REFUSED
-        return ExitCode.UNKNOWN if self.unknown else ExitCode.DONE
+        return ExitCode.UNKNOWN if self._doubt is not None or self.unknown or self.not_sent else ExitCode.DONE
+
+    @property
+    def reason(self) -> str:
+        """The first reason of the worst kind, or nothing."""
+        worst = self._refusal or self._doubt
+        if worst is None:
+            return f"{self.not_sent:,} not sent: {self.ended}" if self.not_sent else ""
+        more = f"; {self.not_sent:,} not sent" if self.not_sent else ""
+        return said_of(worst, self._way.url) + more
 
     def complain(self) -> None:
-        """Says the first reason of the worst kind."""
-        worst = self._refusal or self._doubt
-        if worst is not None:
-            complain(said_of(worst, self._way.url), self.code)
+        """Says why not everything was acknowledged, if so."""
+        if self.reason:
+            complain(self.reason, self.code)
 
     def line(self, *, as_json: bool) -> str:
         """Gives the one line that tells all."""
@@ -120,18 +143,18 @@ class Outcome:
             "messages": self.messages,
             "acknowledged": 0 if self._plain else self.acknowledged,
             "refused": self.refused,
+            "not_sent": self.not_sent,
             "unknown": self.unknown,
             "bytes": self.settled_bytes,
             "seconds": round(time.monotonic() - self._began_s, 6),
+            **({"reason": self.reason} if self.reason else {}),
         }
 
     def _sentence(self) -> str:
         done = f"{self.acknowledged:,} {'sent without acknowledgement' if self._plain else 'acknowledged'}"
         parts = [done]
-        if self.refused:
-            parts.append(f"{self.refused:,} refused")
-        if self.unknown:
-            parts.append(f"{self.unknown:,} unknown")
+        counts = {"refused": self.refused - self.not_sent, "not sent": self.not_sent, "unknown": self.unknown}
+        parts += [f"{count:,} {name}" for name, count in counts.items() if count]
         seconds = time.monotonic() - self._began_s
         if seconds < 1:
             return f"{', '.join(parts)} in {seconds * 1_000:.1f} ms"

@@ -17,6 +17,7 @@ from fairway.cli.outcome import Outcome
 from fairway.cli.printing import Printer
 from fairway.cli.progress import Unit, progress
 from fairway.core.errors import BadMessage, NotSupported
+from fairway.core.events import CloseReason
 from fairway.net import Connection, ConversationClosed, OutcomeRefused, OutcomeUnknown, open_connection
 
 STANDARD_INPUT = 0
@@ -41,7 +42,8 @@ def send(
 ) -> int:
     """Send one message, or one per line, and wait for the acknowledgement.
 
-    Leaves with 3 when an answer did not come in time, with 4 when a message was refused.
+    Leaves with 3 when an answer did not come in time, so that a message is unknown or was not sent, with 4 when one was
+    refused.
 
     \b
     Examples:
@@ -77,9 +79,10 @@ class _Sender:
         except (OutcomeRefused, OutcomeUnknown) as error:
             if body is not None:
                 self._outcome.never_sent(len(body), error)
-                await self._report(as_json)
-                return self._outcome.code
-            raise
+            else:
+                self._outcome.never_connected(error)
+            await self._report(as_json)
+            return self._outcome.code
         finished = False
         try:
             await (self._send_lines(connection) if body is None else self._send_one(connection, body))
@@ -87,6 +90,8 @@ class _Sender:
         finally:
             # Interrupted: what has no outcome yet will have none, and nothing more is waited for.
             self._outcome.give_up()
+            if connection.closed == CloseReason.REMOTE:
+                self._outcome.ended = connection.closed
             await connection.close(None if finished else 0.0)
             await self._report(as_json)
         return self._outcome.code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator
+from functools import lru_cache
 from json import dumps
 
 from fairway.net import Message, Request
@@ -11,6 +12,9 @@ from fairway.net import Message, Request
 CHARACTERS_MAX = 2_000
 CHARACTERS_ASIDE_MAX = 65_536
 """Of one message on a terminal, and elsewhere; `--json` is for those who want all."""
+
+CHARACTERS_KNOWN_MAX = 4_096
+"""Of which is kept how they are shown."""
 
 DIM, PLAIN = "\033[2m", "\033[0m"
 
@@ -54,17 +58,56 @@ def human_line(message: Message, terminal: bool) -> bytes:
     asks = "" if kind == "message" else f" {kind}"
     head = f"{message.peer.protocol} {message.peer.peer} {message.id}{asks}:"
     most = CHARACTERS_MAX if terminal else CHARACTERS_ASIDE_MAX
-    text = printable(message.body[: 4 * most])
+    text = printable(_head(message.body, 4 * most))
     if len(text) > most:
         text = f"{text[:most]}... ({len(message.body):,} bytes)"
     return f"{DIM}{head}{PLAIN} {text}\n".encode() if terminal else f"{head} {text}\n".encode()
 
 
+def _head(body: bytes, size: int) -> bytes:
+    """Return the first so many bytes, but no piece of a character."""
+    if len(body) > size:
+        while size and body[size] & 0xC0 == 0x80:
+            size -= 1
+    return body[:size]
+
+
 def printable(body: bytes) -> str:
-    """Gives a body as text that a terminal shows and does not obey."""
-    text = body.decode("utf-8", "backslashreplace")
-    return text if text.isprintable() else "".join(map(_printable_character, text))
+    """Return a body as text that a terminal shows and does not obey.
+
+    A line that is not UTF-8 is shown byte by byte, and so is a whole body that is not and has a zero byte: no text has.
+    """
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        if b"\0" in body:
+            return _escaped(body.decode("latin-1"))
+    else:
+        if text.isprintable():
+            return text
+        if text.isascii():
+            return _escaped(text)
+    return "\\n".join(map(_printable_line, body.split(b"\n")))
 
 
+def _printable_line(line: bytes) -> str:
+    try:
+        text = line.decode()
+    except UnicodeDecodeError:
+        return _escaped(line.decode("latin-1"))
+    if text.isprintable():
+        return text
+    return _escaped(text) if text.isascii() else "".join(map(_printable_character, text))
+
+
+def _escaped(text: str) -> str:
+    """Escape everything but printable ASCII, at once: character by character takes twenty times as long.
+
+    Backslashes are printable, but the codec doubles them, so they are kept from it.
+    """
+    return "\\".join([piece.encode("unicode_escape").decode() for piece in text.split("\\")])
+
+
+@lru_cache(CHARACTERS_KNOWN_MAX)
 def _printable_character(character: str) -> str:
     return character if character.isprintable() else character.encode("unicode_escape").decode()

@@ -21,6 +21,10 @@ Address = Hashable
 """Where a datagram goes or came from; opaque to machines. Sockets and the simulator use `(host, port, ...)` tuples."""
 
 
+NOT_SENT = "not sent"
+"""The reason of `Refused` for a message of which nothing was ever transmitted: it cannot have arrived."""
+
+
 class Peer(NamedTuple):
     """One conversation of a machine, as a value that stays the same for its whole life.
 
@@ -161,13 +165,9 @@ class DeliveryUnknown:
     reason: str
 
 
-NOT_SENT = "not sent"
-"""Why a message is refused of which nothing was ever transmitted: it cannot have arrived."""
-
-
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The peer or a rule said no, or the conversation ended before these were ever transmitted."""
+    """The peer or a rule said no, or nothing of these was ever transmitted (`NOT_SENT`)."""
 
     peer: Peer
     tokens: Sequence[int]

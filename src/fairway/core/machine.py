@@ -12,7 +12,8 @@ Rules that hold for every machine:
 * A datagram is decoded completely before anything changes. What does not parse, or what no rule accepts, is counted
   under `statistics.dropped[reason]` and changes nothing. Nothing a peer sends raises out of a machine.
 * The caller's own mistakes raise a `CallerError` before anything changes.
-* Each token (of `connect`, `send`, `ping`) gets exactly one outcome event.
+* Each token (of `connect`, `send`, `ping`) gets exactly one outcome event. A message without an answer is unknown if
+  any of it was transmitted, and otherwise refused with the reason `NOT_SENT`.
 * Every message that is handed over occupies a place until its receipt is committed; places are bounded
   (`open_receipts_max`, `open_receipt_bytes_max`). At the bound, new messages are dropped without acknowledgement and
   without a mark, so that the sender repeats them. With `deferred` the acknowledgement leaves at the commit; without,
@@ -67,7 +68,7 @@ class Options:
     """Per peer: what `send` accepts ahead of its acknowledgement before it raises `QueueFull`."""
     open_receipts_max: int = 65_536
     open_receipt_bytes_max: int = 64 << 20
-    """Per machine: messages handed over and not yet committed."""
+    """Per machine: messages delivered and not yet committed. A rup message above the bytes is let in on its own."""
     peers_max: int = 65_536
     half_open_max: int = 4_096
     unproved_max: int = 16_384
@@ -152,6 +153,12 @@ class Machine(Protocol):
 
     def wake(self, now_us: int) -> None:
         """Does what is due."""
+        ...
+
+    def unreachable(self, address: Address, reason: str, now_us: int) -> None:
+        """Takes an ICMP error: nobody receives at this address. It is easily forged, so that it changes nothing once
+        anything valid has come from there. Before, it ends what is open towards it: connects, pings and transmitted
+        messages as unknown with this reason, other messages as refused (`NOT_SENT`). Conversations stay open."""
         ...
 
     def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 
+TOO_LARGE = "too_large"
+"""The reason in `dropped` for a part of a message that the receiver's own options never let in."""
+
 
 @dataclass(slots=True)
 class Statistics:

@@ -2,6 +2,7 @@
 
 FairwayError
 └── GatewayError
+    ├── ExtraMissing        a package of the extra `gateway` is not installed
     ├── LakeUnusable        the lake's folder cannot be written, or holds something else
     ├── JournalInUse        another process has this journal
     ├── JournalTooNew       a newer Fairway wrote this journal
@@ -17,6 +18,10 @@ from fairway.core.errors import FairwayError
 
 class GatewayError(FairwayError):
     """A gateway cannot start or go on."""
+
+
+class ExtraMissing(GatewayError):
+    """A package of the extra `gateway` is not installed."""
 
 
 class LakeUnusable(GatewayError):

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Any
 
 from fairway.gateway import clock
 from fairway.gateway.committer import Committer
@@ -21,12 +22,11 @@ from fairway.gateway.place import Place, prepare_lake, sync
 from fairway.gateway.reception import Reception
 from fairway.gateway.salvage import open_journal
 from fairway.gateway.sealer import DELETED_ROWS_MIN, Sealer
-from fairway.gateway.settings import Settings, metrics_address, serving_url
+from fairway.gateway.settings import Settings, metrics_address
 from fairway.gateway.spool import Spool
 from fairway.net.endpoint import Endpoint
 from fairway.net.opening import open_service
 
-SPOOL_ABOVE_BYTES = 1 << 20
 SPOOL_FORGET_S = 60.0
 """Twice what rup takes to forget an unfinished message."""
 REMEMBER_US = 70_000_000
@@ -64,8 +64,7 @@ class Service:
         self.place.take()
         try:
             self._open_journal()
-            urls = [serving_url(url, SPOOL_ABOVE_BYTES) for url in self.settings.urls]
-            await open_service(urls, self._prepare, handed=handed)
+            await open_service(self.settings.plans(), self._prepare, handed=handed)
             await self._open_metrics(metrics_port_offset)
         except BaseException:
             for reception in self.receptions:
@@ -133,7 +132,7 @@ class Service:
     async def run(self, stop: asyncio.Event) -> None:
         """Serves until `stop` is set, then drains; raises `JournalFailed` if the disk can no longer be trusted."""
         stopping = asyncio.ensure_future(stop.wait())
-        failures = (self._committer.failed, self._sealer.failed)
+        failures: tuple[asyncio.Future[Any], ...] = (self._committer.failed, self._sealer.failed, *self._tasks)
         await asyncio.wait((stopping, *failures), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         try:
@@ -162,7 +161,7 @@ class Service:
             _log.warning("stopped before everything was sealed (%s); the next start goes on with it", error)
 
     async def _stop_tasks(self) -> None:
-        tasks, self._tasks = self._tasks, []
+        tasks, self._tasks = [task for task in self._tasks if not task.done()], []
         for task in tasks:
             task.cancel()
         for task in tasks:

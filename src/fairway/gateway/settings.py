@@ -6,17 +6,23 @@ import ipaddress
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from fairway.core.errors import BadOption
 from fairway.core.machine import check_choice, check_range
+from fairway.gateway.errors import ExtraMissing
 from fairway.gateway.place import check_name
-from fairway.net.urls import SIZE_BYTES, SPAN_US, Target, build_options, parse, read_number
-from fairway.protocols import options_class
+from fairway.net.opening import Plan, plan_service
+from fairway.net.urls import SIZE_BYTES, SPAN_US, Setting, parse, read_number
 
 MESSAGE_BYTES_MAX = 1 << 30
 """A segment holds a message in one value, which Parquet's readers take up to 2 GiB."""
+DEFAULTS: Mapping[str, Mapping[str, Setting]] = {
+    "rup": {"spool_above_bytes": 1 << 20, "incoming_messages_max": 1_024, "incoming_messages_per_peer_max": 64}
+}
+"""What a gateway sets unless the URL does: large messages are spooled, and fewer are unfinished at a time."""
 WORKERS_MAX = 64
 PORT_MAX = 0xFFFF
 DEFAULT_NAME = "gateway"
@@ -63,8 +69,7 @@ class Settings:
         check_range("commit_after", self.commit_after_us, 0, 1_000_000)
         check_range("seal_after", self.seal_after_us, 10_000, 3_600_000_000)
         check_range("seal_bytes", self.seal_bytes, 1_024, 512 << 20)
-        for url in self.urls:
-            _check_url(url)
+        self.plans()
         if self.metrics is not None:
             _, port = metrics_address(self.metrics)
             if port + self.workers - 1 > PORT_MAX:
@@ -72,6 +77,10 @@ class Settings:
                     f"metrics is {self.metrics!r}, but each of {self.workers} workers has a port of its own from there "
                     f"on; name a port up to {PORT_MAX + 1 - self.workers}"
                 )
+
+    def plans(self) -> list[Plan]:
+        """Return what is opened for each URL."""
+        return [_plan(url) for url in self.urls]
 
     @property
     def is_open(self) -> bool:
@@ -86,14 +95,22 @@ class Settings:
         return {name: value for name, value in values.items() if value is not None}
 
 
-def _check_url(url: str) -> None:
+def _plan(url: str) -> Plan:
+    """Return what a gateway opens for a URL; raises `BadOption` for what a gateway cannot keep."""
     target = parse(url)
-    settings = {name: value for name, value in target.settings.items() if name != "io"}
-    options = build_options(options_class(target.protocol), settings)
-    if "deferred" in settings:
+    if "deferred" in target.settings:
         raise BadOption(f"{url!r} sets deferred, but a gateway always acknowledges after the commit; leave it out")
-    if getattr(options, "message_bytes_max", 0) > MESSAGE_BYTES_MAX:
+    plan = plan_service(url, DEFAULTS.get(target.protocol, {}))
+    if getattr(plan.options, "message_bytes_max", 0) > MESSAGE_BYTES_MAX:
         raise BadOption(f"{url!r} sets message_bytes_max above {MESSAGE_BYTES_MAX}, the most that a segment holds")
+    return plan
+
+
+def require_packages(settings: Settings) -> None:
+    """Raise `ExtraMissing` unless the packages are installed that serving with these settings needs."""
+    for package in ("pyarrow", *(["prometheus_client"] if settings.metrics is not None else [])):
+        if find_spec(package) is None:
+            raise ExtraMissing(f"the package {package} is missing: pip install 'fairway[gateway]'")
 
 
 def _is_loopback(host: str) -> bool:
@@ -109,15 +126,6 @@ def metrics_address(text: str) -> tuple[str, int]:
     if not colon or not port.isdecimal() or int(port) > PORT_MAX:
         raise BadOption(f"metrics is {text!r}; it must be HOST:PORT, such as 127.0.0.1:9464")
     return host.strip("[]") or "127.0.0.1", int(port)
-
-
-def serving_url(url: str, spool_above_bytes: int) -> str:
-    """Adds to a URL what a gateway sets unless the operator did: large rup messages are spooled."""
-    target: Target = parse(url)
-    wanted = {"spool_above_bytes": str(spool_above_bytes), "incoming_messages_max": "1024",
-              "incoming_messages_per_peer_max": "64"} if target.protocol == "rup" else {}  # fmt: skip
-    missing = [f"{name}={value}" for name, value in wanted.items() if name not in target.settings]
-    return url + ("&" if "?" in url else "?" if missing else "") + "&".join(missing)
 
 
 # Reading.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 LOCAL = "local[*]"
 COMPILE_ALL = "-XX:-DontCompileHugeMethods"
+CODE_ROOM = "-XX:ReservedCodeCacheSize=480m"
 
 SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
@@ -39,8 +40,10 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     # Code that Spark generates for our wide rows has methods of more than 8,000 bytes, which Java would only interpret.
     # The default options go before the extra ones, which are left to the user.
-    "spark.driver.defaultJavaOptions": COMPILE_ALL,
-    "spark.executor.defaultJavaOptions": COMPILE_ALL,
+    # Where only the quick compiler is asked for, Java keeps 48 MB for compiled code. One analysis fills them, and from
+    # then on all is interpreted, at a third of the speed.
+    "spark.driver.defaultJavaOptions": f"{COMPILE_ALL} {CODE_ROOM}",
+    "spark.executor.defaultJavaOptions": f"{COMPILE_ALL} {CODE_ROOM}",
     # One run generates more classes than the 100 that Spark remembers: the next would compile all of them again.
     "spark.sql.codegen.cache.maxEntries": "1000",
     "spark.ui.enabled": "false",

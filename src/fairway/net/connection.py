@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from fairway.core.errors import BadMessage
-from fairway.core.events import Address, Peer, Receipt
+from fairway.core.events import NOT_SENT, Address, Peer, Receipt
 from fairway.core.machine import Buffer, Machine
 from fairway.net.inbox import Inbox, Receiving
 from fairway.net.messages import Message, Run
@@ -153,6 +153,10 @@ class Connection(Receiving):
         """Answers a request; see `Request.reply`."""
         from fairway.protocols.udpc.wire import ACK
 
+        if self.closed is not None and isinstance(body, BODY_TYPES):
+            unheard: asyncio.Future[None] = self._loop.create_future()
+            unheard.set_result(None)
+            return unheard
         return self._send_special(body, ACK, request_id, asks=False)
 
     def answer_with_request(self, request_id: int | str, body: Buffer) -> asyncio.Future[Message]:
@@ -212,7 +216,7 @@ class Connection(Receiving):
         if self.closed is not None:
             return
         self.closed = reason
-        error = DeliveryRefused(f"the conversation ended before the message was sent: {reason}")
+        error = DeliveryRefused(NOT_SENT)
         for outgoing in self._outgoing or ():
             outgoing.refuse(error)
         self._outgoing = self._singles = None

@@ -7,6 +7,7 @@ and the shared `settle` sends, reports and arms the timer. The order is the simu
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -14,8 +15,10 @@ from typing import Protocol
 from fairway.core.drive import settle
 from fairway.core.events import Address, Event
 from fairway.core.machine import Buffer, Machine, Transmit
+from fairway.core.statistics import TOO_LARGE
 from fairway.net.link import Link
 from fairway.net.recorder import Recorder
+from fairway.net.urls import format_url
 
 DRAINS_MAX = 8
 """Drains before a machine is woken, each bounded; what is still in the socket then is late."""
@@ -42,11 +45,11 @@ class Application(Protocol):
     def settled(self) -> None:
         """Looks whether what somebody waits for has come true."""
 
+    def never_taken(self) -> None:
+        """A message came that the options never let in."""
+
     def broken(self, error: Exception) -> None:
         """The machine failed: nothing more can be expected of it."""
-
-    def unreachable(self, address: Address | None, number: int) -> None:
-        """An ICMP error came back for this address."""
 
 
 def _clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
@@ -119,6 +122,8 @@ class Driver:
                 self._application.prepare(now_us)
             link.drain(self._receive, now_us)
             self.settle()
+            if TOO_LARGE in self.machine.statistics.dropped:
+                self._application.never_taken()
         except Exception as error:
             self._application.broken(error)
             raise
@@ -198,8 +203,10 @@ class Driver:
         self._timer = self._loop.call_at(due_us / 1_000_000, self._ring)
 
     def unreachable(self, address: Address | None, number: int) -> None:
-        """Passes on an ICMP error."""
-        self._application.unreachable(address, number)
+        """Passes an ICMP error on to the machine. It may come in the middle of a turn, so with the time of that."""
+        reason = f"{format_url(self.machine.name, address)}: {os.strerror(number)} (ICMP)"
+        self.machine.unreachable(address, reason, self._now_us)
+        self.schedule()
 
     def path_limited(self, datagram_bytes: int, *, fragments: bool) -> None:
         """Tells the machine what the path takes."""

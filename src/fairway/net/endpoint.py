@@ -7,7 +7,7 @@ resolve the futures of those who wait, many at a time. No message has a task or 
 from __future__ import annotations
 
 import asyncio
-import os
+import logging
 from collections.abc import Callable
 from itertools import chain
 from typing import Any
@@ -30,6 +30,8 @@ PASSIVE_MAX = 4_096
 """Handles of connectionless peers that are kept before those which nobody connected are made anew when needed."""
 COMMITS_MAX = 64
 """Receipts of taken messages that wait for the next turn at the most."""
+
+_log = logging.getLogger("fairway.net")
 
 
 class Endpoint:
@@ -56,10 +58,11 @@ class Endpoint:
         self._commits: list[Receipt] = []
         self._commit_run: Run | None = None
         """The run that the last of the commits is a part of."""
-        self._connecting: dict[Address, dict[int, asyncio.Future[Connection]]] = {}
+        self._connecting = 0
         self._unread_messages = 0
         self._unread_bytes = 0
         self._paused = False
+        self._said_too_large = False
         self.awaited: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._reports: dict[type[Event], Callable[[Any], None]] = {
             events.Connected: self._connected,
@@ -184,16 +187,13 @@ class Endpoint:
         future: asyncio.Future[Connection] = self._loop.create_future()
         token = self.machine.connect(address, self.driver.now_us())
         self._tokens.futures[token] = future
-        self._connecting.setdefault(address, {})[token] = future
+        self._connecting += 1
         self.driver.link.expect_errors(True)
         self.driver.flush()
         try:
             connection = await future
         finally:
-            waiting = self._connecting[address]
-            del waiting[token]
-            if not waiting:
-                del self._connecting[address]
+            self._connecting -= 1
             if not self._connecting and not self.driver.closed:
                 self.driver.link.expect_errors(False)
         if inbox is not None:
@@ -234,22 +234,16 @@ class Endpoint:
             if not future.done() and condition():
                 future.set_result(None)
 
+    def never_taken(self) -> None:
+        """Say, once, that a message was larger than the options let in: its sender hears nothing, so somebody must."""
+        if not self._said_too_large:
+            self._said_too_large = True
+            limit = getattr(self.options, "message_bytes_max", 0)
+            _log.warning("%s: a message above message_bytes_max=%d is not taken (said once)", self.url, limit)
+
     def broken(self, error: Exception) -> None:
         """Ends everything: a machine that raised is not to be trusted with another datagram."""
         self._end(f"the endpoint failed: {error!r}")
-
-    def unreachable(self, address: Address | None, number: int) -> None:
-        """Fails the connects that wait for this address, as unknown: ICMP is no answer of the peer and easily forged.
-
-        For the same reason conversations that are open go on.
-        """
-        waiting = self._connecting.get(address)
-        if not waiting:
-            return
-        reason = f"{format_url(self.protocol, address)}: {os.strerror(number)} (ICMP)"
-        for future in waiting.values():
-            if not future.done():
-                future.set_exception(ConnectUnknown(reason))
 
     def report(self, event: Event) -> None:
         """Takes note of what happened."""
@@ -289,7 +283,7 @@ class Endpoint:
             return
         future = self._tokens.futures.pop(event.token, None)
         if future is None or future.done():
-            # Nobody waits any more: the caller was cancelled, or ICMP had said that nobody is there.
+            # Nobody waits any more: the caller was cancelled.
             self.machine.close(event.peer, self.driver.now_us())
         else:
             future.set_result(connection)
@@ -414,7 +408,8 @@ class Endpoint:
         except (TimeoutError, NoSuchPeer):
             pass
         finally:
-            self._connections.pop(connection.identity, None)
+            if self._connections.get(connection.identity) is connection:  # a message may have opened it again
+                del self._connections[connection.identity]
             connection.ended("closed by this side")
 
     async def until(self, condition: Callable[[], bool]) -> None:

@@ -55,7 +55,8 @@ class Request(Message):
         self.asynchronous = asynchronous
 
     def reply(self, body: Buffer) -> Future[None]:
-        """Answers. The answer is kept and sent again for each copy of the request; there is no acknowledgement."""
+        """Answer. The response is kept and sent again for each duplicate of the request; there is no acknowledgement,
+        and nothing is raised if the requester has left."""
         return self.peer.answer(self.id, body)
 
     def reply_with_request(self, body: Buffer) -> Future[Message]:

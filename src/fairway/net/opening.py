@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fairway import protocols
 from fairway.core.errors import BadAddress
 from fairway.core.events import Address
-from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Options, check_choice
+from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Machine, Options, check_choice
 from fairway.net import sockets
 from fairway.net.chance import Cryptographic
 from fairway.net.connection import Connection
@@ -118,17 +118,23 @@ async def open_listener(
     return await _open_listener(plans, _Common(Inbox(), trace, close_timeout_s), ())
 
 
-async def open_service(urls: Sequence[str], prepare: Prepare, *, handed: Sequence[int] = ()) -> Listener:
+def plan_service(url: str, defaults: Mapping[str, Setting]) -> Plan:
+    """Return what `open_service` opens for a URL: acknowledgement is deferred, and `defaults` hold where the URL sets
+    nothing else. Nothing is bound yet."""
+    missing = {name: value for name, value in defaults.items() if name not in parse(url).settings}
+    return _plan(url, {**missing, "deferred": True}, "auto")
+
+
+async def open_service(plans: Sequence[Plan], prepare: Prepare, *, handed: Sequence[int] = ()) -> Listener:
     """Listens with deferred acknowledgement, for a service that survives restarts; who calls this closes it.
 
     `prepare` is given each endpoint and its URL before the first datagram is read. `handed` are the descriptors of
-    sockets that were bound before, one for each URL.
+    sockets that were bound before, one for each plan.
     """
-    plans = [_plan(url, {"deferred": True}, "auto") for url in urls]
     return await _open_listener(plans, _Common(Inbox(), None, CLOSE_TIMEOUT_S, prepare), handed)
 
 
-async def _open_listener(plans: Sequence[_Plan], common: _Common, handed: Sequence[int]) -> Listener:
+async def _open_listener(plans: Sequence[Plan], common: _Common, handed: Sequence[int]) -> Listener:
     if not plans:
         raise BadAddress("there is no URL to listen on")
     for plan in plans:
@@ -154,7 +160,7 @@ async def _open_listener(plans: Sequence[_Plan], common: _Common, handed: Sequen
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class Plan:
     """A URL, checked: what is to be opened."""
 
     target: Target
@@ -168,6 +174,10 @@ class _Plan:
     @property
     def takes_large_messages(self) -> bool:
         return getattr(self.options, "message_bytes_max", 0) > UDP_PAYLOAD_BYTES_MAX
+
+    def machine(self) -> Machine:
+        """Build the machine that serves it."""
+        return make_machine(self.target.protocol, self.options, Cryptographic())
 
 
 class _Common:
@@ -188,7 +198,7 @@ class _Common:
         return self._recorder
 
 
-def _plan(url: str, given: Mapping[str, Setting], io: Io) -> _Plan:
+def _plan(url: str, given: Mapping[str, Setting], io: Io) -> Plan:
     """Reads a URL and joins its query's settings with those given by name, which win.
 
     `io` is the socket's, all others are the protocol's.
@@ -198,22 +208,21 @@ def _plan(url: str, given: Mapping[str, Setting], io: Io) -> _Plan:
     chosen = str(settings.pop("io", io))
     check_choice("io", chosen, IO_CHOICES)
     options = build_options(options_class(target.protocol), settings)
-    return _Plan(target, options, next(choice for choice in IO_CHOICES if choice == chosen))
+    return Plan(target, options, next(choice for choice in IO_CHOICES if choice == chosen))
 
 
 def _anywhere(target: Target) -> Target:
     return target if target.host else Target(target.protocol, ANY_HOST, target.port, target.settings)
 
 
-async def _open_endpoint(plan: _Plan, sock: socket.socket, common: _Common, remote: Address | None) -> Endpoint:
+async def _open_endpoint(plan: Plan, sock: socket.socket, common: _Common, remote: Address | None) -> Endpoint:
     """Puts a machine on a bound or connected socket; closes the socket when that fails."""
     try:
         if plan.takes_large_messages:
             keep_freed_memory()
-        machine = make_machine(plan.target.protocol, plan.options, Cryptographic())
         timeout_s = common.close_timeout_s
         recorder = common.recorder(LISTENER if remote is None else CALLER)
-        endpoint = Endpoint(machine, plan.options, common.inbox, recorder, close_timeout_s=timeout_s)
+        endpoint = Endpoint(plan.machine(), plan.options, common.inbox, recorder, close_timeout_s=timeout_s)
         try:
             if common.prepare is not None:
                 common.prepare(endpoint, format_url(plan.target.protocol, sock.getsockname()))

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from operator import methodcaller
 from typing import Any, Protocol
 
-from fairway.core.errors import CallerError, QueueFull
+from fairway.core.errors import CallerError, NoSuchPeer, QueueFull
 from fairway.core.events import Peer
 from fairway.core.machine import Buffer, Machine
 from fairway.net.outcomes import DeliveryRefused, DeliveryUnknown, Tally
@@ -204,6 +204,9 @@ class Special:
             token = machine.send(peer, self.body, now_us, flags=self.flags, answers=self.answers)
         except QueueFull:
             return False
+        except NoSuchPeer as error:
+            self.refuse(error)
+            return True
         except CallerError as error:
             self.future.set_exception(error)
             return True
@@ -215,7 +218,12 @@ class Special:
         return True
 
     def refuse(self, error: BaseException) -> None:
-        if not self.future.done():
+        """The conversation is over: nobody waits for a response any more, which is no mistake of who replies."""
+        if self.future.done():
+            return
+        if self.answers is not None and not self.asks:
+            self.future.set_result(None)
+        else:
             self.future.set_exception(error)
 
 

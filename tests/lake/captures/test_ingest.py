@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from fairway.core.tables import DATAGRAMS
 from fairway.lake.captures import ingest as module
 from fairway.lake.captures import slices
 from fairway.lake.captures.buckets import read_bucket
-from fairway.lake.captures.files import seen
+from fairway.lake.captures.files import opened, seen
 from fairway.lake.captures.ingest import OtherForm, capture_files, ingest, known
 from fairway.lake.captures.parts import Part
 from fairway.lake.store import Lake
@@ -172,7 +173,7 @@ def test_what_stands_before_a_damage_of_a_packed_capture_is_read(
     spark: SparkSession, tmp_path: Path, place: float
 ) -> None:
     """A step that fails takes with it what it has unpacked; so near a damage steps are short."""
-    bodies = [os.urandom(500) for _ in range(2_000)]
+    bodies = [Random(number).randbytes(500) for number in range(2_000)]
     packed = bytearray(gzip.compress(pcap(bodies), mtime=0))
     packed[int(len(packed) * place)] ^= 0xFF
     (tmp_path / "damaged.pcap.gz").write_bytes(packed)
@@ -181,6 +182,43 @@ def test_what_stands_before_a_damage_of_a_packed_capture_is_read(
     assert about.rows >= place * len(bodies) - 130  # zlib may see a damage up to 64 kB late, and not at once
     assert len(outcome.problems) == 1
     assert "its gzip data is damaged" in outcome.problems[0]
+
+
+PACKED = {"gzip": lambda data: gzip.compress(data, mtime=0), "zstd": zstd}
+EARLY = "its {} data ends early: it is cut off or damaged"
+
+
+def said_of(packed: bytes | bytearray, path: Path) -> str | None:
+    path.write_bytes(packed)
+    with opened(seen(str(path))) as (_, problem):
+        return problem
+
+
+@pytest.mark.parametrize("packing", PACKED)
+def test_packed_data_that_is_cut_off_anywhere_ends_early_and_is_not_called_damaged(
+    packing: str, tmp_path: Path
+) -> None:
+    random = Random(1)
+    whole = PACKED[packing](pcap([random.randbytes(500) for _ in range(200)]))
+    assert said_of(whole, tmp_path / "whole") is None
+    for kept in [*range(4, 40), *random.sample(range(40, len(whole)), 40), len(whole) - 1]:
+        assert said_of(whole[:kept], tmp_path / "cut") == EARLY.format(packing), f"of the first {kept} bytes"
+
+
+@pytest.mark.parametrize("packing", PACKED)
+def test_packed_data_that_is_damaged_is_called_so(packing: str, tmp_path: Path) -> None:
+    random = Random(1)
+    packed = bytearray(PACKED[packing](pcap([bytes(random.choices(b"abcd", k=500)) for _ in range(200)])))
+    packed[len(packed) // 2] ^= 0xFF
+    assert said_of(packed, tmp_path / "damaged") == f"its {packing} data is damaged"
+
+
+def test_seed_3_a_damage_that_hides_the_end_of_the_data_is_named_as_possible(tmp_path: Path) -> None:
+    """zlib takes the check sum for more data and wants still more, as it does of a file that is cut off."""
+    random = Random(3)
+    packed = bytearray(PACKED["gzip"](pcap([random.randbytes(500) for _ in range(200)])))
+    packed[int(len(packed) * 0.999)] ^= 0xFF
+    assert said_of(packed, tmp_path / "damaged") == EARLY.format("gzip")
 
 
 def test_a_capture_that_ends_inside_a_record_or_holds_none_is_named(spark: SparkSession, tmp_path: Path) -> None:

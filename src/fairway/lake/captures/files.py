@@ -35,6 +35,11 @@ PIECE_BYTES = 1 << 20
 STEP_BYTES = 256 << 10
 """So much is unpacked at a time."""
 
+DAMAGED = "its {} data is damaged"
+"""Said where unpacking fails: the front of whole data never makes it fail, so this is no file that was cut off."""
+ENDS_EARLY = "its {} data ends early: it is cut off or damaged"
+"""Said where unpacking wants more than there is. A damage can look like that too, when it hides the end of the data."""
+
 
 @dataclass(frozen=True, slots=True)
 class CaptureFile:
@@ -136,7 +141,7 @@ def _unpack(packed: BinaryIO, unpacked: BinaryIO) -> str | None:
 
 
 def _unpack_gzip(packed: BinaryIO, unpacked: BinaryIO) -> str | None:
-    """Unpacks member after member, and keeps what came out before a damage."""
+    """Unpack member after member and keep what came out before a damage; return what was wrong, if anything."""
     member = zlib.decompressobj(31)
     while piece := packed.read(PIECE_BYTES):
         while piece:
@@ -148,9 +153,9 @@ def _unpack_gzip(packed: BinaryIO, unpacked: BinaryIO) -> str | None:
                 unpacked.write(member.decompress(piece, STEP_BYTES))
             except zlib.error:
                 _unpack_to_damage(before, piece, unpacked)
-                return "its gzip data is damaged"
+                return DAMAGED.format("gzip")
             piece = member.unconsumed_tail or member.unused_data
-    return None if member.eof else "its gzip data ends early"
+    return None if member.eof else ENDS_EARLY.format("gzip")
 
 
 def _unpack_to_damage(member: zlib._Decompress, piece: bytes, unpacked: BinaryIO) -> None:
@@ -166,6 +171,7 @@ def _unpack_zstd(packed: BinaryIO, unpacked: BinaryIO) -> str | None:
         with pa.CompressedInputStream(pa.PythonFile(packed, mode="r"), "zstd") as stream:
             while piece := stream.read(PIECE_BYTES):
                 unpacked.write(piece)
-    except (OSError, pa.ArrowException):
-        return "its zstd data is damaged or ends early"
+    except (OSError, pa.ArrowException) as error:
+        # Arrow raises one class for both and tells them apart in its words alone.
+        return (ENDS_EARLY if "Truncated" in str(error) else DAMAGED).format("zstd")
     return None

@@ -156,6 +156,11 @@ class Door:
         self.deadlines.set(opening.local, None)
         self.shared.events.append(ConnectUnknown(opening.token, opening.address, reason))
 
+    def give_up_calls(self, address: Address, reason: str) -> None:
+        """End our calls to an address at which nobody receives."""
+        for opening in [one for one in self.openings.values() if one.address == address]:
+            self._give_up(opening, reason)
+
     def shut(self) -> None:
         """Lets nobody in any more, and gives up our own calls."""
         self._shut = True

@@ -299,6 +299,10 @@ class MrpMachine:
         for connection in list(self._connections.values()):
             connection.close(CloseReason.SHUT_DOWN)
 
+    def unreachable(self, address: Address, reason: str, now_us: int) -> None:
+        """Ends our calls to an address at which nobody receives."""
+        self._door.give_up_calls(address, reason)
+
     def wake(self, now_us: int) -> None:
         """Does what is due."""
         self._now_us = now_us

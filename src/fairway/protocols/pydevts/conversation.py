@@ -10,7 +10,7 @@ from fairway.protocols.pydevts.sender import Sender
 
 
 class Phase(Enum):
-    """What a conversation does with new messages: takes them, or flushes its own, or only answers copies."""
+    """What a conversation does with new messages: takes them, or flushes its own, or is opened by them again."""
 
     OPEN = "open"
     CLOSING = "closing"
@@ -21,8 +21,8 @@ class Conversation:
     """What the machine knows of one address. It stays after the end, to answer copies and to number later messages."""
 
     __slots__ = (
-        "address", "answered", "close_reason", "closed_us", "first_id", "named", "peer", "phase", "pings", "receiver",
-        "sender", "used_blocks",
+        "address", "answered", "close_reason", "first_id", "named", "peer", "phase", "pings", "receiver", "sender",
+        "used_blocks",
     )  # fmt: skip
 
     def __init__(self, address: Address, deferred: bool) -> None:
@@ -41,7 +41,6 @@ class Conversation:
         self.pings = 0
         self.named = False
         """Whether our application named the address, which proves it."""
-        self.closed_us = 0
         self.close_reason = CloseReason.LOCAL
 
     @property

@@ -41,13 +41,9 @@ class Conversations:
         """Tells whether one more address can be taken in."""
         return len(self._by_address) < self._options.peers_max or bool(self._idle)
 
-    def takes_messages(self, conversation: Conversation | None, now_us: int) -> bool:
-        """Tells whether a new message from there may be handed over."""
-        if self.shut:
-            return False
-        if conversation is None or conversation.phase is Phase.OPEN:
-            return True
-        return conversation.phase is Phase.CLOSED and now_us - conversation.closed_us >= self._options.remember_us
+    def takes_messages(self, conversation: Conversation | None) -> bool:
+        """Return whether a new message from there may be delivered; after a close it opens the conversation again."""
+        return not self.shut and (conversation is None or conversation.phase is not Phase.CLOSING)
 
     def called(self, address: Address, token: int | None) -> Conversation:
         """Gives the open conversation with an address and reports `Connected` if it was not open, or for a token."""
@@ -59,6 +55,7 @@ class Conversations:
         elif token is None:
             return conversation
         conversation.phase = Phase.OPEN
+        conversation.answered = conversation.answered or token is None
         self._events.append(Connected(conversation.peer, token))
         return conversation
 

@@ -84,7 +84,7 @@ class Inbound:
     def _new_message(
         self, key: int, body: bytes, address: Address, conversation: Conversation | None, now_us: int
     ) -> None:
-        refusal = self._refusal(conversation, 1, len(body), now_us)
+        refusal = self._refusal(conversation, 1, len(body))
         if refusal is not None:
             self._statistics.dropped[refusal] += 1
             return
@@ -102,7 +102,7 @@ class Inbound:
             return False
         run = wire.packet_run(data, segment_bytes)
         size = segment_bytes - HEADER_BYTES
-        if run is None or self._refusal(conversation, len(run.keys), size, now_us) is not None:
+        if run is None or self._refusal(conversation, len(run.keys), size) is not None:
             return False
         if conversation is None:
             conversation = self._conversations.called(address, None)
@@ -113,10 +113,10 @@ class Inbound:
         self._accepted(conversation, run.keys, size, now_us)
         return True
 
-    def _refusal(self, conversation: Conversation | None, count: int, size: int, now_us: int) -> str | None:
+    def _refusal(self, conversation: Conversation | None, count: int, size: int) -> str | None:
         """Names the reason for which new messages are dropped, or None."""
         options = self._options
-        if not self._conversations.takes_messages(conversation, now_us):
+        if not self._conversations.takes_messages(conversation):
             return "closed"
         if self._places + count > options.open_receipts_max:
             return "receipts_full"

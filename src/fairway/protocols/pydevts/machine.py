@@ -242,13 +242,20 @@ class PydevtsMachine:
     def _end(self, conversation: Conversation) -> None:
         """Gives every token that is left its outcome, then reports the end."""
         conversation.phase = Phase.CLOSED
-        conversation.closed_us = self._now_us
-        self._pings.end(conversation)
+        self._pings.end(conversation, CLOSED)
         self._outbound.end(conversation, CLOSED)
         self._inbound.end(conversation)
         self.statistics.conversations_closed += 1
         self._events.append(Closed(conversation.peer, conversation.close_reason))
         self._conversations.note(conversation)
+
+    def unreachable(self, address: Address, reason: str, now_us: int) -> None:
+        conversation = self._conversations.get(address)
+        if conversation is not None and not conversation.answered:
+            self._now_us = now_us
+            self._pings.end(conversation, reason)
+            self._outbound.end(conversation, reason)
+            self._end_if_flushed(conversation)
 
     # Time and outputs.
 

@@ -58,10 +58,10 @@ class Pings:
         self._events.append(PingAnswered(ping.conversation.peer, ping.token, max(1, now_us - ping.sent_us)))
         return True
 
-    def end(self, conversation: Conversation) -> None:
-        """Gives up the questions of a conversation that is over."""
+    def end(self, conversation: Conversation, reason: str) -> None:
+        """Give up the questions to a peer."""
         for key in [key for key, ping in self._waiting.items() if ping.conversation is conversation]:
-            self._give_up(key, "the conversation was closed")
+            self._give_up(key, reason)
 
     def next_due_us(self) -> int | None:
         """Tells when the oldest question is given up."""

@@ -16,6 +16,7 @@ class Conversation:
     __slots__ = (
         "_context",
         "_sender",
+        "answered",
         "closing",
         "confirming",
         "heard_us",
@@ -32,6 +33,8 @@ class Conversation:
         self.peer = peer
         self.is_named = False
         """Our application named this address: the conversation stays until it is closed."""
+        self.answered = False
+        """Something valid has come from there."""
         self.closing: CloseReason | None = None
         """Set from `close` on, while outstanding messages are flushed."""
         self.heard_us = now_us

@@ -144,6 +144,8 @@ class RupMachine:
         if reason:
             self._context.drop(reason)
             return
+        if conversation is not None:
+            conversation.answered = True
         message = None if conversation is None else conversation.incoming.get(header.identity)
         if message is not None:
             self._receiver.part(message, header, data, now_us)
@@ -156,6 +158,7 @@ class RupMachine:
             return
         if conversation is None:
             conversation = self._open(address, now_us)
+            conversation.answered = True
             self._context.events.append(Connected(conversation.peer, None))
         self._receiver.begin(conversation, header, data, now_us)
 
@@ -191,6 +194,7 @@ class RupMachine:
             self._context.drop(reason)
             return
         conversation.heard_us = now_us
+        conversation.answered = True
         if conversation.closing is not None:
             self._close_if_flushed(conversation, now_us)
 
@@ -269,6 +273,13 @@ class RupMachine:
             self._context.timers.set(conversation, now_us + self._options.idle_us)
         else:
             self._end(conversation, CloseReason.FORGOTTEN, now_us)
+
+    def unreachable(self, address: Address, reason: str, now_us: int) -> None:
+        """Ends what is on its way to an address from which nothing has come."""
+        conversation = self._conversations.get(address)
+        if conversation is not None and conversation.has_sent and not conversation.answered:
+            conversation.sender.end_all(reason)
+            self._close_if_flushed(conversation, now_us)
 
     # Messages.
 

@@ -11,6 +11,8 @@ PARTS_MAX = 1 << 20
 """A message has at most so many parts."""
 
 DURATION_US_MAX = 1 << 40
+MESSAGE_BYTES_MAX = 64 << 20
+"""What is sent and taken unless the option says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,17 +22,18 @@ class RupOptions(Options):
     window: int = 1_024
     part_bytes: int = 0
     """Body bytes of each part but the last; 0 takes the largest that fits `datagram_bytes_max`."""
-    message_bytes_max: int = 64 << 20
+    message_bytes_max: int = MESSAGE_BYTES_MAX
     """A larger message is neither sent nor taken."""
     messages_under_way_max: int = 256
     """Messages to one peer that are sent at the same time; further ones wait."""
 
     incoming_messages_max: int = 16_384
     incoming_messages_per_peer_max: int = 1_024
-    incoming_bytes_max: int = 256 << 20
-    incoming_bytes_per_peer_max: int = 128 << 20
-    """Unfinished messages: their number, and what was received of them (a little is added for each part). At a bound of
-    bytes only the oldest message goes on, and may exceed the bound."""
+    incoming_bytes_max: int = 0
+    incoming_bytes_per_peer_max: int = 0
+    """Unfinished messages: their number, and what was received of them (a little is added for each part). The bytes
+    follow `message_bytes_max` unless they are set, so that raising that one option is enough: 256 and 128 MiB, or four
+    and two of the largest messages. At a bound of bytes only the oldest message goes on, and may exceed the bound."""
     gaps_max: int = 4_096
     """Stretches of missing parts in one message; a part that would make one more is dropped."""
     completed_max: int = 1 << 20
@@ -68,6 +71,9 @@ class RupOptions(Options):
     def __post_init__(self) -> None:
         # `super()` without arguments does not work in a slotted dataclass.
         super(RupOptions, self).__post_init__()
+        largest = max(self.message_bytes_max, MESSAGE_BYTES_MAX)
+        object.__setattr__(self, "incoming_bytes_max", self.incoming_bytes_max or 4 * largest)
+        object.__setattr__(self, "incoming_bytes_per_peer_max", self.incoming_bytes_per_peer_max or 2 * largest)
         for name in self.__dataclass_fields__:
             if name.endswith("_us") or "_us_" in name:
                 check_range(name, getattr(self, name), 1, DURATION_US_MAX)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from fairway.core.events import Address, MessageReceived, PartReceived
 from fairway.core.machine import Buffer
+from fairway.core.statistics import TOO_LARGE
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.context import Context
 from fairway.protocols.rup.conversation import Conversation
@@ -101,8 +102,8 @@ class Receiver:
         options, total = self._options, header.total
         is_whole = size == total
         is_spooled = 0 < options.spool_above_bytes < total and not is_whole
-        if total > options.message_bytes_max or (not is_spooled and total > options.open_receipt_bytes_max):
-            return "too_large"
+        if total > options.message_bytes_max:
+            return TOO_LARGE
         if header.position + size < total and (fault := grid_fault(header.position, size, total)):
             return fault
         if self.incoming_count + len(self.remembered) + len(self._held) >= options.completed_max:
@@ -117,10 +118,9 @@ class Receiver:
         return "memory_full" if is_kept and not self.memory.admits(conversation, cost(size, 1)) else ""
 
     def _has_place(self, size: int) -> bool:
-        """Tells whether a message of this size may be handed over."""
-        return (
-            self._receipt_count < self._options.open_receipts_max
-            and self._receipt_bytes + size <= self._options.open_receipt_bytes_max
+        """Return whether a message of this size may be delivered; with no bytes open, one of any size may."""
+        return self._receipt_count < self._options.open_receipts_max and (
+            self._receipt_bytes == 0 or self._receipt_bytes + size <= self._options.open_receipt_bytes_max
         )
 
     def begin(self, conversation: Conversation, header: wire.Header, data: Buffer, now_us: int) -> None:

@@ -355,6 +355,12 @@ class Sender:
             self._context.events.append(Refused(self.peer, (message.token,), NOT_SENT))
         self._end(message)
 
+    def end_all(self, reason: str) -> None:
+        """End everything without an outcome: nobody receives there."""
+        for message in list(self._under_way.values()):
+            self._give_up(message, reason)
+        self._refuse_queued(NEVER)
+
     def _end(self, message: Outgoing) -> None:
         del self._under_way[message.identity], self._begun[message.serial]
         self._recovery.withdraw(message.stream)

@@ -213,10 +213,19 @@ class Doorkeeper:
             else:
                 self._send_syn_ack(entry, now_us)
 
+    def give_up_calls(self, address: Address, reason: str) -> None:
+        """End the calls to an address at which nobody receives."""
+        for call in self._handshakes.calls():
+            if call.address == address:
+                self._give_up(call, reason)
+
+    def _give_up(self, call: Call, reason: str) -> None:
+        self._remove_call(call)
+        self._outputs.report(ConnectUnknown(call.token, call.address, reason))
+
     def _wake_call(self, call: Call, now_us: int) -> None:
         if now_us >= call.give_up_us:
-            self._remove_call(call)
-            self._outputs.report(ConnectUnknown(call.token, call.address, "no answer in time"))
+            self._give_up(call, "no answer in time")
             return
         call.send_due(self._outputs, now_us)
         self.deadlines.set(call, call.due_us())

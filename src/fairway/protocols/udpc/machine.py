@@ -170,6 +170,9 @@ class UdpcMachine:
     def wake(self, now_us: int) -> None:
         self._door.wake(now_us)
 
+    def unreachable(self, address: Address, reason: str, now_us: int) -> None:
+        self._door.give_up_calls(address, reason)
+
     def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None:
         if not fragments:
             self._body_bytes_max = path_allows(self._body_bytes_max, datagram_bytes, HEADER_BYTES)
