@@ -89,9 +89,9 @@ class Recovery:
 
     __slots__ = (
         "_again", "_backoffs", "_base_us", "_cumulative", "_cuts", "_doubt_order", "_doubt_sent_us", "_doubt_us",
-        "_finals", "_finished", "_head", "_ignored", "_kind", "_life_us", "_losses", "_lost", "_order", "_overdue_us",
-        "_peak", "_sampled_us", "_serial", "_settled", "_statistics", "_tolerance_us", "_top", "_top_sent_us",
-        "_urgent", "controller", "heard_us", "in_flight", "is_tail", "left", "news_us", "rewound", "streams", "timing",
+        "_finals", "_finished", "_head", "_holes", "_ignored", "_kind", "_life_us", "_losses", "_lost", "_order",
+        "_overdue_us", "_peak", "_sampled_us", "_serial", "_settled", "_statistics", "_tolerance_us", "_top",
+        "_top_sent_us", "_urgent", "controller", "heard_us", "in_flight", "is_tail", "left", "news_us", "rewound", "streams", "timing",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0915  # each of these is told what it is
@@ -113,6 +113,9 @@ class Recovery:
         """Packets that wait for their acknowledgement, wherever they are."""
         self.in_flight = 0
         self._settled = 0
+        self._holes = 0
+        """Packets that the peer has asked for and not acknowledged. While there are any, a mark hides what arrives, and
+        what is older than the time-out has left the network."""
         self._peak = 0
         """What was in flight when the latest packet left: whether the window was used, asked after some came back."""
         self._order = 0
@@ -412,6 +415,8 @@ class Recovery:
             run.state = OVER
             stream.asked -= run.asked
             run.asked = False
+            self._holes -= run.named
+            run.named = False
         if not stream.left:
             self.streams.pop(stream.serial, None)
             self._ignored.pop(stream.serial, None)
@@ -492,6 +497,8 @@ class Recovery:
         while run is not head:
             order = run.orders[-1] + run.first - run.base
             if order >= top:
+                if self._holes:
+                    self._settle_old(now_us)
                 break
             following, sent_us = run.following, run.sent_us[-1]
             due_us = sent_us + timing.delay_us + self._kind.held_us if self._kind.by_name else NEVER
@@ -683,11 +690,13 @@ class Recovery:
         self._lose(run, now_us, blame=not below)
         if run.again_us != NEVER:
             self._queue(run)
+        self._detect(now_us)
         return ""
 
     def _named(self, run: Run, now_us: int) -> None:
         """Take that the peer asks for a packet: the first time it is news, unless it was acknowledged before."""
         if not run.named and run.first >= run.stream.mark:
+            self._holes += 1
             self._learned(run.stream, now_us)
         run.named = True
 
@@ -882,11 +891,13 @@ class Recovery:
 
     def _settle_old(self, now_us: int) -> None:
         """Take what is older than the time-out out of the flight: others need the room, and it is no longer there."""
-        run = self._head.following
-        while run is not self._head and run.sent_us[-1] + self.timing.delay_us <= now_us:
+        run, delay_us = self._head.following, self.timing.delay_us
+        while run is not self._head and run.sent_us[-1] + delay_us <= now_us:
             following = run.following
             self._settle(run)
             run = following
+        if run is not self._head and self._holes:
+            self._overdue_us = min(self._overdue_us, run.sent_us[-1] + delay_us)
 
     def _probed(self) -> Run | None:
         """Choose the packet to probe with."""
