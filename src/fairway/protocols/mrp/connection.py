@@ -153,19 +153,21 @@ class Connection(ABC):
         if self.closing is not None and not self.sender.backlog.messages:
             self.end(self.closing)
 
-    def _delivered_one(self, run: Run) -> None:
-        """Report a packet that left on its own, once, and was acknowledged."""
-        sender = self.sender
-        self._settle(run, run.first, 1)
-        # The timer of what is left may have become shorter; with nothing left it may as well run out for nothing once.
-        if sender.recovery.left or sender.queue or self.closing is not None:
-            self._shared.touched[self.local] = self
-
     def _delivered(self, pieces: Sequence[Acknowledged]) -> None:
         """Report packets that were acknowledged."""
         for run, first, count in pieces:
             self._settle(run, first, count)
-        self.touch()
+        self._go_on()
+
+    def _delivered_one(self, run: Run) -> None:
+        """Report a packet that left on its own, once, and was acknowledged."""
+        self._settle(run, run.first, 1)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Have what waits looked at again; with nothing left a timer may as well run out for nothing once."""
+        if self.sender.recovery.left or self.sender.queue or self.closing is not None:
+            self._shared.touched[self.local] = self
 
     def _settle(self, run: Run, first: int, count: int) -> None:
         sender, shared = self.sender, self._shared
