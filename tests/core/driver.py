@@ -13,6 +13,8 @@ from heapq import heappop, heappush
 from typing import Literal
 
 from fairway.core.recovery.congestion import Fair
+from fairway.core.recovery.marks import MarkRecovery
+from fairway.core.recovery.parts import PartRecovery
 from fairway.core.recovery.recovery import Kind, Recovery
 from fairway.core.recovery.runs import NEVER, Run, Stream
 from fairway.core.recovery.timing import Fixed, PingLoss, RoundTrip
@@ -86,6 +88,7 @@ class Link:
 class World:
     """Sends `sizes` packets, one number for each stream, and keeps a record."""
 
+    type: type[Recovery]
     kind: Kind
     timing: RoundTrip
     link: Link
@@ -98,7 +101,7 @@ class World:
     def __post_init__(self) -> None:
         self.statistics = Statistics()
         self.controller = Watched(self.window)
-        self.recovery = Recovery(self.kind, self.timing, self.controller if self.controlled else None, self.statistics)
+        self.recovery = self.type(self.kind, self.timing, self.controller if self.controlled else None, self.statistics)
         named = len(self.sizes) > 1 or self.link.answers == "parts"
         self.streams = [Stream(serial, size - 1 if named else NEVER) for serial, size in enumerate(self.sizes)]
         self.next = [0] * len(self.sizes)
@@ -155,17 +158,18 @@ class World:
     def _transmit(self) -> None:
         while (run := self.recovery.next_retransmission(self.now_us)) is not None:
             self._leave(run.stream, range(run.first, run.end), run.order)
-        for stream in self.recovery.rewound:
+        rewound = self.recovery.rewound if isinstance(self.recovery, PartRecovery) else []
+        for stream in rewound:
             self.next[stream.serial] = stream.mark + 1
             self.held.add(stream.serial)
-        self.recovery.rewound.clear()
+        rewound.clear()
         while (new := self._next_stream()) is not None:
             room = self.recovery.room(self.now_us)
             serial, first = new.serial, self.next[new.serial]
             count = min(room, self.sizes[serial] - first)
             if count <= 0:
                 return
-            order = self.recovery._order
+            order = self.recovery._flight.order
             self.recovery.sent(new, first, count, self.now_us, token=first)
             self.next[serial] += count
             self._leave(new, range(first, first + count), order)
@@ -274,12 +278,13 @@ class World:
         if run is None:
             nth = sent.nth if self.link.answers == "stamped" else -1
             if not recovery.acknowledge(stream, number, 1, self.now_us, nth):
-                recovery.heard(stream, self.now_us)
+                recovery.heard_us = self.now_us
                 return
         self._settle(stream.serial, range(number, number + 1))
 
     def _hear(self, sent: Sent, mark: int, missing: list[int]) -> None:
         stream, recovery = self.streams[sent.serial], self.recovery
+        assert isinstance(recovery, MarkRecovery)
         if stream.serial in self.ended:
             return
         if mark > stream.mark:
@@ -289,14 +294,15 @@ class World:
             # What was rewound had partly arrived.
             self._settle(stream.serial, range(self.next[stream.serial], mark))
             self.next[stream.serial] = max(self.next[stream.serial], mark)
-            if mark == self.sizes[stream.serial] and len(self.sizes) > 1:
+            if isinstance(recovery, PartRecovery) and mark == self.sizes[stream.serial] and len(self.sizes) > 1:
                 recovery.finished(stream, self.now_us)
         elif mark == stream.mark and sent.number > mark and not missing:
             recovery.repeated(stream, self.now_us)
-        else:
+        elif isinstance(recovery, PartRecovery):
             recovery.heard(stream, self.now_us)
-        for number in missing:
-            recovery.requested(stream, number, self.now_us)
+        if isinstance(recovery, PartRecovery):
+            for number in missing:
+                recovery.requested(stream, number, self.now_us)
 
     def _settle(self, serial: int, numbers: range) -> None:
         for number in numbers:
@@ -319,28 +325,29 @@ class World:
         return found
 
 
-def udpc() -> tuple[Kind, RoundTrip]:
-    return Kind(life_us=30_000_000), RoundTrip(initial_us=200_000, min_us=20_000, max_us=3_000_000)
+def udpc() -> tuple[type[Recovery], Kind, RoundTrip]:
+    return Recovery, Kind(life_us=30_000_000), RoundTrip(initial_us=200_000, min_us=20_000, max_us=3_000_000)
 
 
-def stamped() -> tuple[Kind, RoundTrip]:
-    return Kind(ordered=True, stall_us=30_000_000), PingLoss(initial_us=200_000, min_us=20_000, max_us=3_000_000)
+def stamped() -> tuple[type[Recovery], Kind, RoundTrip]:
+    timing = PingLoss(initial_us=200_000, min_us=20_000, max_us=3_000_000)
+    return Recovery, Kind(ordered=True, stall_us=30_000_000), timing
 
 
-def piggyback() -> tuple[Kind, RoundTrip]:
-    kind = Kind(cumulative=True, ordered=True, stall_us=30_000_000)
-    return kind, PingLoss(initial_us=200_000, min_us=20_000, max_us=3_000_000)
+def piggyback() -> tuple[type[Recovery], Kind, RoundTrip]:
+    kind = Kind(ordered=True, stall_us=30_000_000)
+    return MarkRecovery, kind, PingLoss(initial_us=200_000, min_us=20_000, max_us=3_000_000)
 
 
-def parts() -> tuple[Kind, RoundTrip]:
-    kind = Kind(cumulative=True, silence_us=10_000_000, stall_us=30_000_000)
-    return kind, RoundTrip(initial_us=200_000, min_us=20_000, max_us=3_000_000)
+def parts() -> tuple[type[Recovery], Kind, RoundTrip]:
+    kind = Kind(silence_us=10_000_000, stall_us=30_000_000)
+    return PartRecovery, kind, RoundTrip(initial_us=200_000, min_us=20_000, max_us=3_000_000)
 
 
-def pydevts() -> tuple[Kind, RoundTrip]:
-    return Kind(by_name=False, transmissions_max=11), Fixed(3_000_000)
+def pydevts() -> tuple[type[Recovery], Kind, RoundTrip]:
+    return Recovery, Kind(by_name=False, transmissions_max=11), Fixed(3_000_000)
 
 
-def requests() -> tuple[Kind, RoundTrip]:
+def requests() -> tuple[type[Recovery], Kind, RoundTrip]:
     timing = RoundTrip(initial_us=200_000, min_us=20_000, max_us=3_000_000)
-    return Kind(by_name=False, sampled=False, life_us=5_000_000), timing
+    return Recovery, Kind(by_name=False, sampled=False, life_us=5_000_000), timing

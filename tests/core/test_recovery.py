@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from fairway.core.recovery.parts import PartRecovery
 from fairway.core.recovery.recovery import SECOND_PROBE_US, Kind, Recovery
 from fairway.core.recovery.runs import NEVER, Stream
 from fairway.core.recovery.timing import RoundTrip
@@ -26,7 +27,7 @@ from tests.core.driver import (
     udpc,
 )
 
-Make = Callable[[], tuple[Kind, RoundTrip]]
+Make = Callable[[], tuple[type[Recovery], Kind, RoundTrip]]
 KINDS: dict[str, tuple[Make, Answers]] = {
     "udpc": (udpc, "each"),
     "stamped": (stamped, "stamped"),
@@ -54,10 +55,10 @@ def settles_clean(run: World) -> None:
     """Nothing is left behind once everything has its outcome."""
     recovery = run.recovery
     assert len(run.acknowledged) + len(run.given_up) == sum(run.sizes)
-    assert (recovery.left, recovery.in_flight, recovery._settled) == (0, 0, 0)
+    assert (recovery.left, recovery.in_flight, recovery._flight.settled) == (0, 0, 0)
     assert not recovery.streams
-    assert not recovery._ignored
-    assert recovery._head.following is recovery._head
+    assert not (isinstance(recovery, PartRecovery) and recovery._ignored)
+    assert recovery._flight.head.following is recovery._flight.head
     assert recovery.next_retransmission(run.now_us) is None
     assert not recovery.has_lost
     assert not any(stream.left or stream.runs() for stream in run.streams)
@@ -256,6 +257,7 @@ def test_an_ignored_stream_is_rewound_once_and_probed_by_one_packet() -> None:
     transmit = run._transmit
 
     def watch() -> None:
+        assert isinstance(run.recovery, PartRecovery)
         rewound.extend(stream.serial for stream in run.recovery.rewound)
         transmit()
 
@@ -280,9 +282,9 @@ def test_an_ignored_stream_is_retried_when_another_ends_and_not_only_after_its_b
 
 
 def test_a_stream_that_others_have_left_behind_is_given_up_alone() -> None:
-    kind, timing = parts()
+    recovery, kind, timing = parts()
     kind = kind._replace(stall_us=2_000_000)
-    run = World(kind, timing, Link(answers="parts", ignores=lambda sent: sent.serial == 3), [20] * 500).run()
+    run = World(recovery, kind, timing, Link(answers="parts", ignores=lambda sent: sent.serial == 3), [20] * 500).run()
     settles_clean(run)
     assert {serial for serial, _ in run.given_up} == {3}
     assert run.gave_up_us < 0
@@ -293,7 +295,7 @@ def test_a_stream_that_others_have_left_behind_is_given_up_alone() -> None:
 
 
 def test_the_first_request_for_a_lost_packet_is_news_and_ends_its_pause() -> None:
-    recovery = Recovery(*parts(), None, Statistics())
+    recovery = PartRecovery(*parts()[1:], None, Statistics())
     ignored = Stream(0, 9)
     recovery.sent(ignored, 0, 10, 0)
     for serial in range(1, 4):

@@ -10,7 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fairway.core.recovery.congestion import Fair
-from fairway.core.recovery.recovery import STALE_MAX, Kind, Recovery
+from fairway.core.recovery.flight import STALE_MAX
+from fairway.core.recovery.marks import MarkRecovery
+from fairway.core.recovery.parts import PartRecovery
+from fairway.core.recovery.recovery import Kind, Recovery
 from fairway.core.recovery.runs import FLYING, LOST, NEVER, SETTLED, URGENT, Run, Stream
 from fairway.core.recovery.timing import Fixed, PingLoss, RoundTrip
 from fairway.core.statistics import Statistics
@@ -19,18 +22,19 @@ LAST = 40
 KINDS = {
     "udpc": Kind(life_us=3_000_000),
     "stamped": Kind(ordered=True),
-    "piggyback": Kind(cumulative=True, ordered=True),
-    "parts": Kind(cumulative=True, stall_us=2_000_000),
+    "piggyback": Kind(ordered=True),
+    "parts": Kind(stall_us=2_000_000),
     "pydevts": Kind(by_name=False, transmissions_max=3),
     "requests": Kind(by_name=False, sampled=False, life_us=1_000_000),
 }
+TYPES: dict[str, type[Recovery]] = {"piggyback": MarkRecovery, "parts": PartRecovery}
 LAWS: dict[str, type[RoundTrip]] = {"stamped": PingLoss, "piggyback": PingLoss}
 
 
 def make(name: str) -> Recovery:
     law = LAWS.get(name, RoundTrip)
     timing = Fixed(300_000) if name == "pydevts" else law(initial_us=200_000, min_us=20_000, max_us=3_000_000)
-    return Recovery(KINDS[name], timing, None if name == "requests" else Fair(64), Statistics())
+    return TYPES.get(name, Recovery)(KINDS[name], timing, None if name == "requests" else Fair(64), Statistics())
 
 
 class Model:
@@ -64,11 +68,11 @@ class Model:
             assert self.recovery.acknowledge(stream, self.next[serial], 3, self.now_us) == []
             return
         first = waiting[place % len(waiting)]
-        if self.kind.cumulative:
+        if isinstance(self.recovery, MarkRecovery):
             mark = min(first + count, self.next[serial])
             pieces = self.recovery.acknowledge_to(stream, mark, self.now_us)
             first, count = 0, mark
-            if not stream.left and self.next[serial] > LAST:
+            if isinstance(self.recovery, PartRecovery) and not stream.left and self.next[serial] > LAST:
                 self.recovery.finished(stream, self.now_us)
         else:
             if count == 1 and (single := self.recovery.acknowledge_one(stream, first, self.now_us)) is not None:
@@ -86,11 +90,11 @@ class Model:
 
     def request(self, serial: int, place: int, count: int) -> None:
         waiting = sorted(self.waiting[serial])
-        if self.kind.cumulative and waiting:
+        if isinstance(self.recovery, PartRecovery) and waiting:
             self.recovery.requested(self.streams[serial], waiting[place % len(waiting)], self.now_us)
 
     def repeat(self, serial: int, place: int, count: int) -> None:
-        if self.kind.cumulative:
+        if isinstance(self.recovery, MarkRecovery):
             for _ in range(count):
                 self.recovery.repeated(self.streams[serial], self.now_us)
 
@@ -119,12 +123,13 @@ class Model:
 
     def check(self) -> None:
         recovery = self.recovery
-        for stream in recovery.rewound:
+        rewound = recovery.rewound if isinstance(recovery, PartRecovery) else []
+        for stream in rewound:
             assert self.waiting[stream.serial] >= {stream.mark}
             self.waiting[stream.serial] = {stream.mark}
             self.next[stream.serial] = stream.mark + 1
-        assert len(recovery.rewound) == len(set(map(id, recovery.rewound)))
-        recovery.rewound.clear()
+        assert len(rewound) == len(set(map(id, rewound)))
+        rewound.clear()
         runs: list[Run] = []
         for stream, waiting in zip(self.streams, self.waiting, strict=True):
             assert list(stream.waiting()) == sorted(waiting)
@@ -134,23 +139,23 @@ class Model:
             runs += stream.runs()
         assert recovery.left == sum(run.count for run in runs)
         assert recovery.in_flight == sum(run.count for run in runs if run.state == FLYING)
-        assert recovery._settled == sum(run.count for run in runs if run.state == SETTLED)
+        assert recovery._flight.settled == sum(run.count for run in runs if run.state == SETTLED)
         self.check_places(runs)
 
     def check_places(self, runs: list[Run]) -> None:
         """Every run is in the list of its state, and there only."""
         recovery = self.recovery
         ring: list[Run] = []
-        run = recovery._head.following
-        while run is not recovery._head:
+        run = recovery._flight.head.following
+        while run is not recovery._flight.head:
             assert run.following.preceding is run
             ring.append(run)
             run = run.following
         assert all(one.order + one.count <= other.order for one, other in pairwise(ring))
         assert set(map(id, ring)) == {id(run) for run in runs if run.state == FLYING}
-        lost = {id(entry[3]) for entry in recovery._lost}
-        urgent = set(map(id, recovery._urgent))
-        timed = {(id(run), due_us) for due_us, _, run in recovery._again}
+        lost = {id(entry[3]) for entry in recovery._flight._lost}
+        urgent = set(map(id, recovery._flight._urgent))
+        timed = {(id(run), due_us) for due_us, _, run in recovery._flight._timers}
         for run in runs:
             assert len(run.sent_us) == len(run.orders)
             if run.again_us != NEVER:
@@ -161,9 +166,10 @@ class Model:
                 assert id(run) in urgent
             elif not self.kind.by_name:
                 pytest.fail("a packet in flight has no timer")
-        assert len(recovery._again) <= 2 * self.most + STALE_MAX + 1
-        assert len(recovery._lost) <= 2 * self.most + STALE_MAX
-        assert len(recovery._ignored) <= len(recovery.streams)
+        assert len(recovery._flight._timers) <= 2 * self.most + STALE_MAX + 1
+        assert len(recovery._flight._lost) <= 2 * self.most + STALE_MAX
+        if isinstance(recovery, PartRecovery):
+            assert len(recovery._ignored) <= len(recovery.streams)
 
 
 ACTIONS: dict[str, Callable[[Model, int, int, int], None]] = {
@@ -204,7 +210,7 @@ def state(recovery: Recovery, stream: Stream) -> object:
         for number in range(run.first, run.end)
     ]
     timing = recovery.timing
-    return packets, recovery.left, recovery.in_flight, recovery._top, timing.smoothed_us, timing.delay_us
+    return packets, recovery.left, recovery.in_flight, recovery._evidence.top, timing.smoothed_us, timing.delay_us
 
 
 @pytest.mark.parametrize("name", ["udpc", "stamped", "pydevts", "requests"])
@@ -236,7 +242,7 @@ def test_a_range_leaves_the_same_state_as_its_packets_one_by_one(
         for number in numbers:
             if single.acknowledge_one(streams[1], number, now_us) is None:
                 single.acknowledge(streams[1], number, 1, now_us)
-        if whole._tolerance_us:
+        if whole._blame.tolerance_us:
             return  # how late is tolerated depends on the average, which moves between the packets
         assert state(whole, streams[0]) == state(single, streams[1])
         now_us += 500
@@ -247,12 +253,13 @@ def test_acknowledged_timers_do_not_pile_up() -> None:
     for number in range(10_000):
         recovery.sent(stream, number, 1, number)
         recovery.acknowledge(stream, number, 1, number)
-    assert len(recovery._again) <= STALE_MAX + 2
+    assert len(recovery._flight._timers) <= STALE_MAX + 2
 
 
 def test_timers_of_an_ignored_stream_do_not_pile_up_however_many_others_end() -> None:
     model = Model("parts")
     recovery = model.recovery
+    assert isinstance(recovery, PartRecovery)
     model.send(0, LAST + 1)
     for serial in range(1, 10_000):
         stream = Stream(serial, 0)
@@ -262,4 +269,4 @@ def test_timers_of_an_ignored_stream_do_not_pile_up_however_many_others_end() ->
         recovery.wake(serial + 20_000)
         while recovery.next_retransmission(serial + 20_000) is not None:
             pass
-    assert len(recovery._again) <= 2 * LAST + STALE_MAX
+    assert len(recovery._flight._timers) <= 2 * LAST + STALE_MAX

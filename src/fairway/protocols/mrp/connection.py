@@ -26,6 +26,7 @@ from fairway.core.events import (
     Writable,
 )
 from fairway.core.machine import Buffer
+from fairway.core.recovery.recovery import Recovery
 from fairway.core.recovery.runs import NEVER, Acknowledged, Run
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.options import STAMPED
@@ -56,7 +57,7 @@ class Connection(ABC):
     layout: ClassVar[str]
     ver: ClassVar[int]
     header_bytes: ClassVar[int]
-    cumulative: ClassVar[bool]
+    recovery: ClassVar[type[Recovery]]
     """Whether an acknowledgement names all packets up to a number, not one."""
 
     def __init__(self, shared: Shared, peer: Peer, remote: int, client: bool, now_us: int) -> None:
@@ -68,7 +69,7 @@ class Connection(ABC):
         self.remote = remote
         self.client = client
         """Whether this side opened the connection."""
-        self.sender = Sender(options, shared.statistics, cumulative=self.cumulative)
+        self.sender = Sender(options, shared.statistics, self.recovery)
         self.receiver = Receiver(options.first_sequence, options.window, options.deferred, shared.places)
         self.heard_us = now_us
         self.active_us = now_us

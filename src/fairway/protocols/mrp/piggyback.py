@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from fairway.core.events import Peer
 from fairway.core.machine import Buffer
+from fairway.core.recovery.marks import MarkRecovery
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection
 from fairway.protocols.mrp.options import PIGGYBACK
@@ -26,16 +27,18 @@ _HALF = 32_768
 class PiggybackConnection(Connection):
     """A connection whose packets carry the highest sequence received with none missing below."""
 
-    __slots__ = ("_in", "_out", "_owed")
+    __slots__ = ("_in", "_marks", "_out", "_owed")
     layout = PIGGYBACK
     ver = wire.VER_PIGGYBACK
     header_bytes = wire.PIGGYBACK_BYTES
-    cumulative = True
+    recovery = MarkRecovery
 
     def __init__(self, shared: Shared, peer: Peer, remote: int, client: bool, now_us: int) -> None:
         super().__init__(shared, peer, remote, client, now_us)
         self._out = wire.piggyback_prefix(self.local, remote)
         self._in = wire.piggyback_prefix(remote, self.local)
+        assert isinstance(self.sender.recovery, MarkRecovery)
+        self._marks = self.sender.recovery
         self._owed: list[int] = []
         """The from_seq of each answer that is owed while data is waiting to carry it."""
 
@@ -103,7 +106,7 @@ class PiggybackConnection(Connection):
         if acknowledged >= sender.base:
             self._advance(acknowledged, now_us)
         elif acknowledged == sender.base - 1:
-            sender.recovery.repeated(sender.packets, now_us)
+            self._marks.repeated(sender.packets, now_us)
             if sender.recovery.has_lost:
                 self.touch()
 
@@ -111,8 +114,8 @@ class PiggybackConnection(Connection):
         """Take off everything up to the acknowledged number."""
         sender, mark = self.sender, acknowledged + 1
         # What was sent before a restart may be acknowledged for that, so it measures nothing.
-        sampled = mark > sender.silent_below
-        self._delivered(sender.recovery.acknowledge_to(sender.packets, mark, now_us, sampled=sampled))
+        prompt = mark > sender.silent_below
+        self._delivered(self._marks.acknowledge_to(sender.packets, mark, now_us, prompt=prompt))
 
     def _take_message(self, number: int, body: bytes, now_us: int) -> None:
         verdict = self.receiver.judge(number, len(body))

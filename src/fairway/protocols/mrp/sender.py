@@ -40,18 +40,13 @@ class Sender:
         "timing",
     )  # fmt: skip
 
-    def __init__(self, options: MrpOptions, statistics: Statistics, *, cumulative: bool) -> None:
+    def __init__(self, options: MrpOptions, statistics: Statistics, recovery: type[Recovery]) -> None:
         self._options = options
         self.timing = PingLoss(
             initial_us=options.resend_initial_us, min_us=options.resend_min_us, max_us=options.resend_max_us
         )
-        self.recovery = Recovery(
-            Kind(
-                cumulative=cumulative,
-                ordered=True,
-                backoff_us_max=options.resend_max_us,
-                stall_us=options.unacknowledged_us,
-            ),
+        self.recovery = recovery(
+            Kind(ordered=True, backoff_us_max=options.resend_max_us, stall_us=options.unacknowledged_us),
             self.timing,
             make_controller(options.controller, in_flight_max(options.window)),
             statistics,

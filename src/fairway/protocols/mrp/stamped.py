@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from fairway.core.events import Peer
 from fairway.core.machine import Buffer
+from fairway.core.recovery.recovery import Recovery
 from fairway.core.recovery.runs import NEVER, Run
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection
@@ -35,7 +36,7 @@ class StampedConnection(Connection):
     layout = STAMPED
     ver = wire.VER_STAMPED
     header_bytes = wire.STAMPED_BYTES
-    cumulative = False
+    recovery = Recovery
 
     def __init__(self, shared: Shared, peer: Peer, remote: int, client: bool, now_us: int) -> None:
         super().__init__(shared, peer, remote, client, now_us)

@@ -14,8 +14,9 @@ from fairway.core.errors import BadMessage, QueueFull
 from fairway.core.events import NOT_SENT, DeliveryUnknown, Peer, Refused, Writable
 from fairway.core.machine import Buffer
 from fairway.core.recovery.congestion import make_controller
+from fairway.core.recovery.parts import PartRecovery
 from fairway.core.recovery.queue import Backlog
-from fairway.core.recovery.recovery import Kind, Recovery
+from fairway.core.recovery.recovery import Kind
 from fairway.core.recovery.runs import NEVER, Run
 from fairway.core.recovery.timing import RoundTrip
 from fairway.protocols.rup import wire
@@ -53,9 +54,8 @@ class Sender:
         self._context = context
         self._options = options
         self._grid = Grid(peer.address, context)
-        self._recovery = Recovery(
+        self._recovery = PartRecovery(
             Kind(
-                cumulative=True,
                 held_us=options.confirm_after_us,
                 backoff_us_max=options.backoff_us_max,
                 silence_us=options.silence_us,
@@ -152,7 +152,7 @@ class Sender:
             if message.in_round:
                 self._enter(message, first=message.turn > 0)
             self._fresh_next = not message.turn and message.stream.answered
-        recovery.is_tail = not (self._round or self._fresh or self._waiting)
+        recovery.note_tail(now_us, is_tail=not (self._round or self._fresh or self._waiting))
         due_us = recovery.next_us()
         if self.is_blocked:
             due_us = min(due_us, self._blocked_us + self._options.silence_us)
@@ -268,8 +268,8 @@ class Sender:
         self._answered(message, now_us)
         if index > stream.mark:
             # A confirm of the total may have waited for a commit; a message of one part has no other.
-            sampled = index < message.part_count or message.part_count == 1
-            recovery.acknowledge_to(stream, index, now_us, sampled=sampled)
+            prompt = index < message.part_count or message.part_count == 1
+            recovery.acknowledge_to(stream, index, now_us, prompt=prompt)
             message.cursor = max(message.cursor, index)
             self._context.statistics.rtt_us = recovery.timing.smoothed_us
         if index == message.part_count:
@@ -282,6 +282,8 @@ class Sender:
     def _answered(self, message: Outgoing, now_us: int) -> None:
         """Take that the peer speaks of a message."""
         self._context.outbox.prove(self.peer.address)
+        if self._recovery.rewound:
+            self._rewind()
         if not message.stream.answered:
             self._leave_unanswered(message)
             if message.in_round:

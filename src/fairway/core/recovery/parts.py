@@ -1,0 +1,268 @@
+"""Loss recovery of messages in parts: a stream a message, several at once, and a peer that asks for parts by name.
+
+*Asked for by name.* A request says that the packet is missing although a later one has come, so what left before that
+one has left the network. It is answered if it can speak of the packet's latest transmission, after the first time once
+a round trip. While anything asked for is missing, the mark hides what arrives: what is older than the time-out has left
+the network, too. Also a packet below the mark may be asked for (a *stray*); it is in flight until the next word.
+
+*Ignored streams.* A stream of several packets that was never answered although later ones are is taken back but for one
+packet that probes for it, outside the window, with a back-off of its own, and sooner when another stream is finished: a
+peer that had no place for it may have one then.
+
+*The tail.* No later packet shows that the end of what there is to send was lost, and nobody can ask for it. So the
+first probe does not wait for a whole time-out there.
+"""
+
+from __future__ import annotations
+
+from fairway.core.recovery.congestion import Controller
+from fairway.core.recovery.evidence import OVERTAKEN_BY
+from fairway.core.recovery.marks import MarkRecovery
+from fairway.core.recovery.recovery import Kind
+from fairway.core.recovery.runs import FLYING, LOST, NEVER, OVER, SETTLED, URGENT, Run, Stream
+from fairway.core.recovery.timing import RoundTrip
+from fairway.core.statistics import Statistics
+
+REQUESTS_MAX = 1_024
+"""Packets of one stream that wait to leave because they were asked for, and of those acknowledged before."""
+AGAIN_US_MIN = 3_000
+"""A packet is not retransmitted sooner for being asked for again: on a short path the peer's work takes longer."""
+
+
+class PartRecovery(MarkRecovery):
+    """The loss recovery of several messages in parts."""
+
+    def __init__(self, kind: Kind, timing: RoundTrip, controller: Controller | None, statistics: Statistics) -> None:
+        super().__init__(kind, timing, controller, statistics)
+        self.rewound: list[Stream] = []
+        """Streams that the peer ignores: all packets but the one at the mark count as never transmitted."""
+        self._is_tail = False
+        """Whether there is nothing more to send."""
+        self._holes = 0
+        """Packets that the peer has asked for and not acknowledged."""
+        self._ignored: dict[int, Run] = {}
+        """By serial of its stream, the one packet that probes for an ignored stream."""
+        self._finished = [-1] * OVERTAKEN_BY
+        """The highest serials of streams that were acknowledged whole, ascending."""
+
+    # What the peer says.
+
+    def heard(self, stream: Stream, now_us: int) -> None:
+        """Take a valid word of the peer about a stream; the first one is news."""
+        self.heard_us = now_us
+        self._land_strays(stream)
+        if not stream.answered:
+            self._learned(stream, now_us)
+
+    def _learned(self, stream: Stream, now_us: int) -> None:
+        super()._learned(stream, now_us)
+        if not stream.answered:
+            stream.answered = True
+            probe = self._ignored.pop(stream.serial, None)
+            if probe is not None and probe.state == LOST and probe.again_us != NEVER:
+                self._flight.queue(probe)
+
+    def requested(self, stream: Stream, number: int, now_us: int) -> str:
+        """Take that the peer asks for a packet by name; return why that is dropped, or an empty string."""
+        flight, timing, below = self._flight, self.timing, number < stream.mark
+        run = self._stray(stream, number) if below else stream.find(number)
+        if run is None:
+            return "requests_full" if below else ""
+        if run.state in (LOST, URGENT):
+            run = flight.only(number, run)
+            self._named(run, now_us)
+            if run.again_us != NEVER:
+                flight.queue(run)
+            return ""
+        age_us = now_us - run.sent_us[-1]
+        if age_us < timing.least_us or (run.named and age_us < max(timing.smoothed_us, AGAIN_US_MIN)):
+            return "request_too_soon"
+        if stream.asked >= REQUESTS_MAX:
+            return "requests_full"
+        if not below:
+            self._settle_to(stream, number + 1)
+            run = flight.only(number, stream.find(number))
+        self._named(run, now_us)
+        run.asked = True
+        run.sure = len(run.sent_us)
+        stream.asked += 1
+        self._statistics.repairs += 1
+        self._lose(run, now_us, blame=not below)
+        if run.again_us != NEVER:
+            flight.queue(run)
+        self._detect(now_us)
+        return ""
+
+    def _named(self, run: Run, now_us: int) -> None:
+        """Take that the peer asks for a packet: the first time it is news, unless it was acknowledged before."""
+        if not run.named and run.first >= run.stream.mark:
+            self._holes += 1
+            self._learned(run.stream, now_us)
+        run.named = True
+
+    def _settle_to(self, stream: Stream, number: int) -> None:
+        """Take what left before packet `number` did out of the flight: that one has come, so the others have landed."""
+        flight, later = self._flight, stream.find(number)
+        if later is None:
+            return
+        line = later.orders[0] + number - later.base
+        run = flight.head.following
+        while run is not flight.head and run.order <= line:
+            following = run.following
+            if run.stream is stream:
+                if run.first + run.count > number + 1:
+                    following = flight.split(run, number + 1)
+                flight.settle(run)
+            run = following
+
+    def _detect(self, now_us: int) -> None:
+        super()._detect(now_us)
+        if self._holes:
+            self._settle_old(now_us)
+            run = self._flight.head.following
+            if run is not self._flight.head:
+                self._overdue_us = min(self._overdue_us, run.sent_us[-1] + self.timing.delay_us)
+
+    def _stray(self, stream: Stream, number: int) -> Run | None:
+        """Return a run for a packet that was acknowledged and is asked for all the same; None if there are too many."""
+        run = stream.strays.get(number)
+        if run is None and len(stream.strays) < REQUESTS_MAX:
+            run = stream.strays[number] = Run(stream, number, 1, b"", 1, 0, -NEVER, -1)
+            run.state = OVER
+        return run
+
+    def _land_strays(self, stream: Stream) -> None:
+        """Take out of the flight what was acknowledged and sent again, now that the peer has spoken since."""
+        for run in stream.strays.values():
+            if run.state in (FLYING, SETTLED):
+                self._flight.ground(run)
+                run.state = OVER
+
+    def _leave(self, run: Run, count: int) -> None:
+        stream, whole = run.stream, count == run.count
+        super()._leave(run, count)
+        if whole:
+            stream.asked -= run.asked
+            self._holes -= run.named
+            run.asked = run.named = False
+        if not stream.left:
+            self._ignored.pop(stream.serial, None)
+
+    def _retransmit(self, run: Run, now_us: int) -> None:
+        if run.asked:
+            run.asked = False
+            run.stream.asked -= 1
+        super()._retransmit(run, now_us)
+        if run.stream.serial in self._ignored:
+            self._flight.ground(run)
+            self._probe_ignored(run, now_us)
+
+    # Streams that the peer ignores.
+
+    def _settle_old(self, now_us: int) -> None:
+        for run in self._flight.left_before(now_us - self.timing.delay_us):
+            if self._is_unheard(run.stream):
+                self._ignore(run.stream, now_us)
+            else:
+                self._flight.settle(run)
+
+    def finished(self, stream: Stream, now_us: int) -> None:
+        """Take that a stream was acknowledged whole: a peer that had no place for another may have one now."""
+        if stream.serial > self._finished[0]:
+            self._finished[0] = stream.serial
+            self._finished.sort()
+        if self._ignored:
+            run = next(iter(self._ignored.values()))
+            due_us = max(now_us, run.sent_us[-1] + self.timing.smoothed_us)
+            if run.state == LOST and due_us < run.again_us != NEVER:
+                self._flight.arm(run, due_us)
+
+    def _is_unheard(self, stream: Stream) -> bool:
+        """Return whether a stream of several packets may be one that the peer ignores."""
+        return not stream.answered and stream.mark < stream.last
+
+    def _lose_by_time(self, run: Run, now_us: int) -> None:
+        if self._is_unheard(run.stream):
+            self._ignore(run.stream, now_us)
+        else:
+            super()._lose_by_time(run, now_us)
+
+    def _ignore(self, stream: Stream, now_us: int) -> None:
+        """Take back all packets of a stream that the peer ignores but the one at the mark, which probes for it."""
+        if stream.serial in self._ignored:
+            return
+        probe = self._flight.only(stream.mark, stream.find(stream.mark))
+        self.rewound.append(stream)
+        for run in stream.runs():
+            if run is not probe:
+                self._leave(run, run.count)
+        self._flight.ground(probe)
+        self._ignored[stream.serial] = probe
+        self._probe_ignored(probe, probe.sent_us[-1])
+        if probe.again_us <= now_us:
+            self._flight.urge(probe)
+
+    def _probe_ignored(self, run: Run, sent_us: int) -> None:
+        """Keep the probe of an ignored stream out of the flight: what is never answered must not fill the window."""
+        run.state = LOST
+        run.losses += 1
+        self._flight.arm(run, sent_us + self.timing.backed_off_us(run.losses - 1, self._kind.backoff_us_max))
+
+    def _come_due(self, run: Run, now_us: int) -> None:
+        if run.stream.serial in self._ignored:
+            self._flight.urge(run)
+        else:
+            super()._come_due(run, now_us)
+
+    # Time.
+
+    def note_tail(self, now_us: int, *, is_tail: bool) -> None:
+        """Take whether there is nothing more to send. A tail begins when there was something before."""
+        if is_tail and not self._is_tail:
+            self._base_us = max(self._base_us, now_us)
+        self._is_tail = is_tail
+
+    def given_up(self, now_us: int) -> list[Stream]:
+        """Return the streams that are given up because the peer is; those begun later get their own time."""
+        if not self.gives_up(now_us):
+            return []
+        silent = now_us >= self.heard_us + self._kind.silence_us
+        before_us = now_us - (self._kind.silence_us if silent else self._kind.stall_us)
+        over = [stream for stream in self.streams.values() if stream.since_us <= before_us]
+        kept = [stream.since_us for stream in self.streams.values() if stream.since_us > before_us]
+        self.heard_us = min(kept, default=now_us)
+        self.news_us = max(self.news_us, self.heard_us)
+        return over
+
+    def _is_spent(self, run: Run, now_us: int) -> bool:
+        """Return whether a packet is given up: also one of a stream that three later ones have left behind."""
+        left_behind = run.stream.serial < self._finished[0] and now_us >= run.stream.news_us + self._kind.stall_us
+        return left_behind or super()._is_spent(run, now_us)
+
+    def _probe_us(self) -> int:
+        due_us, timing = super()._probe_us(), self.timing
+        if not self._is_tail or self._backoffs or not timing.least_us:
+            return due_us
+        round_trip_us = timing.smoothed_us + max(timing.smoothed_us >> 3, timing.variation_us)
+        return min(due_us, self._base_us + max(AGAIN_US_MIN, 2 * round_trip_us))
+
+    def _may_be_answered(self, run: Run, now_us: int) -> bool:
+        return not self._is_tail and super()._may_be_answered(run, now_us)
+
+    def _make_room(self, run: Run, now_us: int, *, spoke: bool) -> None:
+        super()._make_room(run, now_us, spoke=spoke)
+        if self._is_unheard(run.stream) and (self.timing.smoothed_us or self.is_stalled):
+            self._ignore(run.stream, now_us)
+
+    def _probed(self) -> Run | None:
+        waiting = [stream for stream in self.streams.values() if stream.serial not in self._ignored]
+        streams = waiting or list(self.streams.values())
+        return self._lowest_of(min(streams, key=lambda stream: stream.probes, default=None))
+
+    def withdraw(self, stream: Stream) -> list[Run]:
+        """Take everything of a stream off and return it."""
+        runs = super().withdraw(stream)
+        self._land_strays(stream)
+        for run in stream.strays.values():
+            run.state = OVER
+        return runs
