@@ -47,7 +47,7 @@ class Evidence:
         least_us = self._timing.least_us
         at = len(run.sent_us) - 1
         if not least_us:
-            return at if self._cumulative and not run.sure else min(run.sure, at)
+            return at if self._cumulative else min(run.sure, at)
         least_us -= least_us >> 3  # some air for jitter
         while at and now_us - run.sent_us[at] < least_us:
             at -= 1
@@ -69,7 +69,7 @@ class Evidence:
         if not certain and run.orders[at] + offset > self.top[-1]:
             self._doubt_order = max(self._doubt_order, run.orders[at] + offset)
             self._doubt_sent_us = run.sent_us[at]
-            self.doubt_us = now_us + ((least_us or now_us - run.sent_us[0]) >> 2)
+            self.doubt_us = now_us + ((least_us or now_us - run.sent_us[sent]) >> 2)
         self._timing.settled(at if certain or least_us else 0, count)
         return at if certain else -1
 

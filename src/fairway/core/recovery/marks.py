@@ -100,8 +100,9 @@ class MarkRecovery(Recovery):
             self._settle_old(now_us)
 
     def _probed(self) -> Run | None:
-        return self._lowest_of(min(self.streams.values(), key=_probes, default=None))
+        return self._lowest_of(min(self.streams.values(), key=probed_us, default=None))
 
 
-def _probes(stream: Stream) -> int:
-    return stream.probes
+def probed_us(stream: Stream) -> int:
+    """Return when a stream last had a probe or news."""
+    return stream.probed_us

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from fairway.core.recovery.congestion import Controller
 from fairway.core.recovery.evidence import OVERTAKEN_BY
-from fairway.core.recovery.marks import MarkRecovery
+from fairway.core.recovery.marks import MarkRecovery, probed_us
 from fairway.core.recovery.recovery import Kind
 from fairway.core.recovery.runs import FLYING, LOST, NEVER, OVER, SETTLED, URGENT, Run, Stream
 from fairway.core.recovery.timing import RoundTrip
@@ -65,7 +65,7 @@ class PartRecovery(MarkRecovery):
     def requested(self, stream: Stream, number: int, now_us: int) -> str:
         """Take that the peer asks for a packet by name; return why that is dropped, or an empty string."""
         flight, timing, below = self._flight, self.timing, number < stream.mark
-        run = self._stray(stream, number) if below else stream.find(number)
+        run = self._stray(stream, number, now_us) if below else stream.find(number)
         if run is None:
             return "requests_full" if below else ""
         if run.state in (LOST, URGENT):
@@ -123,11 +123,17 @@ class PartRecovery(MarkRecovery):
             if run is not self._flight.head:
                 self._overdue_us = min(self._overdue_us, run.sent_us[-1] + self.timing.delay_us)
 
-    def _stray(self, stream: Stream, number: int) -> Run | None:
+    def _stray(self, stream: Stream, number: int, now_us: int) -> Run | None:
         """Return a run for a packet that was acknowledged and is asked for all the same; None if there are too many."""
-        run = stream.strays.get(number)
-        if run is None and len(stream.strays) < REQUESTS_MAX:
-            run = stream.strays[number] = Run(stream, number, 1, b"", 1, 0, -NEVER, -1)
+        strays = stream.strays
+        run = strays.get(number)
+        if run is None and len(strays) >= REQUESTS_MAX:
+            # Those that have landed are kept only to tell when they may leave again.
+            again_us = max(self.timing.smoothed_us, AGAIN_US_MIN)
+            for old in [one for one in strays.values() if one.state == OVER and one.sent_us[-1] + again_us <= now_us]:
+                del strays[old.first]
+        if run is None and len(strays) < REQUESTS_MAX:
+            run = strays[number] = Run(stream, number, 1, b"", 1, 0, -NEVER, -1)
             run.state = OVER
         return run
 
@@ -244,7 +250,9 @@ class PartRecovery(MarkRecovery):
         if not self._is_tail or self._backoffs or not timing.least_us:
             return due_us
         round_trip_us = timing.smoothed_us + max(timing.smoothed_us >> 3, timing.variation_us)
-        return min(due_us, self._base_us + max(AGAIN_US_MIN, 2 * round_trip_us))
+        # The end may have left long after the latest news, and is not late before its own round trip.
+        left_us = max(self._base_us, self._flight.head.preceding.sent_us[-1])
+        return min(due_us, left_us + max(AGAIN_US_MIN, 2 * round_trip_us))
 
     def _may_be_answered(self, run: Run, now_us: int) -> bool:
         return not self._is_tail and super()._may_be_answered(run, now_us)
@@ -257,7 +265,7 @@ class PartRecovery(MarkRecovery):
     def _probed(self) -> Run | None:
         waiting = [stream for stream in self.streams.values() if stream.serial not in self._ignored]
         streams = waiting or list(self.streams.values())
-        return self._lowest_of(min(streams, key=lambda stream: stream.probes, default=None))
+        return self._lowest_of(min(streams, key=probed_us, default=None))
 
     def withdraw(self, stream: Stream) -> list[Run]:
         """Take everything of a stream off and return it."""

@@ -155,7 +155,7 @@ class Recovery:
             stream.add(run)
         if not stream.left:
             self.streams[stream.serial] = stream
-            stream.news_us = now_us
+            stream.news_us = stream.probed_us = now_us
             stream.mark = stream.mark or first
         stream.left += count
         if not flight.left:
@@ -281,9 +281,8 @@ class Recovery:
         self._detect(now_us)
 
     def _learned(self, stream: Stream, now_us: int) -> None:
-        self.news_us = self.heard_us = self._base_us = stream.news_us = now_us
+        self.news_us = self.heard_us = self._base_us = stream.news_us = stream.probed_us = now_us
         self._backoffs = 0
-        stream.probes = 0
 
     def damaged(self, stream: Stream, number: int, now_us: int) -> Run | None:
         """Take that a packet arrived damaged and return it to leave again now; None if it left as often as is allowed.
@@ -464,7 +463,7 @@ class Recovery:
             return
         flight, stream = self._flight, run.stream
         self._backoffs += 1
-        stream.probes += 1
+        stream.probed_us = now_us
         if self._backoffs == 2 and flight.in_flight > 1 and self.timing.smoothed_us:
             self._blame.timed_out(run.sent_us[-1], now_us)
         self._make_room(run, now_us, spoke=spoke)

@@ -13,7 +13,7 @@ class Outgoing:
     """The state of one message that is being sent; what became of its parts is in `stream`."""
 
     __slots__ = (
-        "body", "cursor", "identity", "in_round", "is_ignored", "part_bytes", "part_count", "queued_us", "sent",
+        "body", "cursor", "identity", "in_round", "is_ignored", "left_us", "part_bytes", "part_count", "queued_us", "sent",
         "serial", "stream", "token", "total", "turn",
     )  # fmt: skip
 
@@ -31,6 +31,8 @@ class Outgoing:
         """Parts below were transmitted. The cursor is lower only after the peer has ignored the message."""
         self.stream = Stream(serial)
         self.stream.since_us = self.queued_us = now_us
+        self.left_us = now_us
+        """When a part of it last left."""
         self.in_round = False
         """It is in its sender's round of messages that have something to send."""
         self.turn = 0

@@ -28,11 +28,16 @@ from fairway.protocols.rup.outgoing import Outgoing
 OUTSTANDING_WINDOWS = 4
 """Unconfirmed parts of a message at the most, in windows: while a hole is being repaired the others go on."""
 BURSTS_TOGETHER = 4
-"""A message's turn is so many system calls long; what comes once per turn and not per call is then cheap."""
+"""A message's turn is so many system calls long; what comes once per turn and not per call is then cheap. But it is no
+longer than a window: where that is small, others would wait for many round trips."""
 IN_FLIGHT_TO_WAIT = 2 * SEGMENTS_MAX
 """With so many parts in flight a burst is sent whole or not yet."""
 AHEAD_INITIAL = 8
 """Messages of several parts that are begun before the peer has said anything about them."""
+
+REPEAT_WITHIN_US = 50_000_000
+"""A receiver recognises a completed message for 60 s from its latest part: what was not repeated for nearly as long may
+be delivered twice, so it is not repeated at all."""
 
 SILENT = "the peer said nothing in time"
 LEFT_BEHIND = "the peer said nothing about this message in time, but confirmed later ones"
@@ -122,7 +127,7 @@ class Sender:
         if recovery.rewound:
             self._rewind()
         while (run := recovery.next_retransmission(now_us)) is not None:
-            self._retransmit(run)
+            self._retransmit(run, now_us)
         self._begin_waiting()
         room = recovery.room(now_us) if self._round or self._fresh else 0
         held = False
@@ -137,7 +142,7 @@ class Sender:
                 self._enter(message, first=True)
                 held = True
                 break
-            message.turn = message.turn or BURSTS_TOGETHER * burst
+            message.turn = message.turn or min(BURSTS_TOGETHER * burst, recovery.in_flight + recovery.window_room())
             count = min(room, sendable, message.turn)
             if burst < count < sendable:
                 count -= count % burst
@@ -164,14 +169,13 @@ class Sender:
         """Take the next message out of the round. One that the peer has answered goes before those that it may not
         want yet, but after a whole turn of it one of those gets its chance. A peer that stood still perhaps takes only
         what it began first: from then on the oldest message is sent to its end."""
-        if self._oldest_first and self._round:
+        fresh = bool(self._fresh) and (self._fresh_next or not self._round)
+        if self._oldest_first and self._round and not fresh:
             oldest = min(self._round, key=_serial)
             self._round.remove(oldest)
             return oldest
-        self._oldest_first = False
-        if self._fresh and (self._fresh_next or not self._round):
-            return self._fresh.popleft()
-        return self._round.popleft()
+        self._oldest_first = self._oldest_first and bool(self._round)
+        return self._fresh.popleft() if fresh else self._round.popleft()
 
     def _enter(self, message: Outgoing, *, first: bool) -> None:
         message.in_round = True
@@ -239,12 +243,17 @@ class Sender:
         context.outbox.answer(self.peer.address, data, wire.DATA_HEADER_BYTES + message.part_bytes, count)
         context.statistics.retransmissions += max(0, min(first + count, message.sent) - first)
         self._recovery.sent(message.stream, first, count, now_us)
+        message.left_us = now_us
         message.cursor = first + count
         message.sent = max(message.sent, message.cursor)
 
-    def _retransmit(self, run: Run) -> None:
+    def _retransmit(self, run: Run, now_us: int) -> None:
         """Send parts again."""
         message = self._begun[run.stream.serial]
+        if now_us - message.left_us > REPEAT_WITHIN_US:
+            self._give_up(message, LEFT_BEHIND)
+            return
+        message.left_us = now_us
         data = self._grid.encode(message, run.first, run.count)
         segment_bytes = wire.DATA_HEADER_BYTES + message.part_bytes
         self._context.outbox.answer(self.peer.address, data, segment_bytes, run.count)
