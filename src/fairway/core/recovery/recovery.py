@@ -214,7 +214,7 @@ class Recovery:
             stream.add(run)
         if not stream.left:
             self.streams[stream.serial] = stream
-            stream.news_us = now_us
+            stream.news_us = stream.probed_us = now_us
             if self._cumulative and not stream.mark:
                 stream.mark = first
         stream.left += count
@@ -462,9 +462,8 @@ class Recovery:
         self._detect(now_us)
 
     def _learned(self, stream: Stream, now_us: int) -> None:
-        self.news_us = self.heard_us = self._base_us = stream.news_us = now_us
+        self.news_us = self.heard_us = self._base_us = stream.news_us = stream.probed_us = now_us
         self._backoffs = 0
-        stream.probes = 0
         if not stream.answered:
             stream.answered = True
             self._release(stream, now_us)
@@ -666,7 +665,7 @@ class Recovery:
         It is answered if it can speak of the packet's latest transmission, and after the first time once a round trip.
         """
         below = number < stream.mark
-        run = self._stray(stream, number) if below else stream.find(number)
+        run = self._stray(stream, number, now_us) if below else stream.find(number)
         if run is None:
             return "requests_full" if below else ""
         if run.state in (LOST, URGENT):
@@ -701,11 +700,17 @@ class Recovery:
             self._learned(run.stream, now_us)
         run.named = True
 
-    def _stray(self, stream: Stream, number: int) -> Run | None:
+    def _stray(self, stream: Stream, number: int, now_us: int) -> Run | None:
         """Return a run for a packet that was acknowledged and is asked for all the same; None if there are too many."""
-        run = stream.strays.get(number)
-        if run is None and len(stream.strays) < REQUESTS_MAX:
-            run = stream.strays[number] = Run(stream, number, 1, b"", 1, 0, -NEVER, -1)
+        strays = stream.strays
+        run = strays.get(number)
+        if run is None and len(strays) >= REQUESTS_MAX:
+            # Those that have landed are kept only to tell when they may leave again.
+            again_us = max(self.timing.smoothed_us, AGAIN_US_MIN)
+            for old in [one for one in strays.values() if one.state == OVER and one.sent_us[-1] + again_us <= now_us]:
+                del strays[old.first]
+        if run is None and len(strays) < REQUESTS_MAX:
+            run = strays[number] = Run(stream, number, 1, b"", 1, 0, -NEVER, -1)
             run.state = OVER
         return run
 
@@ -822,10 +827,13 @@ class Recovery:
         delay_us = timing.backed_off_us(self._backoffs, self._kind.backoff_us_max)
         if timing.smoothed_us:
             delay_us += self._kind.held_us
+        due_us = self._base_us + delay_us
         if self.is_tail and not self._backoffs and timing.least_us:
             round_trip_us = timing.smoothed_us + max(timing.smoothed_us >> 3, timing.variation_us)
-            delay_us = min(delay_us, max(AGAIN_US_MIN, 2 * round_trip_us))
-        return self._base_us + delay_us
+            # The end may have left long after the latest news, and is not late before its own round trip.
+            left_us = max(self._base_us, self._head.preceding.sent_us[-1])
+            due_us = min(due_us, left_us + max(AGAIN_US_MIN, 2 * round_trip_us))
+        return due_us
 
     def _is_spent(self, run: Run, now_us: int) -> bool:
         kind, stream = self._kind, run.stream
@@ -871,7 +879,7 @@ class Recovery:
             self._base_us = run.sent_us[-1]  # it has just been repaired, which may still be answered
             return
         self._backoffs += 1
-        run.stream.probes += 1
+        run.stream.probed_us = now_us
         if self._backoffs == 2 and self.in_flight > 1 and self.timing.smoothed_us and self.controller is not None:
             self.controller.timed_out(run.sent_us[-1], now_us)
             self._cuts += 1
@@ -906,7 +914,7 @@ class Recovery:
             run = self._head.following
             return None if run is self._head else self._only(run.first, run)
         waiting = [stream for stream in self.streams.values() if stream.serial not in self._ignored]
-        stream = min(waiting or self.streams.values(), key=_probes, default=None)
+        stream = min(waiting or self.streams.values(), key=_probed_us, default=None)
         lowest = None if stream is None else stream.lowest()
         return None if stream is None or lowest is None else self._only(lowest, stream.find(lowest))
 
@@ -976,5 +984,5 @@ def _is_live(entry: tuple[int, int, Run]) -> bool:
     return run.again_us == due_us and run.state != OVER
 
 
-def _probes(stream: Stream) -> int:
-    return stream.probes
+def _probed_us(stream: Stream) -> int:
+    return stream.probed_us

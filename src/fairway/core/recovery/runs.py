@@ -125,7 +125,7 @@ class Stream:
     """
 
     __slots__ = (
-        "_firsts", "_runs", "_singles", "answered", "asked", "burst", "last", "left", "mark", "news_us", "probes",
+        "_firsts", "_runs", "_singles", "answered", "asked", "burst", "last", "left", "mark", "news_us", "probed_us",
         "same", "serial", "since_us", "strays",
     )  # fmt: skip
 
@@ -143,8 +143,9 @@ class Stream:
         """When something new was last learned of it."""
         self.since_us = 0
         """From when a peer that says nothing counts as gone for this stream."""
-        self.probes = 0
-        """Probes since then."""
+        self.probed_us = 0
+        """When it last had a probe or news, or began: the one that has waited longest is probed next, so that those begun
+        one after another do not keep an older one from its turn."""
         self.same = 0
         """Answers in a row that repeated the mark."""
         self.asked = 0
