@@ -27,7 +27,8 @@ from fairway.protocols.rup.outgoing import Outgoing
 OUTSTANDING_WINDOWS = 4
 """Unconfirmed parts of a message at the most, in windows: while a hole is being repaired the others go on."""
 BURSTS_TOGETHER = 4
-"""A message's turn is so many system calls long; what comes once per turn and not per call is then cheap."""
+"""A message's turn is so many system calls long; what comes once per turn and not per call is then cheap. But it is no
+longer than a window: where that is small, others would wait for many round trips."""
 IN_FLIGHT_TO_WAIT = 2 * SEGMENTS_MAX
 """With so many parts in flight a burst is sent whole or not yet."""
 AHEAD_INITIAL = 8
@@ -137,7 +138,7 @@ class Sender:
                 self._enter(message, first=True)
                 held = True
                 break
-            message.turn = message.turn or BURSTS_TOGETHER * burst
+            message.turn = message.turn or min(BURSTS_TOGETHER * burst, recovery.in_flight + recovery.window_room())
             count = min(room, sendable, message.turn)
             if burst < count < sendable:
                 count -= count % burst
@@ -164,14 +165,13 @@ class Sender:
         """Take the next message out of the round. One that the peer has answered goes before those that it may not
         want yet, but after a whole turn of it one of those gets its chance. A peer that stood still perhaps takes only
         what it began first: from then on the oldest message is sent to its end."""
-        if self._oldest_first and self._round:
+        fresh = bool(self._fresh) and (self._fresh_next or not self._round)
+        if self._oldest_first and self._round and not fresh:
             oldest = min(self._round, key=_serial)
             self._round.remove(oldest)
             return oldest
-        self._oldest_first = False
-        if self._fresh and (self._fresh_next or not self._round):
-            return self._fresh.popleft()
-        return self._round.popleft()
+        self._oldest_first = self._oldest_first and bool(self._round)
+        return self._fresh.popleft() if fresh else self._round.popleft()
 
     def _enter(self, message: Outgoing, *, first: bool) -> None:
         message.in_round = True
