@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -75,6 +76,40 @@ def test_a_receiver_that_takes_few_messages_at_a_time_gets_all_over_a_lossy_link
         at_most(odd.all_delivered().took_us, bound_us, f"{unfinished_max} at a time, 1 % loss")
 
     every_seed(2, check)
+
+
+def test_messages_that_are_begun_and_ignored_keep_no_probe_from_the_one_that_the_receiver_has_begun() -> None:
+    """Its last part is lost several times, so only a probe of that message helps: the receiver ignores all others."""
+
+    def check(seed: int) -> None:
+        lost: Counter[bytes] = Counter()
+
+        def loses(data: bytes) -> bool:
+            lost[data[2:34]] += is_last_part(data)
+            return is_last_part(data) and lost[data[2:34]] <= 3
+
+        world = World(RupPeer(unfinished_max=1), FAR, seed=seed, loses=loses)
+        world.carry(SOME[:20], 120 * SECOND, per_needed=5).all_delivered()
+
+    every_seed(5, check)
+
+
+def test_a_small_message_does_not_wait_for_a_large_one_over_a_lossy_link() -> None:
+    """Two time-outs in a row once had only the oldest message sent from then on, to its end."""
+    large, small = numbered(2, 30_000_000), numbered(30, 50, first=2)
+
+    def check(seed: int) -> None:
+        world = World(RupPeer(), Link(delay_us=20 * MS, loss_per_million=50_000), seed=seed)
+        peer = world.connect()
+        world.send(peer, large)
+        world.run(lambda: False, 20 * SECOND)
+        world.send(peer, small)
+        began_us = world.now_us
+        world.run(lambda: len(world.outcomes) == len(small), 60 * SECOND)
+        assert len(world.tokens("Delivered")) == len(small), world.summary()
+        at_most(world.now_us - began_us, 20 * SECOND, "small messages")
+
+    every_seed(3, check)
 
 
 @over_links
@@ -221,6 +256,17 @@ def test_a_receiver_that_restarted_and_forgot_what_it_confirmed_gets_every_messa
         plain = World(RupPeer(), link, seed=seed).carry(TEN_MEGABYTES[:3], 60 * SECOND).all_delivered()
         peer = RupPeer(forgets_us=plain.took_us // 2)
         World(peer, link, seed=seed).carry(TEN_MEGABYTES[:3], 120 * SECOND, per_needed=3).all_delivered()
+
+    every_seed(3, check)
+
+
+def test_a_receiver_that_restarted_gets_all_the_parts_that_it_had_confirmed_however_many_they_are() -> None:
+    """1,024 requests may wait at a time; more parts than that were confirmed when it restarts."""
+
+    def check(seed: int) -> None:
+        link = Link(delay_us=20 * MS, bytes_per_second=20_000_000)
+        world = World(RupPeer(forgets_us=500 * MS), link, seed=seed)
+        world.carry(numbered(1, 10_000_000), 60 * SECOND, per_needed=3).all_delivered()
 
     every_seed(3, check)
 
