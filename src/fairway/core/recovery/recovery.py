@@ -365,7 +365,7 @@ class Recovery:
         if not certain and run.orders[at] + offset > self._top[-1]:
             self._doubt_order = max(self._doubt_order, run.orders[at] + offset)
             self._doubt_sent_us = run.sent_us[at]
-            self._doubt_us = now_us + ((least_us or now_us - run.sent_us[0]) >> 2)
+            self._doubt_us = now_us + ((least_us or now_us - run.sent_us[sent]) >> 2)
         if run.cut and certain and at == 0:
             self._spurious(run, count, now_us - run.sent_us[at])
         self.timing.settled(at if certain or least_us else 0, count)
@@ -381,7 +381,7 @@ class Recovery:
         least_us = self.timing.least_us
         at = len(run.sent_us) - 1
         if not least_us:
-            return at if self._cumulative and not run.sure else min(run.sure, at)
+            return at if self._cumulative else min(run.sure, at)
         while at and now_us - run.sent_us[at] < least_us - (least_us >> 3):
             at -= 1
         return at
