@@ -42,3 +42,10 @@ def test_a_strict_peer_is_served_with_a_window_of_few_packets() -> None:
     run = strict(Link(loses=lambda sent: sent.number in lost and not sent.nth), 200, 3).run()
     assert len(run.acknowledged) == 200
     assert run.now_us <= 200 * RTT_US
+
+
+def test_a_strict_peer_that_lost_the_repairs_too_is_served_before_any_round_trip_is_measured() -> None:
+    """All that was repaired after a second loss was thrown away once more, and is not probed packet by packet."""
+    run = strict(Link(loses=lambda sent: (sent.number, sent.nth) in {(0, 0), (7, 1), (40, 1)})).run()
+    assert len(run.acknowledged) == 300
+    assert run.now_us <= 150 * RTT_US

@@ -11,13 +11,14 @@ piggyback layout (`piggyback.py`) by the highest sequence with none missing belo
 to the window. Deferred, messages are handed over as they arrive, with their widened sequence, and acknowledged when
 committed.
 
-*Repeating.* By name, when three later transmissions were acknowledged (piggyback: when three answers say the same);
-by a timer of 1.5 * ping / (loss + 1), doubling per packet (`resend.py`). No more than half a turn of sequences starts
-within an interval (`starts.py`), and no more than the window lies beyond the oldest unacknowledged packet.
+*Loss* is left to `core.recovery`: a stamp names the transmission that arrived, a from_seq is a mark below which all
+has arrived, and the peer needs the lowest packet first. The time-out is 1.5 * ping / (loss + 1). No more than half a
+turn of sequences starts within an interval (`starts.py`), and no more than the window lies beyond the oldest
+unacknowledged packet.
 
-*Timers of a connection*: the repeats; pacing; 10 s without traffic, then the last acknowledged packet is repeated; 30
-s for the oldest unacknowledged packet, then the connection is dead; 5 minutes without a valid packet, then it is
-forgotten.
+*Timers of a connection*: those of the recovery; pacing; 10 s without traffic, then the last acknowledged packet is sent
+again; 30 s without anything newly acknowledged while something is outstanding, then the connection is dead; 5 minutes
+without a valid packet, then it is forgotten.
 
 *Ending.* There is no close packet: a side that closes waits until all it sent is acknowledged and forgets the
 connection; from then on it neither delivers nor acknowledges new messages. The peer notices by silence.

@@ -36,7 +36,7 @@ class MrpOptions(Options):
     """Sequences started within `start_interval_us`, or four resend delays if that is longer."""
     idle_us: int = 10_000_000
     unacknowledged_us: int = 30_000_000
-    """How long a packet may wait for its acknowledgement before the connection counts as dead."""
+    """How long nothing outstanding may be acknowledged before the connection counts as dead."""
     forget_us: int = 300_000_000
     ping_timeout_us: int = 5_000_000
     pings_max: int = 64
