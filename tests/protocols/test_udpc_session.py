@@ -483,6 +483,40 @@ def test_an_idle_session_is_kept_by_heartbeats_which_measure_the_round_trip() ->
     assert 2_000 in rtts
 
 
+class Crowd(World):
+    """A client and a server with many addresses between them: what one sends to an address, the other gets from it."""
+
+    def arrive(self, to: str, origin: str, data: bytes, segment_bytes: int | None = None) -> None:
+        super().arrive("server" if origin == "client" else "client", to, data, segment_bytes)
+
+
+def test_a_thousand_idle_sessions_send_their_heartbeats_at_common_instants_and_from_one_side() -> None:
+    world = Crowd()
+    client, server = world.add("client"), world.add("server")
+    for number in range(1_000):
+        client.connect(f"address {number}", world.now_us)
+        world.run(997)
+    world.run(10 * SECOND)
+    world.wakes, world.sent = 0, {"client": [], "server": []}
+    world.run(10 * SECOND)
+    assert len(client.peers()) == len(server.peers()) == 1_000
+    assert world.wakes <= 200
+    assert set(flags(world.sent["server"])) == {HBT}
+    assert set(flags(world.sent["client"])) == {HBT | ACK}
+    assert 8_000 <= len(world.sent["server"]) <= 10_000
+
+
+def test_a_caller_sends_heartbeats_when_those_of_the_called_side_stop() -> None:
+    world, _, _ = pair()
+    world.run(2 * SECOND)
+    world.sent["client"].clear()
+    world.run(3 * SECOND)
+    assert set(flags(world.sent["client"])) == {HBT | ACK}
+    world.lose = lambda origin, _data: origin == "server"
+    world.run(2 * SECOND)
+    assert HBT in flags(world.sent["client"])
+
+
 def test_a_silent_peer_is_asked_every_second_and_given_up_after_ten_without_fin() -> None:
     world, ours, _ = pair()
     token = world.machines["client"].send(ours, b"x", world.now_us)

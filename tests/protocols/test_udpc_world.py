@@ -64,6 +64,7 @@ class World:
         self.machines: dict[str, UdpcMachine] = {}
         self.events: dict[str, list[Event]] = {}
         self.sent: dict[str, list[bytes]] = {}
+        self.wakes = 0
         self._under_way: list[tuple[int, int, str, str, bytes, int | None]] = []
         self._count = 0
 
@@ -137,6 +138,7 @@ class World:
             due_us = machine.next_deadline_us()
             if due_us is not None and due_us <= self.now_us:
                 machine.wake(self.now_us)
+                self.wakes += 1
                 again_us = machine.next_deadline_us()
                 assert again_us is None or again_us > self.now_us
                 self.settle(name)

@@ -17,6 +17,9 @@ from fairway.protocols.udpc.tables import Handshakes, Sessions
 from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, HEADER_BYTES, IMP, REQ
 
 SESSION_ID_DRAWS_MAX = 64
+HEARTBEAT_TICKS = 10
+"""Heartbeats leave at common instants, so many to an interval and so at most a tenth of it late: those of a thousand
+idle sessions, and the answers to them, then cost a few turns a second instead of one each."""
 
 _ASKING = (0, IMP, REQ, REQ | ASY, HBT, FIN)
 """Packets that answer nothing: any of them completes a half-open session, or shows that a peer has moved."""
@@ -27,7 +30,10 @@ class Doorkeeper:
 
     def __init__(self, options: UdpcOptions, chance: Chance, outputs: Outputs, places: Places) -> None:
         self.sessions = Sessions()
-        self.deadlines: Deadlines[Session | Call | HalfOpen] = Deadlines()
+        self._heartbeats: Deadlines[Session] = Deadlines()
+        self.deadlines: Deadlines[Session | Call | HalfOpen | Deadlines[Session]] = Deadlines()
+        """Of each entry; and of the heartbeats of all sessions together, at the next common instant."""
+        self._tick_us = options.heartbeat_us // HEARTBEAT_TICKS or 1
         self._handshakes = Handshakes(options.half_open_max)
         self._options = options
         self._chance = chance
@@ -175,6 +181,7 @@ class Doorkeeper:
 
     def _enter(self, session: Session) -> None:
         self.sessions.add(session)
+        self.arm_heartbeat(session)
         self._outputs.statistics.conversations_opened += 1
 
     def arm(self, session: Session) -> None:
@@ -186,9 +193,20 @@ class Doorkeeper:
             link.armed_us = link.wake_us
             self.deadlines.set(session, link.wake_us)
 
+    def arm_heartbeat(self, session: Session) -> None:
+        """Notes when the session's next heartbeat is due, earlier or later than before."""
+        self._heartbeats.set(session, session.heartbeat_due_us())
+        self._arm_tick()
+
+    def _arm_tick(self) -> None:
+        due_us = self._heartbeats.next_us()
+        self.deadlines.set(self._heartbeats, None if due_us is None else -(-due_us // self._tick_us) * self._tick_us)
+
     def remove(self, session: Session) -> None:
         self.sessions.remove(session)
         self.deadlines.set(session, None)
+        self._heartbeats.set(session, None)
+        self._arm_tick()
 
     def shut(self, now_us: int) -> None:
         """Gives up all handshakes and takes no new calls."""
@@ -208,10 +226,19 @@ class Doorkeeper:
                 self.arm(entry)
             elif isinstance(entry, Call):
                 self._wake_call(entry, now_us)
-            elif now_us >= entry.forget_us:
-                self._forget(entry)
-            else:
-                self._send_syn_ack(entry, now_us)
+            elif isinstance(entry, HalfOpen):
+                self._wake_half_open(entry, now_us)
+        for session in self._heartbeats.pop_due(now_us):
+            session.wake_heartbeat(now_us)
+            self._heartbeats.set(session, session.heartbeat_due_us())
+            self.arm(session)
+        self._arm_tick()
+
+    def _wake_half_open(self, half_open: HalfOpen, now_us: int) -> None:
+        if now_us >= half_open.forget_us:
+            self._forget(half_open)
+        else:
+            self._send_syn_ack(half_open, now_us)
 
     def give_up_calls(self, address: Address, reason: str) -> None:
         """End the calls to an address at which nobody receives."""

@@ -6,15 +6,17 @@ the congestion window and again until its IMP+ACK comes: at once when three late
 else when its time-out runs out, doubling. A request leaves at once and again until its response comes. Every packet
 takes a new index, acknowledgements too, and the other side's bitmap over the last 65,536 of them tells copies.
 
-Timers, all behind one deadline per session: SYN and SYN+ACK repeats (250 ms, doubling); half-open entries (5 s);
-time-outs of important packets and requests (RFC 6298, 20 ms to 3 s), their limits (30 s and 5 s); pacing; heartbeat
-after 1 s of silence and the end after 10 s; flush before FIN (2 s) and the lingering after it (3 s).
+Timers, all but one behind one deadline per session: SYN and SYN+ACK repeats (250 ms, doubling); half-open entries
+(5 s); time-outs of important packets and requests (RFC 6298, 20 ms to 3 s), their limits (30 s and 5 s); pacing; the
+end after 10 s of silence; flush before FIN (2 s) and the lingering after it (3 s). Heartbeats, after 1 s of silence,
+may be a little late: all sessions of a machine send theirs at common instants.
 
 Choices where the wire leaves room. Requests are not subject to the congestion window and are not repaired by
 overtaking: their answer waits for an application, and its delay says nothing about the path. Only sessions that the
 same address opened replace each other: two equal nodes that call each other at once keep both. Messages wait when the
 index has run half of 65,535 past the oldest packet that waits, so that answers always have the other half: if both
 sides withheld their acknowledgements, each would wait for the other's.
+A caller whose peer sends heartbeats leaves them to the peer, and sends its own only when one is half a second late.
 A plain message, and a response that asks nothing, have no outcome: nothing on the wire tells what became of them.
 
 Left out. No fragmentation: a message is one datagram, of any size that UDP carries. No delayed or grouped
@@ -212,6 +214,8 @@ class UdpcMachine:
         elif not session.link.proved:
             self._outputs.outbox.ledger.received(address, size)
         session.receive(index, ack_index, flag, data, now_us)
+        if flag & HBT:
+            self._door.arm_heartbeat(session)
         if session.state is not OPEN or session.link.wake_us < session.link.armed_us:
             self._door.arm(session)
 

@@ -84,7 +84,7 @@ class Session:
         self.newest_plain = 0
         self._heard_us = now_us
         self._heartbeat_us = now_us
-        """When the latest heartbeat left."""
+        """When the latest heartbeat left; on the caller, half an interval after the latest one of the peer if later."""
         self._probes = Probes(self.link, options)
         self._closing_us = NEVER
         self._lingering_us = NEVER
@@ -129,9 +129,7 @@ class Session:
         elif flag == ACK:
             reason = self._receive_response(number, ack_index, data, now_us)
         elif flag == HBT:
-            self.seen.add(number)
-            self._control(HBT | ACK, index)
-            reason = ""
+            reason = self._receive_heartbeat(number, index, now_us)
         elif flag == HBT | ACK:
             reason = self._receive_heartbeat_ack(number, ack_index, now_us)
         elif flag == FIN:
@@ -244,6 +242,14 @@ class Session:
             return "answers_nothing"
         self.seen.add(number)
         self._finish_if_flushed(now_us)
+        return ""
+
+    def _receive_heartbeat(self, number: int, index: int, now_us: int) -> str:
+        """Answers. A caller then stays behind the called side: one that asks is enough to keep both informed."""
+        self.seen.add(number)
+        self._control(HBT | ACK, index)
+        if not self.handshake.called:
+            self._heartbeat_us = now_us + self._options.heartbeat_us // 2
         return ""
 
     def _receive_heartbeat_ack(self, number: int, ack_index: int, now_us: int) -> str:
@@ -406,11 +412,18 @@ class Session:
             return
         if now_us >= self._heard_us + self._options.silence_us:
             self._end(CloseReason.TIMED_OUT)
-        elif now_us >= self._heartbeat_due_us():
+
+    def wake_heartbeat(self, now_us: int) -> None:
+        """Send a heartbeat if it is due."""
+        due_us = self.heartbeat_due_us()
+        if due_us is not None and now_us >= due_us:
             self._heartbeat_us = now_us
             self._probe(None, now_us)
 
-    def _heartbeat_due_us(self) -> int:
+    def heartbeat_due_us(self) -> int | None:
+        """Return when the next heartbeat is due if nothing arrives until then, or None after the end."""
+        if self.state is State.LINGERING or self.state is State.OVER:
+            return None
         return max(self._heard_us, self._heartbeat_us) + self._options.heartbeat_us
 
     def due_us(self) -> int:
@@ -421,7 +434,7 @@ class Session:
         if self.state is State.OVER:
             return NEVER
         silent_us, flushed_us = self._heard_us + options.silence_us, self._closing_us + options.flush_us
-        return min(self.outgoing.due_us(), self._heartbeat_due_us(), self._probes.due_us(), silent_us, flushed_us)
+        return min(self.outgoing.due_us(), self._probes.due_us(), silent_us, flushed_us)
 
     # The end.
 
