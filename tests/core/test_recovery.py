@@ -414,10 +414,10 @@ def test_a_clock_that_jumps_over_many_time_outs_wakes_for_one_probe(kind: str) -
 
 def test_a_tail_that_leaves_long_after_the_latest_news_is_not_late_at_once() -> None:
     """The probe of a tail once counted from the latest news, so its time was over before the tail had left."""
-    kind, timing = parts()
-    recovery, stream = Recovery(kind, timing, None, Statistics()), Stream(1, last=20)
+    _, kind, timing = parts()
+    recovery, stream = PartRecovery(kind, timing, None, Statistics()), Stream(1, last=20)
     recovery.sent(stream, 0, 20, 0)
     recovery.acknowledge_to(stream, 5, 2_000)
     recovery.sent(stream, 20, 1, 10_000)
-    recovery.is_tail = True
+    recovery.note_tail(10_000, is_tail=True)
     assert 10_000 + 2_000 < recovery.next_us() <= timing.delay_us + 2_000

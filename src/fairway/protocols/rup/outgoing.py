@@ -13,8 +13,8 @@ class Outgoing:
     """The state of one message that is being sent; what became of its parts is in `stream`."""
 
     __slots__ = (
-        "body", "cursor", "identity", "in_round", "is_ignored", "left_us", "part_bytes", "part_count", "queued_us", "sent",
-        "serial", "stream", "token", "total", "turn",
+        "body", "cursor", "identity", "in_round", "is_ignored", "left_us", "part_bytes", "part_count", "queued_us",
+        "sent", "serial", "stream", "token", "total", "turn",
     )  # fmt: skip
 
     def __init__(self, token: int, identity: bytes, body: Buffer, now_us: int, serial: int) -> None:

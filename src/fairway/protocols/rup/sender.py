@@ -156,7 +156,8 @@ class Sender:
             message.in_round = allowed < sendable
             if message.in_round:
                 self._enter(message, first=message.turn > 0)
-            self._fresh_next = not message.turn and message.stream.answered
+            # A peer that ignores messages already is not offered more while it takes one.
+            self._fresh_next = not message.turn and message.stream.answered and not self._ignored
         recovery.note_tail(now_us, is_tail=not (self._round or self._fresh or self._waiting))
         due_us = recovery.next_us()
         if self.is_blocked:
