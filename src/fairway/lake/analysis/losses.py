@@ -10,7 +10,9 @@ are under way that each is repeated before a later one passes; then more can be 
 again because an acknowledgement was lost on the same stretch. The greater of the two shares is taken.
 
 *Behind* the point, copies that are not duplicates were sent because nothing was heard of what had passed: it or its
-acknowledgement was lost, so that the loss of one way is 1 - sqrt(1 - share of copies).
+acknowledgement was lost, so that the loss of one way is 1 - sqrt(1 - share of copies). A part of rup is sent again
+because the peer asks for it, and in mrp's piggyback layout a later acknowledgement stands in for a lost one: there a
+packet is sent again only when it was lost itself, and the share is the loss.
 
 Reordering, copies that were sent too early and copies that the network made count as loss. So it reads high for mrp's
 piggyback layout, whose acknowledgements name no packet: a sender that has to guess repeats more than was lost.
@@ -42,6 +44,8 @@ class Losses(NamedTuple):
     """Its number was skipped before."""
     repeatable: Mask
     repeated: Mask
+    missing: Mask
+    """Sent again where only the loss of the packet itself causes that."""
     needless: Mask
 
 
@@ -73,12 +77,14 @@ def losses(packets: Packets, carries: Mask) -> Losses:
         part[order] = np.maximum(before, size[order])
         skipped = np.where(of_rup, np.where(gap, -(-step // part), 0), skipped)
     once, copies = packets.copies.earlier == 0, packets.copies
+    again, marked = counted & ~once & ~copies.duplicate, of_rup | spoken.piggyback[rows]
     return Losses(
         skipped=skipped,
         fresh=counted & once,
         late=known & (step < 0) & once,
         repeatable=counted & copies.countable,
-        repeated=counted & ~once & ~copies.duplicate,
+        repeated=again & ~marked,
+        missing=again & marked,
         needless=counted & copies.duplicate,
     )
 
@@ -88,8 +94,8 @@ def estimate(total: Mapping[str, Integers]) -> tuple[NDArray[np.float64], Mask]:
     skipped, fresh, repeatable = total["skipped"], total["fresh"], total["repeatable"]
     missed = _share(skipped, fresh + skipped - total["late"])
     before = np.maximum(missed, _share(total["needless"], repeatable))
-    behind = _share(total["repeated"], repeatable)
-    return 1 - (1 - before) * np.sqrt(1 - behind), fresh + skipped <= 0
+    behind, missing = _share(total["repeated"], repeatable), _share(total["missing"], repeatable)
+    return 1 - (1 - before) * np.sqrt(1 - behind) * (1 - missing), fresh + skipped <= 0
 
 
 def _share(some: Integers, whole: Integers) -> NDArray[np.float64]:

@@ -54,7 +54,8 @@ never cut, so that one of very many packets takes memory in proportion to them. 
   answers itself.
 - **Loss** is an estimate from one point, 1 - (1 - before) * (1 - behind). *Before* the point: the share of numbers
   that were skipped, or the share of duplicates if that is greater. *Behind* it: 1 - sqrt(1 - share of copies that are
-  not duplicates), because a copy is sent when the packet or its acknowledgement was lost. So the two ways are taken
+  not duplicates), because a copy is sent when the packet or its acknowledgement was lost; for rup and mrp's piggyback
+  layout that share itself, because there only the packet's own loss causes one. So the two ways are taken
   to lose alike; what one way loses more, half of it is shown on the other. Reordering, copies sent too early and
   copies made by the network count as loss. With captures of both ends the lost packets are counted: what left one
   end less what was seen at the other, as far as both captures hold everything and none is under way at their ends
