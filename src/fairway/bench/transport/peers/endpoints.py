@@ -26,7 +26,7 @@ from fairway.net.link import Io
 
 LARGE_IN_FLIGHT = 3
 CONNECTIONS = {"mrp": 8}
-"""WIRE.md lets one mrp connection start 327,680 messages a second."""
+"""The standard lets one mrp connection start 327,680 messages a second."""
 
 
 def make_sender(protocol: str, controller: str, io: Io) -> EndpointSender:
