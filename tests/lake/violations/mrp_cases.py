@@ -47,9 +47,19 @@ SAME_IDS = (
 )
 """Both ends chose the same number, as two that count from 1 do; nothing is wrong with that."""
 
+PROGRESS = (
+    *OPENING,
+    (1.0, ">", _data(2, 11)),
+    (60.0, ">", _data(3, 12)),
+    (60.1, "<", _ack(3, 12)),
+    (125.0, ">", _data(2, 13)),
+)
+"""One packet stays unacknowledged while others are: the connection goes on."""
+
 HEAD = "MRP and a type from 0 to 4"
 CONIDS = "connection ids other than 0"
 ONE_MESSAGE = "a sequence stands for one message"
+NO_PROGRESS = "data outstanding and nothing newly acknowledged for 30 s ends the connection"
 
 CASES = (
     Case("MRP-1.1", "another magic", (*OPENING, (0.1, ">", b"MRX" + _data(2)[3:])), HEAD),
@@ -191,13 +201,19 @@ CASES = (
         "MRP-7.3",
         "a copy after two minutes without an ack",
         (*OPENING, (1.0, ">", _data(2, 11)), (125.0, ">", _data(2, 12))),
-        "a packet unacknowledged for 30 s ends the connection",
+        NO_PROGRESS,
     ),
     Case(
         "MRP-7.3",
         "a copy after two minutes, and then an ack",
         (*OPENING, (1.0, ">", _data(2, 11)), (125.0, ">", _data(2, 12)), (126.0, "<", _ack(2, 12))),
-        "a packet unacknowledged for 30 s ends the connection",
+        NO_PROGRESS,
+    ),
+    Case(
+        "MRP-7.3",
+        "a copy after two minutes with an old ack repeated",
+        (*OPENING, (1.0, ">", _data(2, 11)), (60.0, "<", _ack(1)), (125.0, ">", _data(2, 12))),
+        NO_PROGRESS,
     ),
     Case(
         "MRP-3.1",

@@ -33,6 +33,7 @@ CASES: dict[str, tuple[Case, ...]] = {
 }
 LEGAL = [
     ("mrp", "two ends choose the same id", mrp_cases.SAME_IDS),
+    ("mrp", "one packet is old while others advance", mrp_cases.PROGRESS),
     *(("rup", name, steps) for name, steps in rup_cases.LEGAL.items()),
 ]
 ALL_CASES = [(protocol, case) for protocol in PROTOCOLS for case in CASES[protocol]]
