@@ -114,7 +114,7 @@ def test_a_small_message_does_not_wait_for_a_large_one_over_a_lossy_link() -> No
 
 @pytest.mark.parametrize("upto", [1, 2])
 def test_a_message_that_seems_to_be_ignored_and_is_answered_in_the_same_batch_goes_on(upto: int) -> None:
-    """A busy sender reads two confirms before anything leaves: the first shows that an older message may be ignored, and
+    """A busy sender reads two confirms before anything leaves: the first shows that an older message may be ignored,
     the second answers that one."""
     machine = make_machine("rup", None, Seeded(1))
     machine.connect(THERE, 0)
