@@ -9,12 +9,12 @@ from functools import lru_cache
 import pytest
 
 from fairway.core.chance import Seeded
-from fairway.core.events import Delivered
+from fairway.core.events import Connected, Delivered
 from fairway.protocols import make_machine, make_options
-from tests.conformance.pair import Pump
+from tests.conformance.pair import Pump, cut
 
-from .rup_peers import RupPeer, is_last_part
-from .world import MS, SECOND, Answers, Link, World, at_most, every_seed, not_sent, numbered
+from .rup_peers import PART_BYTES, RupPeer, is_last_part, number, uint
+from .world import MS, SECOND, THERE, Answers, Link, World, at_most, every_seed, not_sent, numbered
 
 GIGABIT = 125_000_000
 NEAR = Link(delay_us=50, bytes_per_second=GIGABIT)
@@ -110,6 +110,24 @@ def test_a_small_message_does_not_wait_for_a_large_one_over_a_lossy_link() -> No
         at_most(world.now_us - began_us, 20 * SECOND, "small messages")
 
     every_seed(3, check)
+
+
+@pytest.mark.parametrize("upto", [1, 2])
+def test_a_message_that_seems_to_be_ignored_and_is_answered_in_the_same_batch_goes_on(upto: int) -> None:
+    """A busy sender reads two confirms before anything leaves: the first shows that an older message may be ignored,
+    the second answers that one."""
+    machine = make_machine("rup", None, Seeded(1))
+    machine.connect(THERE, 0)
+    (connected,) = machine.events()
+    assert isinstance(connected, Connected)
+    machine.send_many(connected.peer, numbered(2, 3 * PART_BYTES), 0)
+    sent = [data for transmit in machine.transmits() for data in cut(transmit.data, transmit.segment_bytes)]
+    older, later = dict.fromkeys(data[2:34] for data in sent)
+    now_us = 300 * MS
+    for identity, parts in ((later, 3), (older, upto)):
+        machine.receive(b"c" + identity + b"\0" + uint(parts * PART_BYTES), THERE, now_us)
+    again = [data for transmit in machine.transmits() for data in cut(transmit.data, transmit.segment_bytes)]
+    assert {number(data[34:38]) // PART_BYTES for data in again if data[2:34] == older} == set(range(upto, 3))
 
 
 @over_links

@@ -211,13 +211,16 @@ class Sender:
         """Go back to the first part of messages that the peer ignores."""
         for stream in self._recovery.rewound:
             message = self._begun.get(stream.serial)
-            if message is not None:
-                message.cursor = stream.mark + 1
-                if not message.is_ignored:
-                    message.is_ignored = True
-                    self._ignored += 1
-                    self._unanswered -= 1
-                    self._ahead = max(1, self._ahead // 2)
+            if message is None:
+                continue
+            message.cursor = stream.mark + (stream.mark in stream)
+            if stream.answered:  # meanwhile: several datagrams may be read before anything leaves
+                self._enter_round(message)
+            elif not message.is_ignored:
+                message.is_ignored = True
+                self._ignored += 1
+                self._unanswered -= 1
+                self._ahead = max(1, self._ahead // 2)
         self._recovery.rewound.clear()
 
     def _enter_round(self, message: Outgoing) -> None:
