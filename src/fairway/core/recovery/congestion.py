@@ -122,7 +122,8 @@ class Fair:
         if self._rtt_us == 0:
             return by_window
         self._earn(now_us)
-        return max(0, min(by_window, self._credit // SCALE))
+        # With nothing in flight one may always leave: without it nothing would be measured any more.
+        return max(not in_flight, min(by_window, self._credit // SCALE))
 
     def next_room_us(self, in_flight: int, now_us: int) -> int | None:
         missing_packets = min(self.window - in_flight, 1 + self.window // 16)

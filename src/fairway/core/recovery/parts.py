@@ -38,6 +38,8 @@ class PartRecovery(MarkRecovery):
         """Streams that the peer ignores: all packets but the one at the mark count as never transmitted."""
         self._is_tail = False
         """Whether there is nothing more to send."""
+        self._probes_begun = False
+        """Whether the latest probe was meant for a stream that the peer has answered."""
         self._holes = 0
         """Packets that the peer has asked for and not acknowledged."""
         self._ignored: dict[int, Run] = {}
@@ -263,9 +265,11 @@ class PartRecovery(MarkRecovery):
             self._ignore(run.stream, now_us)
 
     def _probed(self) -> Run | None:
+        """Choose in turn from what the peer has begun, first of all, and from what it may ignore."""
         waiting = [stream for stream in self.streams.values() if stream.serial not in self._ignored]
-        streams = waiting or list(self.streams.values())
-        return self._lowest_of(min(streams, key=probed_us, default=None))
+        self._probes_begun = not self._probes_begun
+        turn = [stream for stream in waiting if stream.answered is self._probes_begun]
+        return self._lowest_of(min(turn or waiting or self.streams.values(), key=probed_us, default=None))
 
     def withdraw(self, stream: Stream) -> list[Run]:
         """Take everything of a stream off and return it."""

@@ -13,6 +13,8 @@ GRANULARITY_US = 10_000
 """The least margin over the smoothed time: on a steady path the variation decays to nothing, and a queue of a few
 milliseconds would look like a loss."""
 DOUBLINGS_MAX = 16
+ROUND_TRIP_US_MAX = 10_000_000
+"""A longer time is that of a process that slept or of a peer that was gone: pacing by it would stand still for hours."""
 WHOLE = 65_536
 """A loss of one: every transmission is lost."""
 _GAIN_BITS = 4
@@ -41,6 +43,7 @@ class RoundTrip:
 
     def bound(self, rtt_us: int) -> None:
         """Take a time that was at least a round trip: the estimate follows, the shortest round trip does not."""
+        rtt_us = min(rtt_us, ROUND_TRIP_US_MAX)
         smoothed_us, variation_us = self.smoothed_us, self.variation_us
         if smoothed_us == 0:
             smoothed_us, variation_us = rtt_us, rtt_us >> 1
