@@ -90,8 +90,8 @@ class Recovery:
     __slots__ = (
         "_again", "_backoffs", "_base_us", "_cumulative", "_cuts", "_doubt_order", "_doubt_sent_us", "_doubt_us",
         "_finals", "_finished", "_head", "_holes", "_ignored", "_kind", "_life_us", "_losses", "_lost", "_order",
-        "_overdue_us", "_peak", "_sampled_us", "_serial", "_settled", "_statistics", "_tolerance_us", "_top",
-        "_top_sent_us", "_urgent", "controller", "heard_us", "in_flight", "is_tail", "left", "news_us", "rewound",
+        "_overdue_us", "_peak", "_probes_begun", "_sampled_us", "_serial", "_settled", "_statistics", "_tolerance_us",
+        "_top", "_top_sent_us", "_urgent", "controller", "heard_us", "in_flight", "is_tail", "left", "news_us", "rewound",
         "streams", "timing",
     )  # fmt: skip
 
@@ -143,6 +143,8 @@ class Recovery:
         self._base_us = 0
         """From when the probe timer counts."""
         self._backoffs = 0
+        self._probes_begun = False
+        """Whether the latest probe was meant for a stream that the peer has answered."""
         self._overdue_us = NEVER
         """When the first packet that later ones have overtaken is lost by time."""
         self._life_us = NEVER
@@ -914,7 +916,10 @@ class Recovery:
             run = self._head.following
             return None if run is self._head else self._only(run.first, run)
         waiting = [stream for stream in self.streams.values() if stream.serial not in self._ignored]
-        stream = min(waiting or self.streams.values(), key=_probed_us, default=None)
+        # In turn one that the peer has begun, first of all, and one that it may ignore or whose answer was lost.
+        self._probes_begun = not self._probes_begun
+        turn = [stream for stream in waiting if stream.answered is self._probes_begun]
+        stream = min(turn or waiting or self.streams.values(), key=_probed_us, default=None)
         lowest = None if stream is None else stream.lowest()
         return None if stream is None or lowest is None else self._only(lowest, stream.find(lowest))
 

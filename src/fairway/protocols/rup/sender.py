@@ -27,8 +27,7 @@ from fairway.protocols.rup.outgoing import Outgoing
 OUTSTANDING_WINDOWS = 4
 """Unconfirmed parts of a message at the most, in windows: while a hole is being repaired the others go on."""
 BURSTS_TOGETHER = 4
-"""A message's turn is so many system calls long; what comes once per turn and not per call is then cheap. But it is no
-longer than a window: where that is small, others would wait for many round trips."""
+"""A message's turn is so many system calls long; what comes once per turn and not per call is then cheap."""
 IN_FLIGHT_TO_WAIT = 2 * SEGMENTS_MAX
 """With so many parts in flight a burst is sent whole or not yet."""
 AHEAD_INITIAL = 8
@@ -138,7 +137,7 @@ class Sender:
                 self._enter(message, first=True)
                 held = True
                 break
-            message.turn = message.turn or min(BURSTS_TOGETHER * burst, recovery.in_flight + recovery.window_room())
+            message.turn = message.turn or self._turn_max(burst)
             count = min(room, sendable, message.turn)
             if burst < count < sendable:
                 count -= count % burst
@@ -166,12 +165,18 @@ class Sender:
         want yet, but after a whole turn of it one of those gets its chance. A peer that stood still perhaps takes only
         what it began first: from then on the oldest message is sent to its end."""
         fresh = bool(self._fresh) and (self._fresh_next or not self._round)
-        if self._oldest_first and self._round and not fresh:
+        if self._oldest_first and self._round and not (fresh and self._fresh[0].part_count == 1):
             oldest = min(self._round, key=_serial)
             self._round.remove(oldest)
             return oldest
         self._oldest_first = self._oldest_first and bool(self._round)
         return self._fresh.popleft() if fresh else self._round.popleft()
+
+    def _turn_max(self, burst: int) -> int:
+        """Return how many parts a turn has: no more than a window while a message of one part waits for its own."""
+        most, recovery = BURSTS_TOGETHER * burst, self._recovery
+        small = bool(self._fresh) and self._fresh[0].part_count == 1
+        return min(most, recovery.in_flight + recovery.window_room()) if small else most
 
     def _enter(self, message: Outgoing, *, first: bool) -> None:
         message.in_round = True
