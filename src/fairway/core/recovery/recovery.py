@@ -91,8 +91,8 @@ class Recovery:
         "_again", "_backoffs", "_base_us", "_cumulative", "_cuts", "_doubt_order", "_doubt_sent_us", "_doubt_us",
         "_finals", "_finished", "_head", "_holes", "_ignored", "_kind", "_life_us", "_losses", "_lost", "_order",
         "_overdue_us", "_peak", "_probes_begun", "_sampled_us", "_serial", "_settled", "_statistics", "_tolerance_us",
-        "_top", "_top_sent_us", "_urgent", "controller", "heard_us", "in_flight", "is_tail", "left", "news_us", "rewound",
-        "streams", "timing",
+        "_top", "_top_sent_us", "_urgent", "controller", "heard_us", "in_flight", "is_tail", "left", "news_us",
+        "rewound", "streams", "timing",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0915  # each of these is told what it is

@@ -12,7 +12,7 @@ to the window. Deferred, messages are handed over as they arrive, with their wid
 committed.
 
 *Repeating.* By name, when three later transmissions were acknowledged (piggyback: when three answers say the same);
-by a timer of 1.5 * ping / (loss + 1), doubling per packet (`core.recovery.timing`). No more than half a turn of sequences starts
+by a timer of 1.5 * ping / (loss + 1), doubling per packet (`timing.py`). No more than half a turn of sequences starts
 within an interval (`starts.py`), and no more than the window lies beyond the oldest unacknowledged packet.
 
 *Timers of a connection*: the repeats; pacing; 10 s without traffic, then the last acknowledged packet is repeated; 30
