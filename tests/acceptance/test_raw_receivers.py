@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -84,7 +85,7 @@ class BoundedRup:
         peer.send(rup.confirm(upto, identity))
 
 
-@pytest.mark.parametrize(("unfinished_max", "count"), [(8, 300), (1, 50)])
+@pytest.mark.parametrize(("unfinished_max", "count"), [(8, 300), (1, 100)])
 def test_a_rup_receiver_that_takes_few_messages_at_a_time_gets_them_all(
     tmp_path: Path, unfinished_max: int, count: int
 ) -> None:
@@ -149,7 +150,9 @@ def test_a_peer_that_reads_nothing_ends_every_line_with_exit_3(tmp_path: Path, u
     with answering() as peer:
         sent = send_lines(url.format(f"127.0.0.1:{peer.port}"), numbered(1_000), tmp_path)
     assert sent.returncode == 3
-    assert sent.stdout.startswith("0 acknowledged, 990 not sent, 10 unknown")
+    counts = re.match(r"0 acknowledged, (\d+) not sent, (\d+) unknown", sent.stdout)
+    assert counts is not None, sent.stdout
+    assert int(counts[1]) + int(counts[2]) == 1_000
 
 
 @pytest.mark.parametrize("scheme", ["udpc", "mrp", "rup", "pydevts"])
