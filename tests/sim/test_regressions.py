@@ -11,6 +11,8 @@ FOUND = {
     ("udpc", 219_840): "the same",
     ("udpc", 215_940): "an application that crashed while closing never sent again after its restart",
     ("rup", 213_694): "repairs ran up a pacing debt that stopped a window of one for a minute at a time",
+    ("rup", 223): "a message that was not repeated for a minute was delivered again when it was",
+    ("rup", 1_478): "pacing went by a round trip of minutes, that of a peer that had been gone",
 }
 
 

@@ -14,7 +14,7 @@ GRANULARITY_US = 10_000
 milliseconds would look like a loss."""
 DOUBLINGS_MAX = 16
 ROUND_TRIP_US_MAX = 10_000_000
-"""A longer time is that of a process that slept or of a peer that was gone: pacing by it would stand still for hours."""
+"""A longer time is that of a process that slept or of a peer that was gone: pacing by it would stand still."""
 WHOLE = 65_536
 """A loss of one: every transmission is lost."""
 _GAIN_BITS = 4
