@@ -19,13 +19,15 @@ class Evidence:
     """What is known of the transmissions of one recovery."""
 
     __slots__ = (
-        "_cumulative", "_doubt_order", "_doubt_sent_us", "_most_us", "_sampled_us", "_timing", "doubt_us", "finals",
-        "top", "top_sent_us",
+        "_cumulative", "_doubt_order", "_doubt_sent_us", "_doubts", "_most_us", "_sampled_us", "_timing", "doubt_us",
+        "finals", "top", "top_sent_us",
     )  # fmt: skip
 
-    def __init__(self, timing: RoundTrip, *, cumulative: bool, most_us: int) -> None:
+    def __init__(self, timing: RoundTrip, *, cumulative: bool, doubts: bool, most_us: int) -> None:
         self._timing = timing
         self._cumulative = cumulative
+        self._doubts = doubts
+        """Whether anything is concluded from which transmission arrived."""
         self._most_us = most_us
         """How far the delay grows where no round trip can be measured."""
         self.top = [-1] * OVERTAKEN_BY
@@ -66,7 +68,7 @@ class Evidence:
         self.top_sent_us = max(self.top_sent_us, run.sent_us[sent])
         if run.first + count > run.stream.last:
             raise_top(self.finals, order, 1)
-        if not certain and run.orders[at] + offset > self.top[-1]:
+        if self._doubts and not certain and run.orders[at] + offset > self.top[-1]:
             self._doubt_order = max(self._doubt_order, run.orders[at] + offset)
             self._doubt_sent_us = run.sent_us[at]
             self.doubt_us = now_us + ((least_us or now_us - run.sent_us[sent]) >> 2)

@@ -84,7 +84,7 @@ class Recovery:
         self._controller = controller
         self._statistics = statistics
         self._flight = Flight()
-        self._evidence = Evidence(timing, cumulative=cumulative, most_us=kind.backoff_us_max)
+        self._evidence = Evidence(timing, cumulative=cumulative, doubts=kind.by_name, most_us=kind.backoff_us_max)
         self._blame = Blame(timing, controller)
         self.streams: dict[int, Stream] = {}
         """By serial, oldest first: those that were transmitted and have packets without an acknowledgement."""
