@@ -58,16 +58,6 @@ def test_pushing_one_deadline_away_for_ever_keeps_one_heap_entry() -> None:
     assert len(deadlines._heap) == 1
 
 
-def test_a_deadline_that_is_brought_forward_never_moves_later() -> None:
-    deadlines: Deadlines[str] = Deadlines()
-    deadlines.bring_forward("repeat", 500)
-    assert deadlines.next_us() == 500
-    deadlines.bring_forward("repeat", 700)
-    assert deadlines.next_us() == 500
-    deadlines.bring_forward("repeat", 300)
-    assert deadlines.next_us() == 300
-
-
 def test_deadlines_set_and_cleared_do_not_pile_up() -> None:
     deadlines: Deadlines[int] = Deadlines()
     for key in range(10_000):

@@ -153,8 +153,8 @@ class Model:
             run = run.following
         assert all(one.order + one.count <= other.order for one, other in pairwise(ring))
         assert set(map(id, ring)) == {id(run) for run in runs if run.state == FLYING}
-        lost = {id(entry[3]) for entry in recovery._flight._lost}
-        urgent = set(map(id, recovery._flight._urgent))
+        lost = {id(entry[3]) for entry in recovery._flight.lost}
+        urgent = set(map(id, recovery._flight.urgent))
         timed = {(id(run), due_us) for due_us, _, run in recovery._flight._timers}
         for run in runs:
             assert len(run.sent_us) == len(run.orders)
@@ -167,7 +167,7 @@ class Model:
             elif not self.kind.by_name:
                 pytest.fail("a packet in flight has no timer")
         assert len(recovery._flight._timers) <= 2 * self.most + STALE_MAX + 1
-        assert len(recovery._flight._lost) <= 2 * self.most + STALE_MAX
+        assert len(recovery._flight.lost) <= 2 * self.most + STALE_MAX
         if isinstance(recovery, PartRecovery):
             assert len(recovery._ignored) <= len(recovery.streams)
 

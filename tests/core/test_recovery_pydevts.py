@@ -109,12 +109,12 @@ def test_what_is_not_open_cannot_arrive_damaged() -> None:
 def test_messages_of_one_size_that_are_sent_one_by_one_leave_together() -> None:
     queue = SendQueue()
     for token, body in ((1, b"aa"), (2, b"bb"), (3, b"c"), (5, b"d"), (6, b"e")):
-        queue.add_one(body, token)
-    queue.add((b"f",), 7, equal=True)
-    queue.add_one(b"g", 8)
-    assert len(queue) == 7
+        queue.add((body,), token, equal=True)
+    queue.add((b"f", b"g"), 7, equal=True)
+    queue.add((b"h",), 9, equal=True)
+    assert len(queue) == 8
     assert [queue.take(10) for _ in range(5)] == [
-        (1, [b"aa", b"bb"]), (3, [b"c"]), (5, [b"d", b"e"]), (7, (b"f",)), (8, [b"g"]),
+        (1, [b"aa", b"bb"]), (3, [b"c"]), (5, [b"d", b"e"]), (7, (b"f", b"g")), (9, [b"h"]),
     ]  # fmt: skip
     assert not queue
 
@@ -122,9 +122,9 @@ def test_messages_of_one_size_that_are_sent_one_by_one_leave_together() -> None:
 def test_what_joins_the_queue_while_it_is_taken_keeps_no_body_that_has_left() -> None:
     queue = SendQueue()
     for token in range(4):
-        queue.add_one(b"a", token)
+        queue.add((b"a",), token, equal=True)
     assert queue.take(2) == (0, [b"a", b"a"])
-    queue.add_one(b"b", 4)
+    queue.add((b"b",), 4, equal=True)
     assert [queue.take(10), queue.take(10)] == [(2, [b"a", b"a"]), (4, [b"b"])]
-    queue.add_one(b"c", 5)
+    queue.add((b"c",), 5, equal=True)
     assert queue.take(10) == (5, [b"c"])

@@ -33,8 +33,8 @@ from fairway.protocols.rup import wire
 from fairway.protocols.rup.incoming import PART_OVERHEAD_BYTES
 from fairway.protocols.rup.machine import RupMachine
 from fairway.protocols.rup.options import RupOptions
-from fairway.protocols.rup.outgoing import UNANSWERED_PARTS
 from fairway.protocols.rup.parts import Parts
+from fairway.protocols.rup.sender import UNANSWERED_PARTS
 
 ID = b"0123456789abcdef0123456789abcdef"
 SECOND = 1_000_000

@@ -41,12 +41,6 @@ class Deadlines(Generic[Key]):
         if queued is None or due_us < queued:
             self._push(key, due_us)
 
-    def bring_forward(self, key: Key, due_us: int) -> None:
-        """Moves the key's deadline if that makes it earlier; else it comes up too early, once."""
-        noted_us = self._due.get(key)
-        if noted_us is None or due_us < noted_us:
-            self.set(key, due_us)
-
     def get(self, key: Key) -> int | None:
         return self._due.get(key)
 

@@ -11,6 +11,7 @@ A run is always whole in one of them; what happens to a part of it only splits i
 
 from __future__ import annotations
 
+from collections import deque
 from heapq import heappop, heappush
 
 from fairway.core.recovery.runs import FLYING, LOST, NEVER, OVER, SETTLED, URGENT, Run, Stream
@@ -22,7 +23,7 @@ STALE_MAX = 64
 class Flight:
     """The runs of one recovery, wherever they are."""
 
-    __slots__ = ("_lost", "_serial", "_timers", "_urgent", "head", "in_flight", "left", "order", "peak", "settled")
+    __slots__ = ("_serial", "_timers", "head", "in_flight", "left", "lost", "order", "peak", "settled", "urgent")
 
     def __init__(self) -> None:
         self.head = Run(Stream(), 0, 0, b"", 1, 0, 0, 0)
@@ -35,8 +36,8 @@ class Flight:
         """What was in flight when the latest packet left: whether the window was used, asked after some came back."""
         self.order = 0
         """That of the next transmission."""
-        self._urgent: list[Run] = []
-        self._lost: list[tuple[int, int, int, Run]] = []
+        self.urgent: deque[Run] = deque()
+        self.lost: list[tuple[int, int, int, Run]] = []
         """Heap by serial of the stream and number."""
         self._timers: list[tuple[int, int, Run]] = []
         """Heap of the times that runs wait for by themselves."""
@@ -46,11 +47,6 @@ class Flight:
     def is_waiting(self) -> bool:
         """Whether something is in the network, or was and is not told of."""
         return self.in_flight > 0 or self.settled > 0
-
-    @property
-    def has_lost(self) -> bool:
-        """Whether something waits to leave again for window or pacing only."""
-        return bool(self._lost or self._urgent)
 
     # In the network, or out of it.
 
@@ -117,34 +113,34 @@ class Flight:
         run.state = LOST
         run.again_us = NEVER
         self._serial += 1
-        heappush(self._lost, (run.stream.serial, run.first, self._serial, run))
+        heappush(self.lost, (run.stream.serial, run.first, self._serial, run))
 
     def urge(self, run: Run) -> None:
         """Have a run leave now."""
         run.state = URGENT
         run.again_us = NEVER
-        self._urgent.append(run)
+        self.urgent.append(run)
 
     def next_urgent(self) -> Run | None:
         """Take out the next run that leaves now."""
-        while self._urgent:
-            run = self._urgent.pop(0)
+        while self.urgent:
+            run = self.urgent.popleft()
             if run.state == URGENT:
                 return run
         return None
 
     def next_lost(self, room: int) -> Run | None:
         """Take out the lowest run that waits for window and pacing, no more of it than there is room for."""
-        while self._lost:
-            run = self._lost[0][3]
+        while self.lost:
+            run = self.lost[0][3]
             if run.state == LOST and run.again_us == NEVER:
                 if room <= 0:
                     return None
-                heappop(self._lost)
+                heappop(self.lost)
                 if run.count > room:
                     self.split(run, run.first + room)
                 return run
-            heappop(self._lost)
+            heappop(self.lost)
         return None
 
     # Timers of runs.
@@ -184,7 +180,7 @@ class Flight:
             run.following.preceding = right
             run.following = right
         elif run.state == URGENT:
-            self._urgent.append(right)
+            self.urgent.append(right)
         if run.again_us != NEVER:
             self.arm(right, run.again_us)
         elif run.state == LOST:

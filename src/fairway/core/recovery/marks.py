@@ -96,7 +96,7 @@ class MarkRecovery(Recovery):
             self._flight.settle(run)
 
     def _make_room(self, run: Run, now_us: int, *, spoke: bool) -> None:
-        if spoke or self._flight.has_lost:
+        if spoke or self.has_lost:
             self._settle_old(now_us)
 
     def _probed(self) -> Run | None:

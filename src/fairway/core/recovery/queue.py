@@ -99,22 +99,23 @@ class SendQueue:
         return self._messages
 
     def add(self, bodies: Sequence[bytes], token: int, *, equal: bool) -> None:
-        """Queue messages that their owner cannot change."""
-        self._chunks.append(Chunk(bodies, token, equal))
-        self._messages += len(bodies)
+        """Queue messages that their owner cannot change.
 
-    def add_one(self, body: bytes, token: int) -> None:
-        """Queue one message; those of one size that follow one another leave together, as if sent in one call."""
+        Messages of one size that come one by one leave together, as if sent in one call.
+        """
+        self._messages += len(bodies)
+        if len(bodies) > 1:
+            self._chunks.append(Chunk(bodies, token, equal))
+            return
         growing = self._growing
         last = self._chunks[-1] if self._chunks else None
-        self._messages += 1
         # Not once some have left: a chunk that never ends would keep their bodies for ever.
         if last is None or last.bodies is not growing or last.done or token != last.token + len(growing):
             last = None
-        if last is not None and len(body) == len(growing[0]):
-            growing.append(body)
+        if last is not None and len(bodies[0]) == len(growing[0]):
+            growing.append(bodies[0])
         else:
-            self._growing = [body]
+            self._growing = [bodies[0]]
             self._chunks.append(Chunk(self._growing, token, True))
 
     def take(self, most: int) -> tuple[int, Sequence[bytes]]:

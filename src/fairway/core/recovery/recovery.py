@@ -120,7 +120,7 @@ class Recovery:
     @property
     def has_lost(self) -> bool:
         """Whether something waits to be retransmitted for window or pacing only."""
-        return self._flight.has_lost
+        return bool(self._flight.lost or self._flight.urgent)
 
     # What leaves.
 
@@ -180,7 +180,7 @@ class Recovery:
     def next_retransmission(self, now_us: int) -> Run | None:
         """Return packets that must leave again now, the most urgent and the lowest first; None if nothing may."""
         flight = self._flight
-        if not flight.has_lost:
+        if not (flight.lost or flight.urgent):
             return None
         run = flight.next_urgent() or flight.next_lost(self.room(now_us))
         if run is not None:
@@ -207,7 +207,7 @@ class Recovery:
             first += run.count
             count -= run.count
             run = run.following
-        return count <= 0 and self._evidence.doubt_us == NEVER and not self._flight.has_lost
+        return count <= 0 and self._evidence.doubt_us == NEVER and not self.has_lost
 
     def acknowledge_one(self, stream: Stream, number: int, now_us: int) -> Run | None:
         """Take the acknowledgement of a packet that left on its own, once, and is in flight; None if it is no such.
@@ -305,10 +305,12 @@ class Recovery:
 
     def _detect(self, now_us: int) -> None:
         """Find out what is lost by later acknowledgements."""
-        top, line = self._evidence.top[-1], self._line()
         self._overdue_us = NEVER
-        head, timing, tolerance_us = self._flight.head, self.timing, self._blame.tolerance_us
+        head, top = self._flight.head, self._evidence.top[-1]
         run = head.following
+        if run is head or run.orders[-1] >= top:
+            return
+        line, timing, tolerance_us = self._line(), self.timing, self._blame.tolerance_us
         while run is not head:
             order = run.orders[-1] + run.first - run.base
             if order >= top:
@@ -386,11 +388,11 @@ class Recovery:
         """Return when `wake` is due."""
         flight, kind = self._flight, self._kind
         due_us = min(self._overdue_us, self._evidence.doubt_us, self._life_us, flight.next_due_us())
+        if not flight.left:
+            return due_us
         if kind.by_name and flight.is_waiting:
             due_us = min(due_us, self._probe_us())
-        if flight.left:
-            due_us = min(due_us, self.heard_us + kind.silence_us, self.news_us + kind.stall_us)
-        return due_us
+        return min(due_us, self.heard_us + kind.silence_us, self.news_us + kind.stall_us)
 
     def gives_up(self, now_us: int) -> bool:
         """Return whether the peer has been silent, or has said nothing new, for too long while something waits."""
@@ -451,8 +453,9 @@ class Recovery:
 
     def _probe_us(self) -> int:
         """Return when to probe if nothing new comes."""
-        delay_us = self.timing.backed_off_us(self._backoffs, self._kind.backoff_us_max)
-        return self._base_us + delay_us + (self._kind.held_us if self.timing.smoothed_us else 0)
+        timing, kind = self.timing, self._kind
+        delay_us = timing.backed_off_us(self._backoffs, kind.backoff_us_max) if self._backoffs else timing.delay_us
+        return self._base_us + delay_us + (kind.held_us if timing.smoothed_us else 0)
 
     def _probe(self, now_us: int) -> None:
         """Retransmit one packet because nothing new came for too long."""

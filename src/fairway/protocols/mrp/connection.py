@@ -116,10 +116,6 @@ class Connection(ABC):
         self.sender.enqueue(bodies, body_bytes, token, equal=equal)
         self.touch()
 
-    def send_at_once(self, body: bytes, token: int, now_us: int) -> int | None:
-        """Send a message that nothing holds up, and return when `wake` is due; else change nothing and return None."""
-        return None
-
     def flush(self, now_us: int) -> None:
         """Send what may leave now."""
         sender = self.sender

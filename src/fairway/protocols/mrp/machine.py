@@ -218,12 +218,7 @@ class MrpMachine:
         if not connection.sender.backlog.accepts(size):
             raise QueueFull("the send queue of this mrp connection is full: wait for Writable")
         token = self._take_tokens(1)
-        kept = body if type(body) is bytes else bytes(body)
-        due_us = connection.send_at_once(kept, token, now_us)
-        if due_us is None:
-            connection.enqueue((kept,), size, token, equal=True)
-        else:
-            self._door.deadlines.bring_forward(connection.local, due_us)
+        connection.enqueue((body if type(body) is bytes else bytes(body),), size, token, equal=True)
         return token
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:

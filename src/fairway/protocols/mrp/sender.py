@@ -79,16 +79,6 @@ class Sender:
             most = min(most, self.recovery.room(now_us))
         return min(most, self._starts.room(self._interval_us(), now_us)) if most > 0 else 0
 
-    def may_leave_at_once(self, now_us: int) -> bool:
-        """Return whether one new packet may leave now, because nothing waits before it."""
-        return (
-            not self.queue
-            and not self.recovery.has_lost
-            and self.next < self.base + self._options.window
-            and self.recovery.room(now_us) > 0
-            and (self._starts.plenty() or self._starts.room(self._interval_us(), now_us) > 0)
-        )
-
     def next_leave_us(self, now_us: int) -> int:
         """Return when time alone lets the next packet leave; `NEVER` if only an acknowledgement can."""
         if not self.recovery.has_lost:

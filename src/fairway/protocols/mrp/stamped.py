@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from fairway.core.events import Peer
 from fairway.core.machine import Buffer
 from fairway.core.recovery.recovery import Recovery
-from fairway.core.recovery.runs import NEVER, Run
+from fairway.core.recovery.runs import Run
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection
 from fairway.protocols.mrp.options import STAMPED
@@ -46,20 +46,6 @@ class StampedConnection(Connection):
         self._ack_in = wire.stamped_prefix(wire.TYPE_ACK, self.local, remote)
 
     # Sending.
-
-    def send_at_once(self, body: bytes, token: int, now_us: int) -> int | None:
-        sender, shared = self.sender, self._shared
-        if not sender.may_leave_at_once(now_us):
-            return None
-        data = self._data_out + wire.pair(sender.next % _TURN, now_us // 1_000 % _TURN) + body
-        shared.outbox.send(self.address, data, len(data))
-        sender.backlog.add(1, len(body))
-        sender.left(1, data, len(data), token, now_us)
-        shared.statistics.messages_sent += 1
-        self.active_us = now_us
-        self.presence_us = NEVER
-        # Behind others that wait this is later than their timer, and moves nothing.
-        return now_us + sender.timing.delay_us
 
     def _datagrams(self, bodies: Sequence[bytes], now_us: int) -> bytes:
         first, stamp = self.sender.next, stamp_at(now_us)

@@ -37,10 +37,6 @@ class Starts:
         while slots[0][1] <= now_us - self._longest_us or self._in_all - slots[0][2] >= self._most:
             self._in_all -= slots.popleft()[2]
 
-    def plenty(self) -> bool:
-        """Tells whether less than half of what may start has started, whatever the interval."""
-        return self._in_all * 2 < self._most
-
     def room(self, interval_us: int, now_us: int) -> int:
         """Tells how many sequences may start now."""
         room = self._most - self._in_all

@@ -66,12 +66,8 @@ class Sender:
 
     def queue(self, bodies: Sequence[bytes], token: int, *, equal: bool) -> None:
         """Queue messages that the backlog has room for."""
-        if len(bodies) == 1:
-            self.backlog.add(1, len(bodies[0]))
-            self._queue.add_one(bodies[0], token)
-        else:
-            self.backlog.add(len(bodies), sum(map(len, bodies)))
-            self._queue.add(bodies, token, equal=equal)
+        self.backlog.add(len(bodies), sum(map(len, bodies)))
+        self._queue.add(bodies, token, equal=equal)
 
     def pump(self, now_us: int) -> int:
         """Send what may leave now, retransmissions first; return when there is something to do again."""

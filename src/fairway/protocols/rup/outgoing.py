@@ -5,9 +5,6 @@ from __future__ import annotations
 from fairway.core.machine import Buffer
 from fairway.core.recovery.runs import Stream
 
-UNANSWERED_PARTS = 32
-"""Parts of a message that are sent ahead of the first word about it: the peer may ignore it, and others wait."""
-
 
 class Outgoing:
     """The state of one message that is being sent; what became of its parts is in `stream`."""
@@ -46,11 +43,11 @@ class Outgoing:
         self.part_count = max(1, -(-self.total // self.part_bytes))
         self.stream.last = self.part_count - 1
 
-    def sendable(self, outstanding_max: int, *, alone: bool) -> int:
+    def sendable(self, outstanding_max: int, unanswered_max: int) -> int:
         """Return how many parts may leave for the first time as far as this message is concerned."""
         if self.is_ignored:
             return 0
-        most = self.stream.mark + outstanding_max if self.stream.answered or alone else UNANSWERED_PARTS
+        most = self.stream.mark + outstanding_max if self.stream.answered else unanswered_max
         return min(self.part_count, most) - self.cursor
 
     def slice_of(self, first: int, count: int) -> Buffer:

@@ -31,6 +31,8 @@ BURSTS_TOGETHER = 4
 """A message's turn is so many system calls long; what comes once per turn and not per call is then cheap."""
 IN_FLIGHT_TO_WAIT = 2 * SEGMENTS_MAX
 """With so many parts in flight a burst is sent whole or not yet."""
+UNANSWERED_PARTS = 32
+"""Parts of a message that leave before the first word about it, if that is more than a quarter of the window."""
 AHEAD_INITIAL = 8
 """Messages of several parts that are begun before the peer has said anything about them."""
 
@@ -133,7 +135,8 @@ class Sender:
         while room > 0 and (self._round or self._fresh):
             message = self._next_in_turn()
             burst = self._grid.burst_max(message) if message.part_count > 1 else 1
-            sendable = message.sendable(self._outstanding_max, alone=self.backlog.messages == 1)
+            ahead = self._outstanding_max if self.backlog.messages == 1 else self._ahead_of_answer()
+            sendable = message.sendable(self._outstanding_max, ahead)
             if sendable <= 0:
                 message.in_round = False
                 continue
@@ -176,6 +179,11 @@ class Sender:
             return oldest
         self._oldest_first = self._oldest_first and bool(self._round)
         return self._fresh.popleft() if fresh else self._round.popleft()
+
+    def _ahead_of_answer(self) -> int:
+        """Return how many parts of a message leave before the first word about it while others wait: the peer may
+        ignore it. They do not fill the window, and are more than a confirm by number waits for where it is large."""
+        return max(UNANSWERED_PARTS, (self._recovery.in_flight + self._recovery.window_room()) // 4)
 
     def _turn_max(self, burst: int) -> int:
         """Return how many parts a turn has: no more than a window while a message of one part waits for its own."""

@@ -21,13 +21,16 @@ def following(index: int, count: int = 1) -> int:
 class Outputs:
     """What leaves the machine: datagrams, events, tokens and counts."""
 
-    __slots__ = ("_events", "_token", "outbox", "report", "statistics", "unfinished")
+    __slots__ = ("_events", "_token", "outbox", "ready", "report", "statistics", "unfinished")
 
     def __init__(self, statistics: Statistics, unproved_max: int) -> None:
         self.statistics = statistics
         self.outbox = Outbox(statistics, unproved_max)
         self.unfinished = 0
         """Tokens without an outcome."""
+        self.ready: dict[Link, int] = {}
+        """Sessions that may have something to send, and since when: it leaves with the machine's next output, so that
+        what one call and many ask for fills a batch alike."""
         self._token = 0
         self._events: list[Event] = []
         self.report = self._events.append
@@ -88,6 +91,10 @@ class Link:
         """The earliest deadline since the last wake."""
         self.armed_us = NEVER
         """The deadline that the machine has noted for this session."""
+
+    def mark_ready(self, now_us: int) -> None:
+        """Have the session send what may leave before the machine's next output."""
+        self.outputs.ready[self] = now_us
 
     def wake_by(self, due_us: int) -> None:
         """Asks for a wake at that time at the latest."""

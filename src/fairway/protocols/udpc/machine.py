@@ -31,7 +31,8 @@ from typing import ClassVar
 from fairway.core.chance import Chance
 from fairway.core.errors import BadMessage, MalformedDatagram, NoSuchPeer, QueueFull
 from fairway.core.events import Address, Peer, Receipt
-from fairway.core.machine import TOO_LARGE_FOR_PATH, UDP_PAYLOAD_BYTES_MAX, Buffer, path_allows
+from fairway.core.machine import TOO_LARGE_FOR_PATH, UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
+from fairway.core.recovery.queue import owned
 from fairway.core.statistics import Statistics
 from fairway.protocols.udpc import snapshot as snapshots
 from fairway.protocols.udpc.doorkeeper import Doorkeeper
@@ -82,11 +83,21 @@ class UdpcMachine:
         self._by_route = self._sessions.by_route
         self._closed = False
         # Asked several times a turn, so without a detour.
-        self.transmits = self._outputs.outbox.take
         self.events = self._outputs.events
         self.next_deadline_us = self._door.deadlines.next_us
 
     # Outputs.
+
+    def transmits(self) -> list[Transmit]:
+        outputs = self._outputs
+        if outputs.ready:
+            ready, outputs.ready = outputs.ready, {}
+            for link, now_us in ready.items():
+                session = self._by_peer.get(link.peer)
+                if session is not None and session.link is link:
+                    session.outgoing.pump(now_us)
+                    self._door.arm(session)
+        return outputs.outbox.take()
 
     def room(self, peer: Peer) -> int:
         return self._open(peer).outgoing.room()
@@ -119,7 +130,7 @@ class UdpcMachine:
             raise QueueFull("the send queue of this session is full; wait for Writable")
         token = self._outputs.token()
         if flag == IMP:
-            outgoing.send_important(body if type(body) is bytes else bytes(body), token, now_us)
+            outgoing.send_important((body if type(body) is bytes else bytes(body),), token, now_us, equal=True)
         else:
             if answers is not None:
                 session.answers.answered(answers)
@@ -138,8 +149,7 @@ class UdpcMachine:
         tokens = self._outputs.tokens(count)
         if count:
             accepted = bodies if count == len(bodies) else bodies[:count]
-            session.outgoing.send_chunk(accepted, len(sizes) == 1, tokens.start, now_us)
-            self._door.arm(session)
+            session.outgoing.send_important(owned(accepted), tokens.start, now_us, equal=len(sizes) == 1)
         return tokens
 
     def ping(self, peer: Peer, now_us: int) -> int:

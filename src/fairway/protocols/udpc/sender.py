@@ -15,7 +15,7 @@ from typing import NamedTuple
 from fairway.core.events import NOT_SENT, Delivered, DeliveryUnknown, Refused, Writable
 from fairway.core.machine import Buffer
 from fairway.core.recovery.congestion import make_controller
-from fairway.core.recovery.queue import Backlog, SendQueue, owned
+from fairway.core.recovery.queue import Backlog, SendQueue
 from fairway.core.recovery.recovery import Kind, Recovery
 from fairway.core.recovery.runs import Acknowledged, Run, Stream
 from fairway.core.recovery.timing import RoundTrip
@@ -89,29 +89,16 @@ class Outgoing:
         self._backlog.add(count, body_bytes)
         self._link.outputs.unfinished += count
 
-    def send_important(self, body: bytes, token: int, now_us: int) -> None:
-        """Send a message that was accepted, and again until it is acknowledged."""
-        self._admit(1, len(body))
-        link, recovery = self._link, self._recovery
-        if (
-            self._queue
-            or recovery.left >= self._options.window
-            or recovery.room(now_us) <= 0
-            or (link.next_index + self._index_reserve > link.index_limit and not self._message_room(1))
-        ):
-            self._queue.add((body,), token, equal=True)
-            self.pump(now_us)
-        else:
-            self._launch((body,), token, now_us)
-
-    def send_chunk(self, bodies: Sequence[Buffer], equal: bool, token: int, now_us: int) -> None:
-        """Send several such messages."""
+    def send_important(self, bodies: Sequence[bytes], token: int, now_us: int, *, equal: bool) -> None:
+        """Send messages that were accepted, and again until they are acknowledged."""
         self._admit(len(bodies), sum(map(len, bodies)))
-        self._queue.add(owned(bodies), token, equal=equal)
-        self.pump(now_us)
+        self._queue.add(bodies, token, equal=equal)
+        self._link.mark_ready(now_us)
 
     def send_other(self, message: Other, now_us: int) -> None:
         """Send a plain message, a request or a response; only requests have an outcome."""
+        if self._queue:
+            self.pump(now_us)  # what was sent before leaves before, where nothing holds it back
         if message.flag & REQ:
             self._admit(1, len(message.body))
             if self._requests is None:
@@ -222,11 +209,9 @@ class Outgoing:
             from fairway.protocols.udpc.columns import encode_run
 
             data = encode_run(first & INDEX_MASK, link.session_id, IMP, bodies, len(bodies[0]))
-        recovery = self._recovery
-        recovery.sent(self._packets, first, count, now_us, data, segment_bytes, token)
+        self._recovery.sent(self._packets, first, count, now_us, data, segment_bytes, token)
         if first + self._options.index_run_max < link.index_limit:
             self._limit_index(first)
-        link.wake_us = min(link.wake_us, recovery.next_us())
         link.outputs.statistics.messages_sent += count
         if link.proved:
             link.outbox.send(link.address, data, segment_bytes, count)
@@ -244,7 +229,7 @@ class Outgoing:
             return False
         self._delivered(run.tokens, run.segment_bytes - HEADER_BYTES)
         if self._queue or recovery.has_lost or self._others or self._requests:
-            self.pump(now_us)
+            link.mark_ready(now_us)
         return True
 
     def acknowledge(self, ack_index: int, count: int, now_us: int) -> list[Acknowledged]:
@@ -254,7 +239,7 @@ class Outgoing:
         for piece in pieces:
             self._delivered(piece.tokens, piece.count * (piece.run.segment_bytes - HEADER_BYTES))
         if pieces:
-            self.pump(now_us)
+            link.mark_ready(now_us)
         return pieces
 
     def _delivered(self, tokens: range, body_bytes: int) -> None:
@@ -286,7 +271,7 @@ class Outgoing:
         self._settle(1, piece.run.segment_bytes - HEADER_BYTES)
         self._link.outputs.statistics.messages_delivered += 1
         if self._requests or self._queue or self._others:
-            self.pump(now_us)
+            self._link.mark_ready(now_us)
         return piece.run.token
 
     # Time.
