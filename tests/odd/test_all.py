@@ -11,7 +11,20 @@ from .mrp_peers import MrpPeer
 from .pydevts_peers import PydevtsPeer
 from .rup_peers import RupPeer
 from .udpc_peers import UdpcPeer
-from .world import MS, REVERSED, SECOND, Answers, Link, ScriptedPeer, World, at_most, every_seed, not_sent, numbered
+from .world import (
+    MS,
+    REVERSED,
+    SECOND,
+    Answers,
+    Link,
+    ScriptedPeer,
+    World,
+    at_most,
+    every_seed,
+    not_sent,
+    numbered,
+    seeds,
+)
 
 PEERS: dict[str, Callable[..., ScriptedPeer]] = {
     "udpc": UdpcPeer,
@@ -102,6 +115,21 @@ def test_a_bad_link_delays_and_loses_nothing(name: str, link: Link) -> None:
         world.carry(bodies_for(name, 500), 600 * SECOND, per_needed=6).all_delivered()
 
     every_seed(4, check)
+
+
+@over_peers
+@pytest.mark.parametrize("loss_per_million", [0, 20_000], ids=["clean", "loss"])
+def test_a_machine_that_reads_what_has_gathered_for_ten_milliseconds_is_at_most_half_as_slow_again(
+    name: str, loss_per_million: int
+) -> None:
+    """Ten milliseconds at each turn are a longer round trip, so it is compared with a link that is as slow."""
+
+    def took_us(delay_us: int, reads_us: int) -> int:
+        link = Link(delay_us=delay_us, loss_per_million=loss_per_million)
+        worlds = [World(PEERS[name](), link, seed=seed, reads_us=reads_us) for seed in seeds(10)]
+        return sum(world.carry(bodies_for(name, 500), 600 * SECOND).all_delivered().took_us for world in worlds)
+
+    at_most(took_us(20 * MS, 10 * MS), 1.5 * took_us(25 * MS, 0), "what was read together")
 
 
 @over_peers

@@ -180,6 +180,7 @@ class World:
         seed: int = 1,
         loses: Callable[[bytes], bool] | None = None,
         pauses: Sequence[tuple[int, int]] = (),
+        reads_us: int = 0,
         **options: object,
     ) -> None:
         chance = Seeded(seed)
@@ -201,6 +202,9 @@ class World:
         self._loses = loses
         self._pauses = pauses
         self._paused_until_us = 0
+        self._reads_us = reads_us
+        """How long what has arrived waits for a reader that then takes all of it before anything leaves."""
+        self._inbox: list[bytes] = []
         self._losses = chance.fork(2)
         self._jitter = chance.fork(3)
         self._slower_us = chance.below(link.delay_us // 20 + 1)
@@ -354,7 +358,16 @@ class World:
         if self.now_us < self._paused_until_us:
             self.at(self._paused_until_us + PILE_GAP_US, self._to_machine, data)
             return
-        self.machine.receive(data, THERE, self.now_us)
+        self._inbox.append(data)
+        if not self._reads_us:
+            self._read()
+        elif len(self._inbox) == 1:
+            self.at(self.now_us + self._reads_us, self._read)
+
+    def _read(self) -> None:
+        inbox, self._inbox = self._inbox, []
+        for data in inbox:
+            self.machine.receive(data, THERE, self.now_us)
         self._settle()
 
     # Whole runs.
