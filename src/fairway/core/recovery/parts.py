@@ -15,6 +15,8 @@ first probe does not wait for a whole time-out there.
 
 from __future__ import annotations
 
+from collections import deque
+
 from fairway.core.recovery.congestion import Controller
 from fairway.core.recovery.evidence import OVERTAKEN_BY
 from fairway.core.recovery.marks import MarkRecovery, probed_us
@@ -44,6 +46,8 @@ class PartRecovery(MarkRecovery):
         """Packets that the peer has asked for and not acknowledged."""
         self._ignored: dict[int, Run] = {}
         """By serial of its stream, the one packet that probes for an ignored stream."""
+        self._late: deque[Run] = deque()
+        """Runs that were settled because they are old, in the order of their transmission."""
         self._finished = [-1] * OVERTAKEN_BY
         """The highest serials of streams that were acknowledged whole, ascending."""
 
@@ -119,6 +123,7 @@ class PartRecovery(MarkRecovery):
 
     def _detect(self, now_us: int) -> None:
         super()._detect(now_us)
+        self._lose_late(now_us)
         if self._holes:
             self._settle_old(now_us)
             run = self._flight.head.following
@@ -168,11 +173,22 @@ class PartRecovery(MarkRecovery):
     # Streams that the peer ignores.
 
     def _settle_old(self, now_us: int) -> None:
+        if not self._flight.settled:
+            self._late.clear()
         for run in self._flight.left_before(now_us - self.timing.delay_us):
             if self._is_unheard(run.stream):
                 self._ignore(run.stream, now_us)
             else:
                 self._flight.settle(run)
+                self._late.append(run)
+
+    def _lose_late(self, now_us: int) -> None:
+        """Take what was settled for its age, and stands at a mark, for lost once something that left later arrived."""
+        late, top = self._late, self._evidence.top[-1]
+        while late and (late[0].state != SETTLED or late[0].order < top):
+            run = late.popleft()
+            if run.state == SETTLED and run.first == run.stream.mark:
+                self._lose(self._flight.only(run.first, run), now_us, blame=False)
 
     def finished(self, stream: Stream, now_us: int) -> None:
         """Take that a stream was acknowledged whole: a peer that had no place for another may have one now."""
