@@ -12,10 +12,14 @@ import sys
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from fairway import net
 from fairway.core import layout
 from fairway.net.sharing import bind_shared
+from fairway.net.sockets import open_bound
 from tests.loopback import own_host
 
 from .test_service import refused, runs
@@ -130,6 +134,27 @@ async def test_a_taken_port_is_not_shared_with_others(lake: Path) -> None:
     async with gateway(lake, any_ports(("udpc",)), *WORKERS) as running:
         said = await asyncio.to_thread(refused, running.urls[0], "--lake", str(lake), "--name", "b", *WORKERS)
         assert said.startswith(f"1 fairway: cannot listen on {own_host()}:")
+
+
+def test_nobody_gets_a_shared_port_between_the_look_whether_it_is_free_and_its_sockets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The port was bound alone, let go, and bound again by sockets that share it with whoever came in between."""
+    let_go: list[socket.socket] = []
+
+    class Watched(socket.socket):
+        def close(self) -> None:
+            let_go.append(self)
+            super().close()
+
+    def open_watched(*given: Any) -> socket.socket:
+        return Watched(fileno=open_bound(*given).detach())
+
+    monkeypatch.setattr("fairway.net.sockets.open_bound", open_watched)
+    (port,) = asyncio.run(bind_shared([f"udpc://{own_host()}:0"], 2))
+    assert not let_go
+    assert len(port.descriptors) == 2
+    port.close()
 
 
 async def _choices(peers: list[socket.socket]) -> list[int]:
