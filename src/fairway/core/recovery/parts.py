@@ -5,6 +5,9 @@ one has left the network. It is answered if it can speak of the packet's latest 
 a round trip. While anything asked for is missing, the mark hides what arrives: what is older than the time-out has left
 the network, too. Also a packet below the mark may be asked for (a *stray*); it is in flight until the next word.
 
+*Settled for their age*, packets at the mark of their stream are lost when something that left later arrives: with many
+streams a probe for each of them would take a time-out for each.
+
 *Ignored streams.* A stream of several packets that was never answered although later ones are is taken back but for one
 packet that probes for it, outside the window, with a back-off of its own, and sooner when another stream is finished: a
 peer that had no place for it may have one then.
@@ -46,8 +49,8 @@ class PartRecovery(MarkRecovery):
         """Packets that the peer has asked for and not acknowledged."""
         self._ignored: dict[int, Run] = {}
         """By serial of its stream, the one packet that probes for an ignored stream."""
-        self._late: deque[Run] = deque()
-        """Runs that were settled because they are old, in the order of their transmission."""
+        self._late: deque[tuple[int, Run]] = deque()
+        """Runs that were settled because they are old, in the order of the transmission that was."""
         self._finished = [-1] * OVERTAKEN_BY
         """The highest serials of streams that were acknowledged whole, ascending."""
 
@@ -180,14 +183,14 @@ class PartRecovery(MarkRecovery):
                 self._ignore(run.stream, now_us)
             else:
                 self._flight.settle(run)
-                self._late.append(run)
+                self._late.append((run.order, run))
 
     def _lose_late(self, now_us: int) -> None:
         """Take what was settled for its age, and stands at a mark, for lost once something that left later arrived."""
         late, top = self._late, self._evidence.top[-1]
-        while late and (late[0].state != SETTLED or late[0].order < top):
-            run = late.popleft()
-            if run.state == SETTLED and run.first == run.stream.mark:
+        while late and late[0][0] < top:
+            run = late.popleft()[1]
+            if run.state == SETTLED and run.first == run.stream.mark and run.order < top:
                 self._lose(self._flight.only(run.first, run), now_us, blame=False)
 
     def finished(self, stream: Stream, now_us: int) -> None:
