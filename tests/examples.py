@@ -2,7 +2,7 @@
 
 A shell block is a conversation: a line that ends with `&` is one terminal, and the next lines wait until it says that
 it listens (a gateway also logs); then they run one after another and must succeed. At the end those that count must
-have left by themselves, and the others are told to end. Ports are replaced by free ones. What follows `# -> ` in a
+have left by themselves, and the others are told to end. Addresses are replaced by free ones. What follows `# -> ` in a
 Python block is a line that it prints.
 """
 
@@ -15,12 +15,12 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from socket import AF_INET, SOCK_DGRAM, socket
 
 from tests.conftest import ROOT
+from tests.loopback import closed_port
 
 PATIENCE_S = 120
-PORT = re.compile(r"(?<=[\d\]]:)\d{4,5}(?=\b)")
+ADDRESS = re.compile(r"\b(?:127\.0\.0\.1|0\.0\.0\.0):(\d{4,5})\b")
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -41,14 +41,9 @@ def environment() -> dict[str, str]:
 
 
 def with_free_ports(block: str) -> str:
-    """Replaces each port by one that nobody has."""
-    free: dict[str, str] = {}
-    for port in PORT.findall(block):
-        if port not in free:
-            with socket(AF_INET, SOCK_DGRAM) as probe:
-                probe.bind(("127.0.0.1", 0))
-                free[port] = str(probe.getsockname()[1])
-    return PORT.sub(lambda found: free[found[0]], block)
+    """Replace each port, and the host before it, by one that nobody has."""
+    free = {port: closed_port() for port in ADDRESS.findall(block)}
+    return ADDRESS.sub(lambda found: free[found[1]], block)
 
 
 class Terminal:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.loopback import closed_port
+
 from . import test_raw_mrp as mrp
 from . import test_raw_rup as rup
 from .raw import PATIENCE_S, RawPeer, answering
@@ -157,8 +159,6 @@ def test_a_peer_that_reads_nothing_ends_every_line_with_exit_3(tmp_path: Path, u
 
 @pytest.mark.parametrize("scheme", ["udpc", "mrp", "rup", "pydevts"])
 def test_a_closed_port_ends_every_line_at_once_with_exit_3(tmp_path: Path, scheme: str) -> None:
-    with answering() as peer:
-        port = peer.port
-    sent = send_lines(f"{scheme}://127.0.0.1:{port}", numbered(1_000), tmp_path)
+    sent = send_lines(f"{scheme}://{closed_port()}", numbered(1_000), tmp_path)
     assert sent.returncode == 3
     assert "ICMP" in sent.stderr

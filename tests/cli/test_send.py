@@ -24,6 +24,7 @@ from tests.acceptance.test_raw_pydevts import ACK as PYDEVTS_ACK
 from tests.acceptance.test_raw_pydevts import header
 from tests.acceptance.test_raw_udpc import ACK, FIN, IMP, be_called, fields, has_flag, packet
 from tests.cli.terminals import on_terminal
+from tests.loopback import closed_port
 
 MODULES_MAX = 280
 """A fifth more than a message loads today."""
@@ -149,18 +150,14 @@ def test_a_connect_without_an_answer_is_unknown_and_in_the_account() -> None:
 
 
 def test_a_port_that_nobody_has_ends_at_once_as_unknown() -> None:
-    with answering() as peer:
-        port = peer.port
-    sent = run("send", f"udpc://127.0.0.1:{port}?connect_limit=30s", "x")
+    sent = run("send", f"udpc://{closed_port()}?connect_limit=30s", "x")
     assert sent.returncode == 3
     assert "Connection refused" in sent.stderr
 
 
 @pytest.mark.parametrize("protocol", ["udpc", "mrp", "rup", "pydevts"])
 def test_lines_to_a_port_that_nobody_has_end_with_one_object_that_says_so(protocol: str) -> None:
-    with answering() as peer:
-        port = peer.port
-    sent = run("send", f"{protocol}://127.0.0.1:{port}", "--lines", "--json", given=b"one\ntwo\n")
+    sent = run("send", f"{protocol}://{closed_port()}", "--lines", "--json", given=b"one\ntwo\n")
     assert sent.returncode == 3
     assert sent.stderr.count("\n") == 1
     row = json.loads(sent.stdout)

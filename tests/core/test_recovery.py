@@ -324,6 +324,37 @@ def test_the_first_request_for_a_lost_packet_is_news_and_ends_its_pause() -> Non
     assert recovery.news_us == 421_000
 
 
+@pytest.mark.parametrize(("probes", "answered"), [(1, 0), (5, 4), (5, 1)])
+def test_streams_of_one_packet_that_an_outage_swallowed_leave_again_when_a_later_probe_is_answered(
+    probes: int, answered: int
+) -> None:
+    """A peer that repeated itself while they were under way had them taken out of the flight, and each then waited for
+    a probe of its own: one in each time-out."""
+    recovery = PartRecovery(*parts()[1:], None, Statistics())
+    streams = [Stream(serial, 0) for serial in range(31)]
+    recovery.sent(streams[0], 0, 1, 0)
+    recovery.acknowledge_to(streams[0], 1, RTT_US)
+    for stream in streams[1:]:
+        recovery.sent(stream, 0, 1, 100_000)
+    recovery.heard(streams[1], 120_000)
+    recovery.heard(streams[1], 140_000)
+    probed: list[Stream] = []
+    while len(probed) < probes:
+        now_us = recovery.next_us()
+        recovery.wake(now_us)
+        while (run := recovery.next_retransmission(now_us)) is not None:
+            probed.append(run.stream)
+            recovery.heard(streams[1], now_us + RTT_US)
+    assert len(probed) == probes
+    assert recovery.in_flight <= 2, "the others are no longer in the network"
+    now_us += RTT_US
+    recovery.acknowledge_to(probed[answered], 1, now_us)
+    recovery.wake(now_us + RTT_US)
+    again = [run.stream for run in iter(lambda: recovery.next_retransmission(now_us + RTT_US), None)]
+    assert set(again) >= set(streams[1:]) - set(probed)
+    assert len(again) == len(set(again))
+
+
 # Packets with a timer each.
 
 

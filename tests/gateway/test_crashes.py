@@ -29,12 +29,14 @@ async def _killed_at(point: str, lake: Path) -> None:
     environment = {"FAIRWAY_CRASH_AT": f"{point}:{passes}"}
     first = await start(lake, any_ports(), *SEALS_OFTEN, environment=environment)
     senders = [Sender(first.url(protocol), protocol, ledger) for protocol in PROTOCOLS]
+    for sender in senders:
+        await sender.connect()
+    await until(lambda: sessions_stored(lake) == 2)
     sending = [asyncio.create_task(sender.run()) for sender in senders]
     assert await first.ended() == -signal.SIGKILL
     async with gateway(lake, first.urls, *SEALS_OFTEN) as second:
         before = len(ledger.acknowledged)
-        while len(ledger.acknowledged) < before + 200:
-            await asyncio.sleep(0.02)
+        await until(lambda: len(ledger.acknowledged) >= before + 200)
         for sender in senders:
             sender.enough.set()
         await asyncio.gather(*sending)

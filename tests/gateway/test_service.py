@@ -25,7 +25,19 @@ from fairway.gateway.service import Service
 from fairway.gateway.settings import Settings, build
 from fairway.protocols import make_machine, make_options
 
-from .world import PROTOCOLS, Ledger, Running, Sender, any_ports, check_promise, gateway, journalled, landed, until
+from .world import (
+    PROTOCOLS,
+    Ledger,
+    Running,
+    Sender,
+    any_ports,
+    check_promise,
+    gateway,
+    journalled,
+    landed,
+    served,
+    until,
+)
 
 UDPC = ["udpc://127.0.0.1:0"]
 
@@ -109,7 +121,7 @@ async def test_a_stop_seals_all_and_the_next_start_goes_on_with_the_same_session
     async with gateway(lake, any_ports()) as first:
         senders = [Sender(first.url(protocol), protocol, ledger) for protocol in PROTOCOLS]
         sending = [asyncio.create_task(sender.run()) for sender in senders]
-        await until(lambda: len(ledger.acknowledged) > 200)
+        await served(senders, 200)
         assert await first.stop() == 0
     assert not journalled(lake)
     before = len(ledger.acknowledged)
@@ -154,7 +166,7 @@ async def test_a_full_disk_holds_back_acknowledgements_until_there_is_room(lake:
         health = page.replace("/metrics", "/healthz")
         senders = [Sender(running.url(protocol), protocol, ledger) for protocol in PROTOCOLS]
         sending = [asyncio.create_task(sender.run()) for sender in senders]
-        await until(lambda: len(ledger.acknowledged) > 100)
+        await served(senders, 100)
         assert (await fetch(health))[0] == 200
         full.touch()
         await until(lambda: any("not acknowledging" in line for line in running.said))

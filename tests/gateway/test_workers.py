@@ -12,13 +12,18 @@ import sys
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from fairway import net
 from fairway.core import layout
 from fairway.net.sharing import bind_shared
+from fairway.net.sockets import open_bound
+from tests.loopback import own_host
 
 from .test_service import refused, runs
-from .world import Ledger, Running, Sender, any_ports, check_promise, gateway, landed, until
+from .world import Ledger, Running, Sender, any_ports, check_promise, gateway, landed, served, until
 
 WORKERS = ("--workers", "2")
 
@@ -43,7 +48,7 @@ async def test_a_worker_that_is_killed_comes_back_and_its_peers_see_only_delay(l
     async with gateway(lake, any_ports(("udpc", "rup")), *WORKERS) as running:
         senders = [Sender(running.urls[number % 2], f"s{number}", ledger) for number in range(8)]
         sending = [asyncio.create_task(sender.run(at_once=2)) for sender in senders]
-        await until(lambda: len(ledger.acknowledged) > 100)
+        await served(senders, 100)
         os.kill(children(running)[0], signal.SIGKILL)
         await until(lambda: any("starting it again" in line for line in running.said))
         before = len(ledger.acknowledged)
@@ -63,7 +68,7 @@ async def test_peers_find_their_journals_after_the_supervisor_is_killed(lake: Pa
     async with gateway(lake, any_ports(("udpc",)), *WORKERS) as first:
         senders = [Sender(first.urls[0], f"s{number}", ledger) for number in range(6)]
         sending = [asyncio.create_task(sender.run(at_once=2)) for sender in senders]
-        await until(lambda: len(ledger.acknowledged) > 100)
+        await served(senders, 100)
         workers = children(first)
         first.signal(signal.SIGKILL)
         await first.ended()
@@ -128,7 +133,28 @@ async def test_a_signal_to_all_processes_during_the_start_ends_it_without_a_word
 async def test_a_taken_port_is_not_shared_with_others(lake: Path) -> None:
     async with gateway(lake, any_ports(("udpc",)), *WORKERS) as running:
         said = await asyncio.to_thread(refused, running.urls[0], "--lake", str(lake), "--name", "b", *WORKERS)
-        assert said.startswith("1 fairway: cannot listen on 127.0.0.1:")
+        assert said.startswith(f"1 fairway: cannot listen on {own_host()}:")
+
+
+def test_nobody_gets_a_shared_port_between_the_look_whether_it_is_free_and_its_sockets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The port was bound alone, let go, and bound again by sockets that share it with whoever came in between."""
+    let_go: list[socket.socket] = []
+
+    class Watched(socket.socket):
+        def close(self) -> None:
+            let_go.append(self)
+            super().close()
+
+    def open_watched(*given: Any) -> socket.socket:
+        return Watched(fileno=open_bound(*given).detach())
+
+    monkeypatch.setattr("fairway.net.sockets.open_bound", open_watched)
+    (port,) = asyncio.run(bind_shared([f"udpc://{own_host()}:0"], 2))
+    assert not let_go
+    assert len(port.descriptors) == 2
+    port.close()
 
 
 async def _choices(peers: list[socket.socket]) -> list[int]:

@@ -19,11 +19,17 @@ import pyarrow.parquet as pq
 from fairway import net
 from fairway.core import layout
 from fairway.gateway.journal import open_reader, read_rows
+from tests.loopback import own_host
 
 PROTOCOLS = ("udpc", "mrp", "rup", "pydevts")
-CLIENT = {"pydevts": "?repeat_after=1s", "mrp": "", "udpc": "?silence=60s", "rup": "?silence=60s"}
-"""A pydevts packet is repeated every 3 s by default; a test need not wait so long. The others wait longer than usual,
-because a start takes many seconds on a machine that is busy with other tests."""
+CLIENT = {
+    "pydevts": "?repeat_after=1s&packet_repeats_max=39",
+    "mrp": "?unacknowledged=60s",
+    "udpc": "?silence=60s&important_limit=60s",
+    "rup": "?silence=60s",
+}
+"""All wait longer than usual, because a start takes many seconds on a machine that is busy with other tests; pydevts as
+long as its receiver recognises duplicates, 40 s, and with shorter pauses, so that a test ends soon."""
 START_S = 120.0
 EXIT_S = 120.0
 
@@ -97,7 +103,8 @@ async def gateway(lake: Path, urls: Sequence[str], *options: str, **more: Any) -
 
 
 def any_ports(protocols: Iterable[str] = PROTOCOLS) -> list[str]:
-    return [f"{protocol}://127.0.0.1:0" for protocol in protocols]
+    """Return URLs with a port each that nobody takes while a gateway is away."""
+    return [f"{protocol}://{own_host()}:0" for protocol in protocols]
 
 
 async def until(condition: Callable[[], object], seconds: float = 120.0) -> None:
@@ -130,22 +137,41 @@ class Sender:
         self.ledger = ledger
         self.enough = asyncio.Event()
         self.sent = 0
-        self.reconnects = 0
+        self.served = False
+        """Whether anything was acknowledged."""
+        self._connection: net.Connection | None = None
+
+    async def connect(self) -> net.Connection:
+        if self._connection is None:
+            self._connection = await net.open_connection(self.url + CLIENT[self.url.partition(":")[0]])
+        return self._connection
 
     async def run(self, pause_s: float = 0.01, at_once: int = 5) -> None:
-        protocol = self.url.partition(":")[0]
-        connection = await net.open_connection(self.url + CLIENT[protocol])
+        connection = await self.connect()
         pending: list[asyncio.Future[Any]] = []
         while not self.enough.is_set():
             for _ in range(at_once):
                 body = f"{self.tag}-{self.sent}-".encode() + bytes([self.sent % 251]) * (self.sent % 90)
                 future: asyncio.Future[Any] = connection.send(body)
-                future.add_done_callback(partial(self.ledger.settle, body))
+                future.add_done_callback(partial(self._settle, body))
                 pending.append(future)
                 self.sent += 1
             await asyncio.sleep(pause_s)
         await asyncio.wait(pending)
         await connection.close(1.0)
+
+    def _settle(self, body: bytes, future: asyncio.Future[Any]) -> None:
+        self.ledger.settle(body, future)
+        self.served = self.served or future.exception() is None
+
+
+async def served(senders: Sequence[Sender], messages: int) -> None:
+    """Wait until more than so many messages are acknowledged, some of every sender.
+
+    Only then do all of them see a kill as a delay: a session that is not in the journal yet ends with it.
+    """
+    ledger = senders[0].ledger
+    await until(lambda: len(ledger.acknowledged) > messages and all(sender.served for sender in senders))
 
 
 def landed(lake: Path, name: str = "gateway") -> list[dict[str, Any]]:

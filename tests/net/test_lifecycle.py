@@ -25,6 +25,7 @@ from fairway.net import (
     open_connection,
     open_listener,
 )
+from tests.loopback import closed_port, own_host
 from tests.net.worlds import PATHS, PROTOCOLS, io_of, run
 
 
@@ -41,17 +42,12 @@ def silent_socket() -> socket.socket:
     return sock
 
 
-def closed_port() -> int:
-    with silent_socket() as sock:
-        return int(sock.getsockname()[1])
-
-
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("protocol", ["udpc", "mrp"])
 def test_a_connect_to_a_closed_port_fails_at_once(protocol: str, path: str) -> None:
     async def main() -> None:
         with pytest.raises(ConnectUnknown, match="refused"):
-            async with connect(f"{protocol}://127.0.0.1:{closed_port()}", io=io_of(path)):
+            async with connect(f"{protocol}://{closed_port()}", io=io_of(path)):
                 pass
 
     run(main, path=path)
@@ -66,7 +62,7 @@ BRIEF = {"rup": "silence=100ms", "pydevts": "repeat_after=20ms&packet_repeats_ma
 @pytest.mark.parametrize("protocol", ["rup", "pydevts"])
 def test_a_message_to_a_closed_port_ends_by_the_icmp_error(protocol: str, path: str) -> None:
     async def main() -> None:
-        url = f"{protocol}://127.0.0.1:{closed_port()}?window=2&{PATIENT[protocol]}"
+        url = f"{protocol}://{closed_port()}?window=2&{PATIENT[protocol]}"
         async with connect(url, io=io_of(path)) as connection:
             with pytest.raises(DeliveryUnknown, match="refused"):
                 await connection.send(b"anybody?")
@@ -98,7 +94,7 @@ def test_a_connect_from_a_listening_socket_to_a_closed_port_fails_at_once_and_th
     async def main() -> None:
         async with listen("udpc://127.0.0.1:0") as one, listen("udpc://127.0.0.1:0") as other:
             with pytest.raises(ConnectUnknown):
-                await one.connect(f"udpc://127.0.0.1:{closed_port()}")
+                await one.connect(f"udpc://{closed_port()}")
             peer = await one.connect(other.url)
             await peer.send(b"hello")
 
@@ -355,7 +351,7 @@ def test_what_closed_conversations_left_unread_is_bounded_by_not_reading() -> No
 def test_a_connection_goes_on_from_its_snapshot_after_a_restart() -> None:
     async def main() -> None:
         async with listen("mrp://127.0.0.1:0") as client:
-            listener = await open_listener("mrp://127.0.0.1:0?deferred=true")
+            listener = await open_listener(f"mrp://{own_host()}:0?deferred=true")
             url = listener.url
             connection = await client.connect(url)
             first = connection.send(b"one")

@@ -17,6 +17,7 @@ from fairway.net.counters import SocketCounters
 from fairway.net.inlet import DRAIN_CALLS_MAX, LONE_DRAINS_MAX, LONE_READS_MAX, Inlet
 from fairway.net.link import Link, SocketLink, open_link
 from fairway.net.outlet import Outlet, join_neighbours
+from tests.loopback import own_host
 from tests.net.worlds import PATHS, io_of, run
 
 
@@ -60,14 +61,14 @@ class Ear:
         return [data for data, _ in self.datagrams]
 
 
-async def open_ear(path: str, host: str = "127.0.0.1", remote: Address | None = None) -> tuple[Ear, Link]:
+async def open_ear(path: str, host: str = "", remote: Address | None = None) -> tuple[Ear, Link]:
     ear = Ear()
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
     sock.setblocking(False)
     if remote is not None:
         sock.connect(remote)  # type: ignore[arg-type]
     else:
-        sock.bind((host, 0))
+        sock.bind((host or own_host(), 0))
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
     try:
         ear.link = await open_link(sock, ear, io=io_of(path), remote=remote)
@@ -222,7 +223,7 @@ def test_what_the_kernel_drops_is_counted(path: str) -> None:
 def test_icmp_from_a_closed_port_is_told_on_a_connected_socket(path: str) -> None:
     async def main() -> None:
         closed = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        closed.bind(("127.0.0.1", 0))
+        closed.bind((own_host(), 0))
         address = closed.getsockname()
         closed.close()
         ear, outbound = await open_ear(path, remote=address)
@@ -235,7 +236,7 @@ def test_icmp_from_a_closed_port_is_told_on_a_connected_socket(path: str) -> Non
     run(main, path=path)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("host", ["", "::1"])
 @pytest.mark.parametrize("path", ["gso", "mmsg", "portable"])
 def test_icmp_is_told_with_its_address_on_a_socket_for_many(path: str, host: str) -> None:
     async def main() -> None:

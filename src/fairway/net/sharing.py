@@ -65,13 +65,12 @@ async def bind_shared(urls: Sequence[str], count: int) -> list[SharedPort]:
 async def _bind_one(target: Target, count: int) -> list[socket.socket]:
     host = target.host or ANY_HOST
     family, address = await sockets.resolve(Target(target.protocol, host, target.port, {}))
-    # Sharing a port lets others of the same user in silently: somebody who has it already is found out without.
-    probe = sockets.open_bound(family, address, 0, 0)
-    address = probe.getsockname()
-    probe.close()
-    group: list[socket.socket] = []
+    # Sharing a port lets others of the same user in silently: the first socket takes it alone, and shares it then.
+    group = [sockets.open_bound(family, address, 0, 0)]
+    address = group[0].getsockname()
     try:
-        for _ in range(count):
+        group[0].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        while len(group) < count:
             sock = socket.socket(family, socket.SOCK_DGRAM)
             group.append(sock)
             if family == socket.AF_INET6:

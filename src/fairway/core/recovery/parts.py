@@ -5,6 +5,9 @@ one has left the network. It is answered if it can speak of the packet's latest 
 a round trip. While anything asked for is missing, the mark hides what arrives: what is older than the time-out has left
 the network, too. Also a packet below the mark may be asked for (a *stray*); it is in flight until the next word.
 
+*Settled for their age*, packets at the mark of their stream are lost when something that left later arrives: with many
+streams a probe for each of them would take a time-out for each.
+
 *Ignored streams.* A stream of several packets that was never answered although later ones are is taken back but for one
 packet that probes for it, outside the window, with a back-off of its own, and sooner when another stream is finished: a
 peer that had no place for it may have one then.
@@ -14,6 +17,8 @@ first probe does not wait for a whole time-out there.
 """
 
 from __future__ import annotations
+
+from collections import deque
 
 from fairway.core.recovery.congestion import Controller
 from fairway.core.recovery.evidence import OVERTAKEN_BY
@@ -44,6 +49,8 @@ class PartRecovery(MarkRecovery):
         """Packets that the peer has asked for and not acknowledged."""
         self._ignored: dict[int, Run] = {}
         """By serial of its stream, the one packet that probes for an ignored stream."""
+        self._late: deque[tuple[int, Run]] = deque()
+        """Runs that were settled because they are old, in the order of the transmission that was."""
         self._finished = [-1] * OVERTAKEN_BY
         """The highest serials of streams that were acknowledged whole, ascending."""
 
@@ -119,6 +126,7 @@ class PartRecovery(MarkRecovery):
 
     def _detect(self, now_us: int) -> None:
         super()._detect(now_us)
+        self._lose_late(now_us)
         if self._holes:
             self._settle_old(now_us)
             run = self._flight.head.following
@@ -168,11 +176,22 @@ class PartRecovery(MarkRecovery):
     # Streams that the peer ignores.
 
     def _settle_old(self, now_us: int) -> None:
+        if not self._flight.settled:
+            self._late.clear()
         for run in self._flight.left_before(now_us - self.timing.delay_us):
             if self._is_unheard(run.stream):
                 self._ignore(run.stream, now_us)
             else:
                 self._flight.settle(run)
+                self._late.append((run.order, run))
+
+    def _lose_late(self, now_us: int) -> None:
+        """Take what was settled for its age, and stands at a mark, for lost once something that left later arrived."""
+        late, top = self._late, self._evidence.top[-1]
+        while late and late[0][0] < top:
+            run = late.popleft()[1]
+            if run.state == SETTLED and run.first == run.stream.mark and run.order < top:
+                self._lose(self._flight.only(run.first, run), now_us, blame=False)
 
     def finished(self, stream: Stream, now_us: int) -> None:
         """Take that a stream was acknowledged whole: a peer that had no place for another may have one now."""
