@@ -103,7 +103,7 @@ class RupPeer(ScriptedPeer):
         return data[HEADER_BYTES : HEADER_BYTES + TAG_BYTES] if data[:2] == b"d\x01" else None
 
     def needed(self, bodies: Sequence[bytes]) -> int:
-        return sum(-(-len(body) // PART_BYTES) for body in bodies)
+        return sum(max(1, -(-len(body) // PART_BYTES)) for body in bodies)
 
     def receive(self, data: bytes) -> None:
         if data[:1] != b"d":
@@ -170,7 +170,7 @@ class RupPeer(ScriptedPeer):
         elif position:
             message.missing.setdefault(0, Missing(len(message.parts), now_us))
         message.highest = max(message.highest, position + length)
-        while message.upto in message.parts:
+        while message.upto < message.total and message.upto in message.parts:
             message.upto += message.parts[message.upto]
 
     # Confirms.

@@ -289,6 +289,18 @@ def test_a_receiver_that_restarted_gets_all_the_parts_that_it_had_confirmed_howe
     every_seed(3, check)
 
 
+def test_an_empty_message_arrives_among_others_over_a_lossy_link() -> None:
+    """All empty messages have the same tag: one to a run."""
+
+    def check(seed: int) -> None:
+        bodies = [*SOME[:3], b"", *SOME[3:6]]
+        World(RupPeer(), Link(delay_us=20 * MS, loss_per_million=100_000), seed=seed).carry(
+            bodies, 60 * SECOND, per_needed=4
+        ).all_delivered()
+
+    every_seed(10, check)
+
+
 @over_links
 def test_a_receiver_that_goes_mute_ends_every_message_after_ten_seconds(link: Link) -> None:
     def check(seed: int) -> None:
