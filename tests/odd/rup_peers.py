@@ -103,7 +103,7 @@ class RupPeer(ScriptedPeer):
         return data[HEADER_BYTES : HEADER_BYTES + TAG_BYTES] if data[:2] == b"d\x01" else None
 
     def needed(self, bodies: Sequence[bytes]) -> int:
-        return sum(-(-len(body) // PART_BYTES) for body in bodies)
+        return sum(max(1, -(-len(body) // PART_BYTES)) for body in bodies)
 
     def receive(self, data: bytes) -> None:
         if data[:1] != b"d":
@@ -160,17 +160,19 @@ class RupPeer(ScriptedPeer):
         asked = message.missing.pop(position, None)
         if asked is not None and asked.times == 1:
             self._round_trip_us = now_us - asked.asked_us
+        end = position
         if position + length < message.total and not message.size:
             message.size = length
-            message.highest = 0 if message.highest == message.total else message.highest
+            if message.highest == message.total:  # the last part came first: all between are missing
+                message.highest, end = 0, message.total
         if message.size:
-            for passed in range(message.highest, position, message.size):
+            for passed in range(message.highest, end, message.size):
                 if passed not in message.parts:
                     message.missing.setdefault(passed, Missing(len(message.parts), now_us))
         elif position:
             message.missing.setdefault(0, Missing(len(message.parts), now_us))
-        message.highest = max(message.highest, position + length)
-        while message.upto in message.parts:
+        message.highest = max(message.highest, end, position + length)
+        while message.upto < message.total and message.upto in message.parts:
             message.upto += message.parts[message.upto]
 
     # Confirms.

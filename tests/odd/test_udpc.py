@@ -77,6 +77,42 @@ def test_important_packets_that_are_never_acknowledged_slow_the_others_by_half_a
     every_seed(2, check)
 
 
+@pytest.mark.parametrize("link", [NEAR, LINK], ids=["near", "far"])
+def test_every_fifth_packet_above_the_buffer_of_the_server_slows_the_others_by_half_at_most(link: Link) -> None:
+    bodies = [body.ljust(1_100, b"+") if number % 5 == 4 else body for number, body in enumerate(BODIES[:1_000])]
+
+    def check(seed: int) -> None:
+        plain = World(UdpcPeer(), link, seed=seed).carry(bodies, 60 * SECOND).all_delivered()
+        odd = World(UdpcPeer(ignores=lambda body: len(body) > 1_000), link, seed=seed).carry(
+            bodies, 60 * SECOND, per_needed=6
+        )
+        at_most(last_delivery_us(odd, 800), 1.5 * plain.took_us, "the other packets")
+
+    every_seed(3, check)
+
+
+def test_every_fifth_packet_that_is_never_acknowledged_does_not_stop_the_others() -> None:
+    """Nothing tells them from losses before they are lost twice: the window shrinks as by 20 % loss, but no further."""
+
+    def check(seed: int) -> None:
+        lossy = Link(delay_us=LINK.delay_us, loss_per_million=200_000)
+        plain = World(UdpcPeer(), lossy, seed=seed).carry(BODIES[:1_000], 300 * SECOND).all_delivered()
+        odd = World(UdpcPeer(ignores=lambda body: body[7] % 5 == 4), LINK, seed=seed).carry(
+            BODIES[:1_000], 300 * SECOND, per_needed=6
+        )
+        at_most(last_delivery_us(odd, 800), 1.5 * plain.took_us, "the other packets")
+
+    every_seed(3, check)
+
+
+def last_delivery_us(world: World, expected: int) -> int:
+    """Return how long the answered packets took, so many as are expected."""
+    delivered = world.tokens("Delivered")
+    assert (len(delivered), world.closed_us) == (expected, None), world.summary()
+    assert world.began_us is not None
+    return max(world.outcomes[token].at_us for token in delivered) - world.began_us
+
+
 def test_requests_that_take_two_seconds_do_not_slow_the_important_packets() -> None:
     """The time that an application thinks about a request is not a round trip."""
     lossy = Link(delay_us=20 * MS, loss_per_million=10_000)

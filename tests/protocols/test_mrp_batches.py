@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairway.core.chance import Seeded
-from fairway.core.events import Connected, Event, MessageReceived, MessagesReceived, Peer
+from fairway.core.events import Connected, Delivered, Event, MessageReceived, MessagesReceived, Peer
 from fairway.core.machine import Transmit
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.machine import MrpMachine
@@ -237,3 +237,23 @@ def test_equal_messages_leave_as_one_transmit_and_their_answers_are_taken_as_a_w
     assert half.machine.statistics.batches == 1
     assert half.machine.statistics.messages_delivered == len(tokens)
     assert half.machine.unfinished() == 0
+
+
+@pytest.mark.parametrize("now_us", [0, 65_536_000], ids=["first-turn", "second-turn"])
+@pytest.mark.parametrize("count", [1, 3, 20], ids=["alone", "a-few", "a-batch"])
+def test_a_client_that_says_it_is_there_acknowledges_nothing(count: int, now_us: int) -> None:
+    """It does so by an ack of sequence 0 with stamp 0: no packet may have both."""
+    half = Half("stamped", server=True, first_sequence=65_536)
+    bodies = [b"%02d" % number for number in range(count)]
+    if count == 1:
+        half.machine.send(half.peer, bodies[0], now_us)
+    else:
+        half.machine.send_many(half.peer, bodies, now_us)
+    half.drain()
+    half.feed([wire.ack_bytes(half.local, THEIRS, 0, 0)], now_us + 1_000, joined=False)
+    assert not [event for event in half.events if isinstance(event, Delivered)]
+    data = [datagram for datagram in half.sent if datagram[3] == wire.TYPE_DATA]
+    fields = [wire.stamped_fields(datagram) for datagram in data]
+    acks = [wire.ack_bytes(half.local, THEIRS, sequence, stamp) for _, _, sequence, stamp in fields]
+    half.feed(acks, now_us + 2_000, joined=True)
+    assert sum(isinstance(event, Delivered) for event in half.events) == len(data) > 0

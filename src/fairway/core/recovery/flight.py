@@ -162,6 +162,10 @@ class Flight:
             heappop(timers)
         return NEVER
 
+    def next_due(self) -> Run | None:
+        """Return the run whose timer runs out next."""
+        return self._timers[0][2] if self.next_due_us() < NEVER else None
+
     def pop_due(self, now_us: int) -> Run | None:
         """Take out a run whose timer has run out."""
         if self.next_due_us() > now_us:

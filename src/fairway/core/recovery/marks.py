@@ -90,6 +90,10 @@ class MarkRecovery(Recovery):
         if run.first == run.stream.mark:
             self._lose(self._flight.only(run.stream.mark, run), now_us, blame=False)
 
+    def _is_suspect(self, run: Run) -> bool:
+        """Return no: what is not below the mark may have arrived all the same."""
+        return False
+
     def _settle_old(self, now_us: int) -> None:
         """Take what is older than the time-out out of the flight: others need the room, and it is no longer there."""
         for run in self._flight.left_before(now_us - self.timing.delay_us):

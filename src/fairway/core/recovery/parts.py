@@ -5,12 +5,14 @@ one has left the network. It is answered if it can speak of the packet's latest 
 a round trip. While anything asked for is missing, the mark hides what arrives: what is older than the time-out has left
 the network, too. Also a packet below the mark may be asked for (a *stray*); it is in flight until the next word.
 
-*Settled for their age*, packets at the mark of their stream are lost when something that left later arrives: with many
-streams a probe for each of them would take a time-out for each.
-
 *Ignored streams.* A stream of several packets that was never answered although later ones are is taken back but for one
-packet that probes for it, outside the window, with a back-off of its own, and sooner when another stream is finished: a
-peer that had no place for it may have one then.
+packet that probes for it, outside the window, with a back-off of its own. It is ignored for one of two reasons. The
+peer may have had no room: when another stream is finished, the one that has waited longest is probed at once, ahead of
+anything new. Or the peer never takes it, because it is too large: so it seems if it is longer than all that were
+answered, or if several probes came when there was room. Then it is *hopeless*, and new streams do not wait for it.
+
+*At the mark nothing stays settled* once something that left later has arrived. Only a probe would have it leave again:
+while another stream has news there is none, and a probe for each of many streams would take a time-out for each.
 
 *The tail.* No later packet shows that the end of what there is to send was lost, and nobody can ask for it. So the
 first probe does not wait for a whole time-out there.
@@ -32,6 +34,8 @@ REQUESTS_MAX = 1_024
 """Packets of one stream that wait to leave because they were asked for, and of those acknowledged before."""
 AGAIN_US_MIN = 3_000
 """A packet is not retransmitted sooner for being asked for again: on a short path the peer's work takes longer."""
+CHANCES_MAX = 3
+"""Probes of an ignored stream, each sent when the peer had room, before it counts as one that the peer never takes."""
 
 
 class PartRecovery(MarkRecovery):
@@ -51,6 +55,14 @@ class PartRecovery(MarkRecovery):
         """By serial of its stream, the one packet that probes for an ignored stream."""
         self._late: deque[tuple[int, Run]] = deque()
         """Runs that were settled because they are old, in the order of the transmission that was."""
+        self.hopeless = 0
+        """Ignored streams that had all their chances."""
+        self.longest = 0
+        """The most packets of a stream that the peer has answered."""
+        self._open = 0
+        """Streams that the peer has answered and not acknowledged whole."""
+        self._open_before = 1
+        """How many there were when one was last acknowledged whole: so many the peer takes at a time."""
         self._finished = [-1] * OVERTAKEN_BY
         """The highest serials of streams that were acknowledged whole, ascending."""
 
@@ -67,7 +79,9 @@ class PartRecovery(MarkRecovery):
         super()._learned(stream, now_us)
         if not stream.answered:
             stream.answered = True
-            probe = self._ignored.pop(stream.serial, None)
+            self.longest = max(self.longest, stream.last + 1)
+            self._open += 1
+            probe = self._heed(stream)
             if probe is not None and probe.state == LOST and probe.again_us != NEVER:
                 self._flight.queue(probe)
 
@@ -128,7 +142,8 @@ class PartRecovery(MarkRecovery):
         super()._detect(now_us)
         self._lose_late(now_us)
         if self._holes:
-            self._settle_old(now_us)
+            for old in self._flight.left_before(now_us - self.timing.delay_us):
+                self._lose_by_time(old, now_us)
             run = self._flight.head.following
             if run is not self._flight.head:
                 self._overdue_us = min(self._overdue_us, run.sent_us[-1] + self.timing.delay_us)
@@ -162,12 +177,14 @@ class PartRecovery(MarkRecovery):
             self._holes -= run.named
             run.asked = run.named = False
         if not stream.left:
-            self._ignored.pop(stream.serial, None)
+            self._heed(stream)
 
     def _retransmit(self, run: Run, now_us: int) -> None:
         if run.asked:
             run.asked = False
             run.stream.asked -= 1
+        if run.stream.serial in self._ignored:
+            self._take_chance(run)
         super()._retransmit(run, now_us)
         if run.stream.serial in self._ignored:
             self._flight.ground(run)
@@ -198,15 +215,53 @@ class PartRecovery(MarkRecovery):
         if stream.serial > self._finished[0]:
             self._finished[0] = stream.serial
             self._finished.sort()
+        self._open_before = self._open + 1
         if self._ignored:
-            run = next(iter(self._ignored.values()))
-            due_us = max(now_us, run.sent_us[-1] + self.timing.smoothed_us)
+            # The one that has waited longest for each chance it had: those never taken get ever fewer.
+            run = max(self._ignored.values(), key=lambda one: (now_us - one.stream.news_us) // (1 + one.stream.chances))
+            due_us = run.sent_us[-1] + self.timing.smoothed_us
             if run.state == LOST and due_us < run.again_us != NEVER:
-                self._flight.arm(run, due_us)
+                if due_us <= now_us:
+                    self._flight.urge(run)  # ahead of any stream that is begun now
+                else:
+                    self._flight.arm(run, due_us)
+
+    def _take_chance(self, probe: Run) -> None:
+        """Count that a probe of an ignored stream leaves while the peer has room for it, as far as is known."""
+        others = (stream for stream in self.streams.values() if stream.serial not in self._ignored)
+        if self._open < self._open_before and not any(self._is_unheard(stream) for stream in others):
+            probe.stream.chances += 1
+            self.hopeless += probe.stream.chances == CHANCES_MAX
+
+    def _heed(self, stream: Stream) -> Run | None:
+        """Take that a stream is ignored no more, or gone; return its probe."""
+        probe = self._ignored.pop(stream.serial, None)
+        if probe is not None:
+            self.hopeless -= stream.chances >= CHANCES_MAX
+        return probe
 
     def _is_unheard(self, stream: Stream) -> bool:
         """Return whether a stream of several packets may be one that the peer ignores."""
         return not stream.answered and stream.mark < stream.last
+
+    def _judge_mark(self, stream: Stream, now_us: int) -> None:
+        super()._judge_mark(stream, now_us)
+        if self._flight.settled:
+            self._unsettle_mark(stream, now_us)
+
+    def _unsettle_mark(self, stream: Stream, now_us: int) -> None:
+        """Have what is settled at the mark leave again, a time-out after its last transmission."""
+        run = stream.find(stream.mark)
+        if run is None or run.state != SETTLED:
+            return
+        run = self._flight.only(stream.mark, run)
+        due_us = run.sent_us[-1] + self.timing.delay_us
+        if due_us <= now_us:
+            self._lose(run, now_us, blame=False)
+        else:
+            self._flight.ground(run)
+            run.state = LOST
+            self._flight.arm(run, due_us)
 
     def _lose_by_time(self, run: Run, now_us: int) -> None:
         if self._is_unheard(run.stream):
@@ -225,6 +280,9 @@ class PartRecovery(MarkRecovery):
                 self._leave(run, run.count)
         self._flight.ground(probe)
         self._ignored[stream.serial] = probe
+        if 0 < self.longest <= stream.last:  # before the first answer the peer may as well be gone
+            stream.chances = CHANCES_MAX
+            self.hopeless += 1
         self._probe_ignored(probe, probe.sent_us[-1])
         if probe.again_us <= now_us:
             self._flight.urge(probe)
@@ -293,6 +351,7 @@ class PartRecovery(MarkRecovery):
     def withdraw(self, stream: Stream) -> list[Run]:
         """Take everything of a stream off and return it."""
         runs = super().withdraw(stream)
+        self._open -= stream.answered
         self._land_strays(stream)
         for run in stream.strays.values():
             run.state = OVER

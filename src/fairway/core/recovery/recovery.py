@@ -18,8 +18,9 @@ was lost, as above. Only the second time-out in a row has the controller judge t
 *Only news counts.* What is newly acknowledged, or asked for the first time, restarts the timer and ends the back-off.
 What repeats known facts restarts nothing; it shows that the peer is there (`heard_us`).
 
-*One packet that is never answered* costs the others nothing: from its second loss on it waits for its own doubled
-time-out, and meanwhile it is not in flight.
+*Packets that are never answered* cost the others nothing: from its second loss on a packet waits for its own doubled
+time-out, and neither then nor after it has left again is it in flight. Otherwise a window full of such packets would
+stay so, because nothing that is answered would leave after them.
 
 *Packets repaired by timer only* (`by_name` off) have a timer each, and leave when it runs out, whatever the window.
 That they were overtaken still takes them out of the flight and is told to the controller: it hears of a loss a round
@@ -101,6 +102,11 @@ class Recovery:
         """When the first packet that later ones have overtaken is lost by time."""
         self._life_us = NEVER
         """No packet reaches the end of its life earlier."""
+        self._has_suspects = False
+        """Whether there was ever one; if only suspects are left, one at a time is probed like any other packet."""
+        self.taken_bytes_max = UNLIMITED
+        """The largest packet that was acknowledged, where a peer drops in silence what is above its buffer: the loss of
+        a larger one says nothing about the path."""
 
     @property
     def left(self) -> int:
@@ -194,6 +200,15 @@ class Recovery:
         flight.order += run.count
         self._statistics.retransmissions += run.count
         self._launch(run, now_us)
+        if self._is_suspect(run):
+            self._has_suspects = True
+            self._flight.ground(run)
+            run.state = LOST
+            self._flight.arm(run, now_us + self.timing.backed_off_us(run.losses, self._kind.backoff_us_max))
+
+    def _is_suspect(self, run: Run) -> bool:
+        """Return whether the peer may never answer a run: it was lost more than once while others arrived."""
+        return run.losses > 1 and self._kind.by_name and not self._kind.ordered
 
     # What comes back.
 
@@ -358,7 +373,7 @@ class Recovery:
         flight.ground(run)
         run.state = LOST
         run.losses += 1
-        if run.losses == 1 and blame:
+        if run.losses == 1 and blame and run.segment_bytes <= self.taken_bytes_max:
             cut = self._blame.lost(run, now_us)
         elif run.losses > 1:
             self._blame.absolve(run, run.count)
@@ -390,7 +405,7 @@ class Recovery:
         due_us = min(self._overdue_us, self._evidence.doubt_us, self._life_us, flight.next_due_us())
         if not flight.left:
             return due_us
-        if kind.by_name and flight.is_waiting:
+        if kind.by_name and (flight.is_waiting or self._has_suspects):
             due_us = min(due_us, self._probe_us())
         return min(due_us, self.heard_us + kind.silence_us, self.news_us + kind.stall_us)
 
@@ -416,7 +431,8 @@ class Recovery:
             self._detect(now_us)
         if now_us >= self._life_us:
             spent.extend(self._outlived(now_us))
-        if self._kind.by_name and self._flight.is_waiting and now_us >= self._probe_us():
+        waits = self._flight.is_waiting or (self._has_suspects and self._flight.left)
+        if self._kind.by_name and waits and now_us >= self._probe_us():
             self._probe(now_us)
         return spent
 
@@ -432,6 +448,9 @@ class Recovery:
         if not self._kind.by_name:
             if run.state == FLYING:
                 self._lose(run, now_us, blame=self._time_tells())
+            self._flight.urge(run)
+        elif self._is_suspect(run):
+            run.losses += 1
             self._flight.urge(run)
         elif self.is_stalled:
             self._flight.urge(run)
@@ -494,7 +513,7 @@ class Recovery:
         if self._kind.ordered:
             return self._lowest_of(next(iter(self.streams.values()), None))
         run = self._flight.head.following
-        return None if run is self._flight.head else self._flight.only(run.first, run)
+        return self._flight.next_due() if run is self._flight.head else self._flight.only(run.first, run)
 
     def _lowest_of(self, stream: Stream | None) -> Run | None:
         lowest = None if stream is None else stream.lowest()

@@ -125,8 +125,8 @@ class Stream:
     """
 
     __slots__ = (
-        "_firsts", "_runs", "_singles", "answered", "asked", "burst", "last", "left", "mark", "news_us", "probed_us",
-        "same", "serial", "since_us", "strays",
+        "_firsts", "_runs", "_singles", "answered", "asked", "burst", "chances", "last", "left", "mark", "news_us",
+        "probed_us", "same", "serial", "since_us", "strays",
     )  # fmt: skip
 
     def __init__(self, serial: int = 0, last: int = NEVER) -> None:
@@ -150,6 +150,8 @@ class Stream:
         """Answers in a row that repeated the mark."""
         self.asked = 0
         """Packets that wait to leave because the peer asked for them."""
+        self.chances = 0
+        """How often the peer ignored it although there was room for it, as far as is known."""
         self.strays: dict[int, Run] = {}
         """Packets below the mark that the peer asked for all the same."""
         self.burst = 0

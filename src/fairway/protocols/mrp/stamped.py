@@ -25,8 +25,12 @@ _TURN = 65_536
 
 
 def stamp_at(time_us: int) -> int:
-    """Gives the stamp of a transmission: milliseconds modulo 65,536."""
-    return time_us // 1_000 % _TURN
+    """Return the stamp of a transmission: milliseconds modulo 65,536, and 1 for 0.
+
+    An ack of sequence 0 with stamp 0 is how a client says that it is there. No packet has stamp 0, so that it
+    acknowledges none.
+    """
+    return time_us // 1_000 % _TURN or 1
 
 
 class StampedConnection(Connection):
@@ -178,6 +182,6 @@ def _stamps_fit(runs: Sequence[tuple[Run, int]], stamps: bytes) -> bool:
 
 def _transmission(run: Run, stamp: int) -> int | None:
     """Return which transmission of a packet carried the stamp."""
-    if run.sent_us[0] // 1_000 % _TURN == stamp:
+    if (run.sent_us[0] // 1_000 % _TURN or 1) == stamp:
         return 0
     return next((at for at, sent_us in enumerate(run.sent_us) if stamp_at(sent_us) == stamp), None)

@@ -2,8 +2,9 @@
 
 Messages take turns, a burst of parts each, so that a small one does not wait for a large one. A receiver may ignore
 messages in silence when it has too many unfinished ones, so only a few of several parts are begun ahead of the first
-word about them: one more for each that is answered, half as many when one turns out to be ignored. A peer that takes
-many soon gets many; one that takes a single message at a time is sent one after the other.
+word about them: one more for each that is answered, half as many when one turns out to be ignored. One that is ignored
+still counts among the few, unless it is hopeless: otherwise new messages would take each place that becomes free before
+it. A peer that takes many soon gets many; one that takes a single message at a time is sent one after the other.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from fairway.core.errors import BadMessage, QueueFull
 from fairway.core.events import NOT_SENT, DeliveryUnknown, Peer, Refused, Writable
 from fairway.core.machine import Buffer
 from fairway.core.recovery.congestion import make_controller
-from fairway.core.recovery.parts import PartRecovery
+from fairway.core.recovery.parts import CHANCES_MAX, PartRecovery
 from fairway.core.recovery.queue import Backlog
 from fairway.core.recovery.recovery import Kind
 from fairway.core.recovery.runs import NEVER, Run
@@ -84,7 +85,7 @@ class Sender:
         self._oldest_first = False
         self._ahead = AHEAD_INITIAL
         self._unanswered = 0
-        """Messages of several parts that were begun, not answered and not yet taken for ignored."""
+        """Messages of several parts that were begun and not answered."""
         self._ignored = 0
         self._blocked_us = 0
         self.is_blocked = False
@@ -135,7 +136,7 @@ class Sender:
         while room > 0 and (self._round or self._fresh):
             message = self._next_in_turn()
             burst = self._grid.burst_max(message) if message.part_count > 1 else 1
-            ahead = self._outstanding_max if self.backlog.messages == 1 else self._ahead_of_answer()
+            ahead = self._outstanding_max if self.backlog.messages == 1 else self._ahead_of_answer(message)
             sendable = message.sendable(self._outstanding_max, ahead)
             if sendable <= 0:
                 message.in_round = False
@@ -180,10 +181,15 @@ class Sender:
         self._oldest_first = self._oldest_first and bool(self._round)
         return self._fresh.popleft() if fresh else self._round.popleft()
 
-    def _ahead_of_answer(self) -> int:
-        """Return how many parts of a message leave before the first word about it while others wait: the peer may
-        ignore it. They do not fill the window, and are more than a confirm by number waits for where it is large."""
-        return max(UNANSWERED_PARTS, (self._recovery.in_flight + self._recovery.window_room()) // 4)
+    def _ahead_of_answer(self, message: Outgoing) -> int:
+        """Return how many parts of a message leave before the first word about it while others wait.
+
+        The peer may ignore it, above all if it is longer than any that was answered. Otherwise a quarter of the window
+        is more than a confirm by number waits for.
+        """
+        recovery = self._recovery
+        quarter = (recovery.in_flight + recovery.window_room()) // 4 if message.part_count <= recovery.longest else 0
+        return max(UNANSWERED_PARTS, quarter)
 
     def _turn_max(self, burst: int) -> int:
         """Return how many parts a turn has: no more than a window while a message of one part waits for its own."""
@@ -213,7 +219,7 @@ class Sender:
             message = self._waiting[0]
             if not message.part_count:
                 message.cut(self._grid.part_bytes(message))
-            if message.part_count > 1 and self._unanswered >= self._ahead:
+            if message.part_count > 1 and self._unanswered - self._recovery.hopeless >= self._ahead:
                 return
             self._waiting.popleft()
             self._under_way[message.identity] = self._begun[message.serial] = message
@@ -232,8 +238,8 @@ class Sender:
             elif not message.is_ignored:
                 message.is_ignored = True
                 self._ignored += 1
-                self._unanswered -= 1
-                self._ahead = max(1, self._ahead // 2)
+                if stream.chances < CHANCES_MAX:
+                    self._ahead = max(1, self._ahead // 2)
         self._recovery.rewound.clear()
 
     def _enter_round(self, message: Outgoing) -> None:
@@ -322,8 +328,7 @@ class Sender:
         if message.is_ignored:
             message.is_ignored = False
             self._ignored -= 1
-        elif message.part_count > 1:
-            self._unanswered -= 1
+        self._unanswered -= message.part_count > 1
 
     def request(self, identity: bytes, position: int, now_us: int) -> str:
         """Take a request; return the rule that it breaks, or an empty string."""

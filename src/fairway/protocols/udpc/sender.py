@@ -60,6 +60,7 @@ class Outgoing:
             make_controller(options.controller, options.window),
             link.outputs.statistics,
         )
+        self._recovery.taken_bytes_max = 0
         self._packets = Stream()
         """Important packets without an acknowledgement."""
         self._asking: Recovery | None = None
@@ -227,6 +228,7 @@ class Outgoing:
         run = recovery.acknowledge_one(self._packets, widen(ack_index, link.next_index, 32), now_us)
         if run is None:
             return False
+        recovery.taken_bytes_max = max(recovery.taken_bytes_max, run.segment_bytes)
         self._delivered(run.tokens, run.segment_bytes - HEADER_BYTES)
         if self._queue or recovery.has_lost or self._others or self._requests:
             link.mark_ready(now_us)
@@ -234,9 +236,10 @@ class Outgoing:
 
     def acknowledge(self, ack_index: int, count: int, now_us: int) -> list[Acknowledged]:
         """Take acknowledgements of important packets with consecutive indices, and return those that waited."""
-        link = self._link
-        pieces = self._recovery.acknowledge(self._packets, widen(ack_index, link.next_index, 32), count, now_us)
+        link, recovery = self._link, self._recovery
+        pieces = recovery.acknowledge(self._packets, widen(ack_index, link.next_index, 32), count, now_us)
         for piece in pieces:
+            recovery.taken_bytes_max = max(recovery.taken_bytes_max, piece.run.segment_bytes)
             self._delivered(piece.tokens, piece.count * (piece.run.segment_bytes - HEADER_BYTES))
         if pieces:
             link.mark_ready(now_us)
