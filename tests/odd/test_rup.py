@@ -78,6 +78,22 @@ def test_a_receiver_that_takes_few_messages_at_a_time_gets_all_over_a_lossy_link
     every_seed(2, check)
 
 
+@over_links
+@pytest.mark.parametrize("unfinished_max", [2, 1])
+def test_a_few_losses_do_not_ruin_many_small_messages_to_a_receiver_that_takes_few_at_a_time(
+    link: Link, unfinished_max: int
+) -> None:
+    def check(seed: int) -> None:
+        bodies = numbered(2_000, 3_000)
+        lossy = Link(delay_us=link.delay_us, bytes_per_second=GIGABIT, loss_per_million=1_000)
+        plain = World(RupPeer(), lossy, seed=seed).carry(bodies, 60 * SECOND).all_delivered()
+        odd = World(RupPeer(unfinished_max=unfinished_max), lossy, seed=seed).carry(bodies, 240 * SECOND, per_needed=3)
+        lost = 2 * len(bodies) * 3 // 1_000
+        at_most(odd.all_delivered().took_us, 2 * plain.took_us + lost * SECOND, f"{unfinished_max} at a time")
+
+    every_seed(2, check)
+
+
 def test_messages_that_are_begun_and_ignored_keep_no_probe_from_the_one_that_the_receiver_has_begun() -> None:
     """Its last part is lost several times, so only a probe of that message helps: the receiver ignores all others."""
 
