@@ -10,6 +10,7 @@ import pytest
 
 from fairway.core.chance import Seeded
 from fairway.core.events import Connected, Delivered
+from fairway.core.recovery.timing import RoundTrip
 from fairway.protocols import make_machine, make_options
 from tests.conformance.pair import Pump, cut
 
@@ -387,3 +388,22 @@ def test_a_polling_receiver_behind_a_slow_link_costs_at_most_half_as_much_time_a
         at_most(odd.all_delivered().took_us, 1.5 * plain.took_us, "polling every 4 ms")
 
     every_seed(2, check)
+
+
+def test_no_round_trip_is_measured_that_is_shorter_than_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is taken back from a message that seems to be ignored is still under way when it leaves again."""
+    measured: list[int] = []
+    sample = RoundTrip.sample
+
+    def sampled(timing: RoundTrip, rtt_us: int) -> None:
+        measured.append(rtt_us)
+        sample(timing, rtt_us)
+
+    monkeypatch.setattr(RoundTrip, "sample", sampled)
+
+    def check(seed: int) -> None:
+        measured.clear()
+        World(RupPeer(), Link(delay_us=200 * MS, loss_per_million=10_000), seed=seed).carry(SOME[:60], 120 * SECOND)
+        assert min(measured) >= 400 * MS, f"a round trip of {min(measured) / MS} ms was measured"
+
+    every_seed(6, check)
