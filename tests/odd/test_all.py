@@ -97,6 +97,24 @@ def test_acknowledgements_that_come_otherwise_than_expected_deliver_everything(
     every_seed(4, check)
 
 
+@pytest.mark.parametrize("name", ["udpc", "mrp-stamped"])
+@pytest.mark.parametrize("spread_us", [5 * MS, 50 * MS, 200 * MS])
+def test_acknowledgements_that_take_different_times_cost_at_most_half_as_much_again_as_if_all_took_the_longest(
+    name: str, spread_us: int
+) -> None:
+    """Nothing is lost; an application behind a near link commits each message when it is done with it."""
+
+    def check(seed: int) -> None:
+        near, bodies = Link(delay_us=500), bodies_for(name, 3_000)
+        plain = World(PEERS[name](answers=Answers(late_us=spread_us)), near, seed=seed)
+        plain.carry(bodies, 300 * SECOND).all_delivered()
+        odd = World(PEERS[name](answers=Answers(spread_us=spread_us)), near, seed=seed)
+        odd.carry(bodies, 300 * SECOND).all_delivered()
+        at_most(odd.took_us, 1.5 * plain.took_us, f"acknowledgements after 0 to {spread_us / MS:.0f} ms")
+
+    every_seed(2, check)
+
+
 LINKS = {
     "loss": Link(delay_us=20 * MS, loss_per_million=100_000),
     "lost-answers": Link(delay_us=20 * MS, answer_loss_per_million=200_000),

@@ -62,6 +62,24 @@ def test_a_strict_ping_pong_server_is_served_over_a_lossy_link(layout: str) -> N
 
 
 @over_layouts
+@pytest.mark.parametrize("rtt_us", [200 * MS, 300 * MS])
+@pytest.mark.parametrize("window", [1, 2])
+def test_a_strict_server_is_served_over_a_far_and_lossy_link(layout: str, rtt_us: int, window: int) -> None:
+    """At 10 % loss in each direction 20 % of the exchanges fail: the bound allows 2 s for each. A resend delay that
+    never learns the round trip costs time where it is too long and datagrams where it is too short."""
+    bodies = numbered(500)
+
+    def check(seed: int) -> None:
+        link = Link(delay_us=rtt_us // 2, loss_per_million=100_000)
+        world = World(MrpPeer(layout, window=window), link, seed=seed)
+        bound_us = 1.3 * len(bodies) * world.rtt_us + PER_LOSS_US * len(bodies) // 5
+        world.carry(bodies, 4 * round(bound_us), per_needed=4)
+        at_most(world.all_delivered().took_us, bound_us, "10 % loss")
+
+    every_seed(6, check)
+
+
+@over_layouts
 @pytest.mark.parametrize("rtt_us", [40 * MS, 200 * MS])
 def test_a_server_with_a_window_of_eight_takes_at_most_two_round_trips_for_eight_messages(
     layout: str, rtt_us: int

@@ -66,3 +66,15 @@ def test_a_restart_of_the_peer_loses_nothing() -> None:
         World(PydevtsPeer(forgets_us=200 * MS), link, seed=seed).carry(bodies, 300 * SECOND).all_delivered()
 
     every_seed(3, check)
+
+
+def test_acknowledgements_after_up_to_six_seconds_cost_at_most_half_as_much_again_as_if_all_took_six() -> None:
+    def check(seed: int) -> None:
+        link, bodies = Link(delay_us=500), numbered(500)
+        plain = World(PydevtsPeer(answers=Answers(late_us=6 * SECOND)), link, seed=seed)
+        plain.carry(bodies, 600 * SECOND, per_needed=4).all_delivered()
+        odd = World(PydevtsPeer(answers=Answers(spread_us=6 * SECOND)), link, seed=seed)
+        odd.carry(bodies, 600 * SECOND, per_needed=4).all_delivered()
+        at_most(odd.took_us, 1.5 * plain.took_us, "acknowledgements after 0 to 6 s")
+
+    every_seed(2, check)

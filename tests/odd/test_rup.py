@@ -10,6 +10,7 @@ import pytest
 
 from fairway.core.chance import Seeded
 from fairway.core.events import Connected, Delivered
+from fairway.core.recovery.timing import RoundTrip
 from fairway.protocols import make_machine, make_options
 from tests.conformance.pair import Pump, cut
 
@@ -75,6 +76,22 @@ def test_a_receiver_that_takes_few_messages_at_a_time_gets_all_over_a_lossy_link
         lost = 2 * len(SOME) * 18 * loss_per_cent // 100
         bound_us = len(SOME) * (odd.rtt_us + 100 * MS) + lost * SECOND
         at_most(odd.all_delivered().took_us, bound_us, f"{unfinished_max} at a time, {loss_per_cent} % loss")
+
+    every_seed(2, check)
+
+
+@over_links
+@pytest.mark.parametrize("unfinished_max", [2, 1])
+def test_a_few_losses_do_not_ruin_many_small_messages_to_a_receiver_that_takes_few_at_a_time(
+    link: Link, unfinished_max: int
+) -> None:
+    def check(seed: int) -> None:
+        bodies = numbered(2_000, 3_000)
+        lossy = Link(delay_us=link.delay_us, bytes_per_second=GIGABIT, loss_per_million=1_000)
+        plain = World(RupPeer(), lossy, seed=seed).carry(bodies, 60 * SECOND).all_delivered()
+        odd = World(RupPeer(unfinished_max=unfinished_max), lossy, seed=seed).carry(bodies, 240 * SECOND, per_needed=3)
+        lost = 2 * len(bodies) * 3 // 1_000
+        at_most(odd.all_delivered().took_us, 2 * plain.took_us + lost * SECOND, f"{unfinished_max} at a time")
 
     every_seed(2, check)
 
@@ -354,3 +371,70 @@ def test_senders_whose_messages_fit_only_one_by_one_into_the_receiver_all_get_th
         assert delivered == [5, 5, 5], f"{delivered} messages of three senders were delivered {took}"
 
     every_seed(3, check)
+
+
+@pytest.mark.parametrize("size", [3_000, 20_000])
+@pytest.mark.parametrize("loss_per_million", [10_000, 50_000])
+def test_a_lost_part_of_one_message_does_not_wait_until_all_others_are_delivered(
+    loss_per_million: int, size: int
+) -> None:
+    """Nothing is odd about this receiver: while other messages advance, each must still be repaired."""
+
+    def check(seed: int) -> None:
+        link = Link(delay_us=50 * MS, loss_per_million=loss_per_million)
+        world = World(RupPeer(), link, seed=seed).carry(numbered(18_000_000 // size // 3, size), 900 * SECOND)
+        begun: dict[bytes, int] = {}
+        for at_us, data in world.log:
+            begun.setdefault(world.peer.message_of(data) or b"", at_us)
+        took_us = [outcome.at_us - begun[world.bodies[token][:8]] for token, outcome in world.outcomes.items()]
+        at_most(max(took_us), 10 * SECOND, f"the slowest of {world.summary()}")
+        world.all_delivered()
+
+    every_seed(4, check)
+
+
+def test_a_round_trip_about_as_long_as_the_first_time_out_costs_no_window_where_nothing_is_lost() -> None:
+    took_us: list[int] = []
+
+    def check(seed: int) -> None:
+        world = World(RupPeer(), Link(delay_us=100 * MS), seed=seed).carry(SOME, 60 * SECOND).all_delivered()
+        took_us.append(world.took_us)
+        at_most(world.took_us, 1.5 * min(took_us), "another seed, a few per cent more delay")
+
+    every_seed(4, check)
+
+
+@pytest.mark.parametrize("bytes_per_second", [500_000, 2_000_000])
+@pytest.mark.parametrize("delay_us", [500, 20 * MS, 100 * MS])
+@pytest.mark.parametrize("bodies", POLLED.values(), ids=POLLED)
+def test_a_polling_receiver_behind_a_slow_link_costs_at_most_half_as_much_time_again(
+    bodies: list[bytes], delay_us: int, bytes_per_second: int
+) -> None:
+    """What waits in the queue of the link is asked for before it can have come."""
+
+    def check(seed: int) -> None:
+        link = Link(delay_us=delay_us, bytes_per_second=bytes_per_second)
+        plain = World(RupPeer(), link, seed=seed).carry(bodies, 60 * SECOND).all_delivered()
+        odd = World(RupPeer(polls_us=4 * MS, requests=False), link, seed=seed).carry(bodies, 60 * SECOND)
+        at_most(odd.all_delivered().took_us, 1.5 * plain.took_us, "polling every 4 ms")
+
+    every_seed(2, check)
+
+
+def test_no_round_trip_is_measured_that_is_shorter_than_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is taken back from a message that seems to be ignored is still under way when it leaves again."""
+    measured: list[int] = []
+    sample = RoundTrip.sample
+
+    def sampled(timing: RoundTrip, rtt_us: int) -> None:
+        measured.append(rtt_us)
+        sample(timing, rtt_us)
+
+    monkeypatch.setattr(RoundTrip, "sample", sampled)
+
+    def check(seed: int) -> None:
+        measured.clear()
+        World(RupPeer(), Link(delay_us=200 * MS, loss_per_million=10_000), seed=seed).carry(SOME[:60], 120 * SECOND)
+        assert min(measured) >= 400 * MS, f"a round trip of {min(measured) / MS} ms was measured"
+
+    every_seed(6, check)

@@ -92,6 +92,8 @@ class Answers:
     """Gather for so long what one instant would answer, then send it as `order` says."""
     order: str = "kept"
     """`kept`, `reversed`, or `latest`: only the last one of a batch."""
+    spread_us: int = 0
+    """Each acknowledgement takes a time of its own up to this: the application commits its messages side by side."""
 
 
 PROMPT = Answers()
@@ -127,6 +129,7 @@ class ScriptedPeer:
         """How often each message was delivered to the peer's application, by its tag."""
         self._batch: list[bytes] = []
         self._last = b""
+        self._spread = Seeded(1)
 
     def receive(self, data: bytes) -> None:
         """Take one datagram."""
@@ -153,8 +156,9 @@ class ScriptedPeer:
             if not self._batch:
                 self.world.at(self.world.now_us + self.answers.batch_us, self._send_batch)
             self._batch.append(data)
-        elif self.answers.late_us:
-            self.world.at(self.world.now_us + self.answers.late_us, self.world.answer, data)
+        elif self.answers.late_us or self.answers.spread_us:
+            late_us = self.answers.late_us + self._spread.below(self.answers.spread_us + 1)
+            self.world.at(self.world.now_us + late_us, self.world.answer, data)
         else:
             self.world.answer(data)
 
