@@ -1,9 +1,10 @@
 """Which losses count against the path, and what becomes of the window when they turn out to be none.
 
 Only the first loss of a packet counts, until the packet is lost again while others arrive: then it is the packet that
-the peer does not take, not the path. A loss was none when the first transmission is acknowledged after all. When all
-losses behind the latest cut were none, the cut is undone; and from then on a packet that was overtaken waits as long as
-the late one took before it counts as lost.
+the peer does not take, not the path. A loss was none when the first transmission is acknowledged after all. Mostly that
+cannot be told from an acknowledgement of the second one; so when at least half of the losses behind the latest cut were
+none, the cut is undone. The path, or the peer, *reorders* then: for as many cuts as `REORDERS_FOR` a packet that was
+overtaken counts as lost only when it is later than nearly all acknowledgements are, and than the latest of those.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from fairway.core.recovery.congestion import Controller
 from fairway.core.recovery.runs import Run
 from fairway.core.recovery.timing import RoundTrip
 
+REORDERS_FOR = 16
+"""Cuts after which fewer than three later acknowledgements are believed again."""
+
 
 class Blame:
     """The losses behind the latest cut of the window."""
 
-    __slots__ = ("_controller", "_cuts", "_losses", "_timing", "tolerance_us")
+    __slots__ = ("_controller", "_cuts", "_latest_us", "_losses", "_none", "_reorders_until", "_timing")
 
     def __init__(self, timing: RoundTrip, controller: Controller | None) -> None:
         self._timing = timing
@@ -24,15 +28,25 @@ class Blame:
         self._cuts = 1
         self._losses = 0
         """Those since the latest cut that have not turned out to be none."""
-        self.tolerance_us = 0
-        """By how much more than a round trip an acknowledgement may be late without a loss, as far as was seen."""
+        self._none = 0
+        """Those that have."""
+        self._reorders_until = 0
+        self._latest_us = 0
+        """The oldest that such a packet was, and an eighth more."""
+
+    def patience_us(self) -> int:
+        """Return how old a packet that was overtaken must be to be lost; 0 where nothing was reordered lately."""
+        if self._cuts >= self._reorders_until:
+            return 0
+        late_us = self._timing.late_us
+        return min(max(late_us + (late_us >> 2), self._latest_us), 2 * late_us)
 
     def lost(self, run: Run, now_us: int) -> bool:
         """Count the first loss of packets against the path; return whether that cut the window."""
         cut = self._controller is not None and self._controller.lost(run.sent_us[0], now_us)
         if cut:
             self._cuts += 1
-            self._losses = 0
+            self._losses = self._none = 0
         self._losses += run.count
         run.cut = self._cuts
         return cut
@@ -44,15 +58,16 @@ class Blame:
             self._cuts += 1
 
     def absolve(self, run: Run, count: int) -> None:
-        """Take back that the loss of packets counted; the cut itself when no other loss is behind it."""
+        """Take back that the loss of packets counted; the cut itself when no more than half of the losses count."""
         if run.cut == self._cuts:
             self._losses -= count
-            if not self._losses and self._controller is not None:
+            self._none += count
+            if self._losses <= self._none and self._controller is not None:
                 self._controller.undo()
+                self._cuts += 1  # what else was lost then has no cut left to undo
 
     def spurious(self, run: Run, count: int, age_us: int) -> None:
         """Take that the first transmission of packets which were taken for lost had arrived, at that age."""
-        smoothed_us = self._timing.smoothed_us
-        late_us = age_us - smoothed_us
-        self.tolerance_us = min(smoothed_us, max(self.tolerance_us, late_us + (late_us >> 2), smoothed_us >> 3))
+        self._latest_us = max(self._latest_us if self.patience_us() else 0, age_us + (age_us >> 3))
+        self._reorders_until = self._cuts + REORDERS_FOR
         self.absolve(run, count)

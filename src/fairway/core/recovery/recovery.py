@@ -325,15 +325,15 @@ class Recovery:
         run = head.following
         if run is head or run.orders[-1] >= top:
             return
-        line, timing, tolerance_us = self._line(), self.timing, self._blame.tolerance_us
+        line, timing, patience_us = self._line(), self.timing, self._blame.patience_us()
         while run is not head:
             order = run.orders[-1] + run.first - run.base
             if order >= top:
                 break
             following, sent_us = run.following, run.sent_us[-1]
-            due_us = sent_us + timing.delay_us + self._kind.held_us if self._kind.by_name else NEVER
+            due_us = sent_us + max(timing.delay_us + self._kind.held_us, patience_us) if self._kind.by_name else NEVER
             if order < line and self._told_at_once(run):
-                overtaken_us = sent_us + timing.smoothed_us + tolerance_us if tolerance_us else now_us
+                overtaken_us = sent_us + patience_us if patience_us else now_us
                 if overtaken_us <= now_us:
                     if line - order < run.count:
                         following = self._flight.split(run, run.first + line - order)
@@ -361,8 +361,9 @@ class Recovery:
         self._lose(run, now_us, blame=self._time_tells())
 
     def _time_tells(self) -> bool:
-        """Return whether a time-out speaks of a loss: the round trip is known, and shorter."""
-        return 0 < self.timing.smoothed_us < self.timing.delay_us
+        """Return whether a time-out speaks of a loss: round trips are known, and nearly all of them shorter."""
+        timing = self.timing
+        return 0 < timing.smoothed_us <= timing.delay_us - 4 * timing.variation_us
 
     def _lose(self, run: Run, now_us: int, *, blame: bool, at_once: bool = False) -> None:
         """Take a run for lost; it leaves again when window and pacing let it, or when its own time has come.
