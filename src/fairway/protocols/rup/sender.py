@@ -174,7 +174,11 @@ class Sender:
         want yet, but after a whole turn of it one of those gets its chance. A peer that stood still perhaps takes only
         what it began first: from then on the oldest message is sent to its end."""
         fresh = bool(self._fresh) and (self._fresh_next or not self._round)
-        if self._oldest_first and self._round and not (fresh and self._fresh[0].part_count == 1):
+        if self._oldest_first and self._round:
+            small = self._small() if fresh else None
+            if small is not None:
+                self._fresh.remove(small)
+                return small
             oldest = min(self._round, key=_serial)
             self._round.remove(oldest)
             return oldest
@@ -194,8 +198,11 @@ class Sender:
     def _turn_max(self, burst: int) -> int:
         """Return how many parts a turn has: no more than a window while a message of one part waits for its own."""
         most, recovery = BURSTS_TOGETHER * burst, self._recovery
-        small = bool(self._fresh) and self._fresh[0].part_count == 1
-        return min(most, recovery.in_flight + recovery.window_room()) if small else most
+        return min(most, recovery.in_flight + recovery.window_room()) if self._small() is not None else most
+
+    def _small(self) -> Outgoing | None:
+        """Return the first message of one part that waits for its turn, also behind a large one that does."""
+        return next((message for message in self._fresh if message.part_count == 1), None)
 
     def _enter(self, message: Outgoing, *, first: bool) -> None:
         message.in_round = True
