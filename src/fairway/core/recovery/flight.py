@@ -129,12 +129,12 @@ class Flight:
                 return run
         return None
 
-    def next_lost(self, room: int) -> Run | None:
+    def next_lost(self, room: int, serial_max: int) -> Run | None:
         """Take out the lowest run that waits for window and pacing, no more of it than there is room for."""
         while self.lost:
             run = self.lost[0][3]
             if run.state == LOST and run.again_us == NEVER:
-                if room <= 0:
+                if room <= 0 or run.stream.serial > serial_max:
                     return None
                 heappop(self.lost)
                 if run.count > room:

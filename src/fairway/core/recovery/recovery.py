@@ -183,12 +183,15 @@ class Recovery:
             delay_us = self.timing.backed_off_us(len(run.sent_us) - 1, self._kind.backoff_us_max)
             self._flight.arm(run, min(now_us + delay_us, run.sent_us[0] + self._kind.life_us))
 
-    def next_retransmission(self, now_us: int) -> Run | None:
-        """Return packets that must leave again now, the most urgent and the lowest first; None if nothing may."""
+    def next_retransmission(self, now_us: int, serial_max: int = NEVER) -> Run | None:
+        """Return packets that must leave again now, the most urgent and the lowest first; None if nothing may.
+
+        Of streams above `serial_max` only what is urgent.
+        """
         flight = self._flight
         if not (flight.lost or flight.urgent):
             return None
-        run = flight.next_urgent() or flight.next_lost(self.room(now_us))
+        run = flight.next_urgent() or flight.next_lost(self.room(now_us), serial_max)
         if run is not None:
             self._retransmit(run, now_us)
         return run

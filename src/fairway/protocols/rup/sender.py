@@ -128,8 +128,9 @@ class Sender:
         self._oldest_first = self._oldest_first or recovery.is_stalled
         if recovery.rewound:
             self._rewind()
-        while (run := recovery.next_retransmission(now_us)) is not None:
-            self._retransmit(run, now_us)
+        # Where the oldest goes first, so it does before what was lost of others: perhaps the peer takes nothing else.
+        oldest = min(map(_serial, self._round)) if self._oldest_first and self._round else NEVER
+        self._retransmit_lost(oldest, now_us)
         self._begin_waiting()
         room = recovery.room(now_us) if self._round or self._fresh else 0
         held = False
@@ -161,6 +162,8 @@ class Sender:
                 self._enter(message, first=message.turn > 0)
             # A peer that ignores messages already is not offered more while it takes one.
             self._fresh_next = not message.turn and message.stream.answered and not self._ignored
+        if oldest < NEVER:
+            self._retransmit_lost(NEVER, now_us)
         recovery.note_tail(now_us, is_tail=not (self._round or self._fresh or self._waiting))
         due_us = recovery.next_us()
         if self.is_blocked:
@@ -276,6 +279,10 @@ class Sender:
         message.left_us = now_us
         message.cursor = first + count
         message.sent = max(message.sent, message.cursor)
+
+    def _retransmit_lost(self, serial_max: int, now_us: int) -> None:
+        while (run := self._recovery.next_retransmission(now_us, serial_max)) is not None:
+            self._retransmit(run, now_us)
 
     def _retransmit(self, run: Run, now_us: int) -> None:
         """Send parts again."""
