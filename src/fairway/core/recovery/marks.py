@@ -54,7 +54,10 @@ class MarkRecovery(Recovery):
     def _judge_mark(self, stream: Stream, now_us: int) -> None:
         """Take the packets at a mark that just moved for lost if what moved it left later than they did."""
         number, end = stream.mark, stream.mark + max(1, stream.burst)
-        left_us = now_us - (self._blame.patience_us() or self.timing.smoothed_us or self.timing.delay_us)
+        late_us = self._blame.patience_us() or self.timing.smoothed_us
+        if not late_us and not self._kind.ordered:  # a peer that takes only the next packet is not kept waiting
+            late_us = self.timing.delay_us
+        left_us = now_us - late_us
         while number < end and stream.mark != stream.last:
             run = stream.find(number)
             overtaken = run is not None and run.sent_us[-1] <= left_us and self._evidence.is_overtaken(run)

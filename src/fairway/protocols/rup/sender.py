@@ -128,8 +128,8 @@ class Sender:
         self._oldest_first = self._oldest_first or recovery.is_stalled
         if recovery.rewound:
             self._rewind()
-        # Where the oldest goes first, so it does before what was lost of others: perhaps the peer takes nothing else.
-        oldest = min(map(_serial, self._round)) if self._oldest_first and self._round else NEVER
+        # To a peer that stands still the oldest goes before what was lost of others: perhaps it takes nothing else.
+        oldest = min(map(_serial, self._round)) if recovery.is_stalled and self._round else NEVER
         self._retransmit_lost(oldest, now_us)
         self._begin_waiting()
         room = recovery.room(now_us) if self._round or self._fresh else 0
