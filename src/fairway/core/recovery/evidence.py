@@ -142,11 +142,12 @@ class Evidence:
     def _is_only(self, run: Run, at: int, now_us: int) -> bool:
         """Return whether an acknowledgement can speak of this transmission only.
 
-        Before any measurement that is the latest, if the peer has asked for those before it and they have timed out.
+        Before any measurement that is the latest, if the peer has asked for those before it and they left more than two
+        delays ago: the delay may still be shorter than the round trip, but it has grown to more than half of it.
         """
         if at == 0 or self._timing.least_us:
             return at == 0 and (len(run.sent_us) == 1 or self._timing.least_us > 0)
-        return at == run.sure == len(run.sent_us) - 1 and now_us - run.sent_us[at - 1] > self._timing.delay_us
+        return at == run.sure == len(run.sent_us) - 1 and now_us - run.sent_us[at - 1] > 2 * self._timing.delay_us
 
 
 def raise_top(top: list[int], order: int, count: int) -> None:
