@@ -7,8 +7,8 @@ show that a time-out was too short, not that something was lost.
 
 A peer that takes only the next packet drops what is ahead of it, so every packet leaves at least twice, and Karn's rule
 alone would never measure anything. There the first measurement is that of a retransmission which the peer has asked
-for, but only if those before it have timed out: the request is inferred, and one of them may still be under way. Where
-not even that is certain, the delay grows.
+for, but only if those before it left two delays ago: the request is inferred, and one of them may still be under way.
+Where not even that is certain, the delay grows.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Evidence:
         """Return whether an acknowledgement can speak of this transmission only.
 
         Before any measurement that is the latest, if the peer has asked for those before it and they left more than two
-        delays ago: the delay may still be shorter than the round trip, but it has grown to more than half of it.
+        delays ago: the delay may still be shorter than the round trip, but it soon grows to half of it.
         """
         if at == 0 or self._timing.least_us:
             return at == 0 and (len(run.sent_us) == 1 or self._timing.least_us > 0)
