@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fairway.core.recovery.evidence import Evidence
+from fairway.core.recovery.runs import Acknowledged, Run, Stream
+from fairway.core.recovery.timing import PingLoss
 from tests.core.driver import RTT_US, Link, Sent, World, piggyback, stamped
 
 
@@ -49,3 +52,31 @@ def test_a_strict_peer_that_lost_the_repairs_too_is_served_before_any_round_trip
     run = strict(Link(loses=lambda sent: (sent.number, sent.nth) in {(0, 0), (7, 1), (40, 1)})).run()
     assert len(run.acknowledged) == 300
     assert run.now_us <= 150 * RTT_US
+
+
+def acknowledged(sent_us: list[int], sure: int, now_us: int) -> PingLoss:
+    """Return what is known of the round trip after the first acknowledgement of all, that of one packet."""
+    timing = PingLoss(initial_us=50_000, min_us=10_000, max_us=3_000_000)
+    run = Run(Stream(), 0, 1, b"", 1, 0, sent_us[0], 0)
+    run.sent_us, run.orders, run.sure, run.losses = sent_us, list(range(len(sent_us))), sure, sure
+    evidence = Evidence(timing, cumulative=True, doubts=True, most_us=3_000_000)
+    evidence.sample([Acknowledged(run, 0, 1)], -1, now_us, prompt=True)
+    return timing
+
+
+def test_a_retransmission_that_the_mark_asked_for_is_measured_once_those_before_it_have_timed_out() -> None:
+    assert acknowledged([0, 1_000_000], 1, 1_200_000).smoothed_us == 200_000
+    assert acknowledged([0, 40_000], 1, 40_100).smoothed_us == 0, "the first transmission was under way"
+
+
+def test_the_delay_grows_where_even_a_retransmission_that_the_mark_asked_for_was_retransmitted() -> None:
+    timing = acknowledged([0, 400_000, 450_000, 550_000], 1, 600_000)
+    assert (timing.smoothed_us, timing.delay_us) == (0, 100_000)
+
+
+def test_a_first_measurement_made_too_long_by_a_lost_acknowledgement_rules_no_retransmission_out() -> None:
+    timing = PingLoss(initial_us=50_000, min_us=10_000, max_us=3_000_000)
+    timing.sample(257_000)
+    run = Run(Stream(), 0, 1, b"", 1, 0, 0, 0)
+    run.sent_us.append(642_000)
+    assert Evidence(timing, cumulative=True, doubts=True, most_us=3_000_000).which(run, 849_000) == 1

@@ -1,9 +1,14 @@
 """What acknowledgements show: which transmissions arrived, and how long the round trip is.
 
-An acknowledgement of a packet with several transmissions speaks of none that is younger than the shortest round trip,
-nor of one that the peer has asked for again. If it may still speak of more than one, it is *doubtful*: nothing is
+An acknowledgement of a packet with several transmissions speaks of none that is much younger than the shortest round
+trip, nor of one that the peer has asked for again. If it may still speak of more than one, it is *doubtful*: nothing is
 concluded from the later one for a quarter of a round trip. Acknowledgements of other first transmissions in that time
 show that a time-out was too short, not that something was lost.
+
+A peer that takes only the next packet drops what is ahead of it, so every packet leaves at least twice, and Karn's rule
+alone would never measure anything. There the first measurement is that of a retransmission which the peer has asked
+for, but only if those before it left two delays ago: the request is inferred, and one of them may still be under way.
+Where not even that is certain, the delay grows.
 """
 
 from __future__ import annotations
@@ -50,7 +55,7 @@ class Evidence:
         at = len(run.sent_us) - 1
         if not least_us:
             return at if self._cumulative else min(run.sure, at)
-        least_us -= least_us >> 3  # some air for jitter
+        least_us >>= 1  # the shortest so far may be far too long: lost acknowledgements are made up for by later ones
         while at and now_us - run.sent_us[at] < least_us:
             at -= 1
         return at
@@ -124,15 +129,25 @@ class Evidence:
         for run, _, _ in pieces[-1:] if self._cumulative else pieces:
             at = self.which(run, now_us) if transmission < 0 else transmission
             elapsed_us = now_us - run.sent_us[at]
-            first = at == 0 and (len(run.sent_us) == 1 or timing.least_us > 0)
-            if transmission >= 0 or (first and not waited):
+            only = self._is_only(run, at, now_us)
+            if transmission >= 0 or (only and not waited):
                 self.sample_one(run.sent_us[at], now_us)
-            elif first:
+            elif only:
                 if elapsed_us < (timing.smoothed_us or timing.delay_us):
                     timing.bound(elapsed_us)
-            elif not run.losses:
-                elapsed_us = now_us - run.sent_us[0]
+            elif run.sure or not run.losses:
+                elapsed_us = now_us - run.sent_us[min(run.sure, at)]
                 timing.ambiguous(elapsed_us + (elapsed_us >> 3), self._most_us)
+
+    def _is_only(self, run: Run, at: int, now_us: int) -> bool:
+        """Return whether an acknowledgement can speak of this transmission only.
+
+        Before any measurement that is the latest, if the peer has asked for those before it and they left more than two
+        delays ago: the delay may still be shorter than the round trip, but it soon grows to half of it.
+        """
+        if at == 0 or self._timing.least_us:
+            return at == 0 and (len(run.sent_us) == 1 or self._timing.least_us > 0)
+        return at == run.sure == len(run.sent_us) - 1 and now_us - run.sent_us[at - 1] > 2 * self._timing.delay_us
 
 
 def raise_top(top: list[int], order: int, count: int) -> None:

@@ -63,7 +63,8 @@ class RoundTrip:
         return self.late_us
 
     def ambiguous(self, elapsed_us: int, most_us: int) -> None:
-        """Take the time from the first transmission of a retransmitted packet to its acknowledgement.
+        """Take the time from the first transmission of a packet that can have arrived to its acknowledgement, where a
+        later one can have arrived as well.
 
         It is no sample, but until there is one the delay grows towards it: else every packet of a path that is slower
         than the delay is retransmitted, and none ever gives a sample. It only doubles, because where packets are lost
