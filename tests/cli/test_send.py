@@ -141,12 +141,12 @@ def test_an_answer_that_does_not_come_is_unknown() -> None:
         assert sent.stderr.count("\n") == 1
 
 
-def test_a_connect_without_an_answer_is_unknown_and_in_the_account() -> None:
+def test_a_message_whose_connect_got_no_answer_was_not_sent_and_is_in_the_account() -> None:
     with answering() as peer:
         sent = run("send", f"mrp://127.0.0.1:{peer.port}?connect_timeout=100ms", "x", "--json")
         assert sent.returncode == 3
         row = json.loads(sent.stdout)
-        assert (row["messages"], row["acknowledged"], row["refused"], row["unknown"]) == (1, 0, 0, 1)
+        assert (row["messages"], row["acknowledged"], row["not_sent"], row["unknown"]) == (1, 0, 1, 0)
 
 
 def test_a_port_that_nobody_has_ends_at_once_as_unknown() -> None:

@@ -80,12 +80,16 @@ class Outcome:
         else:
             raise error
 
-    def never_connected(self, error: BaseException) -> None:
-        """Keep the reason for which nothing was even read."""
+    def never_connected(self, error: BaseException, size: int | None) -> None:
+        """Keep the reason for which a message of that size was not sent, or, without a size, nothing was even read."""
         if isinstance(error, OutcomeUnknown):
             self._doubt = error
         else:
             self._refusal = error
+        if size is not None:
+            self.messages = self.refused = 1
+            self.not_sent = int(self._refusal is None)
+            self.settled_bytes = size
 
     def _crowded(self) -> bool:
         return len(self._outstanding) >= OUTSTANDING_MESSAGES_MAX or self._outstanding_bytes >= OUTSTANDING_BYTES_MAX
@@ -158,9 +162,6 @@ class Outcome:
         seconds = time.monotonic() - self._began_s
         if seconds < 1:
             return f"{', '.join(parts)} in {seconds * 1_000:.1f} ms"
-        rate = (
-            f"{self.messages / seconds:,.0f}/s"
-            if self.messages > 1
-            else f"{self.settled_bytes / seconds / 1e6:.1f} MB/s"
-        )
-        return f"{', '.join(parts)} in {seconds:.1f} s ({rate})"
+        several = f" ({self.messages / seconds:,.0f}/s)"
+        rate = several if self.messages > 1 else f" ({self.settled_bytes / seconds / 1e6:.1f} MB/s)"
+        return f"{', '.join(parts)} in {seconds:.1f} s{rate if self.acknowledged else ''}"

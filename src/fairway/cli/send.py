@@ -77,10 +77,7 @@ class _Sender:
         try:
             connection = await self._connect(trace)
         except (OutcomeRefused, OutcomeUnknown) as error:
-            if body is not None:
-                self._outcome.never_sent(len(body), error)
-            else:
-                self._outcome.never_connected(error)
+            self._outcome.never_connected(error, None if body is None else len(body))
             await self._report(as_json)
             return self._outcome.code
         finished = False
