@@ -5,7 +5,7 @@ one has left the network. It is answered if it can speak of the packet's latest 
 a round trip. While anything asked for is missing, the mark hides what arrives: what is older than the time-out has left
 the network, too. Also a packet below the mark may be asked for (a *stray*); it is in flight until the next word.
 
-*Ignored streams.* A stream of several packets that was never answered although later ones are is taken back but for one
+*Ignored streams.* A stream of several packets that was never answered although later ones are is withheld but for one
 packet that probes for it, outside the window, with a back-off of its own. It is ignored for one of two reasons. The
 peer may have had no room: when another stream is finished, the one that has waited longest is probed at once, ahead of
 anything new. Or the peer never takes it, because it is too large: so it seems if it is longer than all that were
@@ -43,8 +43,8 @@ class PartRecovery(MarkRecovery):
 
     def __init__(self, kind: Kind, timing: RoundTrip, controller: Controller | None, statistics: Statistics) -> None:
         super().__init__(kind, timing, controller, statistics)
-        self.rewound: list[Stream] = []
-        """Streams that the peer ignores: all packets but the one at the mark count as never transmitted."""
+        self.newly_ignored: list[Stream] = []
+        """Streams that the peer was found to ignore, until the caller clears them."""
         self._is_tail = False
         """Whether there is nothing more to send."""
         self._probes_begun = False
@@ -69,7 +69,7 @@ class PartRecovery(MarkRecovery):
     # What the peer says.
 
     def heard(self, stream: Stream, now_us: int) -> None:
-        """Take a valid word of the peer about a stream; the first one is news."""
+        """Take a valid word of the peer about a stream, before what it says; the first one is news."""
         self.heard_us = now_us
         self._land_strays(stream)
         if not stream.answered:
@@ -84,6 +84,7 @@ class PartRecovery(MarkRecovery):
             probe = self._heed(stream)
             if probe is not None and probe.state == LOST and probe.again_us != NEVER:
                 self._flight.queue(probe)
+            self._release(stream)
 
     def requested(self, stream: Stream, number: int, now_us: int) -> str:
         """Take that the peer asks for a packet by name; return why that is dropped, or an empty string."""
@@ -270,14 +271,14 @@ class PartRecovery(MarkRecovery):
             super()._lose_by_time(run, now_us)
 
     def _ignore(self, stream: Stream, now_us: int) -> None:
-        """Take back all packets of a stream that the peer ignores but the one at the mark, which probes for it."""
+        """Withhold all packets of a stream that the peer ignores but the one at the mark, which probes for it."""
         if stream.serial in self._ignored:
             return
         probe = self._flight.only(stream.mark, stream.find(stream.mark))
-        self.rewound.append(stream)
-        for run in stream.runs():
-            if run is not probe:
-                self._leave(run, run.count)
+        self.newly_ignored.append(stream)
+        stream.withheld = [run for run in stream.runs() if run is not probe]
+        for run in stream.withheld:
+            self._leave(run, run.count)
         self._flight.ground(probe)
         self._ignored[stream.serial] = probe
         if 0 < self.longest <= stream.last:  # before the first answer the peer may as well be gone
@@ -286,6 +287,16 @@ class PartRecovery(MarkRecovery):
         self._probe_ignored(probe, probe.sent_us[-1])
         if probe.again_us <= now_us:
             self._flight.urge(probe)
+
+    def _release(self, stream: Stream) -> None:
+        """Have what was withheld leave again. The peer may still acknowledge the transmissions before."""
+        for run in stream.withheld:
+            run.losses += 1
+            stream.add(run)
+            stream.left += run.count
+            self._flight.left += run.count
+            self._flight.queue(run)
+        stream.withheld = []
 
     def _probe_ignored(self, run: Run, sent_us: int) -> None:
         """Keep the probe of an ignored stream out of the flight: what is never answered must not fill the window."""
@@ -350,6 +361,7 @@ class PartRecovery(MarkRecovery):
 
     def withdraw(self, stream: Stream) -> list[Run]:
         """Take everything of a stream off and return it."""
+        self._release(stream)
         runs = super().withdraw(stream)
         self._open -= stream.answered
         self._land_strays(stream)
