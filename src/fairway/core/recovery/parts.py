@@ -5,6 +5,10 @@ one has left the network. It is answered if it can speak of the packet's latest 
 a round trip. While anything asked for is missing, the mark hides what arrives: what is older than the time-out has left
 the network, too. Also a packet below the mark may be asked for (a *stray*); it is in flight until the next word.
 
+*A peer that polls* asks for the next packet that it misses, on its way or not. It is known by a request that comes
+sooner than a round trip after the packet first left; what it asked for before that was not lost, so the cut is undone.
+From then on a request counts when the packet is older than nearly all acknowledgements are, and not before.
+
 *Ignored streams.* A stream of several packets that was never answered although later ones are is withheld but for one
 packet that probes for it, outside the window, with a back-off of its own. It is ignored for one of two reasons. The
 peer may have had no room: when another stream is finished, the one that has waited longest is probed at once, ahead of
@@ -49,6 +53,8 @@ class PartRecovery(MarkRecovery):
         """Whether there is nothing more to send."""
         self._probes_begun = False
         """Whether the latest probe was meant for a stream that the peer has answered."""
+        self._polls = False
+        """Whether the peer asks for packets that it cannot miss yet."""
         self._holes = 0
         """Packets that the peer has asked for and not acknowledged."""
         self._ignored: dict[int, Run] = {}
@@ -99,13 +105,29 @@ class PartRecovery(MarkRecovery):
                 flight.queue(run)
             return ""
         age_us = now_us - run.sent_us[-1]
+        if 8 * age_us < 7 * (timing.least_us or timing.smoothed_us) and len(run.sent_us) == 1 and not self._polls:
+            self._polls = True
+            if self._controller is not None:
+                self._controller.undo()
+        if not timing.smoothed_us and not below:  # where all is asked for, nothing is measured
+            timing.bound(min(now_us - run.sent_us[0], timing.delay_us))
         if age_us < timing.least_us or (run.named and age_us < max(timing.smoothed_us, AGAIN_US_MIN)):
             return "request_too_soon"
         if stream.asked >= REQUESTS_MAX:
             return "requests_full"
+        run = run if below else flight.only(number, run)
+        due_us = run.sent_us[-1] + timing.late_us + self._kind.held_us
+        if below or due_us <= now_us or not self._polls:
+            self._believe(run, now_us)
+        elif run.again_us == NEVER:
+            flight.arm(run, due_us)
+        return ""
+
+    def _believe(self, run: Run, now_us: int) -> None:
+        """Take a packet for lost because the peer asks for it."""
+        stream, below = run.stream, run.first < run.stream.mark
         if not below:
-            self._settle_to(stream, number + 1)
-            run = flight.only(number, stream.find(number))
+            self._settle_to(stream, run.first + 1)
         self._named(run, now_us)
         run.asked = True
         run.sure = len(run.sent_us)
@@ -113,9 +135,8 @@ class PartRecovery(MarkRecovery):
         self._statistics.repairs += 1
         self._lose(run, now_us, blame=not below)
         if run.again_us != NEVER:
-            flight.queue(run)
+            self._flight.queue(run)
         self._detect(now_us)
-        return ""
 
     def _named(self, run: Run, now_us: int) -> None:
         """Take that the peer asks for a packet: the first time it is news, unless it was acknowledged before."""
@@ -307,6 +328,8 @@ class PartRecovery(MarkRecovery):
     def _come_due(self, run: Run, now_us: int) -> None:
         if run.stream.serial in self._ignored:
             self._flight.urge(run)
+        elif run.state in (FLYING, SETTLED):
+            self._believe(run, now_us)
         else:
             super()._come_due(run, now_us)
 

@@ -38,6 +38,8 @@ class RoundTrip:
     def sample(self, rtt_us: int) -> None:
         """Take one measured round trip."""
         rtt_us = max(rtt_us, 1)
+        if not self.least_us:
+            self.smoothed_us = 0  # what came before was only a bound
         self.least_us = min(self.least_us or rtt_us, rtt_us)
         self.bound(rtt_us)
 
@@ -54,8 +56,13 @@ class RoundTrip:
         self._floor_us = 0
         self.delay_us = min(self._max_us, max(self._min_us, self._law_us()))
 
-    def _law_us(self) -> int:
+    @property
+    def late_us(self) -> int:
+        """How long nearly all acknowledgements take, as far as was measured."""
         return self.smoothed_us + max(GRANULARITY_US, 4 * self.variation_us)
+
+    def _law_us(self) -> int:
+        return self.late_us
 
     def ambiguous(self, elapsed_us: int, most_us: int) -> None:
         """Take the time from the first transmission of a retransmitted packet to its acknowledgement.
