@@ -158,11 +158,9 @@ class World:
     def _transmit(self) -> None:
         while (run := self.recovery.next_retransmission(self.now_us)) is not None:
             self._leave(run.stream, range(run.first, run.end), run.order)
-        rewound = self.recovery.rewound if isinstance(self.recovery, PartRecovery) else []
-        for stream in rewound:
-            self.next[stream.serial] = stream.mark + 1
-            self.held.add(stream.serial)
-        rewound.clear()
+        if isinstance(self.recovery, PartRecovery):
+            self.held.update(stream.serial for stream in self.recovery.newly_ignored)
+            self.recovery.newly_ignored.clear()
         while (new := self._next_stream()) is not None:
             room = self.recovery.room(self.now_us)
             serial, first = new.serial, self.next[new.serial]
@@ -287,19 +285,16 @@ class World:
         assert isinstance(recovery, MarkRecovery)
         if stream.serial in self.ended:
             return
+        if isinstance(recovery, PartRecovery):
+            recovery.heard(stream, self.now_us)
         if mark > stream.mark:
             pieces = recovery.acknowledge_to(stream, mark, self.now_us)
             for piece in pieces:
                 self._settle(stream.serial, range(piece.first, piece.first + piece.count))
-            # What was rewound had partly arrived.
-            self._settle(stream.serial, range(self.next[stream.serial], mark))
-            self.next[stream.serial] = max(self.next[stream.serial], mark)
             if isinstance(recovery, PartRecovery) and mark == self.sizes[stream.serial] and len(self.sizes) > 1:
                 recovery.finished(stream, self.now_us)
         elif mark == stream.mark and sent.number > mark and not missing:
             recovery.repeated(stream, self.now_us)
-        elif isinstance(recovery, PartRecovery):
-            recovery.heard(stream, self.now_us)
         if isinstance(recovery, PartRecovery):
             for number in missing:
                 recovery.requested(stream, number, self.now_us)

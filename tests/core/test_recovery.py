@@ -251,19 +251,19 @@ def test_a_peer_that_takes_few_streams_at_a_time_gets_all_of_them(at_once: int) 
     assert run.gave_up_us < 0
 
 
-def test_an_ignored_stream_is_rewound_once_and_probed_by_one_packet() -> None:
+def test_an_ignored_stream_is_withheld_once_and_probed_by_one_packet() -> None:
     run = World(*parts(), Link(answers="parts", ignores=lambda sent: sent.serial == 3), [20] * 50)
-    rewound: list[int] = []
+    withheld: list[int] = []
     transmit = run._transmit
 
     def watch() -> None:
         assert isinstance(run.recovery, PartRecovery)
-        rewound.extend(stream.serial for stream in run.recovery.rewound)
+        withheld.extend(stream.serial for stream in run.recovery.newly_ignored)
         transmit()
 
     run._transmit = watch  # type: ignore[method-assign]
     run.run(until_us=5_000_000)
-    assert rewound == [3]
+    assert withheld == [3]
     assert len(run.acknowledged) == 49 * 20
     assert (run.controller.cuts, run.controller.time_outs) == (0, 0)
     assert {run.times[3, number] for number in range(1, 20)} == {1}
@@ -310,7 +310,7 @@ def test_the_first_request_for_a_lost_packet_is_news_and_ends_its_pause() -> Non
     recovery.sent(later, 0, 1, 301_000)
     recovery.acknowledge_to(later, 1, 340_000)
     recovery.wake(420_000)
-    assert recovery.rewound == [ignored]
+    assert recovery.newly_ignored == [ignored]
     while recovery.next_retransmission(420_000) is not None:
         pass
     assert recovery.in_flight == 0

@@ -70,6 +70,8 @@ class Model:
         first = waiting[place % len(waiting)]
         if isinstance(self.recovery, MarkRecovery):
             mark = min(first + count, self.next[serial])
+            if isinstance(self.recovery, PartRecovery):
+                self.recovery.heard(stream, self.now_us)
             pieces = self.recovery.acknowledge_to(stream, mark, self.now_us)
             first, count = 0, mark
             if isinstance(self.recovery, PartRecovery) and not stream.left and self.next[serial] > LAST:
@@ -91,6 +93,7 @@ class Model:
     def request(self, serial: int, place: int, count: int) -> None:
         waiting = sorted(self.waiting[serial])
         if isinstance(self.recovery, PartRecovery) and waiting:
+            self.recovery.heard(self.streams[serial], self.now_us)
             self.recovery.requested(self.streams[serial], waiting[place % len(waiting)], self.now_us)
 
     def repeat(self, serial: int, place: int, count: int) -> None:
@@ -106,6 +109,8 @@ class Model:
             numbers = set(range(run.first, run.end))
             assert numbers <= self.waiting[run.stream.serial], "given up twice, or after its acknowledgement"
             self.waiting[run.stream.serial] -= numbers
+            if isinstance(recovery, PartRecovery):
+                self.withdraw(run.stream.serial, 1, 1)
         while (again := recovery.next_retransmission(self.now_us)) is not None:
             assert again.state == FLYING
             assert again.sent_us[-1] == self.now_us
@@ -123,17 +128,16 @@ class Model:
 
     def check(self) -> None:
         recovery = self.recovery
-        rewound = recovery.rewound if isinstance(recovery, PartRecovery) else []
-        for stream in rewound:
-            assert self.waiting[stream.serial] >= {stream.mark}
-            self.waiting[stream.serial] = {stream.mark}
-            self.next[stream.serial] = stream.mark + 1
-        assert len(rewound) == len(set(map(id, rewound)))
-        rewound.clear()
+        if isinstance(recovery, PartRecovery):
+            ignored = recovery.newly_ignored
+            assert len(ignored) == len(set(map(id, ignored)))
+            ignored.clear()
         runs: list[Run] = []
         for stream, waiting in zip(self.streams, self.waiting, strict=True):
-            assert list(stream.waiting()) == sorted(waiting)
-            assert stream.left == len(waiting)
+            withheld = {number for run in stream.withheld for number in range(run.first, run.end)}
+            assert withheld <= waiting - {stream.mark}
+            assert list(stream.waiting()) == sorted(waiting - withheld)
+            assert stream.left == len(waiting - withheld)
             assert (recovery.streams.get(stream.serial) is stream) == bool(waiting)
             assert stream.lowest() == min(waiting, default=None)
             runs += stream.runs()

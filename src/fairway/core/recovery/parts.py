@@ -5,7 +5,11 @@ one has left the network. It is answered if it can speak of the packet's latest 
 a round trip. While anything asked for is missing, the mark hides what arrives: what is older than the time-out has left
 the network, too. Also a packet below the mark may be asked for (a *stray*); it is in flight until the next word.
 
-*Ignored streams.* A stream of several packets that was never answered although later ones are is taken back but for one
+*A peer that polls* asks for the next packet that it misses, on its way or not. It is known by a request that comes
+sooner than a round trip after the packet first left; what it asked for before that was not lost, so the cut is undone.
+From then on a request counts when the packet is older than nearly all acknowledgements are, and not before.
+
+*Ignored streams.* A stream of several packets that was never answered although later ones are is withheld but for one
 packet that probes for it, outside the window, with a back-off of its own. It is ignored for one of two reasons. The
 peer may have had no room: when another stream is finished, the one that has waited longest is probed at once, ahead of
 anything new. Or the peer never takes it, because it is too large: so it seems if it is longer than all that were
@@ -43,12 +47,14 @@ class PartRecovery(MarkRecovery):
 
     def __init__(self, kind: Kind, timing: RoundTrip, controller: Controller | None, statistics: Statistics) -> None:
         super().__init__(kind, timing, controller, statistics)
-        self.rewound: list[Stream] = []
-        """Streams that the peer ignores: all packets but the one at the mark count as never transmitted."""
+        self.newly_ignored: list[Stream] = []
+        """Streams that the peer was found to ignore, until the caller clears them."""
         self._is_tail = False
         """Whether there is nothing more to send."""
         self._probes_begun = False
         """Whether the latest probe was meant for a stream that the peer has answered."""
+        self._polls = False
+        """Whether the peer asks for packets that it cannot miss yet."""
         self._holes = 0
         """Packets that the peer has asked for and not acknowledged."""
         self._ignored: dict[int, Run] = {}
@@ -69,7 +75,7 @@ class PartRecovery(MarkRecovery):
     # What the peer says.
 
     def heard(self, stream: Stream, now_us: int) -> None:
-        """Take a valid word of the peer about a stream; the first one is news."""
+        """Take a valid word of the peer about a stream, before what it says; the first one is news."""
         self.heard_us = now_us
         self._land_strays(stream)
         if not stream.answered:
@@ -84,6 +90,7 @@ class PartRecovery(MarkRecovery):
             probe = self._heed(stream)
             if probe is not None and probe.state == LOST and probe.again_us != NEVER:
                 self._flight.queue(probe)
+            self._release(stream)
 
     def requested(self, stream: Stream, number: int, now_us: int) -> str:
         """Take that the peer asks for a packet by name; return why that is dropped, or an empty string."""
@@ -98,13 +105,29 @@ class PartRecovery(MarkRecovery):
                 flight.queue(run)
             return ""
         age_us = now_us - run.sent_us[-1]
+        if 8 * age_us < 7 * (timing.least_us or timing.smoothed_us) and len(run.sent_us) == 1 and not self._polls:
+            self._polls = True
+            if self._controller is not None:
+                self._controller.undo()
+        if not timing.smoothed_us and not below:  # where all is asked for, nothing is measured
+            timing.bound(min(now_us - run.sent_us[0], timing.delay_us))
         if age_us < timing.least_us or (run.named and age_us < max(timing.smoothed_us, AGAIN_US_MIN)):
             return "request_too_soon"
         if stream.asked >= REQUESTS_MAX:
             return "requests_full"
+        run = run if below else flight.only(number, run)
+        due_us = run.sent_us[-1] + timing.late_us + self._kind.held_us
+        if below or due_us <= now_us or not self._polls:
+            self._believe(run, now_us)
+        elif run.again_us == NEVER:
+            flight.arm(run, due_us)
+        return ""
+
+    def _believe(self, run: Run, now_us: int) -> None:
+        """Take a packet for lost because the peer asks for it."""
+        stream, below = run.stream, run.first < run.stream.mark
         if not below:
-            self._settle_to(stream, number + 1)
-            run = flight.only(number, stream.find(number))
+            self._settle_to(stream, run.first + 1)
         self._named(run, now_us)
         run.asked = True
         run.sure = len(run.sent_us)
@@ -112,9 +135,8 @@ class PartRecovery(MarkRecovery):
         self._statistics.repairs += 1
         self._lose(run, now_us, blame=not below)
         if run.again_us != NEVER:
-            flight.queue(run)
+            self._flight.queue(run)
         self._detect(now_us)
-        return ""
 
     def _named(self, run: Run, now_us: int) -> None:
         """Take that the peer asks for a packet: the first time it is news, unless it was acknowledged before."""
@@ -270,14 +292,14 @@ class PartRecovery(MarkRecovery):
             super()._lose_by_time(run, now_us)
 
     def _ignore(self, stream: Stream, now_us: int) -> None:
-        """Take back all packets of a stream that the peer ignores but the one at the mark, which probes for it."""
+        """Withhold all packets of a stream that the peer ignores but the one at the mark, which probes for it."""
         if stream.serial in self._ignored:
             return
         probe = self._flight.only(stream.mark, stream.find(stream.mark))
-        self.rewound.append(stream)
-        for run in stream.runs():
-            if run is not probe:
-                self._leave(run, run.count)
+        self.newly_ignored.append(stream)
+        stream.withheld = [run for run in stream.runs() if run is not probe]
+        for run in stream.withheld:
+            self._leave(run, run.count)
         self._flight.ground(probe)
         self._ignored[stream.serial] = probe
         if 0 < self.longest <= stream.last:  # before the first answer the peer may as well be gone
@@ -286,6 +308,16 @@ class PartRecovery(MarkRecovery):
         self._probe_ignored(probe, probe.sent_us[-1])
         if probe.again_us <= now_us:
             self._flight.urge(probe)
+
+    def _release(self, stream: Stream) -> None:
+        """Have what was withheld leave again. The peer may still acknowledge the transmissions before."""
+        for run in stream.withheld:
+            run.losses += 1
+            stream.add(run)
+            stream.left += run.count
+            self._flight.left += run.count
+            self._flight.queue(run)
+        stream.withheld = []
 
     def _probe_ignored(self, run: Run, sent_us: int) -> None:
         """Keep the probe of an ignored stream out of the flight: what is never answered must not fill the window."""
@@ -296,6 +328,8 @@ class PartRecovery(MarkRecovery):
     def _come_due(self, run: Run, now_us: int) -> None:
         if run.stream.serial in self._ignored:
             self._flight.urge(run)
+        elif run.state in (FLYING, SETTLED):
+            self._believe(run, now_us)
         else:
             super()._come_due(run, now_us)
 
@@ -350,6 +384,7 @@ class PartRecovery(MarkRecovery):
 
     def withdraw(self, stream: Stream) -> list[Run]:
         """Take everything of a stream off and return it."""
+        self._release(stream)
         runs = super().withdraw(stream)
         self._open -= stream.answered
         self._land_strays(stream)

@@ -126,7 +126,7 @@ class Stream:
 
     __slots__ = (
         "_firsts", "_runs", "_singles", "answered", "asked", "burst", "chances", "last", "left", "mark", "news_us",
-        "probed_us", "same", "serial", "since_us", "strays",
+        "probed_us", "same", "serial", "since_us", "strays", "withheld",
     )  # fmt: skip
 
     def __init__(self, serial: int = 0, last: int = NEVER) -> None:
@@ -152,6 +152,8 @@ class Stream:
         """Packets that wait to leave because the peer asked for them."""
         self.chances = 0
         """How often the peer ignored it although there was room for it, as far as is known."""
+        self.withheld: list[Run] = []
+        """Packets that wait for the first answer before they leave again: the peer seems to ignore the stream."""
         self.strays: dict[int, Run] = {}
         """Packets below the mark that the peer asked for all the same."""
         self.burst = 0

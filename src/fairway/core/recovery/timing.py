@@ -38,6 +38,8 @@ class RoundTrip:
     def sample(self, rtt_us: int) -> None:
         """Take one measured round trip."""
         rtt_us = max(rtt_us, 1)
+        if not self.least_us:
+            self.smoothed_us = 0  # what came before was only a bound
         self.least_us = min(self.least_us or rtt_us, rtt_us)
         self.bound(rtt_us)
 

@@ -10,7 +10,7 @@ class Outgoing:
     """The state of one message that is being sent; what became of its parts is in `stream`."""
 
     __slots__ = (
-        "body", "cursor", "identity", "in_round", "is_ignored", "left_us", "part_bytes", "part_count", "queued_us",
+        "body", "identity", "in_round", "is_ignored", "left_us", "part_bytes", "part_count", "queued_us",
         "sent", "serial", "stream", "token", "total", "turn",
     )  # fmt: skip
 
@@ -22,10 +22,8 @@ class Outgoing:
         self.total = len(body)
         self.part_bytes = 0
         self.part_count = 0
-        self.cursor = 0
-        """The next part to leave for the first time."""
         self.sent = 0
-        """Parts below were transmitted. The cursor is lower only after the peer has ignored the message."""
+        """Parts below were transmitted."""
         self.stream = Stream(serial)
         self.stream.since_us = self.queued_us = now_us
         self.left_us = now_us
@@ -48,7 +46,7 @@ class Outgoing:
         if self.is_ignored:
             return 0
         most = self.stream.mark + outstanding_max if self.stream.answered else unanswered_max
-        return min(self.part_count, most) - self.cursor
+        return min(self.part_count, most) - self.sent
 
     def slice_of(self, first: int, count: int) -> Buffer:
         """Return the bodies of parts as one piece, without copying."""

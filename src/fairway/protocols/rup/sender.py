@@ -126,8 +126,8 @@ class Sender:
         was_blocked, self.is_blocked = self.is_blocked, False
         recovery = self._recovery
         self._oldest_first = self._oldest_first or recovery.is_stalled
-        if recovery.rewound:
-            self._rewind()
+        if recovery.newly_ignored:
+            self._count_ignored()
         # To a peer that stands still the oldest goes before what was lost of others: perhaps it takes nothing else.
         oldest = min(map(_serial, self._round)) if recovery.is_stalled and self._round else NEVER
         self._retransmit_lost(oldest, now_us)
@@ -236,24 +236,19 @@ class Sender:
             self._unanswered += message.part_count > 1
             self._enter(message, first=False)
 
-    def _rewind(self) -> None:
-        """Go back to the first part of messages that the peer ignores."""
-        for stream in self._recovery.rewound:
+    def _count_ignored(self) -> None:
+        """Count the messages that the peer was found to ignore, and begin fewer ahead of the first word."""
+        for stream in self._recovery.newly_ignored:
             message = self._begun.get(stream.serial)
-            if message is None:
-                continue
-            message.cursor = stream.mark + (stream.mark in stream)
-            if stream.answered:  # meanwhile: several datagrams may be read before anything leaves
-                self._enter_round(message)
-            elif not message.is_ignored:
+            if message is not None:
                 message.is_ignored = True
                 self._ignored += 1
                 if stream.chances < CHANCES_MAX:
                     self._ahead = max(1, self._ahead // 2)
-        self._recovery.rewound.clear()
+        self._recovery.newly_ignored.clear()
 
     def _enter_round(self, message: Outgoing) -> None:
-        if not message.in_round and message.cursor < message.part_count:
+        if not message.in_round and message.sent < message.part_count:
             self._enter(message, first=False)
 
     def cut_again(self) -> None:
@@ -271,14 +266,12 @@ class Sender:
 
     def _transmit(self, message: Outgoing, count: int, now_us: int) -> None:
         """Send the next parts of a message."""
-        context, first = self._context, message.cursor
+        context, first = self._context, message.sent
         data = self._grid.encode(message, first, count)
         context.outbox.answer(self.peer.address, data, wire.DATA_HEADER_BYTES + message.part_bytes, count)
-        context.statistics.retransmissions += max(0, min(first + count, message.sent) - first)
         self._recovery.sent(message.stream, first, count, now_us)
         message.left_us = now_us
-        message.cursor = first + count
-        message.sent = max(message.sent, message.cursor)
+        message.sent = first + count
 
     def _retransmit_lost(self, serial_max: int, now_us: int) -> None:
         while (run := self._recovery.next_retransmission(now_us, serial_max)) is not None:
@@ -316,7 +309,6 @@ class Sender:
             # A confirm of the total may have waited for a commit; a message of one part has no other.
             prompt = index < message.part_count or message.part_count == 1
             recovery.acknowledge_to(stream, index, now_us, prompt=prompt)
-            message.cursor = max(message.cursor, index)
             self._context.statistics.rtt_us = recovery.timing.smoothed_us
         if index == message.part_count:
             self._deliver(message, now_us)
@@ -328,8 +320,8 @@ class Sender:
     def _answered(self, message: Outgoing, now_us: int) -> None:
         """Take that the peer speaks of a message."""
         self._context.outbox.prove(self.peer.address)
-        if self._recovery.rewound:
-            self._rewind()
+        if self._recovery.newly_ignored:
+            self._count_ignored()
         if not message.stream.answered:
             self._leave_unanswered(message)
             if message.in_round:
