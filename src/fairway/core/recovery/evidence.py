@@ -24,7 +24,7 @@ class Evidence:
     """What is known of the transmissions of one recovery."""
 
     __slots__ = (
-        "_cumulative", "_doubt_order", "_doubt_sent_us", "_doubts", "_most_us", "_timing", "doubt_us",
+        "_cumulative", "_doubt_order", "_doubt_sent_us", "_doubts", "_most_us", "_sampled_us", "_timing", "doubt_us",
         "finals", "top", "top_sent_us",
     )  # fmt: skip
 
@@ -44,6 +44,7 @@ class Evidence:
         self.doubt_us = NEVER
         """When to conclude from a doubtful acknowledgement."""
         self._doubt_order = self._doubt_sent_us = -1
+        self._sampled_us = -1
 
     def which(self, run: Run, now_us: int) -> int:
         """Return the latest transmission that an acknowledgement may speak of; before any measurement the first.
@@ -111,8 +112,10 @@ class Evidence:
     # The round trip.
 
     def sample_one(self, sent_us: int, now_us: int) -> None:
-        """Measure the round trip."""
-        self._timing.sample(now_us - sent_us)
+        """Measure the round trip; what left together gives one sample, that of the first to come back."""
+        if sent_us != self._sampled_us:
+            self._sampled_us = sent_us
+            self._timing.sample(now_us - sent_us)
 
     def sample(self, pieces: list[Acknowledged], transmission: int, now_us: int, *, prompt: bool) -> None:
         """Measure the round trip on what was acknowledged together.
