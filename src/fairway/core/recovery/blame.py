@@ -58,10 +58,9 @@ class Blame:
             self._cuts += 1
 
     def absolve(self, run: Run, count: int) -> None:
-        """Take back that the loss of packets counted; the cut itself when no more than half of the losses count."""
+        """Take back that the loss of packets counted; the cut itself when no more count than there were none."""
         if run.cut == self._cuts:
             self._losses -= count
-            self._none += count
             if self._losses <= self._none and self._controller is not None:
                 self._controller.undo()
                 self._cuts += 1  # what else was lost then has no cut left to undo
@@ -70,4 +69,5 @@ class Blame:
         """Take that the first transmission of packets which were taken for lost had arrived, at that age."""
         self._latest_us = max(self._latest_us if self.patience_us() else 0, age_us + (age_us >> 3))
         self._reorders_until = self._cuts + REORDERS_FOR
+        self._none += count
         self.absolve(run, count)

@@ -55,7 +55,8 @@ class Evidence:
         at = len(run.sent_us) - 1
         if not least_us:
             return at if self._cumulative else min(run.sure, at)
-        least_us >>= 1  # the shortest so far may be far too long: lost acknowledgements are made up for by later ones
+        # Some air for jitter; for marks more, because a lost acknowledgement is made up for by a later one.
+        least_us -= least_us >> (1 if self._cumulative else 3)
         while at and now_us - run.sent_us[at] < least_us:
             at -= 1
         return at

@@ -364,9 +364,13 @@ class Recovery:
         self._lose(run, now_us, blame=self._time_tells())
 
     def _time_tells(self) -> bool:
-        """Return whether a time-out speaks of a loss: round trips are known, and nearly all of them shorter."""
+        """Return whether a time-out speaks of a loss: the round trip is known, and shorter.
+
+        Of a timer that does not follow the round trip, only where nearly all of them are.
+        """
         timing = self.timing
-        return 0 < timing.smoothed_us <= timing.delay_us - 4 * timing.variation_us
+        late_us = timing.smoothed_us if self._kind.by_name else timing.late_us
+        return 0 < timing.smoothed_us <= late_us < timing.delay_us
 
     def _lose(self, run: Run, now_us: int, *, blame: bool, at_once: bool = False) -> None:
         """Take a run for lost; it leaves again when window and pacing let it, or when its own time has come.
