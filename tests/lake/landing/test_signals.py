@@ -16,7 +16,7 @@ import pytest
 from fairway.lake.landing.batch import Landing
 from fairway.lake.landing.failures import StreamFailed
 from fairway.lake.landing.stream import Stream
-from fairway.lake.store import Lake
+from fairway.store.lakes import Lake
 from tests.lake.landing.fake import FakeGateway
 from tests.lake.landing.killing import PATIENCE_S, start_stream
 from tests.lake.landing.landing import land

@@ -95,7 +95,7 @@ class Story:
         from fairway.lake.landing.reconcile import reconcile
         from fairway.lake.landing.stream import Stream, StreamOptions
         from fairway.lake.landing.typed import parse_wish
-        from fairway.lake.store import Lake
+        from fairway.store.lakes import Lake
 
         began_s = monotonic()
         options = StreamOptions(available_now=True, wishes=(parse_wish(READINGS),))
@@ -112,8 +112,8 @@ class Story:
 
     def _analyse(self, spark: SparkSession, lake: Path, captures: Path) -> None:
         from fairway.lake.analysis.job import analyze
-        from fairway.lake.store import Lake
         from fairway.report.capture import capture_report
+        from fairway.store.lakes import Lake
 
         began_s = monotonic()
         files_ = sorted(str(path) for path in captures.glob("*.pcapng"))

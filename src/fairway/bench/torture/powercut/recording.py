@@ -18,7 +18,7 @@ from fairway.bench.torture.senders import BULKY_BYTES, PATIENT
 from fairway.bench.torture.services import GatewayService, ServiceFailed
 from fairway.core import layout
 from fairway.core.errors import FairwayError
-from fairway.gateway.place import LOCK
+from fairway.gateway.home import LOCK
 from fairway.protocols import NAMES
 
 NAME = "gateway"

@@ -20,7 +20,7 @@ from fairway.bench.torture.powercut.recording import NAME, Recording
 from fairway.bench.torture.powercut.trace import Synced, Wrote
 from fairway.core import layout
 from fairway.gateway.group import settle_workers
-from fairway.gateway.place import prepare_lake
+from fairway.gateway.home import prepare_lake
 from fairway.gateway.service import Service
 from fairway.gateway.settings import build
 
@@ -109,6 +109,6 @@ def _compare(recording: Recording, lake: Path, seen: set[str]) -> list[str]:
 
 def _reconcile(lake: Path) -> list[str]:
     from fairway.lake.landing.reconcile import reconcile
-    from fairway.lake.store import Lake
+    from fairway.store.lakes import Lake
 
     return [f"reconcile: {account}" for account in reconcile(Lake(lake, create=False)) if not account.balanced]
