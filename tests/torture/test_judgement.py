@@ -10,7 +10,7 @@ from deltalake import write_deltalake
 
 from fairway.bench.torture.fleet import ACKNOWLEDGED, REFUSED, UNKNOWN, Ledger, key_of
 from fairway.bench.torture.judgement import judge
-from fairway.bench.torture.readers import doubles_by_duckdb
+from fairway.bench.torture.readers import doubles_by_delta, doubles_by_duckdb, doubles_by_polars
 from fairway.bench.torture.senders import read_ledger, write_ledger
 from fairway.bench.torture.watching import Watcher
 

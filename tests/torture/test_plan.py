@@ -31,4 +31,4 @@ def test_a_plan_is_printed_a_line_a_blow() -> None:
     plan = draw(12, 8)
     lines = plan.lines()
     assert len(lines) == len(plan.gateway) + len(plan.stream)
-    assert "stream 0: kill stream at between-renames:11" in lines
+    assert "stream 0: kill stream at table-committed:6" in lines

@@ -14,7 +14,5 @@ def register(spark: SparkSession) -> None:
     from fairway.lake.landing.source import LandingSource
     from fairway.lake.reader import DeltaSource
 
-    # Without this setting Spark refuses a source that can leave out what a filter excludes.
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     for source in (CaptureSource, LandingSource, DeltaSource):
         spark.dataSource.register(source)

@@ -4,21 +4,25 @@
     spark.read.format("fairway.delta").option("version", 12).load(...)     as it was at a version
     spark.read.format("fairway.delta").option("since", 12).load(...)       rows that are new after a version
 
-The last is for tables that only grow: it passes over compactions, and refuses at a commit that rewrites rows. Files
-whose day, or whose bounds in the log, a filter leaves out are not opened. Spark does not tell a Python source which
-columns it needs: `.schema("gateway STRING, body BINARY")` reads only these.
+The last is for tables that only grow: it passes over compactions, and refuses at a commit that rewrites rows.
+
+Spark does not tell a Python source which columns it needs, and Spark 4.3 keeps pushed filters in a data frame, where a
+second query of the same frame would get the rows of the first. So both are options:
+
+    .schema("gateway STRING, body BINARY")                  reads only these columns
+    .option("where", '[["day", ">=", "2026-03-01"]]')       these rows; files that hold none of them are not opened
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import datasource
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -43,12 +47,53 @@ class Files(InputPartition):
 
 
 @dataclass(frozen=True)
+class Condition:
+    """One of the conditions that all rows must meet."""
+
+    column: str
+    operator: str
+    value: Any
+
+    def may_hold(self, noted: Mapping[str, Any], columns: pa.Schema) -> bool:
+        """Whether a file may hold rows that pass, by its partition and its bounds in the log."""
+        exact = noted.get(f"partition.{self.column}")
+        low, high = noted.get(f"min.{self.column}", exact), noted.get(f"max.{self.column}", exact)
+        if low is None or high is None:
+            return True
+        values = self.typed(columns)
+        return any(_OPERATORS[self.operator][1](low, high, one) for one in values.to_pylist())
+
+    def typed(self, columns: pa.Schema) -> pa.Array:
+        """Return the value, or the values of `in`, with the type of the column."""
+        values = self.value if isinstance(self.value, list) else [self.value]
+        return pa.array(values).cast(columns.field(self.column).type)
+
+    def passing(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that pass; null does not."""
+        values = self.typed(rows.schema)
+        wanted = values if self.operator == "in" else values[0]
+        return rows.filter(_OPERATORS[self.operator][0](rows.column(self.column), wanted))
+
+
+_OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any, Any], bool]]] = {
+    "=": (pc.equal, lambda low, high, value: low <= value <= high),
+    "<": (pc.less, lambda low, high, value: low < value),
+    "<=": (pc.less_equal, lambda low, high, value: low <= value),
+    ">": (pc.greater, lambda low, high, value: high > value),
+    ">=": (pc.greater_equal, lambda low, high, value: high >= value),
+    "in": (lambda rows, values: pc.is_in(rows, value_set=values), lambda low, high, value: low <= value <= high),
+}
+"""By its sign: which rows pass, and whether a value between two bounds may."""
+
+
+@dataclass(frozen=True)
 class Options:
     """What was asked for, parsed once."""
 
     table: Delta
     version: int | None
     since: int | None
+    where: tuple[Condition, ...]
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Options:
@@ -56,7 +101,12 @@ class Options:
             raise BadOption("fairway.delta needs the path of one table: load('lake/tables/messages')")
         if "version" in options and "since" in options:
             raise BadOption("fairway.delta takes one of version and since, not both")
-        return cls(Delta(place_of(options["path"])), _number(options, "version"), _number(options, "since"))
+        table = Delta(place_of(options["path"]))
+        return cls(table, _number(options, "version"), _number(options, "since"), _conditions(options))
+
+    def columns(self) -> pa.Schema:
+        """Return the columns of the table."""
+        return pa.schema(self.table.open(self.version).schema())
 
 
 def _number(options: Mapping[str, str], name: str) -> int | None:
@@ -64,6 +114,19 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     if text is not None and not text.isdecimal():
         raise BadOption(f"the option {name} of fairway.delta is {text!r}; it must be the number of a version")
     return None if text is None else int(text)
+
+
+def _conditions(options: Mapping[str, str]) -> tuple[Condition, ...]:
+    try:
+        found = tuple(Condition(*condition) for condition in json.loads(options.get("where", "[]")))
+    except (ValueError, TypeError):
+        found = (Condition("", "", None),)
+    if any(one.operator not in _OPERATORS for one in found):
+        raise BadOption(
+            f"the option where of fairway.delta is {options['where']!r}; it must be a JSON list of conditions such as "
+            f'["day", ">=", "2026-03-01"], with one of {" ".join(_OPERATORS)}'
+        )
+    return found
 
 
 class DeltaSource(DataSource):
@@ -84,21 +147,21 @@ class DeltaSource(DataSource):
 
     def reader(self, schema: StructType) -> DeltaReader:
         """Return the reader of some columns."""
-        return DeltaReader(Options.of(self.options), schema)
+        options = Options.of(self.options)
+        columns = options.columns()
+        for one in options.where:
+            if one.column not in columns.names:
+                raise BadOption(f"{options.table.place} has no column {one.column}")
+        return DeltaReader(options, schema, columns)
 
 
 class DeltaReader(DataSourceReader):
     """Lists the files of a table, leaves out those that cannot matter, and reads the others."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: Options, schema: StructType, columns: pa.Schema) -> None:
         self._options = options
         self._schema = schema
-        self._filters: list[Filter] = []
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
-        """Remember what may leave out files; Spark filters the rows itself."""
-        self._filters = list(filters)
-        return filters
+        self._columns = columns
 
     def partitions(self) -> Sequence[InputPartition]:
         """Cut the table's files into tasks."""
@@ -126,15 +189,21 @@ class DeltaReader(DataSourceReader):
             yield from table.added(since, snapshot.version())
             return
         for file, noted in table.files(snapshot):
-            if all(_may_hold(one, noted) for one in self._filters):
+            if all(one.may_hold(noted, self._columns) for one in self._options.where):
                 yield file
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the files of one task."""
         assert isinstance(partition, Files)
         place, wanted = self._options.table.place, to_arrow_schema(self._schema, timezone="UTC")
+        beside = {one.column for one in self._options.where} - set(wanted.names)
+        read = pa.schema([*wanted, *(self._columns.field(name) for name in sorted(beside))])
         for file in partition.files:
-            yield from _read(place, file, wanted)
+            for rows in _read(place, file, read):
+                for condition in self._options.where:
+                    rows = condition.passing(rows)  # noqa: PLW2901
+                if len(rows):
+                    yield rows.select(wanted.names)
 
 
 def _read(place: Place, file: DataFile, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -147,28 +216,3 @@ def _read(place: Place, file: DataFile, wanted: pa.Schema) -> Iterator[pa.Record
         ) from None
     except (pa.ArrowException, OSError) as error:
         raise FairwayError(f"{place}/{file.path} cannot be read ({error}).") from error
-
-
-_BEYOND = {
-    datasource.EqualTo: lambda low, high, value: value < low or value > high,
-    datasource.GreaterThan: lambda low, high, value: high <= value,
-    datasource.GreaterThanOrEqual: lambda low, high, value: high < value,
-    datasource.LessThan: lambda low, high, value: low >= value,
-    datasource.LessThanOrEqual: lambda low, high, value: low > value,
-    datasource.In: lambda low, high, values: all(value is None or value < low or value > high for value in values),
-}
-"""By the kind of a filter: whether no value between two bounds passes it."""
-
-
-def _may_hold(one: Filter, noted: Mapping[str, Any]) -> bool:
-    """Whether a file may hold rows that pass a filter, by its partition and its bounds."""
-    beyond = _BEYOND.get(type(one))
-    attribute = ".".join(getattr(one, "attribute", ()))
-    exact = noted.get(f"partition.{attribute}")
-    low, high = noted.get(f"min.{attribute}", exact), noted.get(f"max.{attribute}", exact)
-    if beyond is None or low is None or high is None:
-        return True
-    try:
-        return not beyond(low, high, one.value)  # type: ignore[attr-defined, no-untyped-call]
-    except TypeError:  # a filter on another type than the column's
-        return True

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from fairway.core.errors import FairwayError
 from fairway.store import crashpoints
@@ -160,10 +160,7 @@ class Delta:
                     f"{self.place} is at {found} for {application}, not at {wanted}: another writer fills it."
                 )
         now_ms = time.time_ns() // 1_000_000
-        adds = [
-            AddAction(quote(file.path, safe="/=-_."), file.size_bytes, file.partition, now_ms, True, file.stats)
-            for file in files
-        ]
+        adds = [AddAction(file.path, file.size_bytes, file.partition, now_ms, True, file.stats) for file in files]
         transactions = [Transaction(name, to) for name, (_, to) in advances.items()]
         actions = len(adds) + len(removes) + len(transactions)
         first = snapshot.version() + 1
