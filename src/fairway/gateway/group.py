@@ -14,7 +14,7 @@ from fairway.core import layout
 from fairway.gateway.errors import JournalInUse, WorkersDiffer
 from fairway.gateway.home import Home
 from fairway.gateway.journal import open_reader
-from fairway.store.files import write_file
+from fairway.store.files import make_folder, write_file
 
 WORKERS = "workers"
 STOPPED = "stopped"
@@ -31,7 +31,7 @@ def names(name: str, workers: int) -> list[str]:
 def settle_workers(lake: Path, name: str, workers: int) -> None:
     """Notes the number of workers; raises `WorkersDiffer` while the journals of another number hold something."""
     home = lake / layout.GATEWAYS / name
-    home.mkdir(parents=True, exist_ok=True)
+    make_folder(home)
     note = home / WORKERS
     known = _noted(note, workers)
     if known != workers:
