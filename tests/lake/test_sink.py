@@ -147,7 +147,7 @@ def test_a_task_holds_few_files_open_and_little_of_each(
     monkeypatch.setattr(sink, "ROW_GROUP_BYTES", 1)
     table = table_of(tmp_path)
     batches = [*rows_of().to_batches(max_chunksize=1), *rows_of().to_batches(max_chunksize=1)]
-    (returned,) = sink._written(table.place.uri, SCHEMA, ["day", "kind"], iter(batches))
+    (returned,) = sink.write_batches(table.place.uri, SCHEMA, ["day", "kind"], iter(batches))
     assert sum(returned.column("rows").to_pylist()) == 8
     assert returned.num_rows > 3, "a third partition closes a file, which is begun anew later"
     groups = [pq.read_metadata(path).num_row_groups for path in table.place.folder.rglob("part-*")]

@@ -79,7 +79,7 @@ def put(frame: DataFrame, table: Delta, *, expected_rows: int | None = None) -> 
     strange = sorted(set(frame.columns) - set(schema.names))
     if strange:
         raise FairwayError(f"{table.place} has no column {strange[0]}: add it to the table first.")
-    work = partial(_written, table.place.uri, schema, partitions)
+    work = partial(write_batches, table.place.uri, schema, partitions)
     found = [
         DataFile(row.path, row.size_bytes, row.rows, json.loads(row.partition), row.stats)
         for row in frame.mapInArrow(work, _RETURNED).collect()
@@ -106,10 +106,10 @@ def commit(
     return Written(version, sum(file.rows for file in files), len(files))
 
 
-def _written(
+def write_batches(
     uri: str, schema: pa.Schema, partitions: Sequence[str], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write the batches of one task; return a row for each file."""
+    """Write the batches of one task to durable files; return a row for each."""
     files = _Files(Place(uri), schema, partitions)
     for batch in batches:
         files.add(pa.Table.from_batches([batch]))
