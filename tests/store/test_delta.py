@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -216,3 +218,18 @@ def test_replaced_files_and_the_log_are_kept_as_long_as_the_history_says(tmp_pat
     assert numbers(table) == list(range(20))
     assert len(table.added(0, table.open().version())) == 2
     assert all((table.place.folder / file.path).exists() for file in table.added(0, before))
+
+
+@pytest.mark.long
+def test_the_ten_thousandth_commit_costs_about_what_the_first_did(table: Delta) -> None:
+    """Opening, committing and syncing; with a history of nothing, so that minutes stand for days."""
+    took_s = []
+    for number in range(10_000):
+        file = put(table, number, 1)
+        began_s = time.perf_counter()
+        version = table.commit(table.open(), [file], advances={APP: (number, number + 1)})
+        took_s.append(time.perf_counter() - began_s)
+        tending.tend(table, version)
+    assert len(os.listdir(table.log.folder)) < 400
+    assert len(list(table.place.folder.rglob("*.parquet"))) < 400
+    assert median(took_s[-250:]) < 1.5 * median(took_s[:250])

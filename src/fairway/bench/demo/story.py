@@ -100,10 +100,12 @@ class Story:
         began_s = monotonic()
         options = StreamOptions(available_now=True, wishes=(parse_wish(READINGS),))
         Stream(Lake(lake), options, lambda _: None).run(lambda: spark, Event())
-        verdict = judge(carried.ledger, lake / "tables" / MESSAGES.name)
+        table = lake / "tables" / MESSAGES.name
+        verdict = judge(carried.ledger, table)
         accounts = reconcile(Lake(lake, create=False))
         kept = verdict.kept and all(account.balanced for account in accounts)
-        self._did("Land", f"Spark wrote the table; {verdict}", began_s, kept=kept)
+        query = f"SELECT protocol, count(*) FROM delta_scan('{table}') GROUP BY ALL"
+        self._did("Land", f"Spark wrote a Delta table; {verdict}. DuckDB reads it: {query}", began_s, kept=kept)
         self.numbers += [
             Tile(name="In the table", value=count(verdict.in_table), detail="read back and compared, body by body"),
             Tile(name="Missing", value=count(verdict.missing), detail="acknowledged and not there", bad=not kept),
