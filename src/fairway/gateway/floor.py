@@ -38,6 +38,6 @@ def _in_table(home: Home) -> int:
         return 0
     try:
         return home.messages.position(home.messages.open(), progress(home.name))
-    except FairwayError as error:
+    except (FairwayError, OSError) as error:
         _log.warning("how far the stream is cannot be read: %s", error)
         return 0

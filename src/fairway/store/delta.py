@@ -11,7 +11,9 @@ compares positions on the snapshot that it commits on, and the library refuses a
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -174,6 +176,8 @@ class Delta:
                 post_commithook_properties=by_itself(),
             )
         except CommitFailedError as error:
+            if os.strerror(errno.ENOSPC) in str(error):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
             raise Overtaken(f"Another writer fills {self.place} at the same time ({error}).") from error
         crashpoints.reached("table-committed")
         return self.settle(first, snapshot)

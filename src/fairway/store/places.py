@@ -21,9 +21,8 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 
 
 class File(NamedTuple):
-    """A file below a place."""
+    """What is known of a file below a place."""
 
-    name: str
     size_bytes: int
     changed_s: float
 
@@ -70,17 +69,21 @@ class Place:
         """List what lies directly below; nothing if the place is not there."""
         if self.is_folder:
             return sorted(os.listdir(self.folder)) if self.folder.is_dir() else []
-        return sorted(info.base_name for info in self._infos())
-
-    def files(self) -> list[File]:
-        """List the files directly below, with sizes and times."""
-        return [File(info.base_name, info.size, info.mtime_ns / 1e9) for info in self._infos() if info.is_file]
-
-    def _infos(self) -> Any:
         from pyarrow import fs
 
         filesystem, path = self.filesystem()
-        return filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        return sorted(info.base_name for info in filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True)))
+
+    def file(self, name: str) -> File:
+        """Return the size and the time of a file; raise `FileNotFoundError`."""
+        if self.is_folder:
+            found = os.stat(self.folder / name)
+            return File(found.st_size, found.st_mtime)
+        filesystem, path = self.filesystem()
+        info = filesystem.get_file_info(f"{path}/{name}")
+        if not info.is_file:
+            raise FileNotFoundError(f"{self}/{name}")
+        return File(info.size, info.mtime_ns / 1e9)
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a file; raise `FileNotFoundError`."""

@@ -137,5 +137,5 @@ def test_segments_that_have_landed_and_join_are_taken_for_what_they_are(landing:
 
 def test_a_segment_that_is_removed_while_the_folder_is_listed_is_no_fault(landing: Place) -> None:
     put(landing, "a", 90, 99)
-    gone = Segment("a", 70, 79, 10, 0.0)
+    gone = Segment("a", 70, 79)
     segments.check_landed(landing, "a", 100, [gone, *segments.listed(landing, "a")])

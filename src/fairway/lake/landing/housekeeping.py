@@ -31,7 +31,7 @@ def remove_landed(lake: Lake, landed: Callable[[str], int], keep_s: float, now_s
         found = segments.listed(lake.landing, gateway)
         segments.check_landed(lake.landing, gateway, position, found)
         for segment in found[:-1]:
-            if segment.last >= position or segment.sealed_s > now_s - keep_s:
+            if segment.last >= position or lake.landing.file(segment.name).changed_s > now_s - keep_s:
                 break
             lake.landing.remove(segment.name)
             crashpoints.reached("segment-removed")

@@ -30,8 +30,6 @@ class Segment(NamedTuple):
     gateway: str
     first: int
     last: int
-    size_bytes: int
-    sealed_s: float
 
     @property
     def name(self) -> str:
@@ -46,8 +44,8 @@ def gateways(landing: Place) -> list[str]:
 
 def listed(landing: Place, gateway: str) -> list[Segment]:
     """Return a gateway's segments, in order."""
-    found = ((segment_range(file.name), file) for file in (landing / gateway).files())
-    return sorted(Segment(gateway, *range_, file.size_bytes, file.changed_s) for range_, file in found if range_)
+    found = map(segment_range, (landing / gateway).names())
+    return sorted(Segment(gateway, *range_) for range_ in found if range_ is not None)
 
 
 def chain(landing: Place, gateway: str, position: int, end: int | None = None) -> Iterator[Segment]:
@@ -129,7 +127,7 @@ def newest(
                 del waiting[gateway]
             else:
                 positions[gateway] = segment.last + 1
-                taken_bytes += segment.size_bytes
+                taken_bytes += landing.file(segment.name).size_bytes
     return dict(sorted(positions.items()))
 
 
@@ -140,9 +138,10 @@ def groups(landing: Place, start: Positions, end: Positions) -> list[list[Segmen
     # A gateway that has nothing new may be gone for good, folder and all.
     for gateway in sorted(name for name in end if end[name] != start.get(name, 0)):
         for segment in chain(landing, gateway, start.get(gateway, 0), end[gateway]):
-            if size_bytes + segment.size_bytes > GROUP_BYTES:
+            more_bytes = landing.file(segment.name).size_bytes
+            if size_bytes + more_bytes > GROUP_BYTES:
                 found.append([])
                 size_bytes = 0
             found[-1].append(segment)
-            size_bytes += segment.size_bytes
+            size_bytes += more_bytes
     return found

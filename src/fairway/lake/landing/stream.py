@@ -119,7 +119,7 @@ class Stream:
             messages, typed, begun = tables.prepare(self._lake, wishes, self._options.history_s)
             for one in begun:
                 self._report(one)
-            with tempfile.TemporaryDirectory(prefix="fairway-stream-") as folder:
+            with tempfile.TemporaryDirectory(prefix="fairway-stream-", ignore_cleanup_errors=True) as folder:
                 landing = self._landing(messages, typed, Path(folder))
                 try:
                     self._query(spark, landing, Path(folder), stop)
