@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -99,6 +100,7 @@ async def test_every_kind_of_message_lands_with_what_is_known_of_it(lake: Path) 
     assert {row["gateway"] for row in rows} == {"gateway"}
     assert [int(row["id"]) - int(rows[0]["id"]) for row in rows[:3]] == [0, 1, 2]
     assert all(row["peer"] == "127.0.0.1" and row["peer_port"] > 0 for row in rows)
+    assert all(row["port"] == urlsplit(running.url(row["protocol"])).port for row in rows)
     assert all(began_s - 1 < row["received"].timestamp() < time.time() + 1 for row in rows)
     assert not list((lake / "gateways" / "gateway" / "spool").iterdir())
 

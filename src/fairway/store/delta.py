@@ -180,7 +180,9 @@ class Delta:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
             raise Overtaken(f"Another writer fills {self.place} at the same time ({error}).") from error
         crashpoints.reached("table-committed")
-        return self.settle(first, snapshot)
+        version = self.settle(first, snapshot)
+        crashpoints.reached("table-synced")
+        return version
 
     def settle(self, first: int, snapshot: DeltaTable, *, files: bool = False) -> int:
         """Make the log durable from a version on, with the files that it adds if the library wrote them.
@@ -193,7 +195,6 @@ class Delta:
                 if "add" in action:
                     self.place.sync(unquote(action["add"]["path"]))
             self.log.sync(_entry_name(version))
-        crashpoints.reached("table-synced")
         return snapshot.version()
 
     def entry(self, version: int) -> list[dict[str, Any]]:

@@ -74,6 +74,13 @@ def test_two_wishes_for_one_table_are_refused(tmp_path: Path) -> None:
         tables.together(Lake(tmp_path), asked)
 
 
+def test_a_table_that_somebody_else_made_is_left_alone(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.delta("readings").create(arrow_schema(MESSAGES), (), configuration={}, positions={})
+    with pytest.raises(BadOption, match="The table readings is there, and no stream made it"):
+        tables.together(lake, [Wish("readings", "a INT")])
+
+
 def test_only_what_may_pass_is_tried_again() -> None:
     hopeless = AnalysisException("[UNSUPPORTED] Parquet has no such type.\n\tat y")
     assert type(failure_of(hopeless, None)) is StreamFailed

@@ -136,7 +136,7 @@ def read_table(table: Delta) -> dict[str, Coverage]:
     seen: dict[str, Coverage] = defaultdict(Coverage)
     if table.exists():
         # About in the order in which they were written, so that few blocks of a coverage are open at a time.
-        for file, _ in sorted(table.files(table.open()), key=lambda found: found[1]["min.gateway_offset"] or 0):
+        for file, _ in sorted(table.files(table.open()), key=lambda found: found[1].get("min.gateway_offset") or 0):
             _read_file(table, file, seen)
     return dict(seen)
 

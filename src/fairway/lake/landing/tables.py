@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairway.core.errors import BadOption
-from fairway.core.layout import TABLES, progress
+from fairway.core.layout import GATEWAYS, TABLES, progress
 from fairway.core.tables import CAPTURE_TABLES, MESSAGES, REJECTED
 from fairway.lake.landing import segments
 from fairway.lake.landing.batch import Filled, TypedTable
@@ -58,6 +58,8 @@ def together(lake: Lake, asked: Iterable[Wish]) -> tuple[Wish, ...]:
     wishes = {wish.table: wish for wish in known(lake)}
     corrigible = {table for table in wishes if not _has_taken(lake, table)}
     for wish in asked:
+        if wish.table not in wishes and lake.delta(wish.table).exists():
+            raise BadOption(f"The table {wish.table} is there, and no stream made it: choose another name.")
         there = wishes.get(wish.table, wish)
         if there != wish and wish.table not in corrigible:
             raise BadOption(
@@ -81,7 +83,7 @@ def prepare(lake: Lake, wishes: Iterable[Wish], history_s: float) -> tuple[Fille
     for landed in (MESSAGES, REJECTED):
         _make(lake.delta(landed.name), arrow_schema(landed), landed.partitions, {}, {}, history_s)
     messages = Filled(lake.delta(MESSAGES.name))
-    there = set(segments.gateways(lake.landing)) | set((lake.place / "gateways").names())
+    there = set(segments.gateways(lake.landing)) | set((lake.place / GATEWAYS).names())
     positions = {progress(gateway): messages.position(gateway) for gateway in sorted(there)}
     tables, begun = [], []
     for wish in wishes:
