@@ -115,22 +115,25 @@ def check_tables(lake: Path, count: int) -> None:
     assert rejected == list(range(0, count, 5))
 
 
-@pytest.mark.parametrize("point", ["files-written", "table-committed", "table-synced"])
-@pytest.mark.parametrize("number", [1, 2, 3], ids=["messages", "rejected", "readings"])
+POINTS = [f"{point}:{number}" for point in ("files-written", "table-committed", "table-synced") for number in (1, 2, 3)]
+"""Before, in and after the commit of each of three tables: messages, rejected, readings."""
+
+
 def test_dying_between_any_two_commits_of_a_batch_loses_and_doubles_nothing(
-    spark: SparkSession, tmp_path: Path, gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch, point: str, number: int
+    spark: SparkSession, tmp_path: Path, gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is no checkpoint to delete: every start begins without one. The batch that died comes back larger."""
     gateway.seal(20, bodies)
     land(spark, tmp_path, schemas=TYPED)
-    gateway.seal(20, bodies)
-    with monkeypatch.context() as patch:
-        doomed(patch, f"{point}:{number}")
-        with pytest.raises((FairwayError, Died)):
-            land(spark, tmp_path)
-    gateway.seal(10, bodies)
-    land(spark, tmp_path)
-    check_tables(tmp_path, 50)
+    for number, point in enumerate(POINTS):
+        gateway.seal(20, bodies)
+        with monkeypatch.context() as patch:
+            doomed(patch, point)
+            with pytest.raises((FairwayError, Died)):
+                land(spark, tmp_path)
+        gateway.seal(10, bodies)
+        land(spark, tmp_path)
+        check_tables(tmp_path, 20 + 30 * (number + 1))
     assert land(spark, tmp_path) == []
 
 

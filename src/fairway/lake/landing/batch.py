@@ -70,7 +70,7 @@ class Filled:
         return {progress(name, self._owner): (own, end) for name, (own, end) in lacking.items() if own < end}
 
     def reached(self, ends: Positions, written: sink.Written) -> Compacted | None:
-        """Take note of a commit, and do the housekeeping that it makes due."""
+        """Record what a commit has reached, and do the housekeeping that it makes due."""
         self._positions |= {gateway: max(self.position(gateway), end) for gateway, end in ends.items()}
         return tending.tend(self.table, written.version)
 
