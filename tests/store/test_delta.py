@@ -126,30 +126,62 @@ def test_a_newest_entry_that_a_power_cut_left_is_removed_and_what_it_held_is_com
     assert table.mend() == []
 
 
-@pytest.mark.parametrize("damage", [emptied, zeroed, truncated])
-def test_a_compaction_whose_files_a_power_cut_took_is_undone(table: Delta, damage: Callable[[Path], None]) -> None:
+def test_a_compaction_that_may_not_have_been_synced_is_undone_by_a_commit_of_its_own(table: Delta) -> None:
     for first in (0, 10, 20):
         land(table, first)
     snapshot = table.open()
     snapshot.optimize.compact(post_commithook_properties=delta.by_itself())
     (merged,) = (file.path for file, _ in table.files(table.open()))
+    zeroed(table.place.folder / merged)
     assert table.mend() == []
-    damage(table.place.folder / merged)
-    assert table.mend() == [f"{4:020}.json"]
-    assert numbers(table) == list(range(30))
+    assert (numbers(table), table.open().version()) == (list(range(30)), 5)
+    assert table.mend() == []
+    assert (table.open().version(), table.position(table.open(), APP)) == (5, 30)
+    assert table.added(3, 5) == [], "whoever asks for new rows gets none of this"
+    assert tending.compact(table) == tending.Compacted("t", 3, 1)
+    assert table.mend() == []
+    assert (numbers(table), len(table.open().file_uris())) == (list(range(30)), 1)
+
+
+def test_the_entry_of_a_compaction_that_was_truncated_is_removed(table: Delta) -> None:
+    for first in (0, 10):
+        land(table, first)
+    table.open().optimize.compact(post_commithook_properties=delta.by_itself())
+    truncated_between_lines(table.log.folder / f"{3:020}.json")
+    assert table.mend() == [f"{3:020}.json"]
+    assert numbers(table) == list(range(20))
 
 
 @pytest.mark.parametrize("damage", [emptied, zeroed, truncated])
 @pytest.mark.parametrize("which", [f"{1:020}.checkpoint.parquet", delta.LAST_CHECKPOINT])
-def test_a_checkpoint_that_a_power_cut_left_is_removed_and_the_entries_are_read(
+def test_a_checkpoint_that_may_not_have_been_synced_is_removed_and_the_entries_are_read(
     table: Delta, which: str, damage: Callable[[Path], None]
 ) -> None:
     land(table, 0)
     table.open().create_checkpoint()
     damage(table.log.folder / which)
-    assert which in table.mend()
+    assert table.mend() == [f"{1:020}.checkpoint.parquet", delta.LAST_CHECKPOINT]
     assert numbers(table) == list(range(10))
     tending.checkpoint(table)
+    assert numbers(table) == list(range(10))
+
+
+def test_a_checkpoint_that_was_synced_is_kept(table: Delta) -> None:
+    for first in (0, 10):
+        land(table, first)
+        tending.checkpoint(table)
+        assert table.mend() == [], "the entries before it were removed, so it was synced"
+    land(table, 20)
+    assert table.mend() == []
+    assert f"{2:020}.checkpoint.parquet" in table.log.names()
+    assert numbers(table) == list(range(30))
+
+
+def test_a_pointer_to_a_checkpoint_whose_name_did_not_survive_is_removed(table: Delta) -> None:
+    land(table, 0)
+    table.open().create_checkpoint()
+    (table.log.folder / f"{1:020}.checkpoint.parquet").unlink()
+    assert table.mend() == [delta.LAST_CHECKPOINT]
     assert numbers(table) == list(range(10))
 
 

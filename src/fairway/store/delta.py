@@ -17,8 +17,8 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -252,68 +252,87 @@ class Delta:
         if not self.place.is_folder:
             return []
         names = self.log.names()
+        entries = sorted(filter(_ENTRY.fullmatch, names), reverse=True)
         gone = [name for name in names if _LEFTOVER.fullmatch(name)]
-        gone += self._torn_checkpoint(names)
-        for name in sorted(filter(_ENTRY.fullmatch, names), reverse=True):
-            if self._is_whole(int(name[:20])):
-                break
-            gone.append(name)
+        gone += takewhile(lambda name: not self._is_whole(name), entries)
+        gone += self._unproved_checkpoint(names)
         for name in gone:
             self.log.remove(name)
         if gone:
             self.log.sync("")
+        self._undo_compaction()
         return gone
 
-    def _torn_checkpoint(self, names: list[str]) -> list[str]:
-        """Return the newest checkpoint if it cannot be read: the entries before it are still there."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        found = [name for name in names if _CHECKPOINT.fullmatch(name)]
+    def _is_whole(self, name: str) -> bool:
         try:
-            if LAST_CHECKPOINT in names:
-                json.loads(self.log.read(LAST_CHECKPOINT))["version"]
-        except (ValueError, KeyError, TypeError):
-            return [LAST_CHECKPOINT]
-        if not found:
-            return []
-        try:
-            with self.log.open(max(found)) as file:
-                pq.read_table(file)
-        except (pa.ArrowException, OSError):
-            return [name for name in (max(found), LAST_CHECKPOINT) if name in names]
-        return []
-
-    def _is_whole(self, version: int) -> bool:
-        try:
-            actions = self.entry(version)
+            actions = self.entry(int(name[:20]))
         except ValueError:
             return False
-        info = next((action["commitInfo"] for action in actions if "commitInfo" in action), None)
-        if info is None:
-            return False
-        if ACTIONS in info:
-            return len(actions) - 1 == int(info[ACTIONS])
+        info = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
         if info.get("operation") == "OPTIMIZE":
-            return self._is_whole_compaction(info["operationMetrics"], actions)
-        return True
+            added, removed = (sum(kind in action for action in actions) for kind in ("add", "remove"))
+            metrics = info["operationMetrics"]
+            return (added, removed) == (metrics["numFilesAdded"], metrics["numFilesRemoved"])
+        return bool(info) and len(actions) - 1 == int(info.get(ACTIONS, len(actions) - 1))
 
-    def _is_whole_compaction(self, metrics: Mapping[str, int], actions: list[dict[str, Any]]) -> bool:
-        """Whether a compaction's entry and the files that it adds can be read: the library synced neither."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+    def _unproved_checkpoint(self, names: list[str]) -> list[str]:
+        """Return the newest checkpoint if nothing proves that it was synced, and the pointer to one if it leads nowhere.
 
-        added = [unquote(action["add"]["path"]) for action in actions if "add" in action]
-        removed = [action for action in actions if "remove" in action]
-        if (len(added), len(removed)) != (metrics["numFilesAdded"], metrics["numFilesRemoved"]):
-            return False
-        with suppress(pa.ArrowException, OSError):
-            for path in added:
-                with self.place.open(path) as file, pq.ParquetFile(file) as parquet:
-                    for _ in parquet.iter_batches():
-                        pass
-            return True
-        return False
+        A later entry proves it: it was committed after the sync. So does a log that is not complete without it: entries
+        are removed after the sync. Otherwise the checkpoint is not needed. To read it proves nothing: readers look at
+        different parts of such a file.
+        """
+        found = sorted(name for name in names if _CHECKPOINT.fullmatch(name))
+        entries = [int(name[:20]) for name in names if _ENTRY.fullmatch(name)]
+        gone = []
+        if found and max(entries, default=0) <= int(found[-1][:20]):
+            before = int(found[-2][:20]) if len(found) > 1 else -1
+            if set(range(before + 1, int(found[-1][:20]) + 1)) <= set(entries):
+                gone.append(found.pop())
+        try:
+            pointer = json.loads(self.log.read(LAST_CHECKPOINT))["version"] if LAST_CHECKPOINT in names else None
+        except (ValueError, KeyError, TypeError):
+            pointer = -1
+        if pointer is not None and f"{pointer:020}.checkpoint.parquet" not in found:
+            gone.append(LAST_CHECKPOINT)
+        return gone
+
+    def _undo_compaction(self) -> None:
+        """Put the files back that the newest commit has merged: nothing proves that the merged ones were synced.
+
+        By a commit of its own, so that no version is given twice. Where one of those files is gone, vacuum has begun,
+        which is after the sync.
+        """
+        from deltalake.transaction import AddAction, CommitProperties, RemoveAction
+
+        versions = [int(name[:20]) for name in self.log.names() if _ENTRY.fullmatch(name)]
+        actions = self.entry(max(versions)) if versions else []
+        if not any(action.get("commitInfo", {}).get("operation") == "OPTIMIZE" for action in actions):
+            return
+        leaving = [_data_file(action["add"]) for action in actions if "add" in action]
+        back = {unquote(action["remove"]["path"]) for action in actions if "remove" in action}
+        if not all((self.place.folder / path).exists() for path in back):
+            return
+        before = self.open(max(versions) - 1)
+        now_ms = time.time_ns() // 1_000_000
+        # Without bounds, which the next compaction brings back.
+        adds = [
+            AddAction(one.path, one.size_bytes, one.partition, now_ms, False, json.dumps({"numRecords": one.rows}))
+            for one, _ in self.files(before)
+            if one.path in back
+        ]
+        removes = [RemoveAction(one.path, False, now_ms, one.size_bytes, dict(one.partition)) for one in leaving]
+        snapshot = self.open()
+        first, properties = snapshot.version() + 1, {ACTIONS: len(adds) + len(removes)}
+        snapshot.create_write_transaction(
+            [*adds, *removes],
+            "append",
+            snapshot.schema(),
+            snapshot.metadata().partition_columns,
+            commit_properties=CommitProperties(custom_metadata=properties),
+            post_commithook_properties=by_itself(),
+        )
+        self.settle(first, snapshot)
 
 
 def by_itself() -> PostCommitHookProperties:
