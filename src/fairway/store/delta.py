@@ -276,7 +276,7 @@ class Delta:
         return bool(info) and len(actions) - 1 == int(info.get(ACTIONS, len(actions) - 1))
 
     def _unproved_checkpoint(self, names: list[str]) -> list[str]:
-        """Return the newest checkpoint if nothing proves that it was synced, and the pointer to one if it leads nowhere.
+        """Return the newest checkpoint if nothing proves that it was synced, and a pointer that leads nowhere.
 
         A later entry proves it: it was committed after the sync. So does a log that is not complete without it: entries
         are removed after the sync. Otherwise the checkpoint is not needed. To read it proves nothing: readers look at
