@@ -245,7 +245,7 @@ class Delta:
     # After a power cut.
 
     def mend(self) -> list[str]:
-        """Remove what a power cut or a kill left half-written at the end of the log; return the names.
+        """Remove what a power cut or a kill left half-written at the end of the log; return the names of its entries.
 
         Only for the one writer of a table, and before it reads the table.
         """
@@ -253,15 +253,15 @@ class Delta:
             return []
         names = self.log.names()
         entries = sorted(filter(_ENTRY.fullmatch, names), reverse=True)
-        gone = [name for name in names if _LEFTOVER.fullmatch(name)]
-        gone += takewhile(lambda name: not self._is_whole(name), entries)
-        gone += self._unproved_checkpoint(names)
+        torn = list(takewhile(lambda name: not self._is_whole(name), entries))
+        leftovers = [name for name in names if _LEFTOVER.fullmatch(name)]
+        gone = [*torn, *leftovers, *self._unproved_checkpoint(names)]
         for name in gone:
             self.log.remove(name)
         if gone:
             self.log.sync("")
         self._undo_compaction()
-        return gone
+        return torn
 
     def _is_whole(self, name: str) -> bool:
         try:

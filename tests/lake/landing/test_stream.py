@@ -81,6 +81,7 @@ def test_a_second_pass_lands_what_is_new_and_touches_nothing_else(
 
 def test_nothing_of_a_checkpoint_stays_in_the_lake(spark: SparkSession, tmp_path: Path, gateway: FakeGateway) -> None:
     gateway.seal(10)
+    (tmp_path / "staging" / "stream-killed" / "offsets").mkdir(parents=True)
     land(spark, tmp_path)
     assert os.listdir(tmp_path / "checkpoints") == []
     assert os.listdir(tmp_path / "staging") == []

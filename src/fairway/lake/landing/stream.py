@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
+from fairway.core.layout import STAGING
 from fairway.core.tables import MESSAGES
 from fairway.lake.landing import segments, tables
 from fairway.lake.landing.batch import Filled, Landed, Landing, TypedTable
@@ -30,6 +32,9 @@ from fairway.store.tending import HISTORY_S, Compacted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+CHECKPOINT = "stream-"
+"""Begins the name of the folder below `staging/` that Spark has for one query."""
 
 HOUSEKEEPING_S = 60.0
 POLL_S = 0.2
@@ -114,12 +119,14 @@ class Stream:
 
     def _persevere(self, spark: SparkSession, wishes: tuple[Wish, ...], stop: Event) -> None:
         """Run the query, and again where Spark stumbles for a reason that may pass."""
-        stumbles = 0
+        staging, stumbles = self._lake.path / STAGING, 0
+        for left in staging.glob(f"{CHECKPOINT}*"):  # by a predecessor that was killed
+            shutil.rmtree(left, ignore_errors=True)
         while True:
             messages, typed, begun = tables.prepare(self._lake, wishes, self._options.history_s)
             for one in begun:
                 self._report(one)
-            with tempfile.TemporaryDirectory(prefix="fairway-stream-", ignore_cleanup_errors=True) as folder:
+            with tempfile.TemporaryDirectory(prefix=CHECKPOINT, dir=staging, ignore_cleanup_errors=True) as folder:
                 landing = self._landing(messages, typed, Path(folder))
                 try:
                     self._query(spark, landing, Path(folder), stop)
