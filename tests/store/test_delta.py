@@ -168,16 +168,26 @@ def test_a_checkpoint_that_may_not_have_been_synced_is_removed_and_the_entries_a
 
 
 def test_a_checkpoint_that_was_synced_is_kept(table: Delta) -> None:
+    land(table, 0)
+    tending.checkpoint(table)
+    kept = table.log.names()
+    assert (table.mend(), table.log.names()) == ([], kept), "an entry behind it says so"
+    (table.log.folder / f"{2:020}.json").unlink()
+    (table.log.folder / f"{0:020}.json").unlink(missing_ok=True)
+    table.mend()
+    assert f"{1:020}.checkpoint.parquet" in table.log.names(), "entries before it are gone, so it was synced"
+    assert numbers(table) == list(range(10))
+
+
+def test_a_compaction_that_was_synced_is_kept(tmp_path: Path) -> None:
+    table = Delta(Place(str(tmp_path / "t")))
+    table.create(SCHEMA, ["day"], configuration=tending.history(3_600), positions={})
     for first in (0, 10):
         land(table, first)
-        tending.checkpoint(table)
-        table.mend()
-        names = table.log.names()
-        assert f"{first // 10 + 1:020}.checkpoint.parquet" in names, "entries before it are gone: it was synced"
-    land(table, 20)
-    assert table.mend() == []
-    assert f"{2:020}.checkpoint.parquet" in table.log.names()
-    assert numbers(table) == list(range(30))
+    tending.compact(table)
+    tending.checkpoint(table)
+    table.mend()
+    assert (numbers(table), len(table.open().file_uris())) == (list(range(20)), 1)
 
 
 def test_a_pointer_to_a_checkpoint_whose_name_did_not_survive_is_removed(table: Delta) -> None:

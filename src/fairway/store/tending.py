@@ -22,6 +22,9 @@ COMPACT_EVERY = 250
 TARGET_BYTES = 128 << 20
 """About what a merged file holds."""
 
+TENDED = "fairway"
+"""The application whose position is the version of the newest checkpoint that was synced."""
+
 KEPT_LOG, KEPT_FILES = "delta.logRetentionDuration", "delta.deletedFileRetentionDuration"
 HISTORY_S = 3_600.0
 """How long the log, and files that were replaced, are kept."""
@@ -75,11 +78,16 @@ def compact(table: Delta) -> Compacted | None:
 
 
 def checkpoint(table: Delta) -> None:
-    """Sum up the log, and remove what is older than the history and no longer needed."""
+    """Sum up the log, and remove what is older than the history and no longer needed.
+
+    An entry behind it proves that checkpoint and compaction were synced; without one, the next start trusts neither.
+    """
     snapshot = table.open()
+    version = snapshot.version()
     snapshot.create_checkpoint()
     crashpoints.reached("checkpointed")
     # The library leaves the pointer alone where the checkpoint was there already.
-    for name in {f"{snapshot.version():020}.checkpoint.parquet", LAST_CHECKPOINT}.intersection(table.log.names()):
+    for name in {f"{version:020}.checkpoint.parquet", LAST_CHECKPOINT}.intersection(table.log.names()):
         table.log.sync(name)
+    table.commit(snapshot, [], advances={TENDED: (table.position(snapshot, TENDED), version)})
     snapshot.cleanup_metadata()
