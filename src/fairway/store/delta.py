@@ -268,7 +268,7 @@ class Delta:
             actions = self.entry(int(name[:20]))
         except ValueError:
             return False
-        info = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+        info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
         if info.get("operation") == "OPTIMIZE":
             added, removed = (sum(kind in action for action in actions) for kind in ("add", "remove"))
             metrics = info["operationMetrics"]

@@ -329,8 +329,10 @@ def test_the_open_day_is_compacted_by_the_stream_every_so_many_commits(
     assert [one for one in happened if isinstance(one, Compacted)] == [Compacted("messages", 12, 4)]
     assert len(files(tmp_path)) == 4
     assert messages(tmp_path) == with_spark(spark)(tmp_path / "tables" / "messages") == expected(gateway, days=2)
+    monkeypatch.undo()
     gateway.seal(40)
     land(spark, tmp_path)
+    assert len(files(tmp_path)) == 8, "the compaction was kept by the start after it"
     compact(Lake(tmp_path), happened.append)
     assert happened[-1] == Compacted("messages", 8, 4)
     assert messages(tmp_path) == expected(gateway, days=2)
