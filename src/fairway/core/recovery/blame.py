@@ -2,9 +2,10 @@
 
 Only the first loss of a packet counts, until the packet is lost again while others arrive: then it is the packet that
 the peer does not take, not the path. A loss was none when the first transmission is acknowledged after all. Mostly that
-cannot be told from an acknowledgement of the second one; so when at least half of the losses behind the latest cut were
-none, the cut is undone. The path, or the peer, *reorders* then: for as many cuts as `REORDERS_FOR` a packet that was
-overtaken counts as lost only when it is later than nearly all acknowledgements are, and than the latest of those.
+cannot be told from an acknowledgement of the second one; so the latest cut is undone when as many losses have turned
+out to be none since, whichever cut they counted for, as still count behind it. The path, or the peer, *reorders* then:
+for as many cuts as `REORDERS_FOR` a packet that was overtaken counts as lost only when it is later than nearly all
+acknowledgements are, and than the latest of those.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from fairway.core.recovery.runs import Run
 from fairway.core.recovery.timing import RoundTrip
 
 REORDERS_FOR = 16
-"""Cuts after which fewer than three later acknowledgements are believed again."""
+"""Cuts after which three later acknowledgements are believed again."""
 
 
 class Blame:
@@ -29,7 +30,7 @@ class Blame:
         self._losses = 0
         """Those since the latest cut that have not turned out to be none."""
         self._none = 0
-        """Those that have."""
+        """Losses that turned out to be none since the latest cut, whichever cut they counted for."""
         self._reorders_until = 0
         self._latest_us = 0
         """The oldest that such a packet was, and an eighth more."""

@@ -96,8 +96,6 @@ class Recovery:
         self._base_us = 0
         """From when the probe timer counts."""
         self._backoffs = 0
-        self._probes_begun = False
-        """Whether the latest probe was meant for a stream that the peer has answered."""
         self._overdue_us = NEVER
         """When the first packet that later ones have overtaken is lost by time."""
         self._life_us = NEVER

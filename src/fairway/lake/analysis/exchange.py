@@ -40,7 +40,7 @@ _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 
 
 def fresh_staging(lake: Lake, owner: str) -> Path:
-    """Gives an empty folder to write in, for the holder of the lock of that name.
+    """Return an empty folder to write in, for the holder of the lock of that name.
 
     What an earlier run left there goes away; an exchange that it did not finish is finished.
     """
@@ -106,7 +106,7 @@ class TableLock:
         self._held_by_jvm.getChannel().lock()
 
     def release(self) -> None:
-        """Gives the table free."""
+        """Release the table."""
         if self._held_by_jvm is not None:
             with suppress(Exception):  # the JVM may be gone, and its lock with it
                 self._held_by_jvm.close()
