@@ -31,6 +31,8 @@ def test_there_is_something_to_check_in_every_pure_room() -> None:
         ("room", "fairway.protocols.udpc.x", "from fairway.capture.trace import TraceWriter"),
         ("room", "fairway.lake.x", "from fairway.net import listen"),
         ("room", "fairway.report.x", "from fairway.lake import schemas"),
+        ("room", "fairway.store.x", "from fairway.lake.sink import write"),
+        ("only in", "fairway.gateway.x", "from deltalake import DeltaTable"),
         ("room", "fairway.bench.x", "import fairway.cli"),
         ("relative import", "fairway.core.x", "from . import machine"),
         ("internals", "fairway.sim.x", "from fairway.core.machine import _secret"),
@@ -101,10 +103,13 @@ def test_the_checker_lets_pass(module: str, source: str) -> None:
     assert layering.breaches(module, source) == []
 
 
+HEAVY = ("numpy", "pandas", "pyarrow", "deltalake", "pyspark", "rich")
+
+
 def loaded_by(modules: list[str]) -> list[str]:
     """Gives the heavy packages that a fresh interpreter has loaded after importing these modules."""
     script = "import sys\n" + "".join(f"import {module}\n" for module in modules)
-    script += "print(*(name for name in ('numpy', 'pandas', 'pyarrow', 'pyspark', 'rich') if name in sys.modules))"
+    script += f"print(*(name for name in {HEAVY} if name in sys.modules))"
     environment = os.environ | {"PYTHONPATH": str(layering.SOURCE.parent)}
     command = [sys.executable, "-c", script]
     return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout.split()

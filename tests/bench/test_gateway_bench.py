@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from fairway.bench.gateway import rounds, servers, table
 from fairway.bench.gateway.crowd import ACKNOWLEDGED, PEER_SHIFT, UNKNOWN, Crowd, Ledger
@@ -209,13 +210,12 @@ def test_a_crowd_sends_at_its_rate_and_the_gateway_holds_what_it_notes(tmp_path:
 
 
 def test_a_table_is_tallied_against_the_ledger(tmp_path: Path) -> None:
-    folder = tmp_path / "tables" / "messages"
-    folder.mkdir(parents=True)
+    table = tmp_path / "tables" / "messages"
     first, second = bytes([ACKNOWLEDGED, ACKNOWLEDGED, UNKNOWN]), bytes([ACKNOWLEDGED])
 
     def found(*numbers: int) -> Tally:
         bodies = pa.array([message(number, TAIL) for number in numbers], pa.binary())
-        pq.write_table(pa.table({"body": bodies}), folder / "one.parquet")
+        write_deltalake(table, pa.table({"body": bodies}), mode="overwrite")
         return tally(tmp_path, [first, second], ACKNOWLEDGED)
 
     other = 1 << PEER_SHIFT

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from fairway.gateway.place import Place
+from fairway.gateway.home import Home
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    taken = Place(tmp_path, "edge")
+def home(tmp_path: Path) -> Home:
+    taken = Home(tmp_path, "edge")
     taken.take()
     return taken

@@ -15,8 +15,8 @@ from fairway.core.events import Peer, Receipt
 from fairway.gateway import committer as module
 from fairway.gateway.committer import Committer
 from fairway.gateway.figures import Figures
+from fairway.gateway.home import Home
 from fairway.gateway.journal import Journal, Transaction
-from fairway.gateway.place import Place
 from fairway.gateway.reception import Arrived, Reception, wall_us
 from fairway.gateway.settings import Settings
 
@@ -28,6 +28,7 @@ class Receiving:
 
     url = "udpc://127.0.0.1:9000"
     protocol = "udpc"
+    port = 9_000
 
     def __init__(self) -> None:
         self.acknowledged: list[int] = []
@@ -66,13 +67,13 @@ class Watched(Journal):
         self.written.append(transaction)
 
 
-def committed(place: Place, counts: Sequence[int], failures: int = 0) -> tuple[Watched, Receiving]:
+def committed(home: Home, counts: Sequence[int], failures: int = 0) -> tuple[Watched, Receiving]:
     """Hands over so many messages at a time, all at once, and waits until they are committed."""
-    journal, receiving = Watched(place.journal), Receiving()
+    journal, receiving = Watched(home.journal), Receiving()
     journal.failures = failures
 
     async def run() -> None:
-        settings = Settings(urls=("udpc://127.0.0.1:0",), lake=place.journal.parent, commit_messages=10)
+        settings = Settings(urls=("udpc://127.0.0.1:0",), lake=home.journal.parent, commit_messages=10)
         with ThreadPoolExecutor(1) as writer:
             committer = Committer(
                 journal, writer, Figures(), settings, remember_us=1_000_000, sync_spool=lambda names: None
@@ -87,8 +88,8 @@ def committed(place: Place, counts: Sequence[int], failures: int = 0) -> tuple[W
     return journal, receiving
 
 
-def test_a_transaction_holds_no_more_than_it_may_and_what_came_together_stays_together(place: Place) -> None:
-    journal, receiving = committed(place, [4, 4, 4, 25, 1, 1])
+def test_a_transaction_holds_no_more_than_it_may_and_what_came_together_stays_together(home: Home) -> None:
+    journal, receiving = committed(home, [4, 4, 4, 25, 1, 1])
     sizes = [[row.messages for row in transaction.rows] for transaction in journal.written]
     assert sizes == [[4, 4, 4], [25], [1, 1]]
     offsets = [row.offset for transaction in journal.written for row in transaction.rows]
@@ -100,10 +101,10 @@ def test_a_transaction_holds_no_more_than_it_may_and_what_came_together_stays_to
 
 
 def test_what_could_not_be_written_comes_before_what_waited_behind_it(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RETRY_FIRST_S", 0.01)
-    journal, receiving = committed(place, [10, 10, 3], failures=2)
+    journal, receiving = committed(home, [10, 10, 3], failures=2)
     assert [row.offset for transaction in journal.written for row in transaction.rows] == [0, 10, 20]
     assert receiving.acknowledged == [1, 11, 21]
     journal.close()

@@ -10,15 +10,15 @@ import pytest
 
 from fairway import net
 from fairway.core import layout
-from fairway.gateway import crashpoints
 from fairway.gateway.journal import open_reader
+from fairway.store import crashpoints
 
 from .world import PROTOCOLS, Ledger, Sender, any_ports, check_promise, gateway, journalled, landed, start, until
 
 SEALS_OFTEN = ("--seal-after", "150ms")
 
 
-@pytest.mark.parametrize("point", crashpoints.POINTS)
+@pytest.mark.parametrize("point", crashpoints.GATEWAY_POINTS)
 def test_a_gateway_killed_at_this_point_loses_and_doubles_nothing(point: str, tmp_path: Path) -> None:
     asyncio.run(_killed_at(point, tmp_path))
 

@@ -12,36 +12,40 @@ import pytest
 from fairway.core import layout
 from fairway.core.tables import SEGMENT
 from fairway.gateway import clock, columns
+from fairway.gateway.home import Home
 from fairway.gateway.journal import PAGE_BYTES, Journal, Row, Transaction, now_us, packed
-from fairway.gateway.place import Place
 from fairway.gateway.reception import wall_us
 from fairway.gateway.salvage import open_journal
 
 
 def row(offset: int, bodies: list[bytes], identity: int | str = 7, **more: object) -> Row:
     size, sizes, body = packed(bodies)
-    values = {"session": 5, "kind": "message", "reliable": True, "received_us": 1_000_000, **more}
+    values = {"peer": "127.0.0.1:1", "session": 5, "kind": "message", "reliable": True, "received_us": 1_000_000}
     return Row(
-        offset=offset, messages=len(bodies), protocol="udpc", peer="127.0.0.1:1", id=identity, size_bytes=size,
-        sizes=sizes, body=body, **values,  # type: ignore[arg-type]
+        offset=offset, messages=len(bodies), protocol="udpc", id=identity, size_bytes=size,
+        sizes=sizes, body=body, **(values | more),  # type: ignore[arg-type]
     )  # fmt: skip
 
 
 def test_a_segment_has_exactly_the_declared_columns_and_every_message_in_order(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"from a file")
     rows = [
-        row(3, [b"a", b"", b"ccc"], 10),
-        row(6, [b"xx", b"yy"], 20, session=None, kind="plain", reliable=False),
-        row(8, [b""], "f" * 32, received_us=2_000_000)._replace(size_bytes=11, spool="large"),
+        row(3, [b"a", b"", b"ccc"], 10, port=9_000),
+        row(6, [b"xx", b"yy"], 20, session=None, kind="plain", reliable=False, peer="[::1]:2"),
+        row(8, [b""], "f" * 32, received_us=2_000_000, port=9_000)._replace(size_bytes=11, spool="large"),
     ]
     columns.write("edge", rows, tmp_path, tmp_path / "s.parquet")
     table = pq.read_table(tmp_path / "s.parquet")
     assert tuple(table.schema.names) == SEGMENT.names
-    assert {field.name for field in table.schema if field.nullable} == {"session"}
+    assert {field.name for field in table.schema if field.nullable} == {"port", "session"}
     assert str(table.schema.field("received").type) == "timestamp[us, tz=UTC]"
-    assert table["offset"].to_pylist() == [3, 4, 5, 6, 7, 8]
+    assert table["gateway_offset"].to_pylist() == [3, 4, 5, 6, 7, 8]
     assert table["id"].to_pylist() == ["10", "11", "12", "20", "21", "f" * 32]
     assert table["body"].to_pylist() == [b"a", b"", b"ccc", b"xx", b"yy", b"from a file"]
+    assert set(zip(*(table[name].to_pylist() for name in ("peer", "peer_port", "port")), strict=True)) == {
+        ("127.0.0.1", 1, 9_000),
+        ("::1", 2, None),
+    }
     assert table["session"].to_pylist() == [5, 5, 5, None, None, 5]
     assert table["kind"].to_pylist() == ["message"] * 3 + ["plain"] * 2 + ["message"]
     assert table["reliable"].to_pylist() == [True] * 3 + [False] * 2 + [True]
@@ -60,7 +64,10 @@ def test_a_large_message_is_written_without_copies_of_it_that_only_cost_memory(
     written = pq.read_metadata(tmp_path / "s.parquet")
     groups = [written.row_group(number) for number in range(written.num_row_groups)]
     assert [group.num_rows for group in groups] == [3, 3, 1, 1]
-    body, offset = groups[2].column(SEGMENT.names.index("body")), groups[2].column(SEGMENT.names.index("offset"))
+    body, offset = (
+        groups[2].column(SEGMENT.names.index("body")),
+        groups[2].column(SEGMENT.names.index("gateway_offset")),
+    )
     assert (body.has_dictionary_page, body.is_stats_set, body.compression) == (False, False, "UNCOMPRESSED")
     assert (offset.statistics.min, offset.compression) == (6, "ZSTD")
     sizes = list(map(len, pq.read_table(tmp_path / "s.parquet")["body"].to_pylist()))
@@ -73,8 +80,8 @@ def test_a_file_that_is_shorter_than_its_message_is_not_sealed(tmp_path: Path) -
         columns.write("edge", [row(0, [b""])._replace(size_bytes=11, spool="large")], tmp_path, tmp_path / "s.parquet")
 
 
-def test_a_transaction_that_fails_leaves_nothing(place: Place) -> None:
-    journal = Journal(place.journal, "edge")
+def test_a_transaction_that_fails_leaves_nothing(home: Home) -> None:
+    journal = Journal(home.journal, "edge")
     journal.limit(40 * PAGE_BYTES)
     state = [("udpc://x", "p", 1, b"state")]
     with pytest.raises(sqlite3.OperationalError, match="full"):
@@ -85,8 +92,8 @@ def test_a_transaction_that_fails_leaves_nothing(place: Place) -> None:
     journal.close()
 
 
-def test_what_a_conversation_adds_is_forgotten_from_the_oldest_on(place: Place) -> None:
-    journal = Journal(place.journal, "edge")
+def test_what_a_conversation_adds_is_forgotten_from_the_oldest_on(home: Home) -> None:
+    journal = Journal(home.journal, "edge")
     journal.write(Transaction(additions=[("rup://x", at_us, str(at_us).encode()) for at_us in (10, 20, 30)]))
     journal.write(Transaction(forget_before_us=20))
     assert journal.states("rup://x") == [b"20", b"30"]
@@ -95,19 +102,19 @@ def test_what_a_conversation_adds_is_forgotten_from_the_oldest_on(place: Place) 
     journal.close()
 
 
-def test_after_a_reboot_additions_get_their_full_time_again(place: Place) -> None:
-    journal = Journal(place.journal, "edge")
+def test_after_a_reboot_additions_get_their_full_time_again(home: Home) -> None:
+    journal = Journal(home.journal, "edge")
     journal.write(Transaction(additions=[("rup://x", 10, b"old")]))
     journal.note("boot", "another")
     journal.close()
-    journal = Journal(place.journal, "edge")
+    journal = Journal(home.journal, "edge")
     journal.write(Transaction(forget_before_us=now_us() - 1_000_000))
     assert journal.states("rup://x") == [b"old"]
     journal.close()
 
 
-def test_a_plan_is_bounded_by_bytes_and_repeated_until_it_is_marked(place: Place) -> None:
-    journal = Journal(place.journal, "edge")
+def test_a_plan_is_bounded_by_bytes_and_repeated_until_it_is_marked(home: Home) -> None:
+    journal = Journal(home.journal, "edge")
     journal.write(Transaction(rows=[row(0, [bytes(100)] * 3), row(3, [bytes(100)]), row(4, [bytes(100)])]))
     assert journal.plan(400) == (0, 3)
     assert journal.planned() == (0, 3)
@@ -116,7 +123,7 @@ def test_a_plan_is_bounded_by_bytes_and_repeated_until_it_is_marked(place: Place
     assert journal.plan(1) == (4, 4), "at least one row, however small the bound"
     assert not journal.remove_sealed(10)
     journal.close()
-    journal = Journal(place.journal, "edge")
+    journal = Journal(home.journal, "edge")
     assert (journal.planned(), journal.next_offset) == ((4, 4), 5)
     journal.mark(4, 4, 1, 1)
     assert journal.remove_sealed(1)
@@ -125,12 +132,12 @@ def test_a_plan_is_bounded_by_bytes_and_repeated_until_it_is_marked(place: Place
     journal.close()
 
 
-def test_removing_what_is_sealed_writes_no_body_again(place: Place) -> None:
+def test_removing_what_is_sealed_writes_no_body_again(home: Home) -> None:
     """Debian's SQLite overwrites what is deleted, unless it is told not to."""
-    journal = Journal(place.journal, "edge")
+    journal = Journal(home.journal, "edge")
     body = bytes(range(256)) * 4_096
     journal.write(Transaction(rows=[row(0, [body])]))
-    log = place.journal.with_name(place.journal.name + "-wal")
+    log = home.journal.with_name(home.journal.name + "-wal")
     before = log.stat().st_size
     assert journal.plan(1) == (0, 0)
     journal.mark(0, 0, 1, 1)
@@ -139,61 +146,61 @@ def test_removing_what_is_sealed_writes_no_body_again(place: Place) -> None:
     journal.close()
 
 
-def test_a_lost_journal_goes_on_behind_the_segments(place: Place) -> None:
-    (place.landing / layout.segment_name(0, 41)).touch()
-    journal = open_journal(place)
+def test_a_lost_journal_goes_on_behind_the_segments(home: Home) -> None:
+    (home.landing.folder / layout.segment_name(0, 41)).touch()
+    journal = open_journal(home)
     assert journal.next_offset == 42
     journal.close()
 
 
-def damaged(place: Place, where: range) -> None:
+def damaged(home: Home, where: range) -> None:
     """Overwrites pages of a journal that holds 300 messages of a page each, from offset 100 on, and a state."""
-    journal = Journal(place.journal, "edge", 100)
+    journal = Journal(home.journal, "edge", 100)
     state = [("udpc://x", "p", 1, b"state")]
     journal.write(Transaction(rows=[row(100 + n, [b"%d-" % n + bytes(5_000)]) for n in range(300)], states=state))
     journal.close()
-    with open(place.journal, "r+b") as file:
+    with open(home.journal, "r+b") as file:
         for page in where:
             file.seek(page * PAGE_BYTES)
             file.write(b"\xff" * PAGE_BYTES)
 
 
 def test_a_damaged_journal_keeps_what_can_be_read_and_is_put_aside(
-    place: Place, caplog: pytest.LogCaptureFixture
+    home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
-    damaged(place, range(100, 130))
+    damaged(home, range(100, 130))
     with caplog.at_level(logging.ERROR, "fairway.gateway"):
-        journal = open_journal(place)
+        journal = open_journal(home)
     kept, size = journal.unsealed()
     assert 200 <= kept < 300
     assert size > kept * 5_000
     assert journal.next_offset == 100 + kept, "numbered without gaps"
     assert journal.states("udpc://x") == [b"state"]
     assert journal.fault() == ""
-    (aside,) = place.home.glob("journal-damaged-*.sqlite")
+    (aside,) = home.folder.glob("journal-damaged-*.sqlite")
     assert f"{kept} messages" in caplog.text
     assert aside.name in caplog.text
     journal.close()
-    journal = open_journal(place)
+    journal = open_journal(home)
     assert journal.unsealed() == (kept, size)
     journal.close()
 
 
-def test_a_journal_that_is_no_journal_at_all_is_put_aside(place: Place) -> None:
-    place.journal.write_bytes(b"something else entirely " * 100)
-    journal = open_journal(place)
+def test_a_journal_that_is_no_journal_at_all_is_put_aside(home: Home) -> None:
+    home.journal.write_bytes(b"something else entirely " * 100)
+    journal = open_journal(home)
     assert journal.next_offset == 0
-    assert list(place.home.glob("journal-damaged-*.sqlite"))
+    assert list(home.folder.glob("journal-damaged-*.sqlite"))
     journal.close()
 
 
-def test_a_crash_while_salvaging_is_completed(place: Place) -> None:
-    damaged(place, range(100, 130))
-    journal = open_journal(place)
+def test_a_crash_while_salvaging_is_completed(home: Home) -> None:
+    damaged(home, range(100, 130))
+    journal = open_journal(home)
     kept = journal.unsealed()
     journal.close()
-    place.journal.rename(place.home / "journal-salvaged.sqlite")
-    journal = open_journal(place)
+    home.journal.rename(home.folder / "journal-salvaged.sqlite")
+    journal = open_journal(home)
     assert journal.unsealed() == kept
     journal.close()
 

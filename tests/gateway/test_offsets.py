@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from fairway import net
 from fairway.core import layout
+from fairway.gateway.home import Home
 from fairway.gateway.journal import Journal, Transaction
-from fairway.gateway.place import Place
 from fairway.gateway.salvage import open_journal
 from tests.gateway.test_journal import row
 from tests.gateway.world import any_ports, gateway
 
 
-def streamed(place: Place, batch: int, positions: dict[str, int]) -> None:
-    """Writes what Spark writes before a batch."""
-    place.streamed.mkdir(parents=True, exist_ok=True)
-    (place.streamed / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{json.dumps(positions)}')
+def landed_up_to(home: Home, position: int) -> None:
+    """Has the table hold this much of the gateway."""
+    schema = pa.schema([("body", pa.binary())])
+    home.messages.create(schema, (), configuration={}, positions={layout.progress("edge"): position})
 
 
-def next_offset(place: Place) -> int:
-    journal = open_journal(place)
+def next_offset(home: Home) -> int:
+    journal = open_journal(home)
     try:
         return journal.next_offset
     finally:
@@ -52,69 +52,75 @@ async def _loses_everything(lake: Path) -> None:
     assert [path.name for path in landing.iterdir()] == [layout.segment_name(3, 3)]
 
 
-def test_a_salvaged_journal_begins_above_what_was_sealed(place: Place) -> None:
-    place.sealed_to.write_text("41\n")
-    place.journal.write_bytes(b"something else entirely " * 100)
-    assert next_offset(place) == 42
+def test_a_salvaged_journal_begins_above_what_was_sealed(home: Home) -> None:
+    home.sealed_to.write_text("41\n")
+    home.journal.write_bytes(b"something else entirely " * 100)
+    assert next_offset(home) == 42
 
 
-def test_the_position_of_the_stream_is_a_witness_too(place: Place) -> None:
-    streamed(place, 8, {"edge": 30})
-    streamed(place, 9, {"edge": 70, "other": 99})
-    streamed(place, 10, {})
-    (place.streamed / "10").write_text("v1\n{")
-    (place.streamed / ".10.crc").write_bytes(b"half")
-    assert next_offset(place) == 70
+def test_what_the_table_holds_is_a_witness_too(home: Home) -> None:
+    landed_up_to(home, 70)
+    assert next_offset(home) == 70
+
+
+def test_a_table_that_a_power_cut_damaged_keeps_no_gateway_from_starting(
+    home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    landed_up_to(home, 70)
+    (home.messages.log.folder / f"{1:020}.json").write_bytes(bytes(200))
+    home.sealed_to.write_text("79\n")
+    assert next_offset(home) == 80
+    assert "how far the stream is cannot be read" in caplog.text
 
 
 def test_the_highest_witness_counts_and_a_note_that_cannot_be_read_is_told(
-    place: Place, caplog: pytest.LogCaptureFixture
+    home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
-    streamed(place, 0, {"edge": 5})
-    (place.landing / layout.segment_name(0, 10)).touch()
-    place.sealed_to.write_text("7\n")
-    assert next_offset(place) == 11
-    place.sealed_to.write_text("seven\n")
-    assert next_offset(place) == 11
+    landed_up_to(home, 5)
+    (home.landing.folder / layout.segment_name(0, 10)).touch()
+    home.sealed_to.write_text("7\n")
+    assert next_offset(home) == 11
+    home.sealed_to.write_text("seven\n")
+    assert next_offset(home) == 11
     assert "sealed-to cannot be read" in caplog.text
 
 
-def unsealed(place: Place, first: int, *bodies: bytes) -> None:
-    journal = Journal(place.journal, "edge", first)
+def unsealed(home: Home, first: int, *bodies: bytes) -> None:
+    journal = Journal(home.journal, "edge", first)
     journal.write(Transaction(rows=[row(first + number, [body]) for number, body in enumerate(bodies)]))
     journal.close()
 
 
 def test_messages_of_a_journal_that_began_anew_get_offsets_above_what_was_sealed(
-    place: Place, caplog: pytest.LogCaptureFixture
+    home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
-    unsealed(place, 0, b"a", b"b")
-    place.sealed_to.write_text("99\n")
-    journal = open_journal(place)
+    unsealed(home, 0, b"a", b"b")
+    home.sealed_to.write_text("99\n")
+    journal = open_journal(home)
     assert (journal.next_offset, journal.unsealed(), journal.plan(1_000)) == (102, (2, 2), (100, 101))
     journal.close()
     assert "2 messages that are in no segment get new offsets, from 100 on" in caplog.text
-    assert next_offset(place) == 102
+    assert next_offset(home) == 102
 
 
 def test_messages_that_lie_in_a_segment_are_not_sealed_again_under_another_name(
-    place: Place, caplog: pytest.LogCaptureFixture
+    home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
-    unsealed(place, 0, b"a", b"b", b"c")
-    (place.landing / layout.segment_name(0, 1)).touch()
+    unsealed(home, 0, b"a", b"b", b"c")
+    (home.landing.folder / layout.segment_name(0, 1)).touch()
     with caplog.at_level(logging.WARNING):
-        journal = open_journal(place)
+        journal = open_journal(home)
     assert (journal.next_offset, journal.unsealed(), journal.plan(1_000)) == (3, (1, 1), (2, 2))
     assert not caplog.text
     journal.close()
 
 
-def test_a_segment_that_was_named_and_not_marked_is_made_again_as_planned(place: Place) -> None:
-    unsealed(place, 0, b"a", b"b", b"c")
-    journal = Journal(place.journal, "edge")
+def test_a_segment_that_was_named_and_not_marked_is_made_again_as_planned(home: Home) -> None:
+    unsealed(home, 0, b"a", b"b", b"c")
+    journal = Journal(home.journal, "edge")
     assert journal.plan(2) == (0, 1)
     journal.close()
-    (place.landing / layout.segment_name(0, 1)).touch()
-    journal = open_journal(place)
+    (home.landing.folder / layout.segment_name(0, 1)).touch()
+    journal = open_journal(home)
     assert (journal.planned(), journal.sealed_to) == ((0, 1), -1)
     journal.close()

@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -110,7 +111,8 @@ async def test_every_kind_of_message_lands_with_what_is_known_of_it(lake: Path) 
     assert [row["session"] for row in rows[:3]] == [session] * 3
     assert {row["gateway"] for row in rows} == {"gateway"}
     assert [int(row["id"]) - int(rows[0]["id"]) for row in rows[:3]] == [0, 1, 2]
-    assert all(row["peer"].startswith("127.0.0.1:") for row in rows)
+    assert all(row["peer"] == "127.0.0.1" and row["peer_port"] > 0 for row in rows)
+    assert all(row["port"] == urlsplit(running.url(row["protocol"])).port for row in rows)
     assert all(began_s - 1 < row["received"].timestamp() < time.time() + 1 for row in rows)
     assert not list((lake / "gateways" / "gateway" / "spool").iterdir())
 
@@ -239,8 +241,8 @@ async def test_a_second_gateway_on_one_journal_is_refused_with_the_reason(lake: 
 
 def test_a_lake_that_cannot_be_written_or_holds_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert refused(*UDPC, "--lake", str(tmp_path / "file")).startswith("1 fairway: the lake ")
-    assert refused(*UDPC, "--lake", str(tmp_path)).endswith("holds other things (file); name another folder")
+    assert refused(*UDPC, "--lake", str(tmp_path / "file")).endswith("file is a file: name a folder.")
+    assert refused(*UDPC, "--lake", str(tmp_path)).endswith("holds other things (file): name another folder.")
 
 
 def test_a_journal_of_a_newer_fairway_is_refused(tmp_path: Path) -> None:
@@ -284,7 +286,7 @@ def test_a_file_says_the_same_as_options_and_options_win(tmp_path: Path, capsys:
         'urls = ["udpc://127.0.0.1:0"]\nlake = "nowhere"\nname = "edge"\nseal_after = "2s"\nallow = ["::1/128"]\n'
     )
     assert run(["gateway", "--config", str(config), "--name", "other", "--check"]) == 0
-    assert capsys.readouterr().out == "the settings are right: 1 URLs, lake nowhere, name other\n"
+    assert capsys.readouterr().out == f"the settings are right: 1 URLs, lake {Path('nowhere').absolute()}, name other\n"
     for line, reason in (("workers = 2.5", "a whole number"), ('verbose = "no"', "must be true or false")):
         config.write_text(f'urls = ["udpc://127.0.0.1:0"]\nlake = "nowhere"\n{line}\n')
         assert run(["gateway", "--config", str(config), "--check"]) == 2

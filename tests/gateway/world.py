@@ -182,7 +182,7 @@ def landed(lake: Path, name: str = "gateway") -> list[dict[str, Any]]:
         found = layout.segment_range(path.name)
         assert found is not None, f"{path.name} does not belong here"
         more = pq.read_table(path).to_pylist()
-        assert [row["offset"] for row in more] == list(range(found[0], found[1] + 1))
+        assert [row["gateway_offset"] for row in more] == list(range(found[0], found[1] + 1))
         assert found[0] == len(rows), f"{path.name} does not follow offset {len(rows)}"
         rows += more
     return rows

@@ -5,24 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from fairway.bench.torture.fleet import ACKNOWLEDGED, REFUSED, UNKNOWN, Ledger, key_of
 from fairway.bench.torture.judgement import judge
+from fairway.bench.torture.readers import doubles_by_delta, doubles_by_duckdb, doubles_by_polars
 from fairway.bench.torture.senders import read_ledger, write_ledger
-from fairway.bench.torture.watching import Watcher, doubles_by_duckdb, doubles_by_pyarrow
+from fairway.bench.torture.watching import Watcher
 
 
 def table_of(folder: Path, bodies: list[bytes], offsets: list[int] | None = None) -> Path:
-    """Writes a table as the stream would: two files in a partition."""
-    partition = folder / "tables" / "messages" / "day=2026-01-01" / "protocol=rup"
-    partition.mkdir(parents=True)
+    """Write a table as the stream would, in two commits."""
+    table = folder / "tables" / "messages"
     numbers = offsets or list(range(len(bodies)))
-    for name, part in (("one", slice(0, 2)), ("two", slice(2, None))):
-        columns = {"gateway": ["g"] * len(bodies[part]), "offset": numbers[part], "body": bodies[part]}
-        pq.write_table(pa.table(columns), partition / f"{name}.parquet")
-    return folder / "tables" / "messages"
+    for part in (slice(0, 2), slice(2, None)):
+        columns = {"gateway": ["g"] * len(bodies[part]), "gateway_offset": numbers[part], "body": bodies[part]}
+        types = [("gateway", pa.string()), ("gateway_offset", pa.int64()), ("body", pa.binary())]
+        write_deltalake(table, pa.table(columns, pa.schema(types)), mode="append")
+    return table
 
 
 def ledger_of(acknowledged: list[bytes], unknown: list[bytes]) -> Ledger:
@@ -73,18 +74,18 @@ def test_a_ledger_comes_back_from_its_file(tmp_path: Path) -> None:
     assert again.refusals == {"why": 3}
 
 
-def test_both_readers_see_a_row_that_is_there_twice(tmp_path: Path) -> None:
+def test_every_reader_sees_a_row_that_is_there_twice(tmp_path: Path) -> None:
     once, twice = tmp_path / "once", tmp_path / "twice"
     table_of(once, [b"a", b"b", b"c"])
     table_of(twice, [b"a", b"b", b"c"], [0, 1, 1])
-    for doubles in (doubles_by_pyarrow, doubles_by_duckdb):
+    for doubles in (doubles_by_delta, doubles_by_duckdb, doubles_by_polars):
         assert doubles(once / "tables" / "messages") == 0
         assert doubles(twice / "tables" / "messages") == 1
 
 
 def test_a_watcher_says_when_a_file_of_the_table_is_half_written(tmp_path: Path) -> None:
     table = table_of(tmp_path, [b"a", b"b", b"c"])
-    half = next(table.rglob("one.parquet"))
+    half = next(table.glob("*.parquet"))
     half.write_bytes(half.read_bytes()[:-20])
     faults: list[str] = []
     watcher = Watcher(tmp_path, lambda _: False, faults.append)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairway.bench.torture.plan import BOTH, COMPACTION, FILL, GATEWAY, PAUSE, STREAM, draw
-from fairway.gateway.crashpoints import POINTS
-from fairway.lake.crashpoints import PLACES
+from fairway.store.crashpoints import GATEWAY_POINTS, STREAM_POINTS
 
 
 def test_the_same_seed_gives_the_same_plan_and_another_gives_another() -> None:
@@ -22,8 +21,8 @@ def test_a_plan_has_as_many_kills_as_are_asked_for(kills: int) -> None:
 def test_a_long_plan_passes_every_named_place_and_strikes_everybody() -> None:
     plan = draw(500, 1)
     blows = (*plan.gateway, *plan.stream)
-    assert {blow.place.partition(":")[0] for blow in plan.gateway} == {"", *POINTS}
-    assert {blow.place.partition(":")[0] for blow in plan.stream} == {"", *PLACES}
+    assert {blow.place.partition(":")[0] for blow in plan.gateway} == {"", *GATEWAY_POINTS}
+    assert {blow.place.partition(":")[0] for blow in plan.stream} == {"", *STREAM_POINTS}
     assert {blow.target for blow in blows} == {GATEWAY, STREAM, BOTH, COMPACTION, "disk"}
     assert {PAUSE, FILL} < {blow.how for blow in blows}
 
@@ -32,4 +31,4 @@ def test_a_plan_is_printed_a_line_a_blow() -> None:
     plan = draw(12, 8)
     lines = plan.lines()
     assert len(lines) == len(plan.gateway) + len(plan.stream)
-    assert "stream 0: kill stream at between-renames:11" in lines
+    assert "stream 0: kill stream at table-committed:6" in lines

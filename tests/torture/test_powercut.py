@@ -9,12 +9,14 @@ from random import Random
 import pytest
 
 from fairway.bench.torture.powercut.ground import Ground, sectors
+from fairway.bench.torture.powercut.landing import Landing, cut_landing, record_landing
 from fairway.bench.torture.powercut.recording import Recording, record
 from fairway.bench.torture.powercut.recovery import Moment, cut, draw
 from fairway.bench.torture.powercut.trace import Cut, Event, Made, Moved, Removed, Synced, Times, Wrote, read
 
 CUTS = 40
 MESSAGES = 25
+BATCHES = 25
 LAKE = Path("/before/lake")
 NOTHING, EVERYTHING = 0, 1_000_000
 
@@ -27,7 +29,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
 def test_wherever_the_power_goes_a_gateway_finds_what_it_had_promised(recording: Recording, tmp_path: Path) -> None:
     assert len(recording.ledger.acknowledged_s) > 4 * MESSAGES
     broken = {}
-    for number, moment in enumerate(draw(recording, CUTS, seed=3)):
+    for number, moment in enumerate(draw(recording.events, CUTS, seed=3)):
         faults = cut(recording, moment, tmp_path / str(number))
         if faults:
             broken[str(moment)] = faults
@@ -45,6 +47,34 @@ def test_a_gateway_that_did_not_sync_this_would_be_found_out(
     changed = replace(recording, events=forgetful)
     found = [cut(changed, moment, tmp_path / str(moment.number)) for moment in (middle, last)]
     assert any(found)
+
+
+@pytest.fixture(scope="module")
+def landing(tmp_path_factory: pytest.TempPathFactory) -> Landing:
+    return record_landing(tmp_path_factory.mktemp("landing"), BATCHES)
+
+
+def test_wherever_the_power_goes_a_stream_finds_what_it_had_landed_and_goes_on(
+    landing: Landing, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = {}
+    for number, moment in enumerate(draw(landing.events, CUTS, seed=5)):
+        faults = cut_landing(landing, moment, tmp_path / str(number))
+        if faults:
+            broken[str(moment)] = faults
+    assert not broken
+    assert len(capsys.readouterr().out.splitlines()) > CUTS
+
+
+@pytest.mark.parametrize("unsynced", [".json", ".parquet", "_delta_log"])
+def test_a_stream_that_did_not_sync_this_would_be_found_out(landing: Landing, tmp_path: Path, unsynced: str) -> None:
+    """The library syncs nothing: entries of the log, data files, and the names of either are for us to sync."""
+    forgetful = [
+        event for event in landing.events if not isinstance(event, Synced) or not event.path.name.endswith(unsynced)
+    ]
+    changed = replace(landing, events=forgetful)
+    moments = [Moment(number=len(forgetful) * part // 6, per_million=NOTHING, seed=1) for part in range(1, 6)]
+    assert any(cut_landing(changed, moment, tmp_path / str(moment.number)) for moment in moments)
 
 
 def ground_after(events: list[Event], folder: Path, chance: int = NOTHING, cut_us: int = 1_000) -> dict[str, bytes]:

@@ -8,7 +8,7 @@ from fairway.bench.torture.run import Torture
 
 KILLS = 12
 SEED = 8
-"""Its plan: the gateway ten times, the stream between two renames, a compaction; a pause and a full disk."""
+"""Its plan: the gateway ten times, the stream in the middle of a commit, a compaction; a pause and a full disk."""
 
 
 def test_whatever_is_killed_what_was_acknowledged_is_in_the_table_once(tmp_path: Path) -> None:

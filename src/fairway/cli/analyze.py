@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fairway.lake.analysis.job import Analysis
     from fairway.lake.analysis.summary import Summary
     from fairway.lake.session import Session as SparkSession
-    from fairway.lake.store import Lake
+    from fairway.store.lakes import Lake
 
 SMALL_BYTES = 64 << 20
 """Captures up to this size are analysed before the JVM's better compiler would have paid for itself."""
@@ -68,7 +68,7 @@ def analyze(
     """
     from fairway.lake.captures.recognition import parsed_port_map
     from fairway.lake.session import end
-    from fairway.lake.store import Lake
+    from fairway.store.lakes import Lake
 
     named = list(files or [])
     if not named and follow is None:

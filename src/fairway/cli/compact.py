@@ -9,32 +9,28 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from fairway.lake.landing.compaction import Compacted
+    from fairway.store.tending import Compacted
 
 _LAKE = typer.Option(..., "--lake", metavar="DIR", show_default=False, help="The lake's folder.")
-_JSON = typer.Option(False, "--json", help="One JSON object per folder, and one at the end.")
+_JSON = typer.Option(False, "--json", help="One JSON object per table, and one at the end.")
 
 
 def compact(lake: Path = _LAKE, json: bool = _JSON) -> None:
-    """Merge the small files of the landed tables, a folder at a time.
+    """Merge the small files of the landed tables.
 
-    Needs no Spark. Refused while a stream runs, which compacts closed days itself.
+    Needs no Spark. Refused while a stream runs, which compacts the tables itself.
     """
-    from fairway.lake.landing.stream import compact as compact_lake
-    from fairway.lake.store import Lake
+    from fairway.lake.landing.housekeeping import compact as compact_lake
+    from fairway.store.lakes import Lake
 
-    opened = Lake(lake, create=False)
     done: list[Compacted] = []
 
-    def tell(folder: Compacted) -> None:
-        done.append(folder)
-        place = folder.folder.relative_to(opened.tables)
-        row = {"folder": str(place), "before": folder.files_before, "after": folder.files_after, "rows": folder.rows}
-        print(
-            dumps(row) if json else "{folder}: {before:,} files to {after:,}, {rows:,} rows".format(**row), flush=True
-        )
+    def tell(table: Compacted) -> None:
+        done.append(table)
+        row = {"table": table.table, "before": table.files_before, "after": table.files_after}
+        print(dumps(row) if json else "{table}: {before:,} files to {after:,}".format(**row), flush=True)
 
-    compact_lake(opened, tell)
+    compact_lake(Lake(lake, create=False), tell)
     before, after = (sum(getattr(one, name) for one in done) for name in ("files_before", "files_after"))
-    total = {"folders": len(done), "before": before, "after": after}
-    print(dumps(total) if json else "{folders:,} folders compacted, {before:,} files to {after:,}".format(**total))
+    total = {"tables": len(done), "before": before, "after": after}
+    print(dumps(total) if json else "{tables:,} tables compacted, {before:,} files to {after:,}".format(**total))

@@ -84,11 +84,11 @@ def gateway(
         for key, value in locals().items()
         if key not in {"config", "check"} and value is not None and value is not False and value != []
     }
-    from fairway.core.layout import folder_of
     from fairway.gateway.settings import build, read_file, require_packages
+    from fairway.store.places import place_of
 
     settings = build({**(read_file(config) if config is not None else {}), **given})
-    settings = replace(settings, lake=Path(folder_of(settings.lake)))
+    settings = replace(settings, lake=place_of(settings.lake).folder)
     require_packages(settings)
     if check:
         for plan in settings.plans():

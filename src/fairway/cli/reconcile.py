@@ -21,7 +21,7 @@ def reconcile(lake: Path = _LAKE, json: bool = _JSON) -> int:
     unexplained (in the table, but acknowledged by no journal).
     """
     from fairway.lake.landing.reconcile import reconcile as account
-    from fairway.lake.store import Lake
+    from fairway.store.lakes import Lake
 
     accounts = account(Lake(lake, create=False))
     names = (*FIGURES, "unexplained")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from json import dumps
 from pathlib import Path
 
@@ -10,7 +9,8 @@ import typer
 
 from fairway.cli.exits import ExitCode
 from fairway.core.errors import BadOption, FairwayError
-from fairway.core.layout import folder_of
+from fairway.store.files import write_file
+from fairway.store.places import place_of
 
 _LAKE = typer.Option(None, metavar="DIR", help="The lake that `fairway analyze` has written.", show_default=False)
 _LAB = typer.Option(None, metavar="DIR", help="The folder that `fairway lab run` has written.", show_default=False)
@@ -47,7 +47,7 @@ def _page(lake: Path | None, lab: Path | None, listed: int, detailed: int, sessi
     if lake is not None and lab is None:
         from fairway.report.capture import Choice, capture_report
 
-        return capture_report(Path(folder_of(lake)), Choice(listed=listed, detailed=detailed, sessions=sessions))
+        return capture_report(place_of(lake).folder, Choice(listed=listed, detailed=detailed, sessions=sessions))
     if lab is not None and lake is None:
         from fairway.report.lab import lab_report
 
@@ -57,10 +57,5 @@ def _page(lake: Path | None, lab: Path | None, listed: int, detailed: int, sessi
 
 def _put(path: Path, text: str) -> int:
     """Replaces the file in one step: whoever has the old page open keeps a whole one."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    write_file(path, text)
     return path.stat().st_size

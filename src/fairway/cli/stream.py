@@ -25,8 +25,16 @@ _SCHEMA = typer.Option(
     show_default=False,
     help="Also fill a typed table from JSON bodies: readings='sensor STRING, celsius DOUBLE'. May be given repeatedly.",
 )
+_ROUTE = typer.Option(
+    [],
+    "--route",
+    metavar="NAME=CONDITIONS",
+    show_default=False,
+    help="Which messages a typed table is meant for: readings='protocol=mrp&port=8192'. May be given repeatedly.",
+)
 _INTERVAL = typer.Option("3s", metavar="TIME", help="From one look for new segments to the next.")
 _KEEP = typer.Option("7d", metavar="TIME", help="How long landed segments are kept.")
+_HISTORY = typer.Option("1h", metavar="TIME", help="How long earlier versions of the tables can be read.")
 _MASTER = typer.Option("local[*]", help="Where Spark runs: local[*], spark://host:port, yarn, k8s://...")
 _CONF = typer.Option([], "--conf", metavar="KEY=VALUE", show_default=False, help="A setting of Spark.")
 _JSON = typer.Option(False, "--json", help="One JSON object per batch, compaction and removal.")
@@ -36,8 +44,10 @@ def stream(
     lake: Path = _LAKE,
     available_now: bool = _NOW,
     json_schema: list[str] = _SCHEMA,
+    route: list[str] = _ROUTE,
     interval: str = _INTERVAL,
     keep: str = _KEEP,
+    history: str = _HISTORY,
     master: str = _MASTER,
     conf: list[str] = _CONF,
     json: bool = _JSON,
@@ -51,15 +61,16 @@ def stream(
       fairway stream --lake lake --json-schema readings='sensor STRING, celsius DOUBLE, at TIMESTAMP'
     """
     from fairway.lake.landing.stream import Stream, StreamOptions
-    from fairway.lake.landing.typed import parse_wish
+    from fairway.lake.landing.typed import parse_wishes
     from fairway.lake.session import end
-    from fairway.lake.store import Lake
+    from fairway.store.lakes import Lake
 
     options = StreamOptions(
         available_now=available_now,
         interval_s=_positive(interval, "--interval"),
         keep_s=seconds_of(keep, "--keep"),
-        wishes=tuple(parse_wish(text) for text in json_schema),
+        history_s=seconds_of(history, "--history"),
+        wishes=parse_wishes(json_schema, route),
     )
     settings = settings_of(conf) | {"spark.sql.session.timeZone": "UTC"}  # or messages would land in another day
     with ending_by_signals() as ending:
@@ -101,26 +112,28 @@ class _Teller:
 def _row(happening: Happening) -> dict[str, object]:
     from dataclasses import asdict
 
-    row = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(happening).items()}
-    return {"event": type(happening).__name__.lower()} | row
+    return {"event": type(happening).__name__.lower()} | asdict(happening)
 
 
 def _sentence(happening: Happening) -> str:
     from fairway.lake.landing.batch import Landed
-    from fairway.lake.landing.compaction import Compacted
-    from fairway.lake.landing.stream import Begun, Restarted
+    from fairway.lake.landing.stream import Repaired, Restarted
+    from fairway.lake.landing.tables import Begun
+    from fairway.store.tending import Compacted
 
     if isinstance(happening, Begun):
-        return f"{happening.table} is new: it holds messages from batch {happening.batch} on, not those before"
+        return f"{happening.table} is new: it holds messages that land from now on, not those before"
+    if isinstance(happening, Repaired):
+        return f"{happening.table}: removed {happening.removed}, which was left half-written; what it held lands again"
     if isinstance(happening, Restarted):
         return f"{happening.reason}; started again"
     if isinstance(happening, Landed):
         rejected = f", {happening.rejected:,} bodies rejected" if happening.rejected else ""
         rate = f"{happening.messages / max(happening.seconds, 0.001):,.0f}/s"
         return (
-            f"batch {happening.batch}: {happening.messages:,} messages in {happening.seconds:.1f} s ({rate}){rejected}"
+            f"version {happening.version}: {happening.messages:,} messages in {happening.seconds:.1f} s "
+            f"({rate}){rejected}"
         )
     if isinstance(happening, Compacted):
-        place = "/".join(happening.folder.parts[-3:])
-        return f"compacted {place}: {happening.files_before:,} files to {happening.files_after:,}"
+        return f"compacted {happening.table}: {happening.files_before:,} files to {happening.files_after:,}"
     return f"removed {happening.segments:,} landed segments"

@@ -1,4 +1,4 @@
-"""Where things lie in a lake, and what a gateway's journal shows to others: the names that several rooms must agree on.
+"""Where things lie in a lake, and what a gateway's journal shows to others: names that several packages agree on.
 
 LAKE/
   fairway-lake                    the marker: this folder is a lake
@@ -6,20 +6,17 @@ LAKE/
   gateways/GATEWAY/journal.sqlite      what is committed and not yet sealed
   captures/FILE_ID/               captures, read once
   staging/                        what is being written; nobody reads here
-  tables/NAME/**.parquet          what anybody may read at any moment
-  checkpoints/                    how far the landing stream is
+  tables/NAME/                    tables: those of the landing stream are Delta tables
+  checkpoints/                    what the tables of an analysis are made of
   locks/                          one lock a table
 """
 
 from __future__ import annotations
 
-import json
 import re
 
-from fairway.core.errors import BadOption
-
 MARKER = "fairway-lake"
-MARKER_TEXT = "1\n"
+MARKER_TEXT = "2\n"
 """The version of the layout."""
 
 LANDING = "landing"
@@ -45,8 +42,12 @@ the newest range that lies in `landing/`."""
 JOURNAL_HELD = 'SELECT min("offset"), max("offset" + count) - 1 FROM messages'
 """The offsets that are still in the journal; they have no gaps."""
 
-_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 _SEGMENT = re.compile(r"(\d{20})-(\d{20})\.parquet")
+
+
+def progress(gateway: str, table: str | None = None) -> str:
+    """Return the name under which a table keeps how much of a gateway it holds; `rejected` does so for each table."""
+    return f"fairway/{gateway}" if table is None else f"fairway/{table}/{gateway}"
 
 
 def segment_name(first: int, last: int) -> str:
@@ -58,30 +59,6 @@ def segment_range(name: str) -> tuple[int, int] | None:
     """Gives the first and the last offset of a segment's file, or None if the name is not one of a segment."""
     found = _SEGMENT.fullmatch(name)
     return (int(found[1]), int(found[2])) if found else None
-
-
-def stream_positions(note: str) -> dict[str, int]:
-    """Gives each gateway's next offset out of a note `offsets/N` in the landing stream's checkpoint.
-
-    Raises `ValueError`, `IndexError` or `AttributeError` unless the note is whole.
-    """
-    return {gateway: int(position) for gateway, position in json.loads(note.splitlines()[2]).items()}
-
-
-def folder_of(path: object) -> str:
-    """Gives the folder that a path, or a file: address, names; raises `BadOption` for an address of another kind.
-
-    A `Path` made of `s3://bucket/lake` is `s3:/bucket/lake`, a folder like any other: so one slash is enough.
-    """
-    found = _ADDRESS.match(str(path))
-    if found is None:
-        return str(path)
-    if found[1].lower() == "file":
-        return "/" + str(path)[found.end() :]
-    raise BadOption(
-        f"{path} is an address of {found[1]}: a lake is a folder on a file system that every node mounts, "
-        "so mount it and name the folder."
-    )
 
 
 def is_strange(name: str) -> bool:

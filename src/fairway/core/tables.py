@@ -60,9 +60,11 @@ SEGMENT = Table(
     "one message that a gateway has acknowledged, in a Parquet file under `landing/GATEWAY/`",
     (
         _always("gateway", "string", "name of the gateway that took the message"),
-        _always("offset", "long", "place in the gateway's order of commits, from 0, without gaps"),
+        _always("gateway_offset", "long", "place in the gateway's order of commits, from 0, without gaps"),
         _always("protocol", "string", "udpc, mrp, rup or pydevts"),
-        _always("peer", "string", "address of the sender, host:port, IPv6 in brackets"),
+        _maybe("port", "int", "UDP port on which the gateway received it; null if an earlier Fairway took it"),
+        _always("peer", "string", "IP address of the sender"),
+        _always("peer_port", "int", "UDP port of the sender"),
         _maybe("session", "long", "udpc sessionID or mrp sv_conid; null for rup and pydevts"),
         _always("id", "string", "the message's identity in its protocol, widened to 64 bits; rup: 32 hex digits"),
         _always("kind", "string", "message, request, or plain (udpc without acknowledgement)"),
@@ -289,11 +291,11 @@ REJECTED = Table(
     "rejected",
     "one message whose body does not fit the schema that was asked for",
     (
-        _always("table", "string", "the typed table that it was meant for"),
+        _always("typed_table", "string", "the typed table that it was meant for"),
         _always("reason", "string", "why its body does not fit"),
         *MESSAGES.columns,
     ),
-    ("day", "table"),
+    ("day", "typed_table"),
 )
 
 RUNS = Table(

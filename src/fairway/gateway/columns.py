@@ -24,6 +24,7 @@ once. The table compresses it."""
 _ARROW = {
     "string": pa.string(),
     "long": pa.int64(),
+    "int": pa.int32(),
     "boolean": pa.bool_(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "binary": pa.binary(),
@@ -49,11 +50,14 @@ def table(gateway: str, rows: Sequence[Row], spool: Path) -> pa.Table:
         """Parquet takes a dictionary as it is, and need not find out that texts repeat."""
         return pa.array(values, pa.string()).dictionary_encode().take(row_of)
 
+    peers = [_address(row.peer) for row in rows]
     columns = {
         "gateway": folded([gateway] * len(rows)),
-        "offset": pa.array(np.repeat(np.array([row.offset for row in rows], dtype=np.int64), counts) + place),
+        "gateway_offset": pa.array(np.repeat(np.array([row.offset for row in rows], dtype=np.int64), counts) + place),
         "protocol": folded([row.protocol for row in rows]),
-        "peer": folded([row.peer for row in rows]),
+        "port": spread([row.port for row in rows], pa.int32()),
+        "peer": folded([host for host, _ in peers]),
+        "peer_port": spread([port for _, port in peers], pa.int32()),
         "session": spread([row.session for row in rows], pa.int64()),
         "id": _identities(rows, counts, place),
         "kind": folded([row.kind for row in rows]),
@@ -62,6 +66,12 @@ def table(gateway: str, rows: Sequence[Row], spool: Path) -> pa.Table:
         "body": _bodies(rows, spool),
     }
     return pa.table([columns[name] for name in SCHEMA.names], schema=_FOLDED)
+
+
+def _address(peer: str) -> tuple[str, int]:
+    """Return the host, without the brackets of IPv6, and the port."""
+    host, _, port = peer.rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 def _identities(rows: Sequence[Row], counts: np.ndarray[Any, Any], place: np.ndarray[Any, Any]) -> pa.Array:
@@ -109,7 +119,7 @@ def write(gateway: str, rows: Sequence[Row], spool: Path, path: Path) -> int:
         path,
         _FOLDED,
         compression=compression,
-        use_dictionary=[*REPEATING, "session"],
+        use_dictionary=[*REPEATING, "port", "peer_port", "session"],
         write_statistics=others,
         store_schema=False,
     ) as writer:

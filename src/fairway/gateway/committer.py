@@ -19,12 +19,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from fairway.core.events import Peer, Receipt
-from fairway.gateway import crashpoints
 from fairway.gateway.errors import JournalFailed
 from fairway.gateway.figures import Figures
 from fairway.gateway.journal import Journal, Transaction, now_us
 from fairway.gateway.reception import Arrived, Reception, key_of, wall_us
 from fairway.gateway.settings import Settings
+from fairway.store import crashpoints
 
 RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 1.0

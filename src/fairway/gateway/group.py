@@ -12,8 +12,9 @@ from pathlib import Path
 
 from fairway.core import layout
 from fairway.gateway.errors import JournalInUse, WorkersDiffer
+from fairway.gateway.home import Home
 from fairway.gateway.journal import open_reader
-from fairway.gateway.place import Place, write_note
+from fairway.store.files import make_folder, write_file
 
 WORKERS = "workers"
 STOPPED = "stopped"
@@ -30,7 +31,7 @@ def names(name: str, workers: int) -> list[str]:
 def settle_workers(lake: Path, name: str, workers: int) -> None:
     """Notes the number of workers; raises `WorkersDiffer` while the journals of another number hold something."""
     home = lake / layout.GATEWAYS / name
-    home.mkdir(parents=True, exist_ok=True)
+    make_folder(home)
     note = home / WORKERS
     known = _noted(note, workers)
     if known != workers:
@@ -41,7 +42,7 @@ def settle_workers(lake: Path, name: str, workers: int) -> None:
                     f"the journals of {name} belong to {known} workers and {reason}; start with --workers {known}, "
                     f"stop it with SIGTERM, wait {SESSIONS_OVER_S} s, and then change the number"
                 )
-    write_note(note, f"{workers}\n")
+    write_file(note, f"{workers}\n")
 
 
 def _noted(note: Path, otherwise: int) -> int:
@@ -55,12 +56,12 @@ def _noted(note: Path, otherwise: int) -> int:
 
 def _in_use(lake: Path, name: str) -> str:
     """Says that a gateway of that name runs, or gives an empty text."""
-    place = Place(lake, name)
+    home = Home(lake, name)
     try:
-        place.take()
+        home.take()
     except JournalInUse:
         return "one of them is in use"
-    place.release()
+    home.release()
     return ""
 
 

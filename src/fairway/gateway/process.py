@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 
 from fairway.gateway import group, logs
-from fairway.gateway.place import prepare_lake
+from fairway.gateway.home import prepare_lake
 from fairway.gateway.service import Service
 from fairway.gateway.settings import Settings
 from fairway.gateway.supervisor import Supervisor

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from typing import NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 from fairway.core import events
 from fairway.core.errors import CallerError, DamagedSnapshot, NoSuchPeer
@@ -50,7 +51,7 @@ class Arrived(NamedTuple):
             size, sizes, body = packed(self.bodies)  # type: ignore[assignment]
         return Row(
             offset, count, self.reception.protocol, name, peer.session, first, self.kind, self.reliable,
-            self.received_us, size, sizes, body, self.spool.name if self.spool else None,
+            self.received_us, size, sizes, body, self.spool.name if self.spool else None, port=self.reception.port,
         )  # fmt: skip
 
 
@@ -86,6 +87,7 @@ class Reception:
         self.endpoint = endpoint
         self.url = url
         self.protocol = endpoint.protocol
+        self.port = urlsplit(url).port
         self._machine: Machine = endpoint.machine
         self._piecewise = endpoint.machine if isinstance(endpoint.machine, Piecewise) else None
         self._desk = desk

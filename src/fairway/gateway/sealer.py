@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
 from fairway.core import layout
-from fairway.gateway import crashpoints
 from fairway.gateway.errors import JournalFailed
 from fairway.gateway.figures import Figures
+from fairway.gateway.home import Home
 from fairway.gateway.journal import SUSPECT, Journal, Row, open_reader, read_rows
-from fairway.gateway.place import Place, sync, write_note
 from fairway.gateway.reception import wall_us
 from fairway.gateway.settings import Settings
+from fairway.store import crashpoints
+from fairway.store.files import write_file
 
 LOOK_S = 0.1
 RETRY_S = 1.0
@@ -53,13 +53,13 @@ class Sealer:
     def __init__(
         self,
         journal: Journal,
-        place: Place,
+        home: Home,
         writer: ThreadPoolExecutor,
         figures: Figures,
         settings: Settings,
     ) -> None:
         self._journal = journal
-        self._place = place
+        self._home = home
         self._writer = writer
         self._figures = figures
         self._after_s = settings.seal_after_us / 1e6
@@ -117,7 +117,7 @@ class Sealer:
         rows_max = DELETED_BYTES * published.rows // max(1, published.size_bytes)
         await self._remove_sealed(min(max(rows_max, DELETED_ROWS_MIN), DELETED_ROWS_MAX))
         for name in published.spooled:
-            (self._place.spool / name).unlink(missing_ok=True)
+            (self._home.spool / name).unlink(missing_ok=True)
         crashpoints.reached("seal-deleted")
         _log.debug("sealed %d to %d, %d bytes", first, last, published.file_bytes)
         return True
@@ -127,24 +127,20 @@ class Sealer:
         from fairway.gateway import columns
 
         crashpoints.check_room()
-        place = self._place
+        home = self._home
         name = layout.segment_name(first, last)
-        reader = open_reader(place.journal)
+        reader = open_reader(home.journal)
         try:
             rows = read_rows(reader, first, last)
         finally:
             reader.close()
         self._check(rows)
-        staged, target = place.staging / name, place.landing / name
-        file_bytes = columns.write(place.name, rows, place.spool, staged)
+        staged = home.staging / name
+        file_bytes = columns.write(home.name, rows, home.spool, staged)
         crashpoints.reached("seal-written")
-        sync(staged)
-        crashpoints.reached("seal-synced")
-        os.replace(staged, target)
-        crashpoints.reached("seal-renamed")
-        sync(place.landing)
+        home.landing.publish(staged, name, points=("seal-synced", "seal-renamed"))
         # Not earlier: a journal that begins behind a segment which never got its name would leave a gap.
-        write_note(place.sealed_to, f"{last}\n")
+        write_file(home.sealed_to, f"{last}\n")
         crashpoints.reached("seal-published")
         size = sum(row.body_bytes for row in rows)
         spooled = tuple(row.spool for row in rows if row.spool is not None)
@@ -156,7 +152,7 @@ class Sealer:
         wrong = [row.offset for row in rows if not row.is_sound]
         if wrong:
             raise JournalFailed(
-                f"the journal {self._place.journal} holds {len(wrong)} rows that differ from their checksum, from "
+                f"the journal {self._home.journal} holds {len(wrong)} rows that differ from their checksum, from "
                 f"offset {wrong[0]} on; check the disk, and start again: that puts the file aside and goes on "
                 "without them"
             )

@@ -17,8 +17,8 @@ from fairway.gateway.errors import JournalFailed
 from fairway.gateway.figures import Figures
 from fairway.gateway.group import STOPPED
 from fairway.gateway.guard import Guard
+from fairway.gateway.home import Home, prepare_lake
 from fairway.gateway.journal import now_us
-from fairway.gateway.place import Place, prepare_lake, sync
 from fairway.gateway.reception import Reception
 from fairway.gateway.salvage import open_journal
 from fairway.gateway.sealer import DELETED_ROWS_MIN, Sealer
@@ -26,6 +26,7 @@ from fairway.gateway.settings import Settings, metrics_address
 from fairway.gateway.spool import Spool
 from fairway.net.endpoint import Endpoint
 from fairway.net.opening import open_service
+from fairway.store.files import sync
 
 SPOOL_FORGET_S = 60.0
 """Twice what rup takes to forget an unfinished message."""
@@ -46,7 +47,7 @@ class Service:
         self.settings = settings
         self.figures = Figures()
         self.guard = Guard(settings)
-        self.place = Place(settings.lake, name)
+        self.home = Home(settings.lake, name)
         self.receptions: list[Reception] = []
         self.metrics_url: str | None = None
         self._writer = ThreadPoolExecutor(1, "journal")
@@ -61,7 +62,7 @@ class Service:
     async def open(self, handed: Sequence[int] = (), metrics_port_offset: int = 0) -> None:
         """Takes the journal, completes what a crash left, restores the conversations, and listens."""
         prepare_lake(self.settings.lake)
-        self.place.take()
+        self.home.take()
         try:
             self._open_journal()
             await open_service(self.settings.plans(), self._prepare, handed=handed)
@@ -69,7 +70,7 @@ class Service:
         except BaseException:
             for reception in self.receptions:
                 reception.endpoint.leave()
-            self.place.release()
+            self.home.release()
             raise
         for reception in self.receptions:
             reception.answer_restored()
@@ -85,18 +86,18 @@ class Service:
         _log.info("serving; %d conversations restored, %d messages to seal", self._restored, waiting)
 
     def _open_journal(self) -> None:
-        settings, place = self.settings, self.place
-        self.journal = open_journal(place)
-        sync(place.home)
+        settings, home = self.settings, self.home
+        self.journal = open_journal(home)
+        sync(home.folder)
         self.journal.note(STOPPED, "")
         clock.warn_if_behind(self.journal.newest_us())
         if settings.journal_bytes_max:
             self.journal.limit(settings.journal_bytes_max)
         while self.journal.remove_sealed(DELETED_ROWS_MIN):
             pass
-        self._spool = Spool(place.spool, SPOOL_FORGET_S)
+        self._spool = Spool(home.spool, SPOOL_FORGET_S)
         self._spool.clean(self.journal.spooled())
-        self._sealer = Sealer(self.journal, place, self._writer, self.figures, settings)
+        self._sealer = Sealer(self.journal, home, self._writer, self.figures, settings)
         self._committer = Committer(
             self.journal, self._writer, self.figures, settings, remember_us=REMEMBER_US, sync_spool=self._spool.sync
         )
@@ -117,7 +118,7 @@ class Service:
         from fairway.gateway.metrics import Gatherer, Page
 
         host, port = metrics_address(self.settings.metrics)
-        gatherer = Gatherer(self.place.name, self.figures, self.receptions, self.guard)
+        gatherer = Gatherer(self.home.name, self.figures, self.receptions, self.guard)
         self._page = Page(gatherer, self.figures)
         self.metrics_url = await self._page.open(host, port + port_offset if port else 0)
 
@@ -179,4 +180,4 @@ class Service:
         self._writer.shutdown()
         self._spool.close()
         self.journal.close()
-        self.place.release()
+        self.home.release()

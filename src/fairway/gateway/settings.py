@@ -13,7 +13,7 @@ from typing import Any
 from fairway.core.errors import BadOption
 from fairway.core.machine import check_choice, check_range
 from fairway.gateway.errors import ExtraMissing
-from fairway.gateway.place import check_name
+from fairway.gateway.home import check_name
 from fairway.net.opening import Plan, plan_service
 from fairway.net.urls import SIZE_BYTES, SPAN_US, Setting, parse, read_number
 
@@ -108,7 +108,7 @@ def _plan(url: str) -> Plan:
 
 def require_packages(settings: Settings) -> None:
     """Raise `ExtraMissing` unless the packages are installed that serving with these settings needs."""
-    for package in ("pyarrow", *(["prometheus_client"] if settings.metrics is not None else [])):
+    for package in ("pyarrow", "deltalake", *(["prometheus_client"] if settings.metrics is not None else [])):
         if find_spec(package) is None:
             raise ExtraMissing(f"the package {package} is missing: pip install 'fairway[gateway]'")
 

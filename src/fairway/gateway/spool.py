@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 from fairway.core import events
 from fairway.core.events import Peer
-from fairway.gateway import crashpoints
-from fairway.gateway.place import sync
 from fairway.gateway.reception import Spooled
 from fairway.net.endpoint import Endpoint
+from fairway.store import crashpoints
+from fairway.store.files import sync
 
 FILES_OPEN_MAX = 128
 RETRY_S = 0.2

@@ -11,8 +11,8 @@ import pytest
 
 from fairway.lake.captures.buckets import read_bucket
 from fairway.lake.captures.ingest import capture_files, ingest
-from fairway.lake.store import Lake
 from fairway.sim.cases import Wishes, case
+from fairway.store.lakes import Lake
 from tests.lake.analysis.tables import frame_of, made
 from tests.lake.analysis.worlds import World, simulated
 

@@ -12,10 +12,11 @@ import pytest
 from fairway.core.errors import BadOption
 from fairway.core.tables import CAPTURE_TABLES
 from fairway.lake.analysis import job, publishing, task
+from fairway.lake.analysis.exchange import exchange_folder
 from fairway.lake.analysis.job import State, analyze
 from fairway.lake.analysis.summary import summary
-from fairway.lake.store import Lake, exchange_folder
 from fairway.sim.cases import Wishes, case
+from fairway.store.lakes import Lake
 from tests.lake.analysis.worlds import simulated
 
 if TYPE_CHECKING:

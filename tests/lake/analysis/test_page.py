@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fairway.lake.analysis.example import write_example
 from fairway.lake.analysis.job import analyze
 from fairway.lake.analysis.page import QUESTIONS, page
-from fairway.lake.store import Lake
+from fairway.store.lakes import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,9 +26,9 @@ from fairway.lake.captures import buckets
 from fairway.lake.captures.buckets import read_bucket, records_of
 from fairway.lake.captures.ingest import capture_files, ingest
 from fairway.lake.schemas import arrow_schema, spark_schema
-from fairway.lake.store import Lake
 from fairway.lake.violations import CHECKS, violations
 from fairway.sim.cases import Wishes, case
+from fairway.store.lakes import Lake
 from tests.lake.analysis.tables import packets_of, plain
 from tests.lake.analysis.worlds import simulated
 

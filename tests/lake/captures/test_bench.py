@@ -13,7 +13,7 @@ from fairway.bench.captures.table import Figure, figures_of, markdown, rows, ver
 from fairway.bench.captures.worker import Assignment, grouped, ingested
 from fairway.lake.captures.buckets import read_bucket
 from fairway.lake.captures.ingest import capture_files, known
-from fairway.lake.store import Lake
+from fairway.store.lakes import Lake
 from tests.lake.analysis.tables import made
 
 if TYPE_CHECKING:

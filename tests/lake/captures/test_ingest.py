@@ -19,7 +19,7 @@ from fairway.lake.captures.buckets import read_bucket
 from fairway.lake.captures.files import opened, seen
 from fairway.lake.captures.ingest import OtherForm, capture_files, ingest, known
 from fairway.lake.captures.parts import Part
-from fairway.lake.store import Lake
+from fairway.store.lakes import Lake
 from tests.capture.adversaries import CAPTURES, pcap
 from tests.capture.test_pcapng import interface, packet, section
 from tests.lake.captures.test_rows import rows_of

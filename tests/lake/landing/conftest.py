@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairway.lake.store import Lake
+from fairway.store.lakes import Lake
 from tests.lake.landing.fake import FakeGateway
 
 

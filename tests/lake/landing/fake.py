@@ -65,9 +65,11 @@ class FakeGateway:
         received_us = NOON_US + (offsets % self._days) * DAY_US + offsets
         columns = {
             "gateway": [self.name] * len(offsets),
-            "offset": offsets,
+            "gateway_offset": offsets,
             "protocol": [PROTOCOLS[offset % 4] for offset in offsets],
-            "peer": ["127.0.0.1:9000"] * len(offsets),
+            "port": [9_000 + offset % 2 for offset in offsets],
+            "peer": ["127.0.0.1"] * len(offsets),
+            "peer_port": [5_000] * len(offsets),
             "session": [None if offset % 4 > 1 else int(offset) for offset in offsets],
             "id": [str(offset) for offset in offsets],
             "kind": ["message"] * len(offsets),

@@ -2,8 +2,8 @@
 
     python -m tests.lake.landing.killing --kills 30 --seed 7
 
-Instants are drawn from the seed; every other kill is at a named place instead. At every moment pyarrow and DuckDB read
-the table: no error but a file that was exchanged between listing and opening, and no row twice.
+Instants are drawn from the seed; every other kill is at a named point instead. At every moment delta-rs, DuckDB and
+Polars read the table: no error, and no row twice.
 """
 
 from __future__ import annotations
@@ -21,14 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-import duckdb
-
-from fairway.lake import crashpoints
 from fairway.lake.landing.reconcile import reconcile
-from fairway.lake.store import Lake
+from fairway.store import crashpoints
+from fairway.store.lakes import Lake
 from tests.lake.landing.fake import FakeGateway
 from tests.lake.landing.landing import expected
-from tests.lake.landing.reading import doubles, with_duckdb, with_pyarrow
+from tests.lake.landing.reading import READERS, doubles
 
 SEAL_EVERY_S = 0.2
 READ_EVERY_S = 0.5
@@ -44,7 +42,6 @@ class Figures:
 
     kills: int = 0
     looks: int = 0
-    listed_again: int = 0
     messages: int = 0
     reconciled: int = 0
     faults: list[str] = field(default_factory=list)
@@ -106,20 +103,13 @@ class Reading(Loop):
     def __init__(self, figures: Figures, lake: Path) -> None:
         super().__init__(figures)
         self.every_s = READ_EVERY_S
-        self.table = lake / "tables" / "messages"
         self.lake = Lake(lake)
 
     def step(self) -> None:
-        if not any(self.table.rglob("*.parquet")):
+        if not self.lake.delta("messages").exists():
             return
-        for read in (with_pyarrow, with_duckdb):
-            try:
-                twice = doubles(read(self.table))
-            except (FileNotFoundError, duckdb.IOException) as error:
-                if not isinstance(error, FileNotFoundError) and "No such file" not in str(error):
-                    raise
-                self.figures.listed_again += 1
-                continue
+        for read in READERS:
+            twice = doubles(read(self.lake.table("messages")))
             self.figures.looks += 1
             if twice:
                 self.figures.faults.append(f"{read.__name__} saw rows twice: {twice[:3]}")
@@ -129,13 +119,13 @@ class Reading(Loop):
 
 
 def kill_once(lake: Path, crash_at: str, wait_s: float) -> None:
-    """Runs a stream until it dies: at a place of its own, or so long after its first batch."""
+    """Runs a stream until it dies: at a point of its own, or so long after its first batch."""
     with start_stream(lake, crash_at) as process:
         assert process.stdout is not None
         if crash_at:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(PATIENCE_S)
-            process.kill()  # a place that was not passed so often counts as an instant
+            process.kill()  # a point that was not passed so often counts as an instant
         elif process.stdout.readline():
             time.sleep(wait_s)  # the seeded instant; nothing waits for anything here
             process.kill()
@@ -154,7 +144,7 @@ def end_politely(lake: Path, gateway: FakeGateway) -> int:
 
 
 def torture(lake: Path, kills: list[tuple[str, float]]) -> Figures:
-    """Kills the stream at these places or instants, lets a last one finish, and compares every row."""
+    """Kills the stream at these points or instants, lets a last one finish, and compares every row."""
     figures = Figures()
     Lake(lake)
     gateway = FakeGateway(lake, "one", days=2, shared=True)
@@ -168,7 +158,7 @@ def torture(lake: Path, kills: list[tuple[str, float]]) -> Figures:
     if code != 0:
         figures.faults.append(f"the last stream left with {code}")
     figures.messages = gateway.next
-    for read in (with_pyarrow, with_duckdb):
+    for read in READERS:
         found, wanted = read(lake / "tables" / "messages"), expected(gateway, days=2)
         if found != wanted:
             lost, strange = sorted(set(wanted) - set(found))[:3], sorted(set(found) - set(wanted))[:3]
@@ -180,13 +170,11 @@ def torture(lake: Path, kills: list[tuple[str, float]]) -> Figures:
 
 
 def drawn(kills: int, seed: int) -> list[tuple[str, float]]:
-    """Draws instants and places; a place's pass is drawn too."""
+    """Draws instants and points; a point's pass is drawn too."""
     random = Random(seed)
-    passes = {crashpoints.EXCHANGED: 4, crashpoints.COMPACTION_STAGED: 4, crashpoints.BETWEEN_RENAMES: 12}
     plan = []
     for number in range(kills):
-        place = random.choice(crashpoints.PLACES)
-        at = f"{place}:{random.randint(1, passes.get(place, 3))}" if number % 2 else ""
+        at = f"{random.choice(crashpoints.STREAM_POINTS)}:{random.randint(1, 4)}" if number % 2 else ""
         plan.append((at, random.uniform(0.0, 2.0)))
     return plan
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from fairway.core.tables import PROTOCOLS
 from fairway.lake.landing.stream import Happening, Stream, StreamOptions
-from fairway.lake.landing.typed import parse_wish
-from fairway.lake.store import Lake
+from fairway.lake.landing.typed import parse_wishes
+from fairway.store.lakes import Lake
 from tests.lake.landing.fake import DAY_US, FakeGateway, message_body
-from tests.lake.landing.reading import Read, with_duckdb, with_pyarrow
+from tests.lake.landing.reading import READERS, Read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,13 +26,13 @@ def land(
     lake: Path,
     *,
     schemas: tuple[str, ...] = (),
+    routes: tuple[str, ...] = (),
     keep_s: float = KEEP_S,
     happened: list[Happening] | None = None,
 ) -> list[Happening]:
     """Lands what is there, and gives what happened; also in `happened`, for who expects a failure."""
     happened = [] if happened is None else happened
-    wishes = tuple(parse_wish(text) for text in schemas)
-    options = StreamOptions(available_now=True, keep_s=keep_s, wishes=wishes)
+    options = StreamOptions(available_now=True, keep_s=keep_s, wishes=parse_wishes(schemas, routes))
     Stream(Lake(lake), options, happened.append).run(lambda: spark, Event())
     return happened
 
@@ -47,8 +47,7 @@ def expected(gateway: FakeGateway, days: int = 1, end: int | None = None) -> lis
 
 
 def messages(lake: Path) -> list[Read]:
-    """Reads the table with two readers, which must agree."""
-    table = lake / "tables" / "messages"
-    rows = with_pyarrow(table)
-    assert rows == with_duckdb(table)
-    return rows
+    """Read the table with every reader; they must agree."""
+    found = [read(lake / "tables" / "messages") for read in READERS]
+    assert all(one == found[0] for one in found)
+    return found[0]

@@ -1,47 +1,88 @@
-"""The table as others read it: pyarrow and DuckDB, at any moment."""
+"""The table as others read it: delta-rs, DuckDB, Polars and Spark, at any moment."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import duckdb
+import polars
 import pyarrow as pa
-import pyarrow.dataset as ds
 
-PARTITIONING = ds.partitioning(pa.schema([("day", pa.date32()), ("protocol", pa.string())]), flavor="hive")
-_DUCKDB = """
-    SELECT gateway, "offset", protocol, CAST(day AS VARCHAR) AS day, body
-    FROM read_parquet($files, hive_partitioning = true)
-"""
+from fairway.bench.torture.readers import duckdb_with_delta
+from fairway.lake import register
+from fairway.store.delta import Delta
+from fairway.store.places import place_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COLUMNS = "gateway, gateway_offset, protocol, CAST(day AS VARCHAR) AS day, body"
 
 
 class Read(NamedTuple):
     """One row, as far as it is compared."""
 
     gateway: str
-    offset: int
+    gateway_offset: int
     protocol: str
     day: str
     body: bytes
 
 
-def with_pyarrow(table: Path) -> list[Read]:
-    """Reads a table as a pyarrow dataset, in the order of the rows' keys."""
-    found = ds.dataset(table, format="parquet", partitioning=PARTITIONING).to_table(columns=list(Read._fields))
-    rows = [Read(**(row | {"day": str(row["day"])})) for row in found.to_pylist()]
-    return sorted(rows)
+WANTED = pa.schema(
+    [
+        ("gateway", pa.string()),
+        ("gateway_offset", pa.int64()),
+        ("protocol", pa.string()),
+        ("day", pa.string()),
+        ("body", pa.binary()),
+    ]
+)
+
+
+def with_delta(table: Path) -> list[Read]:
+    """Read a table by delta-rs, in the order of the rows' keys."""
+    found = pa.Table.from_batches(Delta(place_of(table)).rows(WANTED), WANTED)
+    return sorted(Read(**row) for row in found.to_pylist())
 
 
 def with_duckdb(table: Path) -> list[Read]:
-    """Reads a table with DuckDB, in the order of the rows' keys."""
-    with duckdb.connect() as connection:
-        found = connection.execute(_DUCKDB, {"files": f"{table}/**/*.parquet"}).fetchall()
+    """Read a table with DuckDB, in the order of the rows' keys."""
+    with duckdb_with_delta() as connection:
+        found = connection.execute(f"SELECT {COLUMNS} FROM delta_scan('{table}')").fetchall()
     return sorted(Read(*row) for row in found)
 
 
-def doubles(rows: list[Read]) -> list[tuple[str, int]]:
-    """Gives the keys that occur more than once."""
-    counted = Counter((row.gateway, row.offset) for row in rows)
+def with_polars(table: Path) -> list[Read]:
+    """Read a table with Polars, in the order of the rows' keys."""
+    found = polars.read_delta(str(table)).select(Read._fields).with_columns(polars.col("day").cast(polars.String))
+    return sorted(Read(*row) for row in found.iter_rows())
+
+
+def with_spark(spark: SparkSession) -> Callable[[Path], list[Read]]:
+    """Return a reader that uses a session."""
+    register(spark)
+
+    def read(table: Path) -> list[Read]:
+        frame = spark.read.format("fairway.delta").load(str(table)).select(*Read._fields)
+        return sorted(Read(**(row | {"day": str(row["day"])})) for row in frame.toArrow().to_pylist())
+
+    return read
+
+
+READERS: tuple[Callable[[Path], list[Read]], ...] = (with_delta, with_duckdb, with_polars)
+
+
+def rows(lake: Path, table: str) -> list[dict[str, Any]]:
+    """Return all columns of a table of a lake."""
+    delta = Delta(place_of(lake / "tables" / table))
+    wanted = pa.schema(delta.open().schema())
+    return list(pa.Table.from_batches(delta.rows(wanted), wanted).to_pylist())
+
+
+def doubles(read: list[Read]) -> list[tuple[str, int]]:
+    """Return the keys that occur more than once."""
+    counted = Counter((row.gateway, row.gateway_offset) for row in read)
     return [key for key, count in counted.items() if count > 1]

@@ -13,7 +13,7 @@ from tests.lake.landing.killing import torture
 
 
 def test_killed_in_the_middle_a_stream_loses_and_doubles_nothing_and_readers_never_notice(tmp_path: Path) -> None:
-    figures = torture(tmp_path, [("", 1.3), ("between-renames:6", 0.0)])
+    figures = torture(tmp_path, [("", 1.3), ("table-committed:3", 0.0)])
     assert figures.faults == []
     assert figures.kills == 2
     assert figures.looks > 4
@@ -54,6 +54,8 @@ def test_a_stream_that_is_told_to_stop_before_it_has_begun_lands_nothing(
     [
         (["--interval", "5"], "--interval is '5'; it must be a number and a unit"),
         (["--interval", "0s"], "--interval is '0s'; it must be longer than nothing"),
+        (["--history", "week"], "--history is 'week'; it must be a number and a unit"),
+        (["--route", "readings=port=1"], "for which there is no --json-schema"),
         (["--keep", "week"], "--keep is 'week'; it must be a number and a unit"),
         (["--json-schema", "x"], "--json-schema 'x' is not NAME=COLUMNS"),
         (["--conf", "x"], "--conf is 'x'; it must be KEY=VALUE"),

@@ -5,22 +5,21 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from fairway.cli import run
-from fairway.core.tables import PROTOCOLS
+from fairway.core.tables import MESSAGES
 from fairway.lake.landing import reconcile as module
-from fairway.lake.landing.coverage import Coverage
-from fairway.lake.landing.names import FileName, of_batch
 from fairway.lake.landing.reconcile import Account, Unreadable, reconcile
-from fairway.lake.store import Lake
+from fairway.lake.schemas import arrow_schema
+from fairway.store import tending
+from fairway.store.lakes import Lake
 from tests.lake.landing.fake import FakeGateway
-
-QUERY = "0" * 8 + "-0000-0000-0000-" + "0" * 12
 
 
 class World:
@@ -29,22 +28,14 @@ class World:
     def __init__(self, path: Path) -> None:
         self.lake = Lake(path)
         self.gateway = FakeGateway(path, "one")
-        self.batch = 0
+        self.table = self.lake.delta(MESSAGES.name)
+        schema, configuration = arrow_schema(MESSAGES), tending.history(0)
+        self.table.create(schema, MESSAGES.partitions, configuration=configuration, positions={})
 
-    def land(self, first: int, last: int, name: str | None = None) -> list[Path]:
+    def land(self, first: int, last: int) -> None:
         rows = self.gateway.table(first, last)
-        paths = []
-        for protocol in PROTOCOLS:
-            path = self.folder(protocol) / (name or str(of_batch(QUERY, self.batch, 0)))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            places = [place for place, found in enumerate(rows["protocol"].to_pylist()) if found == protocol]
-            pq.write_table(rows.take(pa.array(places, pa.int64())).drop_columns(["protocol"]), path)
-            paths.append(path)
-        self.batch += 1
-        return paths
-
-    def folder(self, protocol: str) -> Path:
-        return self.lake.table("messages") / "day=2026-03-01" / f"protocol={protocol}"
+        rows = rows.append_column("day", pa.array([date(2026, 3, 1)] * len(rows), pa.date32()))
+        write_deltalake(self.table.place.uri, rows.cast(arrow_schema(MESSAGES)), mode="append")
 
     def count(self) -> Account:
         (account,) = reconcile(self.lake)
@@ -139,35 +130,18 @@ def test_what_moves_between_two_looks_is_neither_missing_nor_double(
     assert figures(account) == (50, 0, 50, 0, 0)
 
 
-def test_a_folder_that_is_exchanged_while_it_is_read_is_read_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compacted_table_is_counted_as_it_was(world: World) -> None:
     world.gateway.seal(80)
     world.land(0, 39)
     world.land(40, 79)
-    read_file = module._read_file
-    opened: list[Path] = []
-
-    def read(path: Path, seen: dict[str, Coverage]) -> None:
-        opened.append(path)
-        if len(opened) == 2:  # one file of the folder is counted, and now all of it is compacted
-            for old in path.parent.iterdir():
-                old.unlink()
-            compacted = world.gateway.table(0, 79)
-            mine = [
-                row for row, found in enumerate(compacted["protocol"].to_pylist()) if f"={found}" in str(path.parent)
-            ]
-            name = str(FileName(QUERY, 0, 1, 0, compacted=True))
-            pq.write_table(compacted.take(mine).drop_columns(["protocol"]), path.parent / name)
-        read_file(path, seen)
-
-    monkeypatch.setattr(module, "_read_file", read)
+    assert tending.compact(world.table) is not None
     assert figures(world.count()) == (80, 0, 80, 0, 0)
 
 
 def test_a_damaged_file_is_named(world: World) -> None:
     world.gateway.seal(10)
-    path = world.land(0, 9)[0]
+    world.land(0, 9)
+    path = next(world.table.place.folder.rglob("day=*/**/*.parquet"))
     path.write_bytes(b"half")
     with pytest.raises(Unreadable, match=rf"{path.name} cannot be read"):
         world.count()

@@ -8,87 +8,94 @@ import pytest
 
 from fairway.core.layout import segment_name
 from fairway.lake.landing import segments
-from fairway.lake.landing.segments import DamagedLanding, ends, groups, newest
+from fairway.lake.landing.segments import DamagedLanding, Segment, ends, groups, newest
+from fairway.store.places import Place
 
 
-def put(landing: Path, gateway: str, first: int, last: int, size: int = 10) -> Path:
-    path = landing / gateway / segment_name(first, last)
+@pytest.fixture
+def landing(tmp_path: Path) -> Place:
+    return Place(str(tmp_path))
+
+
+def put(landing: Place, gateway: str, first: int, last: int, size: int = 10) -> Path:
+    path = landing.folder / gateway / segment_name(first, last)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(bytes(size))
     return path
 
 
-def test_a_batch_goes_to_the_newest_segment_of_every_gateway(tmp_path: Path) -> None:
-    put(tmp_path, "b", 0, 9)
-    put(tmp_path, "b", 10, 14)
-    put(tmp_path, "a", 0, 0)
-    assert newest(tmp_path, {}) == {"a": 1, "b": 15}
-    assert newest(tmp_path, {"a": 1, "b": 10}) == {"a": 1, "b": 15}
-    assert list(newest(tmp_path, {})) == ["a", "b"]
+def test_a_batch_goes_to_the_newest_segment_of_every_gateway(landing: Place) -> None:
+    put(landing, "b", 0, 9)
+    put(landing, "b", 10, 14)
+    put(landing, "a", 0, 0)
+    assert newest(landing, {}) == {"a": 1, "b": 15}
+    assert newest(landing, {"a": 1, "b": 10}) == {"a": 1, "b": 15}
+    assert list(newest(landing, {})) == ["a", "b"]
 
 
-def test_a_gateway_without_segments_and_files_with_other_names_change_nothing(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    put(tmp_path, "a", 0, 9)
-    (tmp_path / "a" / ".aside.parquet").write_bytes(b"half")
-    assert newest(tmp_path, {}) == {"a": 10}
+def test_a_gateway_without_segments_and_files_with_other_names_change_nothing(landing: Place) -> None:
+    (landing.folder / "empty").mkdir()
+    put(landing, "a", 0, 9)
+    (landing.folder / "a" / ".aside.parquet").write_bytes(b"half")
+    assert newest(landing, {}) == {"a": 10}
 
 
-def test_gateways_take_turns_until_the_batch_is_full(tmp_path: Path) -> None:
+def test_gateways_take_turns_until_the_batch_is_full(landing: Place) -> None:
     for first in range(0, 100, 10):
-        put(tmp_path, "a", first, first + 9, size=100)
-    put(tmp_path, "b", 0, 9, size=100)
-    assert newest(tmp_path, {}, bytes_max=350) == {"a": 30, "b": 10}
-    assert newest(tmp_path, {}, bytes_max=1) == {"a": 10, "b": 10}
+        put(landing, "a", first, first + 9, size=100)
+    put(landing, "b", 0, 9, size=100)
+    assert newest(landing, {}, bytes_max=350) == {"a": 30, "b": 10}
+    assert newest(landing, {}, bytes_max=1) == {"a": 10, "b": 10}
 
 
-def test_one_pass_ends_with_what_was_there_when_it_began(tmp_path: Path) -> None:
-    put(tmp_path, "a", 0, 9)
-    target = ends(tmp_path)
-    put(tmp_path, "a", 10, 19)
-    put(tmp_path, "b", 0, 9)
-    assert newest(tmp_path, {}, target=target) == {"a": 10}
+def test_one_pass_ends_with_what_was_there_when_it_began(landing: Place) -> None:
+    put(landing, "a", 0, 9)
+    target = ends(landing)
+    put(landing, "a", 10, 19)
+    put(landing, "b", 0, 9)
+    assert newest(landing, {}, target=target) == {"a": 10}
 
 
-def test_a_gap_is_an_error_that_names_the_missing_offsets(tmp_path: Path) -> None:
-    put(tmp_path, "a", 0, 9)
-    put(tmp_path, "a", 20, 29)
+def test_a_gap_is_an_error_that_names_the_missing_offsets(landing: Place) -> None:
+    put(landing, "a", 0, 9)
+    put(landing, "a", 20, 29)
     with pytest.raises(DamagedLanding, match="Offsets 10 to 19 of gateway a are missing"):
-        newest(tmp_path, {})
+        newest(landing, {})
 
 
-def test_a_missing_beginning_is_a_gap_unless_it_has_landed(tmp_path: Path) -> None:
-    put(tmp_path, "a", 10, 19)
+def test_a_missing_beginning_is_a_gap_unless_it_has_landed(landing: Place) -> None:
+    put(landing, "a", 10, 19)
     with pytest.raises(DamagedLanding, match="Offsets 0 to 9"):
-        newest(tmp_path, {})
-    assert newest(tmp_path, {"a": 10}) == {"a": 20}
+        newest(landing, {})
+    assert newest(landing, {"a": 10}) == {"a": 20}
 
 
 def test_a_listing_that_shows_a_later_name_before_an_earlier_one_is_taken_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    landing: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(tmp_path, "a", 0, 9)
-    put(tmp_path, "a", 10, 19)
-    listings = [[(10, 19)], [(0, 9), (10, 19)]]
-    monkeypatch.setattr(segments, "ranges", lambda landing, gateway: listings.pop(0))
-    assert newest(tmp_path, {}) == {"a": 20}
+    put(landing, "a", 0, 9)
+    put(landing, "a", 10, 19)
+    whole = segments.listed(landing, "a")
+    listings = [whole[1:], whole]
+    monkeypatch.setattr(segments, "listed", lambda landing, gateway: listings.pop(0))
+    assert newest(landing, {}) == {"a": 20}
 
 
-def test_a_removed_segment_fails_the_batch_that_planned_it(tmp_path: Path) -> None:
-    put(tmp_path, "a", 0, 9)
-    put(tmp_path, "a", 10, 19).unlink()
+def test_a_removed_segment_fails_the_batch_that_planned_it(landing: Place) -> None:
+    put(landing, "a", 0, 9)
+    put(landing, "a", 10, 19).unlink()
     with pytest.raises(DamagedLanding, match="Offsets 10 to 19"):
-        groups(tmp_path, {}, {"a": 20})
+        groups(landing, {}, {"a": 20})
 
 
 def test_tasks_get_small_segments_together_and_large_ones_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    landing: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segments, "GROUP_BYTES", 100)
     for first, size in ((0, 40), (10, 60), (20, 150), (30, 10)):
-        put(tmp_path, "a", first, first + 9, size)
-    put(tmp_path, "b", 0, 9, 80)
-    cut = groups(tmp_path, {}, {"a": 40, "b": 10})
+        put(landing, "a", first, first + 9, size)
+    put(landing, "b", 0, 9, 80)
+    cut = groups(landing, {}, {"a": 40, "b": 10})
     assert [[(s.gateway, s.first) for s in group] for group in cut] == [
         [("a", 0), ("a", 10)],
         [("a", 20)],
@@ -96,9 +103,9 @@ def test_tasks_get_small_segments_together_and_large_ones_alone(
     ]
 
 
-def test_a_gateway_that_is_gone_and_has_landed_everything_holds_up_nobody(tmp_path: Path) -> None:
-    put(tmp_path, "a", 0, 9)
-    cut = groups(tmp_path, {"gone": 70}, {"a": 10, "gone": 70})
+def test_a_gateway_that_is_gone_and_has_landed_everything_holds_up_nobody(landing: Place) -> None:
+    put(landing, "a", 0, 9)
+    cut = groups(landing, {"gone": 70}, {"a": 10, "gone": 70})
     assert [[segment.gateway for segment in group] for group in cut] == [["a"]]
 
 
@@ -114,20 +121,21 @@ def test_a_gateway_that_is_gone_and_has_landed_everything_holds_up_nobody(tmp_pa
     ids=["all below", "a hole below", "overlapping", "across", "none that ends there"],
 )
 def test_segments_below_the_position_that_cannot_have_landed_stop_the_stream(
-    tmp_path: Path, ranges: list[tuple[int, int]]
+    landing: Place, ranges: list[tuple[int, int]]
 ) -> None:
     for first, last in ranges:
-        put(tmp_path, "a", first, last)
+        put(landing, "a", first, last)
     with pytest.raises(DamagedLanding, match=r"given before \(gateway a has landed up to 99\)"):
-        newest(tmp_path, {"a": 100})
+        newest(landing, {"a": 100})
 
 
-def test_segments_that_have_landed_and_join_are_taken_for_what_they_are(tmp_path: Path) -> None:
+def test_segments_that_have_landed_and_join_are_taken_for_what_they_are(landing: Place) -> None:
     for first in range(70, 110, 10):
-        put(tmp_path, "a", first, first + 9)
-    assert newest(tmp_path, {"a": 100}) == {"a": 110}
+        put(landing, "a", first, first + 9)
+    assert newest(landing, {"a": 100}) == {"a": 110}
 
 
-def test_a_segment_that_is_removed_while_the_folder_is_listed_is_no_fault(tmp_path: Path) -> None:
-    put(tmp_path, "a", 90, 99)
-    segments.check_landed(tmp_path, "a", 100, [(70, 79), (90, 99)])
+def test_a_segment_that_is_removed_while_the_folder_is_listed_is_no_fault(landing: Place) -> None:
+    put(landing, "a", 90, 99)
+    gone = Segment("a", 70, 79)
+    segments.check_landed(landing, "a", 100, [gone, *segments.listed(landing, "a")])

@@ -16,7 +16,7 @@ import pytest
 from fairway.lake.landing.batch import Landing
 from fairway.lake.landing.failures import StreamFailed
 from fairway.lake.landing.stream import Stream
-from fairway.lake.store import Lake
+from fairway.store.lakes import Lake
 from tests.lake.landing.fake import FakeGateway
 from tests.lake.landing.killing import PATIENCE_S, start_stream
 from tests.lake.landing.landing import land
@@ -94,7 +94,7 @@ def test_a_stream_ends_as_it_was_told_and_its_java_process_with_it(
 def test_a_java_process_that_is_gone_unasked_is_told_of_in_a_sentence(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def query(stream: Stream, session: SparkSession, landing: Landing, stop: Event) -> None:
+    def query(stream: Stream, session: SparkSession, landing: Landing, checkpoint: Path, stop: Event) -> None:
         raise ConnectionRefusedError(111, "Connection refused")
 
     monkeypatch.setattr(Stream, "_query", query)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import time
@@ -16,19 +15,18 @@ from pyspark.errors import PySparkException
 
 from fairway.core.errors import FairwayError
 from fairway.core.tables import MESSAGES
-from fairway.lake import crashpoints
-from fairway.lake.landing import compaction
 from fairway.lake.landing.batch import Landed, Landing
-from fairway.lake.landing.checkpoint import Checkpoint
-from fairway.lake.landing.compaction import Compacted
 from fairway.lake.landing.failures import StreamFailed, StreamStumbled, failure_of
-from fairway.lake.landing.housekeeping import Removed, remove_landed
+from fairway.lake.landing.housekeeping import Removed, compact, remove_landed
 from fairway.lake.landing.reconcile import reconcile
-from fairway.lake.landing.stream import CheckpointLost, Restarted, compact
-from fairway.lake.store import Lake, TableBusy
+from fairway.lake.landing.stream import Repaired, Restarted
+from fairway.store import crashpoints, tending
+from fairway.store.delta import Overtaken
+from fairway.store.lakes import Lake, TableBusy
+from fairway.store.tending import Compacted
 from tests.lake.landing.fake import FakeGateway
 from tests.lake.landing.landing import expected, land, messages
-from tests.lake.landing.reading import doubles
+from tests.lake.landing.reading import doubles, rows, with_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,14 +40,11 @@ def gateway(tmp_path: Path) -> Iterator[FakeGateway]:
     gateway.close()
 
 
+TYPED = ("readings=sensor STRING, celsius DOUBLE",)
+
+
 def files(lake: Path, table: str = "messages") -> list[str]:
-    return sorted(
-        str(path.relative_to(lake / "tables" / table)) for path in (lake / "tables" / table).rglob("*.parquet")
-    )
-
-
-def checksums(lake: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in (lake / "tables").rglob("*") if path.is_file()}
+    return sorted(Lake(lake).delta(table).open().file_uris())
 
 
 def test_every_reader_finds_every_message_of_every_gateway_once(
@@ -62,28 +57,34 @@ def test_every_reader_finds_every_message_of_every_gateway_once(
     happened = land(spark, tmp_path)
     assert [one.messages for one in happened if isinstance(one, Landed)] == [1002]
     assert messages(tmp_path) == [*expected(gateway, days=2), *expected(other)]
-    table = spark.read.parquet(str(tmp_path / "tables" / "messages")).select(*MESSAGES.names)
-    assert table.count() == 1002
-    assert {field.name: field.dataType.simpleString() for field in table.schema} == {
-        **{column.name: column.type.replace("long", "bigint") for column in MESSAGES.columns}
+    assert with_spark(spark)(tmp_path / "tables" / "messages") == messages(tmp_path)
+    table = spark.read.format("fairway.delta").load(str(tmp_path / "tables" / "messages"))
+    assert {field.name: (field.dataType.simpleString(), field.nullable) for field in table.schema} == {
+        column.name: (column.type.replace("long", "bigint"), column.nullable) for column in MESSAGES.columns
     }
-    assert all(name.endswith(".parquet") for name in checksums(tmp_path))
     other.close()
 
 
 def test_a_second_pass_lands_what_is_new_and_touches_nothing_else(
-    spark: SparkSession, tmp_path: Path, gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, gateway: FakeGateway
 ) -> None:
-    monkeypatch.setattr(compaction, "SMALL_BYTES", 0)
     gateway.seal(100)
     land(spark, tmp_path)
-    before = checksums(tmp_path)
+    before = files(tmp_path)
     assert land(spark, tmp_path) == []
-    assert checksums(tmp_path) == before
+    assert files(tmp_path) == before
     gateway.seal(50)
     assert [one.messages for one in land(spark, tmp_path) if isinstance(one, Landed)] == [50]
-    assert {name: checksums(tmp_path)[name] for name in before} == before
+    assert set(before) < set(files(tmp_path))
     assert messages(tmp_path) == expected(gateway, days=2)
+
+
+def test_nothing_of_a_checkpoint_stays_in_the_lake(spark: SparkSession, tmp_path: Path, gateway: FakeGateway) -> None:
+    gateway.seal(10)
+    (tmp_path / "staging" / "stream-killed" / "offsets").mkdir(parents=True)
+    land(spark, tmp_path)
+    assert os.listdir(tmp_path / "checkpoints") == []
+    assert os.listdir(tmp_path / "staging") == []
 
 
 class Died(RuntimeError):
@@ -94,111 +95,127 @@ def die() -> None:
     raise Died
 
 
-PLACES = (
-    "after-staging:1",
-    "between-renames:3",
-    "published-not-checkpointed:1",
-    "compaction-staged:1",
-    "exchanged-not-removed:2",
-    "between-removals:2",
-    "between-renames:1",
-    "compaction-staged:3",
-)
+def doomed(patch: pytest.MonkeyPatch, at: str) -> None:
+    """Have this process end at a point, as far as a test can."""
+    patch.setattr(crashpoints, "_plan", crashpoints.planned(at))
+    patch.setattr(crashpoints, "_passes", {})
+    patch.setattr(crashpoints, "die", die)
 
 
-def test_dying_at_every_named_place_in_turn_loses_and_doubles_nothing(
+def bodies(_: str, offset: int) -> bytes:
+    """Return a body of which every fifth does not fit."""
+    return b'{"celsius": "hot"}' if offset % 5 == 0 else f'{{"sensor": "a", "celsius": {offset}}}'.encode()
+
+
+def check_tables(lake: Path, count: int) -> None:
+    """See that all three tables hold what belongs there, once."""
+    fitting = sorted(row["gateway_offset"] for row in rows(lake, "readings"))
+    rejected = sorted(row["gateway_offset"] for row in rows(lake, "rejected"))
+    assert sorted(row["gateway_offset"] for row in rows(lake, "messages")) == list(range(count))
+    assert fitting == [offset for offset in range(count) if offset % 5]
+    assert rejected == list(range(0, count, 5))
+
+
+POINTS = [f"{point}:{number}" for point in ("files-written", "table-committed", "table-synced") for number in (1, 2, 3)]
+"""Before, in and after the commit of each of three tables: messages, rejected, readings."""
+
+
+def test_dying_between_any_two_commits_of_a_batch_loses_and_doubles_nothing(
     spark: SparkSession, tmp_path: Path, gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert {place.partition(":")[0] for place in PLACES} == set(crashpoints.PLACES)
-    gateway.seal(40)
-    land(spark, tmp_path)
-    held = expected(gateway, days=2)
-    for place in PLACES:
-        gateway.seal(20)
-        gateway.seal(10)
+    """There is no checkpoint to delete: every start begins without one. The batch that died comes back larger."""
+    gateway.seal(20, bodies)
+    land(spark, tmp_path, schemas=TYPED)
+    for number, point in enumerate(POINTS):
+        gateway.seal(20, bodies)
         with monkeypatch.context() as patch:
-            patch.setenv(crashpoints.VARIABLE, place)
-            patch.setattr(crashpoints, "die", die)
-            crashpoints._passed.clear()
+            doomed(patch, point)
             with pytest.raises((FairwayError, Died)):
-                land(spark, tmp_path, keep_s=-3600)
-        after = messages(tmp_path)
-        assert not doubles(after), place
-        assert set(held) <= set(after) <= set(expected(gateway, days=2)), place
-        (account,) = reconcile(Lake(tmp_path))
-        assert (account.balanced, account.in_tables) == (True, len(after)), place
-        held = after
-    land(spark, tmp_path)
-    assert messages(tmp_path) == expected(gateway, days=2)
-    assert [path for path in (tmp_path / "staging").rglob("*") if path.is_file()] == []
-
-
-def test_a_replayed_batch_that_was_compacted_already_is_not_landed_again(
-    spark: SparkSession, tmp_path: Path, gateway: FakeGateway
-) -> None:
-    for _ in range(2):
-        gateway.seal(40)
+                land(spark, tmp_path)
+        gateway.seal(10, bodies)
         land(spark, tmp_path)
-    assert all("to" in name for name in files(tmp_path))
-    before = files(tmp_path)
-    commits = tmp_path / "checkpoints" / "messages" / "commits"
-    (commits / "1").unlink()  # as a power cut may, where the disk lies about syncing
-    (commits / ".1.crc").unlink()
-    assert [one.batch for one in land(spark, tmp_path) if isinstance(one, Landed)] == [1]
-    assert files(tmp_path) == before
-    assert messages(tmp_path) == expected(gateway, days=2)
+        check_tables(tmp_path, 20 + 30 * (number + 1))
+    assert land(spark, tmp_path) == []
 
 
-def test_notes_that_a_power_cut_left_empty_are_written_anew(
-    spark: SparkSession, tmp_path: Path, gateway: FakeGateway
+def test_dying_while_landed_segments_are_removed_harms_nothing(
+    spark: SparkSession, tmp_path: Path, gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checkpoint = tmp_path / "checkpoints" / "messages"
-    checkpoint.mkdir(parents=True)
-    (checkpoint / "metadata").touch()
-    for _ in range(2):
-        gateway.seal(40)
-        land(spark, tmp_path)
-    for note in ("commits/1", "commits/.1.crc", "offsets/2", "offsets/.2.crc"):
-        (checkpoint / note).write_bytes(b"")
-    gateway.seal(40)
-    assert [one.batch for one in land(spark, tmp_path) if isinstance(one, Landed)] == [1, 2]
-    assert messages(tmp_path) == expected(gateway, days=2)
-
-
-def test_a_filled_table_without_its_checkpoint_is_refused(
-    spark: SparkSession, tmp_path: Path, gateway: FakeGateway
-) -> None:
+    for _ in range(4):
+        gateway.seal(10)
+    with monkeypatch.context() as patch:
+        doomed(patch, "segment-removed:2")
+        with pytest.raises(Died):
+            land(spark, tmp_path, keep_s=-3_600)
+    (account,) = reconcile(Lake(tmp_path))
+    assert (account.balanced, account.in_tables) == (True, 40)
     gateway.seal(10)
     land(spark, tmp_path)
-    checkpoint = tmp_path / "checkpoints" / "messages"
-    shutil.move(checkpoint, tmp_path / "checkpoints" / "away")
-    with pytest.raises(CheckpointLost, match="is filled, but its checkpoint"):
-        land(spark, tmp_path)
-    table = tmp_path / "tables" / "messages"
-    shutil.move(table, tmp_path / "tables" / "away")
+    assert messages(tmp_path) == expected(gateway, days=2)
+
+
+@pytest.mark.parametrize("point", ["compacted", "checkpointed"])
+def test_dying_in_a_compaction_harms_nothing(
+    spark: SparkSession, tmp_path: Path, gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    monkeypatch.setattr(tending, "COMPACT_EVERY", 2)
+    for number in range(3):
+        gateway.seal(20)
+        with monkeypatch.context() as patch:
+            if number == 1:
+                doomed(patch, point)
+                with pytest.raises((FairwayError, Died)):
+                    land(spark, tmp_path)
+            else:
+                land(spark, tmp_path)
     land(spark, tmp_path)
-    shutil.rmtree(table)
-    shutil.move(tmp_path / "tables" / "away", table)
-    with pytest.raises(CheckpointLost, match="was not filled with the checkpoint"):
-        land(spark, tmp_path)
+    assert messages(tmp_path) == expected(gateway, days=2)
+
+
+@pytest.mark.parametrize("content", [b"", bytes(500), b'{"commitInfo":{"timesta'], ids=["empty", "zeros", "truncated"])
+def test_a_log_entry_that_a_power_cut_left_is_removed_at_the_start_and_its_batch_lands_again(
+    spark: SparkSession, tmp_path: Path, gateway: FakeGateway, content: bytes
+) -> None:
+    gateway.seal(20)
+    land(spark, tmp_path)
+    gateway.seal(20)
+    (landed,) = (one for one in land(spark, tmp_path) if isinstance(one, Landed))
+    entry = tmp_path / "tables" / "messages" / "_delta_log" / f"{landed.version:020}.json"
+    entry.write_bytes(content)
+    happened = land(spark, tmp_path)
+    assert Repaired("messages", entry.name) in happened
+    assert [one.messages for one in happened if isinstance(one, Landed)] == [20]
+    assert messages(tmp_path) == expected(gateway, days=2)
 
 
 def test_two_streams_and_a_compaction_beside_a_stream_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     with lake.lock("messages", "fairway stream"):
-        with pytest.raises(TableBusy, match="fairway stream"):
+        with pytest.raises(TableBusy, match=r"^fairway stream \(process \d+\) writes to the table messages: stop it"):
             land(spark, tmp_path)
         with pytest.raises(TableBusy, match="fairway stream"):
             compact(lake, lambda done: None)
 
 
-def test_the_java_process_holds_the_lock_too(spark: SparkSession, tmp_path: Path) -> None:
-    with Lake(tmp_path).lock("messages", "fairway stream") as lock:
-        lock.share_with_jvm(spark)
-        with open(lock.orphans, "ab") as file, pytest.raises(BlockingIOError):
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    with open(lock.orphans, "ab") as file:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+def test_a_second_stream_that_no_lock_keeps_out_ends_with_a_sentence_and_doubles_nothing(
+    spark: SparkSession, tmp_path: Path, gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on an object store, where there are no locks: the other stream commits while this one's batch is written."""
+    gateway.seal(20)
+    land(spark, tmp_path)
+    gateway.seal(20)
+    whole = Landing._fill
+
+    def overtaken(self: Landing, frame: DataFrame, ends: dict[str, int]) -> object:
+        monkeypatch.setattr(Landing, "_fill", whole)
+        other = Lake(tmp_path).delta("messages")
+        other.commit(other.open(), [], advances={"fairway/one": (20, 40)})
+        return whole(self, frame, ends)
+
+    monkeypatch.setattr(Landing, "_fill", overtaken)
+    with pytest.raises(Overtaken, match=r"is at 40 for fairway/one, not at 20: another writer fills it\.$"):
+        land(spark, tmp_path)
+    assert messages(tmp_path) == expected(gateway, days=2, end=20)
 
 
 def test_what_spark_says_becomes_one_sentence() -> None:
@@ -219,10 +236,10 @@ def test_a_query_that_spark_stumbles_over_is_started_again_but_not_for_ever(
     stumbles = [PySparkException("Python worker failed to connect back.")] * 2
     whole = Landing._land
 
-    def stumbling(self: Landing, frame: DataFrame, batch: int) -> Landed:
+    def stumbling(self: Landing, frame: DataFrame, batch: int) -> None:
         if stumbles:
             raise stumbles.pop()
-        return whole(self, frame, batch)
+        whole(self, frame, batch)
 
     monkeypatch.setattr(Landing, "_land", stumbling)
     monkeypatch.setattr("fairway.lake.landing.stream.RESTARTS_MAX", 1)
@@ -253,6 +270,7 @@ def test_a_damaged_segment_stops_the_stream_and_nothing_of_its_batch_is_seen(
     with pytest.raises(FairwayError, match=rf"^{path} cannot be read .*: put it back from a copy\.$"):
         land(spark, tmp_path)
     assert files(tmp_path) == []
+    assert with_spark(spark)(tmp_path / "tables" / "messages") == []
     path.write_bytes(whole)
     land(spark, tmp_path)
     assert messages(tmp_path) == expected(gateway, days=2)
@@ -296,27 +314,41 @@ def test_segments_of_a_gateway_that_began_anew_are_refused_and_not_removed(
     with pytest.raises(FairwayError, match="holds offsets that were given before"):
         land(spark, tmp_path)
     with pytest.raises(FairwayError, match="holds offsets that were given before"):
-        remove_landed(Lake(tmp_path), Checkpoint(tmp_path / "checkpoints" / "messages"), 0.0, time.time())
+        remove_landed(Lake(tmp_path), lambda gateway: 10, 0.0, time.time())
     assert again.exists()
 
 
-def test_closed_days_are_compacted_by_the_stream_and_growing_ones_are_not(
+def test_the_open_day_is_compacted_by_the_stream_every_so_many_commits(
     spark: SparkSession, tmp_path: Path, gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compaction, "is_closed", lambda folder, now: "day=2026-03-01" in str(folder))
-    monkeypatch.setattr("fairway.lake.landing.housekeeping.is_closed", compaction.is_closed)
+    monkeypatch.setattr(tending, "COMPACT_EVERY", 3)
     happened = []
     for _ in range(3):
         gateway.seal(40)
         happened += land(spark, tmp_path)
-    done = [one for one in happened if isinstance(one, Compacted)]
-    assert {one.folder.parts[-2] for one in done} == {"day=2026-03-01"}
-    assert len([name for name in files(tmp_path) if "day=2026-03-01" in name]) == 2
-    assert len([name for name in files(tmp_path) if "day=2026-03-02" in name]) == 6
-    assert messages(tmp_path) == expected(gateway, days=2)
-    compact(Lake(tmp_path), happened.append)
+    assert [one for one in happened if isinstance(one, Compacted)] == [Compacted("messages", 12, 4)]
     assert len(files(tmp_path)) == 4
-    assert messages(tmp_path) == expected(gateway, days=2)
+    assert messages(tmp_path) == with_spark(spark)(tmp_path / "tables" / "messages") == expected(gateway, days=2)
+    monkeypatch.undo()
     gateway.seal(40)
     land(spark, tmp_path)
+    assert len(files(tmp_path)) == 8, "the compaction was kept by the start after it"
+    compact(Lake(tmp_path), happened.append)
+    assert happened[-1] == Compacted("messages", 8, 4)
     assert messages(tmp_path) == expected(gateway, days=2)
+    assert not doubles(messages(tmp_path))
+
+
+def test_a_lost_table_is_a_gap_that_is_told_and_segments_that_are_still_there_land_again(
+    spark: SparkSession, tmp_path: Path, gateway: FakeGateway
+) -> None:
+    first = gateway.seal(10)
+    gateway.seal(10)
+    land(spark, tmp_path)
+    shutil.rmtree(tmp_path / "tables" / "messages")
+    land(spark, tmp_path)
+    assert messages(tmp_path) == expected(gateway, days=2)
+    shutil.rmtree(tmp_path / "tables" / "messages")
+    first.unlink()
+    with pytest.raises(FairwayError, match=r"^Offsets 0 to 9 of gateway one are missing"):
+        land(spark, tmp_path)

@@ -8,17 +8,19 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-import pyarrow.parquet as pq
+import polars
 import pytest
 
+from fairway.bench.torture.readers import duckdb_with_delta
 from fairway.core.errors import BadOption
 from fairway.core.tables import REJECTED
+from fairway.lake import register
 from fairway.lake.landing import typed
 from fairway.lake.landing.batch import Landed, landed
 from fairway.lake.landing.typed import UNREADABLE, Wish, parse_wish
 from tests.lake.landing.fake import FakeGateway
 from tests.lake.landing.landing import land
+from tests.lake.landing.reading import rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,8 +72,8 @@ def test_every_body_is_a_row_or_is_rejected_with_its_reason(spark: SparkSession,
     schema = typed.declared(parse_wish(WISH))
     judgements = typed.judged(landed(spark.createDataFrame(segment)), schema)
     fitting = typed.fitting(judgements, schema).toArrow().to_pylist()
-    assert {bodies[row["offset"]]: tuple(row[name] for name in schema.names) for row in fitting} == FITTING
-    assert list(fitting[0]) == ["gateway", "offset", "received", *schema.names, "day"]
+    assert {bodies[row["gateway_offset"]]: tuple(row[name] for name in schema.names) for row in fitting} == FITTING
+    assert list(fitting[0]) == ["gateway", "gateway_offset", "received", *schema.names, "day"]
     refused = typed.rejected(judgements, "readings")
     assert refused.columns == list(REJECTED.names)
     assert {row["body"]: row["reason"] for row in refused.toArrow().to_pylist()} == UNFIT
@@ -128,8 +130,9 @@ def test_a_value_is_taken_unchanged_or_rejected(spark: SparkSession, gateway: Fa
     schema = typed.declared(Wish("readings", ", ".join(f"{name} {kind}" for name, kind in names.items())))
     segment = gateway.table(0, len(bodies) - 1, lambda _, offset: bodies[offset])
     judgements = typed.judged(landed(spark.createDataFrame(segment)), schema)
-    fitting = {row["offset"]: row for row in typed.fitting(judgements, schema).toArrow().to_pylist()}
-    rejected = {row["offset"]: row["reason"] for row in typed.rejected(judgements, "readings").toArrow().to_pylist()}
+    fitting = {row["gateway_offset"]: row for row in typed.fitting(judgements, schema).toArrow().to_pylist()}
+    refused = typed.rejected(judgements, "readings").toArrow().to_pylist()
+    rejected = {row["gateway_offset"]: row["reason"] for row in refused}
     for offset, (name, text, value) in enumerate(cases):
         if value is not None:
             assert fitting[offset][name] == value, (names[name], text)
@@ -167,12 +170,15 @@ def test_values_at_the_edges_of_their_types_land_and_are_read_by_others(
     (batch, *_) = land(spark, tmp_path, schemas=(f"readings={columns}",))
     assert isinstance(batch, Landed)
     assert (batch.messages, batch.rejected) == (len(bodies), 0)
-    read = {row["offset"]: row for row in pq.read_table(tmp_path / "tables" / "readings").to_pylist()}
+    read = {row["gateway_offset"]: row for row in rows(tmp_path, "readings")}
     for offset, (name, text) in enumerate(cases):
         assert read[offset][name] == VALUES[names[name]][text], text
-    with duckdb.connect() as connection:
-        query = f"SELECT * FROM read_parquet('{tmp_path}/tables/readings/**/*.parquet')"
+    with duckdb_with_delta() as connection:
+        query = f"SELECT * FROM delta_scan('{tmp_path}/tables/readings')"
         assert len(connection.execute(query).fetchall()) == len(bodies)
+    assert polars.read_delta(str(tmp_path / "tables" / "readings")).height == len(bodies)
+    register(spark)
+    assert spark.read.format("fairway.delta").load(str(tmp_path / "tables" / "readings")).count() == len(bodies)
 
 
 def test_typed_tables_and_rejected_ones_are_filled_with_the_messages_and_remembered(
@@ -186,12 +192,12 @@ def test_typed_tables_and_rejected_ones_are_filled_with_the_messages_and_remembe
     gateway.seal(20, body)
     second = land(spark, tmp_path)
     assert [(one.messages, one.rejected) for one in (*first, *second) if isinstance(one, Landed)] == [(50, 10), (20, 4)]
-    readings = pq.read_table(tmp_path / "tables" / "readings").to_pylist()
-    assert sorted(row["offset"] for row in readings) == [offset for offset in range(70) if offset % 5]
-    assert all(row["celsius"] == row["offset"] for row in readings)
-    rejected = pq.read_table(tmp_path / "tables" / "rejected").to_pylist()
-    assert sorted(row["offset"] for row in rejected) == list(range(0, 70, 5))
-    assert {(row["table"], row["reason"]) for row in rejected} == {("readings", "celsius is not of type DOUBLE")}
+    readings = rows(tmp_path, "readings")
+    assert sorted(row["gateway_offset"] for row in readings) == [offset for offset in range(70) if offset % 5]
+    assert all(row["celsius"] == row["gateway_offset"] for row in readings)
+    rejected = rows(tmp_path, "rejected")
+    assert sorted(row["gateway_offset"] for row in rejected) == list(range(0, 70, 5))
+    assert {(row["typed_table"], row["reason"]) for row in rejected} == {("readings", "celsius is not of type DOUBLE")}
     with pytest.raises(BadOption, match="has the columns 'sensor STRING, celsius DOUBLE'"):
         land(spark, tmp_path, schemas=("readings=sensor STRING",))
 
@@ -216,7 +222,7 @@ def test_a_schema_that_cannot_be_meant_is_refused_before_spark_starts(text: str,
     [
         ("a STRIN", "Spark cannot read 'a STRIN'"),
         ("a STRING, A INT", "cannot be called 'A'"),
-        ("offset INT", "cannot be called 'offset'"),
+        ("gateway_offset INT", "cannot be called 'gateway_offset'"),
         ("`a b` INT", "cannot be called 'a b'"),
         ("a STRUCT<b: INT, B: INT>", "cannot be called 'B'"),
         ("a STRING, i INTERVAL", "the column i cannot have the type INTERVAL"),

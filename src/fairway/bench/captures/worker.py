@@ -92,7 +92,7 @@ def packets_table(spark: Any, assignment: Assignment) -> None:
     from fairway.lake.captures.buckets import BUCKETS
     from fairway.lake.captures.ingest import capture_files, known
     from fairway.lake.captures.jobs import each
-    from fairway.lake.store import Lake
+    from fairway.store.lakes import Lake
 
     lake = Lake(ingested(spark, assignment))
     target = Path(assignment.folder, "packets")
@@ -105,7 +105,7 @@ def packets_table(spark: Any, assignment: Assignment) -> None:
 def all_tables(spark: Any, assignment: Assignment) -> None:
     """Does what `fairway analyze` does with one capture and an empty lake."""
     from fairway.lake.analysis.job import analyze
-    from fairway.lake.store import Lake
+    from fairway.store.lakes import Lake
 
     lake = Path(assignment.folder, "lake")
     shutil.rmtree(lake, ignore_errors=True)

@@ -95,15 +95,17 @@ class Story:
         from fairway.lake.landing.reconcile import reconcile
         from fairway.lake.landing.stream import Stream, StreamOptions
         from fairway.lake.landing.typed import parse_wish
-        from fairway.lake.store import Lake
+        from fairway.store.lakes import Lake
 
         began_s = monotonic()
         options = StreamOptions(available_now=True, wishes=(parse_wish(READINGS),))
         Stream(Lake(lake), options, lambda _: None).run(lambda: spark, Event())
-        verdict = judge(carried.ledger, lake / "tables" / MESSAGES.name)
+        table = lake / "tables" / MESSAGES.name
+        verdict = judge(carried.ledger, table)
         accounts = reconcile(Lake(lake, create=False))
         kept = verdict.kept and all(account.balanced for account in accounts)
-        self._did("Land", f"Spark wrote the table; {verdict}", began_s, kept=kept)
+        query = f"SELECT protocol, count(*) FROM delta_scan('{table}') GROUP BY ALL"
+        self._did("Land", f"Spark wrote a Delta table; {verdict}. DuckDB reads it: {query}", began_s, kept=kept)
         self.numbers += [
             Tile(name="In the table", value=count(verdict.in_table), detail="read back and compared, body by body"),
             Tile(name="Missing", value=count(verdict.missing), detail="acknowledged and not there", bad=not kept),
@@ -112,8 +114,8 @@ class Story:
 
     def _analyse(self, spark: SparkSession, lake: Path, captures: Path) -> None:
         from fairway.lake.analysis.job import analyze
-        from fairway.lake.store import Lake
         from fairway.report.capture import capture_report
+        from fairway.store.lakes import Lake
 
         began_s = monotonic()
         files_ = sorted(str(path) for path in captures.glob("*.pcapng"))

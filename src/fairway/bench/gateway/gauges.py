@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairway.core import layout
 from fairway.core.tables import MESSAGES
+from fairway.store.lakes import Lake
 
 ANSWER_S = 10.0
 _UNSEALED = re.compile(r"^fairway_gateway_backlog_messages\{[^}]*\} (\S+)$", re.MULTILINE)
@@ -35,22 +35,20 @@ class Gauges:
     """Reads everything without touching what it reads."""
 
     def __init__(self, lake: Path, metrics: str, gateway: int, stream: int) -> None:
-        self._table = lake / layout.TABLES / MESSAGES.name
+        self._table = Lake(lake, create=False).delta(MESSAGES.name)
         self._metrics = metrics
         self._gateway = gateway
         self._stream = stream
-        self._rows: dict[Path, int] = {}
-        """Of each file: they never change."""
 
     def read(self, acknowledged: int) -> Sample:
         """Takes one sample; so many messages were acknowledged before."""
-        landed = self._landed()
+        rows = self._rows()
         return Sample(
             gateway_bytes=resident_bytes(self._gateway),
             stream_bytes=sum(map(resident_bytes, members(self._stream))),
             unsealed=self._unsealed(),
-            on_the_way=max(0, acknowledged - landed),
-            files=len(self._rows),
+            on_the_way=max(0, acknowledged - sum(rows)),
+            files=len(rows),
         )
 
     def _unsealed(self) -> int:
@@ -58,17 +56,9 @@ class Gauges:
             found = _UNSEALED.search(answer.read().decode())
         return int(float(found[1])) if found else 0
 
-    def _landed(self) -> int:
-        """Counts the table's rows by the footers of its files."""
-        import pyarrow.parquet as pq
-
-        here = set(self._table.glob("**/*.parquet"))
-        rows = {path: count for path, count in self._rows.items() if path in here}
-        for path in here - rows.keys():
-            with suppress(FileNotFoundError):  # a partition may be exchanged while it is read
-                rows[path] = pq.read_metadata(path).num_rows
-        self._rows = rows
-        return sum(rows.values())
+    def _rows(self) -> list[int]:
+        """Return how many rows each file of the table has."""
+        return [file.rows for file, _ in self._table.files(self._table.open())] if self._table.exists() else []
 
 
 def members(group: int) -> Iterator[int]:

@@ -26,7 +26,7 @@ from fairway.bench.gateway.tallied import Tally, tally
 from fairway.bench.torture.services import GatewayService, Service, ServiceFailed, stream_service
 from fairway.core.errors import FairwayError
 from fairway.lake.landing.reconcile import Account, reconcile
-from fairway.lake.store import Lake
+from fairway.store.lakes import Lake
 
 PROTOCOLS = ("udpc", "mrp", "rup", "pydevts")
 SAMPLE_S = 5.0

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from fairway.bench.gateway.crowd import PEER_SHIFT
-from fairway.bench.gateway.landed import ROWS_AT_ONCE, numbers_of, rows_of
-from fairway.core import layout
+from fairway.bench.gateway.landed import numbers_of, rows_of
 from fairway.core.tables import MESSAGES
+from fairway.store.lakes import Lake
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,11 @@ class Tally:
 
 def tally(lake: Path, outcomes: Sequence[bytes], acknowledged: int) -> Tally:
     """Compares the table with the outcomes of each peer's messages, of which those marked so must be there."""
-    import pyarrow.dataset as ds
+    import pyarrow as pa
 
     counts = [np.zeros(len(numbers), dtype=np.uint8) for numbers in outcomes]
     in_table = foreign = 0
-    table = ds.dataset(lake / layout.TABLES / MESSAGES.name, format="parquet", partitioning="hive")
-    for batch in table.scanner(columns=["body"], batch_size=ROWS_AT_ONCE).to_batches():
+    for batch in Lake(lake, create=False).delta(MESSAGES.name).rows(pa.schema([("body", pa.binary())])):
         if not len(batch):
             continue
         problems: list[str] = []

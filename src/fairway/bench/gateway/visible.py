@@ -7,14 +7,15 @@ the table is read, as any reader would, until the message is in it.
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
 
 import fairway
 from fairway.bench.torture.services import GatewayService, ServiceFailed, stream_service
-from fairway.core import layout
 from fairway.core.tables import MESSAGES
+from fairway.store.delta import DataFile, Delta
+from fairway.store.lakes import Lake
 
 PROTOCOL = "udpc"
 LOOK_S = 0.05
@@ -40,7 +41,7 @@ def seconds_to_the_table(lake: Path, messages: int) -> list[float]:
 
 
 async def _measure(url: str, lake: Path, messages: int) -> list[float]:
-    table = lake / layout.TABLES / MESSAGES.name
+    table = Lake(lake, create=False).delta(MESSAGES.name)
     taken = []
     async with fairway.connect(url) as connection:
         for number in range(messages + 1):
@@ -53,21 +54,23 @@ async def _measure(url: str, lake: Path, messages: int) -> list[float]:
     return taken[1:]
 
 
-async def _seen(table: Path, body: bytes, until_s: float) -> None:
+async def _seen(table: Delta, body: bytes, until_s: float) -> None:
     """Waits until a row with this body is in the table."""
-    looked_at: set[Path] = set()
+    looked_at = -1
     while monotonic() < until_s:
-        for path in set(table.glob("**/*.parquet")) - looked_at:
-            looked_at.add(path)
-            if await asyncio.to_thread(_holds, path, body):
+        version = table.open().version() if table.exists() else -1
+        for file in table.added(looked_at, version):
+            if await asyncio.to_thread(_holds, table, file, body):
                 return
+        looked_at = version
         await asyncio.sleep(LOOK_S)
     raise ServiceFailed(f"{body.decode()!r} was acknowledged and is not in the table")
 
 
-def _holds(path: Path, body: bytes) -> bool:
-    import pyarrow.parquet as pq
+def _holds(table: Delta, file: DataFile, body: bytes) -> bool:
+    import pyarrow as pa
 
-    with suppress(FileNotFoundError):  # a partition may be exchanged while it is read
-        return body in pq.read_table(path, columns=["body"], partitioning=None)["body"].to_pylist()
-    return False
+    from fairway.store.parquet import batches
+
+    wanted = pa.schema([("body", pa.binary())])
+    return any(body in batch.column(0).to_pylist() for batch in batches(table.place, file.path, wanted))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairway.bench.torture.fleet import ACKNOWLEDGED, REFUSED, Ledger, key_of
+from fairway.store.delta import Delta
+from fairway.store.places import place_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +53,8 @@ def judge(ledger: Ledger, table: Path) -> Judgement:
 
 
 def _keys(table: Path) -> list[bytes]:
-    import pyarrow.dataset as ds
+    import pyarrow as pa
 
-    if not table.is_dir():
-        return []
-    keys: list[bytes] = []
-    for batch in ds.dataset(table, format="parquet", partitioning="hive").scanner(columns=["body"]).to_batches():
-        keys += [key_of(body) for body in batch.column(0).to_pylist()]
-    return keys
+    messages = Delta(place_of(table))
+    batches = messages.rows(pa.schema([("body", pa.binary())])) if messages.exists() else ()
+    return [key_of(body) for batch in batches for body in batch.column(0).to_pylist()]

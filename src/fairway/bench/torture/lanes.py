@@ -16,7 +16,7 @@ from time import monotonic, sleep
 from fairway.bench.torture.disk import Disk
 from fairway.bench.torture.plan import BOTH, COMPACTION, FILL, PAUSE, STREAM, Blow
 from fairway.bench.torture.services import GatewayService, Service, ServiceFailed
-from fairway.lake.crashpoints import VARIABLE
+from fairway.store.crashpoints import VARIABLE
 
 LOOK_S = 0.01
 PLACE_S = 60.0
@@ -216,7 +216,7 @@ class StreamLane(Lane):
     def _first_batch(self) -> None:
         until_s = monotonic() + FIRST_BATCH_S
         while self._stream.running and monotonic() < until_s and not self._tally.over.is_set():
-            if any(line.startswith("batch ") for line in list(self._stream.lines)):
+            if any(line.startswith("version ") for line in list(self._stream.lines)):
                 return
             sleep(LOOK_S)
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from fairway.gateway.crashpoints import POINTS
-from fairway.lake import crashpoints as lake_points
+from fairway.store.crashpoints import GATEWAY_POINTS, STREAM_POINTS
 
 GATEWAY, STREAM, BOTH, COMPACTION = "gateway", "stream", "both", "compaction"
 KILL, PAUSE, FILL = "kill", "pause", "fill"
@@ -27,15 +26,16 @@ PAUSE_EVERY, FILL_EVERY = 7, 9
 PASSES_MAX = {
     "before-commit": 120,
     "after-commit": 120,
-    lake_points.BETWEEN_RENAMES: 12,
-    lake_points.COMPACTION_STAGED: 4,
-    lake_points.EXCHANGED: 4,
-    lake_points.BEFORE_REMOVAL: 1,
+    "table-committed": 6,
+    "table-synced": 6,
+    "compacted": 1,
+    "checkpointed": 1,
+    "segment-removed": 1,
 }
 PASSES_MAX_ELSE = 3
 
-COMPACTION_PLACES = (lake_points.COMPACTION_STAGED, lake_points.EXCHANGED)
-STREAM_PLACES = tuple(place for place in lake_points.PLACES if place not in COMPACTION_PLACES)
+COMPACTION_PLACES = ("compacted", "checkpointed")
+STREAM_PLACES = tuple(place for place in STREAM_POINTS if place not in COMPACTION_PLACES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ def _at(random: Random, place: str) -> str:
 
 def _gateway(random: Random, kills: int) -> list[Blow]:
     blows: list[Blow] = []
-    for number, card in enumerate(_dealt(random, (*POINTS, *[""] * INSTANTS), kills)):
+    for number, card in enumerate(_dealt(random, (*GATEWAY_POINTS, *[""] * INSTANTS), kills)):
         if number % PAUSE_EVERY == PAUSE_EVERY - 1:
             blows.append(_lasting(random, GATEWAY, PAUSE, 3.0))
         if number % FILL_EVERY == FILL_EVERY - 1:

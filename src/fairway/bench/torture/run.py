@@ -49,7 +49,6 @@ class Verdict:
     messages: int
     unknown: int
     reader_looks: int
-    reader_listed_again: int
     reconciled: int
     longest_wait_s: float
     slowest_start_s: float
@@ -69,7 +68,7 @@ class Verdict:
         return [
             f"{done} ({self.disk}), in {self.minutes:.1f} min",
             f"{self.judgement}; {self.unknown:,} unknown",
-            f"{self.reader_looks} looks of readers, {self.reader_listed_again} of them had to list again",
+            f"{self.reader_looks} looks of readers",
             f"{self.reconciled} times reconciled meanwhile",
             f"{self.longest_wait_s:.1f} s was the longest wait for the acknowledgement of a small message",
             f"{self.slowest_start_s:.1f} s was the slowest start of a gateway",
@@ -211,7 +210,7 @@ class Course:
         return Verdict(
             seed=self._torture.seed, kills=dict(tally.kills), pauses=tally.pauses, disk_fills=disk.fills,
             disk="a small file system" if disk.mounted else "the gateway's quota", messages=len(ledger.outcomes),
-            unknown=ledger.counts()[UNKNOWN], reader_looks=watcher.looks, reader_listed_again=watcher.listed_again,
+            unknown=ledger.counts()[UNKNOWN], reader_looks=watcher.looks,
             reconciled=watcher.reconciled, longest_wait_s=ledger.longest_s(), slowest_start_s=tally.slowest_start_s,
             minutes=(monotonic() - self._began_s) / 60, judgement=judgement, faults=tally.faults,
         )  # fmt: skip

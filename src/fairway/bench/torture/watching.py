@@ -1,4 +1,4 @@
-"""Readers that look at the table while everything is killed: pyarrow always, DuckDB and reconcile now and then."""
+"""Readers that look at the table while everything is killed: delta-rs always, others and reconcile now and then."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
+from fairway.bench.torture.readers import doubles_by_delta, doubles_by_duckdb, doubles_by_polars
 from fairway.core.tables import MESSAGES
+from fairway.store.delta import Delta
+from fairway.store.places import place_of
 
 LOOK_S = 1.0
 REST_PER_LOOK = 4.0
 """A look is followed by a rest of so many times its length: a large table must not become the load."""
 OTHERS_EVERY = 4
 END_S = 60.0
-
-_DOUBLES = """
-    SELECT count(*) - count(DISTINCT (gateway, "offset")) FROM read_parquet($files, hive_partitioning = true)
-"""
 
 
 class Watcher(threading.Thread):
@@ -31,7 +30,6 @@ class Watcher(threading.Thread):
         self._fault = fault
         self._stopping = threading.Event()
         self.looks = 0
-        self.listed_again = 0
         self.reconciled = 0
 
     def run(self) -> None:
@@ -49,28 +47,23 @@ class Watcher(threading.Thread):
             self._fault(f"a reader got {type(error).__name__}: {error}")
 
     def _look(self) -> None:
-        if not any(self._table.rglob("*.parquet")):
+        if not Delta(place_of(self._table)).exists():
             return
-        self._read(doubles_by_pyarrow, "pyarrow")
+        self._read(doubles_by_delta, "delta-rs")
         if self.looks % OTHERS_EVERY == 0:
             self._read(doubles_by_duckdb, "DuckDB")
+            self._read(doubles_by_polars, "Polars")
             self._reconcile()
 
     def _read(self, doubles: Callable[[Path], int], name: str) -> None:
-        try:
-            twice = doubles(self._table)
-        except Exception as error:
-            if not is_vanished(error):
-                raise
-            self.listed_again += 1
-            return
+        twice = doubles(self._table)
         self.looks += 1
         if twice:
             self._fault(f"{name} saw {twice} rows twice")
 
     def _reconcile(self) -> None:
         from fairway.lake.landing.reconcile import Unreadable, reconcile
-        from fairway.lake.store import Lake
+        from fairway.store.lakes import Lake
 
         began_s = monotonic()
         try:
@@ -90,25 +83,3 @@ class Watcher(threading.Thread):
         self._stopping.set()
         if self.is_alive():
             self.join(END_S)
-
-
-def is_vanished(error: Exception) -> bool:
-    """Tells whether a file was gone between listing and opening: then one lists again."""
-    return isinstance(error, FileNotFoundError) or "No such file" in str(error)
-
-
-def doubles_by_pyarrow(table: Path) -> int:
-    """Counts rows that are there more than once."""
-    import pyarrow.dataset as ds
-
-    keys = ds.dataset(table, format="parquet").to_table(columns=["gateway", "offset"])
-    return int(keys.num_rows - keys.group_by(["gateway", "offset"]).aggregate([]).num_rows)
-
-
-def doubles_by_duckdb(table: Path) -> int:
-    """Counts the same with another reader."""
-    import duckdb
-
-    with duckdb.connect() as connection:
-        found = connection.execute(_DOUBLES, {"files": f"{table}/**/*.parquet"}).fetchone()
-    return int(found[0]) if found else 0

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from fairway.core.errors import BadOption, FairwayError
 from fairway.core.tables import CAPTURE_TABLES, PACKETS, SESSIONS, VIOLATIONS, Table
+from fairway.lake.analysis.exchange import fresh_staging, locked
 from fairway.lake.analysis.failures import failure_of
 from fairway.lake.analysis.publishing import STAGING, finish, gather, publish, state_file
 from fairway.lake.analysis.scale import Scale
@@ -31,8 +32,8 @@ from fairway.lake.captures.buckets import BUCKETS, records_of
 from fairway.lake.captures.ingest import About, capture_files, ingest, known
 from fairway.lake.captures.jobs import each
 from fairway.lake.schemas import spark_schema
-from fairway.lake.store import Lake
 from fairway.lake.violations import violations
+from fairway.store.lakes import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,7 +102,7 @@ def analyze(
     tell: Tell = lambda what, records: None,
 ) -> Analysis:
     """Reads new captures into the lake and brings its tables up to date; without a port map the lake's own is kept."""
-    with lake.lock(STAGING, "fairway analyze") as lock:
+    with locked(lake, STAGING, "fairway analyze") as lock:
         lock.share_with_jvm(spark)
         finish(lake)
         before = State.of(lake)
@@ -178,7 +179,7 @@ class _Run:
         self._suspects: dict[str, list[int] | None] = {}
         self._tell = tell
         self._run = uuid.uuid4().hex[:12]
-        self._staging = lake.fresh_staging(STAGING)
+        self._staging = fresh_staging(lake, STAGING)
 
     def run(self) -> int:
         """Computes, checks and publishes; gives the number of records that were read."""

@@ -164,7 +164,7 @@ def main() -> None:
     from fairway.lake.analysis.example import write_example
     from fairway.lake.analysis.job import analyze
     from fairway.lake.session import start
-    from fairway.lake.store import Lake
+    from fairway.store.lakes import Lake
 
     spark = start("fairway tables page", master="local[2]")
     try:

@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 
 from fairway.core import layout
 from fairway.core.tables import Table
-from fairway.lake.crashpoints import AFTER_STAGING, reach
+from fairway.lake.analysis.exchange import exchange_folder
 from fairway.lake.schemas import arrow_schema
-from fairway.lake.store import Lake, exchange_folder, publish_file, sync
+from fairway.store.files import publish_file, sync
+from fairway.store.lakes import Lake
 
 STAGING = "analysis"
 PLAN = "plan.json"
@@ -62,7 +63,6 @@ def publish(lake: Lake, staging: Path, run: str, tables: Sequence[Table], bucket
     unnamed = staging / f"{PLAN}.new"
     unnamed.write_text(json.dumps(plan))
     publish_file(unnamed, staging / PLAN)
-    reach(AFTER_STAGING)
     _carry_out(lake, staging, plan)
 
 

@@ -14,7 +14,7 @@ from fairway.core.tables import PACKETS, SESSIONS, TRANSFERS, VIOLATIONS, Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from fairway.lake.store import Lake
+    from fairway.store.lakes import Lake
 
 WORST = 3
 _OF_WORST = (

@@ -24,6 +24,7 @@ from fairway.capture.columns.records import TROUBLES
 from fairway.core.columns import Integers
 from fairway.core.errors import DamagedCapture, FairwayError
 from fairway.core.tables import DATAGRAMS
+from fairway.lake.analysis.exchange import exchange_folder, fresh_staging, locked
 from fairway.lake.captures import slices
 from fairway.lake.captures.buckets import BUCKETS, buckets_of_batch, slices_for
 from fairway.lake.captures.files import CaptureFile, identity, listed, seen
@@ -32,7 +33,7 @@ from fairway.lake.captures.parts import PART_BYTES, Part, batches
 from fairway.lake.captures.planning import Named, planned
 from fairway.lake.captures.rows import UNDECODED, Batch, arrow_batch
 from fairway.lake.captures.slices import SUFFIX
-from fairway.lake.store import Lake, exchange_folder
+from fairway.store.lakes import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,9 +104,9 @@ def ingest(
 ) -> Ingestion:
     """Reads each file whose content is not in the lake yet into `captures/`; names may be globs and folders."""
     lake = lake if isinstance(lake, Lake) else Lake(lake)
-    with lake.lock("captures", "fairway analyze"):
+    with locked(lake, "captures", "fairway analyze"):
         known(lake)  # refuses captures of another form before any is added
-        staging = lake.fresh_staging(STAGING)
+        staging = fresh_staging(lake, STAGING)
         outcome = Ingestion()
         named = list(_new(listed(os.fspath(name) for name in files), lake, payload, outcome))
         parts = planned(spark, named, part_bytes)

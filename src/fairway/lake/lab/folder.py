@@ -12,7 +12,6 @@ what a reader sees is whole chunks, each once.
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from fairway.core.errors import FairwayError
 from fairway.core.tables import RUNS
 from fairway.lake.lab.cells import Cell, measured
 from fairway.lake.schemas import arrow_schema
+from fairway.store.files import publish_file
 
 CHUNK_S = 4.0
 """Estimated work of a chunk at the most: long beside the cost of a task, short beside a person's patience."""
@@ -159,6 +159,4 @@ def publish(target: Path, content: bytes, staging: Path) -> None:
     descriptor, aside = tempfile.mkstemp(dir=staging)
     with open(descriptor, "wb") as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, target)
+    publish_file(Path(aside), target)

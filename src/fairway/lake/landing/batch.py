@@ -1,45 +1,36 @@
-"""One micro-batch: from Spark's frame to files in the tables.
+"""One micro-batch: from Spark's frame to commits in the tables.
 
-The batch's offsets are on disk before anything happens. Everything is written to staging first, its rows are counted
-against the offsets, and only then files get their names. Dying anywhere, and doing it all again, ends in the same
-files; that is all that exactly-once needs.
+Every table knows how much of each gateway it holds, because each commit says so. A batch is committed table by table;
+each takes the rows at or above its own position. So dying between two commits, and landing the same messages again in
+whatever batches, ends in the same rows.
+
+What a typed table rejects is committed before what it takes: where `rejected` is ahead of the table, it is ahead by
+what a batch that died has rejected already, and where it is behind, nothing was rejected in between.
 """
 
 from __future__ import annotations
 
-import re
-import shutil
+import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
-
 from fairway.core.errors import FairwayError
-from fairway.core.tables import MESSAGES, REJECTED
-from fairway.lake.crashpoints import AFTER_STAGING, PUBLISHED, reach
+from fairway.core.layout import progress
+from fairway.core.tables import MESSAGES
+from fairway.lake import sink
 from fairway.lake.landing import typed
-from fairway.lake.landing.checkpoint import Checkpoint
-from fairway.lake.landing.folders import publish_batch
-from fairway.lake.landing.names import of_batch
-from fairway.lake.schemas import spark_schema
-from fairway.lake.store import Lake
+from fairway.lake.landing.segments import Positions
+from fairway.store import tending
+from fairway.store.delta import Advances, Delta
+from fairway.store.tending import Compacted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
-
-FILE_BYTES = 64 << 20
-"""About what a file of a typed table holds at the most, before compaction, in bytes of the messages it comes from."""
-
-_PART = re.compile(r"part-(\d+)-.*\.parquet")
-
-
-class UnbalancedBatch(FairwayError):
-    """What was written is not what the batch holds: nothing of it was published."""
 
 
 class StreamEnded(FairwayError):
@@ -48,13 +39,54 @@ class StreamEnded(FairwayError):
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """What became of a batch."""
+    """What became of a batch; `version` is that of `messages`."""
 
-    batch: int
+    version: int
     messages: int
     rejected: int
     files: int
     seconds: float
+
+
+class Filled:
+    """A table that the stream fills: how much of each gateway it holds, as this stream has left it."""
+
+    def __init__(self, table: Delta, owner: str | None = None) -> None:
+        """`owner` is the typed table whose positions are meant, in a table that several fill."""
+        self.table = table
+        self._owner = owner
+        self._snapshot = table.open()
+        self._positions: dict[str, int] = {}
+
+    def position(self, gateway: str) -> int:
+        """Return the first offset of a gateway that the table does not hold."""
+        if gateway not in self._positions:
+            self._positions[gateway] = self.table.position(self._snapshot, progress(gateway, self._owner))
+        return self._positions[gateway]
+
+    def advances(self, ends: Positions) -> Advances:
+        """Return by application what the table lacks up to these ends."""
+        lacking = {gateway: (self.position(gateway), end) for gateway, end in ends.items()}
+        return {progress(name, self._owner): (own, end) for name, (own, end) in lacking.items() if own < end}
+
+    def reached(self, ends: Positions, written: sink.Written) -> Compacted | None:
+        """Record what a commit has reached, and do the housekeeping that it makes due."""
+        self._positions |= {gateway: max(self.position(gateway), end) for gateway, end in ends.items()}
+        return tending.tend(self.table, written.version)
+
+
+@dataclass(frozen=True)
+class TypedTable:
+    """A typed table that the stream fills."""
+
+    wish: typed.Wish
+    schema: StructType
+    fitting: Filled
+    rejected: Filled
+
+    def ends(self, gateway: str) -> int:
+        """Return how far `rejected` is for this table, at the least."""
+        return max(self.rejected.position(gateway), self.fitting.position(gateway))
 
 
 class Landing:
@@ -62,119 +94,128 @@ class Landing:
 
     def __init__(
         self,
-        lake: Lake,
-        checkpoint: Checkpoint,
-        staging: Path,
-        schemas: Mapping[str, StructType],
-        report: Callable[[Landed], None],
+        messages: Filled,
+        tables: Sequence[TypedTable],
+        planned: Path,
+        start: Positions,
+        report: Callable[[Landed | Compacted], None],
     ) -> None:
-        self.folders_change = threading.Lock()
-        """Held while files get names under `tables/`: a batch and a compaction take turns."""
+        """`planned` is the folder in which Spark notes what a batch holds; `start` is where the first begins."""
         self.failure: Exception | None = None
         self.batches = 0
         """How many have landed."""
-        self._lake = lake
-        self._checkpoint = checkpoint
-        self._staging = staging
-        self._schemas = schemas
+        self._messages = messages
+        self._tables = tables
+        self._planned = planned
+        self.start = start
         self._report = report
         self._running = threading.Lock()
         self._ended = False
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        """Lands one batch, the same way however often it is asked to."""
+        """Land one batch."""
         with self._running:
             if self._ended:
                 raise StreamEnded("The stream is ending.")
             try:
-                self._report(self._land(frame, batch))
+                self._land(frame, batch)
                 self.batches += 1
             except Exception as error:
                 self.failure = error
                 raise
 
     def end(self, timeout_s: float) -> None:
-        """Waits for the batch that runs, and lets no other begin."""
+        """Wait for the batch that runs, and let no other begin."""
         self._ended = True
         if self._running.acquire(timeout=timeout_s):
             self._running.release()
 
-    def _land(self, frame: DataFrame, batch: int) -> Landed:
+    def landed(self, gateway: str) -> int:
+        """Return the first offset of a gateway that some table does not hold."""
+        return min(filled.position(gateway) for filled in (self._messages, *(one.fitting for one in self._tables)))
+
+    def _land(self, frame: DataFrame, batch: int) -> None:
         began_s = time.monotonic()
-        self._checkpoint.sync(batch)
-        folder = self._staging / str(batch)
-        shutil.rmtree(folder, ignore_errors=True)
-        rows = self._rows(batch)
-        stage(landed(frame), folder / MESSAGES.name, *MESSAGES.partitions)
-        _balance(batch, rows, MESSAGES.name, written_rows(folder / MESSAGES.name))
-        rejected_rows = sum(self._stage_typed(frame, folder, table, batch, rows) for table in self._schemas)
-        reach(AFTER_STAGING)
-        files = self._publish(folder, batch)
-        reach(PUBLISHED)
-        shutil.rmtree(folder)
-        return Landed(batch, rows, rejected_rows, files, time.monotonic() - began_s)
+        ends = self._ends(batch)
+        if not ends:  # Spark begins every query with a batch, if need be an empty one
+            return
+        batch_rows = sum(end - self.start.get(gateway, 0) for gateway, end in ends.items())
+        messages = landed(frame)
+        if self._tables:
+            messages = messages.persist()  # each table reads it, and a segment is read by Python
+        try:
+            written = self._fill(messages, ends)
+            rejected = [self._fill_typed(messages, one, ends) for one in self._tables]
+        finally:
+            if self._tables:
+                messages.unpersist()
+        self.start = {**self.start, **ends}
+        seconds = time.monotonic() - began_s
+        self._report(Landed(written.version, batch_rows, sum(rejected), written.files, seconds))
 
-    def _rows(self, batch: int) -> int:
-        """Gives how many messages the batch holds, by its offsets."""
-        begin, end = self._checkpoint.positions(batch - 1), self._checkpoint.positions(batch)
-        return sum(position - begin.get(gateway, 0) for gateway, position in end.items())
+    def _ends(self, batch: int) -> dict[str, int]:
+        """Return where the batch ends, for each gateway of which it holds anything."""
+        noted = json.loads((self._planned / str(batch)).read_text().splitlines()[2])
+        ends = {gateway: int(position) for gateway, position in noted.items()}
+        return {gateway: end for gateway, end in ends.items() if end > self.start.get(gateway, 0)}
 
-    def _stage_typed(self, frame: DataFrame, folder: Path, table: str, batch: int, rows: int) -> int:
-        """Stages one typed table and what it rejects, from the staged messages; gives how many were rejected."""
-        staged = folder / MESSAGES.name
-        messages = frame.sparkSession.read.schema(spark_schema(MESSAGES)).parquet(str(staged))
-        files = -(-sum(path.stat().st_size for path in staged.rglob("*.parquet")) // FILE_BYTES)
-        judgements = typed.judged(messages, self._schemas[table])
-        stage(typed.fitting(judgements, self._schemas[table]).repartition(files, "offset"), folder / table, "day")
-        fitting_rows = written_rows(folder / table)
-        refused = folder / REJECTED.name / table
-        if fitting_rows != rows:
-            stage(typed.rejected(judgements, table).repartition(files, "offset"), refused, *REJECTED.partitions)
-        refused_rows = written_rows(refused)
-        _balance(batch, rows, f"{table} and {REJECTED.name}", fitting_rows + refused_rows)
-        return refused_rows
+    def _fill(self, messages: DataFrame, ends: Positions) -> sink.Written:
+        filled = self._messages
+        advances = filled.advances(ends)
+        if not advances:  # a batch that died after this commit
+            return sink.Written(filled.table.open().version(), 0, 0)
+        rows = self._above(messages, {gateway: filled.position(gateway) for gateway in ends})
+        expected_rows = sum(end - own for own, end in advances.values())
+        written = sink.write(rows, filled.table, positions=advances, expected_rows=expected_rows)
+        self._reached(filled, ends, written)
+        return written
 
-    def _publish(self, folder: Path, batch: int) -> int:
-        query = self._checkpoint.query()
-        assert query is not None
-        tables = {folder / name: self._lake.table(name) for name in (MESSAGES.name, *self._schemas)}
-        tables |= {folder / REJECTED.name / name: self._lake.table(REJECTED.name) for name in self._schemas}
-        files = 0
-        for staged, table in tables.items():
-            for partition in sorted({path.parent for path in staged.rglob("*.parquet")}):
-                coming = {str(of_batch(query, batch, _part(path))): path for path in partition.glob("*.parquet")}
-                target = table / partition.relative_to(staged)
-                with self.folders_change:
-                    files += publish_batch(coming, target, query, batch, folder / "aside")
-        return files
+    def _fill_typed(self, messages: DataFrame, one: TypedTable, ends: Positions) -> int:
+        """Fill one typed table, and `rejected` before it; return how many messages were rejected."""
+        advances = one.fitting.advances(ends)
+        if not advances:
+            return 0
+        rows = typed.routed(self._above(messages, {name: one.fitting.position(name) for name in ends}), one.wish.route)
+        judged = typed.judged(rows, one.schema)
+        files = sink.put(typed.fitting(judged, one.schema), one.fitting.table)
+        unfit = (rows.count() if one.wish.route else sum(end - own for own, end in advances.values())) - sum(
+            file.rows for file in files
+        )
+        refused = {gateway: end for gateway, end in ends.items() if one.ends(gateway) < end}
+        if unfit and refused:
+            again = {name for name in ends if one.ends(name) > one.fitting.position(name)}
+            fresh = self._above(judged, {name: one.ends(name) for name in ends})
+            written = sink.write(
+                typed.rejected(fresh, one.wish.table),
+                one.rejected.table,
+                positions=one.rejected.advances(refused),
+                expected_rows=None if again else unfit,
+            )
+            self._reached(one.rejected, refused, written)
+        self._reached(one.fitting, ends, sink.commit(files, one.fitting.table, positions=advances))
+        return unfit
+
+    def _reached(self, filled: Filled, ends: Positions, written: sink.Written) -> None:
+        compacted = filled.reached(ends, written)
+        if compacted is not None:
+            self._report(compacted)
+
+    def _above(self, rows: DataFrame, positions: Mapping[str, int]) -> DataFrame:
+        """Return the rows at or above positions, where those are not just where the batch begins."""
+        for gateway, position in positions.items():
+            if position > self.start.get(gateway, 0):
+                rows = rows.where(~_below(gateway, position))
+        return rows
+
+
+def _below(gateway: str, position: int) -> Column:
+    from pyspark.sql import functions as F
+
+    return (F.col("gateway") == gateway) & (F.col("gateway_offset") < position)
 
 
 def landed(segments: DataFrame) -> DataFrame:
-    """Gives the rows of `messages` from those of segments."""
+    """Return the rows of `messages` from those of segments."""
     from pyspark.sql import functions as F
 
     return segments.withColumn("day", F.to_date("received")).select(*MESSAGES.names)
-
-
-def stage(frame: DataFrame, folder: Path, *partitions: str) -> None:
-    """Writes a frame below `staging/`."""
-    frame.write.partitionBy(*partitions).option("compression", "zstd").parquet(str(folder))
-
-
-def written_rows(folder: Path) -> int:
-    """Counts staged rows by the files' footers."""
-    return sum(pq.read_metadata(path).num_rows for path in folder.rglob("*.parquet"))
-
-
-def _part(path: Path) -> int:
-    found = _PART.fullmatch(path.name)
-    assert found is not None, path
-    return int(found[1])
-
-
-def _balance(batch: int, rows: int, table: str, written: int) -> None:
-    if rows != written:
-        raise UnbalancedBatch(
-            f"Batch {batch} holds {rows} messages, but {written} rows were written for {table}: "
-            "see that every Spark node mounts the lake's file system at the same path."
-        )

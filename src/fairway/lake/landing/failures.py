@@ -27,7 +27,7 @@ def failure_of(landing: Exception | None, query: Exception | None) -> Exception:
     """Gives what to raise for a query that failed, from what went wrong in a batch, if there, and what Spark says."""
     from pyspark.errors import AnalysisException, PySparkException
 
-    if isinstance(landing, FairwayError | OSError):
+    if isinstance(landing, FairwayError):
         return landing
     text = str(landing or query)
     found = _OURS.findall(text)
@@ -37,7 +37,10 @@ def failure_of(landing: Exception | None, query: Exception | None) -> Exception:
         return StreamFailed(
             "A disk is full, the lake's or the one for Spark's temporary files: make room, and start the stream again."
         )
+    if isinstance(landing, OSError):
+        return landing
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     passing = landing is None or isinstance(landing, PySparkException) or type(landing).__name__ == "Py4JJavaError"
     kind = StreamStumbled if passing and not isinstance(landing or query, AnalysisException) else StreamFailed
-    return kind(f"Spark stopped the stream: {lines[0] if lines else type(landing or query).__name__}")
+    who = "Spark stopped the stream" if passing else "The stream stopped"
+    return kind(f"{who}: {lines[0] if lines else type(landing or query).__name__}")

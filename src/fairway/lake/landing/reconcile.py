@@ -3,36 +3,29 @@
 A message moves from the journal to a segment to the table, and is taken from one place only when it is in the next.
 So the places are read in that order: whatever leaves one after it was read has been counted there, and whatever left
 it before is found in the next. What is acknowledged later than the journal was read does not count at all.
-
-A partition's folder may be exchanged for a compacted one while it is read. Then files of the old one are gone, and the
-folder is read again from the start, into a fresh count.
 """
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from fairway.core import layout
 from fairway.core.errors import FairwayError
 from fairway.core.tables import MESSAGES
 from fairway.lake.landing import segments
 from fairway.lake.landing.coverage import Coverage
-from fairway.lake.landing.names import parse
-from fairway.lake.store import Lake
+from fairway.store.delta import DataFile, Delta
+from fairway.store.lakes import Lake
+from fairway.store.parquet import batches
 
-ROWS_AT_ONCE = 65_536
-FOLDER_TRIES = 20
-"""How often a folder that keeps being exchanged is begun again; compaction needs minutes from one to the next."""
+KEYS = pa.schema([("gateway", pa.string()), ("gateway_offset", pa.int64())])
 
 
 class Unreadable(FairwayError):
@@ -74,7 +67,7 @@ def reconcile(lake: Lake) -> list[Account]:
     """Counts every gateway's messages, also while gateways and stream run."""
     journals = {name: _journal(lake.gateways / name / layout.JOURNAL) for name in _gateways(lake)}
     held = {name: _with_segments(lake, name, journal) for name, journal in journals.items()}
-    tables = read_table(lake.table(MESSAGES.name))
+    tables = read_table(lake.delta(MESSAGES.name))
     names = sorted(held.keys() | tables.keys())
     # Read again: what was acknowledged in the meantime is explained by it.
     later = {name: _journal(lake.gateways / name / layout.JOURNAL) for name in names}
@@ -103,8 +96,7 @@ def _journal(path: Path) -> _Ranges | None:
 
 
 def _with_segments(lake: Lake, gateway: str, journal: _Ranges | None) -> _Ranges:
-    folder = lake.landing / gateway
-    landed = [(first, last + 1) for first, last in segments.ranges(lake.landing, gateway)] if folder.is_dir() else []
+    landed = [(one.first, one.last + 1) for one in segments.listed(lake.landing, gateway)]
     if journal is None:
         return _Ranges(max((end for _, end in landed), default=0), landed)
     return _Ranges(journal.acknowledged, _joined([*journal.pieces, *landed], journal.acknowledged))
@@ -139,58 +131,22 @@ def _account(gateway: str, held: _Ranges | None, table: Coverage, later: _Ranges
     )
 
 
-def read_table(table: Path) -> dict[str, Coverage]:
-    """Gives the offsets of each gateway that a table holds."""
+def read_table(table: Delta) -> dict[str, Coverage]:
+    """Return the offsets of each gateway that a table holds, in one snapshot."""
     seen: dict[str, Coverage] = defaultdict(Coverage)
-    for folder in _folders(table):
-        for gateway, coverage in _read_folder(folder).items():
-            seen[gateway].merge(coverage)
+    if table.exists():
+        # About in the order in which they were written, so that few blocks of a coverage are open at a time.
+        for file, _ in sorted(table.files(table.open()), key=lambda found: found[1].get("min.gateway_offset") or 0):
+            _read_file(table, file, seen)
     return dict(seen)
 
 
-def _folders(table: Path) -> Iterator[Path]:
-    """Gives the folders of a table from the top; one that is there at the start is given, whatever happens to it."""
-    if not table.is_dir():
-        return
-    yield table
-    for entry in sorted(os.scandir(table), key=lambda entry: entry.name):
-        if entry.is_dir():
-            yield from _folders(Path(entry.path))
-
-
-def _read_folder(folder: Path) -> dict[str, Coverage]:
-    for _ in range(FOLDER_TRIES):
-        seen: dict[str, Coverage] = defaultdict(Coverage)
-        try:
-            for path in _files(folder):
-                _read_file(path, seen)
-        except FileNotFoundError:
-            continue
-        return seen
-    raise Unreadable(f"{folder} changed {FOLDER_TRIES} times while it was read: try again.")
-
-
-def _files(folder: Path) -> list[Path]:
-    """Lists a folder's files in the order of their batches, so that few blocks are open at a time."""
-    names = [name for name in os.listdir(folder) if name.endswith(".parquet")]
-    parsed = {name: parse(name) for name in names}
-
-    def order(name: str) -> tuple[int, str]:
-        found = parsed[name]
-        return (found.first if found is not None else 0, name)
-
-    return [folder / name for name in sorted(names, key=order)]
-
-
-def _read_file(path: Path, seen: dict[str, Coverage]) -> None:
+def _read_file(table: Delta, file: DataFile, seen: dict[str, Coverage]) -> None:
     try:
-        with pq.ParquetFile(path, read_dictionary=["gateway"]) as file:
-            for batch in file.iter_batches(ROWS_AT_ONCE, columns=["gateway", "offset"]):
-                gateways, offsets = batch.column("gateway"), batch.column("offset").to_numpy()
-                places = gateways.indices.to_numpy()
-                for index, gateway in enumerate(gateways.dictionary.to_pylist()):
-                    seen[gateway].add(offsets[places == index].astype(np.int64))
-    except FileNotFoundError:
-        raise
+        for batch in batches(table.place, file.path, KEYS):
+            gateways = batch.column("gateway").dictionary_encode()
+            offsets, places = batch.column("gateway_offset").to_numpy(), gateways.indices.to_numpy()
+            for index, gateway in enumerate(gateways.dictionary.to_pylist()):
+                seen[gateway].add(offsets[places == index].astype(np.int64))
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise Unreadable(f"{path} cannot be read ({error}): restore it from a copy, or remove it.") from error
+        raise Unreadable(f"{table.place}/{file.path} cannot be read ({error}): restore it from a copy.") from error

@@ -6,14 +6,13 @@ a segment finds all earlier ones, unless the stream has removed them after landi
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 from fairway.core.errors import FairwayError
 from fairway.core.layout import segment_name, segment_range
+from fairway.store.places import Place
 
 GROUP_BYTES = 64 << 20
 """What one Spark task reads; a Python task costs about 80 ms of a core, so small segments share one."""
@@ -31,91 +30,90 @@ class Segment(NamedTuple):
     gateway: str
     first: int
     last: int
-    path: str
-    size_bytes: int
+
+    @property
+    def name(self) -> str:
+        """The name of the file below `landing/`."""
+        return f"{self.gateway}/{segment_name(self.first, self.last)}"
 
 
-def gateways(landing: Path) -> list[str]:
-    """Lists the gateways that have sealed anything, or will."""
-    if not landing.is_dir():
-        return []
-    return sorted(entry.name for entry in os.scandir(landing) if entry.is_dir() and not entry.name.startswith("."))
+def gateways(landing: Place) -> list[str]:
+    """Return the names of the gateways that have sealed anything, or will."""
+    return [name for name in landing.names() if not name.startswith(".")]
 
 
-def ranges(landing: Path, gateway: str) -> list[tuple[int, int]]:
-    """Lists the offset ranges of a gateway's segments, in order."""
-    found = (segment_range(name) for name in os.listdir(landing / gateway))
-    return sorted(range_ for range_ in found if range_ is not None)
+def listed(landing: Place, gateway: str) -> list[Segment]:
+    """Return a gateway's segments, in order."""
+    found = map(segment_range, (landing / gateway).names())
+    return sorted(Segment(gateway, *range_) for range_ in found if range_ is not None)
 
 
-def chain(landing: Path, gateway: str, position: int, end: int | None = None) -> Iterator[Segment]:
-    """Gives the segments from a position on, without a gap, up to `end` or to the newest."""
+def chain(landing: Place, gateway: str, position: int, end: int | None = None) -> Iterator[Segment]:
+    """Return the segments from a position on, without a gap, up to `end` or to the newest."""
     known = _chainable(landing, gateway, position, end)
     while position in known and position != end:
-        last = known[position]
-        path = landing / gateway / f"{position:020}-{last:020}.parquet"
-        yield Segment(gateway, position, last, str(path), path.stat().st_size)
-        position = last + 1
+        yield known[position]
+        position = known[position].last + 1
     if end is not None and position != end:
         raise _gap(landing, gateway, position, end)
 
 
-def _chainable(landing: Path, gateway: str, position: int, end: int | None) -> dict[int, int]:
-    """Gives last offsets by first ones, of the segments from a position on; beyond it there is no gap."""
+def _chainable(landing: Place, gateway: str, position: int, end: int | None) -> dict[int, Segment]:
+    """Return segments by their first offsets, from a position on; beyond it there is no gap."""
     for _ in range(2):
-        found = ranges(landing, gateway)
+        found = listed(landing, gateway)
         if end is None:
             check_landed(landing, gateway, position, found)
-        later = [r for r in found if r[0] >= position and (end is None or r[1] < end)]
-        known = dict(later)
+        later = [one for one in found if one.first >= position and (end is None or one.last < end)]
+        known = {one.first: one for one in later}
         reached = position
         while reached in known:
-            reached = known[reached] + 1
-        beyond = [first for first, _ in later if first > reached]
+            reached = known[reached].last + 1
+        beyond = [one.first for one in later if one.first > reached]
         # A folder that changes while it is listed may show a later name and not an earlier one: look twice.
         if not beyond:
             return known
     raise _gap(landing, gateway, reached, min(beyond))
 
 
-def _gap(landing: Path, gateway: str, first: int, end: int) -> DamagedLanding:
+def _gap(landing: Place, gateway: str, first: int, end: int) -> DamagedLanding:
     return DamagedLanding(
         f"Offsets {first} to {end - 1} of gateway {gateway} are missing in {landing / gateway}: "
         "put the removed segments back, or restore the whole lake from one copy."
     )
 
 
-def check_landed(landing: Path, gateway: str, position: int, found: Sequence[tuple[int, int]]) -> None:
-    """Refuses segments, of those found, below a position that the stream cannot have landed; names are enough to tell.
+def check_landed(landing: Place, gateway: str, position: int, found: Sequence[Segment]) -> None:
+    """Refuse segments, of those found, below a position that the stream cannot have landed; names are enough to tell.
 
     Those that it landed are removed from the oldest on, and never the newest: what is left of them joins, and ends at
     the position. Anything else comes from a journal that began anew.
     """
-    below = [one for one in found if one[0] < position]
+    below = [(one.first, one.last) for one in found if one.first < position]
     for (first, last), (follower, _) in pairwise([*below, (position, position)]):
         # One that is gone by now was being removed while the folder was listed, and so was its follower.
-        if last + 1 != follower and (landing / gateway / segment_name(first, last)).exists():
+        if last + 1 != follower and segment_name(first, last) in (landing / gateway).names():
             raise _foreign(landing, gateway, (first, last), position)
 
 
-def _foreign(landing: Path, gateway: str, found: tuple[int, int], position: int) -> DamagedLanding:
+def _foreign(landing: Place, gateway: str, found: tuple[int, int], position: int) -> DamagedLanding:
     return DamagedLanding(
-        f"{landing / gateway / segment_name(*found)} holds offsets that were given before (gateway {gateway} has "
+        f"{landing / gateway}/{segment_name(*found)} holds offsets that were given before (gateway {gateway} has "
         f"landed up to {position - 1}): restart that gateway, which then goes on above, and move this segment to a "
         "lake of its own to land it there."
     )
 
 
-def ends(landing: Path) -> dict[str, int]:
-    """Gives the position behind each gateway's newest segment."""
-    found = {gateway: ranges(landing, gateway) for gateway in gateways(landing)}
-    return {gateway: max(last for _, last in listed) + 1 for gateway, listed in found.items() if listed}
+def ends(landing: Place) -> dict[str, int]:
+    """Return the position behind each gateway's newest segment."""
+    found = {gateway: listed(landing, gateway) for gateway in gateways(landing)}
+    return {gateway: max(one.last for one in there) + 1 for gateway, there in found.items() if there}
 
 
 def newest(
-    landing: Path, start: Positions, *, target: Positions | None = None, bytes_max: int | None = None
+    landing: Place, start: Positions, *, target: Positions | None = None, bytes_max: int | None = None
 ) -> dict[str, int]:
-    """Gives how far a batch from `start` goes: to the newest segments, to `target`, or until it holds `bytes_max`.
+    """Return how far a batch from `start` goes: to the newest segments, to `target`, or until it holds `bytes_max`.
 
     Gateways take turns, so that one with a backlog does not hold up the others. At least one segment is taken.
     """
@@ -129,20 +127,21 @@ def newest(
                 del waiting[gateway]
             else:
                 positions[gateway] = segment.last + 1
-                taken_bytes += segment.size_bytes
+                taken_bytes += landing.file(segment.name).size_bytes
     return dict(sorted(positions.items()))
 
 
-def groups(landing: Path, start: Positions, end: Positions) -> list[list[Segment]]:
-    """Cuts what lies between two positions into groups of segments, one for each task; always in the same way."""
+def groups(landing: Place, start: Positions, end: Positions) -> list[list[Segment]]:
+    """Cut what lies between two positions into groups of segments, one for each task; always in the same way."""
     found: list[list[Segment]] = []
     size_bytes = GROUP_BYTES
     # A gateway that has nothing new may be gone for good, folder and all.
     for gateway in sorted(name for name in end if end[name] != start.get(name, 0)):
         for segment in chain(landing, gateway, start.get(gateway, 0), end[gateway]):
-            if size_bytes + segment.size_bytes > GROUP_BYTES:
+            more_bytes = landing.file(segment.name).size_bytes
+            if size_bytes + more_bytes > GROUP_BYTES:
                 found.append([])
                 size_bytes = 0
             found[-1].append(segment)
-            size_bytes += segment.size_bytes
+            size_bytes += more_bytes
     return found

@@ -2,20 +2,20 @@
 
     spark.readStream.format("fairway.landing").option("path", LAKE/landing).load()
 
-Spark's own file source would do harm here: it skips old files silently, and a file that was removed before a replay
-gives an empty batch. This one knows what each batch must hold.
+It begins where the option `positions` says, a JSON object with the next offset of each gateway. Spark's own file source
+would do harm here: it skips old files silently, and a file that was removed before a replay is an empty batch. This one
+knows what each batch must hold.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
@@ -23,6 +23,8 @@ from pyspark.sql.types import StructType
 from fairway.core.tables import SEGMENT
 from fairway.lake.landing.segments import DamagedLanding, Segment, ends, groups, newest
 from fairway.lake.schemas import arrow_schema, spark_schema
+from fairway.store.parquet import batches
+from fairway.store.places import Place, place_of
 
 NAME = "fairway.landing"
 
@@ -30,10 +32,6 @@ BATCH_BYTES_MAX = 256 << 20
 """What one micro-batch takes from `landing/` at the most; a backlog becomes several batches."""
 
 _SCHEMA = arrow_schema(SEGMENT)
-
-ARROW_ROWS_MAX = 16_384
-ARROW_BYTES = 8 << 20
-"""What one Arrow batch holds, whichever comes first; bodies may be large."""
 
 
 @dataclass
@@ -64,13 +62,14 @@ class LandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Tells Spark how far the gateways are, and reads what lies between two positions."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._landing = Path(options["path"])
+        self._landing = place_of(options["path"])
+        self._start = {name: int(position) for name, position in json.loads(options.get("positions", "{}")).items()}
         self._bytes_max = int(options.get("bytesmax", BATCH_BYTES_MAX))
         self._target: dict[str, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        """Begins before every gateway's first message."""
-        return {}
+        """Begin where the tables end."""
+        return self._start
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Bounds a batch."""
@@ -93,38 +92,33 @@ class LandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Reads the segments of one task."""
         assert isinstance(partition, SegmentGroup)
         for segment in partition.segments:
-            yield from read_segment(segment)
+            yield from read_segment(self._landing, segment)
 
 
-def read_segment(segment: Segment) -> Iterator[pa.RecordBatch]:
-    """Gives the rows of a segment, and checks that they are those that its name promises."""
-    position = segment.first
+def read_segment(landing: Place, segment: Segment) -> Iterator[pa.RecordBatch]:
+    """Return the rows of a segment, and check that they are those that its name promises.
+
+    A column that an earlier release did not write is null.
+    """
+    path, position = f"{landing}/{segment.name}", segment.first
     try:
-        with pq.ParquetFile(segment.path) as file:
-            for batch in file.iter_batches(_rows_at_once(file.metadata), columns=list(SEGMENT.names)):
-                position = _checked(batch, segment, position)
-                yield pa.Table.from_batches([batch]).cast(_SCHEMA).combine_chunks().to_batches()[0]
+        for batch in batches(landing, segment.name, _SCHEMA):
+            position = _checked(batch, segment, path, position)
+            yield batch
     except FileNotFoundError as error:
-        raise DamagedLanding(f"{segment.path} was removed before it had landed: put it back from a copy.") from error
+        raise DamagedLanding(f"{path} was removed before it had landed: put it back from a copy.") from error
     except (pa.ArrowException, OSError) as error:
-        raise DamagedLanding(f"{segment.path} cannot be read ({error}): put it back from a copy.") from error
+        raise DamagedLanding(f"{path} cannot be read ({error}): put it back from a copy.") from error
     if position != segment.last + 1:
-        raise DamagedLanding(f"{segment.path} ends at offset {position - 1}: put it back from a copy.")
+        raise DamagedLanding(f"{path} ends at offset {position - 1}: put it back from a copy.")
 
 
-def _rows_at_once(metadata: pq.FileMetaData) -> int:
-    rows = int(metadata.num_rows)
-    size_bytes = sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
-    return max(1, min(ARROW_ROWS_MAX, ARROW_BYTES * rows // max(1, int(size_bytes))))
-
-
-def _checked(batch: pa.RecordBatch, segment: Segment, position: int) -> int:
-    """Gives the position behind the batch, whose offsets go on from `position` without a gap."""
-    offsets = batch.column("offset").to_numpy()
+def _checked(batch: pa.RecordBatch, segment: Segment, path: str, position: int) -> int:
+    """Return the position behind the batch, whose offsets go on from `position` without a gap."""
+    offsets = batch.column("gateway_offset").to_numpy()
     names = pc.unique(batch.column("gateway")).to_pylist()
     if names != [segment.gateway] or (offsets != np.arange(position, position + len(offsets))).any():
         raise DamagedLanding(
-            f"{segment.path} holds other messages than its name says, from offset {position} on: "
-            "put it back from a copy."
+            f"{path} holds other messages than its name says, from offset {position} on: put it back from a copy."
         )
     return position + len(offsets)

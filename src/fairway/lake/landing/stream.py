@@ -1,35 +1,40 @@
 """The landing stream: from `landing/` to `tables/messages` and the typed tables, until it is told to stop.
 
-Before it starts it takes the tables' lock and makes sure that table and checkpoint belong together: with the
-checkpoint of another table, or none, everything would land again.
+How far it is stands in the tables. A start reads it there and gives Spark a new, empty folder for the checkpoint that
+it insists on: there is one way to start, and a checkpoint that is lost, old or half-written does not exist.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
-from fairway.core.errors import FairwayError
+from fairway.core.layout import STAGING
 from fairway.core.tables import MESSAGES
-from fairway.lake.landing import wishes
-from fairway.lake.landing.batch import Landed, Landing
-from fairway.lake.landing.checkpoint import Checkpoint
-from fairway.lake.landing.compaction import Compacted
+from fairway.lake.landing import segments, tables
+from fairway.lake.landing.batch import Filled, Landed, Landing, TypedTable
 from fairway.lake.landing.failures import StreamFailed, StreamStumbled, failure_of
-from fairway.lake.landing.folders import table_files
-from fairway.lake.landing.housekeeping import Removed, compact_tables, remove_landed
-from fairway.lake.landing.names import parse
-from fairway.lake.landing.typed import Wish, declared
+from fairway.lake.landing.housekeeping import Removed, remove_landed
+from fairway.lake.landing.tables import Begun
+from fairway.lake.landing.typed import Wish
 from fairway.lake.session import is_jvm_gone
-from fairway.lake.store import Lake
+from fairway.store.lakes import Lake
+from fairway.store.tending import HISTORY_S, Compacted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+CHECKPOINT = "stream-"
+"""Begins the name of the folder below `staging/` that Spark has for one query."""
 
 HOUSEKEEPING_S = 60.0
 POLL_S = 0.2
@@ -48,25 +53,21 @@ seconds to answer, a constant of Spark's; on a machine with far more work than c
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """A typed table is new, and the lake has messages from before: they are not in it."""
-
-    table: str
-    batch: int
-
-
-@dataclass(frozen=True, slots=True)
 class Restarted:
     """Spark stumbled, and the query was started again."""
 
     reason: str
 
 
-Happening = Begun | Restarted | Landed | Compacted | Removed
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What a power cut left half-written was removed from a table's log, and lands again."""
+
+    table: str
+    removed: str
 
 
-class CheckpointLost(FairwayError):
-    """Table and checkpoint do not belong together."""
+Happening = Begun | Repaired | Restarted | Landed | Compacted | Removed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,25 +77,8 @@ class StreamOptions:
     available_now: bool = False
     interval_s: float = 3.0
     keep_s: float = 7 * 86_400.0
+    history_s: float = HISTORY_S
     wishes: tuple[Wish, ...] = ()
-
-
-def check_table(lake: Lake, checkpoint: Checkpoint) -> None:
-    """Refuses a table that was not filled with this checkpoint."""
-    files = table_files(lake.table(MESSAGES.name))
-    if not files:
-        return
-    if checkpoint.is_empty():
-        raise CheckpointLost(
-            f"{lake.table(MESSAGES.name)} is filled, but its checkpoint {checkpoint.folder} is empty: restore the "
-            "checkpoint from a copy, or move the table away to land everything again."
-        )
-    queries = {name.query for name in (parse(path.name) for path in files) if name is not None}
-    if queries and queries != {checkpoint.query()}:
-        raise CheckpointLost(
-            f"{lake.table(MESSAGES.name)} was not filled with the checkpoint {checkpoint.folder}: "
-            "restore both from the same copy."
-        )
 
 
 class Stream:
@@ -104,23 +88,19 @@ class Stream:
         self._lake = lake
         self._options = options
         self._report = report
-        self._checkpoint = Checkpoint(lake.checkpoints / MESSAGES.name)
-        self._staging = lake.path
         self._kept_at_s = -HOUSEKEEPING_S
-        self._tables: tuple[Wish, ...] = ()
 
     def run(self, open_session: Callable[[], SparkSession], stop: Event) -> None:
-        """Lands until `stop` is set, or for one pass; the session is opened only when nothing speaks against it."""
-        with self._lake.lock(MESSAGES.name, "fairway stream") as lock:
-            self._checkpoint.repair()
-            check_table(self._lake, self._checkpoint)
-            self._tables = wishes.together(self._lake, self._options.wishes)
-            self._staging = self._lake.fresh_staging(MESSAGES.name)
+        """Land until `stop` is set, or for one pass; the session is opened only when nothing speaks against it."""
+        with self._lake.lock(MESSAGES.name, "fairway stream"):
+            for table in tables.landed_tables(self._lake):
+                for name in table.mend():
+                    self._report(Repaired(table.place.uri.rpartition("/")[2], name))
+            wishes = tables.together(self._lake, self._options.wishes)
             spark = open_session()
             try:
                 if not stop.is_set():
-                    lock.share_with_jvm(spark)
-                    self._land(spark, stop)
+                    self._persevere(spark, wishes, stop)
             except Exception as error:
                 self._explain(error, stop)
 
@@ -137,66 +117,65 @@ class Stream:
                 "Spark's Java process is gone (killed, or for want of memory): start the stream again."
             ) from error
 
-    def _land(self, spark: SparkSession, stop: Event) -> None:
-        schemas = {wish.table: declared(wish) for wish in self._tables}
-        self._announce()
-        wishes.remember(self._lake, self._tables)
-        landing = Landing(self._lake, self._checkpoint, self._staging, schemas, self._report)
-        try:
-            self._persevere(spark, landing, stop)
-        finally:
-            landing.end(END_S)
-        if self._options.available_now and not stop.is_set():
-            self._keep_house(landing, stop, now=True)
-
-    def _persevere(self, spark: SparkSession, landing: Landing, stop: Event) -> None:
-        """Runs the query, and again where Spark stumbles for a reason that may pass."""
-        stumbles, landed = 0, 0
+    def _persevere(self, spark: SparkSession, wishes: tuple[Wish, ...], stop: Event) -> None:
+        """Run the query, and again where Spark stumbles for a reason that may pass."""
+        staging, stumbles = self._lake.path / STAGING, 0
+        for left in staging.glob(f"{CHECKPOINT}*"):  # by a predecessor that was killed
+            shutil.rmtree(left, ignore_errors=True)
         while True:
-            try:
-                self._query(spark, landing, stop)
-                return
-            except StreamStumbled as error:
-                stumbles = stumbles + 1 if landing.batches == landed else 1
-                landed = landing.batches
-                if stop.is_set():
-                    return
-                if stumbles > RESTARTS_MAX:
-                    raise
-                self._report(Restarted(str(error)))
-                stop.wait(stumbles)
-                self._checkpoint.repair()
+            messages, typed, begun = tables.prepare(self._lake, wishes, self._options.history_s)
+            for one in begun:
+                self._report(one)
+            with tempfile.TemporaryDirectory(prefix=CHECKPOINT, dir=staging, ignore_cleanup_errors=True) as folder:
+                landing = self._landing(messages, typed, Path(folder))
+                try:
+                    self._query(spark, landing, Path(folder), stop)
+                    break
+                except StreamStumbled as error:
+                    stumbles = 1 if landing.batches else stumbles + 1
+                    if stop.is_set():
+                        return
+                    if stumbles > RESTARTS_MAX:
+                        raise
+                    self._report(Restarted(str(error)))
+                    stop.wait(stumbles)
+                finally:
+                    landing.end(END_S)
+        if self._options.available_now and not stop.is_set():
+            self._keep_house(landing, now=True)
 
-    def _query(self, spark: SparkSession, landing: Landing, stop: Event) -> None:
+    def _landing(self, messages: Filled, typed: list[TypedTable], checkpoint: Path) -> Landing:
+        filled = (messages, *(one.fitting for one in typed))
+        start = {
+            gateway: min(one.position(gateway) for one in filled) for gateway in segments.gateways(self._lake.landing)
+        }
+        return Landing(messages, typed, checkpoint / "offsets", start, self._report)
+
+    def _query(self, spark: SparkSession, landing: Landing, checkpoint: Path, stop: Event) -> None:
         from pyspark.errors import PySparkException
 
-        landing.failure = None
         try:
-            query = self._start(spark, landing)
+            query = self._start(spark, landing, checkpoint)
         except PySparkException as error:
             raise failure_of(None, error) from error
         try:
             while not stop.wait(POLL_S) and not self._ended(query, landing):
-                self._keep_house(landing, stop)
+                self._keep_house(landing)
         finally:
             if stop.is_set():
                 landing.end(END_S)
             query.stop()
 
-    def _announce(self) -> None:
-        known, batch = wishes.known(self._lake), self._checkpoint.committed()
-        for wish in self._tables:
-            if wish not in known and batch >= 0:
-                self._report(Begun(wish.table, batch + 1))
-
-    def _start(self, spark: SparkSession, landing: Landing) -> StreamingQuery:
-        from fairway.lake.landing.source import NAME, LandingSource
+    def _start(self, spark: SparkSession, landing: Landing, checkpoint: Path) -> StreamingQuery:
+        from fairway.lake import register
+        from fairway.lake.landing.source import NAME
 
         # What goes wrong in a batch is told once, by us: py4j would print its traceback first.
         logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
-        spark.dataSource.register(LandingSource)
-        segments = spark.readStream.format(NAME).option("path", str(self._lake.landing)).load()
-        writer = segments.writeStream.option("checkpointLocation", str(self._checkpoint.folder)).foreachBatch(landing)
+        register(spark)
+        options = {"path": self._lake.landing.uri, "positions": json.dumps(landing.start)}
+        rows = spark.readStream.format(NAME).options(**options).load()
+        writer = rows.writeStream.option("checkpointLocation", checkpoint.as_uri()).foreachBatch(landing)
         if self._options.available_now:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{round(self._options.interval_s * 1_000)} milliseconds").start()
@@ -210,31 +189,10 @@ class Stream:
             raise failure_of(landing.failure, error) from error
         return True
 
-    def _keep_house(self, landing: Landing, stop: Event, *, now: bool = False) -> None:
+    def _keep_house(self, landing: Landing, *, now: bool = False) -> None:
         if not now and time.monotonic() < self._kept_at_s + HOUSEKEEPING_S:
             return
         self._kept_at_s = time.monotonic()
-        removed = remove_landed(self._lake, self._checkpoint, self._options.keep_s, time.time())
+        removed = remove_landed(self._lake, landing.landed, self._options.keep_s, time.time())
         if removed.segments:
             self._report(removed)
-        typed = tuple(wish.table for wish in self._tables)
-        for done in compact_tables(
-            self._lake,
-            self._checkpoint,
-            self._staging,
-            typed,
-            everything=False,
-            folders_change=landing.folders_change,
-            stopped=stop.is_set,
-        ):
-            self._report(done)
-
-
-def compact(lake: Lake, report: Callable[[Compacted], None]) -> None:
-    """Compacts every folder of the landed tables, where no stream runs."""
-    with lake.lock(MESSAGES.name, "fairway compact"):
-        checkpoint = Checkpoint(lake.checkpoints / MESSAGES.name)
-        check_table(lake, checkpoint)
-        typed = tuple(wish.table for wish in wishes.known(lake))
-        for done in compact_tables(lake, checkpoint, lake.fresh_staging(MESSAGES.name), typed, everything=True):
-            report(done)

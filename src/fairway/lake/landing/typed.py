@@ -2,25 +2,28 @@
 
 A body fits if it is one JSON object in UTF-8 whose fields are taken for the declared types, unchanged; fields beyond
 the schema are left in `messages`, a field that is not there is null unless the schema says NOT NULL. A body that does
-not fit goes to `rejected` with the first reason that holds. Every message goes to exactly one of the two.
+not fit goes to `rejected` with the first reason that holds. Every message that a table is meant for goes to exactly one
+of the two. Which it is meant for says its route: a gateway, a port, a protocol, a prefix of the body, or several of
+these, all of which must agree. Without a route a table is meant for every message.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
 
 from fairway.core.errors import BadOption
-from fairway.core.tables import CAPTURE_TABLES, LANDED_TABLES, MESSAGES, REJECTED
+from fairway.core.tables import CAPTURE_TABLES, LANDED_TABLES, MESSAGES, PROTOCOLS, REJECTED
 from fairway.lake.landing.typed_values import check_names, check_type, is_taken, is_there
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructField, StructType
 
-KEYS = ("gateway", "offset", "received")
+KEYS = ("gateway", "gateway_offset", "received")
 """What a typed row has of its message, before its own columns; `day` cuts the table into folders."""
 
 UNREADABLE = "the body is not JSON, or has a key twice or more than Spark's parser takes"
@@ -36,6 +39,47 @@ class Wish:
 
     table: str
     columns: str
+    route: str = ""
+    """Such as `protocol=mrp&port=8192`; see `parse_route`."""
+
+
+def parse_route(text: str) -> tuple[str, str]:
+    """Read `readings=protocol=mrp&prefix={`: a table's name, and its route, written like the query of a URL."""
+    table, _, route = (part.strip() for part in text.partition("="))
+    try:
+        conditions = parse_qsl(route, keep_blank_values=True, strict_parsing=True, errors="strict")
+    except ValueError:
+        conditions = []
+    wrong = next((key for key, value in conditions if not _is_condition(key, value)), None)
+    if not conditions or wrong is not None or len(dict(conditions)) != len(conditions):
+        raise BadOption(
+            f"--route {text!r} is not NAME=CONDITIONS, such as readings='protocol=mrp&port=8192'; there are gateway, "
+            "port, protocol and prefix (of the body), each once."
+        )
+    return table, route
+
+
+def _is_condition(key: str, value: str) -> bool:
+    match key:
+        case "port":
+            return value.isdecimal() and int(value) < 1 << 16
+        case "protocol":
+            return value in PROTOCOLS
+        case _:
+            return key in ("gateway", "prefix") and bool(value)
+
+
+def routed(messages: DataFrame, route: str) -> DataFrame:
+    """Return the messages that a route lets through."""
+    from pyspark.sql import functions as F
+
+    for key, value in parse_qsl(route):
+        if key == "prefix":
+            start = value.encode()
+            messages = messages.where(F.substring("body", 1, len(start)) == F.lit(start))
+        else:
+            messages = messages.where(F.col(key) == (int(value) if key == "port" else value))
+    return messages
 
 
 def parse_wish(text: str) -> Wish:
@@ -50,6 +94,16 @@ def parse_wish(text: str) -> Wish:
             f"--json-schema cannot fill the table {table}, which Fairway fills itself: choose another name."
         )
     return Wish(table, columns)
+
+
+def parse_wishes(schemas: Iterable[str], routes: Iterable[str]) -> tuple[Wish, ...]:
+    """Read what `--json-schema` and `--route` ask for together."""
+    wishes = [parse_wish(text) for text in schemas]
+    for table, route in map(parse_route, routes):
+        if table not in {wish.table for wish in wishes}:
+            raise BadOption(f"--route names the table {table}, for which there is no --json-schema: give both.")
+        wishes = [replace(wish, route=route) if wish.table == table else wish for wish in wishes]
+    return tuple(wishes)
 
 
 def declared(wish: Wish) -> StructType:
@@ -143,6 +197,6 @@ def rejected(judgements: DataFrame, table: str) -> DataFrame:
     from pyspark.sql import functions as F
 
     unfit = judgements.where(F.col(REASON).isNotNull())
-    return unfit.select(F.lit(table).alias("table"), F.col(REASON).alias("reason"), *MESSAGES.names).select(
+    return unfit.select(F.lit(table).alias("typed_table"), F.col(REASON).alias("reason"), *MESSAGES.names).select(
         *REJECTED.names
     )

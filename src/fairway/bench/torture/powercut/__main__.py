@@ -10,6 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from fairway.bench.torture.powercut.landing import cut_landing, record_landing
 from fairway.bench.torture.powercut.recording import record
 from fairway.bench.torture.powercut.recovery import cut, draw
 from fairway.core.errors import FairwayError
@@ -32,7 +33,7 @@ def main(arguments: list[str]) -> int:
     counts = dict(recording.ledger.counts())
     print(f"recorded {len(recording.events):,} writes, syncs and changes of names; messages: {counts}", flush=True)
     broken = 0
-    for number, moment in enumerate(draw(recording, chosen.cuts, chosen.seed)):
+    for number, moment in enumerate(draw(recording.events, chosen.cuts, chosen.seed)):
         folder = chosen.out.absolute() / f"cut-{number}"
         faults = cut(recording, moment, folder)
         for fault in faults:
@@ -40,7 +41,12 @@ def main(arguments: list[str]) -> int:
         broken += bool(faults)
         if not faults:
             shutil.rmtree(folder)
-    print(f"{chosen.cuts} power cuts (seed {chosen.seed}): {broken} broke a promise", flush=True)
+    streamed = record_landing(chosen.out.absolute() / "landing", chosen.messages)
+    for number, moment in enumerate(draw(streamed.events, chosen.cuts, chosen.seed)):
+        for fault in cut_landing(streamed, moment, chosen.out.absolute() / f"landing-cut-{number}"):
+            print(f"landing: {moment}: {fault}", flush=True)
+            broken += 1
+    print(f"{2 * chosen.cuts} power cuts (seed {chosen.seed}): {broken} broke a promise", flush=True)
     return 1 if broken else 0
 
 

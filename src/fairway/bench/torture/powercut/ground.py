@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
-from fairway.bench.torture.powercut.trace import Cut, Event, Made, Moved, Removed, Synced, Wrote
+from fairway.bench.torture.powercut.trace import Cut, Event, Linked, Made, Moved, Removed, Synced, Wrote
 
 SECTOR_BYTES = 512
 
@@ -61,6 +61,8 @@ class Ground:
                     self._live[path].changes.append(
                         Cut(begin_us=event.begin_us, end_us=event.end_us, path=path, size=0)
                     )
+                case Linked(path=path, target=target):
+                    self._name(event, self._live[path], gives=target)
                 case Moved(path=path, target=target):
                     self._name(event, self._live[path], gives=target, takes=path)
                 case Removed(path=path):

@@ -18,7 +18,7 @@ from fairway.bench.torture.senders import BULKY_BYTES, PATIENT
 from fairway.bench.torture.services import GatewayService, ServiceFailed
 from fairway.core import layout
 from fairway.core.errors import FairwayError
-from fairway.gateway.place import LOCK
+from fairway.gateway.home import LOCK
 from fairway.protocols import NAMES
 
 NAME = "gateway"
@@ -59,7 +59,7 @@ def record(folder: Path, messages: int) -> Recording:
     gateway = GatewayService(lake, NAMES, OPTIONS, NAME)
     fleet_urls: dict[str, str] = {}
     with gateway:
-        gateway.program = _under_strace(folder / "trace-0")
+        gateway.program = under_strace(folder / "trace-0")
         gateway.serve()
         fleet_urls = {protocol: f"{url}?{PATIENT[protocol]}" for protocol, url in gateway.urls.items()}
         fleets = _fleets(fleet_urls, messages)
@@ -68,7 +68,7 @@ def record(folder: Path, messages: int) -> Recording:
             thread.start()
         _wait_for(fleets, round(BEFORE_KILL * messages * len(NAMES)), sending)
         _signal(gateway, lake, signal.SIGKILL)
-        gateway.program = _under_strace(folder / "trace-1")
+        gateway.program = under_strace(folder / "trace-1")
         gateway.serve()
         for thread in sending:
             thread.join(OUTCOMES_WITHIN_S)
@@ -80,10 +80,11 @@ def record(folder: Path, messages: int) -> Recording:
     return Recording(lake, tuple(gateway.urls.values()), events, ledger)
 
 
-def _under_strace(trace: Path) -> list[str]:
+def under_strace(trace: Path, module: str = "fairway.bench.torture.powercut.recorded") -> list[str]:
+    """Return the command that runs a module and records what it does to files."""
     calls = ",".join(CALLS)
     strace = ["strace", "-f", "--seccomp-bpf", "-ttt", "-T", "-xx", "-y", "-s", str(TEXT_BYTES_MAX), "-o", str(trace)]
-    return [*strace, "-e", f"trace={calls}", sys.executable, "-m", "fairway.bench.torture.powercut.recorded"]
+    return [*strace, "-e", f"trace={calls}", sys.executable, "-m", module]
 
 
 def _fleets(urls: dict[str, str], messages: int) -> list[Fleet]:

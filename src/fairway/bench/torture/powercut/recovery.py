@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -17,10 +18,10 @@ from typing import Any
 from fairway.bench.torture.fleet import key_of
 from fairway.bench.torture.powercut.ground import Ground
 from fairway.bench.torture.powercut.recording import NAME, Recording
-from fairway.bench.torture.powercut.trace import Synced, Wrote
+from fairway.bench.torture.powercut.trace import Event, Synced, Wrote
 from fairway.core import layout
 from fairway.gateway.group import settle_workers
-from fairway.gateway.place import prepare_lake
+from fairway.gateway.home import prepare_lake
 from fairway.gateway.service import Service
 from fairway.gateway.settings import build
 
@@ -41,10 +42,9 @@ class Moment:
         return f"cut before event {self.number}, {self.per_million} of a million survive, seed {self.seed}"
 
 
-def draw(recording: Recording, count: int, seed: int) -> list[Moment]:
+def draw(events: Sequence[Event], count: int, seed: int) -> list[Moment]:
     """Draws the moments of cuts: half of them anywhere, half of them where names or lengths change."""
     random = Random(seed)
-    events = recording.events
     rare = [number for number in range(1, len(events)) if not isinstance(events[number - 1], Wrote | Synced)]
     moments = []
     for place in range(count):
@@ -109,6 +109,6 @@ def _compare(recording: Recording, lake: Path, seen: set[str]) -> list[str]:
 
 def _reconcile(lake: Path) -> list[str]:
     from fairway.lake.landing.reconcile import reconcile
-    from fairway.lake.store import Lake
+    from fairway.store.lakes import Lake
 
     return [f"reconcile: {account}" for account in reconcile(Lake(lake, create=False)) if not account.balanced]

@@ -60,6 +60,14 @@ class Moved(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Linked(Event):
+    """A file got a second name."""
+
+    path: Path
+    target: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Removed(Event):
     """A name went away."""
 
@@ -176,8 +184,8 @@ class _Reader:
             if path is None:
                 return None
             return Made(path=path, folder=True, **times) if name.startswith("mk") else Removed(path=path, **times)
-        if name in {"rename", "renameat", "renameat2"}:
-            return self._moved(call, times)
+        if name in {"rename", "renameat", "renameat2", "link", "linkat"}:
+            return self._named(call, times)
         descriptor, _, open_path = first.partition("<")
         if open_path.endswith(_DELETED) or not open_path.startswith("\\x2f"):
             return None
@@ -195,12 +203,13 @@ class _Reader:
             return Made(path=path, empties="O_TRUNC" in flags, **times)
         return None
 
-    def _moved(self, call: _Call, times: Times) -> Event | None:
+    def _named(self, call: _Call, times: Times) -> Event | None:
         texts = [argument for argument in call.arguments if argument.startswith('"')]
         source, target = (self._path(text) for text in texts)
         if source is None or target is None:
             return None
-        return Moved(path=source, target=target, **times)
+        kind = Linked if call.name.startswith("link") else Moved
+        return kind(path=source, target=target, **times)
 
     def _changed(self, call: _Call, descriptor: str, path: Path | None, times: Times) -> Event | None:
         name, arguments = call.name, call.arguments

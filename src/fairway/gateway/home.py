@@ -1,0 +1,81 @@
+"""The gateway's folders in the lake, made and checked at the start, and the lock on its journal."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from fairway.core import layout
+from fairway.core.errors import BadOption
+from fairway.core.tables import MESSAGES
+from fairway.gateway.errors import JournalInUse, LakeUnusable
+from fairway.store.delta import Delta
+from fairway.store.files import make_folder
+from fairway.store.lakes import Lake
+from fairway.store.locks import FileLock, Held
+from fairway.store.places import place_of
+
+LOCK = "lock"
+SPOOL = "spool"
+SEALED_TO = "sealed-to"
+"""A note beside the journal: the last offset that was ever sealed. It outlives the journal, and the segments."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def check_name(name: str) -> None:
+    """Raises `BadOption` unless the name can be that of a folder, and of a gateway in a table."""
+    if not _NAME.fullmatch(name):
+        raise BadOption(f"the name {name!r} must be letters, digits, '.', '_' and '-', at most 64 of them")
+
+
+def prepare_lake(lake: Path) -> Lake:
+    """Make the lake if there is none, and see that it can be written."""
+    try:
+        opened = Lake(lake)
+        probe = lake / layout.STAGING / f".probe-{os.getpid()}"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise LakeUnusable(
+            f"the lake {lake} cannot be written: {error.strerror}; name another with --lake, or let this user write"
+        ) from error
+    return opened
+
+
+class Home:
+    """Where one gateway keeps its things. Only the holder of the lock writes there."""
+
+    def __init__(self, lake: Path, name: str) -> None:
+        self.name = name
+        self.folder = lake / layout.GATEWAYS / name
+        self.journal = self.folder / layout.JOURNAL
+        self.sealed_to = self.folder / SEALED_TO
+        self.spool = self.folder / SPOOL
+        self.staging = lake / layout.STAGING / f"gateway-{name}"
+        self.landing = place_of(lake) / layout.LANDING / name
+        self.messages = Delta(place_of(lake) / layout.TABLES / MESSAGES.name)
+        self._lock: FileLock | None = None
+
+    def take(self) -> None:
+        """Make the folders and take the lock; raise `JournalInUse`."""
+        for folder in (self.folder, self.spool, self.landing.folder, self.staging):
+            make_folder(folder)
+        try:
+            self._lock = FileLock(self.folder / LOCK, str(os.getpid()))
+        except Held as error:
+            raise JournalInUse(
+                f"the journal {self.journal} is in use by process {str(error) or 'of another gateway'}; stop that one, "
+                f"or give this gateway a name of its own with --name"
+            ) from None
+
+    def release(self) -> None:
+        """Let others take the lock."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def landed(self) -> list[tuple[int, int]]:
+        """Return the ranges of the segments that lie in the landing folder, in order."""
+        found = (layout.segment_range(name) for name in self.landing.names())
+        return sorted(one for one in found if one is not None)

@@ -1,0 +1,236 @@
+"""The one sink: a frame becomes data files of a Delta table, written by executors and committed once by the driver.
+
+Each task writes Parquet through Arrow, a file for every partition of the table that it meets, under names that were
+never there before, and returns a row for each file. A task that ran twice leaves files that no commit refers to;
+vacuum removes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from fairway.core.errors import FairwayError
+from fairway.store import crashpoints
+from fairway.store.delta import Advances, DataFile, Delta
+from fairway.store.places import Place
+
+if TYPE_CHECKING:
+    from deltalake.transaction import RemoveAction
+    from pyspark.sql import DataFrame
+
+ROW_GROUP_BYTES = 32 << 20
+"""What a task holds of a file until it is written, uncompressed."""
+
+FILES_OPEN_MAX = 64
+"""Files that a task writes at a time; with more partitions than that, the oldest is closed and begun anew."""
+
+TEXT_MAX = 64
+"""Longer texts have no bounds in the log: cut ones would need care, and help little."""
+
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_RETURNED = "path string, size_bytes long, rows long, partition string, stats string"
+
+
+class UnbalancedBatch(FairwayError):
+    """What was written is not what should have been: nothing of it was committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a commit added."""
+
+    version: int
+    rows: int
+    files: int
+
+
+def write(
+    frame: DataFrame,
+    table: Delta,
+    *,
+    removes: Sequence[RemoveAction] = (),
+    positions: Advances | None = None,
+    expected_rows: int | None = None,
+) -> Written:
+    """Write the rows of a frame to a table in one commit, with removals and positions.
+
+    `positions` has, by application, the position that the table must have and the one that it gets. With another
+    number of rows than `expected_rows` nothing is committed.
+    """
+    return commit(put(frame, table, expected_rows=expected_rows), table, removes=removes, positions=positions)
+
+
+def put(frame: DataFrame, table: Delta, *, expected_rows: int | None = None) -> list[DataFile]:
+    """Write the rows of a frame to durable files that the table does not refer to yet."""
+    snapshot = table.open()
+    schema, partitions = pa.schema(snapshot.schema()), snapshot.metadata().partition_columns
+    strange = sorted(set(frame.columns) - set(schema.names))
+    if strange:
+        raise FairwayError(f"{table.place} has no column {strange[0]}: add it to the table first.")
+    work = partial(write_batches, table.place.uri, schema, partitions)
+    found = [
+        DataFile(row.path, row.size_bytes, row.rows, json.loads(row.partition), row.stats)
+        for row in frame.mapInArrow(work, _RETURNED).collect()
+    ]
+    rows = sum(file.rows for file in found)
+    if expected_rows is not None and rows != expected_rows:
+        raise UnbalancedBatch(
+            f"{rows} rows were written for {table.place}, where {expected_rows} belong: "
+            "see that every Spark node mounts the lake's file system at the same path."
+        )
+    crashpoints.reached("files-written")
+    return found
+
+
+def commit(
+    files: Sequence[DataFile],
+    table: Delta,
+    *,
+    removes: Sequence[RemoveAction] = (),
+    positions: Advances | None = None,
+) -> Written:
+    """Commit files that `put` has written."""
+    version = table.commit(table.open(), files, removes=removes, advances=positions)
+    return Written(version, sum(file.rows for file in files), len(files))
+
+
+def write_batches(
+    uri: str, schema: pa.Schema, partitions: Sequence[str], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Write the batches of one task to durable files; return a row for each."""
+    files = _Files(Place(uri), schema, partitions)
+    for batch in batches:
+        files.add(pa.Table.from_batches([batch]))
+    done = [(file.path, file.size_bytes, file.rows, json.dumps(file.partition), file.stats) for file in files.close()]
+    names = ("path", "size_bytes", "rows", "partition", "stats")
+    columns = [[row[place] for row in done] for place in range(len(names))]
+    types = (pa.string(), pa.int64(), pa.int64(), pa.string(), pa.string())
+    yield pa.record_batch([pa.array(one, type_) for one, type_ in zip(columns, types, strict=True)], list(names))
+
+
+class _Files:
+    """The files of one task, by partition."""
+
+    def __init__(self, place: Place, schema: pa.Schema, partitions: Sequence[str]) -> None:
+        self._place = place
+        self._partitions = partitions
+        self._types = {field.name: field.type for field in schema}
+        self._schema = pa.schema([field for field in schema if field.name not in partitions])
+        self._open: dict[tuple[str | None, ...], _File] = {}
+        self._done: list[DataFile] = []
+
+    def add(self, rows: pa.Table) -> None:
+        if not self._partitions:
+            self._file(()).add(rows)
+            return
+        keys = [pc.cast(rows[name].cast(self._types[name]), pa.string()) for name in self._partitions]
+        combinations = pa.table(keys, names=list(self._partitions)).group_by(list(self._partitions)).aggregate([])
+        for row in combinations.to_pylist():
+            values = tuple(row[name] for name in self._partitions)
+            chosen = pa.scalar(True)
+            for key, value in zip(keys, values, strict=True):
+                chosen = pc.and_(
+                    chosen, pc.is_null(key) if value is None else pc.fill_null(pc.equal(key, value), False)
+                )
+            self._file(values).add(rows if len(combinations) == 1 else rows.filter(chosen))
+
+    def _file(self, values: tuple[str | None, ...]) -> _File:
+        found = self._open.get(values)
+        if found is None:
+            if len(self._open) >= FILES_OPEN_MAX:
+                self._done.append(self._open.pop(next(iter(self._open))).close())
+            partition = dict(zip(self._partitions, values, strict=True))
+            found = self._open[values] = _File(self._place, self._schema, partition)
+        return found
+
+    def close(self) -> list[DataFile]:
+        self._done += [file.close() for file in self._open.values()]
+        return self._done
+
+
+class _File:
+    """A file that is being written."""
+
+    def __init__(self, place: Place, schema: pa.Schema, partition: Mapping[str, str | None]) -> None:
+        folders = [f"{name}={_escaped(value)}" for name, value in partition.items()]
+        self._path = "/".join([*folders, f"part-{uuid4()}.zstd.parquet"])
+        self._schema, self._partition = schema, partition
+        self._opened = ExitStack()
+        self._stream = self._opened.enter_context(place.create(self._path))
+        self._footer: list[pq.FileMetaData] = []
+        bounded = [field.name for field in schema if _has_bounds(field.type)]
+        self._writer = pq.ParquetWriter(
+            self._stream, schema, compression="zstd", write_statistics=bounded, metadata_collector=self._footer
+        )
+        self._held: list[pa.Table] = []
+        self._held_bytes = 0
+
+    def add(self, rows: pa.Table) -> None:
+        columns = [
+            rows[field.name].cast(field.type) if field.name in rows.schema.names else pa.nulls(len(rows), field.type)
+            for field in self._schema
+        ]
+        self._held.append(pa.table(columns, schema=self._schema))
+        self._held_bytes += rows.nbytes
+        if self._held_bytes >= ROW_GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        rows = pa.concat_tables(self._held)
+        self._writer.write_table(rows, row_group_size=max(1, len(rows)))
+        self._held, self._held_bytes = [], 0
+
+    def close(self) -> DataFile:
+        with self._opened:
+            if self._held:
+                self._flush()
+            self._writer.close()
+            size_bytes = int(self._stream.tell())
+        (footer,) = self._footer
+        return DataFile(self._path, size_bytes, footer.num_rows, self._partition, statistics(footer))
+
+
+def _escaped(value: str | None) -> str:
+    return NULL_PARTITION if value is None else quote(value, safe=" ")
+
+
+def _has_bounds(kind: pa.DataType) -> bool:
+    """Whether minima and maxima of a type are worth writing and safe to skip by; NaN has no place among floats."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_temporal(kind))
+
+
+def statistics(footer: pq.FileMetaData) -> str:
+    """Return the number of rows, and the bounds of columns, as a Delta log has them."""
+    found: dict[str, Any] = {"numRecords": footer.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+    for place in range(footer.num_columns):
+        name = footer.schema.column(place).path
+        groups = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
+        if "." in name or not groups or any(one is None or not one.has_null_count for one in groups):
+            continue
+        found["nullCount"][name] = sum(one.null_count for one in groups)
+        filled = [one for one in groups if one.num_values]
+        if filled and all(one.has_min_max for one in filled):
+            low, high = min(one.min for one in filled), max(one.max for one in filled)
+            if not any(isinstance(one, str) and len(one) > TEXT_MAX for one in (low, high)):
+                found["minValues"][name], found["maxValues"][name] = _noted(low), _noted(high)
+    return json.dumps(found)
+
+
+def _noted(value: Any) -> Any:
+    if isinstance(value, datetime):
+        zone = "Z" if value.tzinfo is not None else ""
+        value = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo is not None else value
+        return value.isoformat(timespec="microseconds") + zone
+    return value.isoformat() if isinstance(value, date) else value

@@ -1,0 +1,11 @@
+"""What several packages need of disks and stores: durable files, locks, places, the lake's layout, Delta tables.
+
+crashpoints.py  named points at which a test has a process die, or its disk filled
+files.py        files that are whole or not there, also after a power cut
+locks.py        one writer at a time, on a file system
+places.py       a folder, or a prefix in an object store
+lakes.py        where things lie in a lake
+delta.py        Delta tables without Spark: open, commit, positions, repair
+parquet.py      Parquet files batch by batch
+tending.py      compaction, vacuum and checkpoints of a Delta table
+"""

@@ -1,0 +1,93 @@
+"""Keeping a Delta table small: compaction, vacuum, checkpoints and cleanup of the log, all by the library.
+
+Opening a table costs what its log and its list of files cost, so both are kept bounded: every `CHECKPOINT_EVERY`
+commits the log gets a checkpoint, every `COMPACT_EVERY` small files are merged, the open day's too. What lies further
+back than the history is removed: whoever still reads a snapshot older than that gets an error.
+
+Nothing is removed before what replaces it is synced. The one writer of a table does this between two of its commits.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fairway.store import crashpoints
+from fairway.store.delta import LAST_CHECKPOINT, Delta, by_itself
+
+CHECKPOINT_EVERY = 50
+COMPACT_EVERY = 250
+TARGET_BYTES = 128 << 20
+"""About what a merged file holds."""
+
+TENDED = "fairway"
+"""The application whose position is the version of the newest checkpoint that was synced."""
+
+KEPT_LOG, KEPT_FILES = "delta.logRetentionDuration", "delta.deletedFileRetentionDuration"
+HISTORY_S = 3_600.0
+"""How long the log, and files that were replaced, are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a compaction did to a table."""
+
+    table: str
+    files_before: int
+    files_after: int
+
+
+def history(history_s: float) -> dict[str, str]:
+    """Return the properties of a table that is read so far back."""
+    kept = f"interval {math.ceil(history_s)} seconds"
+    return {KEPT_LOG: kept, KEPT_FILES: kept}
+
+
+def _history_s(properties: Mapping[str, str]) -> float:
+    found = re.fullmatch(r"interval (\d+) seconds", properties.get(KEPT_FILES, ""))
+    return float(found[1]) if found else HISTORY_S
+
+
+def tend(table: Delta, version: int) -> Compacted | None:
+    """Do what is due after a commit."""
+    done = compact(table) if version % COMPACT_EVERY == 0 else None
+    if done is not None or version % CHECKPOINT_EVERY == 0:
+        checkpoint(table)
+    return done
+
+
+def compact(table: Delta) -> Compacted | None:
+    """Merge small files and remove files that no version within the history has; None if nothing was merged."""
+    snapshot = table.open()
+    first, name = snapshot.version() + 1, table.place.uri.rpartition("/")[2]
+    files = len(snapshot.file_uris())
+    found = snapshot.optimize.compact(target_size=TARGET_BYTES, post_commithook_properties=by_itself())
+    crashpoints.reached("compacted")
+    first = table.settle(first, snapshot, files=True) + 1
+    # Hours are what the library counts in; files that a task is writing now are younger, or this is a test.
+    hours = math.ceil(_history_s(snapshot.metadata().configuration) / 3_600)
+    snapshot.vacuum(
+        hours, dry_run=False, enforce_retention_duration=False, full=True, post_commithook_properties=by_itself()
+    )
+    table.settle(first, snapshot)
+    if not found["numFilesRemoved"]:
+        return None
+    return Compacted(name, files, files - found["numFilesRemoved"] + found["numFilesAdded"])
+
+
+def checkpoint(table: Delta) -> None:
+    """Sum up the log, and remove what is older than the history and no longer needed.
+
+    An entry behind it proves that checkpoint and compaction were synced; without one, the next start trusts neither.
+    """
+    snapshot = table.open()
+    version = snapshot.version()
+    snapshot.create_checkpoint()
+    crashpoints.reached("checkpointed")
+    # The library leaves the pointer alone where the checkpoint was there already.
+    for name in {f"{version:020}.checkpoint.parquet", LAST_CHECKPOINT}.intersection(table.log.names()):
+        table.log.sync(name)
+    table.commit(snapshot, [], advances={TENDED: (table.position(snapshot, TENDED), version)})
+    snapshot.cleanup_metadata()
