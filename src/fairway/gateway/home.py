@@ -1,4 +1,4 @@
-"""The gateway's folders in the lake, made and checked at the start, and the lock on its journal."""
+"""The gateway's folders, in the lake or beside it, made and checked at the start, and the lock on its journal."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ def check_name(name: str) -> None:
         raise BadOption(f"the name {name!r} must be letters, digits, '.', '_' and '-', at most 64 of them")
 
 
-def prepare_lake(lake: Path) -> Lake:
+def prepare_lake(lake: Path | str) -> Lake:
     """Make the lake if there is none, and see that it can be written."""
     try:
         opened = Lake(lake)
-        probe = lake / layout.STAGING / f".probe-{os.getpid()}"
-        probe.write_bytes(b"")
-        probe.unlink()
+        if opened.place.is_folder:
+            probe = opened.path / layout.STAGING / f".probe-{os.getpid()}"
+            probe.write_bytes(b"")
+            probe.unlink()
     except OSError as error:
         raise LakeUnusable(
             f"the lake {lake} cannot be written: {error.strerror}; name another with --lake, or let this user write"
@@ -44,23 +45,33 @@ def prepare_lake(lake: Path) -> Lake:
     return opened
 
 
+def journals(lake: Path | str, journal: Path | str | None = None) -> Path:
+    """Return the folder in which gateways of this machine keep their journals."""
+    return place_of(lake).folder / layout.GATEWAYS if journal is None else Path(journal)
+
+
 class Home:
     """Where one gateway keeps its things. Only the holder of the lock writes there."""
 
-    def __init__(self, lake: Path, name: str) -> None:
+    def __init__(self, lake: Path | str, name: str, journal: Path | str | None = None) -> None:
+        """`journal` is the folder for what must be on a disk of this machine; in the lake, if that is a folder."""
+        place = place_of(lake)
         self.name = name
-        self.folder = lake / layout.GATEWAYS / name
+        self.folder = journals(lake, journal) / name
         self.journal = self.folder / layout.JOURNAL
         self.sealed_to = self.folder / SEALED_TO
         self.spool = self.folder / SPOOL
-        self.staging = lake / layout.STAGING / f"gateway-{name}"
-        self.landing = place_of(lake) / layout.LANDING / name
-        self.messages = Delta(place_of(lake) / layout.TABLES / MESSAGES.name)
+        # A rename stays on one file system; what is uploaded may lie beside the journal.
+        staged = place.folder / layout.STAGING if place.is_folder else self.folder / layout.STAGING
+        self.staging = staged / f"gateway-{name}"
+        self.landing = place / layout.LANDING / name
+        self.messages = Delta(place / layout.TABLES / MESSAGES.name)
         self._lock: FileLock | None = None
 
     def take(self) -> None:
         """Make the folders and take the lock; raise `JournalInUse`."""
-        for folder in (self.folder, self.spool, self.landing.folder, self.staging):
+        landing = [self.landing.folder] if self.landing.is_folder else []
+        for folder in (self.folder, self.spool, *landing, self.staging):
             make_folder(folder)
         try:
             self._lock = FileLock(self.folder / LOCK, str(os.getpid()))
