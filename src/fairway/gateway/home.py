@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from uuid import uuid4
 
 from fairway.core import layout
 from fairway.core.errors import BadOption
 from fairway.core.tables import MESSAGES
 from fairway.gateway.errors import JournalInUse, LakeUnusable
 from fairway.store.delta import Delta
-from fairway.store.files import make_folder
+from fairway.store.files import make_folder, write_file
 from fairway.store.lakes import Lake
 from fairway.store.locks import FileLock, Held
 from fairway.store.places import place_of
@@ -20,6 +21,9 @@ LOCK = "lock"
 SPOOL = "spool"
 SEALED_TO = "sealed-to"
 """A note beside the journal: the last offset that was ever sealed. It outlives the journal, and the segments."""
+
+OWNER = "owner"
+"""A note beside the journal, and in an object store under the gateway's name: which journal has the name."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -55,7 +59,7 @@ class Home:
 
     def __init__(self, lake: Path | str, name: str, journal: Path | str | None = None) -> None:
         """`journal` is the folder for what must be on a disk of this machine; in the lake, if that is a folder."""
-        place = place_of(lake)
+        place = self._place = place_of(lake)
         self.name = name
         self.folder = journals(lake, journal) / name
         self.journal = self.folder / layout.JOURNAL
@@ -80,6 +84,27 @@ class Home:
                 f"the journal {self.journal} is in use by process {str(error) or 'of another gateway'}; stop that one, "
                 f"or give this gateway a name of its own with --name"
             ) from None
+        if not self._place.is_folder:
+            try:
+                self._claim()
+            except BaseException:
+                self.release()
+                raise
+
+    def _claim(self) -> None:
+        """Take the name in the lake, or raise `JournalInUse`: no lock reaches from one machine to another."""
+        note, claims = self.folder / OWNER, self._place / layout.GATEWAYS / self.name
+        if not note.exists():
+            write_file(note, f"{uuid4()} {os.uname().nodename}:{self.folder.absolute()}\n")
+        try:
+            claims.write(OWNER, note.read_text())
+        except FileExistsError:
+            other = claims.read(OWNER).decode()
+            if other != note.read_text():
+                raise JournalInUse(
+                    f"the name {self.name} belongs to the journal at {other.strip().partition(' ')[2]}; give this "
+                    f"gateway a name of its own with --name or, if that journal is lost, remove {claims}/{OWNER}"
+                ) from None
 
     def release(self) -> None:
         """Let others take the lock."""
