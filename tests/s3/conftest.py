@@ -24,8 +24,7 @@ def address(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     for name, value in environment(endpoint).items():
         monkeypatch.setenv(name, value)
     yield f"s3://{BUCKET}/{tmp_path.name}/lake"
-    objects.bucket_store.cache_clear()
-    objects.arrow_filesystem.cache_clear()
+    objects.forget()
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from fairway.cli import run
 from fairway.store.lakes import Lake
 from tests.lake.landing.fake import FakeGateway
-from tests.lake.landing.killing import PATIENCE_S, start_stream, torture
+from tests.lake.landing.killing import PATIENCE_S, SEAL_EVERY_S, start_stream, torture
 from tests.lake.landing.landing import expected
 from tests.lake.landing.reading import with_delta, with_polars
 
@@ -55,3 +57,23 @@ def test_killed_in_the_middle_a_stream_loses_and_doubles_nothing(lake: Lake, tmp
     assert figures.kills == 3
     assert figures.looks > 4
     assert figures.messages > 100
+
+
+def test_of_two_streams_one_ends_with_a_sentence_and_nothing_is_double(lake: Lake, tmp_path: Path) -> None:
+    gateway = FakeGateway(tmp_path, "one", days=2, landing=lake.landing)
+    deadline_s = time.monotonic() + PATIENCE_S
+    with start_stream(lake.place.uri) as one, start_stream(lake.place.uri) as two:
+        while one.poll() is None and two.poll() is None:
+            assert time.monotonic() < deadline_s
+            gateway.seal(5)
+            time.sleep(SEAL_EVERY_S)
+        ended, left = (one, two) if two.poll() is None else (two, one)
+        _, complaint = ended.communicate(timeout=PATIENCE_S)
+        assert (ended.returncode, complaint.count("\n")) == (1, 1), complaint
+        assert "nother writer" in complaint
+        left.send_signal(signal.SIGTERM)
+        said, complaint = left.communicate(timeout=PATIENCE_S)
+        assert left.returncode == 0, f"{said}{complaint}"
+    land(lake)
+    assert with_delta(lake.delta("messages").place.uri) == expected(gateway, days=2)
+    gateway.close()

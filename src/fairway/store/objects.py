@@ -50,6 +50,12 @@ def arrow_filesystem() -> Any:
     return fs.S3FileSystem(region=region, scheme=scheme or "https", endpoint_override=address.rstrip("/"))
 
 
+def forget() -> None:
+    """Drop the clients, so that the next ones are made from the environment as it is then."""
+    bucket_store.cache_clear()
+    arrow_filesystem.cache_clear()
+
+
 @contextmanager
 def _as_os_errors(what: str) -> Iterator[None]:
     """Raise `OSError`, in one line, for whatever the client complains about; a missing object already is one."""

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fairway.store import crashpoints
-from fairway.store.delta import LAST_CHECKPOINT, Delta, by_itself
+from fairway.store.delta import LAST_CHECKPOINT, Delta, Overtaken, by_itself
 
 CHECKPOINT_EVERY = 50
 COMPACT_EVERY = 250
@@ -52,18 +52,29 @@ def _history_s(properties: Mapping[str, str]) -> float:
 
 def tend(table: Delta, version: int) -> Compacted | None:
     """Do what is due after a commit."""
-    done = compact(table) if version % COMPACT_EVERY == 0 else None
+    try:
+        done = compact(table) if version % COMPACT_EVERY == 0 else None
+    except Overtaken:  # `fairway compact` does it just now, on an object store, which has no locks
+        done = None
     if done is not None or version % CHECKPOINT_EVERY == 0:
         checkpoint(table)
     return done
 
 
 def compact(table: Delta) -> Compacted | None:
-    """Merge small files and remove files that no version within the history has; None if nothing was merged."""
+    """Merge small files and remove files that no version within the history has; None if nothing was merged.
+
+    Raises `Overtaken` if another process merges the same files.
+    """
+    from deltalake.exceptions import CommitFailedError
+
     snapshot = table.open()
     first, name = snapshot.version() + 1, table.place.uri.rpartition("/")[2]
     files = len(snapshot.file_uris())
-    found = snapshot.optimize.compact(target_size=TARGET_BYTES, post_commithook_properties=by_itself())
+    try:
+        found = snapshot.optimize.compact(target_size=TARGET_BYTES, post_commithook_properties=by_itself())
+    except CommitFailedError as error:
+        raise Overtaken(f"Another process compacts {table.place}: leave it to that one.") from error
     crashpoints.reached("compacted")
     first = table.settle(first, snapshot, files=True) + 1
     # Hours are what the library counts in; files that a task is writing now are younger, or this is a test.
