@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from fairway.core import layout
 from fairway.core.errors import BadOption
-from fairway.store.delta import Delta, NoTable, Overtaken
+from fairway.store import tending
+from fairway.store.delta import DataFile, Delta, NoTable, Overtaken
 from fairway.store.lakes import Lake, NotALake
 from fairway.store.places import place_of
 
@@ -79,3 +81,27 @@ def test_the_second_writer_on_one_snapshot_is_refused(lake: Lake) -> None:
     with pytest.raises(Overtaken):
         table.commit(second, [], advances={"edge": (3, 6)})
     assert table.position(table.open(), "edge") == 5
+
+
+def test_one_process_at_a_time_compacts_a_table(lake: Lake) -> None:
+    """Two would double rows: delta-rs lets both succeed."""
+    table = lake.delta("letters")
+    table.create(pa.schema([("text", pa.string())]), (), configuration={}, positions={})
+    with tending.claimed(table):
+        with pytest.raises(Overtaken, match=r"Another process compacts .*: try again in 60 minutes"):
+            tending.compact(table)
+        assert tending.tend(table, tending.COMPACT_EVERY) is None, "a stream goes on without"
+    for number in range(2):
+        path = f"{number}.parquet"
+        with table.place.create(path) as file:
+            pq.write_table(pa.table({"text": ["a"]}), file)
+        table.commit(table.open(), [DataFile(path, table.place.file(path).size_bytes, 1, {})])
+    assert tending.compact(table) == tending.Compacted("letters", 2, 1)
+    assert sum(len(batch) for batch in table.rows(pa.schema([("text", pa.string())]))) == 2
+
+
+def test_the_claim_of_a_process_that_died_ends(lake: Lake) -> None:
+    table = lake.delta("letters")
+    table.create(pa.schema([("text", pa.string())]), (), configuration={}, positions={tending.CLAIMED: 1})
+    assert tending.compact(table) is None
+    assert table.position(table.open(), tending.CLAIMED) == 0

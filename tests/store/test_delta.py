@@ -83,18 +83,6 @@ def test_of_two_that_make_a_table_the_second_is_refused(table: Delta) -> None:
         table.create(SCHEMA, ["day"], configuration={}, positions={})
 
 
-def test_of_two_that_compact_the_second_leaves_it_to_the_first(table: Delta, monkeypatch: pytest.MonkeyPatch) -> None:
-    land(table, 0)
-    land(table, 10)
-    before = table.open()
-    table.open().optimize.compact()
-    monkeypatch.setattr(Delta, "open", lambda self: before)
-    with pytest.raises(Overtaken, match="Another process compacts"):
-        tending.compact(table)
-    monkeypatch.setattr(tending, "checkpoint", lambda table: None)
-    assert tending.tend(table, tending.COMPACT_EVERY) is None
-
-
 def test_data_log_and_folders_are_synced_before_a_commit_returns(table: Delta, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     whole = files.sync

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fairway.store import crashpoints
@@ -24,6 +26,12 @@ TARGET_BYTES = 128 << 20
 
 TENDED = "fairway"
 """The application whose position is the version of the newest checkpoint that was synced."""
+
+CLAIMED = "fairway-compacting"
+"""The application whose position says until when one process alone may compact a table in an object store."""
+
+CLAIM_MS = 3_600_000
+"""Far longer than a compaction takes: whoever is stopped in one for longer, and then goes on, could double rows."""
 
 KEPT_LOG, KEPT_FILES = "delta.logRetentionDuration", "delta.deletedFileRetentionDuration"
 HISTORY_S = 3_600.0
@@ -54,7 +62,7 @@ def tend(table: Delta, version: int) -> Compacted | None:
     """Do what is due after a commit."""
     try:
         done = compact(table) if version % COMPACT_EVERY == 0 else None
-    except Overtaken:  # `fairway compact` does it just now, on an object store, which has no locks
+    except Overtaken:  # another process does it just now
         done = None
     if done is not None or version % CHECKPOINT_EVERY == 0:
         checkpoint(table)
@@ -64,17 +72,41 @@ def tend(table: Delta, version: int) -> Compacted | None:
 def compact(table: Delta) -> Compacted | None:
     """Merge small files and remove files that no version within the history has; None if nothing was merged.
 
-    Raises `Overtaken` if another process merges the same files.
+    Raises `Overtaken` if another process is doing that.
     """
-    from deltalake.exceptions import CommitFailedError
+    with claimed(table):
+        return _compact(table)
 
+
+@contextmanager
+def claimed(table: Delta) -> Iterator[None]:
+    """Keep others from compacting a table: the library lets two succeed with the same files, which doubles their rows.
+
+    On a file system the caller holds the table's lock. In an object store the claim is a position of the table, the
+    time at which it ends, in milliseconds: one that a killed process left is over then.
+    """
+    if table.place.is_folder:
+        yield
+        return
+    snapshot, now_ms = table.open(), time.time_ns() // 1_000_000
+    held, claim = table.position(snapshot, CLAIMED), now_ms + CLAIM_MS
+    if held > now_ms:
+        minutes = math.ceil((held - now_ms) / 60_000)
+        raise Overtaken(
+            f"Another process compacts {table.place}, or was killed while it did: try again in {minutes} minutes."
+        )
+    table.commit(snapshot, [], advances={CLAIMED: (held, claim)})
+    try:
+        yield
+    finally:
+        table.commit(table.open(), [], advances={CLAIMED: (claim, 0)})
+
+
+def _compact(table: Delta) -> Compacted | None:
     snapshot = table.open()
     first, name = snapshot.version() + 1, table.place.uri.rpartition("/")[2]
     files = len(snapshot.file_uris())
-    try:
-        found = snapshot.optimize.compact(target_size=TARGET_BYTES, post_commithook_properties=by_itself())
-    except CommitFailedError as error:
-        raise Overtaken(f"Another process compacts {table.place}: leave it to that one.") from error
+    found = snapshot.optimize.compact(target_size=TARGET_BYTES, post_commithook_properties=by_itself())
     crashpoints.reached("compacted")
     first = table.settle(first, snapshot, files=True) + 1
     # Hours are what the library counts in; files that a task is writing now are younger, or this is a test.
