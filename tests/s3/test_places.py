@@ -86,7 +86,7 @@ def test_the_second_writer_on_one_snapshot_is_refused(lake: Lake) -> None:
 def test_one_process_at_a_time_compacts_a_table(lake: Lake) -> None:
     """Two would double rows: delta-rs lets both succeed."""
     table = lake.delta("letters")
-    table.create(pa.schema([("text", pa.string())]), (), configuration={}, positions={})
+    table.create(pa.schema([("text", pa.string())]), (), configuration=tending.history(0), positions={})
     with tending.claimed(table):
         with pytest.raises(Overtaken, match=r"Another process compacts .*: try again in 60 minutes"):
             tending.compact(table)
@@ -96,7 +96,9 @@ def test_one_process_at_a_time_compacts_a_table(lake: Lake) -> None:
         with table.place.create(path) as file:
             pq.write_table(pa.table({"text": ["a"]}), file)
         table.commit(table.open(), [DataFile(path, table.place.file(path).size_bytes, 1, {})])
+    table.place.write("2.parquet", "what another writer has not committed yet")
     assert tending.compact(table) == tending.Compacted("letters", 2, 1)
+    assert "2.parquet" in table.place.names(), "there are no locks, so it may be in use"
     assert sum(len(batch) for batch in table.rows(pa.schema([("text", pa.string())]))) == 2
 
 
