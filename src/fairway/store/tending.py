@@ -109,8 +109,8 @@ def _compact(table: Delta) -> Compacted | None:
     found = snapshot.optimize.compact(target_size=TARGET_BYTES, post_commithook_properties=by_itself())
     crashpoints.reached("compacted")
     first = table.settle(first, snapshot, files=True) + 1
-    # Hours are what the library counts in; files that a task is writing now are younger, or this is a test. A stream may
-    # run beside this where there are no locks: what it has written and not committed must stay.
+    # Hours are what the library counts in; files that a task is writing now are younger, or this is a test. Where there
+    # are no locks a stream may run beside this: what it has written and not committed must stay.
     hours = math.ceil(_history_s(snapshot.metadata().configuration) / 3_600)
     hours = hours if table.place.is_folder else max(1, hours)
     snapshot.vacuum(
