@@ -23,6 +23,7 @@ def address(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     """The address of a lake that is not there yet, with an environment in which it is reached."""
     for name, value in environment(endpoint).items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # for what killed streams leave
     yield f"s3://{BUCKET}/{tmp_path.name}/lake"
     objects.forget()
 
