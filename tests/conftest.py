@@ -30,6 +30,7 @@ SPARK = "tests/lake/"
 CLUSTERS = ("tests/lake/test_cluster.py", "tests/lake/lab/test_killed_sweeps.py")
 PROCESSES = (
     "tests/lake/landing/test_killing.py",
+    "tests/s3/",
     "tests/cli/test_demo.py",
     "tests/torture/test_torture.py::test_whatever_is_killed",
 )

@@ -54,6 +54,7 @@ ONLY_IN = {
     "pandas": ("lake",),
     "pyarrow": ("store", "lake", "gateway", "report", "bench"),
     "deltalake": ("store", "lake"),
+    "obstore": ("store",),
     "socket": ("net", "bench"),
     "socketserver": ("net", "bench"),
     "select": ("net", "bench"),

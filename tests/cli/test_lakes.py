@@ -1,4 +1,4 @@
-"""`--lake` is a folder: an address of anything else is refused before anything is made or started."""
+"""`--lake` is a folder or s3://bucket/prefix: any other address is refused before anything is made or started."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("address", ["s3://bucket/lake", "hdfs:///lake", "abfss://a@b.net/lake"])
+@pytest.mark.parametrize("address", ["gs://bucket/lake", "hdfs:///lake", "abfss://a@b.net/lake"])
 def test_an_address_is_refused_in_a_sentence_and_nothing_is_made(
     here: Path, verb: str, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -45,9 +45,31 @@ def test_an_address_is_refused_in_a_sentence_and_nothing_is_made(
 
 def test_a_lake_in_the_gateways_file_is_refused_too(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = here / "gateway.toml"
-    file.write_text('urls = ["udpc://127.0.0.1:0"]\nlake = "s3://bucket/lake"\n')
+    file.write_text('urls = ["udpc://127.0.0.1:0"]\nlake = "gs://bucket/lake"\n')
     assert run(["gateway", "--config", str(file), "--check"]) == 2
-    assert "is an address of s3" in capsys.readouterr().err
+    assert "is an address of gs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_whole_bucket_is_refused(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*VERBS[verb], "s3://bucket/"]) == 2
+    assert "names a whole bucket: a lake has a prefix of its own" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("verb", "complaint"),
+    [
+        ("analyze", "is in an object store: this needs a folder"),
+        ("report", "is in an object store: this needs a folder"),
+        ("gateway", "name a folder of this machine for it with --journal"),
+    ],
+)
+def test_what_needs_a_folder_says_so_without_asking_the_store(
+    here: Path, verb: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*VERBS[verb], "s3://bucket/lake"]) == 2
+    assert complaint in capsys.readouterr().err
+    assert os.listdir(here) == []
 
 
 @pytest.mark.parametrize("address", ["file:{}/lake", "file://{}/lake", "{}/lake", "lake"])

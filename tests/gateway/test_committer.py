@@ -73,7 +73,7 @@ def committed(home: Home, counts: Sequence[int], failures: int = 0) -> tuple[Wat
     journal.failures = failures
 
     async def run() -> None:
-        settings = Settings(urls=("udpc://127.0.0.1:0",), lake=home.journal.parent, commit_messages=10)
+        settings = Settings(urls=("udpc://127.0.0.1:0",), lake=str(home.journal.parent), commit_messages=10)
         with ThreadPoolExecutor(1) as writer:
             committer = Committer(
                 journal, writer, Figures(), settings, remember_us=1_000_000, sync_spool=lambda names: None

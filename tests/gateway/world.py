@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from fairway import net
 from fairway.core import layout
 from fairway.gateway.journal import open_reader, read_rows
+from fairway.store.places import place_of
 from tests.loopback import own_host
 
 PROTOCOLS = ("udpc", "mrp", "rup", "pydevts")
@@ -67,7 +68,7 @@ class Running:
 
 
 async def start(
-    lake: Path, urls: Sequence[str], *options: str, environment: Mapping[str, str] | None = None
+    lake: Path | str, urls: Sequence[str], *options: str, environment: Mapping[str, str] | None = None
 ) -> Running:
     """Starts a gateway and waits until it listens."""
     process = await asyncio.create_subprocess_exec(
@@ -91,7 +92,7 @@ async def start(
 
 
 @asynccontextmanager
-async def gateway(lake: Path, urls: Sequence[str], *options: str, **more: Any) -> AsyncIterator[Running]:
+async def gateway(lake: Path | str, urls: Sequence[str], *options: str, **more: Any) -> AsyncIterator[Running]:
     """Runs a gateway for the time of the context; whatever happens, no process is left."""
     running = await start(lake, urls, *options, **more)
     try:
@@ -174,16 +175,17 @@ async def served(senders: Sequence[Sender], messages: int) -> None:
     await until(lambda: len(ledger.acknowledged) > messages and all(sender.served for sender in senders))
 
 
-def landed(lake: Path, name: str = "gateway") -> list[dict[str, Any]]:
-    """Gives every message in the segments of a gateway, and sees that the segments join without gap or overlap."""
+def landed(lake: Path | str, name: str = "gateway") -> list[dict[str, Any]]:
+    """Return every message in the segments of a gateway, and see that the segments join without gap or overlap."""
     rows: list[dict[str, Any]] = []
-    folder = lake / layout.LANDING / name
-    for path in sorted(folder.iterdir()):
-        found = layout.segment_range(path.name)
-        assert found is not None, f"{path.name} does not belong here"
-        more = pq.read_table(path).to_pylist()
+    place = place_of(lake) / layout.LANDING / name
+    for segment in place.names():
+        found = layout.segment_range(segment)
+        assert found is not None, f"{segment} does not belong here"
+        with place.open(segment) as file:
+            more = pq.read_table(file).to_pylist()
         assert [row["gateway_offset"] for row in more] == list(range(found[0], found[1] + 1))
-        assert found[0] == len(rows), f"{path.name} does not follow offset {len(rows)}"
+        assert found[0] == len(rows), f"{segment} does not follow offset {len(rows)}"
         rows += more
     return rows
 

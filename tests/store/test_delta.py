@@ -78,6 +78,11 @@ def test_of_two_writers_on_one_snapshot_the_second_is_refused(table: Delta) -> N
     assert numbers(table) == list(range(10))
 
 
+def test_of_two_that_make_a_table_the_second_is_refused(table: Delta) -> None:
+    with pytest.raises(Overtaken, match="Another writer has made"):
+        table.create(SCHEMA, ["day"], configuration={}, positions={})
+
+
 def test_data_log_and_folders_are_synced_before_a_commit_returns(table: Delta, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     whole = files.sync

@@ -38,8 +38,8 @@ def test_an_empty_folder_is_no_lake_for_who_only_reads(tmp_path: Path) -> None:
 
 
 def test_an_address_is_refused() -> None:
-    with pytest.raises(BadOption, match="is an address of s3"):
-        Lake("s3://bucket/lake")
+    with pytest.raises(BadOption, match="is an address of gs"):
+        Lake("gs://bucket/lake")
 
 
 @pytest.mark.parametrize(("version", "complaint"), [("1", "was made by an earlier Fairway"), ("3", "layout '3'")])

@@ -11,7 +11,9 @@ import typer
 if TYPE_CHECKING:
     from fairway.store.tending import Compacted
 
-_LAKE = typer.Option(..., "--lake", metavar="DIR", show_default=False, help="The lake's folder.")
+_LAKE = typer.Option(
+    ..., "--lake", metavar="DIR", show_default=False, help="The lake: a folder, or s3://bucket/prefix."
+)
 _JSON = typer.Option(False, "--json", help="One JSON object per table, and one at the end.")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -12,7 +11,12 @@ import typer
 from fairway.cli.exits import ExitCode
 
 _URLS = typer.Argument(None, metavar="URL...", show_default=False, help="scheme://host:port?options; port 0 is free.")
-_LAKE = typer.Option(None, metavar="DIR", show_default=False, help="The lake's folder; made if it is missing.")
+_LAKE = typer.Option(
+    None, metavar="DIR", show_default=False, help="The lake: a folder, or s3://bucket/prefix; made if it is missing."
+)
+_JOURNAL = typer.Option(
+    None, metavar="DIR", show_default=False, help="Where the journal lies.  [default: in the lake's folder]"
+)
 _CONFIG = typer.Option(None, metavar="FILE.toml", show_default=False, help="Settings of the same names; options win.")
 _CHECK = typer.Option(False, "--check", help="Only see whether the settings are right.")
 _NAME = typer.Option(None, help="Name of this gateway in the lake.  [default: gateway]", show_default=False)
@@ -48,6 +52,7 @@ _RATE = typer.Option(None, min=0, show_default=False, help="Datagrams a second o
 def gateway(
     urls: list[str] = _URLS,
     lake: Path | None = _LAKE,
+    journal: Path | None = _JOURNAL,
     config: Path | None = _CONFIG,
     check: bool = _CHECK,
     name: str | None = _NAME,
@@ -85,10 +90,8 @@ def gateway(
         if key not in {"config", "check"} and value is not None and value is not False and value != []
     }
     from fairway.gateway.settings import build, read_file, require_packages
-    from fairway.store.places import place_of
 
     settings = build({**(read_file(config) if config is not None else {}), **given})
-    settings = replace(settings, lake=place_of(settings.lake).folder)
     require_packages(settings)
     if check:
         for plan in settings.plans():

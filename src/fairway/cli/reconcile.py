@@ -10,20 +10,26 @@ import typer
 from fairway.cli.exits import ExitCode
 
 FIGURES = ("acknowledged", "on_the_way", "in_tables", "missing", "double")
-_LAKE = typer.Option(..., "--lake", metavar="DIR", show_default=False, help="The lake's folder.")
+_LAKE = typer.Option(
+    ..., "--lake", metavar="DIR", show_default=False, help="The lake: a folder, or s3://bucket/prefix."
+)
+_JOURNAL = typer.Option(
+    None, metavar="DIR", show_default=False, help="Where gateways keep their journals, if not in the lake."
+)
 _JSON = typer.Option(False, "--json", help="One JSON object per gateway, and one at the end.")
 
 
-def reconcile(lake: Path = _LAKE, json: bool = _JSON) -> int:
+def reconcile(lake: Path = _LAKE, journal: Path | None = _JOURNAL, json: bool = _JSON) -> int:
     """Count whether everything that was acknowledged is in the table, once.
 
     Works while gateways and stream run, and needs no Spark. Leaves with 0 only if nothing is missing, double or
-    unexplained (in the table, but acknowledged by no journal).
+    unexplained (in the table, but acknowledged by no journal). A gateway whose journal is out of reach is counted from
+    its segments and the table.
     """
     from fairway.lake.landing.reconcile import reconcile as account
     from fairway.store.lakes import Lake
 
-    accounts = account(Lake(lake, create=False))
+    accounts = account(Lake(lake, create=False), journal)
     names = (*FIGURES, "unexplained")
     total = {name: sum(getattr(one, name) for one in accounts) for name in names}
     rows: list[dict[str, object]] = [*(one.as_row() for one in accounts), {"gateway": None, **total}]

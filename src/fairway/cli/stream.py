@@ -16,7 +16,9 @@ from fairway.core.errors import BadOption
 if TYPE_CHECKING:
     from fairway.lake.landing.stream import Happening
 
-_LAKE = typer.Option(..., "--lake", metavar="DIR", show_default=False, help="The lake's folder.")
+_LAKE = typer.Option(
+    ..., "--lake", metavar="DIR", show_default=False, help="The lake: a folder, or s3://bucket/prefix."
+)
 _NOW = typer.Option(False, "--available-now", help="Land what is there, then leave.")
 _SCHEMA = typer.Option(
     [],

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from fairway.core.tables import SEGMENT
 from fairway.gateway.journal import Row
+from fairway.store.places import Place
 
 GROUP_BYTES_MAX = 32 << 20
 """Bodies in a row group, unless a single one is larger."""
@@ -127,6 +128,14 @@ def write(gateway: str, rows: Sequence[Row], spool: Path, path: Path) -> int:
             writer.write_table(table(gateway, group, spool), sum(row.messages for row in group))
     pa.default_memory_pool().release_unused()
     return path.stat().st_size
+
+
+def equal(landing: Place, name: str, path: Path) -> bool:
+    """Return whether a segment that is there already holds the rows of one on this machine."""
+    with landing.open(name) as there, pq.ParquetFile(there) as found, pq.ParquetFile(path) as own:
+        return found.num_row_groups == own.num_row_groups and all(
+            found.read_row_group(number).equals(own.read_row_group(number)) for number in range(own.num_row_groups)
+        )
 
 
 def groups(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:

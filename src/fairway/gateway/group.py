@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fairway.core import layout
 from fairway.gateway.errors import JournalInUse, WorkersDiffer
-from fairway.gateway.home import Home
+from fairway.gateway.home import Home, journals
 from fairway.gateway.journal import open_reader
 from fairway.store.files import make_folder, write_file
 
@@ -28,15 +28,16 @@ def names(name: str, workers: int) -> list[str]:
     return [name] if workers == 1 else [f"{name}.{number}" for number in range(workers)]
 
 
-def settle_workers(lake: Path, name: str, workers: int) -> None:
-    """Notes the number of workers; raises `WorkersDiffer` while the journals of another number hold something."""
-    home = lake / layout.GATEWAYS / name
+def settle_workers(lake: Path | str, name: str, workers: int, journal: Path | str | None = None) -> None:
+    """Note the number of workers; raise `WorkersDiffer` while the journals of another number hold something."""
+    folder = journals(lake, journal)
+    home = folder / name
     make_folder(home)
     note = home / WORKERS
     known = _noted(note, workers)
     if known != workers:
         for one in names(name, known):
-            reason = _in_use(lake, one) or _not_drained(lake / layout.GATEWAYS / one / layout.JOURNAL)
+            reason = _in_use(Home(lake, one, journal)) or _not_drained(folder / one / layout.JOURNAL)
             if reason:
                 raise WorkersDiffer(
                     f"the journals of {name} belong to {known} workers and {reason}; start with --workers {known}, "
@@ -54,9 +55,8 @@ def _noted(note: Path, otherwise: int) -> int:
     return int(text)
 
 
-def _in_use(lake: Path, name: str) -> str:
-    """Says that a gateway of that name runs, or gives an empty text."""
-    home = Home(lake, name)
+def _in_use(home: Home) -> str:
+    """Return that a gateway runs there, or an empty text."""
     try:
         home.take()
     except JournalInUse:

@@ -1,17 +1,18 @@
-"""The gateway's folders in the lake, made and checked at the start, and the lock on its journal."""
+"""The gateway's folders, in the lake or beside it, made and checked at the start, and the lock on its journal."""
 
 from __future__ import annotations
 
 import os
 import re
 from pathlib import Path
+from uuid import uuid4
 
 from fairway.core import layout
 from fairway.core.errors import BadOption
 from fairway.core.tables import MESSAGES
 from fairway.gateway.errors import JournalInUse, LakeUnusable
 from fairway.store.delta import Delta
-from fairway.store.files import make_folder
+from fairway.store.files import make_folder, write_file
 from fairway.store.lakes import Lake
 from fairway.store.locks import FileLock, Held
 from fairway.store.places import place_of
@@ -20,6 +21,9 @@ LOCK = "lock"
 SPOOL = "spool"
 SEALED_TO = "sealed-to"
 """A note beside the journal: the last offset that was ever sealed. It outlives the journal, and the segments."""
+
+OWNER = "owner"
+"""A note beside the journal, and in an object store under the gateway's name: which journal has the name."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -30,13 +34,14 @@ def check_name(name: str) -> None:
         raise BadOption(f"the name {name!r} must be letters, digits, '.', '_' and '-', at most 64 of them")
 
 
-def prepare_lake(lake: Path) -> Lake:
+def prepare_lake(lake: Path | str) -> Lake:
     """Make the lake if there is none, and see that it can be written."""
     try:
         opened = Lake(lake)
-        probe = lake / layout.STAGING / f".probe-{os.getpid()}"
-        probe.write_bytes(b"")
-        probe.unlink()
+        if opened.place.is_folder:
+            probe = opened.path / layout.STAGING / f".probe-{os.getpid()}"
+            probe.write_bytes(b"")
+            probe.unlink()
     except OSError as error:
         raise LakeUnusable(
             f"the lake {lake} cannot be written: {error.strerror}; name another with --lake, or let this user write"
@@ -44,23 +49,33 @@ def prepare_lake(lake: Path) -> Lake:
     return opened
 
 
+def journals(lake: Path | str, journal: Path | str | None = None) -> Path:
+    """Return the folder in which gateways of this machine keep their journals."""
+    return place_of(lake).folder / layout.GATEWAYS if journal is None else Path(journal)
+
+
 class Home:
     """Where one gateway keeps its things. Only the holder of the lock writes there."""
 
-    def __init__(self, lake: Path, name: str) -> None:
+    def __init__(self, lake: Path | str, name: str, journal: Path | str | None = None) -> None:
+        """`journal` is the folder for what must be on a disk of this machine; in the lake, if that is a folder."""
+        place = self._place = place_of(lake)
         self.name = name
-        self.folder = lake / layout.GATEWAYS / name
+        self.folder = journals(lake, journal) / name
         self.journal = self.folder / layout.JOURNAL
         self.sealed_to = self.folder / SEALED_TO
         self.spool = self.folder / SPOOL
-        self.staging = lake / layout.STAGING / f"gateway-{name}"
-        self.landing = place_of(lake) / layout.LANDING / name
-        self.messages = Delta(place_of(lake) / layout.TABLES / MESSAGES.name)
+        # A rename stays on one file system; what is uploaded may lie beside the journal.
+        staged = place.folder / layout.STAGING if place.is_folder else self.folder / layout.STAGING
+        self.staging = staged / f"gateway-{name}"
+        self.landing = place / layout.LANDING / name
+        self.messages = Delta(place / layout.TABLES / MESSAGES.name)
         self._lock: FileLock | None = None
 
     def take(self) -> None:
         """Make the folders and take the lock; raise `JournalInUse`."""
-        for folder in (self.folder, self.spool, self.landing.folder, self.staging):
+        landing = [self.landing.folder] if self.landing.is_folder else []
+        for folder in (self.folder, self.spool, *landing, self.staging):
             make_folder(folder)
         try:
             self._lock = FileLock(self.folder / LOCK, str(os.getpid()))
@@ -69,6 +84,27 @@ class Home:
                 f"the journal {self.journal} is in use by process {str(error) or 'of another gateway'}; stop that one, "
                 f"or give this gateway a name of its own with --name"
             ) from None
+        if not self._place.is_folder:
+            try:
+                self._claim()
+            except BaseException:
+                self.release()
+                raise
+
+    def _claim(self) -> None:
+        """Take the name in the lake, or raise `JournalInUse`: no lock reaches from one machine to another."""
+        note, claims = self.folder / OWNER, self._place / layout.GATEWAYS / self.name
+        if not note.exists():
+            write_file(note, f"{uuid4()} {os.uname().nodename}:{self.folder.absolute()}\n")
+        try:
+            claims.write(OWNER, note.read_text())
+        except FileExistsError:
+            other = claims.read(OWNER).decode()
+            if other != note.read_text():
+                raise JournalInUse(
+                    f"the name {self.name} belongs to the journal at {other.strip().partition(' ')[2]}; give this "
+                    f"gateway a name of its own with --name or, if that journal is lost, remove {claims}/{OWNER}"
+                ) from None
 
     def release(self) -> None:
         """Let others take the lock."""

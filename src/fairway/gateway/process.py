@@ -55,7 +55,7 @@ def run(settings: Settings) -> int:
     if settings.is_open:
         logs.warn_open(settings.urls)
     prepare_lake(settings.lake)
-    group.settle_workers(settings.lake, settings.name, settings.workers)
+    group.settle_workers(settings.lake, settings.name, settings.workers, settings.journal)
     return asyncio.run(_supervise(settings) if settings.workers > 1 else _serve(settings))
 
 

@@ -56,7 +56,7 @@ def open_journal(home: Home) -> Journal:
 
 def _rise(journal: Journal, home: Home, first_offset: int) -> None:
     # A segment that counts as sealed lets rows go: its name must be there for good.
-    sync(home.landing.folder)
+    home.landing.sync("")
     moved = journal.rise(first_offset, home.landed())
     if moved:
         _log.warning(

@@ -1,6 +1,7 @@
 """Sealing: committed messages become Parquet segments under `landing/`, each step repeatable.
 
 plan (in the journal) ─ write aside ─ sync ─ rename ─ sync the folder ─ note ─ mark (in the journal) ─ delete the rows
+                                    └─ or one PUT, refused if the name is taken ─┘
 
 A crash after the plan repeats from there with the same range, so with the same name and rows; whoever has read the
 segment already finds what it read. A crash after the mark only deletes.
@@ -138,7 +139,16 @@ class Sealer:
         staged = home.staging / name
         file_bytes = columns.write(home.name, rows, home.spool, staged)
         crashpoints.reached("seal-written")
-        home.landing.publish(staged, name, points=("seal-synced", "seal-renamed"))
+        try:
+            home.landing.publish(staged, name, points=("seal-synced", "seal-renamed"))
+        except FileExistsError as error:
+            # By a crash behind the PUT, or a PUT that was sent again; otherwise by another gateway of this name.
+            if not columns.equal(home.landing, name, staged):
+                raise FileExistsError(
+                    f"{home.landing}/{name} holds other messages: another gateway is called {home.name}, too; give "
+                    "each a name of its own with --name"
+                ) from error
+        staged.unlink(missing_ok=True)
         # Not earlier: a journal that begins behind a segment which never got its name would leave a gap.
         write_file(home.sealed_to, f"{last}\n")
         crashpoints.reached("seal-published")

@@ -47,7 +47,7 @@ class Service:
         self.settings = settings
         self.figures = Figures()
         self.guard = Guard(settings)
-        self.home = Home(settings.lake, name)
+        self.home = Home(settings.lake, name, settings.journal)
         self.receptions: list[Reception] = []
         self.metrics_url: str | None = None
         self._writer = ThreadPoolExecutor(1, "journal")

@@ -16,6 +16,7 @@ from fairway.gateway.errors import ExtraMissing
 from fairway.gateway.home import check_name
 from fairway.net.opening import Plan, plan_service
 from fairway.net.urls import SIZE_BYTES, SPAN_US, Setting, parse, read_number
+from fairway.store.places import place_of
 
 MESSAGE_BYTES_MAX = 1 << 30
 """A segment holds a message in one value, which Parquet's readers take up to 2 GiB."""
@@ -35,7 +36,10 @@ class Settings:
     """All of them, checked. Durations are in microseconds, sizes in bytes."""
 
     urls: tuple[str, ...]
-    lake: Path
+    lake: str
+    """The path of a folder, or an address."""
+    journal: str | None = None
+    """The folder for journal and spool; in the lake, if that is a folder."""
     name: str = DEFAULT_NAME
     workers: int = 1
     metrics: str | None = None
@@ -63,6 +67,11 @@ class Settings:
         if not self.urls:
             raise BadOption("there is no URL to listen on; name at least one, such as udpc://127.0.0.1:9000")
         check_name(self.name)
+        if self.journal is None and not place_of(self.lake).is_folder:
+            raise BadOption(
+                f"{self.lake} is an object store, and what is acknowledged lies in a journal first; name a folder of "
+                "this machine for it with --journal, on a disk that outlives the process"
+            )
         check_choice("log", self.log, ("text", "json"))
         check_range("workers", self.workers, 1, WORKERS_MAX)
         check_range("commit_messages", self.commit_messages, 1, 1 << 20)
@@ -90,7 +99,7 @@ class Settings:
     def plain(self, *, urls: Sequence[str]) -> dict[str, Any]:
         """Gives what `build` takes to make the same settings with other URLs, as values that JSON knows."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
-        values |= {"urls": list(urls), "lake": str(self.lake)}
+        values |= {"urls": list(urls)}
         values |= {name: [str(network) for network in values[name]] for name in ("allow", "deny")}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -108,7 +117,12 @@ def _plan(url: str) -> Plan:
 
 def require_packages(settings: Settings) -> None:
     """Raise `ExtraMissing` unless the packages are installed that serving with these settings needs."""
-    for package in ("pyarrow", "deltalake", *(["prometheus_client"] if settings.metrics is not None else [])):
+    for package in (
+        "pyarrow",
+        "deltalake",
+        "obstore",
+        *(["prometheus_client"] if settings.metrics is not None else []),
+    ):
         if find_spec(package) is None:
             raise ExtraMissing(f"the package {package} is missing: pip install 'fairway[gateway]'")
 
@@ -162,7 +176,9 @@ def _read(name: str, field_name: str, value: Any) -> Any:
     if field_name in {"allow", "deny"}:
         return tuple(_network(name, text) for text in _texts(name, value))
     if field_name == "lake":
-        return Path(str(value))
+        return place_of(value).uri
+    if field_name == "journal":
+        return str(Path(str(value)).absolute())
     if field_name in {"name", "metrics", "log"}:
         return str(value)
     if field_name == "verbose":

@@ -3,6 +3,7 @@
 crashpoints.py  named points at which a test has a process die, or its disk filled
 files.py        files that are whole or not there, also after a power cut
 locks.py        one writer at a time, on a file system
+objects.py      objects in an S3 store: conditional PUTs, listing from an offset
 places.py       a folder, or a prefix in an object store
 lakes.py        where things lie in a lake
 delta.py        Delta tables without Spark: open, commit, positions, repair

@@ -113,26 +113,32 @@ class Delta:
         positions: Mapping[str, int],
         overwrite: bool = False,
     ) -> None:
-        """Make the table, with these positions from its first version on."""
+        """Make the table, with these positions from its first version on; raise `Overtaken` if another has done so."""
         from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
         from deltalake.transaction import CommitProperties, Transaction
 
         if self.place.is_folder:
             make_folder(self.log.folder)
-        made = DeltaTable.create(
-            self.place.uri,
-            schema,
-            mode="overwrite" if overwrite else "error",
-            partition_by=list(partitions),
-            configuration=dict(configuration),
-            storage_options=self.place.storage_options(),
-            commit_properties=CommitProperties(
-                custom_metadata={ACTIONS: 2 + len(positions)},  # protocol, metadata
-                app_transactions=[Transaction(name, position) for name, position in positions.items()],
-            ),
-            post_commithook_properties=by_itself(),
-            raise_if_key_not_exists=False,
-        )
+        try:
+            made = DeltaTable.create(
+                self.place.uri,
+                schema,
+                mode="overwrite" if overwrite else "error",
+                partition_by=list(partitions),
+                configuration=dict(configuration),
+                storage_options=self.place.storage_options(),
+                commit_properties=CommitProperties(
+                    custom_metadata={ACTIONS: 2 + len(positions)},  # protocol, metadata
+                    app_transactions=[Transaction(name, position) for name, position in positions.items()],
+                ),
+                post_commithook_properties=by_itself(),
+                raise_if_key_not_exists=False,
+            )
+        except DeltaError as error:
+            if overwrite or not self.exists():
+                raise
+            raise Overtaken(f"Another writer has made {self.place} at the same time.") from error
         self.settle(made.version(), made)
 
     def position(self, snapshot: DeltaTable, application: str) -> int:

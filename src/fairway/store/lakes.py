@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fairway.core import layout
 from fairway.core.errors import FairwayError
 from fairway.store.delta import Delta
-from fairway.store.files import make_folder, write_file
+from fairway.store.files import make_folder
 from fairway.store.locks import FileLock, Held
 from fairway.store.places import Place, place_of
 
 
 class NotALake(FairwayError):
     """The folder cannot be used as a lake; the message says why."""
+
+
+class StoreUnsafe(FairwayError):
+    """The object store does not do what a lake needs; the message says what."""
 
 
 class TableBusy(FairwayError):
@@ -27,29 +31,48 @@ class Lake:
     """A lake: its places and its locks."""
 
     def __init__(self, where: Path | str, *, create: bool = True) -> None:
-        """Open the lake, or make one of an empty or missing folder; a folder with anything else in it is refused."""
+        """Open the lake, or make one where there is nothing; a place with anything else in it is refused."""
         self.place = place_of(where)
-        self.path = self.place.folder
         self._check(create)
-        for folder in layout.FOLDERS if create else ():
-            make_folder(self.path / folder)
+        if create and self.place.is_folder:
+            for folder in layout.FOLDERS:
+                make_folder(self.path / folder)
+        elif create:
+            self._probe()
 
     def _check(self, create: bool) -> None:
-        marker = self.path / layout.MARKER
-        if marker.exists():
-            check_marker(self.path, marker.read_text())
+        if self.place.is_folder and self.path.exists() and not self.path.is_dir():
+            raise NotALake(f"{self.place} is a file: name a folder.")
+        found = self.place.names()
+        if layout.MARKER in found:
+            check_marker(self.place, self.place.read(layout.MARKER).decode())
             return
-        if self.path.exists() and not self.path.is_dir():
-            raise NotALake(f"{self.path} is a file: name a folder.")
-        found = sorted(os.listdir(self.path)) if self.path.exists() else []
         strange = [name for name in found if layout.is_strange(name)]
         if strange:
-            raise NotALake(f"{self.path} is no lake and holds other things ({strange[0]}): name another folder.")
+            raise NotALake(f"{self.place} is no lake and holds other things ({strange[0]}): name another folder.")
         if not create and not found:
-            raise NotALake(f"{self.path} is no lake: fairway gateway, stream and analyze make one.")
+            raise NotALake(f"{self.place} is no lake: fairway gateway, stream and analyze make one.")
         if create:
-            make_folder(self.path)
-            write_file(marker, layout.MARKER_TEXT)
+            if self.place.is_folder:
+                make_folder(self.path)
+            with suppress(FileExistsError):  # somebody else makes the lake at the same time
+                self.place.write(layout.MARKER, layout.MARKER_TEXT)
+
+    def _probe(self) -> None:
+        """See that the store refuses to replace an object: segments and commits of tables rest on that."""
+        try:
+            self.place.write(layout.MARKER, layout.MARKER_TEXT)
+        except FileExistsError:
+            return
+        raise StoreUnsafe(
+            f"The store of {self.place} has replaced an object that a conditional PUT (If-None-Match: *) must not "
+            "replace, so messages could be lost there: use a store that supports it."
+        )
+
+    @property
+    def path(self) -> Path:
+        """The folder; raise `BadOption` where the lake is in an object store."""
+        return self.place.folder
 
     @property
     def landing(self) -> Place:
@@ -86,7 +109,13 @@ class Lake:
 
     @contextmanager
     def lock(self, table: str, holder: str) -> Iterator[None]:
-        """Hold a table for writing; `holder` is what others are told ("fairway stream")."""
+        """Hold a table for writing; `holder` is what others are told ("fairway stream").
+
+        An object store has no locks: there the positions of a table refuse its second writer, at a commit.
+        """
+        if not self.place.is_folder:
+            yield
+            return
         make_folder(self.path / layout.LOCKS)
         try:
             lock = FileLock(self.path / layout.LOCKS / f"{table}.lock", f"{holder} (process {os.getpid()})")
@@ -99,10 +128,10 @@ class Lake:
             lock.release()
 
 
-def check_marker(lake: Path, version: str) -> None:
+def check_marker(lake: Place, version: str) -> None:
     """Refuse a lake of another layout."""
     if version == layout.MARKER_TEXT:
         return
     if version == "1\n":
-        raise NotALake(f"{lake} was made by an earlier Fairway, before Delta tables: use a new folder.")
+        raise NotALake(f"{lake} was made by an earlier Fairway, before Delta tables: use a new one.")
     raise NotALake(f"{lake} has the lake layout {version.strip()!r}: use the Fairway that made it.")

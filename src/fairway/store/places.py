@@ -1,7 +1,7 @@
 """A place: a folder, or a prefix in an object store. Whoever reads or writes below a lake goes through one.
 
-On a folder everything that is written is synced; an object store keeps what it has accepted. Names are relative and
-have `/` between their parts.
+On a folder everything that is written is synced; an object store (`objects.py`) keeps what it has accepted. Names are
+relative and have `/` between their parts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairway.core.errors import BadOption
-from fairway.store.files import make_folder, publish_file, sync
+from fairway.store import crashpoints, objects
+from fairway.store.files import make_folder, publish_file, sync, write_file
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 
@@ -46,9 +47,15 @@ class Place:
 
     @property
     def folder(self) -> Path:
-        """The folder; only where there is one."""
-        assert self.is_folder, self.uri
+        """The folder; raise `BadOption` where there is none."""
+        if not self.is_folder:
+            raise BadOption(f"{self} is in an object store: this needs a folder on a file system.")
         return Path(self.uri)
+
+    def _key(self, name: str = "") -> tuple[str, str]:
+        """Return the bucket, and the key of what has a name here."""
+        bucket, _, key = self.uri.removeprefix("s3://").partition("/")
+        return bucket, f"{key}/{name}".strip("/")
 
     def storage_options(self) -> dict[str, str]:
         """Return what delta-rs is told about the store, beside what it reads from the environment."""
@@ -58,39 +65,32 @@ class Place:
         """Return Arrow's file system for this place, and the path of the place in it."""
         from pyarrow import fs
 
-        found, path = fs.FileSystem.from_uri(self.uri) if not self.is_folder else (fs.LocalFileSystem(), self.uri)
-        return found, path
+        if self.is_folder:
+            return fs.LocalFileSystem(), self.uri
+        return objects.arrow_filesystem(), self.uri.removeprefix("s3://")
 
     def exists(self) -> bool:
         """Whether there is anything here."""
         return self.folder.exists() if self.is_folder else bool(self.names())
 
-    def names(self) -> list[str]:
-        """List what lies directly below; nothing if the place is not there."""
-        if self.is_folder:
-            return sorted(os.listdir(self.folder)) if self.folder.is_dir() else []
-        from pyarrow import fs
-
-        filesystem, path = self.filesystem()
-        return sorted(info.base_name for info in filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True)))
+    def names(self, after: str = "") -> list[str]:
+        """List what lies directly below, behind a name if one is given; nothing if the place is not there."""
+        if not self.is_folder:
+            return objects.names(*self._key(), after)
+        return sorted(name for name in os.listdir(self.folder) if name > after) if self.folder.is_dir() else []
 
     def file(self, name: str) -> File:
         """Return the size and the time of a file; raise `FileNotFoundError`."""
         if self.is_folder:
             found = os.stat(self.folder / name)
             return File(found.st_size, found.st_mtime)
-        filesystem, path = self.filesystem()
-        info = filesystem.get_file_info(f"{path}/{name}")
-        if not info.is_file:
-            raise FileNotFoundError(f"{self}/{name}")
-        return File(info.size, info.mtime_ns / 1e9)
+        return File(*objects.size_and_time(*self._key(name)))
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a file; raise `FileNotFoundError`."""
         if self.is_folder:
             return (self.folder / name).read_bytes()
-        with self.open(name) as file:
-            return bytes(file.read())
+        return objects.read(*self._key(name))
 
     @contextmanager
     def open(self, name: str) -> Iterator[Any]:
@@ -110,16 +110,30 @@ class Place:
         self.sync(name)
 
     def publish(self, aside: Path, name: str, *, points: tuple[str, str] = ("", "")) -> None:
-        """Give a file that was written aside on this machine its name here, in one step."""
-        publish_file(aside, self.folder / name, points=points)
+        """Give a file that was written aside on this machine its name here, in one step.
+
+        In a folder it is renamed, and replaces what has the name; an object store refuses that, with `FileExistsError`.
+        """
+        if self.is_folder:
+            publish_file(aside, self.folder / name, points=points)
+            return
+        crashpoints.reached(points[0])
+        objects.put_new(*self._key(name), aside)
+        crashpoints.reached(points[1])
+
+    def write(self, name: str, content: str) -> None:
+        """Write a small file; an object store refuses to replace one, with `FileExistsError`."""
+        if self.is_folder:
+            write_file(self.folder / name, content)
+        else:
+            objects.put_new(*self._key(name), content.encode())
 
     def remove(self, name: str) -> None:
         """Remove a file that need not be there."""
         if self.is_folder:
             (self.folder / name).unlink(missing_ok=True)
             return
-        filesystem, path = self.filesystem()
-        filesystem.delete_file(f"{path}/{name}")
+        objects.remove(*self._key(name))
 
     def sync(self, name: str) -> None:
         """Force a file and its name to the disk, where there is one."""
@@ -129,16 +143,21 @@ class Place:
 
 
 def place_of(where: object) -> Place:
-    """Return the place that a path, or a file: address, names; raise `BadOption` for an address of another kind.
+    """Return the place that a path, or an address of file: or s3:, names; raise `BadOption` for any other.
 
     A `Path` made of `s3://bucket/lake` is `s3:/bucket/lake`, a folder like any other: so one slash is enough.
     """
     found = _ADDRESS.match(str(where))
     if found is None:
         return Place(str(Path(str(where)).absolute()))
-    if found[1].lower() == "file":
-        return Place(f"/{str(where)[found.end() :]}")
+    kind, rest = found[1].lower(), str(where)[found.end() :].rstrip("/")
+    if kind == "file":
+        return Place(f"/{rest}")
+    if kind == "s3" and rest.partition("/")[2]:
+        return Place(f"s3://{rest}")
+    if kind == "s3":
+        raise BadOption(f"{where} names a whole bucket: a lake has a prefix of its own, such as s3://{rest}/lake.")
     raise BadOption(
-        f"{where} is an address of {found[1]}: a lake is a folder on a file system that every node mounts, "
-        "so mount it and name the folder."
+        f"{where} is an address of {found[1]}: a lake is a folder on a file system that every node mounts, or "
+        "s3://bucket/prefix."
     )

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fairway.store import crashpoints
-from fairway.store.delta import LAST_CHECKPOINT, Delta, by_itself
+from fairway.store.delta import LAST_CHECKPOINT, Delta, Overtaken, by_itself
 
 CHECKPOINT_EVERY = 50
 COMPACT_EVERY = 250
@@ -24,6 +26,12 @@ TARGET_BYTES = 128 << 20
 
 TENDED = "fairway"
 """The application whose position is the version of the newest checkpoint that was synced."""
+
+CLAIMED = "fairway-compacting"
+"""The application whose position says until when one process alone may compact a table in an object store."""
+
+CLAIM_MS = 3_600_000
+"""Far longer than a compaction takes: whoever is stopped in one for longer, and then goes on, could double rows."""
 
 KEPT_LOG, KEPT_FILES = "delta.logRetentionDuration", "delta.deletedFileRetentionDuration"
 HISTORY_S = 3_600.0
@@ -52,22 +60,59 @@ def _history_s(properties: Mapping[str, str]) -> float:
 
 def tend(table: Delta, version: int) -> Compacted | None:
     """Do what is due after a commit."""
-    done = compact(table) if version % COMPACT_EVERY == 0 else None
+    try:
+        done = compact(table) if version % COMPACT_EVERY == 0 else None
+    except Overtaken:  # another process does it just now
+        done = None
     if done is not None or version % CHECKPOINT_EVERY == 0:
         checkpoint(table)
     return done
 
 
 def compact(table: Delta) -> Compacted | None:
-    """Merge small files and remove files that no version within the history has; None if nothing was merged."""
+    """Merge small files and remove files that no version within the history has; None if nothing was merged.
+
+    Raises `Overtaken` if another process is doing that.
+    """
+    with claimed(table):
+        return _compact(table)
+
+
+@contextmanager
+def claimed(table: Delta) -> Iterator[None]:
+    """Keep others from compacting a table: the library lets two succeed with the same files, which doubles their rows.
+
+    On a file system the caller holds the table's lock. In an object store the claim is a position of the table, the
+    time at which it ends, in milliseconds: one that a killed process left is over then.
+    """
+    if table.place.is_folder:
+        yield
+        return
+    snapshot, now_ms = table.open(), time.time_ns() // 1_000_000
+    held, claim = table.position(snapshot, CLAIMED), now_ms + CLAIM_MS
+    if held > now_ms:
+        minutes = math.ceil((held - now_ms) / 60_000)
+        raise Overtaken(
+            f"Another process compacts {table.place}, or was killed while it did: try again in {minutes} minutes."
+        )
+    table.commit(snapshot, [], advances={CLAIMED: (held, claim)})
+    try:
+        yield
+    finally:
+        table.commit(table.open(), [], advances={CLAIMED: (claim, 0)})
+
+
+def _compact(table: Delta) -> Compacted | None:
     snapshot = table.open()
     first, name = snapshot.version() + 1, table.place.uri.rpartition("/")[2]
     files = len(snapshot.file_uris())
     found = snapshot.optimize.compact(target_size=TARGET_BYTES, post_commithook_properties=by_itself())
     crashpoints.reached("compacted")
     first = table.settle(first, snapshot, files=True) + 1
-    # Hours are what the library counts in; files that a task is writing now are younger, or this is a test.
+    # Hours are what the library counts in; files that a task is writing now are younger, or this is a test. Where there
+    # are no locks a stream may run beside this: what it has written and not committed must stay.
     hours = math.ceil(_history_s(snapshot.metadata().configuration) / 3_600)
+    hours = hours if table.place.is_folder else max(1, hours)
     snapshot.vacuum(
         hours, dry_run=False, enforce_retention_duration=False, full=True, post_commithook_properties=by_itself()
     )
@@ -86,6 +131,9 @@ def checkpoint(table: Delta) -> None:
     version = snapshot.version()
     snapshot.create_checkpoint()
     crashpoints.reached("checkpointed")
+    if not table.place.is_folder:  # the store has it, and nobody needs a proof
+        snapshot.cleanup_metadata()
+        return
     # The library leaves the pointer alone where the checkpoint was there already.
     for name in {f"{version:020}.checkpoint.parquet", LAST_CHECKPOINT}.intersection(table.log.names()):
         table.log.sync(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 from fairway.core import layout
 from fairway.core.tables import PROTOCOLS, SEGMENT
 from fairway.lake.schemas import arrow_schema
+from fairway.store.places import Place, place_of
 
 DAY_US = 86_400_000_000
 NOON_US = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp() * 1e6)
@@ -28,9 +28,13 @@ def message_body(gateway: str, offset: int) -> bytes:
 class FakeGateway:
     """Seals segments in order. Offsets and bodies are a function of the gateway's name."""
 
-    def __init__(self, lake: Path, name: str, *, days: int = 1, shared: bool = False) -> None:
+    def __init__(
+        self, lake: Path, name: str, *, days: int = 1, shared: bool = False, landing: Place | None = None
+    ) -> None:
+        """`landing` is where segments go, if not into the lake's folder: then that has the journal only."""
         self.name = name
         self.next = 0
+        self._landing = (landing or place_of(lake / layout.LANDING)) / name
         self.folder = lake / layout.LANDING / name
         self.folder.mkdir(parents=True, exist_ok=True)
         home = lake / layout.GATEWAYS / name
@@ -54,7 +58,7 @@ class FakeGateway:
         path = self.folder / layout.segment_name(first, last)
         aside = self.folder / f".{path.name}"
         pq.write_table(self.table(first, last, body), aside, compression="zstd")
-        os.replace(aside, path)
+        self._landing.publish(aside, path.name)
         self._journal.execute("INSERT INTO sealed VALUES (?, ?)", (first, last))
         self._journal.execute('DELETE FROM messages WHERE "offset" = ?', (first,))
         return path

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +27,7 @@ from fairway.store import crashpoints
 from fairway.store.lakes import Lake
 from tests.lake.landing.fake import FakeGateway
 from tests.lake.landing.landing import expected
-from tests.lake.landing.reading import READERS, doubles
+from tests.lake.landing.reading import READERS, Readers, doubles
 
 SEAL_EVERY_S = 0.2
 READ_EVERY_S = 0.5
@@ -47,11 +48,13 @@ class Figures:
     faults: list[str] = field(default_factory=list)
 
 
-def start_stream(lake: Path, crash_at: str = "", *, own_group: bool = False) -> subprocess.Popen[str]:
+def start_stream(
+    lake: Path | str, crash_at: str = "", *, own_group: bool = False, options: Sequence[str] = ()
+) -> subprocess.Popen[str]:
     """Starts `fairway stream`, which may be told where to die, or be the first of a process group of its own."""
     environment = os.environ | {crashpoints.VARIABLE: crash_at, "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1"}
-    options = ["--interval", "200ms", "--keep", "1s", "--master", "local[2]", "--json"]
     command = [sys.executable, "-m", "fairway", "stream", "--lake", str(lake), *options]
+    command += ["--interval", "200ms", "--keep", "1s", "--master", "local[2]", "--json"]
     command += ["--conf", TEST_JVM, "--conf", "spark.driver.memory=1g"]
     out = subprocess.PIPE
     return subprocess.Popen(command, env=environment, stdout=out, stderr=out, text=True, start_new_session=own_group)
@@ -100,16 +103,17 @@ class Sealing(Loop):
 class Reading(Loop):
     """Reads the table with both readers and counts."""
 
-    def __init__(self, figures: Figures, lake: Path) -> None:
+    def __init__(self, figures: Figures, lake: Lake, readers: Readers) -> None:
         super().__init__(figures)
         self.every_s = READ_EVERY_S
-        self.lake = Lake(lake)
+        self.lake = lake
+        self.readers = readers
 
     def step(self) -> None:
         if not self.lake.delta("messages").exists():
             return
-        for read in READERS:
-            twice = doubles(read(self.lake.table("messages")))
+        for read in self.readers:
+            twice = doubles(read(self.lake.delta("messages").place.uri))
             self.figures.looks += 1
             if twice:
                 self.figures.faults.append(f"{read.__name__} saw rows twice: {twice[:3]}")
@@ -118,7 +122,7 @@ class Reading(Loop):
         self.figures.reconciled += 1
 
 
-def kill_once(lake: Path, crash_at: str, wait_s: float) -> None:
+def kill_once(lake: Path | str, crash_at: str, wait_s: float) -> None:
     """Runs a stream until it dies: at a point of its own, or so long after its first batch."""
     with start_stream(lake, crash_at) as process:
         assert process.stdout is not None
@@ -132,7 +136,7 @@ def kill_once(lake: Path, crash_at: str, wait_s: float) -> None:
         assert process.wait(PATIENCE_S) == -signal.SIGKILL, process.stderr.read() if process.stderr else ""
 
 
-def end_politely(lake: Path, gateway: FakeGateway) -> int:
+def end_politely(lake: Path | str, gateway: FakeGateway) -> int:
     """Runs a stream until all is in the table, asks it to end, and gives its exit code."""
     deadline_s = time.monotonic() + PATIENCE_S
     with start_stream(lake) as process:
@@ -143,13 +147,17 @@ def end_politely(lake: Path, gateway: FakeGateway) -> int:
         return process.wait(PATIENCE_S)
 
 
-def torture(lake: Path, kills: list[tuple[str, float]]) -> Figures:
-    """Kills the stream at these points or instants, lets a last one finish, and compares every row."""
-    figures = Figures()
-    Lake(lake)
-    gateway = FakeGateway(lake, "one", days=2, shared=True)
+def torture(
+    lake: Path | str, kills: list[tuple[str, float]], *, journals: Path | None = None, readers: Readers = READERS
+) -> Figures:
+    """Kill the stream at these points or instants, let a last one finish, and compare every row.
+
+    `journals` is a folder for the gateway's journal where the lake is in an object store.
+    """
+    figures, opened = Figures(), Lake(lake)
+    gateway = FakeGateway(journals or opened.path, "one", days=2, shared=True, landing=opened.landing)
     with ExitStack() as running:
-        running.enter_context(Reading(figures, lake))
+        running.enter_context(Reading(figures, opened, readers))
         with Sealing(figures, gateway):
             for crash_at, wait_s in kills:
                 kill_once(lake, crash_at, wait_s)
@@ -158,8 +166,8 @@ def torture(lake: Path, kills: list[tuple[str, float]]) -> Figures:
     if code != 0:
         figures.faults.append(f"the last stream left with {code}")
     figures.messages = gateway.next
-    for read in READERS:
-        found, wanted = read(lake / "tables" / "messages"), expected(gateway, days=2)
+    for read in readers:
+        found, wanted = read(opened.delta("messages").place.uri), expected(gateway, days=2)
         if found != wanted:
             lost, strange = sorted(set(wanted) - set(found))[:3], sorted(set(found) - set(wanted))[:3]
             figures.faults.append(

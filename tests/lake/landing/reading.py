@@ -42,37 +42,38 @@ WANTED = pa.schema(
 )
 
 
-def with_delta(table: Path) -> list[Read]:
+def with_delta(table: Path | str) -> list[Read]:
     """Read a table by delta-rs, in the order of the rows' keys."""
     found = pa.Table.from_batches(Delta(place_of(table)).rows(WANTED), WANTED)
     return sorted(Read(**row) for row in found.to_pylist())
 
 
-def with_duckdb(table: Path) -> list[Read]:
+def with_duckdb(table: Path | str) -> list[Read]:
     """Read a table with DuckDB, in the order of the rows' keys."""
     with duckdb_with_delta() as connection:
         found = connection.execute(f"SELECT {COLUMNS} FROM delta_scan('{table}')").fetchall()
     return sorted(Read(*row) for row in found)
 
 
-def with_polars(table: Path) -> list[Read]:
+def with_polars(table: Path | str) -> list[Read]:
     """Read a table with Polars, in the order of the rows' keys."""
     found = polars.read_delta(str(table)).select(Read._fields).with_columns(polars.col("day").cast(polars.String))
     return sorted(Read(*row) for row in found.iter_rows())
 
 
-def with_spark(spark: SparkSession) -> Callable[[Path], list[Read]]:
+def with_spark(spark: SparkSession) -> Callable[[Path | str], list[Read]]:
     """Return a reader that uses a session."""
     register(spark)
 
-    def read(table: Path) -> list[Read]:
+    def read(table: Path | str) -> list[Read]:
         frame = spark.read.format("fairway.delta").load(str(table)).select(*Read._fields)
         return sorted(Read(**(row | {"day": str(row["day"])})) for row in frame.toArrow().to_pylist())
 
     return read
 
 
-READERS: tuple[Callable[[Path], list[Read]], ...] = (with_delta, with_duckdb, with_polars)
+Readers = tuple[Callable[[Path | str], list[Read]], ...]
+READERS: Readers = (with_delta, with_duckdb, with_polars)
 
 
 def rows(lake: Path, table: str) -> list[dict[str, Any]]:

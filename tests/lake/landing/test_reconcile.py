@@ -106,10 +106,10 @@ def test_what_moves_between_two_looks_is_neither_missing_nor_double(
     journal, with_segments, table = module._journal, module._with_segments, module.read_table
     journals = 0
 
-    def read_journal(path: Path) -> module._Ranges | None:
+    def read_journal(folder: Path | None, gateway: str) -> module._Ranges | None:
         nonlocal journals
         journals += 1
-        found = journal(path)
+        found = journal(folder, gateway)
         if journals == 1:
             world.gateway.seal(20)
             world.land(0, 39)

@@ -77,7 +77,7 @@ def test_a_listing_that_shows_a_later_name_before_an_earlier_one_is_taken_again(
     put(landing, "a", 10, 19)
     whole = segments.listed(landing, "a")
     listings = [whole[1:], whole]
-    monkeypatch.setattr(segments, "listed", lambda landing, gateway: listings.pop(0))
+    monkeypatch.setattr(segments, "listed", lambda landing, gateway, since: listings.pop(0))
     assert newest(landing, {}) == {"a": 20}
 
 

@@ -63,27 +63,34 @@ class _Ranges:
     pieces: list[tuple[int, int]]
 
 
-def reconcile(lake: Lake) -> list[Account]:
-    """Counts every gateway's messages, also while gateways and stream run."""
-    journals = {name: _journal(lake.gateways / name / layout.JOURNAL) for name in _gateways(lake)}
+def reconcile(lake: Lake, journals_at: Path | None = None) -> list[Account]:
+    """Count every gateway's messages, also while gateways and stream run.
+
+    Journals lie in the lake, unless it is in an object store: then where `journals_at` says, or out of reach. Without a
+    journal, segments and table are the witnesses.
+    """
+    if journals_at is None and lake.place.is_folder:
+        journals_at = lake.gateways
+    journals = {name: _journal(journals_at, name) for name in _gateways(lake, journals_at)}
     held = {name: _with_segments(lake, name, journal) for name, journal in journals.items()}
     tables = read_table(lake.delta(MESSAGES.name))
     names = sorted(held.keys() | tables.keys())
     # Read again: what was acknowledged in the meantime is explained by it.
-    later = {name: _journal(lake.gateways / name / layout.JOURNAL) for name in names}
+    later = {name: _journal(journals_at, name) for name in names}
     return [_account(name, held.get(name), tables.get(name, Coverage()), later[name]) for name in names]
 
 
-def _gateways(lake: Lake) -> list[str]:
+def _gateways(lake: Lake, journals: Path | None) -> list[str]:
     found = set(segments.gateways(lake.landing))
-    if lake.gateways.is_dir():
-        found |= {path.parent.name for path in lake.gateways.glob(f"*/{layout.JOURNAL}")}
+    if journals is not None and journals.is_dir():
+        found |= {path.parent.name for path in journals.glob(f"*/{layout.JOURNAL}")}
     return sorted(found)
 
 
-def _journal(path: Path) -> _Ranges | None:
-    """Reads how many messages a journal has acknowledged and which it still holds; None if there is no journal."""
-    if not path.exists():
+def _journal(journals: Path | None, gateway: str) -> _Ranges | None:
+    """Read how many messages a journal has acknowledged and which it still holds; None if there is no journal."""
+    path = journals / gateway / layout.JOURNAL if journals is not None else None
+    if path is None or not path.exists():
         return None
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10)) as journal:

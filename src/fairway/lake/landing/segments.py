@@ -42,9 +42,9 @@ def gateways(landing: Place) -> list[str]:
     return [name for name in landing.names() if not name.startswith(".")]
 
 
-def listed(landing: Place, gateway: str) -> list[Segment]:
-    """Return a gateway's segments, in order."""
-    found = map(segment_range, (landing / gateway).names())
+def listed(landing: Place, gateway: str, since: int = 0) -> list[Segment]:
+    """Return a gateway's segments, in order; `since` leaves out those that begin below a position."""
+    found = map(segment_range, (landing / gateway).names(f"{since:020}" if since else ""))
     return sorted(Segment(gateway, *range_) for range_ in found if range_ is not None)
 
 
@@ -61,7 +61,8 @@ def chain(landing: Place, gateway: str, position: int, end: int | None = None) -
 def _chainable(landing: Place, gateway: str, position: int, end: int | None) -> dict[int, Segment]:
     """Return segments by their first offsets, from a position on; beyond it there is no gap."""
     for _ in range(2):
-        found = listed(landing, gateway)
+        # A store lists from a name on: what lies below is looked at when the house is kept, not every few seconds.
+        found = listed(landing, gateway, 0 if landing.is_folder else position)
         if end is None:
             check_landed(landing, gateway, position, found)
         later = [one for one in found if one.first >= position and (end is None or one.last < end)]

@@ -119,9 +119,7 @@ class Stream:
 
     def _persevere(self, spark: SparkSession, wishes: tuple[Wish, ...], stop: Event) -> None:
         """Run the query, and again where Spark stumbles for a reason that may pass."""
-        staging, stumbles = self._lake.path / STAGING, 0
-        for left in staging.glob(f"{CHECKPOINT}*"):  # by a predecessor that was killed
-            shutil.rmtree(left, ignore_errors=True)
+        staging, stumbles = self._staging(), 0
         while True:
             messages, typed, begun = tables.prepare(self._lake, wishes, self._options.history_s)
             for one in begun:
@@ -143,6 +141,15 @@ class Stream:
                     landing.end(END_S)
         if self._options.available_now and not stop.is_set():
             self._keep_house(landing, now=True)
+
+    def _staging(self) -> Path | None:
+        """Return the folder for Spark's checkpoint, without what a killed predecessor left; None is the system's."""
+        if not self._lake.place.is_folder:
+            return None
+        staging = self._lake.path / STAGING
+        for left in staging.glob(f"{CHECKPOINT}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        return staging
 
     def _landing(self, messages: Filled, typed: list[TypedTable], checkpoint: Path) -> Landing:
         filled = (messages, *(one.fitting for one in typed))

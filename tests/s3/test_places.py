@@ -1,0 +1,109 @@
+"""A prefix in an object store does what a folder does, and refuses to replace what is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fairway.core import layout
+from fairway.core.errors import BadOption
+from fairway.store import tending
+from fairway.store.delta import DataFile, Delta, NoTable, Overtaken
+from fairway.store.lakes import Lake, NotALake
+from fairway.store.places import place_of
+
+
+def test_what_is_written_is_listed_read_and_removed(lake: Lake, tmp_path: Path) -> None:
+    place = lake.place / "some"
+    assert (place.names(), place.exists()) == ([], False)
+    aside = tmp_path / "aside"
+    aside.write_bytes(b"content")
+    place.publish(aside, "sub/file")
+    with place.create("other") as file:
+        file.write(b"more")
+    assert (place.names(), (place / "sub").names()) == (["other", "sub"], ["file"])
+    assert (place.read("sub/file"), place.file("sub/file").size_bytes) == (b"content", 7)
+    with place.open("other") as file:
+        assert file.read() == b"more"
+    for _ in range(2):
+        place.remove("sub/file")
+    with pytest.raises(FileNotFoundError):
+        place.file("sub/file")
+
+
+def test_a_second_put_of_a_name_is_refused_and_the_first_stays(lake: Lake, tmp_path: Path) -> None:
+    aside = tmp_path / "aside"
+    for content in (b"first", b"second"):
+        aside.write_bytes(content)
+        if content == b"first":
+            lake.landing.publish(aside, "one")
+        else:
+            with pytest.raises(FileExistsError):
+                lake.landing.publish(aside, "one")
+    assert lake.landing.read("one") == b"first"
+
+
+def test_a_listing_begins_behind_a_name(lake: Lake) -> None:
+    names = [layout.segment_name(first, first + 9) for first in range(0, 50, 10)]
+    for name in names:
+        lake.landing.write(f"edge/{name}", "")
+    assert (lake.landing / "edge").names(f"{20:020}") == names[2:]
+
+
+def test_a_lake_is_made_once_and_then_opened(address: str) -> None:
+    with pytest.raises(NotALake, match="is no lake"):
+        Lake(address, create=False)
+    Lake(address)
+    assert Lake(address).place == Lake(Path(address), create=False).place == place_of(address)
+
+
+def test_a_prefix_with_other_things_in_it_is_refused(address: str) -> None:
+    place_of(address).write("letters.txt", "")
+    with pytest.raises(NotALake, match=r"holds other things \(letters.txt\)"):
+        Lake(address)
+
+
+def test_what_needs_a_folder_says_so(lake: Lake) -> None:
+    with pytest.raises(BadOption, match="is in an object store: this needs a folder"):
+        _ = lake.path
+
+
+def test_the_second_writer_on_one_snapshot_is_refused(lake: Lake) -> None:
+    table = lake.delta("letters")
+    with pytest.raises(NoTable):
+        table.open()
+    table.create(pa.schema([("text", pa.string())]), (), configuration={}, positions={"edge": 3})
+    first, second = table.open(), Delta(table.place).open()
+    table.commit(first, [], advances={"edge": (3, 5)})
+    with pytest.raises(Overtaken):
+        table.commit(second, [], advances={"edge": (3, 6)})
+    assert table.position(table.open(), "edge") == 5
+
+
+def test_one_process_at_a_time_compacts_a_table(lake: Lake) -> None:
+    """Two would double rows: delta-rs lets both succeed."""
+    table = lake.delta("letters")
+    table.create(pa.schema([("text", pa.string())]), (), configuration=tending.history(0), positions={})
+    with tending.claimed(table):
+        with pytest.raises(Overtaken, match=r"Another process compacts .*: try again in 60 minutes"):
+            tending.compact(table)
+        assert tending.tend(table, tending.COMPACT_EVERY) is None, "a stream goes on without"
+    for number in range(2):
+        path = f"{number}.parquet"
+        with table.place.create(path) as file:
+            pq.write_table(pa.table({"text": ["a"]}), file)
+        table.commit(table.open(), [DataFile(path, table.place.file(path).size_bytes, 1, {})])
+    table.place.write("2.parquet", "what another writer has not committed yet")
+    assert tending.compact(table) == tending.Compacted("letters", 2, 1)
+    assert "2.parquet" in table.place.names(), "there are no locks, so it may be in use"
+    assert sum(len(batch) for batch in table.rows(pa.schema([("text", pa.string())]))) == 2
+
+
+def test_the_claim_of_a_process_that_died_ends(lake: Lake) -> None:
+    table = lake.delta("letters")
+    table.create(pa.schema([("text", pa.string())]), (), configuration={}, positions={tending.CLAIMED: 1})
+    assert tending.compact(table) is None
+    assert table.position(table.open(), tending.CLAIMED) == 0
