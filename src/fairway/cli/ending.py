@@ -37,9 +37,10 @@ class Ending:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.code = ExitCode.INTERRUPTED if number == signal.SIGINT else ExitCode.DONE
-        if self._sentence and not self.wanted.is_set():
+        said = self.wanted.is_set()
+        self.wanted.set()  # before anything is said: the next signal may answer that
+        if self._sentence and not said:
             _say(self._sentence)
-        self.wanted.set()
         if not self.starting:
             signal.signal(number, signal.SIG_DFL)
 

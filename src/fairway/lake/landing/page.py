@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, NamedTuple
 
 from fairway.core.tables import MESSAGES, REJECTED, Column, Table
@@ -117,7 +118,7 @@ QUESTIONS = (
         "SELECT received, CAST(body AS STRING) AS text FROM messages"
         " WHERE day = DATE '2026-03-02' AND peer = '192.0.2.7' ORDER BY gateway_offset",
         'messages.filter(col("day") == date(2026, 3, 2), col("peer") == "192.0.2.7").sort("gateway_offset")'
-        '.select("received", col("body").cast(String).alias("text"))',
+        '.select(\n    "received", col("body").cast(String).alias("text")\n)',
         "SELECT received, decode(body) AS text FROM messages"
         " WHERE day = DATE '2026-03-02' AND peer = '192.0.2.7' ORDER BY gateway_offset",
     ),
@@ -137,7 +138,7 @@ QUESTIONS = (
         "SELECT coalesce(site, 'unknown') AS site, count(*) AS messages, sum(octet_length(body)) AS bytes"
         " FROM messages LEFT JOIN devices ON messages.peer = devices.peer GROUP BY 1 ORDER BY 1",
         'messages.join(devices, on="peer", how="left").group_by(col("site").fill_null("unknown"))'
-        '.agg(len().alias("messages"), col("body").bin.size().sum().alias("bytes")).sort("site")',
+        '.agg(\n    len().alias("messages"), col("body").bin.size().sum().alias("bytes")\n).sort("site")',
     ),
 )
 
@@ -169,7 +170,7 @@ def _answered(spark: SparkSession, number: int, question: Question) -> str:
     found = spark.sql(question.sql).toArrow()
     lines = [f"{number}. {question.text}", ""]
     for language, text in (("sql", question.sql), ("sql", question.duckdb), ("python", f"{question.polars}.collect()")):
-        lines += [f"   ```{language}", f"   {text}", "   ```", ""] if text else []
+        lines += [f"   ```{language}", indent(text, "   "), "   ```", ""] if text else []
     lines += [f"   | {' | '.join(found.column_names)} |", "   |" + "---|" * found.num_columns]
     lines += [f"   | {' | '.join(str(value) for value in row.values())} |" for row in found.to_pylist()]
     return "\n".join([*lines, ""])
