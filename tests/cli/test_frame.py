@@ -42,7 +42,7 @@ def _verbs(monkeypatch: pytest.MonkeyPatch) -> None:
         ("end module", 1, "fairway: the package pyspark is missing; install Fairway with the extra that brings it"),
         ("end defect", 1, f"fairway: ZeroDivisionError: division by zero {DEFECT}"),
         ("end silent", 1, f"fairway: AssertionError {DEFECT}"),
-        ("end control-c", 130, ""),
+        ("end control-c", 130, "fairway: stopped"),
         ("end input", 1, "fairway: the input ended before everything was answered"),
         ("end", 2, f"fairway: Missing argument 'how'. {END_HELP}"),
         ("end done --times 0", 2, f"fairway: Invalid value for '--times': 0 is not in the range x>=1. {END_HELP}"),

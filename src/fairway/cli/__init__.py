@@ -49,12 +49,22 @@ VERBS = (
 
 
 class OneScreen(TyperGroup):
-    """Shows the help in 24 lines: verbs one by one, options in a line."""
+    """Shows the help in 24 lines: verbs one by one, options in a line. Ctrl-C in a verb is one line, too."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         self.format_commands(ctx, formatter)
         formatter.write("\nOptions: --version, --help. Every verb has --help, with an example.\n")
 
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            print(STOPPED, file=sys.stderr)
+            raise typer.Exit(ExitCode.INTERRUPTED) from error
+
+
+STOPPED = "fairway: stopped"
+"""Said on Ctrl-C, where a verb has nothing better to say."""
 
 COMPLETION_VARIABLE = "_FAIRWAY_COMPLETE"
 """In the environment when a shell asks for completions instead of running a command."""
@@ -72,6 +82,7 @@ def run(arguments: list[str]) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except KeyboardInterrupt:
+        print(STOPPED, file=sys.stderr)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has seen enough. Nothing more can be said there, not even at exit.

@@ -171,7 +171,7 @@ class _Teller:
 
     def progress(self, spark: SparkSession) -> Stages:
         """Gives what shows on a terminal how far it is."""
-        return Stages(spark, STEPS, shown=sys.stderr.isatty())
+        return Stages(spark, STEPS)
 
     def told(self, analysis: Analysis, found: Summary, seconds: float) -> None:
         from dataclasses import asdict

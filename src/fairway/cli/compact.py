@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+
+from fairway.cli.ending import until_signal
+from fairway.cli.status import Status
 
 if TYPE_CHECKING:
     from fairway.store.tending import Compacted
@@ -22,17 +26,22 @@ def compact(lake: Path = _LAKE, json: bool = _JSON) -> None:
 
     Needs no Spark. Refused while a stream runs, which compacts the tables itself.
     """
-    from fairway.lake.landing.housekeeping import compact as compact_lake
-    from fairway.store.lakes import Lake
-
     done: list[Compacted] = []
 
     def tell(table: Compacted) -> None:
         done.append(table)
         row = {"table": table.table, "before": table.files_before, "after": table.files_after}
-        print(dumps(row) if json else "{table}: {before:,} files to {after:,}".format(**row), flush=True)
+        status.print(dumps(row) if json else "{table}: {before:,} files to {after:,}".format(**row))
 
-    compact_lake(Lake(lake, create=False), tell)
+    def work() -> None:
+        from fairway.lake.landing.housekeeping import compact as compact_lake
+        from fairway.store.lakes import Lake
+
+        compact_lake(Lake(lake, create=False), tell)
+
+    began_s = time.monotonic()
+    with Status(lambda: f"compacting  {time.monotonic() - began_s:.0f} s  {len(done):,} tables done") as status:
+        until_signal(work, "stopped; the tables hold what they held")
     before, after = (sum(getattr(one, name) for one in done) for name in ("files_before", "files_after"))
     total = {"tables": len(done), "before": before, "after": after}
     print(dumps(total) if json else "{tables:,} tables compacted, {before:,} files to {after:,}".format(**total))

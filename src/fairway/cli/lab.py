@@ -63,10 +63,10 @@ def run(
             with ended_by_sigterm(), started("fairway lab", master=master, settings=settings) as spark, _Bar() as bar:
                 began_s = time.monotonic()
                 ran = sweep(spark, folder, bar.show)
-        except (KeyboardInterrupt, SystemExit):
+        except (KeyboardInterrupt, SystemExit) as ending:
             left = sum(len(chunk.cells) for chunk in folder.pending())
             print(f"stopped; {left:,} of {folder.count():,} cells are left for the same command", file=sys.stderr)
-            raise
+            return ExitCode.TERMINATED if isinstance(ending, SystemExit) else ExitCode.INTERRUPTED
     _tell(folder.count(), ran, time.monotonic() - began_s, folder.runs, as_json=json)
     return ExitCode.DONE
 

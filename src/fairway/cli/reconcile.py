@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from json import dumps
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
+from fairway.cli.ending import until_signal
 from fairway.cli.exits import ExitCode
+from fairway.cli.status import Status
+
+if TYPE_CHECKING:
+    from fairway.lake.landing.reconcile import Account
 
 FIGURES = ("acknowledged", "on_the_way", "in_tables", "missing", "double")
 _LAKE = typer.Option(
@@ -26,10 +33,16 @@ def reconcile(lake: Path = _LAKE, journal: Path | None = _JOURNAL, json: bool = 
     unexplained (in the table, but acknowledged by no journal). A gateway whose journal is out of reach is counted from
     its segments and the table.
     """
-    from fairway.lake.landing.reconcile import reconcile as account
-    from fairway.store.lakes import Lake
 
-    accounts = account(Lake(lake, create=False), journal)
+    def work() -> list[Account]:
+        from fairway.lake.landing.reconcile import reconcile as account
+        from fairway.store.lakes import Lake
+
+        return account(Lake(lake, create=False), journal)
+
+    began_s = time.monotonic()
+    with Status(lambda: f"counting  {time.monotonic() - began_s:.0f} s"):
+        accounts = until_signal(work, "stopped; nothing was counted to the end")
     names = (*FIGURES, "unexplained")
     total = {name: sum(getattr(one, name) for one in accounts) for name in names}
     rows: list[dict[str, object]] = [*(one.as_row() for one in accounts), {"gateway": None, **total}]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +13,14 @@ import typer
 from fairway.cli.durations import seconds_of
 from fairway.cli.ending import Ending, ending_by_signals
 from fairway.cli.spark import settings_of
+from fairway.cli.status import Status
 from fairway.core.errors import BadOption
 
 if TYPE_CHECKING:
-    from fairway.lake.landing.stream import Happening
+    from fairway.lake.landing.stream import Happening, Stream
+
+STOPPING = "stopping; what is not in the tables by then lands at the next start"
+"""Said at once when a signal comes; a batch in the middle is finished first."""
 
 _LAKE = typer.Option(
     ..., "--lake", metavar="DIR", show_default=False, help="The lake: a folder, or s3://bucket/prefix."
@@ -62,28 +68,45 @@ def stream(
     Example:
       fairway stream --lake lake --json-schema readings='sensor STRING, celsius DOUBLE, at TIMESTAMP'
     """
-    from fairway.lake.landing.stream import Stream, StreamOptions
-    from fairway.lake.landing.typed import parse_wishes
-    from fairway.lake.session import end
-    from fairway.store.lakes import Lake
-
-    options = StreamOptions(
-        available_now=available_now,
-        interval_s=_positive(interval, "--interval"),
-        keep_s=seconds_of(keep, "--keep"),
-        history_s=seconds_of(history, "--history"),
-        wishes=parse_wishes(json_schema, route),
-    )
+    seconds = {
+        "interval_s": _positive(interval, "--interval"),
+        "keep_s": seconds_of(keep, "--keep"),
+        "history_s": seconds_of(history, "--history"),
+    }
     settings = settings_of(conf) | {"spark.sql.session.timeZone": "UTC"}  # or messages would land in another day
-    with ending_by_signals() as ending:
-        running = Stream(Lake(lake), options, _Teller(json))
-        opened: list[Any] = []
-        try:
-            running.run(lambda: _session(master, settings, ending, opened), ending.wanted)
-        finally:
-            for session in opened:
-                end(session)
+    with ending_by_signals(STOPPING) as ending:
+        from fairway.lake.landing.typed import parse_wishes
+        from fairway.store.lakes import Lake
+
+        wishes, opened = parse_wishes(json_schema, route), Lake(lake)
+        with _Teller(json, ending) as teller:
+            from fairway.lake.landing.stream import Stream, StreamOptions
+
+            options = StreamOptions(available_now=available_now, wishes=wishes, **seconds)
+            teller.stream = Stream(opened, options, teller)
+            _run(teller.stream, master, settings, ending)
     return ending.code
+
+
+def _run(running: Stream, master: str, settings: dict[str, str], ending: Ending) -> None:
+    from fairway.lake.session import StartStopped, end, start
+
+    sessions: list[Any] = []
+
+    def open_session() -> Any:
+        ending.starting = True
+        sessions.append(start("fairway stream", master=master, settings=settings, stop=ending.wanted))
+        ending.starting = False
+        ending.watch()  # Spark takes SIGINT for itself when it starts
+        return sessions[0]
+
+    try:
+        running.run(open_session, ending.wanted)
+    except StartStopped:
+        assert ending.wanted.is_set()
+    finally:
+        for session in sessions:
+            end(session)
 
 
 def _positive(text: str, option: str) -> float:
@@ -93,22 +116,31 @@ def _positive(text: str, option: str) -> float:
     return seconds
 
 
-def _session(master: str, settings: dict[str, str], ending: Ending, opened: list[Any]) -> Any:
-    from fairway.lake.session import start
+class _Teller(Status):
+    """Prints what happens, a line each; on a terminal a line at the bottom shows what goes on."""
 
-    opened.append(start("fairway stream", master=master, settings=settings))
-    ending.watch()  # Spark takes SIGINT for itself when it starts
-    return opened[0]
-
-
-class _Teller:
-    """Prints what happens, a line each."""
-
-    def __init__(self, as_json: bool) -> None:
+    def __init__(self, as_json: bool, ending: Ending) -> None:
+        super().__init__(self._text)
+        self.stream: Stream | None = None
         self._as_json = as_json
+        self._ending = ending
+        self._landed = 0
+        self._activity, self._since_s = "starting Spark", time.monotonic()
+        if not self.shown:
+            print(f"fairway: {self._activity}", file=sys.stderr, flush=True)
 
     def __call__(self, happening: Happening) -> None:
-        print(dumps(_row(happening)) if self._as_json else _sentence(happening), flush=True)
+        self._landed += getattr(happening, "messages", 0)
+        self.print(dumps(_row(happening)) if self._as_json else _sentence(happening))
+
+    def _text(self) -> str:
+        activity = self._activity if self.stream is None else self.stream.activity
+        if self._ending.wanted.is_set():
+            activity = f"stopping; {activity}"
+        if activity != self._activity:
+            self._activity, self._since_s = activity, time.monotonic()
+        landed = f"  {self._landed:,} messages landed" if self._landed else ""
+        return f"{activity}  {time.monotonic() - self._since_s:.0f} s{landed}"
 
 
 def _row(happening: Happening) -> dict[str, object]:

@@ -1,8 +1,8 @@
 """The columns of segments and tables, in one place: name, type, unit and meaning.
 
-Every writer ends in exactly these columns, in this order; `docs/tables.md` is made from this module. Times are UTC: a
-`timestamp` holds microseconds, a column that ends in `_ns` integer nanoseconds since 1970. A column is null only where
-its meaning says so.
+Every writer ends in exactly these columns, in this order; `docs/tables.md` and `docs/messages.md` are made from this
+module. Times are UTC: a `timestamp` holds microseconds, a column that ends in `_ns` integer nanoseconds since 1970. A
+column is null only where its meaning says so.
 
 Two points of capture see one datagram twice. Rows of different points are never mixed: `point` is part of every key,
 and a conversation that was captured at both ends has a session, transfers and a timeline for each.

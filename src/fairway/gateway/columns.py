@@ -70,9 +70,13 @@ def table(gateway: str, rows: Sequence[Row], spool: Path) -> pa.Table:
 
 
 def _address(peer: str) -> tuple[str, int]:
-    """Return the host, without the brackets of IPv6, and the port."""
+    """Return the host as captures show it, without the brackets of IPv6, and the port.
+
+    A socket for both families, which another process may have opened, shows IPv4 as IPv6: ::ffff:192.0.2.1.
+    """
     host, _, port = peer.rpartition(":")
-    return host.strip("[]"), int(port)
+    host = host.strip("[]")
+    return host.removeprefix("::ffff:") if "." in host else host, int(port)
 
 
 def _identities(rows: Sequence[Row], counts: np.ndarray[Any, Any], place: np.ndarray[Any, Any]) -> pa.Array:

@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,8 +55,18 @@ class SparkUnavailable(FairwayError):
     """Spark cannot be started here; the message says what is missing."""
 
 
-def start(app: str, *, master: str = LOCAL, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Gives a running session. What `settings` names goes before our own."""
+class StartStopped(FairwayError):
+    """The end was asked for while Spark started."""
+
+
+def start(
+    app: str, *, master: str = LOCAL, settings: Mapping[str, str] | None = None, stop: threading.Event | None = None
+) -> SparkSession:
+    """Return a running session. What `settings` names goes before our own.
+
+    Where the caller's handlers of signals set `stop` and raise nothing, the start ends with `StartStopped` as soon as
+    it can; signals are held back otherwise.
+    """
     if master.startswith("sc://"):
         raise SparkUnavailable(
             f"{master} is Spark Connect, with which Fairway does not work (docs/lake.md says why): "
@@ -75,12 +85,17 @@ def start(app: str, *, master: str = LOCAL, settings: Mapping[str, str] | None =
     chosen = {**SETTINGS, **(settings or {})}
     for name, value in chosen.items():
         builder = builder.config(name, value)
-    with _noise_aside() as log:
+    with tempfile.NamedTemporaryFile(prefix="fairway-spark-", suffix=".log") as log:
         try:
-            _start_jvm({"spark.app.name": app, "spark.master": master, **chosen})
+            with nullcontext() if stop is not None else _signals_later():
+                _start_jvm({"spark.app.name": app, "spark.master": master, **chosen}, log.fileno())
+            if stop is not None and stop.is_set():
+                raise StartStopped("Spark was not started to the end.")
             spark = builder.getOrCreate()
+        except StartStopped:
+            raise
         except Exception as error:
-            raise SparkUnavailable(f"Spark did not start ({_last_line(log) or error}).") from error
+            raise SparkUnavailable(f"Spark did not start ({_last_line(Path(log.name)) or error}).") from error
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
@@ -97,7 +112,7 @@ def started(app: str, *, master: str = LOCAL, settings: Mapping[str, str] | None
 
 def end(spark: SparkSession) -> None:
     """Ends a session, also one whose JVM is gone: service managers may end all processes of a service at once."""
-    with warnings.catch_warnings(), suppress(Exception), _noise_aside():
+    with warnings.catch_warnings(), suppress(Exception):
         warnings.simplefilter("ignore")
         spark.stop()
 
@@ -115,11 +130,11 @@ def is_jvm_gone(within_s: float) -> bool:
     return process.poll() is not None
 
 
-def _start_jvm(settings: Mapping[str, str]) -> None:
+def _start_jvm(settings: Mapping[str, str], output: int) -> None:
     """Starts the JVM, unless it runs, in a session of its own, where signals to our process group do not reach it.
 
     What it is doing could not be finished otherwise. It ends when its standard input does, which is with this process,
-    however that ends.
+    however that ends. What it says goes to a file: no setting silences its first lines.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.accumulators import AccumulatorTCPServer
@@ -131,8 +146,8 @@ def _start_jvm(settings: Mapping[str, str]) -> None:
     AccumulatorTCPServer.handle_error = _ignore  # type: ignore[method-assign, assignment]
     logging.getLogger().addFilter(lambda record: "py4j" not in Path(record.pathname).parts)
     conf = SparkConf().setAll(list(settings.items()))
-    with _signals_later():
-        gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
+    options = {"start_new_session": True, "stdout": output, "stderr": output}
+    gateway = launch_gateway(conf, options)  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway)
 
 
@@ -175,21 +190,6 @@ def _need_java() -> None:
         raise SparkUnavailable(
             "Spark needs Java 17 or newer: install a JRE (Debian: openjdk-17-jre-headless) or set JAVA_HOME."
         )
-
-
-@contextmanager
-def _noise_aside() -> Iterator[Path]:
-    """Sends what the JVM says while it starts to a file: no setting silences its first lines."""
-    with tempfile.NamedTemporaryFile(prefix="fairway-spark-", suffix=".log") as log:
-        sys.stderr.flush()
-        kept = os.dup(2)
-        os.dup2(log.fileno(), 2)
-        try:
-            yield Path(log.name)
-        finally:
-            sys.stderr.flush()
-            os.dup2(kept, 2)
-            os.close(kept)
 
 
 def _last_line(log: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -36,9 +37,10 @@ def test_a_stream_that_is_told_to_stop_before_it_has_begun_lands_nothing(
 ) -> None:
     session = Session()
 
-    def start(app: str, *, master: str, settings: dict[str, str]) -> Session:
+    def start(app: str, *, master: str, settings: dict[str, str], stop: Event) -> Session:
         assert (app, master, settings["a"]) == ("fairway stream", "local[1]", "b")
         os.kill(os.getpid(), number)
+        assert stop.is_set()
         return session
 
     monkeypatch.setattr("fairway.lake.session.start", start)

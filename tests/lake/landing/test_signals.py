@@ -13,16 +13,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fairway.cli.stream import STOPPING
 from fairway.lake.landing.batch import Landing
 from fairway.lake.landing.failures import StreamFailed
 from fairway.lake.landing.stream import Stream
 from fairway.store.lakes import Lake
+from tests.cli.terminals import on_terminal
 from tests.lake.landing.fake import FakeGateway
-from tests.lake.landing.killing import PATIENCE_S, start_stream
+from tests.lake.landing.killing import PATIENCE_S, TEST_JVM, start_stream
 from tests.lake.landing.landing import land
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+SAID = f"fairway: starting Spark\nfairway: {STOPPING}\n"
 
 Signalling = Callable[[int, int], None]
 
@@ -60,9 +64,9 @@ def is_running(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("signalling", "code", "said"),
     [
-        (terminate_group, 0, ""),
-        (interrupt_group, 130, ""),
-        (terminate_all, 0, ""),
+        (terminate_group, 0, SAID),
+        (interrupt_group, 130, SAID),
+        (terminate_all, 0, SAID),
         (kill_driver, -signal.SIGKILL, None),
     ],
 )
@@ -89,6 +93,44 @@ def test_a_stream_ends_as_it_was_told_and_its_java_process_with_it(
             assert said is None or process.stderr.read() == said
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_signal_while_spark_starts_is_answered_at_once_and_leaves_no_java_process(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    with start_stream(tmp_path, own_group=True) as process:
+        try:
+            assert process.stderr is not None
+            assert process.stderr.readline() == "fairway: starting Spark\n"
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            while not (jvm := children.read_text()):
+                assert process.poll() is None
+                time.sleep(0.01)
+            os.killpg(process.pid, number)
+            assert process.stderr.readline() == f"fairway: {STOPPING}\n"
+            os.killpg(process.pid, number)  # who is impatient does not leave the JVM behind
+            assert process.wait(PATIENCE_S) == code
+            assert process.stderr.read() == ""
+            deadline_s = time.monotonic() + PATIENCE_S
+            while is_running(int(jvm)) and time.monotonic() < deadline_s:
+                time.sleep(0.05)
+            assert not is_running(int(jvm))
+        finally:
+            process.kill()
+
+
+def test_a_terminal_shows_what_a_stream_is_doing_and_ctrl_c_takes_one_line(tmp_path: Path) -> None:
+    Lake(tmp_path)
+    options = ("--master", "local[1]", "--conf", TEST_JVM, "--conf", "spark.driver.memory=1g")
+    with on_terminal("stream", "--lake", str(tmp_path), *options) as screen:
+        screen.until("starting Spark  0 s")
+        screen.until("starting Spark  1 s")
+        screen.until("looking for segments  1 s")
+        screen.process.send_signal(signal.SIGINT)
+        lines = [line.rpartition("\x1b[K")[2] for line in screen.rest().split("\r\n")]
+    assert screen.process.returncode == 130
+    assert lines == [f"fairway: {STOPPING}", ""]
 
 
 def test_a_java_process_that_is_gone_unasked_is_told_of_in_a_sentence(

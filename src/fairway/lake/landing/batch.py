@@ -124,6 +124,11 @@ class Landing:
                 self.failure = error
                 raise
 
+    @property
+    def busy(self) -> bool:
+        """Whether a batch is landing now."""
+        return self._running.locked()
+
     def end(self, timeout_s: float) -> None:
         """Wait for the batch that runs, and let no other begin."""
         self._ended = True

@@ -89,6 +89,14 @@ class Stream:
         self._options = options
         self._report = report
         self._kept_at_s = -HOUSEKEEPING_S
+        self._current: Landing | None = None
+
+    @property
+    def activity(self) -> str:
+        """What it is doing, in a few words."""
+        if self._current is None:
+            return "starting Spark"
+        return "landing a batch" if self._current.busy else "looking for segments"
 
     def run(self, open_session: Callable[[], SparkSession], stop: Event) -> None:
         """Land until `stop` is set, or for one pass; the session is opened only when nothing speaks against it."""
@@ -125,7 +133,7 @@ class Stream:
             for one in begun:
                 self._report(one)
             with tempfile.TemporaryDirectory(prefix=CHECKPOINT, dir=staging, ignore_cleanup_errors=True) as folder:
-                landing = self._landing(messages, typed, Path(folder))
+                self._current = landing = self._landing(messages, typed, Path(folder))
                 try:
                     self._query(spark, landing, Path(folder), stop)
                     break

@@ -1,0 +1,68 @@
+"""Ctrl-C and SIGTERM where a library holds the verb, and before there is one."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.raw import PATIENCE_S
+
+HELD = """
+import ctypes, sys
+import fairway.lake.landing.{module} as module
+from fairway.cli import run
+
+def hold(*_):
+    print("held", flush=True)
+    ctypes.CDLL(None).pause()
+
+module.{function} = hold
+sys.exit(run(["{function}", "--lake", sys.argv[1]]))
+"""
+LOADING = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+from fairway.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("module", "function", "said"),
+    [
+        ("housekeeping", "compact", "fairway: stopped; the tables hold what they held\n"),
+        ("reconcile", "reconcile", "fairway: stopped; nothing was counted to the end\n"),
+    ],
+)
+def test_a_signal_ends_a_verb_that_a_library_holds(
+    module: str, function: str, said: str, number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    (lake := tmp_path / "landing").mkdir()
+    command = [sys.executable, "-c", HELD.format(module=module, function=function), str(lake.parent)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            assert process.stdout.readline() == "held\n"
+            process.send_signal(number)
+            assert process.wait(PATIENCE_S) == code
+            assert process.stderr.read() == said
+        finally:
+            process.kill()
+
+
+def test_ctrl_c_while_the_command_line_loads_is_one_line() -> None:
+    command = [sys.executable, "-c", LOADING]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "fairway: stopped\n")
