@@ -35,6 +35,17 @@ sys.meta_path.insert(0, Finder())
 from fairway.__main__ import main
 main()
 """
+FORKED = """
+import os, signal, sys
+from fairway.cli.ending import ending_by_signals
+
+with ending_by_signals("stopping"):
+    child = os.fork()
+    if child == 0:
+        os.kill(os.getpid(), signal.SIGINT)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -66,3 +77,9 @@ def test_ctrl_c_while_the_command_line_loads_is_one_line() -> None:
     command = [sys.executable, "-c", LOADING]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "fairway: stopped\n")
+
+
+def test_a_child_that_is_about_to_become_a_java_process_does_not_say_it_again() -> None:
+    command = [sys.executable, "-c", FORKED]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stderr) == (0, "")

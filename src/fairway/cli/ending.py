@@ -16,6 +16,7 @@ from fairway.cli.exits import ExitCode
 from fairway.cli.status import ERASE
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_PROCESS = os.getpid()
 
 Result = TypeVar("Result")
 
@@ -79,4 +80,6 @@ def _handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[Non
 
 def _say(sentence: str) -> None:
     """Write a line to standard error, past Python's buffers: the signal may have come while one was being filled."""
+    if os.getpid() != _PROCESS:
+        return  # a child of the same group, before it becomes a Java process: its parent says it
     os.write(2, f"{ERASE if sys.stderr.isatty() else ''}fairway: {sentence}\n".encode())
