@@ -9,7 +9,7 @@ import pytest
 
 from fairway.capture.trace import TraceWriter
 from tests.lake.analysis.frames import datagrams
-from tests.lake.analysis.tables import made
+from tests.lake.analysis.tables import packets_table
 
 CALLER, CALLEE = "10.9.0.1", "10.9.0.2"
 MRP, UDPC = 8_192, 9_000
@@ -115,7 +115,7 @@ def rows() -> Rows:
     for case, (name, captures) in enumerate(CASES.items()):
         port = UDPC if name == "udpc" else MRP
         files += [(f"{name} {number}", capture(sent, case, port)) for number, sent in enumerate(captures)]
-    seen = made(datagrams(files), {MRP: "mrp", UDPC: "udpc"})["packets"]
+    seen = packets_table(datagrams(files), {MRP: "mrp", UDPC: "udpc"})
     found: Rows = {name: [] for name in CASES}
     for row in sorted(seen.to_pylist(), key=lambda row: (row["at_ns"], row["file"], row["offset"])):
         found[row["file"].rpartition(" ")[0]].append(row)

@@ -85,7 +85,7 @@ class Question(NamedTuple):
 
 
 QUESTIONS = (
-    Question("Who talked, and how much?", "SELECT protocol, point, packets_out, packets_in, end FROM sessions"),
+    Question("Who talked, and how much?", "SELECT protocol, point, packets_out, packets_in, ending FROM sessions"),
     Question(
         "Which sessions repeat most?",
         "SELECT protocol, point, round(retransmission_ratio, 3) AS ratio FROM sessions"
