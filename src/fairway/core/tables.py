@@ -159,6 +159,7 @@ PACKETS = Table(
         _maybe("reason", "string", "why the record could not be decoded; null if it was"),
         _maybe("session", "string", "key of the session; null outside any session"),
         _maybe("from_caller", "boolean", "true if sent by the side that opened the conversation"),
+        _maybe("position", "long", "its number in its session, from 1: by time, then by file and offset"),
         _maybe("message", "string", "identity of the message that it carries or acknowledges, widened to 64 bits"),
         _maybe(
             "retransmission", "int", "how many earlier copies the point saw; 0 for the first, null if not countable"

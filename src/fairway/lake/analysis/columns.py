@@ -108,6 +108,11 @@ def _session(packets: Packets) -> pa.Array:
     return pa.DictionaryArray.from_arrays(codes, packets.sessions.keys)
 
 
+def _position(packets: Packets) -> pa.Array:
+    starts = packets.sessions.starts
+    return _in_sessions(packets, np.arange(1, len(starts) + 1) - starts, None, pa.int64())
+
+
 def _message(packets: Packets) -> pa.Array:
     return _identity(packets, packets.message.number, packets.message.exists)
 
@@ -194,6 +199,7 @@ _BUILDERS: dict[str, Callable[[Packets], pa.Array]] = {
     "reason": _reason,
     "session": _session,
     "from_caller": lambda packets: _in_sessions(packets, packets.sessions.from_caller, None, pa.bool_()),
+    "position": _position,
     "message": _message,
     "retransmission": _retransmission,
     "acknowledges": _acknowledges,

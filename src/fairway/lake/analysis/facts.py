@@ -50,14 +50,15 @@ def facts(spoken: Spoken, sessions: Sessions, numbers: Numbers, message: Said, c
     """Find the facts of the records of sessions."""
     rows = sessions.rows
     protocol, kind = spoken.protocol[rows], spoken.kind[rows]
-    ends_handshake = _ends_handshake(spoken, rows)
+    ends_handshake = spoken.ends_handshake[rows]
     carries = copies.countable & message.exists & ~message.of_other & ~ends_handshake
     responds = np.isin(kind, _RESPONDS) & ~ends_handshake
     responds &= spoken.number("udpc_ack")[rows] != 0
-    covers = spoken.piggyback[rows] & (numbers.other != 0)
+    piggyback = spoken.piggyback[rows]
+    covers = piggyback & (numbers.other != 0)
     good = (protocol != PYDEVTS) | (spoken.number("pydevts_success")[rows] == 0)
     answers = ((np.isin(kind, _ACKS) & message.exists) | responds | covers) & good
-    acknowledged = np.where(responds | covers, numbers.other, message.number)
+    acknowledged = np.where(responds | piggyback, numbers.other, message.number)
     numbered, gap = _gaps(spoken, sessions, numbers, message, carries)
     return Facts(
         acknowledges=answers & ((protocol != RUP) | _confirms_all(spoken, sessions, message)),
@@ -66,13 +67,6 @@ def facts(spoken: Spoken, sessions: Sessions, numbers: Numbers, message: Said, c
         numbered=numbered,
         gap=gap,
     )
-
-
-def _ends_handshake(spoken: Spoken, rows: Integers) -> Mask:
-    """Return what answers a server's first index, which is its SYN+ACK's, 1: it carries no message."""
-    answers = (spoken.kind[rows] == KIND["response"]) & (spoken.number("udpc_ack")[rows] == 1)
-    found: Mask = answers & (spoken.body_bytes[rows] == 0)
-    return found
 
 
 def _confirms_all(spoken: Spoken, sessions: Sessions, message: Said) -> Mask:

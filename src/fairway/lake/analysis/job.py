@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fairway.core.errors import BadOption, FairwayError
@@ -26,7 +27,7 @@ from fairway.lake.analysis.failures import failure_of
 from fairway.lake.analysis.publishing import STAGING, finish, gather, publish, state_file
 from fairway.lake.analysis.scale import Scale
 from fairway.lake.analysis.sessions import sessions
-from fairway.lake.analysis.task import Work, computed, merge_suspects
+from fairway.lake.analysis.task import Work, computed, merge_suspects, write
 from fairway.lake.analysis.timeline import timeline
 from fairway.lake.analysis.transfers import transfers
 from fairway.lake.captures.buckets import BUCKETS, records_of
@@ -232,11 +233,19 @@ class _Run:
         self._write(TRANSFERS, transfers(packets))
         self._write(TIMELINE, timeline(packets))
         self._tell(VIOLATIONS.name, records)
-        self._write(VIOLATIONS, violations(packets, self._suspects))
+        if self._suspects:
+            self._write(VIOLATIONS, violations(packets, self._suspects))
         self._write(SESSIONS, sessions(packets, self._stored(TRANSFERS), self._stored(VIOLATIONS)))
 
     def _write(self, table: Table, rows: DataFrame) -> None:
-        self._scale.spread(rows).write.partitionBy("bucket").parquet(str(self._written(table)))
+        if not self._scale.few:
+            self._scale.spread(rows).write.partitionBy("bucket").parquet(str(self._written(table)))
+            return
+        # Spark's own writer takes longer for a folder of each bucket than a few rows take to compute.
+        found = rows.toArrow()
+        for bucket in pc.unique(found["bucket"]).to_pylist():
+            mine = found.filter(pc.equal(found["bucket"], bucket)).drop("bucket")
+            write(mine, table, self._written(table) / f"bucket={bucket}" / "part-0.parquet")
 
     def _count(self, table: Table) -> int:
         return sum(pq.read_metadata(file).num_rows for file in self._written(table).rglob("*.parquet"))
@@ -247,4 +256,6 @@ class _Run:
     def _stored(self, table: Table) -> DataFrame:
         """Reads back what was just written."""
         schema = spark_schema(table).add("bucket", "integer")
+        if not self._written(table).exists():
+            return self._spark.createDataFrame([], schema)
         return self._scale.together(self._spark.read.schema(schema).parquet(str(self._written(table))))

@@ -13,10 +13,10 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from fairway.core.tables import SESSIONS
-from fairway.lake.analysis.sums import AT_US, added_up, in_sessions, owners, sums
+from fairway.lake.analysis.sums import AT_US, added_up, columns, in_sessions, measured, owners, sums
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 REPLACED_WITHIN_US = 10_000_000
 
@@ -43,8 +43,7 @@ _SEEN = {
     "closed": "bool_or(kind = 'fin')",
     "accepted": "bool_or(coalesce(kind = 'con_reply' AND mrp_status = 1, false))",
     "rejected": "bool_or(coalesce(kind = 'con_reply' AND mrp_status = 2, false))",
-    "repeatable": "count(retransmission)",
-    "repeated": "count_if(retransmission > 0)",
+    "countable": "count(retransmission)",
     "duplicates": "count_if(duplicate)",
 }
 _TOLD = {
@@ -55,8 +54,8 @@ _TOLD = {
     "handshake_us": "answered_us - called_us",
     "protocol_session": """CASE protocol WHEN 'udpc' THEN string(coalesce(udpc_id, udpc_call))
         WHEN 'mrp' THEN concat(caller_id, '/', coalesce(string(callee_id), '?')) END""",
-    "retransmission_ratio": "try_divide(repeated, repeatable)",
-    "duplicate_ratio": "try_divide(duplicates, repeatable)",
+    "retransmission_ratio": "try_divide(retransmissions_out + retransmissions_in, countable)",
+    "duplicate_ratio": "try_divide(duplicates, countable)",
     "ending": f"""CASE WHEN closed THEN 'closed' WHEN rejected AND NOT accepted THEN 'refused'
         WHEN packets_in = 0 THEN 'unanswered'
         WHEN protocol = 'udpc' AND next_us <= last_us + {REPLACED_WITHIN_US} THEN 'replaced' ELSE 'open' END""",
@@ -69,12 +68,12 @@ def beginnings(packets: DataFrame) -> DataFrame:
         in_sessions(packets)
         .groupBy("session")
         .agg(
-            *_named({name: _SEEN[name] for name in ("first_us", "first_ns", "begun_ns")}),
+            *columns({name: _SEEN[name] for name in ("first_us", "first_ns", "begun_ns")}),
             F.expr("count_if(from_caller)").alias("packets_out"),
             F.expr("count_if(NOT from_caller)").alias("packets_in"),
         )
     )
-    told = _named({name: _TOLD[name] for name in ("first", "from_start")})
+    told = columns({name: _TOLD[name] for name in ("first", "from_start")})
     return seen.select("session", *told, "packets_out", "packets_in")
 
 
@@ -82,11 +81,11 @@ def sessions(packets: DataFrame, transfers: DataFrame, violations: DataFrame) ->
     """Return the table `sessions`, with the transfers and violations of each counted."""
     kept = owners(packets)
     # Of one session all packets have the same two endpoints.
-    ends = _named(_ENDPOINTS)
-    seen = in_sessions(packets).groupBy(*kept, "flow", *ends).agg(*sums(), *_named(_SEEN))
+    ends = columns(_ENDPOINTS)
+    seen = measured(packets).groupBy(*kept, "flow", *ends).agg(*sums(), *columns(_SEEN))
     following = Window.partitionBy("point", "flow", "protocol").orderBy("first_us", "last_us", "session")
     ordered = seen.withColumn("next_us", F.lead("first_us").over(following))
-    told = ordered.select(*kept, "flow", *_ENDPOINTS, "duplicates", *added_up(), *_named(_TOLD))
+    told = ordered.select(*kept, "flow", *_ENDPOINTS, "duplicates", *added_up(), *columns(_TOLD))
     sent = transfers.groupBy("session").agg(
         F.expr("count_if(from_caller)").alias("transfers_out"),
         F.expr("count_if(NOT from_caller)").alias("transfers_in"),
@@ -94,7 +93,3 @@ def sessions(packets: DataFrame, transfers: DataFrame, violations: DataFrame) ->
     broken = violations.where("session IS NOT NULL").groupBy("session").agg(F.count("*").alias("violations"))
     joined = told.join(sent, on="session", how="left").join(broken, on="session", how="left")
     return joined.na.fill(0, ["transfers_out", "transfers_in", "violations"]).select(*SESSIONS.names, *kept[3:])
-
-
-def _named(expressions: dict[str, str]) -> list[Column]:
-    return [F.expr(text).alias(name) for name, text in expressions.items()]

@@ -21,6 +21,7 @@ lost.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -39,27 +40,34 @@ QUANTILES = {"rtt_p50_us": 0.5, "rtt_p90_us": 0.9, "rtt_p99_us": 0.99}
 ACCURACY = 10_000
 """Quantiles are exact for fewer samples than this, and within 1/10,000 of rank for more."""
 
-_NUMBERED = f"(protocol = 'udpc' OR {CARRIES})"
-_ONCE = "coalesce(retransmission, 0) = 0"
-_AGAIN = f"{_NUMBERED} AND retransmission > 0 AND NOT duplicate"
-_CUMULATIVE = "(protocol = 'rup' OR mrp_layout <=> 'piggyback')"
-"""Where only the loss of the packet itself causes a retransmission."""
+_FLAGS = {
+    "carries": CARRIES,
+    "once": "coalesce(retransmission, 0) = 0",
+    "cumulative": "protocol = 'rup' OR mrp_layout <=> 'piggyback'",
+    # A response waits for an application, so that it measures no network.
+    "rtt_us": f"IF(kind IN ('response', 'answering_request'), NULL, {AT_US} - acknowledged_sent_ns DIV 1000)",
+}
+"""Of a packet. Where acknowledgements are cumulative, only the loss of a packet itself causes a retransmission."""
+_NUMBERED = "(protocol = 'udpc' OR carries)"
 _ADDED = {
     "packets": "1",
     "bytes": "payload_bytes",
-    "retransmissions": "IF(retransmission > 0, 1, 0)",
-    "goodput": f"IF({CARRIES} AND retransmission = 0, body_bytes, 0)",
-    "skipped": "IF(gap > 0, gap, 0)",
-    "fresh": f"IF({_NUMBERED} AND {_ONCE}, 1, 0)",
-    "late": f"IF(gap < 0 AND {_ONCE}, 1, 0)",
-    "repeatable": f"IF({_NUMBERED} AND retransmission IS NOT NULL, 1, 0)",
-    "repeated": f"IF({_AGAIN} AND NOT {_CUMULATIVE}, 1, 0)",
-    "missing": f"IF({_AGAIN} AND {_CUMULATIVE}, 1, 0)",
-    "needless": f"IF({_NUMBERED} AND duplicate, 1, 0)",
+    "retransmissions": "int(NOT once)",
+    "goodput": "IF(carries AND once, body_bytes, 0)",
+    "skipped": "greatest(gap, 0)",
+    "fresh": f"int({_NUMBERED} AND once)",
+    "late": "int(coalesce(gap, 0) < 0 AND once)",
+    "repeatable": f"int({_NUMBERED} AND retransmission IS NOT NULL)",
+    "repeated": f"int({_NUMBERED} AND NOT once AND NOT duplicate AND NOT cumulative)",
+    "missing": f"int({_NUMBERED} AND NOT once AND NOT duplicate AND cumulative)",
+    "needless": f"int({_NUMBERED} AND coalesce(duplicate, false))",
 }
-_ROUND_TRIP = f"""IF(kind NOT IN ('response', 'answering_request'),
-    {AT_US} - acknowledged_sent_ns DIV 1000, NULL)"""
-"""Of an acknowledgement. A response waits for an application, so that it measures no network."""
+"""What a packet adds to the sums of its way."""
+
+
+def columns(expressions: Mapping[str, str]) -> list[Column]:
+    """Return columns by name from SQL."""
+    return [F.expr(text).alias(name) for name, text in expressions.items()]
 
 
 def in_sessions(packets: DataFrame) -> DataFrame:
@@ -72,40 +80,40 @@ def owners(packets: DataFrame) -> list[str]:
     return ["session", "protocol", "point", *(name for name in packets.columns if name == "bucket")]
 
 
+def measured(packets: DataFrame) -> DataFrame:
+    """Return the packets of sessions with what each adds to `sums`."""
+    return in_sessions(packets).select("*", *columns(_FLAGS)).select("*", *columns(_ADDED))
+
+
 def sums() -> list[Column]:
-    """Return the aggregates over packets from which `added_up` makes columns."""
-    both = [
-        F.expr(f"sum(IF({way}, {value}, 0))").alias(f"{name}_{suffix}")
-        for suffix, way in WAYS.items()
-        for name, value in _ADDED.items()
-    ]
+    """Return the aggregates of `measured` packets from which `added_up` makes columns."""
+    both: dict[str, str] = {}
     shares = ", ".join(map(str, QUANTILES.values()))
     for suffix, way in WAYS.items():
+        both |= {f"{name}_{suffix}": f"sum(IF({way}, {name}, 0))" for name in _ADDED}
         # What travelled one way is acknowledged by what comes the other way.
-        trip = f"IF({way}, NULL, {_ROUND_TRIP})"
-        both += [
-            F.expr(f"count({trip})").alias(f"rtt_samples_{suffix}"),
-            F.expr(f"min({trip})").alias(f"rtt_min_us_{suffix}"),
-            F.expr(f"percentile_approx({trip}, array({shares}), {ACCURACY})").alias(f"rtt_quantiles_{suffix}"),
-        ]
-    return both
+        trip = f"IF({way}, NULL, rtt_us)"
+        both |= {
+            f"rtt_samples_{suffix}": f"count({trip})",
+            f"rtt_min_us_{suffix}": f"min({trip})",
+            f"rtt_quantiles_{suffix}": f"percentile_approx({trip}, array({shares}), {ACCURACY})",
+        }
+    return columns(both)
 
 
 def added_up() -> list[Column]:
     """Return the columns that sessions and seconds have in common, made from `sums`."""
-    columns = [
-        F.col(f"{name}_{suffix}") for suffix in WAYS for name in ("packets", "bytes", "retransmissions", "goodput")
-    ]
-    columns += [F.expr(_loss(suffix)).alias(f"loss_{suffix}") for suffix in WAYS]
     # A point at one end sees the whole way of what that end sends, and of what it receives only how fast it answers: of
     # the two ways the one that takes longer is shown.
     longer = "coalesce(rtt_quantiles_out[0], -1) >= coalesce(rtt_quantiles_in[0], -1)"
-    columns += [F.expr(f"IF({longer}, {name}_out, {name}_in)").alias(name) for name in ("rtt_samples", "rtt_min_us")]
-    columns += [
-        F.expr(f"IF({longer}, rtt_quantiles_out[{place}], rtt_quantiles_in[{place}])").alias(name)
+    told = {f"loss_{suffix}": _loss(suffix) for suffix in WAYS}
+    told |= {name: f"IF({longer}, {name}_out, {name}_in)" for name in ("rtt_samples", "rtt_min_us")}
+    told |= {
+        name: f"IF({longer}, rtt_quantiles_out[{place}], rtt_quantiles_in[{place}])"
         for place, name in enumerate(QUANTILES)
-    ]
-    return columns
+    }
+    sent = [f"{name}_{suffix}" for suffix in WAYS for name in ("packets", "bytes", "retransmissions", "goodput")]
+    return [*map(F.col, sent), *columns(told)]
 
 
 def _loss(way: str) -> str:

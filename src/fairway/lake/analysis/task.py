@@ -27,7 +27,7 @@ COMPRESSION = "zstd"
 ROW_GROUP_ROWS = 1 << 18
 SUSPECTS_MAX = 50_000
 """So many flows are named; to look at all is no more work than to name more."""
-STATISTICS = ("at",)
+STATISTICS = ("at", "first", "second", "first_sent")
 """Columns by which a reader may pass over row groups."""
 
 

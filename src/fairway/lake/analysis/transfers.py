@@ -18,10 +18,10 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from fairway.core.tables import TRANSFERS
-from fairway.lake.analysis.sums import AT_US, CARRIES, in_sessions, owners
+from fairway.lake.analysis.sums import AT_US, CARRIES, columns, in_sessions, owners
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 KINDS = ("data", "important", "message", "packet", "plain", "request", "response")
 """What a message is. Its place here is aggregated: for numbers Spark need not sort."""
@@ -35,14 +35,13 @@ _HEARD_AS = """CASE protocol WHEN 'mrp' THEN 'data' WHEN 'rup' THEN 'message' WH
     ELSE IF(kind = 'important_ack', 'important', 'request') END"""
 _SENT = f"""named_struct('from_caller', from_caller, 'message', message, 'kind', array_position({_LISTED}, {_SENT_AS}),
     'sent_us', {AT_US}, 'attempt', retransmission + 1, 'body_bytes', body_bytes, 'rup_total', rup_total,
-    'acknowledged_us', bigint(NULL), 'failed_us', bigint(NULL))"""
+    'acknowledged_us', bigint(NULL), 'failed', false, 'position', position)"""
 _HEARD = f"""named_struct('from_caller', NOT from_caller, 'message', coalesce(acknowledges, message),
     'kind', array_position({_LISTED}, {_HEARD_AS}),
     'sent_us', bigint(NULL), 'attempt', int(NULL), 'body_bytes', int(NULL), 'rup_total', bigint(NULL),
     'acknowledged_us', IF(acknowledges IS NULL, NULL, {AT_US}),
-    'failed_us', IF(protocol = 'pydevts' AND pydevts_success != 0, {AT_US}, NULL))"""
-_SAID = f"""CASE WHEN {CARRIES} AND {_HEARS} THEN array({_SENT}, {_HEARD})
-    WHEN {CARRIES} THEN array({_SENT}) WHEN {_HEARS} THEN array({_HEARD}) END"""
+    'failed', protocol = 'pydevts' AND pydevts_success != 0, 'position', position)"""
+_SAID = f"""array_compact(array(IF({CARRIES}, {_SENT}, NULL), IF({_HEARS}, {_HEARD}, NULL)))"""
 """What a packet says of messages: of the one that it holds, and of the one that it acknowledges."""
 
 _SEEN = {
@@ -55,7 +54,10 @@ _SEEN = {
     "attempts": "bigint(coalesce(max(attempt), 0))",
     "copies": "count_if(attempt > 1)",
     "acknowledged_us": "min(acknowledged_us)",
-    "failed_us": "min(failed_us)",
+    # Of what was seen at one instant, the order in the file says what came first.
+    "sent_at": "min(IF(sent_us IS NULL, NULL, position))",
+    "acknowledged_at": "min(IF(acknowledged_us IS NULL, NULL, position))",
+    "failed_at": "min(IF(failed, position, NULL))",
 }
 _TOLD = {
     "kind": f"element_at({_LISTED}, int(coalesce(sent_kind, any_kind)))",
@@ -67,8 +69,8 @@ _TOLD = {
     "latency_us": "acknowledged_us - first_us",
 }
 _OUTCOME = """CASE WHEN kind IN ('plain', 'response') THEN 'unreliable'
-        WHEN failed_us < acknowledged_us THEN 'repaired' WHEN acknowledged_us IS NOT NULL THEN 'acknowledged'
-        WHEN closed_us >= first_us THEN 'refused' ELSE 'unacknowledged' END"""
+        WHEN failed_at < acknowledged_at THEN 'repaired' WHEN acknowledged_us IS NOT NULL THEN 'acknowledged'
+        WHEN closed_at > sent_at THEN 'refused' ELSE 'unacknowledged' END"""
 
 
 def transfers(packets: DataFrame) -> DataFrame:
@@ -78,10 +80,10 @@ def transfers(packets: DataFrame) -> DataFrame:
     said = rows.select(*kept, F.expr(_CUMULATIVE).alias("cumulative"), F.explode(F.expr(_SAID)).alias("said"))
     each = said.select(*kept, "cumulative", "said.*")
     named = each.where("NOT cumulative").unionByName(_covered(each.where("cumulative")))
-    messages = named.groupBy(*kept, "from_caller", "message").agg(*_columns(_SEEN))
+    messages = named.groupBy(*kept, "from_caller", "message").agg(*columns(_SEEN))
     seen = messages.where("protocol != 'pydevts' OR sent_kind IS NOT NULL")
     told = seen.join(F.broadcast(_closings(rows)), on=["session", "from_caller"], how="left")
-    listed = told.select("*", *_columns(_TOLD))
+    listed = told.select("*", *columns(_TOLD))
     return listed.withColumn("outcome", F.expr(_OUTCOME)).select(*TRANSFERS.names, *kept[3:])
 
 
@@ -97,9 +99,5 @@ def _covered(said: DataFrame) -> DataFrame:
 
 def _closings(rows: DataFrame) -> DataFrame:
     """Return when the receiver of either side's messages closed the session."""
-    fins = rows.where("kind = 'fin'").select("session", F.expr("NOT from_caller").alias("from_caller"), "at_ns")
-    return fins.groupBy("session", "from_caller").agg(F.expr(f"max({AT_US})").alias("closed_us"))
-
-
-def _columns(expressions: dict[str, str]) -> list[Column]:
-    return [F.expr(text).alias(name) for name, text in expressions.items()]
+    fins = rows.where("kind = 'fin'").select("session", F.expr("NOT from_caller").alias("from_caller"), "position")
+    return fins.groupBy("session", "from_caller").agg(F.max("position").alias("closed_at"))
