@@ -177,7 +177,8 @@ def _session(
         "transfers_out": messages, "transfers_in": 0, "retransmissions_out": copies, "retransmissions_in": 0,
         "duplicates": 0, "retransmission_ratio": copies / len(out), "duplicate_ratio": 0.0,
         "rtt_samples": messages, "rtt_min_us": rtt_us, "rtt_p50_us": rtt_us + 2_000, "rtt_p90_us": rtt_us + 4_000,
-        "rtt_p99_us": rtt_us + 9_000, "loss_out": copies / len(out), "loss_in": None, "violations": broken, "end": end,
+        "rtt_p99_us": rtt_us + 9_000, "loss_out": copies / len(out), "loss_in": None, "violations": broken,
+        "ending": end,
     }  # fmt: skip
 
 
@@ -204,7 +205,7 @@ def crowd(sessions: int) -> pa.Table:
         "point": pa.array([""] * sessions),
         "caller": pa.array(["10.1.2.3"] * sessions),
         "callee": pa.array(["192.0.2.1"] * sessions),
-        "end": pa.array(["closed"] * sessions),
+        "ending": pa.array(["closed"] * sessions),
         "from_start": pa.array([True] * sessions),
         "first": START_US + number * 1_000,
         "last": START_US + number * 1_000 + 5_000_000,

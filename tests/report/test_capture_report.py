@@ -54,7 +54,7 @@ def test_the_overview_adds_up_what_the_sessions_say(lake: Path, text: str) -> No
         if row["violations"]
         or row["retransmission_ratio"] >= 0.05
         or max(row["loss_out"], row["loss_in"] or 0) >= 0.02
-        or row["end"] in ("refused", "unanswered")
+        or row["ending"] in ("refused", "unanswered")
     ]
     assert f"{len(needy)} of {len(rows)} sessions need attention" in text
 

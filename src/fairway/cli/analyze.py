@@ -210,4 +210,4 @@ def _worst(session: dict[str, object]) -> str:
     rtt_us = session["rtt_p50_us"]
     if isinstance(rtt_us, int):
         words.append(f"round trip {rtt_us / 1_000:.1f} ms")
-    return ", ".join([*words, f"{session['violations']} violations", str(session["end"])])
+    return ", ".join([*words, f"{session['violations']} violations", str(session["ending"])])

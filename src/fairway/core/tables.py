@@ -159,11 +159,23 @@ PACKETS = Table(
         _maybe("reason", "string", "why the record could not be decoded; null if it was"),
         _maybe("session", "string", "key of the session; null outside any session"),
         _maybe("from_caller", "boolean", "true if sent by the side that opened the conversation"),
+        _maybe("position", "long", "its number in its session, from 1: by time, then by file and offset"),
         _maybe("message", "string", "identity of the message that it carries or acknowledges, widened to 64 bits"),
         _maybe(
             "retransmission", "int", "how many earlier copies the point saw; 0 for the first, null if not countable"
         ),
         _maybe("duplicate", "boolean", "true for a copy that arrived though an earlier one did"),
+        _maybe("acknowledges", "string", "identity of the message that it acknowledges as a whole; null if none"),
+        _maybe(
+            "acknowledged_sent_ns",
+            "long",
+            "when the datagram that it answers was sent, nanoseconds; null unless that had been sent once by then",
+        ),
+        _maybe(
+            "gap",
+            "long",
+            "numbers (rup: parts) left out since its sender's highest before; below 0 if it is behind that one",
+        ),
         _maybe("body_bytes", "int", "size of the body behind the protocol's header"),
         _maybe("body_crc", "long", "CRC-32 of the body; null if the capture does not hold all of it"),
         _maybe("body", "binary", "the body, if it was asked for"),
@@ -209,7 +221,7 @@ SESSIONS = Table(
         _maybe("loss_out", "double", "estimated share of the caller's packets that were lost"),
         _maybe("loss_in", "double", "estimated share of the callee's packets that were lost"),
         _always("violations", "long", "rules found broken in it"),
-        _always("end", "string", "closed, replaced, refused, unanswered, or open (the capture ends before it does)"),
+        _always("ending", "string", "closed, replaced, refused, unanswered, or open (the capture ends before it does)"),
     ),
 )
 

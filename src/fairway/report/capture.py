@@ -42,7 +42,7 @@ MISSING = {
 _LISTED_COLUMNS = (
     *("session", "protocol", "point", "caller", "caller_port", "callee", "callee_port", "first", "duration_us"),
     *("packets_out", "packets_in", "bytes_out", "bytes_in", "retransmissions_out", "retransmissions_in"),
-    *("retransmission_ratio", "loss_out", "loss_in", "rtt_p50_us", "rtt_p99_us", "violations", "end", "trouble"),
+    *("retransmission_ratio", "loss_out", "loss_in", "rtt_p50_us", "rtt_p99_us", "violations", "ending", "trouble"),
 )
 
 

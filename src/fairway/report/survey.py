@@ -134,7 +134,7 @@ def trouble(sessions: pa.Table) -> NDArray[np.float64]:
     broken = np.minimum(_numbers(sessions, "violations"), 10)
     shares = 100 * np.maximum(_numbers(sessions, "loss_out"), _numbers(sessions, "loss_in"))
     shares += 50 * _numbers(sessions, "retransmission_ratio") + 25 * _numbers(sessions, "duplicate_ratio")
-    ended = pc.is_in(sessions["end"], pa.array(BAD_ENDS)).to_numpy()
+    ended = pc.is_in(sessions["ending"], pa.array(BAD_ENDS)).to_numpy()
     rules = np.where(broken > 0, 50 + 5 * broken, 0.0)
     points: NDArray[np.float64] = rules + shares * packets / (packets + DAMPING_PACKETS) + 40 * ended
     return points
@@ -164,7 +164,7 @@ def _with_made(sessions: pa.Table) -> pa.Table:
     breaking = _numbers(sessions, "violations") > 0
     repeating = _numbers(sessions, "retransmission_ratio") >= REPEATS_TOO_MUCH
     losing = np.maximum(_numbers(sessions, "loss_out"), _numbers(sessions, "loss_in")) >= LOSES_TOO_MUCH
-    badly_ended = pc.is_in(sessions["end"], pa.array(BAD_ENDS)).to_numpy()
+    badly_ended = pc.is_in(sessions["ending"], pa.array(BAD_ENDS)).to_numpy()
     lost, judged = np.zeros(len(sessions)), np.zeros(len(sessions))
     for way in ("out", "in"):
         packets = _numbers(sessions, f"packets_{way}")

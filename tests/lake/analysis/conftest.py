@@ -13,7 +13,7 @@ from fairway.lake.captures.buckets import read_bucket
 from fairway.lake.captures.ingest import capture_files, ingest
 from fairway.sim.cases import Wishes, case
 from fairway.store.lakes import Lake
-from tests.lake.analysis.tables import frame_of, made
+from tests.lake.analysis.tables import made
 from tests.lake.analysis.worlds import World, simulated
 
 if TYPE_CHECKING:
@@ -60,4 +60,4 @@ def truth(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Trut
     assert not taken.problems
     (about,) = taken.added
     datagrams = read_bucket(map(Path, capture_files(lake, [about.file_id])), 0, 1)
-    return Truth(worlds, {name: frame_of(spark, table).cache() for name, table in made(datagrams).items()})
+    return Truth(worlds, {name: table.cache() for name, table in made(spark, datagrams).items()})

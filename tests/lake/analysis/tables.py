@@ -1,4 +1,4 @@
-"""The tables of captures, computed in the test's own process; Spark reads them where a test asks in SQL."""
+"""The tables of captures: `packets` computed in the test's own process, the others by Spark from it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from fairway.core.tables import PACKETS, SESSIONS, TIMELINE, TRANSFERS, VIOLATIONS
+from fairway.lake.analysis.columns import table_of
 from fairway.lake.analysis.packets import Packets, packets
-from fairway.lake.analysis.task import tables_of
+from fairway.lake.analysis.sessions import sessions
+from fairway.lake.analysis.timeline import timeline
+from fairway.lake.analysis.transfers import transfers
+from fairway.lake.schemas import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,9 +26,22 @@ def packets_of(datagrams: pa.Table, ports: Mapping[int, str] | None = None) -> P
     return packets(datagrams, dict(ports or {}))
 
 
-def made(datagrams: pa.Table, ports: Mapping[int, str] | None = None) -> dict[str, pa.Table]:
-    """Gives the tables by name; their texts are plain."""
-    return {table.name: plain(rows) for table, rows in tables_of(packets_of(datagrams, ports))}
+def packets_table(datagrams: pa.Table, ports: Mapping[int, str] | None = None) -> pa.Table:
+    """Return the table `packets`; its texts are plain."""
+    return plain(table_of(packets_of(datagrams, ports)))
+
+
+def made(spark: SparkSession, datagrams: pa.Table, ports: Mapping[int, str] | None = None) -> dict[str, DataFrame]:
+    """Return the tables by name; nobody has judged them."""
+    seen = frame_of(spark, packets_table(datagrams, ports)).coalesce(1).localCheckpoint()
+    messages = transfers(seen).cache()
+    judged = spark.createDataFrame([], spark_schema(VIOLATIONS))
+    return {
+        PACKETS.name: seen,
+        TRANSFERS.name: messages,
+        TIMELINE.name: timeline(seen),
+        SESSIONS.name: sessions(seen, messages, judged),
+    }
 
 
 def plain(table: pa.Table) -> pa.Table:

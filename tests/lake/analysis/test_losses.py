@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +11,9 @@ from tests.lake.analysis.conftest import VARIANTS
 from tests.lake.analysis.frames import datagrams
 from tests.lake.analysis.tables import made
 from tests.lake.analysis.worlds import simulated
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 RATES = (0.02, 0.1, 0.25)
 SEED = 29
@@ -28,10 +31,11 @@ def wishes(protocol: str, layout: str | None, rate: float) -> Wishes:
 
 
 @pytest.fixture(scope="module")
-def estimates() -> Estimates:
+def estimates(spark: SparkSession) -> Estimates:
     runs = [(protocol, layout, rate) for rate in RATES for protocol, layout in VARIANTS]
     worlds = [simulated(number, case(wishes(*run)), SEED) for number, run in enumerate(runs)]
-    told = made(datagrams((f"{number}.pcapng", world.capture) for number, world in enumerate(worlds)))["sessions"]
+    rows = datagrams((f"{number}.pcapng", world.capture) for number, world in enumerate(worlds))
+    told = made(spark, rows)["sessions"].select("caller", "point", "loss_out").toArrow()
     found: dict[tuple[Any, Any], Any] = {(row["caller"], row["point"]): row["loss_out"] for row in told.to_pylist()}
     return {
         (point, f"{protocol} {layout or ''}".strip(), rate): found[world.hosts[1], point]

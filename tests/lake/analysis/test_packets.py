@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from fairway.capture.trace import TraceWriter
+from fairway.protocols.udpc.wire import ACK, IMP, REQ
 from tests.lake.analysis.frames import datagrams
-from tests.lake.analysis.tables import made
+from tests.lake.analysis.tables import packets_table
 
 CALLER, CALLEE = "10.9.0.1", "10.9.0.2"
 MRP, UDPC = 8_192, 9_000
@@ -31,6 +32,10 @@ def acknowledged(destination: int, origin: int, sequence: int, stamp: int) -> st
 
 def piggyback(origin: int, destination: int, sequence: int, from_sequence: int, body: str = "") -> str:
     return f"4d525003{origin:04x}{destination:04x}{sequence:04x}{from_sequence:04x}{body}"
+
+
+def udpc(index: int, ack: int, flag: int, body: str = "") -> str:
+    return f"{index:08x}0a0b0c0d{ack:08x}{flag:02x}{body}"
 
 
 CONNECT, ACCEPT = "4d52500100000001", "4d5250020100000001000007"
@@ -84,6 +89,9 @@ CASES: dict[str, tuple[list[Sent], ...]] = {
         ],
     ),
     "answer first": ([(0, False, acknowledged(1, 7, 3, 5)), (0.1, True, stamped(7, 1, 4, 6))],),
+    "response first": ([(0, False, udpc(3, 9, ACK, "6f6b")), (0.1, True, udpc(10, 0, IMP, "6869"))],),
+    "ack+req first": ([(0, False, udpc(3, 9, ACK | REQ, "3f")), (0.1, True, udpc(10, 3, ACK, "21"))],),
+    "handshake's end first": ([(0, True, udpc(2, 1, ACK)), (0.1, False, udpc(2, 0, IMP, "6869"))],),
     "malformed": ([(0, True, CONNECT), (0.1, True, "4d525003"), (0.2, True, "4d52500099")],),
     "udpc": (
         [
@@ -113,9 +121,9 @@ def rows() -> Rows:
     """The packets of every case, in the order of time."""
     files = []
     for case, (name, captures) in enumerate(CASES.items()):
-        port = UDPC if name == "udpc" else MRP
+        port = UDPC if name in ("udpc", "response first", "ack+req first", "handshake's end first") else MRP
         files += [(f"{name} {number}", capture(sent, case, port)) for number, sent in enumerate(captures)]
-    seen = made(datagrams(files), {MRP: "mrp", UDPC: "udpc"})["packets"]
+    seen = packets_table(datagrams(files), {MRP: "mrp", UDPC: "udpc"})
     found: Rows = {name: [] for name in CASES}
     for row in sorted(seen.to_pylist(), key=lambda row: (row["at_ns"], row["file"], row["offset"])):
         found[row["file"].rpartition(" ")[0]].append(row)
@@ -180,8 +188,32 @@ def test_without_a_connect_the_reading_that_is_consistent_is_taken(rows: Rows, c
     assert len({row["session"] for row in rows[case]}) == 1
 
 
-def test_whoever_an_answer_goes_to_is_the_caller(rows: Rows) -> None:
-    assert [row["from_caller"] for row in rows["answer first"]] == [False, True]
+@pytest.mark.parametrize("case", ["answer first", "response first", "ack+req first"])
+def test_whoever_an_answer_goes_to_is_the_caller(rows: Rows, case: str) -> None:
+    assert [row["from_caller"] for row in rows[case]] == [False, True]
+
+
+def test_whoever_ends_the_handshake_is_the_caller(rows: Rows) -> None:
+    assert [row["from_caller"] for row in rows["handshake's end first"]] == [True, False]
+
+
+def test_a_packet_says_what_it_acknowledges_and_when_that_was_sent(rows: Rows) -> None:
+    seen = rows["repeated"]
+    assert [row["acknowledges"] for row in seen] == [None, None, None, None, "1", None]
+    assert [row["acknowledged_sent_ns"] for row in seen] == [None] * 4 + [seen[3]["at_ns"], None]
+    covering = rows["version"][3]
+    assert (covering["acknowledges"], covering["acknowledged_sent_ns"]) == ("1", rows["version"][2]["at_ns"])
+    asked = rows["ack+req first"]
+    assert [row["acknowledges"] for row in asked] == ["9", "3"]
+    assert [row["acknowledged_sent_ns"] for row in asked] == [None, asked[0]["at_ns"]]
+
+
+def test_a_gap_is_what_lies_between_a_number_and_the_highest_before() -> None:
+    numbers = [udpc(number, 0, IMP, "6869") for number in (1, 2, 5, 4, 6, 100_000)]
+    capture_ = capture([(0.1 * at, True, text) for at, text in enumerate(numbers)], 90, UDPC)
+    seen = packets_table(datagrams([("gaps", capture_)]), {UDPC: "udpc"}).sort_by("at_ns")
+    assert seen["gap"].to_pylist() == [None, 0, 2, -2, 0, 0]
+    assert seen["position"].to_pylist() == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_syn_belongs_to_the_session_that_its_answer_names(rows: Rows) -> None:

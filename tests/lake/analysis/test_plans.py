@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,13 +16,15 @@ from fairway.core.tables import (
     DATAGRAMS,
     PACKETS,
     PROTOCOLS,
-    SESSIONS,
-    TIMELINE,
     TRANSFERS,
     VIOLATIONS,
+    Table,
 )
 from fairway.lake.analysis import task
-from fairway.lake.analysis.task import Work, computed, tables_of
+from fairway.lake.analysis.sessions import sessions
+from fairway.lake.analysis.task import Work, computed
+from fairway.lake.analysis.timeline import timeline
+from fairway.lake.analysis.transfers import transfers
 from fairway.lake.captures import buckets
 from fairway.lake.captures.buckets import read_bucket, records_of
 from fairway.lake.captures.ingest import capture_files, ingest
@@ -29,7 +32,7 @@ from fairway.lake.schemas import arrow_schema, spark_schema
 from fairway.lake.violations import CHECKS, violations
 from fairway.sim.cases import Wishes, case
 from fairway.store.lakes import Lake
-from tests.lake.analysis.tables import packets_of, plain
+from tests.lake.analysis.tables import made
 from tests.lake.analysis.worlds import simulated
 
 if TYPE_CHECKING:
@@ -50,18 +53,28 @@ def plan(rows: DataFrame) -> str:
     return str(rows._jdf.queryExecution().executedPlan().toString())
 
 
-def test_the_plan_of_violations_has_nothing_that_would_not_scale(spark: SparkSession) -> None:
-    stored = spark.createDataFrame([], spark_schema(PACKETS).add("bucket", "integer"))
-    sessions = spark.createDataFrame([], spark_schema(SESSIONS).add("bucket", "integer"))
+@pytest.fixture
+def four_partitions(spark: SparkSession) -> Iterator[None]:
+    """With 1, as in tests, every exchange is into a single partition."""
     setting = "spark.sql.shuffle.partitions"
     usual = spark.conf.get(setting)
-    spark.conf.set(setting, "4")  # with 1, as in tests, every exchange is into a single partition
-    try:
-        for flows in (range(3), range(1_000)):
-            text = plan(violations(stored, sessions, {check.name: flows for check in CHECKS}))
-            assert [meaning for sign, meaning in FORBIDDEN.items() if sign in text] == []
-    finally:
-        spark.conf.set(setting, str(usual))
+    spark.conf.set(setting, "4")
+    yield
+    spark.conf.set(setting, str(usual))
+
+
+def nothing(spark: SparkSession, table: Table) -> DataFrame:
+    return spark.createDataFrame([], spark_schema(table).add("bucket", "integer"))
+
+
+@pytest.mark.usefixtures("four_partitions")
+def test_the_plan_of_no_table_has_anything_that_would_not_scale(spark: SparkSession) -> None:
+    stored = nothing(spark, PACKETS)
+    derived = sessions(stored, nothing(spark, TRANSFERS), nothing(spark, VIOLATIONS))
+    judged = [violations(stored, {check.name: flows for check in CHECKS}) for flows in (range(3), range(1_000))]
+    for rows in (transfers(stored), timeline(stored), derived, *judged):
+        text = plan(rows)
+        assert [meaning for sign, meaning in FORBIDDEN.items() if sign in text] == []
 
 
 def test_very_many_suspects_are_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,14 +94,13 @@ def test_a_sign_that_is_looked_for_is_found_where_it_is(spark: SparkSession) -> 
     assert "CartesianProduct" in crossed or "BroadcastNestedLoopJoin" in crossed
 
 
-def test_every_table_has_exactly_its_columns_also_without_rows() -> None:
+def test_every_table_has_exactly_its_columns_also_without_rows(spark: SparkSession) -> None:
     for rows in (arrow_schema(DATAGRAMS).empty_table(), _datagrams()):
-        for table, made in tables_of(packets_of(rows)):
-            types = [(field.name, field.type) for field in plain(made).schema]
+        tables = {name: table.toArrow() for name, table in made(spark, rows).items()}
+        for table in CAPTURE_TABLES[:3] + CAPTURE_TABLES[4:]:
+            types = [(field.name, field.type) for field in tables[table.name].drop("bucket").schema]
             assert types == [(field.name, field.type) for field in arrow_schema(table)], table.name
-    assert {table.name for table in CAPTURE_TABLES} == {table.name for table, _ in tables_of(packets_of(rows))} | {
-        VIOLATIONS.name
-    }
+            assert (len(tables[table.name]) > 0) == (rows.num_rows > 0)
 
 
 def _datagrams() -> pa.Table:
@@ -117,7 +129,7 @@ def test_a_task_reads_the_records_of_its_bucket_and_no_others(spark: SparkSessio
 
 
 @pytest.mark.parametrize("part_records", [1, 40, 200])
-def test_a_bucket_computed_in_parts_gives_the_same_tables(
+def test_a_bucket_computed_in_parts_has_the_same_packets(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_records: int
 ) -> None:
     lake = Lake(tmp_path / "lake")
@@ -131,13 +143,10 @@ def test_a_bucket_computed_in_parts_gives_the_same_tables(
     computed(work, 0)
     monkeypatch.setattr(buckets, "PART_RECORDS", part_records)
     computed(replace(work, target=str(tmp_path / "parts")), 0)
-    for table in (PACKETS, SESSIONS, TRANSFERS, TIMELINE):
-        whole, parts = (ds.dataset(tmp_path / name / table.name).to_table() for name in ("whole", "parts"))
-        keys = [(name, "ascending") for name in table.names[:6]]
-        assert whole.num_rows == about.rows if table is PACKETS else whole.num_rows > 0
-        assert parts.sort_by(keys).equals(whole.sort_by(keys)), table.name
+    whole, parts = (ds.dataset(tmp_path / name / PACKETS.name).to_table() for name in ("whole", "parts"))
+    keys = [(name, "ascending") for name in PACKETS.names[:6]]
+    assert whole.num_rows == about.rows
+    assert parts.sort_by(keys).equals(whole.sort_by(keys))
     assert len(list((tmp_path / "parts" / PACKETS.name).rglob("*.parquet"))) > 1
-    left = [
-        path for path in (tmp_path / "parts").iterdir() if path.name not in {table.name for table in CAPTURE_TABLES}
-    ]
+    left = [path for path in (tmp_path / "parts").iterdir() if path.name != PACKETS.name]
     assert left == []

@@ -14,7 +14,7 @@ from fairway.bench.captures.worker import Assignment, grouped, ingested
 from fairway.lake.captures.buckets import read_bucket
 from fairway.lake.captures.ingest import capture_files, known
 from fairway.store.lakes import Lake
-from tests.lake.analysis.tables import made
+from tests.lake.analysis.tables import packets_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +34,7 @@ def test_the_made_capture_is_recognised_in_equal_parts(spark: SparkSession, capt
     (about,) = known(lake)
     assert (about.rows, about.undecoded) == (DATAGRAMS, {})
     datagrams = read_bucket(map(Path, capture_files(Lake(lake), [about.file_id])), 0, 1)
-    found = made(datagrams)["packets"].group_by(["protocol", "reason"]).aggregate([([], "count_all")]).to_pylist()
+    found = packets_table(datagrams).group_by(["protocol", "reason"]).aggregate([([], "count_all")]).to_pylist()
     assert {(row["protocol"], row["reason"], row["count_all"]) for row in found} == {
         (name, None, DATAGRAMS // 4) for name in ("udpc", "mrp", "rup", "pydevts")
     }

@@ -20,7 +20,7 @@ from fairway.protocols import NAMES
 from fairway.protocols.pydevts import wire as pydevts
 from fairway.protocols.rup import wire as rup
 from fairway.protocols.udpc import wire as udpc
-from tests.lake.analysis.tables import made
+from tests.lake.analysis.tables import packets_table
 from tests.lake.captures.traces import conversation, simulated
 
 EVIDENCE = {"udpc": "handshake", "mrp": "magic", "rup": "hex id", "pydevts": "crc"}
@@ -41,7 +41,7 @@ def datagrams_of(folder: Path, captures: Iterable[bytes]) -> pa.Table:
 def packets_of(datagrams: pa.Table, ports: dict[int, str] | None = None) -> list[dict[str, Any]]:
     """What becomes of them, with the payload beside it."""
     payloads = {(row["file_id"], row["offset"]): row["payload"] for row in datagrams.to_pylist()}
-    rows: list[dict[str, Any]] = made(datagrams, ports)["packets"].to_pylist()
+    rows: list[dict[str, Any]] = packets_table(datagrams, ports).to_pylist()
     return [row | {"payload": payloads[row["file_id"], row["offset"]]} for row in rows]
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from fairway.capture.trace import TraceWriter
 from fairway.core.events import Address
 from fairway.core.tables import DATAGRAMS, PROTOCOLS
-from fairway.lake.analysis.task import tables_of
+from fairway.lake.analysis.columns import table_of
 from fairway.lake.schemas import arrow_schema
 from fairway.lake.violations import CHECKS, suspects, violations
 from fairway.sim.network import Sighting
@@ -69,14 +69,12 @@ def judged(spark: SparkSession, captures: Iterable[Capture], ports: dict[int, st
     Behind them is how many flows no check suspects.
     """
     seen = packets_of(pa.concat_tables([datagrams(captures), _undecoded()]), ports)
-    frames = {table.name: frame_of(spark, plain(rows)) for table, rows in tables_of(seen)}
-    told = {name: frame.coalesce(1).localCheckpoint() for name, frame in frames.items()}
+    packets = frame_of(spark, plain(table_of(seen))).coalesce(1).localCheckpoint()
     suspected = suspects(seen)
-    flows = {row.flow for row in told["packets"].select("flow").distinct().collect() if row.flow is not None}
+    flows = {row.flow for row in packets.select("flow").distinct().collect() if row.flow is not None}
     every = dict.fromkeys(check.name for check in CHECKS)
     unsuspected = flows.difference(*suspected.values())
-    packets, sessions = told["packets"], told["sessions"]
-    return violations(packets, sessions, suspected), violations(packets, sessions, every), len(unsuspected)
+    return violations(packets, suspected), violations(packets, every), len(unsuspected)
 
 
 def _undecoded() -> pa.Table:

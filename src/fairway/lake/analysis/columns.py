@@ -108,17 +108,36 @@ def _session(packets: Packets) -> pa.Array:
     return pa.DictionaryArray.from_arrays(codes, packets.sessions.keys)
 
 
+def _position(packets: Packets) -> pa.Array:
+    starts = packets.sessions.starts
+    return _in_sessions(packets, np.arange(1, len(starts) + 1) - starts, None, pa.int64())
+
+
 def _message(packets: Packets) -> pa.Array:
-    rows, message = packets.sessions.rows, packets.message
+    return _identity(packets, packets.message.number, packets.message.exists)
+
+
+def _acknowledges(packets: Packets) -> pa.Array:
+    return _identity(packets, packets.facts.acknowledged, packets.facts.acknowledges)
+
+
+def _identity(packets: Packets, number: NDArray[np.int64], exists: Mask) -> pa.Array:
+    """Return the identity of a message for each record: of rup its id, of the others its number."""
+    rows = packets.sessions.rows
     of_rup = packets.spoken.protocol == RUP
-    numbers = _in_sessions(packets, message.number, ~message.exists, pa.int64())
+    numbers = _in_sessions(packets, number, ~exists, pa.int64())
     if not of_rup.any():
         return numbers.cast(pa.string())
-    in_session = np.zeros(len(of_rup), dtype=bool)
-    in_session[rows] = True
-    ids = pc.if_else(pa.array(of_rup & in_session), packets.spoken.rows.array("rup_id"), pa.scalar(None, pa.string()))
+    named_by_id = np.zeros(len(of_rup), dtype=bool)
+    named_by_id[rows] = exists & of_rup[rows]
+    ids = pc.if_else(pa.array(named_by_id), packets.spoken.rows.array("rup_id"), pa.scalar(None, pa.string()))
     others = pc.if_else(pa.array(of_rup), pa.scalar(None, pa.int64()), numbers)
     return pc.coalesce(ids, others.cast(pa.string()))
+
+
+def _acknowledged_sent_ns(packets: Packets) -> pa.Array:
+    sent_ns = packets.facts.acknowledged_sent_ns
+    return _in_sessions(packets, sent_ns, sent_ns == MISSING, pa.int64())
 
 
 def _retransmission(packets: Packets) -> pa.Array:
@@ -180,8 +199,12 @@ _BUILDERS: dict[str, Callable[[Packets], pa.Array]] = {
     "reason": _reason,
     "session": _session,
     "from_caller": lambda packets: _in_sessions(packets, packets.sessions.from_caller, None, pa.bool_()),
+    "position": _position,
     "message": _message,
     "retransmission": _retransmission,
+    "acknowledges": _acknowledges,
+    "acknowledged_sent_ns": _acknowledged_sent_ns,
+    "gap": lambda packets: _in_sessions(packets, packets.facts.gap, ~packets.facts.numbered, pa.int64()),
     "duplicate": lambda packets: _in_sessions(packets, packets.copies.duplicate, ~packets.copies.countable, pa.bool_()),
     "body_bytes": _body_bytes,
     "body_crc": _body_crc,

@@ -58,7 +58,8 @@ def sessions_of(spoken: Spoken, answers: Integers) -> Sessions:
     first |= silence > _IDLE_NS[protocol]
     number = np.cumsum(first) - 1
     opener = np.flatnonzero(first)
-    caller_forward = forward[opener] ^ np.isin(spoken.kind[rows[opener]], ANSWERING)
+    answering = np.isin(spoken.kind[rows[opener]], ANSWERING) & ~spoken.ends_handshake[rows[opener]]
+    caller_forward = forward[opener] ^ answering
     # rup's request asks for more of a message: it speaks to the caller.
     caller_forward ^= (protocol[opener] == RUP) & (spoken.kind[rows[opener]] == KIND["request"])
     keys = hexadecimal(mixed(strand[opener], at_ns[opener]))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,16 +17,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fairway.core.errors import BadOption, FairwayError
-from fairway.core.tables import CAPTURE_TABLES, PACKETS, SESSIONS, VIOLATIONS, Table
+from fairway.core.tables import CAPTURE_TABLES, PACKETS, SESSIONS, TIMELINE, TRANSFERS, VIOLATIONS, Table
 from fairway.lake.analysis.exchange import fresh_staging, locked
 from fairway.lake.analysis.failures import failure_of
 from fairway.lake.analysis.publishing import STAGING, finish, gather, publish, state_file
 from fairway.lake.analysis.scale import Scale
-from fairway.lake.analysis.sessions import with_violations
+from fairway.lake.analysis.sessions import sessions
 from fairway.lake.analysis.task import Work, computed, merge_suspects, write
+from fairway.lake.analysis.timeline import timeline
+from fairway.lake.analysis.transfers import transfers
 from fairway.lake.captures.buckets import BUCKETS, records_of
 from fairway.lake.captures.ingest import About, capture_files, ingest, known
 from fairway.lake.captures.jobs import each
@@ -198,14 +200,13 @@ class _Run:
 
     def _write_all(self) -> int:
         records = self._computed()
-        self._tell(VIOLATIONS.name, records)
-        self._judge()
+        self._derive(records)
         for table in CAPTURE_TABLES:
             gather(self._staging, table, self._written(table), self._run, self._buckets)
         return records
 
     def _computed(self) -> int:
-        """Writes all tables but violations, a task for each bucket, and sees that every record is in them once."""
+        """Write `packets`, a task for each bucket, and check that every record is in it once."""
         self._tell("tables", self._scale.records)
         captures = capture_files(self._lake, self._state.captures)
         ports = dict(self._state.port_map)
@@ -226,23 +227,28 @@ class _Run:
             merge_suspects(self._suspects, answer["suspects"])
         return records
 
-    def _judge(self) -> None:
-        """Writes violations, and counts them in sessions."""
-        if not self._suspects:
+    def _derive(self, records: int) -> None:
+        """Write the tables that are computed from `packets`."""
+        packets = self._stored(PACKETS)
+        self._write(TRANSFERS, transfers(packets))
+        self._write(TIMELINE, timeline(packets))
+        self._tell(VIOLATIONS.name, records)
+        if self._suspects:
+            self._write(VIOLATIONS, violations(packets, self._suspects))
+        self._write(SESSIONS, sessions(packets, self._stored(TRANSFERS), self._stored(VIOLATIONS)))
+
+    def _write(self, table: Table, rows: DataFrame) -> None:
+        if not self._scale.few:
+            self._scale.spread(rows).write.partitionBy("bucket").parquet(str(self._written(table)))
             return
-        found = violations(self._stored(PACKETS), self._stored(SESSIONS), self._suspects)
-        self._scale.spread(found).write.partitionBy("bucket").parquet(str(self._written(VIOLATIONS)))
-        for bucket in self._buckets:
-            files = self._files(VIOLATIONS, bucket)
-            broken = Counter(name for file in files for name in pq.read_table(file, columns=["session"])[0].to_pylist())
-            for file in self._files(SESSIONS, bucket) if broken else ():
-                write(with_violations(pq.read_table(file), broken), SESSIONS, file)
+        # Spark's own writer takes longer for a folder of each bucket than a few rows take to compute.
+        found = rows.toArrow()
+        for bucket in pc.unique(found["bucket"]).to_pylist():
+            mine = found.filter(pc.equal(found["bucket"], bucket)).drop("bucket")
+            write(mine, table, self._written(table) / f"bucket={bucket}" / "part-0.parquet")
 
     def _count(self, table: Table) -> int:
         return sum(pq.read_metadata(file).num_rows for file in self._written(table).rglob("*.parquet"))
-
-    def _files(self, table: Table, bucket: int) -> list[Path]:
-        return sorted((self._written(table) / f"bucket={bucket}").glob("*.parquet"))
 
     def _written(self, table: Table) -> Path:
         return self._staging / WRITTEN / table.name
@@ -250,4 +256,6 @@ class _Run:
     def _stored(self, table: Table) -> DataFrame:
         """Reads back what was just written."""
         schema = spark_schema(table).add("bucket", "integer")
+        if not self._written(table).exists():
+            return self._spark.createDataFrame([], schema)
         return self._scale.together(self._spark.read.schema(schema).parquet(str(self._written(table))))

@@ -27,9 +27,11 @@ second run changes nothing; files in any order, one by one or together, give the
 buckets that new files touch and exchanges each folder in one step; a run that died between two exchanges is
 completed by the next.
 
-A bucket is one task, whatever Spark runs on. It is computed in arrays, 250,000 records at a time; only a single flow is
-never cut, so that one of very many packets takes memory in proportion to them. More buckets
-(`--buckets`, when a lake is new) are more and smaller tasks.
+`packets` is computed first: a bucket is one task, in arrays, 250,000 records at a time; only a single flow is never
+cut, so that one of very many packets takes memory in proportion to them. More buckets (`--buckets`, when a lake is new)
+are more and smaller tasks. The other tables are computed by Spark from the stored packets, each by a function from
+DataFrame to DataFrame (`fairway.lake.analysis`: `transfers`, `timeline`, `sessions`; `fairway.lake.violations`), so
+that a notebook can ask for them too.
 
 ## What the words mean
 
@@ -37,27 +39,35 @@ never cut, so that one of very many packets takes memory in proportion to them. 
   (pcap) have the empty point: captures of both ends in that form belong in two lakes.
 - **Session**: what one id (udpc sessionID, mrp's pair of conids) names on one flow at one point, or the flow itself
   for rup and pydevts, cut where it was silent for more than 60 s (mrp: 300 s).
-- **Caller**: who sent the SYN or the connect; where none was seen, who sent the first packet or whom it answered.
+- **Caller**: who sent the SYN or the connect; where none was seen, who sent the first packet or whom it answered: the
+  receiver of a first acknowledgement, response or ACK+REQ, but the sender of the empty ACK that ends a handshake.
+- **Order**: by time; of records with equal times, by file and by their order in it. `position` counts a session's
+  packets in this order.
 - **Message numbers** are widened: the shortest step from one number of a sender to its next is added up, from the
   first one that the point saw. An acknowledgement is widened to what is nearest to the last number that it can
   mean.
 - **mrp layout**: that of the connect's version. Where no connect was seen, the one in which the flow is consistent.
-- **Copy** (`retransmission` above 0): same sender, and same udpc index and kind, mrp sequence, rup id and position,
-  or pydevts id as a packet before. At the sender's end copies are its retransmissions; at the receiver's end they
-  are what arrived again, whether the sender or the network made them. Acknowledgements and heartbeats are not
-  counted.
-- **Duplicate**: a copy before which an acknowledgement of what it carries had passed the point: an earlier one had
-  arrived. A copy that comes before that acknowledgement is not called a duplicate.
-- **Round trip**: from a packet that was sent once, or from one stamp of an mrp packet, to its acknowledgement;
-  requests are left out, because their answer waits for an application. Of the two directions the one with the
-  longer median is shown: an end sees the whole way of what it sends, and of what it receives only how fast it
-  answers itself.
+- **Retransmission** (`retransmission` above 0; "copy" in other columns): same sender, and same udpc index and kind, mrp
+  sequence, rup id and position, or pydevts id as a packet before. SYN, SYN+ACK, FIN, connect and con reply count like
+  messages; acknowledgements and heartbeats are not counted. At the sender's end these are its retransmissions; at the
+  receiver's end they are what arrived again, whether the sender or the network made them.
+- **Duplicate**: a retransmission before which an acknowledgement of what it carries had passed the point: an earlier
+  one had arrived. One that comes before that acknowledgement is not called a duplicate.
+- **Acknowledges**: an acknowledgement names its message; a response, and so an ACK+REQ, the request that it answers; a
+  rup confirm its message, once it confirms the whole of it; data of mrp's piggyback layout the highest number that it
+  covers. What comes later takes no acknowledgement back.
+- **Round trip**: from a packet to its first acknowledgement (`acknowledged_sent_ns`), if it had been sent once by then:
+  one stamp of an mrp packet, the part of a rup message that ends where a confirm points, the highest message that a
+  piggyback acknowledgement covers for the first time. Responses are left out, because they wait for an application. Of
+  the two directions the one with the longer median is shown: an end sees the whole way of what it sends, and of what it
+  receives only how fast it answers itself. Quantiles are values that occur: exact below 10,000 samples, within 1/10,000
+  of rank above (`percentile_approx`).
 - **Loss** is an estimate from one point, 1 - (1 - before) * (1 - behind). *Before* the point: the share of numbers
-  that were skipped, or the share of duplicates if that is greater. *Behind* it: 1 - sqrt(1 - share of copies that are
-  not duplicates), because a copy is sent when the packet or its acknowledgement was lost; for rup and mrp's piggyback
-  layout that share itself, because there only the packet's own loss causes one. So the two ways are taken
-  to lose alike; what one way loses more, half of it is shown on the other. Reordering, copies sent too early and
-  copies made by the network count as loss. With captures of both ends the lost packets are counted: what left one
+  that were skipped, or the share of duplicates if that is greater. *Behind* it: 1 - sqrt(1 - share of retransmissions
+  that are not duplicates), because one is sent when the packet or its acknowledgement was lost; for rup and mrp's
+  piggyback layout that share itself, because there only the packet's own loss causes one. So the two ways are taken to
+  lose alike; what one way loses more, half of it is shown on the other. Reordering, retransmissions sent too early and
+  duplicates made by the network count as loss. With captures of both ends the lost packets are counted: what left one
   end less what was seen at the other, as far as both captures hold everything and none is under way at their ends
   (question 4).
 - **Merged datagrams**: Linux hands a batch of equal datagrams through its stack as one (UDP GSO and GRO), and
@@ -66,9 +76,15 @@ never cut, so that one of very many packets takes memory in proportion to them. 
   alone. A merged frame that the snap length cut off stays one row, marked `truncated`.
 - **Outcome** of a message: *acknowledged* (rup: its total was confirmed; a request: it was answered), *repaired*
   (acknowledged after a failed CRC), *refused* (not acknowledged, and its receiver closed the session later),
-  *unreliable* (plain packets and responses), otherwise *unacknowledged*.
-- **End** of a session: *closed* (FIN), *refused* (mrp reply), *unanswered*, *replaced* (another udpc session on the
-  same flow within 10 s of its last packet), otherwise *open*.
+  *unreliable* (plain packets and responses), otherwise *unacknowledged*. An ACK+REQ is a request of its own, and the
+  response to the one that it answers. A message of which only acknowledgements were seen has a row, except in pydevts,
+  where an ack without its packet asks for a keepalive, and in mrp's piggyback layout.
+- **Beginning** (`from_start`): among the packets of a session's first instant is a SYN or a connect. rup and pydevts
+  open nothing: there it is a data part with the start byte, or any packet, so that a capture which begins between two
+  messages counts as one from the start.
+- **Ending** of a session: *closed* (FIN), *refused* (mrp reply), *unanswered* (nothing came back), *replaced* (another
+  udpc session on the same flow within 10 s of its last packet), otherwise *open*. rup and pydevts end nothing on the
+  wire (pydevts' close ends the transfer of one packet): they are unanswered or open.
 
 Rows balance: every record of a capture is one row of `packets`, or one for each datagram that was merged into it (a
 run that finds otherwise publishes nothing);
@@ -85,7 +101,7 @@ class Question(NamedTuple):
 
 
 QUESTIONS = (
-    Question("Who talked, and how much?", "SELECT protocol, point, packets_out, packets_in, end FROM sessions"),
+    Question("Who talked, and how much?", "SELECT protocol, point, packets_out, packets_in, ending FROM sessions"),
     Question(
         "Which sessions repeat most?",
         "SELECT protocol, point, round(retransmission_ratio, 3) AS ratio FROM sessions"

@@ -23,8 +23,14 @@ UDPC, MRP, RUP, PYDEVTS = range(len(PROTOCOLS))
 KINDS = tuple(dict.fromkeys((*mrp.KINDS, *udpc.KINDS, *rup.KINDS, *pydevts.KINDS)))
 """The kinds of all protocols; some have a name in common."""
 KIND = {name: number for number, name in enumerate(KINDS)}
-ANSWERING = [KIND[name] for name in ("syn_ack", "important_ack", "heartbeat_ack", "con_reply", "ack", "confirm")]
-"""What speaks to the caller, if it is the first that was seen; so does rup's request."""
+ANSWERING = [
+    KIND[name]
+    for name in (
+        *("syn_ack", "important_ack", "heartbeat_ack", "response", "answering_request"),
+        *("con_reply", "ack", "confirm"),
+    )
+]
+"""What speaks to the caller, if it is seen first; so does rup's request. What ends a handshake does not."""
 CARRIES_OWN = [
     KIND[name] for name in ("plain", "important", "request", "response", "answering_request", "packet", "close")
 ]
@@ -148,6 +154,13 @@ class Spoken:
     def body_bytes(self) -> Integers:
         """The size of each row's body; 0 if it has none."""
         return np.where(self.has_body, self.rows.numbers("payload_bytes") - self.header_bytes, 0)
+
+    @cached_property
+    def ends_handshake(self) -> Mask:
+        """Which rows answer a server's first index, 1, which is its SYN+ACK's: they carry no message."""
+        answers = (self.protocol == UDPC) & (self.kind == KIND["response"]) & (self.rows.numbers("udpc_ack") == 1)
+        ends: Mask = answers & (self.body_bytes == 0)
+        return ends
 
     @cached_property
     def bare(self) -> Mask:

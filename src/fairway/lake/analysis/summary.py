@@ -27,7 +27,7 @@ _OF_WORST = (
     "loss_out",
     "loss_in",
     "rtt_p50_us",
-    "end",
+    "ending",
 )
 
 

@@ -1,97 +1,130 @@
-"""What sessions and seconds add up: packets and bytes each way, copies, losses and round trips."""
+"""What sessions and their seconds add up: packets and bytes each way, retransmissions, losses and round trips.
+
+A packet may be lost between its sender and the point, or between the point and its receiver. On both stretches the
+two ways are taken to lose alike: one point sees what a loss causes, which is the same for a packet and for its
+acknowledgement.
+
+*Before* the point, numbers are left out (`gap`): what lies between the highest so far and one beyond the next was lost,
+or overtaken. Their share of all numbers is the loss, unless so few packets are under way that each is sent again before
+a later one passes; then more can be told from duplicates, which were sent again because an acknowledgement was lost on
+the same stretch. The greater of the two shares is taken.
+
+*Behind* the point, retransmissions that are not duplicates were sent because nothing was heard of what had passed: it
+or its acknowledgement was lost, so that the loss of one way is 1 - sqrt(1 - share of retransmissions). A part of rup is
+sent again because the peer asks for it, and in mrp's piggyback layout a later acknowledgement stands in for a lost one:
+there a packet is sent again only when it was lost itself, and the share is the loss.
+
+Reordering, retransmissions that were sent too early and duplicates that the network made count as loss. So it reads
+high for mrp's piggyback layout, whose acknowledgements name no packet: a sender that has to guess repeats more than was
+lost.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
+from pyspark.sql import functions as F
 
-from fairway.core.columns import Integers
-from fairway.lake.analysis.exchanges import Exchanges, carries
-from fairway.lake.analysis.losses import estimate, losses
-from fairway.lake.analysis.packets import Packets
-from fairway.lake.arrays import MISSING, masked
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
-WAYS = ("out", "in")
+CARRIES = """(retransmission IS NOT NULL AND message IS NOT NULL
+    AND NOT (kind = 'response' AND coalesce(udpc_ack, 0) = 1 AND body_bytes = 0))"""
+"""Whether a packet holds a message, or a part of one. What answers a server's first index, its SYN+ACK's, ends a
+handshake and holds none."""
+AT_US = "at_ns DIV 1000"
+WAYS = {"out": "from_caller", "in": "NOT from_caller"}
 """From the caller, and to it."""
 QUANTILES = {"rtt_p50_us": 0.5, "rtt_p90_us": 0.9, "rtt_p99_us": 0.99}
+ACCURACY = 10_000
+"""Quantiles are exact for fewer samples than this, and within 1/10,000 of rank for more."""
+
+_FLAGS = {
+    "carries": CARRIES,
+    "once": "coalesce(retransmission, 0) = 0",
+    "cumulative": "protocol = 'rup' OR mrp_layout <=> 'piggyback'",
+    # A response waits for an application, so that it measures no network.
+    "rtt_us": f"IF(kind IN ('response', 'answering_request'), NULL, {AT_US} - acknowledged_sent_ns DIV 1000)",
+}
+"""Of a packet. Where acknowledgements are cumulative, only the loss of a packet itself causes a retransmission."""
+_NUMBERED = "(protocol = 'udpc' OR carries)"
+_ADDED = {
+    "packets": "1",
+    "bytes": "payload_bytes",
+    "retransmissions": "int(NOT once)",
+    "goodput": "IF(carries AND once, body_bytes, 0)",
+    "skipped": "greatest(gap, 0)",
+    "fresh": f"int({_NUMBERED} AND once)",
+    "late": "int(coalesce(gap, 0) < 0 AND once)",
+    "repeatable": f"int({_NUMBERED} AND retransmission IS NOT NULL)",
+    "repeated": f"int({_NUMBERED} AND NOT once AND NOT duplicate AND NOT cumulative)",
+    "missing": f"int({_NUMBERED} AND NOT once AND NOT duplicate AND cumulative)",
+    "needless": f"int({_NUMBERED} AND coalesce(duplicate, false))",
+}
+"""What a packet adds to the sums of its way."""
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What is added up for sessions and for seconds."""
+def columns(expressions: Mapping[str, str]) -> list[Column]:
+    """Return columns by name from SQL."""
+    return [F.expr(text).alias(name) for name, text in expressions.items()]
 
-    packets: Packets
-    exchanges: Exchanges
 
-    @cached_property
-    def counted(self) -> dict[str, Integers]:
-        """What each record of the sessions adds."""
-        spoken, rows, copies = self.packets.spoken, self.packets.sessions.rows, self.packets.copies
-        holds = carries(self.packets)
-        once = copies.countable & (copies.earlier == 0)
-        of_losses = losses(self.packets, holds)._asdict()
-        return {
-            "packets": np.ones(len(rows), dtype=np.int64),
-            "bytes": spoken.number("payload_bytes")[rows],
-            "retransmissions": (copies.earlier > 0).astype(np.int64),
-            "goodput": np.where(holds & once, spoken.body_bytes[rows], 0),
-            **{name: column.astype(np.int64) for name, column in of_losses.items()},
+def in_sessions(packets: DataFrame) -> DataFrame:
+    """Return the packets that belong to a session."""
+    return packets.where("session IS NOT NULL")
+
+
+def owners(packets: DataFrame) -> list[str]:
+    """Return the columns that name whose a row is, and with them the one by which the lake is partitioned, if any."""
+    return ["session", "protocol", "point", *(name for name in packets.columns if name == "bucket")]
+
+
+def measured(packets: DataFrame) -> DataFrame:
+    """Return the packets of sessions with what each adds to `sums`."""
+    return in_sessions(packets).select("*", *columns(_FLAGS)).select("*", *columns(_ADDED))
+
+
+def sums() -> list[Column]:
+    """Return the aggregates of `measured` packets from which `added_up` makes columns."""
+    both: dict[str, str] = {}
+    shares = ", ".join(map(str, QUANTILES.values()))
+    for suffix, way in WAYS.items():
+        both |= {f"{name}_{suffix}": f"sum(IF({way}, {name}, 0))" for name in _ADDED}
+        # What travelled one way is acknowledged by what comes the other way.
+        trip = f"IF({way}, NULL, rtt_us)"
+        both |= {
+            f"rtt_samples_{suffix}": f"count({trip})",
+            f"rtt_min_us_{suffix}": f"min({trip})",
+            f"rtt_quantiles_{suffix}": f"percentile_approx({trip}, array({shares}), {ACCURACY})",
         }
-
-    @cached_property
-    def trips(self) -> Integers:
-        """The places of exchanges with a round trip."""
-        return np.flatnonzero(self.exchanges.rtt_us != MISSING)
+    return columns(both)
 
 
-def added_up(facts: Facts, group: Integers, groups: int, trip_group: Integers) -> dict[str, pa.Array]:
-    """Gives the sums that sessions and seconds have in common: of the group of each record, and of each round trip."""
-    columns: dict[str, pa.Array] = {}
-    directed = group * len(WAYS) + ~facts.packets.sessions.from_caller
-    sums = {name: _summed(directed, values, groups) for name, values in facts.counted.items()}
-    for number, way in enumerate(WAYS):
-        mine = {name: both[number] for name, both in sums.items()}
-        for name in ("packets", "bytes", "retransmissions", "goodput"):
-            columns[f"{name}_{way}"] = pa.array(mine[name])
-        share, unknown = estimate(mine)
-        columns[f"loss_{way}"] = masked(share, unknown, pa.float64())
-    return columns | _round_trips(facts, trip_group, groups)
+def added_up() -> list[Column]:
+    """Return the columns that sessions and seconds have in common, made from `sums`."""
+    # A point at one end sees the whole way of what that end sends, and of what it receives only how fast it answers: of
+    # the two ways the one that takes longer is shown.
+    longer = "coalesce(rtt_quantiles_out[0], -1) >= coalesce(rtt_quantiles_in[0], -1)"
+    told = {f"loss_{suffix}": _loss(suffix) for suffix in WAYS}
+    told |= {name: f"IF({longer}, {name}_out, {name}_in)" for name in ("rtt_samples", "rtt_min_us")}
+    told |= {
+        name: f"IF({longer}, rtt_quantiles_out[{place}], rtt_quantiles_in[{place}])"
+        for place, name in enumerate(QUANTILES)
+    }
+    sent = [f"{name}_{suffix}" for suffix in WAYS for name in ("packets", "bytes", "retransmissions", "goodput")]
+    return [*map(F.col, sent), *columns(told)]
 
 
-def _summed(directed: Integers, values: Integers, groups: int) -> Integers:
-    """Gives the sums of each group, a row for each way; exact up to 2^53."""
-    sums = np.bincount(directed, weights=values, minlength=groups * len(WAYS)).astype(np.int64)
-    return np.ascontiguousarray(sums.reshape(groups, len(WAYS)).T)
+def _loss(way: str) -> str:
+    """SQL of the share of one way's packets that were lost; null if no packet has a number."""
 
+    def share(some: str, whole: str) -> str:
+        return f"coalesce(try_divide({some}_{way}, {whole}), 0D)"
 
-def _round_trips(facts: Facts, group: Integers, groups: int) -> dict[str, pa.Array]:
-    """Gives the columns of round trips, of the direction in which they take longer.
-
-    A point at one end sees the whole way of what that end sends, and of what it receives only how fast it answers.
-    """
-    rtt_us, from_caller = facts.exchanges.rtt_us[facts.trips], facts.exchanges.from_caller[facts.trips]
-    ways = [_quantiles(rtt_us[mine], group[mine], groups) for mine in (from_caller, ~from_caller)]
-    longer = ways[0]["rtt_p50_us"] >= ways[1]["rtt_p50_us"]
-    chosen = {name: np.where(longer, ways[0][name], ways[1][name]) for name in ways[0]}
-    samples = chosen.pop("rtt_samples")
-    columns = {name: masked(values, values == MISSING, pa.int64()) for name, values in chosen.items()}
-    return columns | {"rtt_samples": pa.array(samples)}
-
-
-def _quantiles(rtt_us: Integers, group: Integers, groups: int) -> dict[str, Integers]:
-    """Gives the least and the quantiles of each group, each of them a value that occurs; -1 for a group without any."""
-    order = np.lexsort((rtt_us, group))
-    values = rtt_us[order]
-    samples = np.bincount(group, minlength=groups)
-    starts = np.cumsum(samples) - samples
-    some = samples > 0
-    found = {"rtt_samples": samples, "rtt_min_us": np.full(groups, MISSING, dtype=np.int64)}
-    found["rtt_min_us"][some] = values[starts[some]]
-    for name, share in QUANTILES.items():
-        place = starts + np.maximum(np.ceil(share * samples).astype(np.int64), 1) - 1
-        found[name] = np.full(groups, MISSING, dtype=np.int64)
-        found[name][some] = values[place[some]]
-    return found
+    repeatable = f"repeatable_{way}"
+    before = (
+        f"greatest({share('skipped', f'(fresh_{way} + skipped_{way} - late_{way})')}, {share('needless', repeatable)})"
+    )
+    behind, missing = share("repeated", repeatable), share("missing", repeatable)
+    return f"IF(fresh_{way} + skipped_{way} > 0, 1 - (1 - {before}) * sqrt(1 - {behind}) * (1 - {missing}), NULL)"

@@ -1,4 +1,4 @@
-"""One bucket of all tables: what a task reads, computes and writes.
+"""One bucket of `packets`: what a task reads, computes and writes.
 
 Rows go from files to arrays and to Parquet in the task; on the way through the JVM each would cost several times
 what is computed of it. A task that runs twice writes the same files twice.
@@ -7,24 +7,18 @@ what is computed of it. A task that runs twice writes the same files twice.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fairway.core.tables import PACKETS, SESSIONS, TIMELINE, TRANSFERS, Table
+from fairway.core.tables import PACKETS, Table
 from fairway.lake.analysis.columns import table_of
-from fairway.lake.analysis.exchanges import exchanges
-from fairway.lake.analysis.packets import Packets, packets
-from fairway.lake.analysis.sessions import sessions
-from fairway.lake.analysis.sums import Facts
-from fairway.lake.analysis.timeline import timeline
-from fairway.lake.analysis.transfers import transfers
+from fairway.lake.analysis.packets import packets
 from fairway.lake.captures.buckets import parted_bucket
 from fairway.lake.schemas import arrow_schema
 from fairway.lake.violations import suspects
@@ -48,35 +42,21 @@ class Work:
     target: str
     """The folder that tables are written to."""
     only_packets: bool = False
-    """Whether the tables behind `packets` are left out; for measuring."""
-
-
-def tables_of(seen: Packets) -> Iterator[tuple[Table, pa.Table]]:
-    """Gives all tables but `violations`, one after the other: what is done with one need not be kept for the next."""
-    yield PACKETS, table_of(seen)
-    exchanged = exchanges(seen)
-    messages = transfers(seen, exchanged)
-    yield TRANSFERS, messages
-    facts = Facts(seen, exchanged)
-    yield SESSIONS, sessions(facts, messages)
-    yield TIMELINE, timeline(facts)
+    """Whether nobody is suspected; for measuring."""
 
 
 def computed(work: Work, bucket: int) -> dict[str, Any]:
-    """Computes one bucket and writes its tables; gives which flows are suspected."""
+    """Compute one bucket of `packets` and write it; return which flows are suspected."""
     target = Path(work.target)
     target.mkdir(parents=True, exist_ok=True)
     suspected: dict[str, list[int] | None] = {}
     parts = parted_bucket([Path(file) for file in work.captures], bucket, work.buckets, target)
     # Not a loop over the parts themselves: a name for one would keep it, and it is copied when it is sorted.
     for part, seen in enumerate(map(partial(packets, port_map=work.port_map), parts)):
-        made = islice(tables_of(seen), 1 if work.only_packets else None)
-        for table, rows in made:
-            write(rows, table, target / table.name / f"bucket={bucket}" / f"part-{part}.parquet")
-            del rows
+        write(table_of(seen), PACKETS, target / PACKETS.name / f"bucket={bucket}" / f"part-{part}.parquet")
         if not work.only_packets:
             merge_suspects(suspected, suspects(seen))
-        del seen, made
+        del seen
     return {"suspects": suspected}
 
 

@@ -3,105 +3,101 @@
 A message is *acknowledged* when its acknowledgement passed the point (rup: the confirm of its total; a request: its
 response); *repaired* if the receiver had said before that its CRC was wrong; *refused* if it was not acknowledged
 and its receiver closed the session after it was sent; *unreliable* if nobody acknowledges such messages (plain
-packets, and responses, which are repeated for every copy of their request). What is left is *unacknowledged*.
+packets, and responses, which are sent again for every retransmission of their request). What is left is
+*unacknowledged*.
 
 A message of which the point saw only acknowledgements has a row too, except in pydevts, where an acknowledgement of
-nothing is how a peer asks for a sign of life.
+nothing is how a peer asks for a keepalive, and in mrp's piggyback layout, where it stands for all numbers before it.
 """
 
 from __future__ import annotations
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING
 
-from fairway.core.columns import Integers
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
 from fairway.core.tables import TRANSFERS
-from fairway.lake.analysis.exchanges import KINDS, NEVER, Exchanges
-from fairway.lake.analysis.owners import owner_columns, times
-from fairway.lake.analysis.packets import Packets
-from fairway.lake.analysis.spoken import KIND, PYDEVTS, RUP
-from fairway.lake.arrays import MISSING, Codes, Mask, begins, masked, named
-from fairway.lake.schemas import arrow_schema
+from fairway.lake.analysis.sums import AT_US, CARRIES, columns, in_sessions, owners
 
-_OUTCOMES = ("unreliable", "repaired", "acknowledged", "refused", "unacknowledged")
-_UNRELIABLE = [KINDS.index(name) for name in ("plain", "response")]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
+KINDS = ("data", "important", "message", "packet", "plain", "request", "response")
+"""What a message is. Its place here is aggregated: for numbers Spark need not sort."""
 
-def transfers(packets: Packets, exchanges: Exchanges) -> pa.Table:
-    """Gives the table `transfers`."""
-    told = exchanges.any_kind != KINDS.index("heartbeat")
-    own = Exchanges(*(column[told] for column in exchanges))
-    starts = np.flatnonzero(begins(own.letter)) if len(own.letter) else np.zeros(0, dtype=np.int64)
-    if not len(starts):
-        return arrow_schema(TRANSFERS).empty_table()
+_LISTED = f"array({', '.join(map(repr, KINDS))})"
+_CUMULATIVE = "(mrp_layout <=> 'piggyback')"
+_HEARS = "(acknowledges IS NOT NULL OR (kind IN ('important_ack', 'ack', 'confirm') AND message IS NOT NULL))"
+"""Whether a packet speaks of a message of its receiver."""
+_SENT_AS = "CASE WHEN protocol = 'rup' THEN 'message' WHEN kind = 'answering_request' THEN 'request' ELSE kind END"
+_HEARD_AS = """CASE protocol WHEN 'mrp' THEN 'data' WHEN 'rup' THEN 'message' WHEN 'pydevts' THEN 'packet'
+    ELSE IF(kind = 'important_ack', 'important', 'request') END"""
+_SENT = f"""named_struct('from_caller', from_caller, 'message', message, 'kind', array_position({_LISTED}, {_SENT_AS}),
+    'sent_us', {AT_US}, 'attempt', retransmission + 1, 'body_bytes', body_bytes, 'rup_total', rup_total,
+    'acknowledged_us', bigint(NULL), 'failed', false, 'position', position)"""
+_HEARD = f"""named_struct('from_caller', NOT from_caller, 'message', coalesce(acknowledges, message),
+    'kind', array_position({_LISTED}, {_HEARD_AS}),
+    'sent_us', bigint(NULL), 'attempt', int(NULL), 'body_bytes', int(NULL), 'rup_total', bigint(NULL),
+    'acknowledged_us', IF(acknowledges IS NULL, NULL, {AT_US}),
+    'failed', protocol = 'pydevts' AND pydevts_success != 0, 'position', position)"""
+_SAID = f"""array_compact(array(IF({CARRIES}, {_SENT}, NULL), IF({_HEARS}, {_HEARD}, NULL)))"""
+"""What a packet says of messages: of the one that it holds, and of the one that it acknowledges."""
 
-    def least(values: Integers) -> Integers:
-        return np.minimum.reduceat(values, starts)
-
-    def greatest(values: Integers | Codes) -> Integers:
-        return np.maximum.reduceat(values, starts)
-
-    sent_kind, any_kind = greatest(own.sent_kind), greatest(own.any_kind)
-    kind = np.where(sent_kind == MISSING, any_kind, sent_kind)
-    place, session = own.place[starts], own.session[starts]
-    rows = packets.sessions.rows[place]
-    protocol = packets.spoken.protocol[rows]
-    of_rup = protocol == RUP
-    total, body = greatest(own.total_bytes), greatest(own.body_bytes)
-    first_sent, acknowledged, failed = least(own.first_sent), least(own.acknowledged), least(own.failed)
-    # Of rup only the confirm of the total counts. Each part is an exchange of its own, so that one alone ends there.
-    whole = np.where(own.part == np.repeat(total, np.diff(starts, append=len(own.part))), own.acknowledged, NEVER)
-    beyond = greatest(np.where(own.acknowledged == NEVER, MISSING, own.part)) == total
-    acknowledged = np.where(of_rup, np.where(beyond, least(whole), NEVER), acknowledged)
-    columns = owner_columns(packets, session) | {
-        "from_caller": pa.array(own.from_caller[starts]),
-        "message": _texts(packets, rows, own.number[starts], of_rup),
-        "kind": named(kind, KINDS),
-        "size_bytes": _maybe(np.where(of_rup, total, body)),
-        "parts": pa.array(np.where(of_rup & (body > 0), np.maximum(1, -(-total // np.maximum(body, 1))), 1)),
-        "first_sent": times(first_sent, first_sent == NEVER),
-        "last_sent": times(greatest(own.last_sent), first_sent == NEVER),
-        "attempts": pa.array(np.maximum(greatest(own.attempts), 0)),
-        "copies": pa.array(np.add.reduceat(own.copies, starts)),
-        "acknowledged": times(acknowledged, acknowledged == NEVER),
-    }
-    unknown = (acknowledged == NEVER) | (first_sent == NEVER)
-    columns["latency_us"] = masked(np.where(unknown, 0, acknowledged - first_sent), unknown, pa.int64())
-    closed = _closings(packets)[session * 2 + own.from_caller[starts]]
-    outcome = np.select(
-        [
-            np.isin(kind, _UNRELIABLE),
-            (failed < acknowledged) & (acknowledged != NEVER),
-            acknowledged != NEVER,
-            (first_sent != NEVER) & (closed >= first_sent),
-        ],
-        range(4),
-        4,
-    )
-    columns["outcome"] = named(outcome, _OUTCOMES)
-    table = pa.Table.from_arrays([columns[name] for name in TRANSFERS.names], names=list(TRANSFERS.names))
-    seen = (sent_kind != MISSING) | (protocol != PYDEVTS)
-    return table if seen.all() else table.filter(pa.array(seen))
+_SEEN = {
+    "sent_kind": "max(IF(sent_us IS NULL, NULL, kind))",
+    "any_kind": "max(kind)",
+    "total": "max(rup_total)",
+    "body": "max(body_bytes)",
+    "first_us": "min(sent_us)",
+    "last_us": "max(sent_us)",
+    "attempts": "bigint(coalesce(max(attempt), 0))",
+    "copies": "count_if(attempt > 1)",
+    "acknowledged_us": "min(acknowledged_us)",
+    # Of what was seen at one instant, the order in the file says what came first.
+    "sent_at": "min(IF(sent_us IS NULL, NULL, position))",
+    "acknowledged_at": "min(IF(acknowledged_us IS NULL, NULL, position))",
+    "failed_at": "min(IF(failed, position, NULL))",
+}
+_TOLD = {
+    "kind": f"element_at({_LISTED}, int(coalesce(sent_kind, any_kind)))",
+    "size_bytes": "bigint(IF(protocol = 'rup', total, body))",
+    "parts": "IF(protocol = 'rup' AND body > 0, greatest(1, bigint(ceil(total / body))), 1)",
+    "first_sent": "timestamp_micros(first_us)",
+    "last_sent": "timestamp_micros(last_us)",
+    "acknowledged": "timestamp_micros(acknowledged_us)",
+    "latency_us": "acknowledged_us - first_us",
+}
+_OUTCOME = """CASE WHEN kind IN ('plain', 'response') THEN 'unreliable'
+        WHEN failed_at < acknowledged_at THEN 'repaired' WHEN acknowledged_us IS NOT NULL THEN 'acknowledged'
+        WHEN closed_at > sent_at THEN 'refused' ELSE 'unacknowledged' END"""
 
 
-def _maybe(values: Integers) -> pa.Array:
-    return masked(np.maximum(values, 0), values < 0, pa.int64())
+def transfers(packets: DataFrame) -> DataFrame:
+    """Return the table `transfers`."""
+    kept = owners(packets)
+    rows = in_sessions(packets)
+    said = rows.select(*kept, F.expr(_CUMULATIVE).alias("cumulative"), F.explode(F.expr(_SAID)).alias("said"))
+    each = said.select(*kept, "cumulative", "said.*")
+    named = each.where("NOT cumulative").unionByName(_covered(each.where("cumulative")))
+    messages = named.groupBy(*kept, "from_caller", "message").agg(*columns(_SEEN))
+    seen = messages.where("protocol != 'pydevts' OR sent_kind IS NOT NULL")
+    told = seen.join(F.broadcast(_closings(rows)), on=["session", "from_caller"], how="left")
+    listed = told.select("*", *columns(_TOLD))
+    return listed.withColumn("outcome", F.expr(_OUTCOME)).select(*TRANSFERS.names, *kept[3:])
 
 
-def _texts(packets: Packets, rows: Integers, numbers: Integers, of_rup: Mask) -> pa.Array:
-    """Gives the names of messages: of rup their id, of the others their number."""
-    texts = masked(numbers, of_rup, pa.int64()).cast(pa.string())
-    if not of_rup.any():
-        return texts
-    return pc.coalesce(texts, packets.spoken.rows.array("rup_id").take(pa.array(rows)))
+def _covered(said: DataFrame) -> DataFrame:
+    """Return messages with the first acknowledgement that covers them: one covers all numbers up to its own.
+
+    Sorted by falling number, the acknowledgements that cover a message are those before it.
+    """
+    falling = Window.partitionBy("session", "from_caller").orderBy(F.expr("bigint(message)").desc())
+    first = F.min("acknowledged_us").over(falling.rangeBetween(Window.unboundedPreceding, Window.currentRow))
+    return said.withColumn("acknowledged_us", first).where("sent_us IS NOT NULL")
 
 
-def _closings(packets: Packets) -> Integers:
-    """Gives when the receiving side of each session's directions closed it; -1 if it did not."""
-    sessions = packets.sessions
-    closed = np.full(2 * len(sessions.keys), MISSING, dtype=np.int64)
-    fins = np.flatnonzero(packets.spoken.kind[sessions.rows] == KIND["fin"])
-    side = sessions.number[fins] * 2 + ~sessions.from_caller[fins]
-    np.maximum.at(closed, side, packets.spoken.at_ns[sessions.rows[fins]] // 1_000)
-    return closed
+def _closings(rows: DataFrame) -> DataFrame:
+    """Return when the receiver of either side's messages closed the session."""
+    fins = rows.where("kind = 'fin'").select("session", F.expr("NOT from_caller").alias("from_caller"), "position")
+    return fins.groupBy("session", "from_caller").agg(F.max("position").alias("closed_at"))

@@ -25,6 +25,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from fairway.core.tables import VIOLATIONS
+from fairway.lake.analysis.sessions import beginnings
 from fairway.lake.violations import amplification, mrp, pydevts, rup, screens, udpc
 from fairway.lake.violations.groups import Seen
 from fairway.lake.violations.rule import Check, Rule, judged, malformed
@@ -68,8 +69,8 @@ def suspects(packets: Packets) -> dict[str, list[int]]:
     return {name: flows for name, flows in found.items() if flows}
 
 
-def violations(packets: DataFrame, sessions: DataFrame, suspected: Mapping[str, Collection[int] | None]) -> DataFrame:
-    """Gives the table `violations`, and `bucket` behind its columns, of the tables `packets` and `sessions`.
+def violations(packets: DataFrame, suspected: Mapping[str, Collection[int] | None]) -> DataFrame:
+    """Gives the table `violations`, and `bucket` behind its columns, of the table `packets`.
 
     `suspected` are the flows that each check looks at; None for all, and no entry for none.
     Each check reads `packets` for itself: hand over a stored table, not a plan that would be computed again each time.
@@ -80,7 +81,7 @@ def violations(packets: DataFrame, sessions: DataFrame, suspected: Mapping[str, 
         lambda one, other: one.unionByName(other),
         (judged(_of_flows(packets, suspected.get(check.name, ())), check) for check in wanted or [_FORMAT]),
     )
-    whole = sessions.where("from_start AND packets_out > 0 AND packets_in > 0").select("session", "first")
+    whole = beginnings(packets).where("from_start AND packets_out > 0 AND packets_in > 0").select("session", "first")
     held = "coalesce(captured_by_ns >= 1000 * unix_micros(first), false)"
     joined = found.join(whole, on="session", how="left").where(f"NOT needs_start OR {held}")
     return joined.select(*VIOLATIONS.names, "bucket")

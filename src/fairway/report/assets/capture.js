@@ -24,7 +24,7 @@
     row.bytes = row.bytes_out + row.bytes_in;
     row.loss = larger(row.loss_out, row.loss_in);
     row.detail = detailOf.get(keyOf(row));
-    row.hay = [row.names, row.session, row.protocol, row.point, row.end].join(" ").toLowerCase();
+    row.hay = [row.names, row.session, row.protocol, row.point, row.ending].join(" ").toLowerCase();
   });
   const most = Math.max(1, ...sessions.map((row) => row.trouble));
   const COLUMNS = [
@@ -41,7 +41,7 @@
     ["Payload", "bytes", (row) => cell(format(row.bytes, "bytes"), "number")],
     ["Began", "first", (row) => cell(format(row.first / 1e6, "clock").slice(11, 19), "number")],
     ["Lasted", "duration_us", (row) => cell(format(row.duration_us, "us"), "number")],
-    ["End", "end", (row) => cell(row.end, ["refused", "unanswered"].includes(row.end) ? "bad" : "")],
+    ["End", "ending", (row) => cell(row.ending, ["refused", "unanswered"].includes(row.ending) ? "bad" : "")],
   ];
   const state = { page: 0, sort: "trouble", down: true, hidden: new Set() };
   const table = document.getElementById("sessions");
@@ -157,7 +157,7 @@
     const loss = larger(row.loss_out, row.loss_in);
     const shown = [
       ["Began", format(row.first / 1e6, "clock").slice(11), `on ${format(row.first / 1e6, "clock").slice(0, 10)}, lasted ${format(row.duration_us, "us")}`],
-      ["Handshake", format(row.handshake_us, "us"), `ended: ${row.end}`, ["refused", "unanswered"].includes(row.end)],
+      ["Handshake", format(row.handshake_us, "us"), `ended: ${row.ending}`, ["refused", "unanswered"].includes(row.ending)],
       ["Datagrams", both(row.packets_out, row.packets_in, "count"), both(row.bytes_out, row.bytes_in, "bytes")],
       ["Messages", both(row.transfers_out, row.transfers_in, "count"), outcomes],
       ["Copies", both(row.retransmissions_out, row.retransmissions_in, "count"), `${format(row.retransmission_ratio, "share")} of what may be repeated; ${format(row.duplicates, "count")} needless`, row.retransmission_ratio >= 0.05],
