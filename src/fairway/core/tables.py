@@ -164,6 +164,11 @@ PACKETS = Table(
             "retransmission", "int", "how many earlier copies the point saw; 0 for the first, null if not countable"
         ),
         _maybe("duplicate", "boolean", "true for a copy that arrived though an earlier one did"),
+        _maybe("first_at_ns", "long", "`at_ns` of the first packet that its sender sent under its number and kind"),
+        _maybe("differs", "string", "in what it differs from that one: kind, ack, size, body; null if in nothing"),
+        _maybe("acknowledges_kind", "string", "kind of the first packet under the number that it acknowledges"),
+        _maybe("acknowledges_at_ns", "long", "`at_ns` of that one; null if none was captured"),
+        _maybe("echoes_at_ns", "long", "`at_ns` of the first transmission with the stamp or crc that it repeats"),
         _maybe("body_bytes", "int", "size of the body behind the protocol's header"),
         _maybe("body_crc", "long", "CRC-32 of the body; null if the capture does not hold all of it"),
         _maybe("body", "binary", "the body, if it was asked for"),

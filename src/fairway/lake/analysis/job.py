@@ -27,7 +27,7 @@ from fairway.lake.analysis.failures import failure_of
 from fairway.lake.analysis.publishing import STAGING, finish, gather, publish, state_file
 from fairway.lake.analysis.scale import Scale
 from fairway.lake.analysis.sessions import with_violations
-from fairway.lake.analysis.task import Work, computed, merge_suspects, write
+from fairway.lake.analysis.task import Work, computed, write
 from fairway.lake.captures.buckets import BUCKETS, records_of
 from fairway.lake.captures.ingest import About, capture_files, ingest, known
 from fairway.lake.captures.jobs import each
@@ -176,7 +176,6 @@ class _Run:
             buckets=state.buckets,
             local=str(spark.sparkContext.master).startswith("local"),
         )
-        self._suspects: dict[str, list[int] | None] = {}
         self._tell = tell
         self._run = uuid.uuid4().hex[:12]
         self._staging = fresh_staging(lake, STAGING)
@@ -211,9 +210,10 @@ class _Run:
         ports = dict(self._state.port_map)
         work = partial(computed, Work(tuple(captures), self._state.buckets, ports, str(self._staging / WRITTEN)))
         if self._scale.few:
-            answers = [work(bucket) for bucket in self._buckets]
+            for bucket in self._buckets:
+                work(bucket)
         else:
-            answers = each(self._spark, self._buckets, work)
+            each(self._spark, self._buckets, work)
         records = self._count(PACKETS)
         expected = self._scale.records
         if len(self._buckets) < self._state.buckets:
@@ -222,15 +222,11 @@ class _Run:
             raise Unbalanced(
                 f"{expected} records became {records} packets; nothing was published (a defect of Fairway)."
             )
-        for answer in answers:
-            merge_suspects(self._suspects, answer["suspects"])
         return records
 
     def _judge(self) -> None:
         """Writes violations, and counts them in sessions."""
-        if not self._suspects:
-            return
-        found = violations(self._stored(PACKETS), self._stored(SESSIONS), self._suspects)
+        found = violations(self._stored(PACKETS), self._stored(SESSIONS))
         self._scale.spread(found).write.partitionBy("bucket").parquet(str(self._written(VIOLATIONS)))
         for bucket in self._buckets:
             files = self._files(VIOLATIONS, bucket)

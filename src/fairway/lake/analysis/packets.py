@@ -6,6 +6,7 @@
     conversations.py  which records are one session
     numbers.py        counters without their wrapping
     copies.py         what repeats what
+    links.py          which record it repeats, and which it acknowledges
     columns.py        the columns of the table
 
 A bucket holds all records of its flows, so that it is computed by itself, by one task, in arrays.
@@ -23,6 +24,7 @@ from fairway.core.tables import PROTOCOLS
 from fairway.lake.analysis.calls import answers_of_calls
 from fairway.lake.analysis.conversations import Sessions, sessions_of
 from fairway.lake.analysis.copies import Copies, Said, copies, said
+from fairway.lake.analysis.links import Links, links
 from fairway.lake.analysis.numbers import TURNS, Numbers, widened
 from fairway.lake.analysis.spoken import KIND, MRP, PYDEVTS, UDPC, Spoken
 from fairway.lake.arrays import Rows, Words, mixed
@@ -40,6 +42,7 @@ class Packets(NamedTuple):
     numbers: Numbers
     message: Said
     copies: Copies
+    links: Links
 
 
 def packets(datagrams: pa.Table, port_map: PortMap) -> Packets:
@@ -49,7 +52,8 @@ def packets(datagrams: pa.Table, port_map: PortMap) -> Packets:
     sessions = sessions_of(spoken, answers_of_calls(rows, spoken.point, spoken.forward))
     numbers = _numbers(spoken, sessions)
     message = said(spoken, sessions, numbers, _rup_words(rows))
-    return Packets(spoken, sessions, numbers, message, copies(spoken, sessions, numbers, message))
+    found = links(spoken, sessions, numbers, message)
+    return Packets(spoken, sessions, numbers, message, copies(spoken, sessions, numbers, message), found)
 
 
 def _in_time(datagrams: pa.Table) -> pa.Table:

@@ -7,12 +7,11 @@ what is computed of it. A task that runs twice writes the same files twice.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,12 +26,9 @@ from fairway.lake.analysis.timeline import timeline
 from fairway.lake.analysis.transfers import transfers
 from fairway.lake.captures.buckets import parted_bucket
 from fairway.lake.schemas import arrow_schema
-from fairway.lake.violations import suspects
 
 COMPRESSION = "zstd"
 ROW_GROUP_ROWS = 1 << 18
-SUSPECTS_MAX = 50_000
-"""So many flows are named; to look at all is no more work than to name more."""
 STATISTICS = ("at", "first", "second", "first_sent")
 """Columns by which a reader may pass over row groups."""
 
@@ -62,11 +58,10 @@ def tables_of(seen: Packets) -> Iterator[tuple[Table, pa.Table]]:
     yield TIMELINE, timeline(facts)
 
 
-def computed(work: Work, bucket: int) -> dict[str, Any]:
-    """Computes one bucket and writes its tables; gives which flows are suspected."""
+def computed(work: Work, bucket: int) -> None:
+    """Compute one bucket and write its tables."""
     target = Path(work.target)
     target.mkdir(parents=True, exist_ok=True)
-    suspected: dict[str, list[int] | None] = {}
     parts = parted_bucket([Path(file) for file in work.captures], bucket, work.buckets, target)
     # Not a loop over the parts themselves: a name for one would keep it, and it is copied when it is sorted.
     for part, seen in enumerate(map(partial(packets, port_map=work.port_map), parts)):
@@ -74,18 +69,7 @@ def computed(work: Work, bucket: int) -> dict[str, Any]:
         for table, rows in made:
             write(rows, table, target / table.name / f"bucket={bucket}" / f"part-{part}.parquet")
             del rows
-        if not work.only_packets:
-            merge_suspects(suspected, suspects(seen))
         del seen, made
-    return {"suspects": suspected}
-
-
-def merge_suspects(into: dict[str, list[int] | None], more: Mapping[str, list[int] | None]) -> None:
-    """Adds suspected flows, by check, to others; where they are very many, all flows are suspected: None."""
-    for name, flows in more.items():
-        known = into.setdefault(name, [])
-        together = None if known is None or flows is None else known + flows
-        into[name] = None if together is None or len(together) > SUSPECTS_MAX else together
 
 
 def write(rows: pa.Table, table: Table, file: Path) -> None:
