@@ -47,7 +47,12 @@ never cut, so that one of very many packets takes memory in proportion to them. 
   are what arrived again, whether the sender or the network made them. Acknowledgements and heartbeats are not
   counted.
 - **Duplicate**: a copy before which an acknowledgement of what it carries had passed the point: an earlier one had
-  arrived. A copy that comes before that acknowledgement is not called a duplicate.
+  arrived. A copy that comes before that acknowledgement is not called a duplicate. A request is acknowledged by its
+  response, an empty rup message by confirm 0.
+- **Links** (`first_at_ns`, `differs`, `acknowledges_kind`, `acknowledges_at_ns`, `echoes_at_ns`) name the first packet
+  that has a packet's number (udpc index; mrp sequence, rup id and position, pydevts id, of its kind), and the first
+  that has the number which it acknowledges, whenever that came; a pydevts close acknowledges the ack. Numbers are those
+  of the session; of rup and pydevts, those of the flow at its point.
 - **Round trip**: from a packet that was sent once, or from one stamp of an mrp packet, to its acknowledgement;
   requests are left out, because their answer waits for an application. Of the two directions the one with the
   longer median is shown: an end sees the whole way of what it sends, and of what it receives only how fast it

@@ -67,22 +67,19 @@ def violations(packets: DataFrame, sessions: DataFrame, checks: tuple[Check, ...
     joined = found.join(whole, on="session", how="left").where(
         "NOT needs_start OR coalesce(captured_by_ns >= first_ns, false)"
     )
-    between = f"""point = spoilt_point AND spoilt_ns >= IF(needs_start, first_ns, all_since_ns)
+    between = f"""point = spoilt_point AND flow = spoilt_flow AND spoilt_ns >= IF(needs_start, first_ns, all_since_ns)
         AND spoilt_ns <= {MICROSECOND_NS} * unix_micros(at) + {MICROSECOND_NS - 1}"""
     kept = joined.join(_spoilt(packets), on=F.expr(between), how="left_anti")
     return kept.select(*VIOLATIONS.names, "bucket")
 
 
 def _spoilt(packets: DataFrame) -> DataFrame:
-    """Return for each damaged stretch when the next record behind it was captured, and where.
+    """Return for each flow in a damaged file when it goes on behind the damage, or where it ended before.
 
-    Of a conversation that goes on there, the capture no longer holds all that came before.
+    From then on the capture does not hold all that came before.
     """
     stretches = packets.where(F.col("reason") == DAMAGED).select("file_id", F.col("offset").alias("damaged_offset"))
-    behind = packets.where("at_ns IS NOT NULL").join(F.broadcast(stretches), on="file_id", how="inner")
-    return (
-        behind.where("offset > damaged_offset")
-        .groupBy("file_id", "damaged_offset", "point")
-        .agg(F.min("at_ns").alias("spoilt_ns"))
-        .select(F.col("point").alias("spoilt_point"), "spoilt_ns")
-    )
+    rows = packets.where("at_ns IS NOT NULL").join(F.broadcast(stretches), on="file_id", how="inner")
+    goes_on = "coalesce(min(IF(offset > damaged_offset, at_ns, NULL)), max(at_ns) + 1)"
+    spoilt = rows.groupBy("file_id", "damaged_offset", "point", "flow").agg(F.expr(goes_on).alias("spoilt_ns"))
+    return spoilt.select(F.col("point").alias("spoilt_point"), F.col("flow").alias("spoilt_flow"), "spoilt_ns")

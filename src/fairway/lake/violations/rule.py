@@ -45,7 +45,7 @@ FORWARD = "(source, source_port) < (destination, destination_port)"
 BY_NOW = f"<= at_ns + {JITTER_NS}"
 """SQL: what was seen by now, or at nearly the same instant."""
 
-FRAME = ("protocol", "session", "point", "file_id", "file", "offset", "frame", "at", "at_ns", "bucket")
+FRAME = ("protocol", "session", "point", "flow", "file_id", "file", "offset", "frame", "at", "at_ns", "bucket")
 """The columns of a packet that every context keeps: where a violation is, and when."""
 
 
@@ -85,11 +85,11 @@ class Check:
 
 
 def judged(packets: DataFrame, check: Check) -> DataFrame:
-    """Return the columns of `VIOLATIONS` and four more, a row for each rule that a row of packets breaks."""
+    """Return the columns of `VIOLATIONS` and five more, a row for each rule that a row of packets breaks."""
     rows = check.context(packets)
     broken = F.filter(F.array(*(_verdict(rule) for rule in check.rules)), lambda verdict: verdict.isNotNull())
     verdicts = rows.select(*FRAME, F.explode(broken).alias("verdict"))
-    more = ("bucket", "needs_start", "captured_by_ns", "all_since_ns")
+    more = ("flow", "bucket", "needs_start", "captured_by_ns", "all_since_ns")
     return verdicts.select("*", "verdict.*").select(*VIOLATIONS.names, *more)
 
 

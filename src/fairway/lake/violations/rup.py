@@ -151,7 +151,7 @@ _RULES = (
         holds="rup_position >= confirmed.rup_position",
         found="concat('confirm ', rup_position, ' after ', confirmed.rup_position)",
         expected="confirm never goes back",
-        all_since="confirmed.at_ns",
+        all_since="begun_by",
         reported="at 3 s after the higher one, where the part at 0 did not come again",
     ),
     Rule(
