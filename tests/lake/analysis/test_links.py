@@ -106,3 +106,15 @@ def test_a_pydevts_close_names_the_ack_that_it_answers() -> None:
     assert [row["acknowledges_kind"] for row in rows] == [None, "packet", "ack"]
     assert at_s(rows, "acknowledges_at_ns") == [None, 0, 1]
     assert at_s(rows, "echoes_at_ns") == [None, 0, 0]
+
+
+def test_an_ack_has_the_layout_of_its_connection_whatever_is_asked_for_later() -> None:
+    def connect(ver: int) -> bytes:
+        return mrp.encode(mrp.Connect(ver=ver, cl_conid=1))
+
+    reply = mrp.encode(mrp.ConReply(stat=mrp.ACCEPT, cl_conid=1, sv_conid=7))
+    ack = mrp.encode(mrp.Ack(dest_conid=1, from_conid=7, sequence=1, stamp=5))
+    data = mrp.encode(mrp.StampedData(dest_conid=7, from_conid=1, sequence=1, stamp=5, body=b"hi"))
+    piggyback = seen(9_001, (0, ">", connect(1)), (1, "<", reply), (2, "<", ack))
+    stamped = seen(9_001, (0, ">", connect(0)), (1, "<", reply), (2, ">", data), (3, ">", connect(1)), (4, "<", ack))
+    assert (piggyback[-1]["mrp_layout"], stamped[-1]["mrp_layout"]) == ("piggyback", "stamped")

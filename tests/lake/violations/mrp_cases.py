@@ -87,8 +87,8 @@ def nodes_capture(sent: tuple[Sent, ...], number: int, port: int) -> bytes:
     file = bytearray()
     trace = TraceWriter(file.extend, ("middle",))
     for at_s, source, destination, data in sorted(sent, key=lambda row: row[0]):
-        ends = ((f"172.16.{number}.{ord(name)}", port) for name in (source, destination))
-        trace.datagram(EPOCH_NS + round(at_s * 1_000_000_000), *ends, data)
+        origin, target = ((f"172.16.{number}.{ord(name)}", port) for name in (source, destination))
+        trace.datagram(EPOCH_NS + round(at_s * 1_000_000_000), origin, target, data)
     return bytes(file)
 
 

@@ -77,9 +77,13 @@ def _mrp_layout(packets: Packets) -> pa.Array:
     piggyback = spoken.piggyback.copy()
     sessions = packets.sessions
     # An ack has one reading only; the connection that it names may have the other layout all the same.
-    connects = (spoken.kind == KIND["connect"]) & (spoken.number("mrp_version") == 1) & (spoken.protocol == MRP)
-    of_piggyback = np.bincount(sessions.number, (piggyback | connects)[sessions.rows], len(sessions.keys)) > 0
-    piggyback[sessions.rows] |= of_piggyback[sessions.number] & (spoken.kind[sessions.rows] == KIND["ack"])
+    stamped = (spoken.kind == KIND["data"]) & ~piggyback
+    asked = (spoken.kind == KIND["connect"]) & (spoken.number("mrp_version") == 1)
+    some = [
+        np.bincount(sessions.number, of[sessions.rows], len(sessions.keys)) > 0 for of in (piggyback, asked, stamped)
+    ]
+    of_piggyback = some[0] | (some[1] & ~some[2])
+    piggyback[sessions.rows] |= of_piggyback[sessions.number] & has_one[sessions.rows] & ~stamped[sessions.rows]
     return named(np.where(has_one, piggyback.astype(np.int16), MISSING), _LAYOUTS)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairway.core.columns import Integers
 from fairway.lake.analysis.conversations import Sessions
@@ -55,7 +56,7 @@ def links(spoken: Spoken, sessions: Sessions, numbers: Numbers, message: Said) -
     carries = mrp & data & ~spoken.bare[rows]
     numbered = udpc | carries | (mrp & ack & message.exists) | rup | pydevts
 
-    def word(side: Mask, kinds: Integers, number: Integers, *more: Integers) -> Words:
+    def word(side: Mask, kinds: NDArray[np.signedinteger], number: Integers, *more: Integers) -> Words:
         return mixed(strand, side, np.where(udpc, 0, kinds), number, *more)
 
     first = np.full(len(rows), MISSING, dtype=np.int64)
