@@ -38,7 +38,9 @@ class Case:
         file = bytearray()
         trace = TraceWriter(file.extend, ("middle",))
         high, low = divmod(number, 250)
-        hosts = (f"2001:db8::{number + 1:x}", "2001:db8:1::1") if self.ipv6 else (f"10.{high}.{low}.2", "10.255.0.1")
+        hosts = (f"10.{high}.{low}.2", f"10.255.{high}.{low}")
+        if self.ipv6:
+            hosts = (f"2001:db8::{number + 1:x}", f"2001:db8:1::{number + 1:x}")
         caller, callee = (hosts[0], 40_000), (hosts[1], port)
         for at_s, direction, data in sorted(self.steps, key=lambda step: step[0]):
             ends = (caller, callee) if direction == ">" else (callee, caller)

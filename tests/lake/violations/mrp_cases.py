@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from fairway.capture.trace import TraceWriter
 from fairway.protocols.mrp.wire import ACCEPT, REJECT, Ack, Connect, ConReply, PiggybackData, StampedData, encode
-from tests.lake.violations.cases import Case, Step
+from tests.lake.violations.cases import EPOCH_NS, Case, Step
 
 CLIENT, SERVER = 1, 7
 
@@ -56,6 +57,41 @@ PROGRESS = (
 )
 """One packet stays unacknowledged while others are: the connection goes on."""
 
+Sent = tuple[float, str, str, bytes]
+"""When, from which client (or server), to which, the datagram."""
+
+
+def _opened(at_s: float, caller: str, callee: str, client: int, server: int, *, ends_s: float) -> tuple[Sent, ...]:
+    return (
+        (at_s, caller, callee, _connect(client=client)),
+        (at_s + 0.01, callee, caller, _reply(server, client)),
+        (at_s + 0.02, caller, callee, _data(1, to=server, origin=client)),
+        (ends_s, callee, caller, _ack(1, to=client, origin=server)),
+    )
+
+
+TWO_CLIENTS = (*_opened(0, "A", "S", 1, 7, ends_s=20), *_opened(10, "B", "S", 2, 7, ends_s=20))
+"""One sv_conid for connections of two flows at the same time."""
+TWO_SERVERS = (*_opened(0, "A", "S", 1, 7, ends_s=20), *_opened(10, "A", "T", 1, 8, ends_s=20))
+"""One cl_conid for two calls at the same time."""
+BOTH_ROLES = (*_opened(0, "A", "S", 1, 7, ends_s=20), *_opened(10, "S", "T", 7, 8, ends_s=20))
+"""A node uses an id that it gave to a caller for a call of its own."""
+ONE_AFTER_THE_OTHER = (*_opened(0, "A", "S", 1, 7, ends_s=20), *_opened(40, "B", "S", 2, 7, ends_s=50))
+"""An id is given again when its connection is over, which breaks nothing."""
+OF_OTHERS = (*_opened(0, "A", "S", 1, 7, ends_s=20), *_opened(10, "B", "T", 1, 7, ends_s=20))
+"""The same ids at other nodes."""
+
+
+def nodes_capture(sent: tuple[Sent, ...], number: int, port: int) -> bytes:
+    """Return the capture of what several nodes send; `number` makes addresses of its own."""
+    file = bytearray()
+    trace = TraceWriter(file.extend, ("middle",))
+    for at_s, source, destination, data in sorted(sent, key=lambda row: row[0]):
+        origin, target = ((f"172.16.{number}.{ord(name)}", port) for name in (source, destination))
+        trace.datagram(EPOCH_NS + round(at_s * 1_000_000_000), origin, target, data)
+    return bytes(file)
+
+
 HEAD = "MRP and a type from 0 to 4"
 CONIDS = "connection ids other than 0"
 ONE_MESSAGE = "a sequence stands for one message"
@@ -79,6 +115,12 @@ CASES = (
         "MRP-1.6",
         "an ack in a piggyback connection",
         (*PIGGYBACK, (0.1, "<", _ack(0, 0))),
+        "type 4 belongs to the stamped layout",
+    ),
+    Case(
+        "MRP-1.6",
+        "an ack of a message in a piggyback connection",
+        (*PIGGYBACK, (0.1, "<", _ack(1, 5))),
         "type 4 belongs to the stamped layout",
     ),
     Case(

@@ -127,6 +127,12 @@ CASES = (
         "confirm never goes back",
     ),
     Case(
+        "RUP-3.1",
+        "confirm goes back of a message that has just begun",
+        (FIRST, SECOND, (0.05, "<", _confirm(20)), (5.0, "<", _confirm(10))),
+        "confirm never goes back",
+    ),
+    Case(
         "RUP-3.7",
         "a confirm of an unknown id",
         (*WHOLE, (6.0, "<", _confirm(10, OTHER))),
@@ -200,6 +206,20 @@ CASES = (
 )
 
 LEGAL: dict[str, tuple[Step, ...]] = {
+    "confirm goes back after the first part came again": (
+        FIRST,
+        SECOND,
+        (0.05, "<", _confirm(20)),
+        (4.0, *FIRST[1:]),
+        (5.0, "<", _confirm(10)),
+    ),
+    "confirm goes back after the first part came again, and was late": (
+        FIRST,
+        SECOND,
+        (0.04, *FIRST[1:]),
+        (0.05, "<", _confirm(20)),
+        (5.0, "<", _confirm(10)),
+    ),
     "a part is repeated 250 times while others are asked for": (
         FIRST,
         *((number * 0.05, ">", THIRD[2]) for number in range(1, 251)),

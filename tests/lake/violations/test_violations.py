@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fairway.core.tables import PROTOCOLS, VIOLATIONS
 from fairway.lake.schemas import spark_schema
-from fairway.lake.violations import CHECKS, rules
+from fairway.lake.violations import CHECKS, rules, violations
 from fairway.lake.violations.page import page
 from fairway.sim.swarm import draw
 from tests.conftest import ROOT
 from tests.lake.violations import mrp_cases, pydevts_cases, rup_cases, udpc_cases
 from tests.lake.violations.cases import Case
-from tests.lake.violations.worlds import PORTS, judged, keeps_to_the_standard, simulated
+from tests.lake.violations.worlds import PORTS, UNCOMPILED, keeps_to_the_standard, packets, simulated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,11 +37,21 @@ LEGAL = [
     ("mrp", "one packet is old while others advance", mrp_cases.PROGRESS),
     *(("rup", name, steps) for name, steps in rup_cases.LEGAL.items()),
 ]
+NODES = {
+    "broken: two clients": mrp_cases.TWO_CLIENTS,
+    "broken: two servers": mrp_cases.TWO_SERVERS,
+    "broken: both roles": mrp_cases.BOTH_ROLES,
+    "one after the other": mrp_cases.ONE_AFTER_THE_OTHER,
+    "of others": mrp_cases.OF_OTHERS,
+}
+BROKEN_NODES = {"broken: two clients": 5, "broken: two servers": 4, "broken: both roles": 4}
+"""The frame that gives the id a second time: a con reply or a connect."""
 ALL_CASES = [(protocol, case) for protocol in PROTOCOLS for case in CASES[protocol]]
 PORT_OF = {protocol: port for port, protocol in PORTS.items()}
 SEEDS_EACH = 8
 LIARS_EACH = 10
-LATE = "late "
+LATE, DAMAGED = "late ", "damaged "
+"""Cases without their first datagram, and cases with a damaged stretch of the file behind it."""
 Row = dict[str, Any]
 
 
@@ -59,8 +70,8 @@ LIARS = [
 
 
 @pytest.fixture(scope="module")
-def both_ways(spark: SparkSession) -> tuple[DataFrame, DataFrame, int]:
-    """The violations of every case, of each without its beginning, and of the simulated runs; see `judged`."""
+def judged(spark: SparkSession) -> DataFrame:
+    """`packets` of every case, of each without its beginning, and of the simulated runs."""
     captures = [
         (f"{protocol} {case.name}", case.capture(number, PORT_OF[protocol]))
         for number, (protocol, case) in enumerate(ALL_CASES)
@@ -70,17 +81,36 @@ def both_ways(spark: SparkSession) -> tuple[DataFrame, DataFrame, int]:
         for number, (protocol, case) in enumerate(ALL_CASES)
         if len(case.steps) > 1
     ]
+    captures += [
+        (f"{DAMAGED}{protocol} {case.name}", case.capture(2 * len(ALL_CASES) + number, PORT_OF[protocol]))
+        for number, (protocol, case) in enumerate(ALL_CASES)
+    ]
+    captures += [
+        (name, mrp_cases.nodes_capture(sent, number, PORT_OF["mrp"]))
+        for number, (name, sent) in enumerate(NODES.items())
+    ]
     captures += [simulated(protocol, seed) for protocol, seed in SEEDS]
     captures += [
-        (f"{protocol} {name}", Case("", "", steps, "").capture(2 * len(ALL_CASES) + number, PORT_OF[protocol]))
+        (f"{protocol} {name}", Case("", "", steps, "").capture(3 * len(ALL_CASES) + number, PORT_OF[protocol]))
         for number, (protocol, name, steps) in enumerate(LEGAL)
     ]
-    return judged(spark, captures, PORTS)
+    return packets(spark, captures, PORTS, damaged=[name for name, _ in captures if name.startswith(DAMAGED)])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def uncompiled(spark: SparkSession) -> Iterator[None]:
+    """Judge few rows as `fairway analyze` does."""
+    usual = {name: spark.conf.get(name) for name in UNCOMPILED}
+    for name, value in UNCOMPILED.items():
+        spark.conf.set(name, value)
+    yield
+    for name, earlier in usual.items():
+        spark.conf.set(name, str(earlier))
 
 
 @pytest.fixture(scope="module")
-def verdicts(both_ways: tuple[DataFrame, DataFrame, int]) -> DataFrame:
-    return both_ways[0]
+def verdicts(judged: DataFrame) -> DataFrame:
+    return violations(judged).localCheckpoint()
 
 
 @pytest.fixture(scope="module")
@@ -124,12 +154,39 @@ def test_there_are_at_least_fifty_rules_and_some_for_each_protocol() -> None:
 @pytest.mark.parametrize(
     ("protocol", "case"), ALL_CASES, ids=[f"{protocol} {case.name}" for protocol, case in ALL_CASES]
 )
-def test_a_rule_that_needs_the_beginning_is_silent_without_it(
-    by_file: Mapping[str, list[Row]], protocol: str, case: Case
+@pytest.mark.parametrize("how", [LATE, DAMAGED])
+def test_a_rule_that_needs_the_beginning_is_silent_without_it_and_behind_a_damage(
+    by_file: Mapping[str, list[Row]], protocol: str, case: Case, how: str
 ) -> None:
     needing = {rule.expected for rule in rules(protocol) if rule.needs_start}
-    found = by_file.get(f"{LATE}{protocol} {case.name}", [])
+    needing |= {rule.expected for rule in rules(protocol) if rule.all_since != "NULL" and how == DAMAGED}
+    found = by_file.get(f"{how}{protocol} {case.name}", [])
     assert [row for row in found if row["expected"] in needing] == []
+
+
+@pytest.mark.parametrize(
+    ("protocol", "case"), ALL_CASES, ids=[f"{protocol} {case.name}" for protocol, case in ALL_CASES]
+)
+def test_a_damage_hides_nothing_that_needs_no_beginning(
+    by_file: Mapping[str, list[Row]], protocol: str, case: Case
+) -> None:
+    whole, damaged = (by_file.get(f"{how}{protocol} {case.name}", []) for how in ("", DAMAGED))
+    needing = {rule.expected for rule in rules(protocol) if rule.needs_start or rule.all_since != "NULL"}
+    told = [[row["expected"] for row in rows if row["expected"] not in needing] for rows in (whole, damaged)]
+    assert sorted(told[0]) == sorted(told[1])
+
+
+@pytest.mark.parametrize("name", [name for name in NODES if "broken" in name])
+def test_an_id_that_a_node_uses_for_two_connections_is_reported_once(
+    by_file: Mapping[str, list[Row]], name: str
+) -> None:
+    (row,) = by_file[name]
+    assert (row["rule"], row["severity"], row["frame"]) == ("MRP-2.1", "warning", BROKEN_NODES[name])
+
+
+@pytest.mark.parametrize("name", [name for name in NODES if "broken" not in name])
+def test_an_id_may_be_used_again_later_or_by_another_node(by_file: Mapping[str, list[Row]], name: str) -> None:
+    assert by_file.get(name, []) == []
 
 
 @pytest.mark.parametrize(("protocol", "seed"), SEEDS, ids=[f"{protocol}-{seed}" for protocol, seed in SEEDS])
@@ -158,20 +215,24 @@ def test_the_table_has_exactly_its_columns(verdicts: DataFrame) -> None:
     assert [(field.name, field.dataType) for field in verdicts.drop("bucket").schema] == wanted
 
 
-def test_the_screens_hide_nothing(both_ways: tuple[DataFrame, DataFrame, int]) -> None:
-    screened, unscreened = (sorted(map(repr, rows.toArrow().to_pylist())) for rows in both_ways[:2])
-    assert screened == unscreened
-    assert screened
-    assert both_ways[2] >= 10  # and pass what is fine
+@pytest.mark.parametrize("half", [0, 1])
+def test_without_its_sql_a_rule_loses_its_violations_and_no_other_does(
+    judged: DataFrame, verdicts: DataFrame, half: int
+) -> None:
+    """The judgement stands in the SQL alone: nothing before it knows which packets a rule would name."""
+    left = tuple(replace(check, rules=check.rules[half::2]) for check in CHECKS if check.rules[half::2])
+    kept = {(rule.clause, rule.expected) for check in left for rule in check.rules}
+    found = violations(judged, checks=left).toArrow().to_pylist()
+    expected = [row for row in verdicts.toArrow().to_pylist() if (row["rule"], row["expected"]) in kept]
+    assert 0 < len(kept) < len({(rule.clause, rule.expected) for check in CHECKS for rule in check.rules})
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
 
 
 def test_whatever_liars_send_is_judged(spark: SparkSession) -> None:
     """A part of no bytes in a message of many, for instance, once ended the whole job: a division by zero."""
     captures = [simulated(protocol, seed) for protocol, seed in LIARS]
-    screened, unscreened, _ = judged(spark, captures, PORTS)
-    found = screened.toArrow().to_pylist()
+    found = violations(packets(spark, captures, PORTS)).toArrow().to_pylist()
     assert {row["file"].partition("-")[0] for row in found} == set(PROTOCOLS)
-    assert sorted(map(repr, found)) == sorted(map(repr, unscreened.toArrow().to_pylist()))
 
 
 def test_the_plan_joins_by_keys_and_sorts_nothing_as_a_whole(spark: SparkSession, verdicts: DataFrame) -> None:

@@ -12,7 +12,6 @@ from fairway.core.events import Address
 from fairway.core.tables import DATAGRAMS, PROTOCOLS
 from fairway.lake.analysis.columns import table_of
 from fairway.lake.schemas import arrow_schema
-from fairway.lake.violations import CHECKS, suspects, violations
 from fairway.sim.network import Sighting
 from fairway.sim.swarm import draw, run_seed
 from fairway.sim.trace import EPOCH_NS
@@ -28,6 +27,12 @@ POINTS = ("server", "client", "server, later", "client, later")
 LATE_FROM = 3
 """The later points miss the first third."""
 Capture = tuple[str, bytes]
+UNCOMPILED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Few rows are judged before code for them would be compiled."""
 
 
 def keeps_to_the_standard(protocol: str, seed: int) -> bool:
@@ -63,22 +68,17 @@ def simulated(protocol: str, seed: int) -> Capture:
     return f"{protocol}-{seed}", bytes(file)
 
 
-def judged(spark: SparkSession, captures: Iterable[Capture], ports: dict[int, str]) -> tuple[DataFrame, DataFrame, int]:
-    """Gives the violations of captures as `fairway analyze` finds them, then those of all flows, suspected or not.
-
-    Behind them is how many flows no check suspects.
-    """
-    seen = packets_of(pa.concat_tables([datagrams(captures), _undecoded()]), ports)
-    packets = frame_of(spark, plain(table_of(seen))).coalesce(1).localCheckpoint()
-    suspected = suspects(seen)
-    flows = {row.flow for row in packets.select("flow").distinct().collect() if row.flow is not None}
-    every = dict.fromkeys(check.name for check in CHECKS)
-    unsuspected = flows.difference(*suspected.values())
-    return violations(packets, suspected), violations(packets, every), len(unsuspected)
+def packets(
+    spark: SparkSession, captures: Iterable[Capture], ports: dict[int, str], damaged: Iterable[str] = ()
+) -> DataFrame:
+    """Return the table `packets` of captures; of some the file is damaged behind the first record."""
+    stretches = [_undecoded(name, 150, "damaged") for name in damaged]
+    seen = packets_of(pa.concat_tables([datagrams(captures), _undecoded("arp", 24, "not_ip"), *stretches]), ports)
+    return frame_of(spark, plain(table_of(seen))).coalesce(1).localCheckpoint()
 
 
-def _undecoded() -> pa.Table:
-    """Gives a record that is no datagram: nearly all of its columns are null."""
-    record = {"file_id": "id of arp", "file": "arp", "offset": 24, "frame": 1, "point": "middle"}
-    record |= {"frame_bytes": 42, "truncated": False, "undecoded": "not_ip"}
+def _undecoded(file: str, offset: int, reason: str) -> pa.Table:
+    """Return a record that is no datagram: nearly all of its columns are null."""
+    record = {"file_id": f"id of {file}", "file": file, "offset": offset, "frame": 1, "point": "middle"}
+    record |= {"frame_bytes": 42, "truncated": False, "undecoded": reason}
     return pa.table({name: [record.get(name)] for name in DATAGRAMS.names}, schema=arrow_schema(DATAGRAMS))

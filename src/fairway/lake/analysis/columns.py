@@ -12,7 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fairway.core.columns import Integers
 from fairway.core.tables import PACKETS, PROTOCOLS
+from fairway.lake.analysis.links import DIFFERENCES
 from fairway.lake.analysis.packets import Packets
 from fairway.lake.analysis.spoken import KIND, KINDS, MRP, RUP
 from fairway.lake.arrays import MISSING, Mask, masked, named
@@ -72,7 +74,17 @@ def _mrp_from_sequence(packets: Packets) -> pa.Array:
 def _mrp_layout(packets: Packets) -> pa.Array:
     spoken = packets.spoken
     has_one = (spoken.protocol == MRP) & np.isin(spoken.kind, (KIND["data"], KIND["ack"]))
-    return named(np.where(has_one, spoken.piggyback.astype(np.int16), MISSING), _LAYOUTS)
+    piggyback = spoken.piggyback.copy()
+    sessions = packets.sessions
+    # An ack has one reading only; the connection that it names may have the other layout all the same.
+    stamped = (spoken.kind == KIND["data"]) & ~piggyback
+    asked = (spoken.kind == KIND["connect"]) & (spoken.number("mrp_version") == 1)
+    some = [
+        np.bincount(sessions.number, of[sessions.rows], len(sessions.keys)) > 0 for of in (piggyback, asked, stamped)
+    ]
+    of_piggyback = some[0] | (some[1] & ~some[2])
+    piggyback[sessions.rows] |= of_piggyback[sessions.number] & has_one[sessions.rows] & ~stamped[sessions.rows]
+    return named(np.where(has_one, piggyback.astype(np.int16), MISSING), _LAYOUTS)
 
 
 def _rup_id(packets: Packets) -> pa.Array:
@@ -150,13 +162,25 @@ def _body_bytes(packets: Packets) -> pa.Array:
 
 
 def _body_crc(packets: Packets) -> pa.Array:
-    spoken = packets.spoken
-    values, null = np.zeros(len(spoken.rows), np.int64), np.ones(len(spoken.rows), bool)
-    readings = [(name, spoken.protocol == number) for number, name in enumerate(PROTOCOLS)]
-    for name, mine in (*readings, ("piggyback", spoken.piggyback)):
-        values = np.where(mine, spoken.number(f"{name}_body_crc"), values)
-        null = np.where(mine, spoken.rows.missing(f"{name}_body_crc"), null)
-    return masked(values, null, pa.int64())
+    return masked(*packets.spoken.body_crc, pa.int64())
+
+
+def _of_places(packets: Packets, places: Integers, values: NDArray[np.generic], kind: pa.DataType) -> pa.Array:
+    """Return a column of the records of sessions that holds what other records of them say."""
+    return _in_sessions(packets, values[packets.sessions.rows[places]], places == MISSING, kind)
+
+
+def _differs(packets: Packets) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(
+        _in_sessions(packets, packets.links.differs.astype(np.int32), packets.links.differs == MISSING, pa.int32()),
+        pa.array(DIFFERENCES),
+    )
+
+
+def _acknowledges_kind(packets: Packets) -> pa.Array:
+    kinds = packets.spoken.kind.astype(np.int32)
+    codes = _of_places(packets, packets.links.acknowledged, kinds, pa.int32())
+    return pa.DictionaryArray.from_arrays(codes, pa.array(KINDS))
 
 
 def _body(packets: Packets) -> pa.Array:
@@ -206,6 +230,13 @@ _BUILDERS: dict[str, Callable[[Packets], pa.Array]] = {
     "acknowledged_sent_ns": _acknowledged_sent_ns,
     "gap": lambda packets: _in_sessions(packets, packets.facts.gap, ~packets.facts.numbered, pa.int64()),
     "duplicate": lambda packets: _in_sessions(packets, packets.copies.duplicate, ~packets.copies.countable, pa.bool_()),
+    "first_at_ns": lambda packets: _of_places(packets, packets.links.first, packets.spoken.at_ns, pa.int64()),
+    "differs": _differs,
+    "acknowledges_kind": _acknowledges_kind,
+    "acknowledges_at_ns": lambda packets: _of_places(
+        packets, packets.links.acknowledged, packets.spoken.at_ns, pa.int64()
+    ),
+    "echoes_at_ns": lambda packets: _of_places(packets, packets.links.echoed, packets.spoken.at_ns, pa.int64()),
     "body_bytes": _body_bytes,
     "body_crc": _body_crc,
     "body": _body,

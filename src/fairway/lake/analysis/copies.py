@@ -2,9 +2,8 @@
 
 A *copy* is a record that repeats an earlier one of its sender at this point: same udpc index and kind, same mrp
 sequence, same rup id and position, same pydevts id. It is a *duplicate* if an acknowledgement of what it carries
-passed the point before it, because then an earlier one had arrived. Copies that the network makes faster than the
-receiver acknowledges are copies and not duplicates; and a copy of a request is not a duplicate, since requests are
-not acknowledged but answered.
+passed the point before it, because then an earlier one had arrived. The acknowledgement of a request is its response,
+which may be a request itself. Copies that the network makes faster than the receiver acknowledges are no duplicates.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from fairway.lake.analysis.spoken import CARRIES_OWN, KIND, MRP, PYDEVTS, RUP, U
 from fairway.lake.arrays import MISSING, Mask, Words, begins, mixed, most_before, start_of, together
 
 _NEVER_COPIED = [KIND[name] for name in ("important_ack", "heartbeat", "heartbeat_ack")]
+_RESPONSES = [KIND[name] for name in ("response", "answering_request")]
 _ALL = np.int64(1) << np.int64(62)
 """How far an acknowledgement reaches that is for the whole of a message."""
 
@@ -76,7 +76,7 @@ def copies(spoken: Spoken, sessions: Sessions, numbers: Numbers, message: Said) 
     repeated = np.flatnonzero(earlier)
     duplicate = np.zeros(len(rows), dtype=bool)
     if len(repeated):
-        duplicate[repeated] = _arrived(spoken, sessions, message, repeated)
+        duplicate[repeated] = _arrived(spoken, sessions, numbers, message, repeated)
         duplicate[repeated] |= _covered(spoken, sessions, numbers, repeated)
     return Copies(countable, earlier, duplicate)
 
@@ -98,18 +98,22 @@ def _countable(spoken: Spoken, sessions: Sessions) -> Mask:
     return mask
 
 
-def _arrived(spoken: Spoken, sessions: Sessions, message: Said, repeated: Integers) -> Mask:
-    """Tells of which copies an acknowledgement passed before, that reaches as far as they do."""
+def _arrived(spoken: Spoken, sessions: Sessions, numbers: Numbers, message: Said, repeated: Integers) -> Mask:
+    """Return which copies come after an acknowledgement that reaches as far as they do."""
     rows = sessions.rows
     protocol, kind = spoken.protocol[rows], spoken.kind[rows]
     failed = (protocol == PYDEVTS) & (spoken.number("pydevts_success")[rows] != 0)
-    whole = message.exists & ((kind == KIND["important_ack"]) | ((kind == KIND["ack"]) & ~failed))
+    responds = np.isin(kind, _RESPONSES) & (numbers.other != 0)
+    whole = responds | message.exists & ((kind == KIND["important_ack"]) | ((kind == KIND["ack"]) & ~failed))
     answers = np.flatnonzero(whole | (kind == KIND["confirm"]))
     position = spoken.number("rup_position")[rows]
     reach = np.where(whole[answers], _ALL, position[answers])
-    needed = position[repeated] + np.maximum(spoken.body_bytes[rows[repeated]], 1)
-    needed = np.where(protocol[repeated] == RUP, needed, _ALL)
-    asked, told = (_letter(spoken, sessions, message, places) for places in (repeated, answers))
+    # An empty message is confirmed by 0, which says nothing of the first part of any other.
+    size = np.maximum(spoken.body_bytes[rows[repeated]], spoken.number("rup_total")[rows[repeated]] > 0)
+    needed = np.where(protocol[repeated] == RUP, position[repeated] + size, _ALL)
+    asked = _letter(spoken, sessions, message.of_other, message.number, repeated)
+    number = np.where(responds, numbers.other, message.number)
+    told = _letter(spoken, sessions, message.of_other | responds, number, answers)
     # Both kinds of rows together, in the order of letters and time: the greatest reach before a copy is what arrived.
     letters, places = np.concatenate((asked, told)), np.concatenate((repeated, answers))
     order = np.lexsort((places, letters))
@@ -128,10 +132,10 @@ def _most_so_far(levels: Integers, first: Mask) -> Integers:
     return reached
 
 
-def _letter(spoken: Spoken, sessions: Sessions, message: Said, places: Integers) -> Words:
-    """Gives a word for the message that a record carries or acknowledges."""
-    of_forward = spoken.forward[sessions.rows[places]] ^ message.of_other[places]
-    return mixed(sessions.number[places] * 2 + of_forward, message.number[places])
+def _letter(spoken: Spoken, sessions: Sessions, of_other: Mask, number: Integers, places: Integers) -> Words:
+    """Return a word for the message that a record carries or acknowledges."""
+    of_forward = spoken.forward[sessions.rows[places]] ^ of_other[places]
+    return mixed(sessions.number[places] * 2 + of_forward, number[places])
 
 
 def _covered(spoken: Spoken, sessions: Sessions, numbers: Numbers, repeated: Integers) -> Mask:

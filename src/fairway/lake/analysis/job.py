@@ -27,7 +27,7 @@ from fairway.lake.analysis.failures import failure_of
 from fairway.lake.analysis.publishing import STAGING, finish, gather, publish, state_file
 from fairway.lake.analysis.scale import Scale
 from fairway.lake.analysis.sessions import sessions
-from fairway.lake.analysis.task import Work, computed, merge_suspects, write
+from fairway.lake.analysis.task import Work, computed, write
 from fairway.lake.analysis.timeline import timeline
 from fairway.lake.analysis.transfers import transfers
 from fairway.lake.captures.buckets import BUCKETS, records_of
@@ -178,7 +178,6 @@ class _Run:
             buckets=state.buckets,
             local=str(spark.sparkContext.master).startswith("local"),
         )
-        self._suspects: dict[str, list[int] | None] = {}
         self._tell = tell
         self._run = uuid.uuid4().hex[:12]
         self._staging = fresh_staging(lake, STAGING)
@@ -212,9 +211,10 @@ class _Run:
         ports = dict(self._state.port_map)
         work = partial(computed, Work(tuple(captures), self._state.buckets, ports, str(self._staging / WRITTEN)))
         if self._scale.few:
-            answers = [work(bucket) for bucket in self._buckets]
+            for bucket in self._buckets:
+                work(bucket)
         else:
-            answers = each(self._spark, self._buckets, work)
+            each(self._spark, self._buckets, work)
         records = self._count(PACKETS)
         expected = self._scale.records
         if len(self._buckets) < self._state.buckets:
@@ -223,8 +223,6 @@ class _Run:
             raise Unbalanced(
                 f"{expected} records became {records} packets; nothing was published (a defect of Fairway)."
             )
-        for answer in answers:
-            merge_suspects(self._suspects, answer["suspects"])
         return records
 
     def _derive(self, records: int) -> None:
@@ -233,8 +231,7 @@ class _Run:
         self._write(TRANSFERS, transfers(packets))
         self._write(TIMELINE, timeline(packets))
         self._tell(VIOLATIONS.name, records)
-        if self._suspects:
-            self._write(VIOLATIONS, violations(packets, self._suspects))
+        self._write(VIOLATIONS, violations(packets))
         self._write(SESSIONS, sessions(packets, self._stored(TRANSFERS), self._stored(VIOLATIONS)))
 
     def _write(self, table: Table, rows: DataFrame) -> None:

@@ -7,6 +7,7 @@
     numbers.py        counters without their wrapping
     copies.py         what repeats what
     facts.py          what answers what, and which numbers are left out
+    links.py          which record it repeats, and which it acknowledges
     columns.py        the columns of the table
 
 A bucket holds all records of its flows, so that it is computed by itself, by one task, in arrays.
@@ -25,6 +26,7 @@ from fairway.lake.analysis.calls import answers_of_calls
 from fairway.lake.analysis.conversations import Sessions, sessions_of
 from fairway.lake.analysis.copies import Copies, Said, copies, said
 from fairway.lake.analysis.facts import Facts, facts
+from fairway.lake.analysis.links import Links, links
 from fairway.lake.analysis.numbers import TURNS, Numbers, widened
 from fairway.lake.analysis.spoken import KIND, MRP, PYDEVTS, UDPC, Spoken
 from fairway.lake.arrays import Rows, Words, mixed
@@ -43,6 +45,7 @@ class Packets(NamedTuple):
     message: Said
     copies: Copies
     facts: Facts
+    links: Links
 
 
 def packets(datagrams: pa.Table, port_map: PortMap) -> Packets:
@@ -54,7 +57,8 @@ def packets(datagrams: pa.Table, port_map: PortMap) -> Packets:
     message = said(spoken, sessions, numbers, _rup_words(rows))
     repeated = copies(spoken, sessions, numbers, message)
     known = facts(spoken, sessions, numbers, message, repeated)
-    return Packets(spoken, sessions, numbers, message, repeated, known)
+    found = links(spoken, sessions, numbers, message)
+    return Packets(spoken, sessions, numbers, message, repeated, known, found)
 
 
 def _in_time(datagrams: pa.Table) -> pa.Table:

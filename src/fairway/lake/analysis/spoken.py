@@ -163,6 +163,16 @@ class Spoken:
         return ends
 
     @cached_property
+    def body_crc(self) -> tuple[Integers, Mask]:
+        """The CRC of each row's body, and where it is not known."""
+        values, null = np.zeros(len(self.rows), np.int64), np.ones(len(self.rows), bool)
+        readings = [(name, self.protocol == number) for number, name in enumerate(PROTOCOLS)]
+        for name, mine in (*readings, ("piggyback", self.piggyback)):
+            values = np.where(mine, self.number(f"{name}_body_crc"), values)
+            null = np.where(mine, self.rows.missing(f"{name}_body_crc"), null)
+        return values, null
+
+    @cached_property
     def bare(self) -> Mask:
         """Which rows are acknowledgements of the piggyback layout without a message."""
         bare: Mask = self.piggyback & (self.body_bytes == 0)

@@ -7,11 +7,9 @@ what is computed of it. A task that runs twice writes the same files twice.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,12 +19,9 @@ from fairway.lake.analysis.columns import table_of
 from fairway.lake.analysis.packets import packets
 from fairway.lake.captures.buckets import parted_bucket
 from fairway.lake.schemas import arrow_schema
-from fairway.lake.violations import suspects
 
 COMPRESSION = "zstd"
 ROW_GROUP_ROWS = 1 << 18
-SUSPECTS_MAX = 50_000
-"""So many flows are named; to look at all is no more work than to name more."""
 STATISTICS = ("at", "first", "second", "first_sent")
 """Columns by which a reader may pass over row groups."""
 
@@ -45,27 +40,15 @@ class Work:
     """Whether nobody is suspected; for measuring."""
 
 
-def computed(work: Work, bucket: int) -> dict[str, Any]:
-    """Compute one bucket of `packets` and write it; return which flows are suspected."""
+def computed(work: Work, bucket: int) -> None:
+    """Compute one bucket of `packets` and write it."""
     target = Path(work.target)
     target.mkdir(parents=True, exist_ok=True)
-    suspected: dict[str, list[int] | None] = {}
     parts = parted_bucket([Path(file) for file in work.captures], bucket, work.buckets, target)
     # Not a loop over the parts themselves: a name for one would keep it, and it is copied when it is sorted.
     for part, seen in enumerate(map(partial(packets, port_map=work.port_map), parts)):
         write(table_of(seen), PACKETS, target / PACKETS.name / f"bucket={bucket}" / f"part-{part}.parquet")
-        if not work.only_packets:
-            merge_suspects(suspected, suspects(seen))
         del seen
-    return {"suspects": suspected}
-
-
-def merge_suspects(into: dict[str, list[int] | None], more: Mapping[str, list[int] | None]) -> None:
-    """Adds suspected flows, by check, to others; where they are very many, all flows are suspected: None."""
-    for name, flows in more.items():
-        known = into.setdefault(name, [])
-        together = None if known is None or flows is None else known + flows
-        into[name] = None if together is None or len(together) > SUSPECTS_MAX else together
 
 
 def write(rows: pa.Table, table: Table, file: Path) -> None:

@@ -17,7 +17,7 @@ TASKS_PER_CORE = 4
 ANSWER = pa.schema([pa.field("item", pa.int64()), pa.field("answer", pa.string())])
 
 
-def each(spark: SparkSession, items: Sequence[Any], work: Callable[[Any], dict[str, Any]]) -> list[dict[str, Any]]:
+def each(spark: SparkSession, items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
     """Runs `work` on every item, one or a few in a task, and gives the answers in the items' order.
 
     `work` is a function of a module and its answer goes through JSON, so that this works on a cluster.
@@ -32,7 +32,7 @@ def each(spark: SparkSession, items: Sequence[Any], work: Callable[[Any], dict[s
 
 
 def _answered(
-    items: list[Any], work: Callable[[Any], dict[str, Any]], batches: Iterator[pa.RecordBatch]
+    items: list[Any], work: Callable[[Any], Any], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number in batch.column(0).to_pylist():

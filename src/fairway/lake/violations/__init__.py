@@ -5,43 +5,35 @@
     mrp.py            so does each of the others; what concerns mrp's calls stands in mrp_opening.py
     rup.py
     pydevts.py
-    screens.py        which flows are worth a closer look
-    groups.py         what screens look at
-    limits.py         durations and bounds
     amplification.py  the limit that all four share
+    limits.py         durations and bounds
     page.py           the list of all rules, docs/violations.md
 
-Only what a capture at its point can prove is reported. Losses, copies, reordering, restarts and moving addresses break
-no rule.
+Only what a capture at its point can prove is reported. Losses, duplicates, reordering, restarts and moving addresses
+break no rule.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql import functions as F
 
+from fairway.capture.columns.records import DAMAGED
 from fairway.core.tables import VIOLATIONS
 from fairway.lake.analysis.sessions import beginnings
-from fairway.lake.violations import amplification, mrp, pydevts, rup, screens, udpc
-from fairway.lake.violations.groups import Seen
+from fairway.lake.violations import amplification, mrp, pydevts, rup, udpc
 from fairway.lake.violations.rule import Check, Rule, judged, malformed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from fairway.lake.analysis.packets import Packets
+__all__ = ["CHECKS", "Check", "Rule", "rules", "violations"]
 
-__all__ = ["CHECKS", "Check", "Rule", "rules", "suspects", "violations"]
-
-LISTED_MAX = 500
-"""So many flows are named in a plan; more are joined."""
+MICROSECOND_NS = 1_000
 
 _FORMAT = Check(
-    screen=screens.malformed,
     context=malformed,
     rules=(*udpc.FORMAT_RULES, *mrp.FORMAT_RULES, *rup.FORMAT_RULES, *pydevts.FORMAT_RULES),
 )
@@ -57,41 +49,39 @@ CHECKS: tuple[Check, ...] = (
 
 
 def rules(protocol: str) -> list[Rule]:
-    """Gives the rules of a protocol."""
+    """Return the rules of a protocol."""
     prefixes = (f"{protocol.upper()}-", "ALL-")
     return [rule for check in CHECKS for rule in check.rules if rule.clause.startswith(prefixes)]
 
 
-def suspects(packets: Packets) -> dict[str, list[int]]:
-    """Gives the flows that are worth a closer look, by the name of the check; checks without any are left out."""
-    seen = Seen(packets)
-    found = {check.name: check.screen(seen).tolist() for check in CHECKS}
-    return {name: flows for name, flows in found.items() if flows}
+def violations(packets: DataFrame, checks: tuple[Check, ...] = CHECKS) -> DataFrame:
+    """Return the table `violations`, and `bucket` behind its columns.
 
-
-def violations(packets: DataFrame, suspected: Mapping[str, Collection[int] | None]) -> DataFrame:
-    """Gives the table `violations`, and `bucket` behind its columns, of the table `packets`.
-
-    `suspected` are the flows that each check looks at; None for all, and no entry for none.
-    Each check reads `packets` for itself: hand over a stored table, not a plan that would be computed again each time.
+    Each check reads `packets` for itself: pass a stored table, not a plan that would be computed again each time.
     Whether a rule that needs the beginning applies is asked of what was found, which is little, not of every packet.
     """
-    wanted = [check for check in CHECKS if suspected.get(check.name, ()) != ()]
-    found = reduce(
-        lambda one, other: one.unionByName(other),
-        (judged(_of_flows(packets, suspected.get(check.name, ())), check) for check in wanted or [_FORMAT]),
+    found = reduce(lambda one, other: one.unionByName(other), (judged(packets, check) for check in checks))
+    whole = (
+        beginnings(packets)
+        .where("from_start AND packets_out > 0 AND packets_in > 0")
+        .select("session", F.expr(f"{MICROSECOND_NS} * unix_micros(first)").alias("first_ns"))
     )
-    whole = beginnings(packets).where("from_start AND packets_out > 0 AND packets_in > 0").select("session", "first")
-    held = "coalesce(captured_by_ns >= 1000 * unix_micros(first), false)"
-    joined = found.join(whole, on="session", how="left").where(f"NOT needs_start OR {held}")
-    return joined.select(*VIOLATIONS.names, "bucket")
+    joined = found.join(whole, on="session", how="left").where(
+        "NOT needs_start OR coalesce(captured_by_ns >= first_ns, false)"
+    )
+    between = f"""point = spoilt_point AND flow = spoilt_flow AND spoilt_ns >= IF(needs_start, first_ns, all_since_ns)
+        AND spoilt_ns <= {MICROSECOND_NS} * unix_micros(at) + {MICROSECOND_NS - 1}"""
+    kept = joined.join(_spoilt(packets), on=F.expr(between), how="left_anti")
+    return kept.select(*VIOLATIONS.names, "bucket")
 
 
-def _of_flows(packets: DataFrame, flows: Collection[int] | None) -> DataFrame:
-    """Gives the packets of these flows."""
-    if flows is None:
-        return packets
-    if len(flows) <= LISTED_MAX:
-        return packets.where(F.col("flow").isin(*flows))
-    wanted = packets.sparkSession.createDataFrame(pa.table({"flow": pa.array(sorted(flows), type=pa.int64())}))
-    return packets.join(F.broadcast(wanted), on="flow", how="left_semi")
+def _spoilt(packets: DataFrame) -> DataFrame:
+    """Return for each flow in a damaged file when it goes on behind the damage, or where it ended before.
+
+    From then on the capture does not hold all that came before.
+    """
+    stretches = packets.where(F.col("reason") == DAMAGED).select("file_id", F.col("offset").alias("damaged_offset"))
+    rows = packets.where("at_ns IS NOT NULL").join(F.broadcast(stretches), on="file_id", how="inner")
+    goes_on = "coalesce(min(IF(offset > damaged_offset, at_ns, NULL)), max(at_ns) + 1)"
+    spoilt = rows.groupBy("file_id", "damaged_offset", "point", "flow").agg(F.expr(goes_on).alias("spoilt_ns"))
+    return spoilt.select(F.col("point").alias("spoilt_point"), F.col("flow").alias("spoilt_flow"), "spoilt_ns")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fairway.core.tables import PROTOCOLS
-from fairway.lake.violations import screens
 from fairway.lake.violations.limits import AMPLIFICATION_MAX as LIMIT
 from fairway.lake.violations.rule import FORWARD, FRAME, Check, Rule
 
@@ -26,7 +25,7 @@ _ANSWERS = """kind IN ('syn_ack', 'con_reply', 'confirm', 'close') OR (protocol 
 
 
 def _limited(packets: DataFrame) -> DataFrame:
-    """Gives the last packet of each side that sent more than the limit allows, with the bytes of both."""
+    """Return the last packet of each side that sent more than the limit allows, with the bytes of both."""
     rows = packets.where(F.col("protocol").isin(*PROTOCOLS) & F.col("at_ns").isNotNull())
     directed = rows.withColumn("forward", F.expr(FORWARD))
     facts = directed.groupBy("point", "flow").agg(
@@ -65,8 +64,9 @@ _RULES = (
         holds=f"sent <= {LIMIT} * got",
         found="concat(sent, ' bytes to an address from which ', got, ' came')",
         expected="at most three times the bytes that came from an address that has proved nothing",
+        reported=f"more than {LIMIT} times",
         needs_start=True,
     ),
 )
 
-CHECKS = (Check(screen=screens.amplification, context=_limited, rules=_RULES),)
+CHECKS = (Check(context=_limited, rules=_RULES),)

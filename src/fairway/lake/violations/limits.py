@@ -1,4 +1,4 @@
-"""Durations and bounds of the rules, which both the rules and the screens before them look at."""
+"""Durations and bounds of the rules, with the margins that make them proof: docs/violations.md lists them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ NEARBY = 16_384
 IMPORTANT_NS = 40 * SECOND_NS
 REQUEST_NS = 15 * SECOND_NS
 FIN_NS = 10 * SECOND_NS
-"""The limits of UDPC-7.2, 8.2 and 10.4, and time for the last copy to arrive."""
+"""The limits of UDPC-7.2, 8.2 and 10.4 (30, 5 and 3 s), and time for the last retransmission to pass."""
 
 WINDOW_MAX = 32_767
 PIGGYBACK_CONID_MAX = 65_535
+HALF_OPEN_NS = 5 * SECOND_NS
+"""Of MRP-2.4: so long a connection is kept of which nothing but connects has come."""
 UNACKNOWLEDGED_NS = 120 * SECOND_NS
 """30 s of MRP-7.3, and as long again for each of a few restarts that begin to count anew."""
 

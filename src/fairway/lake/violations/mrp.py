@@ -1,7 +1,8 @@
 """The rules of mrp about messages and their acknowledgements; clauses of docs/wire/mrp.md.
 
-    stamped    a sequence, its transmissions and its acks
-    piggyback  sequences and what from_seq says of them
+    numbers    data and acks, beside the first of their sequence and what they acknowledge
+    stalled    retransmissions that come when the connection should have ended
+    piggyback  what from_seq says of all sequences before
 
 What concerns the opening of connections stands in `mrp_opening.py`.
 """
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fairway.lake.violations import mrp_opening, screens
-from fairway.lake.violations.limits import SLACK_NS, UNACKNOWLEDGED_NS, WINDOW_MAX
+from fairway.lake.violations import mrp_opening
+from fairway.lake.violations.limits import SECOND_NS, SLACK_NS, UNACKNOWLEDGED_NS, WINDOW_MAX
 from fairway.lake.violations.rule import (
+    BY_NOW,
     FRAME,
     Check,
     Rule,
@@ -23,143 +25,130 @@ from fairway.lake.violations.rule import (
     over,
     until,
     until_now,
+    where_any,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def _in_layout(packets: DataFrame, layout: str) -> DataFrame:
-    mrp = of_protocol(packets, "mrp")
-    return mrp.where(f"session IS NOT NULL AND mrp_layout = '{layout}' AND kind IN ('data', 'ack')")
+def _spoken(packets: DataFrame) -> DataFrame:
+    return of_protocol(packets, "mrp").where("session IS NOT NULL AND kind IN ('data', 'ack')")
 
 
-def _stamped(packets: DataFrame) -> DataFrame:
-    """Adds to the stamped data and acks of a sequence its first transmission, and how often each stamp was seen.
-
-    `advanced_at` is about all sequences of the side: when one was last acknowledged for the first time.
-    """
-    spoken = _in_layout(packets, "stamped").withColumns(
-        {"side": F.expr("from_caller = (kind = 'data')"), "number": F.expr("coalesce(message, '')")}
-    )
-    of_number = until_now("session", "side", "number")
-    of_stamp = until_now("session", "side", "number", "mrp_stamp")
-    seen = spoken.withColumns(
-        over(
-            of_number,
-            sent="count_if(kind = 'data')",
-            acks="count_if(kind = 'ack')",
-            acked_at="min(IF(kind = 'ack', at_ns, NULL))",
-            first="min(IF(kind = 'data', struct(at_ns, body_bytes, body_crc), NULL))",
-        )
-        | over(of_stamp, stamped="count_if(kind = 'data')")
-    )
-    known = seen.withColumns(over(until_now("session", "side"), advanced_at="max(IF(at_ns = acked_at, at_ns, NULL))"))
-    fields = ("kind", "mrp_sequence", "mrp_stamp", "body_bytes", "body_crc")
-    return known.select(*FRAME, *fields, "sent", "acks", "first", "stamped", "advanced_at")
+def _numbers(packets: DataFrame) -> DataFrame:
+    """Add to data and acks whether what they acknowledge, and the stamp that they repeat, was seen by now."""
+    seen = {
+        "sent": F.expr(f"coalesce(acknowledges_at_ns {BY_NOW}, false)"),
+        "stamped": F.expr(f"coalesce(echoes_at_ns {BY_NOW}, false)"),
+    }
+    fields = ("kind", "mrp_layout", "mrp_sequence", "mrp_stamp", "mrp_from_sequence", "differs")
+    return _spoken(packets).withColumns(seen).select(*FRAME, *fields, *seen)
 
 
-_SAME_BODY = "first.body_bytes = body_bytes AND coalesce(first.body_crc = body_crc, true)"
+_ACKNOWLEDGES = "kind = 'ack' AND mrp_layout = 'stamped' AND NOT (mrp_sequence = 0 AND mrp_stamp = 0)"
+"""In a piggyback connection an ack is out of place, whatever it names: MRP-1.6."""
 
-_STAMPED_RULES = (
+_NUMBER_RULES = (
     Rule(
         clause="MRP-3.8",
         where="kind = 'data'",
-        holds=_SAME_BODY,
+        holds="differs IS NULL",
         found="concat('sequence ', mrp_sequence, ' again, with another payload')",
         expected="a sequence stands for one message",
     ),
     Rule(
         clause="MRP-4.2",
-        where="kind = 'ack' AND NOT (mrp_sequence = 0 AND mrp_stamp = 0)",
-        holds="sent > 0",
+        where=_ACKNOWLEDGES,
+        holds="sent",
         found="concat('an ack of sequence ', mrp_sequence, ', which was never sent')",
         expected="an ack names a packet that was sent",
         needs_start=True,
     ),
     Rule(
         clause="MRP-4.3",
-        where="kind = 'ack' AND NOT (mrp_sequence = 0 AND mrp_stamp = 0) AND sent > 0",
-        holds="stamped > 0",
+        where=f"{_ACKNOWLEDGES} AND sent",
+        holds="stamped",
         found="concat('an ack of sequence ', mrp_sequence, ' with stamp ', mrp_stamp, ', which no transmission had')",
         expected="an ack repeats the stamp of the packet that it acknowledges",
         needs_start=True,
     ),
     Rule(
+        clause="MRP-5.6",
+        where="mrp_layout = 'piggyback' AND mrp_from_sequence <> 0",
+        holds="sent",
+        found="concat('from_seq ', mrp_from_sequence, ', which was never sent')",
+        expected="from_seq acknowledges what was sent",
+        needs_start=True,
+    ),
+)
+
+
+def _stalled(packets: DataFrame) -> DataFrame:
+    """Add to late retransmissions of stamped data when a sequence of its sender was last newly acknowledged."""
+    rows = _spoken(packets).where("mrp_layout = 'stamped'")
+    late = f"kind = 'data' AND NOT duplicate AND at_ns - first_at_ns > {UNACKNOWLEDGED_NS}"
+    spoken = where_any(rows, late, "session").withColumn("side", F.expr("from_caller = (kind = 'data')"))
+    newly = "max(IF(kind = 'ack' AND at_ns = first_at_ns, at_ns, NULL))"
+    known = spoken.withColumns(over(until_now("session", "side"), advanced_at=newly)).where(late)
+    return known.select(*FRAME, "first_at_ns", "advanced_at")
+
+
+_STALLED_RULES = (
+    Rule(
         clause="MRP-7.3",
         severity="warning",
-        where=f"kind = 'data' AND acks = 0 AND at_ns - first.at_ns > {UNACKNOWLEDGED_NS}",
+        where="true",
         holds=f"advanced_at >= at_ns - {UNACKNOWLEDGED_NS}",
-        found="concat('a retransmission ', (at_ns - first.at_ns) DIV 1000000, ' ms after the first, without progress')",
+        found="concat('a retransmission ', (at_ns - first_at_ns) DIV 1000000, ' ms after the first, without progress')",
         expected="data outstanding and nothing newly acknowledged for 30 s ends the connection",
+        reported=f"more than {UNACKNOWLEDGED_NS // SECOND_NS} s after the first, and after the last progress",
         needs_start=True,
     ),
 )
 
 
 def _piggyback(packets: DataFrame) -> DataFrame:
-    """Adds to piggyback data what from_seq may speak of, and what it said long enough ago.
+    """Add to piggyback data how much of the other side from_seq may speak of, and what it said long enough ago.
 
     `seen` counts the sequences that the other side has used up to now; beyond half a turn it no longer says anything.
     """
-    carried = _in_layout(packets, "piggyback").withColumn("carries", F.col("body_bytes") > 0)
-    roles = F.expr(
-        """array(named_struct('role', 'sent', 'side', from_caller, 'number', mrp_sequence),
-            named_struct('role', 'answer', 'side', NOT from_caller, 'number', mrp_from_sequence))"""
+    rows = _spoken(packets).where("kind = 'data' AND mrp_layout = 'piggyback'")
+    by_now = over(
+        until_now("session"),
+        of_caller="count_if(from_caller AND retransmission = 0)",
+        of_callee="count_if(NOT from_caller AND retransmission = 0)",
     )
-    fields = ("from_caller", "mrp_sequence", "mrp_from_sequence", "message", "body_bytes", "body_crc", "carries")
-    entries = carried.select(*FRAME, *fields, F.explode(roles).alias("entry")).select("*", "entry.*")
-    of_number = until_now("session", "side", "number")
-    used = entries.withColumns(
-        over(
-            of_number,
-            sent="count_if(role = 'sent' AND carries)",
-            used_at="min(IF(role = 'sent' AND carries, at_ns, NULL))",
-        )
+    long_ago = over(
+        until("session", ago_ns=SLACK_NS),
+        caller_said="max_by(mrp_from_sequence, IF(from_caller, at_ns, NULL))",
+        callee_said="max_by(mrp_from_sequence, IF(from_caller, NULL, at_ns))",
     )
-    of_side = until_now("session", "side")
-    long_ago = until("session", "side", ago_ns=SLACK_NS)
-    counted = used.withColumns(
-        over(of_side, seen="count_if(role = 'sent' AND carries AND at_ns = used_at)")
-        | over(long_ago, said="max_by(mrp_from_sequence, IF(role = 'answer', at_ns, NULL))")
+    return rows.withColumns(by_now | long_ago).select(
+        *FRAME,
+        "mrp_from_sequence",
+        "acknowledges_at_ns",
+        F.expr("IF(from_caller, of_callee, of_caller)").alias("seen"),
+        F.expr("IF(from_caller, caller_said, callee_said)").alias("said"),
     )
-    of_message = until_now("session", "side", "role", "message")
-    known = counted.withColumns(
-        over(of_message, first="min(IF(role = 'sent' AND carries, struct(at_ns, body_bytes, body_crc), NULL))")
-    )
-    return known.select(*FRAME, *fields, "role", "sent", "seen", "said", "first")
 
 
 _PIGGYBACK_RULES = (
     Rule(
-        clause="MRP-3.8",
-        where="role = 'sent' AND carries",
-        holds=_SAME_BODY,
-        found="concat('sequence ', mrp_sequence, ' again, with another payload')",
-        expected="a sequence stands for one message",
-    ),
-    Rule(
         clause="MRP-5.1",
-        where=f"role = 'answer' AND sent > 0 AND seen <= {WINDOW_MAX}",
+        where=f"acknowledges_at_ns {BY_NOW} AND seen <= {WINDOW_MAX}",
         holds="mrp_from_sequence <= seen",
         found="concat('from_seq ', mrp_from_sequence, ' after only ', seen, ' messages')",
         expected="from_seq is the highest sequence with none missing below",
         needs_start=True,
     ),
     Rule(
-        clause="MRP-5.6",
-        where="role = 'answer' AND mrp_from_sequence <> 0",
-        holds="sent > 0",
-        found="concat('from_seq ', mrp_from_sequence, ', which was never sent')",
-        expected="from_seq acknowledges what was sent",
-        needs_start=True,
-    ),
-    Rule(
         clause="MRP-5.9",
-        where="role = 'answer' AND said IS NOT NULL",
+        where="said IS NOT NULL",
         holds="pmod(said - mrp_from_sequence, 65536) NOT BETWEEN 1 AND 32767",
         found="concat('from_seq ', mrp_from_sequence, ' after ', said)",
         expected="from_seq never goes back",
+        reported=f"{SLACK_NS // SECOND_NS} s after the higher one",
     ),
 )
 
@@ -178,6 +167,7 @@ FORMAT_RULES = (
 
 CHECKS = (
     *mrp_opening.CHECKS,
-    Check(screen=screens.mrp_stamped, context=_stamped, rules=_STAMPED_RULES),
-    Check(screen=screens.mrp_piggyback, context=_piggyback, rules=_PIGGYBACK_RULES),
+    Check(context=_numbers, rules=_NUMBER_RULES),
+    Check(context=_stalled, rules=_STALLED_RULES),
+    Check(context=_piggyback, rules=_PIGGYBACK_RULES),
 )

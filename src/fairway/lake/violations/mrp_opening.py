@@ -1,6 +1,7 @@
 """The rules of mrp about who may speak to whom, from when on; clauses 1.6, 1.7 and 2 of docs/wire/mrp.md.
 
 calls      connects and con replies, which are few
+ids        what connects and con replies make ids of a node, whatever the flow
 pairs      the ids that data and acks name, once for each pair
 openings   connections whose sides speak too early or count wrongly from the start
 """
@@ -9,22 +10,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from fairway.lake.violations import screens
-from fairway.lake.violations.limits import JITTER_NS, PIGGYBACK_CONID_MAX, SLACK_NS, WINDOW_MAX
+from fairway.lake.violations.limits import HALF_OPEN_NS, JITTER_NS, PIGGYBACK_CONID_MAX, SECOND_NS, SLACK_NS, WINDOW_MAX
 from fairway.lake.violations.rule import FRAME, Check, Rule, of_protocol, over, until_now
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _ACCEPTABLE = f"(mrp_version = 0 OR (mrp_version = 1 AND mrp_client <= {PIGGYBACK_CONID_MAX}))"
+_ACCEPTS = "kind = 'con_reply' AND mrp_status = 1"
 _CARRIES = "(kind = 'data' AND (mrp_layout = 'stamped' OR body_bytes > 0))"
 """A piggyback packet with an empty payload is a bare acknowledgement."""
 
 
 def _speakers(mrp: DataFrame) -> DataFrame:
-    """Gives each pair of ids that one side of a flow names in data and acks, and when."""
+    """Return each pair of ids that one side of a flow names in data and acks, and when."""
     named = mrp.where("kind IN ('data', 'ack')")
     return named.groupBy("point", "flow", "forward", "kind", "mrp_origin", "mrp_destination").agg(
         F.min("at_ns").alias("named_at"), F.max("at_ns").alias("named_last_at")
@@ -32,21 +34,21 @@ def _speakers(mrp: DataFrame) -> DataFrame:
 
 
 def _accepted(mrp: DataFrame) -> DataFrame:
-    """Gives each pair of ids that a con reply of a flow made a connection, with the directions of such replies."""
-    replies = mrp.where("kind = 'con_reply' AND mrp_status = 1")
+    """Return each pair of ids that a con reply of a flow made a connection, with the directions of such replies."""
+    replies = mrp.where(_ACCEPTS)
     return replies.groupBy("point", "flow", "mrp_client", "mrp_server").agg(
         F.collect_set("forward").alias("reply_forward")
     )
 
 
 def _first_versions(mrp: DataFrame) -> DataFrame:
-    """Gives for each cl_conid of a flow the ver of its first connect, and the direction of the call."""
+    """Return for each cl_conid of a flow the ver of its first connect, and the direction of the call."""
     connects = mrp.where("kind = 'connect'").groupBy("point", "flow", "forward", "mrp_client")
     return connects.agg(F.min_by("mrp_version", "at_ns").alias("version"))
 
 
 def _whole_flows(mrp: DataFrame) -> DataFrame:
-    """Gives the flows that have replies and whose first packet is a connect: the capture holds their beginning.
+    """Return the flows that have replies and whose first packet is a connect: the capture holds their beginning.
 
     A capture of one direction has none, and cannot tell which ids belong together.
     """
@@ -56,29 +58,27 @@ def _whole_flows(mrp: DataFrame) -> DataFrame:
         .agg(
             F.expr("min(at_ns) = min(at_ns) FILTER (WHERE kind = 'connect')").alias("whole"),
             F.expr("count_if(kind = 'con_reply')").alias("replies"),
+            F.min("at_ns").alias("flow_begins_at"),
         )
     )
-    return flows.where("whole AND replies > 0").select("point", "flow", "whole")
+    return flows.where("whole AND replies > 0").select("point", "flow", "whole", "flow_begins_at")
 
 
 def _calls(packets: DataFrame) -> DataFrame:
-    """Adds to connects and con replies what was called and answered before."""
+    """Add to connects and con replies what was called and answered before."""
     mrp = of_protocol(packets, "mrp")
     rows = mrp.where("kind IN ('connect', 'con_reply')").withColumn(
         "called_forward", F.expr("IF(kind = 'connect', forward, NOT forward)")
     )
     of_call = until_now("point", "flow", "called_forward", "mrp_client")
-    of_server = until_now("point", "flow", "called_forward", "mrp_server")
-    accepts = "kind = 'con_reply' AND mrp_status = 1"
     known = rows.withColumns(
         over(
             of_call,
             connects="count_if(kind = 'connect')",
             acceptable=f"count_if(kind = 'connect' AND {_ACCEPTABLE})",
             version="min_by(mrp_version, IF(kind = 'connect', at_ns, NULL))",
-            given=f"min(IF({accepts}, struct(at_ns, mrp_server), NULL))",
+            given=f"min(IF({_ACCEPTS}, struct(at_ns, mrp_server), NULL))",
         )
-        | over(of_server, owner=f"min(IF({accepts}, struct(at_ns, mrp_client), NULL))")
     ).withColumn("given_server", F.col("given.mrp_server"))
     spoken = _speakers(mrp).groupBy(
         "point",
@@ -92,21 +92,12 @@ def _calls(packets: DataFrame) -> DataFrame:
         last, on=["point", "flow", "forward", "given_server", "mrp_client"], how="left"
     )
     context = ("kind", "mrp_version", "mrp_status", "mrp_client", "mrp_server", "connects", "acceptable", "version")
-    return joined.select(*FRAME, *context, "owner", "given_server", "given_last_at", "whole")
+    return joined.select(*FRAME, *context, "given_server", "given_last_at", "whole", "flow_begins_at")
 
 
-_ACCEPTS = "kind = 'con_reply' AND mrp_status = 1"
 _VERSION = "concat(mrp_version DIV 16, '.', mrp_version % 16)"
 
 _CALL_RULES = (
-    Rule(
-        clause="MRP-2.1",
-        severity="warning",
-        where=_ACCEPTS,
-        holds="owner.mrp_client = mrp_client",
-        found="concat('sv_conid ', mrp_server, ' for client ', mrp_client, ' after client ', owner.mrp_client)",
-        expected="an id is unique among those of its node",
-    ),
     Rule(
         clause="MRP-2.3",
         where="kind = 'connect'",
@@ -120,6 +111,7 @@ _CALL_RULES = (
         holds="connects > 0",
         found="concat('a con reply for client ', mrp_client, ', which never called')",
         expected="a con reply answers a connect",
+        all_since="flow_begins_at",
     ),
     Rule(
         clause="MRP-2.5",
@@ -145,8 +137,53 @@ _CALL_RULES = (
 )
 
 
+def _ids(packets: DataFrame) -> DataFrame:
+    """Return the first packet that gives a node an id which another of its connections has.
+
+    A node is an address at a point. A caller chooses cl_conid when it connects and the called side sv_conid when it
+    accepts; the id is in use until the last packet of the connection, and for as long as one is half open.
+    """
+    mrp = of_protocol(packets, "mrp").where("session IS NOT NULL")
+    last = mrp.groupBy("session").agg(F.max("at_ns").alias("last_at"))
+    given = mrp.where(f"kind = 'connect' OR ({_ACCEPTS})").select(
+        *FRAME,
+        F.expr("IF(kind = 'connect', mrp_client, mrp_server)").alias("id"),
+        F.expr("struct(source, source_port)").alias("node"),
+        F.expr("struct(destination, destination_port, mrp_client, kind)").alias("connection"),
+    )
+    lives = (
+        given.join(last, on="session", how="left")
+        .groupBy("point", "node", "id", "connection", "session")
+        .agg(
+            F.expr(f"min(struct(at_ns AS begins_at, {', '.join(FRAME)}))").alias("first"),
+            F.expr(f"max(greatest(last_at, at_ns + {HALF_OPEN_NS}))").alias("ends_at"),
+        )
+        .withColumn("at_ns", F.col("first.at_ns"))
+    )
+    before = Window.partitionBy("point", "node", "id").orderBy("at_ns", "connection")
+    earlier = before.rowsBetween(Window.unboundedPreceding, -1)
+    known = lives.withColumns(over(earlier, other="max(struct(ends_at, connection))"))
+    return known.select(*(f"first.{name}" for name in FRAME), "id", "connection", "other")
+
+
+_PEER = "concat('client ', {0}.mrp_client, ', ', {0}.destination, ' port ', {0}.destination_port)"
+
+_ID_RULES = (
+    Rule(
+        clause="MRP-2.1",
+        severity="warning",
+        where="other IS NOT NULL",
+        holds="other.ends_at < at_ns OR other.connection = connection",
+        found=f"concat('id ', id, ' for ', {_PEER.format('connection')}, ' while ', {_PEER.format('other.connection')},"
+        " ' has it')",
+        expected="an id is unique among those of its node",
+        reported=f"while the other is in use, or for {HALF_OPEN_NS // SECOND_NS} s after its last connect or con reply",
+    ),
+)
+
+
 def _pairs(packets: DataFrame) -> DataFrame:
-    """Gives the first data and the first ack of each pair of ids that is odd, with what is known of the pair.
+    """Return the first data and the first ack of each pair of ids that is odd, with what is known of the pair.
 
     `agreed` says that these ids, in this direction, are a connection; `exchanged` that they are the other way round.
     """
@@ -208,10 +245,11 @@ def _pairs(packets: DataFrame) -> DataFrame:
         )
     )
     odd = known.where("NOT agreed OR (kind = 'ack' AND version = 1)").select(
-        *keys, "forward", "kind", "named_at", "agreed", "exchanged", "rejected", "version"
+        *keys, "forward", "kind", "named_at", "agreed", "exchanged", "rejected", "version", "flow_begins_at"
     )
     joined = mrp.join(F.broadcast(odd), on=[*keys, "forward", "kind"], how="inner").where("at_ns = named_at")
-    return joined.select(*FRAME, "kind", "mrp_origin", "mrp_destination", "agreed", "exchanged", "rejected", "version")
+    known_of_pair = ("agreed", "exchanged", "rejected", "version", "flow_begins_at")
+    return joined.select(*FRAME, "kind", "mrp_origin", "mrp_destination", *known_of_pair)
 
 
 _IDS = "concat(kind, ' from ', mrp_origin, ' to ', mrp_destination)"
@@ -237,6 +275,7 @@ _PAIR_RULES = (
         holds="false",
         found=f"concat({_IDS}, ', although the call was rejected')",
         expected="stat 2 refuses the connection",
+        all_since="flow_begins_at",
     ),
     Rule(
         clause="MRP-2.9",
@@ -244,12 +283,13 @@ _PAIR_RULES = (
         holds="false",
         found=f"concat({_IDS}, ', which no con reply of this flow joined')",
         expected="dest_conid and from_conid are those of one connection",
+        all_since="flow_begins_at",
     ),
 )
 
 
 def _openings(packets: DataFrame) -> DataFrame:
-    """Gives the packets of connections whose sides seem to speak too early, or whose first sequence is odd."""
+    """Return the packets of connections whose sides seem to speak too early, or whose first sequence is odd."""
     mrp = of_protocol(packets, "mrp").where("session IS NOT NULL")
     speaks = "kind IN ('data', 'ack')"
     facts = mrp.groupBy("session").agg(
@@ -300,7 +340,8 @@ _OPENING_RULES = (
 )
 
 CHECKS = (
-    Check(screen=screens.mrp_calls, context=_calls, rules=_CALL_RULES),
-    Check(screen=screens.mrp_pairs, context=_pairs, rules=_PAIR_RULES),
-    Check(screen=screens.mrp_openings, context=_openings, rules=_OPENING_RULES),
+    Check(context=_ids, rules=_ID_RULES),
+    Check(context=_calls, rules=_CALL_RULES),
+    Check(context=_pairs, rules=_PAIR_RULES),
+    Check(context=_openings, rules=_OPENING_RULES),
 )

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fairway.lake.violations import screens
 from fairway.lake.violations.limits import PYDEVTS_LATE_NS as LATE_NS
 from fairway.lake.violations.limits import PYDEVTS_LIFE_NS as LIFE_NS
 from fairway.lake.violations.limits import PYDEVTS_TRANSMISSIONS_MAX as TRANSMISSIONS_MAX
 from fairway.lake.violations.limits import SECOND_NS
 from fairway.lake.violations.rule import (
+    BY_NOW,
     FRAME,
     SETTLED_S,
     Check,
@@ -29,6 +29,7 @@ from fairway.lake.violations.rule import (
     of_protocol,
     over,
     until_now,
+    where_any,
 )
 
 if TYPE_CHECKING:
@@ -39,52 +40,28 @@ MINUTE_NS = 60 * SECOND_NS
 _MESSAGE = ("point", "flow", "side", "pydevts_id")
 
 
-def _ids(packets: DataFrame) -> DataFrame:
-    """Adds to what is said of an id what was said of it before, with the same crc and with any."""
-    pydevts = of_protocol(packets, "pydevts").withColumns(
+def _rows(packets: DataFrame) -> DataFrame:
+    return of_protocol(packets, "pydevts").withColumns(
         {
             "side": F.expr("IF(kind = 'ack', NOT forward, forward)"),
             "good": F.expr("kind = 'packet' AND coalesce(body_crc = pydevts_crc, true)"),
         }
     )
-    by_now = over(
-        until_now(*_MESSAGE),
-        sent="count_if(kind = 'packet')",
-        acks="count_if(kind = 'ack')",
-        failures="count_if(kind = 'ack' AND pydevts_success = 1)",
-        acknowledged_at="max(IF(kind = 'ack' AND pydevts_success = 0, at_ns, NULL))",
-    )
-    same = until_now(*_MESSAGE, "pydevts_crc")
-    same_by_now = over(
-        same,
-        same_sent="count_if(kind = 'packet')",
-        same_good="count_if(good)",
-        same_acks="count_if(kind = 'ack')",
-        same_first_at="min(IF(good, at_ns, NULL))",
-    )
-    recent = over(
-        between(*_MESSAGE, "pydevts_crc", from_ns=MINUTE_NS),
-        recent_sent="count_if(kind = 'packet')",
-        recent_acks="count_if(kind = 'ack' AND pydevts_success = 0)",
-    )
-    long_ago = over(
-        between(*_MESSAGE, "pydevts_crc", from_ns=LATE_NS[0], to_ns=LATE_NS[1]),
-        sent_long_ago="count_if(good)",
-    )
-    # The frame ends before this instant: what is sent at the same time is no earlier use of the id.
-    other = over(
-        between(*_MESSAGE, from_ns=LIFE_NS, to_ns=1),
-        last_good="max(IF(good, struct(at_ns, pydevts_crc), NULL))",
-    )
-    fields = ("kind", "pydevts_id", "pydevts_success", "pydevts_crc", "body_bytes", "body_crc", "good")
-    known = pydevts.withColumns(by_now | other | same_by_now | recent | long_ago)
-    context = (*by_now, *other, *same_by_now, *recent, *long_ago)
-    return known.select(*FRAME, *fields, *context)
+
+
+def _answers(packets: DataFrame) -> DataFrame:
+    """Add whether a packet with the id of an ack was seen by now, an ack with that of a close, and one with its crc."""
+    seen = {
+        "named": F.expr(f"coalesce(acknowledges_at_ns {BY_NOW}, false)"),
+        "echoed": F.expr(f"coalesce(echoes_at_ns {BY_NOW}, false)"),
+    }
+    fields = ("kind", "pydevts_id", "pydevts_success", "pydevts_crc", "body_crc", "good")
+    return _rows(packets).withColumns(seen).select(*FRAME, *fields, *seen)
 
 
 _CRC = hexadecimal("pydevts_crc")
 
-_RULES = (
+_ANSWER_RULES = (
     Rule(
         clause="PYDEVTS-1.5",
         severity="warning",
@@ -96,8 +73,8 @@ _RULES = (
     Rule(
         clause="PYDEVTS-1.6",
         severity="warning",
-        where="kind = 'ack' AND pydevts_success = 1 AND pydevts_crc <> 0 AND sent > 0",
-        holds="same_sent > 0",
+        where="kind = 'ack' AND pydevts_success = 1 AND pydevts_crc <> 0 AND named",
+        holds="echoed",
         found=f"concat('an ack of id ', pydevts_id, ' with crc ', {_CRC}, ', which no packet had')",
         expected="an ack repeats the packet's crc; it may have been damaged on the way",
         needs_start=True,
@@ -106,8 +83,8 @@ _RULES = (
     Rule(
         clause="PYDEVTS-1.6",
         severity="warning",
-        where="kind = 'close' AND pydevts_crc <> 0 AND acks > 0",
-        holds="same_sent > 0 OR same_acks > 0",
+        where="kind = 'close' AND pydevts_crc <> 0 AND named",
+        holds="echoed",
         found=f"concat('a close of id ', pydevts_id, ' with crc ', {_CRC}, ', which nothing had')",
         expected="a close repeats the packet's crc; it may have been damaged on the way",
         needs_start=True,
@@ -122,20 +99,71 @@ _RULES = (
         expected="the success of a close is sent as 0",
     ),
     Rule(
+        clause="PYDEVTS-4.2",
+        where="kind = 'close'",
+        holds="named",
+        found="concat('a close of id ', pydevts_id, ', which the other side did not acknowledge')",
+        expected="a close answers an ack",
+        needs_start=True,
+        settled_s=SETTLED_S,
+    ),
+    Rule(
+        clause="PYDEVTS-10.1",
+        where="kind = 'ack' AND (pydevts_success = 1 OR pydevts_crc = 0)",
+        holds="named",
+        found="concat('an ack of id ', pydevts_id, ', which was never sent, with success ', pydevts_success,"
+        f" ' and crc ', {_CRC})",
+        expected="an ack without a packet is a question for a sign of life: success 0 and a crc other than 0",
+        needs_start=True,
+        settled_s=SETTLED_S,
+    ),
+)
+
+
+def _ids(packets: DataFrame) -> DataFrame:
+    """Add to what is said of an id what was said of it before, with the same crc and with any.
+
+    Only ids are looked at that were used more than once, or of which a CRC was bad.
+    """
+    odd = "first_at_ns < at_ns OR pydevts_success = 1 OR (kind = 'packet' AND NOT good)"
+    pydevts = where_any(_rows(packets).where("kind <> 'close'"), odd, *_MESSAGE)
+    by_now = over(
+        until_now(*_MESSAGE),
+        failures="count_if(kind = 'ack' AND pydevts_success = 1)",
+        acknowledged_at="max(IF(kind = 'ack' AND pydevts_success = 0, at_ns, NULL))",
+    )
+    # The frame ends before this instant: what is sent at the same time is no earlier use of the id.
+    other = over(
+        between(*_MESSAGE, from_ns=LIFE_NS, to_ns=1),
+        last_good="max(IF(good, struct(at_ns, pydevts_crc), NULL))",
+    )
+    same_by_now = over(
+        until_now(*_MESSAGE, "pydevts_crc"),
+        same_sent="count_if(kind = 'packet')",
+        same_good="count_if(good)",
+        same_first_at="min(IF(good, at_ns, NULL))",
+    )
+    recent = over(
+        between(*_MESSAGE, "pydevts_crc", from_ns=MINUTE_NS),
+        recent_sent="count_if(kind = 'packet')",
+        recent_acks="count_if(kind = 'ack' AND pydevts_success = 0)",
+    )
+    long_ago = over(
+        between(*_MESSAGE, "pydevts_crc", from_ns=LATE_NS[0], to_ns=LATE_NS[1]),
+        sent_long_ago="count_if(good)",
+    )
+    context = by_now | other | same_by_now | recent | long_ago
+    fields = ("kind", "pydevts_id", "pydevts_success", "pydevts_crc", "good")
+    return pydevts.withColumns(context).select(*FRAME, *fields, *context)
+
+
+_ID_RULES = (
+    Rule(
         clause="PYDEVTS-3.3",
         where="kind = 'ack' AND pydevts_success = 0 AND same_sent > 0",
         holds="same_good > 0",
         found="concat('success for id ', pydevts_id, ', of which every copy had a bad CRC')",
         expected="a packet with a bad CRC is answered by an ack with success 1",
-        needs_start=True,
-        settled_s=SETTLED_S,
-    ),
-    Rule(
-        clause="PYDEVTS-4.2",
-        where="kind = 'close'",
-        holds="acks > 0",
-        found="concat('a close of id ', pydevts_id, ', which the other side did not acknowledge')",
-        expected="a close answers an ack",
         needs_start=True,
         settled_s=SETTLED_S,
     ),
@@ -155,6 +183,7 @@ _RULES = (
         holds=f"recent_sent <= {TRANSMISSIONS_MAX}",
         found="concat('id ', pydevts_id, ' for the ', recent_sent, 'th time in a minute')",
         expected="a packet is repeated ten times at the most",
+        reported=f"more than {TRANSMISSIONS_MAX} times in a minute",
     ),
     Rule(
         clause="PYDEVTS-6.1",
@@ -163,6 +192,7 @@ _RULES = (
         holds="sent_long_ago = 0",
         found="concat('a copy of id ', pydevts_id, ' ', (at_ns - same_first_at) DIV 1000000, ' ms after the first')",
         expected="a packet is repeated for 30 s at the most, and its id not used again for the same body for 120 s",
+        reported=f"{LATE_NS[1] // SECOND_NS} to {LATE_NS[0] // SECOND_NS} s after another",
     ),
     Rule(
         clause="PYDEVTS-6.2",
@@ -171,6 +201,7 @@ _RULES = (
         holds=f"recent_acks <= {TRANSMISSIONS_MAX} + 2 * recent_sent",
         found="concat('id ', pydevts_id, ' acknowledged ', recent_acks, ' times in a minute')",
         expected="an ack is repeated ten times at the most, and sent once for each copy",
+        reported=f"more than {TRANSMISSIONS_MAX} in a minute, and two for each packet",
     ),
     Rule(
         clause="PYDEVTS-7.2",
@@ -180,16 +211,6 @@ _RULES = (
         " ' ms after another that was not acknowledged')",
         expected="the ids of open messages are skipped",
         needs_start=True,
-    ),
-    Rule(
-        clause="PYDEVTS-10.1",
-        where="kind = 'ack' AND (pydevts_success = 1 OR pydevts_crc = 0)",
-        holds="sent > 0",
-        found="concat('an ack of id ', pydevts_id, ', which was never sent, with success ', pydevts_success,"
-        f" ' and crc ', {_CRC})",
-        expected="an ack without a packet is a question for a sign of life: success 0 and a crc other than 0",
-        needs_start=True,
-        settled_s=SETTLED_S,
     ),
 )
 
@@ -203,4 +224,4 @@ FORMAT_RULES = (
     format_rule("PYDEVTS-1.7", "too_long", "a body of at most 65,499 bytes"),
 )
 
-CHECKS = (Check(screen=screens.pydevts_ids, context=_ids, rules=_RULES),)
+CHECKS = (Check(context=_answers, rules=_ANSWER_RULES), Check(context=_ids, rules=_ID_RULES))

@@ -12,6 +12,9 @@ there may have been reordered, delayed or doubled before. So a rule compares in 
     with what passed long ago   `SLACK_NS` is longer than networks keep a datagram, so it was also sent before
     by counting                 with room for a network that doubles every datagram on both ways
 
+Most rules compare a packet with the first under its number, or with what it acknowledges: columns of `packets`. Others
+look at windows.
+
 Durations and bounds are defaults that an endpoint may change: what breaks only these is a warning.
 """
 
@@ -26,7 +29,6 @@ from pyspark.sql import functions as F
 
 from fairway.core.tables import VIOLATIONS
 from fairway.lake.violations.limits import JITTER_NS, SECOND_NS
-from fairway.lake.violations.screens import Screen
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -40,7 +42,10 @@ SETTLED_S = 5
 FORWARD = "(source, source_port) < (destination, destination_port)"
 """A direction that does not depend on who was seen first."""
 
-FRAME = ("protocol", "session", "point", "file_id", "file", "offset", "frame", "at", "at_ns", "bucket")
+BY_NOW = f"<= at_ns + {JITTER_NS}"
+"""SQL: what was seen by now, or at nearly the same instant."""
+
+FRAME = ("protocol", "session", "point", "flow", "file_id", "file", "offset", "frame", "at", "at_ns", "bucket")
 """The columns of a packet that every context keeps: where a violation is, and when."""
 
 
@@ -60,6 +65,10 @@ class Rule:
     """What the clause asks for, in words."""
     needs_start: bool = False
     """Whether it can be judged only where the capture holds the beginning of the conversation, and both directions."""
+    all_since: str = "NULL"
+    """SQL of the instant from which on the capture must hold everything; with `needs_start` the session's first."""
+    reported: str = ""
+    """From when on it is reported, where a network or a restart explains what comes sooner."""
     settled_s: int = 0
     """For how long the conversation must have been captured before `since`. rup and pydevts begin without a sign: a
     capture may start between a message and its answer, and then sees an answer to nothing."""
@@ -71,23 +80,17 @@ class Rule:
 class Check:
     """Rules that are judged on the same rows: `context` selects them from packets and adds what the rules look at."""
 
-    screen: Screen
-    """Gives the flows of which a closer look may find something."""
     context: Callable[[DataFrame], DataFrame]
     rules: tuple[Rule, ...]
 
-    @property
-    def name(self) -> str:
-        """The name by which suspects are handed over."""
-        return self.screen.__name__
-
 
 def judged(packets: DataFrame, check: Check) -> DataFrame:
-    """Gives the columns of `VIOLATIONS` and three more, a row for each rule that a row of packets breaks."""
+    """Return the columns of `VIOLATIONS` and five more, a row for each rule that a row of packets breaks."""
     rows = check.context(packets)
     broken = F.filter(F.array(*(_verdict(rule) for rule in check.rules)), lambda verdict: verdict.isNotNull())
     verdicts = rows.select(*FRAME, F.explode(broken).alias("verdict"))
-    return verdicts.select("*", "verdict.*").select(*VIOLATIONS.names, "bucket", "needs_start", "captured_by_ns")
+    more = ("flow", "bucket", "needs_start", "captured_by_ns", "all_since_ns")
+    return verdicts.select("*", "verdict.*").select(*VIOLATIONS.names, *more)
 
 
 def _verdict(rule: Rule) -> Column:
@@ -101,24 +104,33 @@ def _verdict(rule: Rule) -> Column:
             F.lit(rule.expected).alias("expected"),
             F.lit(rule.needs_start).alias("needs_start"),
             F.expr(f"({rule.since}) - {rule.settled_s * SECOND_NS}").alias("captured_by_ns"),
+            F.expr(rule.all_since).cast("long").alias("all_since_ns"),
         ),
     )
 
 
 def of_protocol(packets: DataFrame, protocol: str) -> DataFrame:
-    """Gives the well-formed packets of a protocol, with `forward`."""
+    """Return the well-formed packets of a protocol, with `forward`."""
     good = packets.where((F.col("protocol") == protocol) & (F.col("kind") != "malformed") & F.col("at_ns").isNotNull())
     return good.withColumn("forward", F.expr(FORWARD))
 
 
+def where_any(rows: DataFrame, condition: str, *keys: str) -> DataFrame:
+    """Return the rows whose keys some row has for which a condition is true.
+
+    A window is dear; a rule that speaks of few rows needs it only over those that share their keys.
+    """
+    return rows.join(rows.where(condition).select(*keys).distinct(), on=list(keys), how="left_semi")
+
+
 def malformed(packets: DataFrame) -> DataFrame:
-    """Gives the context of rules about format: malformed datagrams that the capture holds whole."""
+    """Return the malformed datagrams that the capture holds whole: the context of rules about format."""
     bad = packets.where((F.col("kind") == "malformed") & ~F.col("truncated") & F.col("at").isNotNull())
     return bad.select(*FRAME, "reason", "payload_bytes")
 
 
 def format_rule(clause: str, reasons: str, expected: str, *, where: str = "true", severity: Severity = "error") -> Rule:
-    """Gives the rule that no datagram of the clause's protocol is malformed for these reasons."""
+    """Return the rule that no datagram of the clause's protocol is malformed for these reasons."""
     protocol = clause.partition("-")[0].lower()
     listed = ", ".join(f"'{reason}'" for reason in reasons.split())
     return Rule(
@@ -132,30 +144,31 @@ def format_rule(clause: str, reasons: str, expected: str, *, where: str = "true"
 
 
 def hexadecimal(number: str) -> str:
-    """SQL of a number's digits. Not lower(): that loads the case rules of all languages, for seconds."""
+    """Return SQL of a number's digits. Not lower(): that loads the case rules of all languages, for seconds."""
     return f"translate(hex({number}), 'ABCDEF', 'abcdef')"
 
 
 def until_now(*keys: str) -> WindowSpec:
-    """The rows with these keys up to now; what was seen at nearly the same instant counts as seen before."""
+    """Return the rows with these keys up to now; what was seen at nearly the same instant counts as seen before."""
     return Window.partitionBy(*keys).orderBy("at_ns").rangeBetween(Window.unboundedPreceding, JITTER_NS)
 
 
 def until(*keys: str, ago_ns: int) -> WindowSpec:
-    """The rows with these keys that are at least so old."""
+    """Return the rows with these keys that are at least so old."""
     return Window.partitionBy(*keys).orderBy("at_ns").rangeBetween(Window.unboundedPreceding, -ago_ns)
 
 
 def between(*keys: str, from_ns: int, to_ns: int = 0) -> WindowSpec:
-    """The rows with these keys whose age lies in this range."""
+    """Return the rows with these keys whose age lies in this range."""
     return Window.partitionBy(*keys).orderBy("at_ns").rangeBetween(-from_ns, -to_ns)
 
 
 def of_all(*keys: str) -> WindowSpec:
-    """All rows with these keys."""
-    return Window.partitionBy(*keys)
+    """Return all rows with these keys; in the order of the other windows, so that one sort serves them all."""
+    everything = (Window.unboundedPreceding, Window.unboundedFollowing)
+    return Window.partitionBy(*keys).orderBy("at_ns").rowsBetween(*everything)
 
 
 def over(window: WindowSpec, **expressions: str) -> dict[str, Column]:
-    """Gives columns computed over one window, by name."""
+    """Return columns computed over one window, by name."""
     return {name: F.expr(text).over(window) for name, text in expressions.items()}

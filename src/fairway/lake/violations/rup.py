@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fairway.lake.violations import screens
 from fairway.lake.violations.limits import RUP_PARTS_MAX as PARTS_MAX
 from fairway.lake.violations.limits import RUP_PROGRESS_NS as PROGRESS_NS
 from fairway.lake.violations.limits import RUP_SILENCE_NS as SILENCE_NS
-from fairway.lake.violations.limits import SLACK_NS
+from fairway.lake.violations.limits import SECOND_NS, SLACK_NS
 from fairway.lake.violations.rule import (
     FRAME,
     SETTLED_S,
@@ -27,6 +26,7 @@ from fairway.lake.violations.rule import (
     over,
     until,
     until_now,
+    where_any,
 )
 
 if TYPE_CHECKING:
@@ -40,32 +40,19 @@ _MESSAGE = (*_SENDER, "rup_id")
 _FITS = "rup_position + body_bytes <= rup_total AND (body_bytes > 0 OR rup_total = 0)"
 _REGULAR = "kind = 'data' AND body_bytes > 0 AND rup_position + body_bytes < rup_total"
 """A part that does not end at the total: it shows the size of all but the last."""
-_IS_NEWS = (
-    "(kind = 'confirm' AND at_ns = confirmed_first AND rup_position >= mark)"
-    " OR (kind = 'request' AND at_ns = requested_first)"
-)
-"""A confirm above all before it, or the first request for a part."""
+
+
+def _rows(packets: DataFrame) -> DataFrame:
+    return of_protocol(packets, "rup").withColumn("side", F.expr("forward = (kind = 'data')"))
 
 
 def _messages(packets: DataFrame) -> DataFrame:
-    """Adds to the parts, requests and confirms of a message what is known of it by then.
+    """Add to the parts, requests and confirms of a message what is known of it by then.
 
     The total and the part size are those of the first part that shows them, also for what came before it. `begins` says
     that the first that was seen of it is the part at 0; it may be a retransmission, if the message began before the
-    capture. `answered_at` and `advanced_at` are about all messages to the peer: when it last said something, and when
-    it last said something new.
+    capture.
     """
-    rup = of_protocol(packets, "rup").withColumn("side", F.expr("forward = (kind = 'data')"))
-    of_part = until_now(*_MESSAGE, "rup_position")
-    parts = rup.withColumns(
-        over(
-            of_part,
-            confirmed_first="min(IF(kind = 'confirm', at_ns, NULL))",
-            requested_first="min(IF(kind = 'request', at_ns, NULL))",
-            first="min(IF(kind = 'data', struct(at_ns, body_bytes, body_crc), NULL))",
-        )
-    )
-    fields = ("kind", "rup_position", "rup_total", "rup_start", "body_bytes", "body_crc", "first")
     whole = over(
         of_all(*_MESSAGE),
         first_part="min(IF(kind = 'data', struct(at_ns, rup_position, rup_total), NULL))",
@@ -74,10 +61,10 @@ def _messages(packets: DataFrame) -> DataFrame:
     )
     by_now = over(
         until_now(*_MESSAGE),
-        parts="count_if(kind = 'data' AND at_ns = first.at_ns)",
+        parts="count_if(kind = 'data' AND at_ns = first_at_ns)",
         highest="max(IF(kind = 'data', rup_position, NULL))",
+        begun="count_if(kind = 'data' AND rup_position = 0)",
         begun_at="max(IF(kind = 'data' AND rup_position = 0, at_ns, NULL))",
-        mark="max(IF(kind = 'confirm', rup_position, NULL))",
     )
     long_ago = over(
         until(*_MESSAGE, ago_ns=SLACK_NS),
@@ -88,29 +75,12 @@ def _messages(packets: DataFrame) -> DataFrame:
         "size": F.col("first_regular.body_bytes"),
         "begins": F.expr("first_part.rup_position = 0 AND first_part.at_ns = begun_by"),
     }
-    of_peer = over(
-        until_now(*_SENDER),
-        answered_at="max(IF(kind <> 'data', at_ns, NULL))",
-        advanced_at=f"max(IF({_IS_NEWS}, at_ns, NULL))",
-    )
-    known = parts.withColumns(whole | by_now | long_ago).withColumns(told).withColumns(of_peer)
-    context = (
-        "begun_by",
-        "begins",
-        "total",
-        "size",
-        "parts",
-        "highest",
-        "begun_at",
-        "answered_at",
-        "advanced_at",
-        "confirmed",
-    )
-    return known.select(*FRAME, *fields, *context)
+    fields = ("kind", "rup_position", "rup_total", "rup_start", "body_bytes", "differs", "begun_by")
+    known = _rows(packets).withColumns(whole | by_now | long_ago).withColumns(told)
+    return known.select(*FRAME, *fields, *told, *by_now, *long_ago)
 
 
 _PART = "concat('a part of ', body_bytes, ' bytes at ', rup_position, ' of ', rup_total)"
-_AGAIN = "concat('a retransmission ', (at_ns - first.at_ns) DIV 1000000, ' ms after the first')"
 _ON_GRID = "(size IS NULL OR rup_position % nullif(size, 0) = 0)"
 
 _RULES = (
@@ -158,8 +128,8 @@ _RULES = (
     ),
     Rule(
         clause="RUP-2.8",
-        where="kind = 'data' AND first.body_bytes = body_bytes",
-        holds="coalesce(first.body_crc = body_crc, true)",
+        where="kind = 'data' AND differs IS NOT NULL",
+        holds="NOT contains(differs, 'body')",
         found="concat('the part at ', rup_position, ' again, with another body')",
         expected="a part is repeated byte for byte",
     ),
@@ -174,12 +144,15 @@ _RULES = (
         since="begun_by",
     ),
     Rule(
-        # A receiver that was started anew knows nothing: it counts again from the part at 0, which must come again.
+        # A receiver that was started anew knows nothing: it counts again from the part at 0, which must come again. One
+        # that was sent again shortly before the higher confirm may have come after it.
         clause="RUP-3.1",
-        where=f"kind = 'confirm' AND rup_position > 0 AND begun_at < confirmed.at_ns - {SLACK_NS}",
+        where=f"kind = 'confirm' AND rup_position > 0 AND begun_at < confirmed.at_ns - IF(begun > 1, {SLACK_NS}, 0)",
         holds="rup_position >= confirmed.rup_position",
         found="concat('confirm ', rup_position, ' after ', confirmed.rup_position)",
         expected="confirm never goes back",
+        all_since="begun_by",
+        reported="at 3 s after the higher one, where the part at 0 did not come again",
     ),
     Rule(
         clause="RUP-3.7",
@@ -223,22 +196,48 @@ _RULES = (
         found="concat('request ', rup_position, ' of ', total, coalesce(concat(' in parts of ', size), ''))",
         expected="a request names the start of a part below the total",
     ),
+)
+
+
+def _stalled(packets: DataFrame) -> DataFrame:
+    """Add to late retransmissions when the peer last said something of any message, and when something new.
+
+    New is a confirm above all before it, and the first request for a part.
+    """
+    late = f"kind = 'data' AND at_ns - first_at_ns > {SILENCE_NS}"
+    rows = where_any(_rows(packets), late, *_SENDER)
+    marked = rows.withColumns(over(until_now(*_MESSAGE), mark="max(IF(kind = 'confirm', rup_position, NULL))"))
+    news = "at_ns = first_at_ns AND (kind = 'request' OR (kind = 'confirm' AND rup_position >= mark))"
+    heard = over(
+        until_now(*_SENDER),
+        answered_at="max(IF(kind <> 'data', at_ns, NULL))",
+        advanced_at=f"max(IF({news}, at_ns, NULL))",
+    )
+    known = marked.withColumns(heard).where(late)
+    return known.select(*FRAME, F.expr("at_ns - first_at_ns").alias("late_ns"), *heard)
+
+
+_AGAIN = "concat('a retransmission ', late_ns DIV 1000000, ' ms after the first')"
+
+_STALLED_RULES = (
     Rule(
         clause="RUP-5.9",
         severity="warning",
-        where=f"kind = 'data' AND at_ns - first.at_ns > {SILENCE_NS}",
+        where="true",
         holds=f"answered_at >= at_ns - {SILENCE_NS}",
         found=f"concat({_AGAIN}, ', without an answer')",
         expected="a send ends after 10 s without a request or confirm of any message",
+        reported=f"after more than {SILENCE_NS // SECOND_NS} s",
         needs_start=True,
     ),
     Rule(
         clause="RUP-5.9",
         severity="warning",
-        where=f"kind = 'data' AND at_ns - first.at_ns > {PROGRESS_NS} AND answered_at >= at_ns - {SILENCE_NS}",
+        where=f"late_ns > {PROGRESS_NS} AND answered_at >= at_ns - {SILENCE_NS}",
         holds=f"advanced_at >= at_ns - {PROGRESS_NS}",
         found=f"concat({_AGAIN}, ', without progress')",
         expected="a send ends after 60 s in which nothing new was confirmed or requested of any message",
+        reported=f"after more than {PROGRESS_NS // SECOND_NS} s",
         needs_start=True,
     ),
 )
@@ -252,4 +251,4 @@ FORMAT_RULES = (
     format_rule("RUP-1.6", "bad_separator", "a zero byte after the id"),
 )
 
-CHECKS = (Check(screen=screens.rup_messages, context=_messages, rules=_RULES),)
+CHECKS = (Check(context=_messages, rules=_RULES), Check(context=_stalled, rules=_STALLED_RULES))

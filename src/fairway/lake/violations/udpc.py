@@ -1,6 +1,7 @@
 """The rules of udpc that a capture can show broken; clauses of docs/wire/udpc.md.
 
-numbers     an index and all that is said under it or of it, by session and side
+numbers     packets, beside the first of their index and what they acknowledge
+responses   responses, beside the first to the same request
 handshakes  SYN, SYN+ACK and FIN, which are few
 openings    sessions that begin or end in the wrong order
 strangers   sessionIDs that nobody was given
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fairway.lake.violations import screens
-from fairway.lake.violations.limits import FIN_NS, IMPORTANT_NS, JITTER_NS, NEARBY, REQUEST_NS, SLACK_NS
+from fairway.lake.violations.limits import FIN_NS, IMPORTANT_NS, JITTER_NS, NEARBY, REQUEST_NS, SECOND_NS, SLACK_NS
 from fairway.lake.violations.limits import UDPC_TURN as TURN
 from fairway.lake.violations.rule import (
+    BY_NOW,
     FRAME,
     Check,
     Rule,
@@ -32,80 +33,75 @@ _ASKS = "kind IN ('plain', 'important', 'request', 'answering_request', 'heartbe
 _RESPONDS = "kind IN ('response', 'answering_request')"
 _ANSWERS = "kind IN ('important_ack', 'heartbeat_ack', 'response', 'answering_request')"
 
-_ROLES = f"""filter(array(
-    named_struct('role', 'sent', 'side', from_caller, 'number', udpc_index),
-    IF({_ANSWERS}, named_struct('role', 'answer', 'side', NOT from_caller, 'number', udpc_ack), NULL)
-    ), entry -> entry IS NOT NULL)"""
-"""A packet speaks under its own index, and an answer also of one of the other side's."""
-
 
 def _in_sessions(packets: DataFrame) -> DataFrame:
     return of_protocol(packets, "udpc").where("session IS NOT NULL")
 
 
 def _numbers(packets: DataFrame) -> DataFrame:
-    """Adds to what is said under or of an index the first packet that was sent under it, and its first response."""
-    udpc = _in_sessions(packets)
-    fields = ("kind", "from_caller", "udpc_index", "udpc_ack", "udpc_flag", "body_bytes", "body_crc")
-    entries = udpc.select(*FRAME, *fields, F.explode(F.expr(_ROLES)).alias("entry")).select("*", "entry.*")
-    sent = "struct(at_ns, kind, udpc_flag, udpc_ack, body_bytes, body_crc)"
-    seen = over(
-        until_now("session", "side", "number"),
-        first=f"min(IF(role = 'sent', {sent}, NULL))",
-        response=f"min(IF(role = 'answer' AND {_RESPONDS}, struct(at_ns, udpc_index), NULL))",
+    """Add the kind of the packet that an answer names, if it was seen by now, and `late_ns`, the time since the first.
+
+    An index numbers all packets of a side, so that the first under an index is the one that all others repeat.
+    """
+    named = f"IF({_ANSWERS} AND acknowledges_at_ns {BY_NOW}, acknowledges_kind, NULL)"
+    fields = ("kind", "from_caller", "udpc_index", "udpc_ack", "body_bytes", "differs")
+    return _in_sessions(packets).select(
+        *FRAME, *fields, F.expr(named).alias("named"), F.expr("at_ns - first_at_ns").alias("late_ns")
     )
-    return entries.withColumns(seen)
 
 
-_SAME_BODY = "first.body_bytes = body_bytes AND coalesce(first.body_crc = body_crc, true)"
-_SAME_ACK = "coalesce(first.udpc_ack, 0) = coalesce(udpc_ack, 0)"
+_SAME_KIND = "NOT contains(differs, 'kind')"
+_SAME_ACK = "NOT contains(differs, 'ack')"
+_SAME_BODY = "NOT (contains(differs, 'size') OR contains(differs, 'body'))"
 _EMPTY_ACK = "(kind = 'response' AND from_caller AND body_bytes = 0)"
-_FRESH_ACK = f"first.udpc_flag = udpc_flag AND (kind IN ('important_ack', 'heartbeat_ack') OR {_EMPTY_ACK})"
-_RESPONSE_COPY = f"first.udpc_flag = udpc_flag AND {_RESPONDS} AND {_SAME_ACK}"
-_LATER = "concat('a copy ', (at_ns - first.at_ns) DIV 1000000, ' ms after the first')"
-_NAMES = "concat(kind, ' of index ', udpc_ack, coalesce(concat(', which is a ', first.kind), ', which was never sent'))"
+_FRESH_ACK = f"({_SAME_KIND} AND (kind IN ('important_ack', 'heartbeat_ack') OR {_EMPTY_ACK}))"
+_RESPONSE_AGAIN = f"({_SAME_KIND} AND {_RESPONDS} AND {_SAME_ACK})"
+_LATER = "concat('a copy ', late_ns DIV 1000000, ' ms after the first')"
+_NAMES = "concat(kind, ' of index ', udpc_ack, coalesce(concat(', which is a ', named), ', which was never sent'))"
 
 _NUMBER_RULES = (
     Rule(
         clause="UDPC-3.2",
-        where=f"role = 'sent' AND NOT ({_FRESH_ACK}) AND NOT ({_RESPONSE_COPY})",
-        holds=f"first.udpc_flag = udpc_flag AND {_SAME_ACK} AND {_SAME_BODY}",
+        where=f"differs IS NOT NULL AND NOT {_FRESH_ACK} AND NOT {_RESPONSE_AGAIN}",
+        holds="false",
         found="concat('index ', udpc_index, ' again, for another ', kind)",
         expected="every new packet takes the next index",
     ),
     Rule(
         clause="UDPC-3.4",
-        where=f"role = 'sent' AND {_FRESH_ACK}",
+        where=f"differs IS NOT NULL AND {_FRESH_ACK}",
         holds=_SAME_ACK,
-        found="concat('index ', udpc_index, ' again, to acknowledge ', udpc_ack, ' after ', first.udpc_ack)",
+        found="concat('index ', udpc_index, ' again, to acknowledge ', udpc_ack)",
         expected="each acknowledgement takes a new index",
     ),
     Rule(
         clause="UDPC-4.6",
-        where="role = 'answer' AND first.kind = 'syn_ack'",
+        where="named = 'syn_ack'",
         holds="kind = 'response' AND body_bytes = 0",
         found="concat('an answer to the SYN+ACK with a body of ', body_bytes, ' bytes')",
         expected="the handshake's ACK has no body",
     ),
     Rule(
         clause="UDPC-6.1",
-        where="role = 'sent' AND kind = 'plain'",
-        holds=f"at_ns - first.at_ns < {SLACK_NS}",
+        where="kind = 'plain'",
+        holds=f"late_ns < {SLACK_NS}",
         found=_LATER,
         expected="a plain message is sent once",
+        reported=f"{SLACK_NS // SECOND_NS} s after the first",
     ),
     Rule(
         clause="UDPC-7.2",
         severity="warning",
-        where="role = 'sent' AND kind = 'important'",
-        holds=f"at_ns - first.at_ns <= {IMPORTANT_NS}",
+        where="kind = 'important'",
+        holds=f"late_ns <= {IMPORTANT_NS}",
         found=_LATER,
         expected="an important message is repeated for 30 s at the most",
+        reported=f"more than {IMPORTANT_NS // SECOND_NS} s after the first",
     ),
     Rule(
         clause="UDPC-7.3",
-        where="role = 'answer' AND kind = 'important_ack'",
-        holds="first.kind = 'important'",
+        where="kind = 'important_ack'",
+        holds="named = 'important'",
         found=_NAMES,
         expected="an IMP+ACK names an important message that was sent",
         needs_start=True,
@@ -113,37 +109,31 @@ _NUMBER_RULES = (
     Rule(
         clause="UDPC-8.2",
         severity="warning",
-        where="role = 'sent' AND kind = 'request'",
-        holds=f"at_ns - first.at_ns <= {REQUEST_NS}",
+        where="kind = 'request'",
+        holds=f"late_ns <= {REQUEST_NS}",
         found=_LATER,
         expected="a request is repeated for 5 s at the most",
+        reported=f"more than {REQUEST_NS // SECOND_NS} s after the first",
     ),
     Rule(
         clause="UDPC-8.4",
-        where=f"role = 'sent' AND {_RESPONSE_COPY} AND NOT {_EMPTY_ACK}",
+        where=f"differs IS NOT NULL AND {_RESPONSE_AGAIN} AND NOT {_EMPTY_ACK}",
         holds=_SAME_BODY,
         found="concat('response ', udpc_index, ' again, with another body')",
         expected="a response is sent again byte for byte",
     ),
     Rule(
         clause="UDPC-8.7",
-        where=f"role = 'answer' AND {_RESPONDS}",
-        holds="first.kind IN ('request', 'answering_request', 'syn_ack')",
+        where=_RESPONDS,
+        holds="named IN ('request', 'answering_request', 'syn_ack')",
         found=_NAMES,
         expected="an ACK answers a request that was sent, or the SYN+ACK",
         needs_start=True,
     ),
     Rule(
-        clause="UDPC-8.9",
-        where=f"role = 'answer' AND {_RESPONDS} AND first.kind IN ('request', 'answering_request')",
-        holds="response.udpc_index = udpc_index",
-        found="concat('request ', udpc_ack, ' answered by ', udpc_index, ' after ', response.udpc_index)",
-        expected="a request is answered once",
-    ),
-    Rule(
         clause="UDPC-9.2",
-        where="role = 'answer' AND kind = 'heartbeat_ack'",
-        holds="first.kind = 'heartbeat'",
+        where="kind = 'heartbeat_ack'",
+        holds="named = 'heartbeat'",
         found=_NAMES,
         expected="an HBT+ACK names a heartbeat that was sent",
         needs_start=True,
@@ -151,16 +141,35 @@ _NUMBER_RULES = (
     Rule(
         clause="UDPC-10.4",
         severity="warning",
-        where="role = 'sent' AND kind = 'fin'",
-        holds=f"at_ns - first.at_ns <= {FIN_NS}",
+        where="kind = 'fin'",
+        holds=f"late_ns <= {FIN_NS}",
         found=_LATER,
         expected="FIN is repeated for 3 s at the most",
+        reported=f"more than {FIN_NS // SECOND_NS} s after the first",
+    ),
+)
+
+
+def _responses(packets: DataFrame) -> DataFrame:
+    """Add to responses the first one to the same request."""
+    rows = _in_sessions(packets).where(f"{_RESPONDS} AND acknowledges_kind IN ('request', 'answering_request')")
+    first = over(until_now("session", "from_caller", "udpc_ack"), response="min(struct(at_ns, udpc_index))")
+    return rows.withColumns(first).select(*FRAME, "udpc_index", "udpc_ack", "acknowledges_at_ns", "response")
+
+
+_RESPONSE_RULES = (
+    Rule(
+        clause="UDPC-8.9",
+        where=f"acknowledges_at_ns {BY_NOW}",
+        holds="response.udpc_index = udpc_index",
+        found="concat('request ', udpc_ack, ' answered by ', udpc_index, ' after ', response.udpc_index)",
+        expected="a request is answered once",
     ),
 )
 
 
 def _by_id(udpc: DataFrame) -> DataFrame:
-    """Gives for each sessionID that one side of a flow uses when it did."""
+    """Return for each sessionID that one side of a flow uses when it did."""
     return udpc.groupBy("point", "flow", "forward", "udpc_session").agg(
         F.expr("min(at_ns)").alias("begins_at"),
         F.expr("min(at_ns) FILTER (WHERE kind = 'syn')").alias("called_at"),
@@ -171,16 +180,17 @@ def _by_id(udpc: DataFrame) -> DataFrame:
 
 
 def _flows(by_id: DataFrame) -> DataFrame:
-    """Gives for each flow whose first packet is a SYN, so that the capture holds its beginning, its first SYN+ACK."""
+    """Return for each flow that begins with a SYN, so that the capture holds its beginning, its first SYN+ACK."""
     flows = by_id.groupBy("point", "flow").agg(
         F.expr("min(begins_at) = min(called_at)").alias("whole"),
+        F.min("begins_at").alias("flow_begins_at"),
         F.expr("min(given_at)").alias("first_given_at"),
     )
-    return flows.where("whole").select("point", "flow", "whole", "first_given_at")
+    return flows.where("whole")
 
 
 def _handshakes(packets: DataFrame) -> DataFrame:
-    """Adds to SYN, SYN+ACK and FIN the first of their kind, and to a SYN+ACK what it answers."""
+    """Add to SYN, SYN+ACK and FIN the first of their kind, and to a SYN+ACK what it answers."""
     udpc = of_protocol(packets, "udpc")
     by_id = _by_id(udpc)
     spoken = by_id.select(
@@ -202,12 +212,12 @@ def _handshakes(packets: DataFrame) -> DataFrame:
             answer="min(IF(kind = 'syn_ack', struct(at_ns, udpc_session), NULL))",
         )
     ).withColumn("answered_session", F.col("answer.udpc_session"))
-    flows = _flows(by_id).select("point", "flow", "whole")
+    flows = _flows(by_id).select("point", "flow", "whole", "flow_begins_at")
     joined = known.join(flows, on=["point", "flow"], how="left").join(
         spoken, on=["point", "flow", "forward", "answered_session"], how="left"
     )
     context = ("kind", "udpc_index", "udpc_ack", "udpc_session", "first", "calls", "answered_session")
-    return joined.select(*FRAME, *context, "whole", "spoken_at")
+    return joined.select(*FRAME, *context, "whole", "flow_begins_at", "spoken_at")
 
 
 _ANOTHER_INDEX = f"pmod(udpc_index - first.udpc_index, {TURN})"
@@ -247,6 +257,7 @@ _HANDSHAKE_RULES = (
         holds="calls > 0",
         found="concat('a SYN+ACK for index ', udpc_ack, ', which is no SYN of the other side')",
         expected="ackIndex is the index of the SYN",
+        all_since="flow_begins_at",
     ),
     Rule(
         clause="UDPC-4.5",
@@ -259,7 +270,7 @@ _HANDSHAKE_RULES = (
 
 
 def _openings(packets: DataFrame) -> DataFrame:
-    """Gives the packets of sessions whose sides seem to speak too early, or after their end."""
+    """Return the packets of sessions whose sides seem to speak too early, or after their end."""
     udpc = of_protocol(packets, "udpc").where("session IS NOT NULL")
     facts = udpc.groupBy("session").agg(
         F.expr("min(at_ns) FILTER (WHERE kind = 'syn_ack')").alias("given_at"),
@@ -313,7 +324,7 @@ _OPENING_RULES = (
 
 
 def _strangers(packets: DataFrame) -> DataFrame:
-    """Gives the first packet of each sessionID that came up in a known flow without a SYN+ACK."""
+    """Return the first packet of each sessionID that came up in a known flow without a SYN+ACK."""
     udpc = of_protocol(packets, "udpc")
     by_id = _by_id(udpc)
     ids = by_id.groupBy("point", "flow", "udpc_session").agg(
@@ -321,12 +332,12 @@ def _strangers(packets: DataFrame) -> DataFrame:
     )
     suspects = (
         ids.where("given_at IS NULL AND used_at IS NOT NULL")
-        .join(_flows(by_id).select("point", "flow", "first_given_at"), on=["point", "flow"], how="inner")
+        .join(_flows(by_id), on=["point", "flow"], how="inner")
         .where("used_at > first_given_at")
-        .select("point", "flow", "udpc_session", "used_at", "first_given_at")
+        .select("point", "flow", "udpc_session", "used_at", "flow_begins_at")
     )
     joined = udpc.join(F.broadcast(suspects), on=["point", "flow", "udpc_session"], how="inner")
-    return joined.where("kind <> 'syn' AND at_ns = used_at").select(*FRAME, "kind", "udpc_session")
+    return joined.where("kind <> 'syn' AND at_ns = used_at").select(*FRAME, "kind", "udpc_session", "flow_begins_at")
 
 
 _STRANGER_RULES = (
@@ -336,6 +347,7 @@ _STRANGER_RULES = (
         holds="false",
         found="concat(kind, ' with sessionID ', udpc_session, ', which no SYN+ACK of this flow gave')",
         expected="a packet carries the sessionID of its session",
+        all_since="flow_begins_at",
     ),
 )
 
@@ -348,8 +360,9 @@ FORMAT_RULES = (
 )
 
 CHECKS = (
-    Check(screen=screens.udpc_numbers, context=_numbers, rules=_NUMBER_RULES),
-    Check(screen=screens.udpc_handshakes, context=_handshakes, rules=_HANDSHAKE_RULES),
-    Check(screen=screens.udpc_openings, context=_openings, rules=_OPENING_RULES),
-    Check(screen=screens.udpc_strangers, context=_strangers, rules=_STRANGER_RULES),
+    Check(context=_numbers, rules=_NUMBER_RULES),
+    Check(context=_responses, rules=_RESPONSE_RULES),
+    Check(context=_handshakes, rules=_HANDSHAKE_RULES),
+    Check(context=_openings, rules=_OPENING_RULES),
+    Check(context=_strangers, rules=_STRANGER_RULES),
 )
