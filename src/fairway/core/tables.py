@@ -129,6 +129,7 @@ _READINGS = (
         _maybe(f"{name}_body_crc", "long", f"CRC-32 of the body behind {name}'s header; null if malformed or cut short")
         for name in (*PROTOCOLS, "piggyback")
     ),
+    _maybe("udpc_idle_ack", "boolean", "whether ackIndex is not 0 though ACK is not set"),
     _maybe("piggyback_destination", "long", "dest_conid, if an mrp data packet has the piggyback layout"),
     _maybe("piggyback_origin", "long", "from_conid, in that case"),
     _maybe("piggyback_sequence", "int", "sequence, in that case"),

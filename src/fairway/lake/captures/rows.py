@@ -331,6 +331,11 @@ def _with_ack(_: Batch, reading: Columns) -> Mask:
     return mask
 
 
+def _idle_ack(batch: Batch) -> pa.Array:
+    reading = batch.reading("udpc")
+    return pa.array((reading.fields["ack_index"] != 0) & ~_with_ack(batch, reading), mask=reading.kind == 0)
+
+
 def _layout(name: str) -> Callable[[Batch], pa.Array]:
     def build(batch: Batch) -> pa.Array:
         reading = batch.reading("mrp")
@@ -392,6 +397,7 @@ _BUILDERS: dict[str, Callable[[Batch], pa.Array]] = {
     "udpc_index": _field("udpc", "index", "udpc_index", _good),
     "udpc_session": _field("udpc", "session_id", "udpc_session", _good),
     "udpc_ack": _field("udpc", "ack_index", "udpc_ack", _with_ack),
+    "udpc_idle_ack": _idle_ack,
     "udpc_flag": _field("udpc", "flag", "udpc_flag", _good),
     **{name: _field("mrp", field, name, has) for name, (field, has) in _MRP_FIELDS.items()},
     "rup_id": _rup_id,
