@@ -34,13 +34,20 @@ _CONTROLS = frozenset(udpc.CONTROL_FLAGS)
 
 def segment_bytes(payload: bytes) -> int:
     """Gives the size of the datagrams that were merged into a payload; 0 if it is a single one, or if it is unclear."""
+    return segments(payload)[1]
+
+
+def segments(payload: bytes) -> tuple[str, int]:
+    """Return whose datagrams may have been merged into a payload, and their size; 0 if it is one, or unclear."""
     if payload.startswith(mrp.MAGIC):
-        return _first_that_fits(payload, _places(payload, payload[:3], mrp.CONNECT_BYTES, 0), _mrp_fits)
+        return "mrp", _first_that_fits(payload, _places(payload, payload[:3], mrp.CONNECT_BYTES, 0), _mrp_fits)
     if _RUP.match(payload):
-        return _first_that_fits(payload, _rup_places(payload), _rup_fits)
+        return "rup", _first_that_fits(payload, _rup_places(payload), _rup_fits)
     if payload[0] in (1, 3):
-        return pydevts.HEADER_BYTES if _pydevts_answers(payload) else _udpc(payload)
-    return _pydevts(payload) or _udpc(payload)
+        answers = pydevts.HEADER_BYTES if _pydevts_answers(payload) else 0
+        return ("pydevts", answers) if answers else ("udpc", _udpc(payload))
+    packets = _pydevts(payload)
+    return ("pydevts", packets) if packets else ("udpc", _udpc(payload))
 
 
 def _first_that_fits(payload: bytes, places: Iterator[int], fits: Callable[[bytes, bytes], bool]) -> int:

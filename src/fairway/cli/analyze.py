@@ -14,7 +14,7 @@ import typer
 from fairway.cli.exits import ExitCode
 from fairway.cli.spark import settings_of
 from fairway.cli.stages import Stages
-from fairway.core.errors import BadOption
+from fairway.core.errors import BadOption, DamagedCapture
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,14 +76,33 @@ def analyze(
         raise BadOption("no capture is named; name files, or a folder with --follow")
     port_map = parsed_port_map(ports) if ports else None
     settings = _settings(settings_of(conf), named, follow)
+    readable, unreadable = _looked_at(named)
+    if unreadable and not readable and follow is None:
+        return ExitCode.FAILED
     opened = Lake(place_of(lake).folder)
     teller = _Teller(json)
     spark = _session(master, settings)
     try:
         work = _Work(spark, opened, port_map, payload, buckets, teller)
-        return work.follow(named, follow) if follow is not None else work.once(named)
+        if follow is not None:
+            return work.follow(readable, follow)
+        return work.once(readable) or (ExitCode.FAILED if unreadable else ExitCode.DONE)
     finally:
         end(spark)
+
+
+def _looked_at(named: list[str]) -> tuple[list[str], int]:
+    """Return the files that can be opened; say at once, before Spark starts, what is wrong with how many others."""
+    from fairway.lake.captures.files import listed, seen
+
+    readable: list[str] = []
+    paths = listed(named)
+    for path in paths:
+        try:
+            readable.append(seen(path).path)
+        except DamagedCapture as error:
+            print(f"fairway: {error}", file=sys.stderr)
+    return readable, len(paths) - len(readable)
 
 
 def _settings(asked: dict[str, str], files: list[str], follow: Path | None) -> dict[str, str]:

@@ -86,6 +86,7 @@ _FRAME = (
     _always("file", "string", "name of the capture file"),
     _always("offset", "long", "where the record starts in the (decompressed) file, bytes"),
     _always("frame", "long", "number of the record in its file, from 1; of a damaged stretch: of the record before it"),
+    _always("piece", "int", "which datagram of a record that holds several, from 1; 0 if the row is all of the record"),
     _always("point", "string", "where the datagram was captured: the interface's name, empty if the file has none"),
     _maybe("at", "timestamp", "when it was captured; null for damaged stretches of a file and records without a time"),
     _maybe("at_ns", "long", "the same in nanoseconds since 1970, as fine as the file has it"),
@@ -129,6 +130,7 @@ _READINGS = (
         _maybe(f"{name}_body_crc", "long", f"CRC-32 of the body behind {name}'s header; null if malformed or cut short")
         for name in (*PROTOCOLS, "piggyback")
     ),
+    _maybe("udpc_idle_ack", "boolean", "whether ackIndex is not 0 though ACK is not set"),
     _maybe("piggyback_destination", "long", "dest_conid, if an mrp data packet has the piggyback layout"),
     _maybe("piggyback_origin", "long", "from_conid, in that case"),
     _maybe("piggyback_sequence", "int", "sequence, in that case"),
@@ -142,6 +144,7 @@ DATAGRAMS = Table(
     (
         *_FRAME,
         _maybe("undecoded", "string", "why the record holds no whole UDP datagram; null if it does"),
+        _maybe("merged_as", "string", "whose datagrams the record may hold several of; null if it holds one"),
         *_READINGS,
         *_FIELDS,
         _maybe("payload", "binary", "the UDP payload, if it was asked for"),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairway.capture.columns.chains import first_chain, windows
+from fairway.capture.columns.chains import chain_at, first_chain, windows
 from fairway.capture.columns.records import (
     BATCH_BYTES,
     CONTRADICTION,
@@ -157,7 +157,7 @@ def _after(data: memoryview, offset: int, order: ByteOrder) -> int | None:
 def _gap(data: memoryview, place: Place) -> tuple[Gap, Place]:
     """Gives what is to be left out where there is no block, and where reading goes on."""
     size = len(data)
-    found = _search(data, place.offset + 1, size, place.order)
+    found = _next_block(data, place) or _search(data, place.offset + 1, size, place.order)
     if found is not None:
         # Another byte order is another section, whose header and interfaces are lost.
         after = replace(place, offset=found.offset)
@@ -167,6 +167,22 @@ def _gap(data: memoryview, place: Place) -> tuple[Gap, Place]:
     cut = _after(data, place.offset, place.order) == size + 1
     trouble = TROUBLES.index(CUT_OFF if cut else DAMAGED)
     return Gap(place.offset, size - place.offset, trouble), replace(place, offset=size)
+
+
+def _next_block(data: memoryview, place: Place) -> Place | None:
+    """Finds the block behind one of whose two lengths one bit is wrong."""
+    if place.offset + BLOCK_BYTES_MIN > len(data):
+        return None
+    (length,) = struct.unpack_from(f"{place.order}I", data, place.offset + 4)
+    for likely in (*(length ^ 1 << bit for bit in range(32)), length):
+        after = place.offset + likely
+        if likely % 4 or not BLOCK_BYTES_MIN <= likely <= RECORD_BYTES_MAX or after >= len(data):
+            continue
+        (again,) = struct.unpack_from(f"{place.order}I", data, after - 4)
+        found = chain_at(after, _Links(data, place.order), len(data))
+        if found.believed if likely == length else likely == again and found.several:
+            return replace(place, offset=after)
+    return None
 
 
 def _search(data: memoryview, offset: int, stop: int, preferred: ByteOrder) -> Place | None:
@@ -180,21 +196,28 @@ def _search(data: memoryview, offset: int, stop: int, preferred: ByteOrder) -> P
 
 
 def _chain(data: memoryview, low: int, high: int, start_order: ByteOrder) -> Place | None:
-    order = start_order
+    link = _Links(data, start_order)
+    at = first_chain(link.each(_candidates(data, low, high, start_order)), link, len(data))
+    return None if at is None else Place(at, section_order(data, at) or start_order)
 
-    def candidates() -> Iterator[int]:
-        nonlocal order
-        for candidate in _candidates(data, low, high, start_order):
-            order = start_order  # a chain that failed may have gone on into a section of the other order
+
+class _Links:
+    """The links of a chain of blocks, in the byte order of the section that it has come to."""
+
+    def __init__(self, data: memoryview, order: ByteOrder) -> None:
+        self._data = data
+        self._start_order = self._order = order
+
+    def each(self, candidates: Iterator[int]) -> Iterator[int]:
+        """Go through candidates: a chain before may have gone on into a section of the other order."""
+        for candidate in candidates:
+            self._order = self._start_order
             yield candidate
 
-    def link(at: int) -> int | None:
-        nonlocal order
-        order = section_order(data, at) or order
-        return _after(data, at, order)
-
-    at = first_chain(candidates(), link, len(data))
-    return None if at is None else Place(at, section_order(data, at) or start_order)
+    def __call__(self, offset: int) -> tuple[int, int] | None:
+        self._order = section_order(self._data, offset) or self._order
+        after = _after(self._data, offset, self._order)
+        return None if after is None else (after, 1)
 
 
 def _candidates(data: memoryview, low: int, high: int, order: ByteOrder) -> Iterator[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from fairway.capture.columns.compiled import compiled, inner
-from fairway.capture.frames import NS_PER_S
 from fairway.capture.pcap import RECORD_HEADER_BYTES
 from fairway.capture.pcapng import (
     BLOCK_BYTES_MIN,
@@ -19,19 +18,22 @@ from fairway.capture.source import RECORD_BYTES_MAX
 from fairway.core.columns import Bytes, Integers
 
 PAGE_BYTES = 4_096
+FRAME_BYTES_MAX = 65_535 + 100
+"""Frames are rarely longer than an IP packet and the headers of a link."""
+STEP_S_MAX = 30 * 86_400
+"""Records that follow one another are rarely further apart."""
 
 
-def pcap_offsets(
-    buffer: Bytes, offset: int, stop: int, big: bool, captured_max: int, fraction_ns: int
-) -> tuple[Integers, int]:
-    """Follows the records of a pcap file that start before `stop`; gives their offsets, and where the walk ended.
+def pcap_offsets(buffer: Bytes, offset: int, stop: int, big: bool, captured_max: int) -> tuple[Integers, int]:
+    """Follow the records of a pcap file that start before `stop`; return their offsets, and where the walk ended.
 
-    It ends early in front of a record that is not possible, or that the buffer does not hold whole.
+    It ends early in front of a record that is not possible, not held whole by the buffer, or unusual: its lengths or
+    the header behind it need a closer look.
     """
     stop = min(stop, len(buffer) - RECORD_HEADER_BYTES + 1)
     offsets = np.empty(max(0, -(-(stop - offset) // RECORD_HEADER_BYTES)), dtype=np.int64)
     _fetch(buffer, offset, stop)
-    count, end = _follow_pcap(buffer, offset, stop, big, captured_max, fraction_ns, offsets)
+    count, end = _follow_pcap(buffer, offset, stop, big, captured_max, offsets)
     return offsets[:count], end
 
 
@@ -42,22 +44,40 @@ def _fetch(buffer: Bytes, offset: int, stop: int) -> None:
 
 @compiled
 def _follow_pcap(
-    buffer: Bytes, offset: int, stop: int, big: bool, captured_max: int, fraction_ns: int, offsets: Integers
+    buffer: Bytes, offset: int, stop: int, big: bool, captured_max: int, offsets: Integers
 ) -> tuple[int, int]:
-    count = 0
+    count, size = 0, len(buffer)
     while offset < stop:
+        seconds = _number(buffer, offset, big)
         captured, wire_bytes = _number(buffer, offset + 8, big), _number(buffer, offset + 12, big)
         after = offset + RECORD_HEADER_BYTES + captured
-        if captured > captured_max or captured > wire_bytes or after > len(buffer):
+        if captured > min(wire_bytes, captured_max, FRAME_BYTES_MAX) or wire_bytes > captured_max or after > size:
             break
-        if _number(buffer, offset + 4, big) * fraction_ns >= NS_PER_S:
+        if wire_bytes == 0 and seconds == 0:
             break
-        if wire_bytes == 0 and _number(buffer, offset, big) == 0:
-            break
+        if after + RECORD_HEADER_BYTES <= size:
+            if (
+                abs(_number(buffer, after, big) - seconds) > STEP_S_MAX
+                or _number(buffer, after + 8, big) > captured_max
+            ):
+                break
+            # A length of which a bit was lost looks like that of a frame that was cut; but then others are cut alike.
+            if captured < wire_bytes and captured != _number(buffer, after + 8, big):
+                other = offset + RECORD_HEADER_BYTES + wire_bytes
+                if other + RECORD_HEADER_BYTES <= size and _usual(buffer, other, seconds, big, captured_max):
+                    break
         offsets[count] = offset
         count += 1
         offset = after
     return count, offset
+
+
+@inner
+def _usual(buffer: Bytes, offset: int, seconds: int, big: bool, captured_max: int) -> bool:
+    """Return whether a header that may follow a record of that time stands at an offset."""
+    captured, wire_bytes = _number(buffer, offset + 8, big), _number(buffer, offset + 12, big)
+    near = abs(_number(buffer, offset, big) - seconds) <= STEP_S_MAX
+    return near and captured <= wire_bytes <= captured_max and wire_bytes > 0
 
 
 def pcapng_offsets(buffer: Bytes, offset: int, stop: int, big: bool) -> tuple[Integers, int]:

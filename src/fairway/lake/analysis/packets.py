@@ -30,6 +30,7 @@ from fairway.lake.analysis.links import Links, links
 from fairway.lake.analysis.numbers import TURNS, Numbers, widened
 from fairway.lake.analysis.spoken import KIND, MRP, PYDEVTS, UDPC, Spoken
 from fairway.lake.arrays import Rows, Words, mixed
+from fairway.lake.captures.merged import borne_out
 from fairway.lake.captures.recognition import PortMap
 
 _TURN = np.array([TURNS[name] for name in PROTOCOLS])
@@ -50,7 +51,7 @@ class Packets(NamedTuple):
 
 def packets(datagrams: pa.Table, port_map: PortMap) -> Packets:
     """Finds sessions, messages and copies among rows of `DATAGRAMS` that hold all there is of their flows."""
-    rows = Rows(_in_time(datagrams))
+    rows = Rows(_in_time(borne_out(datagrams, lambda rows: Spoken(rows, port_map).protocol)))
     spoken = Spoken(rows, port_map)
     sessions = sessions_of(spoken, answers_of_calls(rows, spoken.point, spoken.forward))
     numbers = _numbers(spoken, sessions)

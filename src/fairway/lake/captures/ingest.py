@@ -212,7 +212,7 @@ class _Writer:
     def add(self, batch: Batch) -> None:
         bucket = buckets_of_batch(batch, self._wish.buckets)
         self.touched.update(np.unique(bucket).tolist())
-        self.rows += len(batch)
+        self.rows += int((batch.piece == 0).sum())
         self.undecoded.update(dict(enumerate(np.bincount(batch.undecoded, minlength=len(UNDECODED)).tolist())))
         which = (bucket % self._slices).astype(np.uint16)
         # Sorted before the columns are built: afterwards there are sixty of them to be moved.
@@ -258,8 +258,6 @@ def _published(
             continue
         about = _summed(file, file_id, by_file[file_id], wish)
         outcome.problems.extend(about.problems)
-        if not about.rows and not about.problems:
-            outcome.problems.append(f"{file.path} holds no records: there is nothing to read.")
         if about.rows:
             folder = staging / file_id
             (folder / ABOUT).write_text(json.dumps(asdict(about), indent=1) + "\n")

@@ -1,48 +1,83 @@
-"""Rows for the datagrams that a record holds as one: each gets its own, as if the network had been captured.
+"""Rows for the datagrams that a record may hold as one, and which of them a flow bears out.
 
-A row beyond the first of a record is filed one byte further than the one before: places of rows stay unique, and
-inside their record.
+Behind the row of such a record, its `piece` 0, stands one for each datagram that may have been merged into it, numbered
+from 1 and `merged_as` the protocol whose framing it has. Other protocols have payloads that can be cut like that, too:
+only where the flow is recognised as that protocol do the pieces stay, elsewhere the record as it is. A piece is filed
+one byte further than the one before: places of rows stay unique, and inside their record.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 
 import numpy as np
+import pyarrow as pa
 
 from fairway.capture.columns.datagrams import Datagrams
 from fairway.capture.columns.merging import may_be_merged
-from fairway.capture.merged import SHORTEST, segment_bytes
+from fairway.capture.merged import SHORTEST, segments
 from fairway.core.columns import Integers
+from fairway.core.tables import PROTOCOLS
+from fairway.lake.arrays import MISSING, Codes, Rows, mixed
 from fairway.lake.captures.rows import Batch
 
 
-def unmerged(batch: Batch) -> Batch:
-    """Gives the batch with merged datagrams taken apart; itself if it holds none."""
-    sizes = _sizes(batch)
+def with_pieces(batch: Batch) -> Batch:
+    """Return the batch with rows for the datagrams that may have been merged; itself if there are none."""
+    protocol, sizes = _candidates(batch)
     if not sizes.any():
         return batch
     found = batch.datagrams
-    counts = np.where(sizes > 0, -(-found.payload_bytes // np.maximum(sizes, 1)), 1)
+    counts = np.where(sizes > 0, 1 - (-found.payload_bytes // np.maximum(sizes, 1)), 1)
     rows = np.repeat(np.arange(len(batch)), counts)
-    nth = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    before = nth * sizes[rows]
-    cut = sizes[rows] > 0
-    length = np.where(cut, np.minimum(sizes[rows], found.payload_bytes[rows] - before), found.payload_bytes[rows])
+    piece = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    before = (piece - 1) * sizes[rows]
+    left = found.payload_bytes[rows] - before
+    length = np.where(piece > 0, np.minimum(sizes[rows], left), found.payload_bytes[rows])
     moved = {name: getattr(found, name)[rows] for name in (field.name for field in fields(Datagrams))}
-    moved["payload_offset"] = moved["payload_offset"] + before
+    moved["payload_offset"] = moved["payload_offset"] + np.where(piece > 0, before, 0)
     moved["payload_bytes"] = length
-    moved["payload_captured"] = np.where(cut, length, moved["payload_captured"])
-    return batch.taken(rows, nth, Datagrams(**moved), found.payload_bytes[rows] - length)
+    moved["payload_captured"] = np.where(piece > 0, length, moved["payload_captured"])
+    taken = batch.taken(rows, np.maximum(piece - 1, 0), Datagrams(**moved), found.payload_bytes[rows] - length)
+    taken.piece, taken.merged_as = piece, protocol[rows]
+    return taken
 
 
-def _sizes(batch: Batch) -> Integers:
-    """Gives the size of a row's merged datagrams, 0 where there is only one or the capture cut it off."""
+def _candidates(batch: Batch) -> tuple[Integers, Integers]:
+    """Return whose datagrams a row may hold and their size, 0 where there is only one or the capture cut it off."""
     found = batch.datagrams
-    sizes = np.zeros(len(batch), dtype=np.int64)
+    protocol, sizes = np.full(len(batch), MISSING, dtype=np.int64), np.zeros(len(batch), dtype=np.int64)
     rows = np.flatnonzero(batch.whole & (found.payload_bytes >= SHORTEST) & ~found.first_fragment)
     starts = found.payload_offset[rows]
     ends = starts + found.payload_bytes[rows]
     for index in np.flatnonzero(may_be_merged(batch.buffer, starts, ends)):
-        sizes[rows[index]] = segment_bytes(bytes(batch.view[starts[index] : ends[index]]))
-    return sizes
+        name, size = segments(bytes(batch.view[starts[index] : ends[index]]))
+        if size:
+            protocol[rows[index]], sizes[rows[index]] = PROTOCOLS.index(name), size
+    return protocol, sizes
+
+
+def borne_out(datagrams: pa.Table, recognise: Callable[[Rows], Codes]) -> pa.Table:
+    """Return the rows of `DATAGRAMS` without those that the recognition of their flows does not bear out.
+
+    `recognise` returns the protocol of each row, as a place in `PROTOCOLS`. What a cut would make of a udpc datagram or
+    of an acknowledgement is no evidence for the cut: such a record counts as it is, if it is well-formed so.
+    """
+    rows = Rows(datagrams)
+    protocol, piece = rows.codes("merged_as", PROTOCOLS), rows.numbers("piece")
+    merged = protocol != MISSING
+    if not merged.any():
+        return datagrams
+    answers = rows.codes("pydevts_kind", ("ack", "close")) != MISSING
+    sure = np.unique(mixed(rows.numbers("flow"), rows.numbers("frame"))[merged & (piece > 0) & ~answers])
+    unclear = (protocol == PROTOCOLS.index("udpc")) | ~np.isin(mixed(rows.numbers("flow"), rows.numbers("frame")), sure)
+    malformed = np.zeros(len(rows), dtype=bool)
+    for number, name in enumerate(PROTOCOLS):
+        malformed |= (protocol == number) & (rows.codes(f"{name}_kind", ("malformed",)) != MISSING)
+    seen = np.where(merged, np.where(unclear, (piece == 0) & ~malformed, piece > 0), True)
+    flow, places = np.unique(rows.numbers("flow"), return_inverse=True)
+    spoken = np.full(len(flow), MISSING, dtype=np.int16)
+    spoken[places[seen]] = recognise(Rows(datagrams.filter(pa.array(seen))))
+    cut = spoken[places] == protocol
+    return datagrams.filter(pa.array(~merged | np.where(cut, piece > 0, piece == 0)))

@@ -11,7 +11,7 @@ from fairway.capture.columns.ranges import HEAD_BYTES, Range, cuts, form_of, rec
 from fairway.capture.columns.records import CUT_OFF, TROUBLES, Gap, gap_record
 from fairway.core.errors import DamagedCapture
 from fairway.lake.captures.files import CaptureFile, opened
-from fairway.lake.captures.merged import unmerged
+from fairway.lake.captures.merged import with_pieces
 from fairway.lake.captures.rows import Batch
 
 PART_BYTES = 96 << 20
@@ -53,7 +53,7 @@ def batches(part: Part, problems: list[str]) -> Iterator[Batch]:
         for found in records(form, data, span):
             numbers = frames + np.cumsum(found.counted)
             frames, trouble = int(numbers[-1]), int(found.trouble[-1])
-            yield unmerged(Batch(data, found, numbers, part.file_id, part.file.name))
+            yield with_pieces(Batch(data, found, numbers, part.file_id, part.file.name))
         if problem is not None:
             problems.append(f"{part.file.path} was read as far as it goes: {problem}.")
             if not trouble:

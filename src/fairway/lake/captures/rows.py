@@ -52,6 +52,10 @@ class Batch:
         self.view = data[self._low : high]
         self.buffer = np.frombuffer(self.view, dtype=np.uint8)
         self._readings: dict[str, Columns] = {}
+        self.piece = np.zeros(len(records), dtype=np.int64)
+        """Which datagram of its record a row may be, from 1; 0 for the record as it is."""
+        self.merged_as = np.full(len(records), -1, dtype=np.int64)
+        """Whose datagrams a record may hold, as a place in `PROTOCOLS`; -1 if it holds one."""
 
     def __len__(self) -> int:
         return len(self.records)
@@ -62,7 +66,9 @@ class Batch:
             return self
         columns = {field.name: getattr(self.records, field.name) for field in fields(Records)}
         columns = {name: value if name == "points" else value[kept] for name, value in columns.items()}
-        return Batch(self._data, replace(self.records, **columns), self.frames[kept], self.file_id, self.file)
+        batch = Batch(self._data, replace(self.records, **columns), self.frames[kept], self.file_id, self.file)
+        batch.piece, batch.merged_as = self.piece[kept], self.merged_as[kept]
+        return batch
 
     def taken(self, rows: Integers, nth: Integers, datagrams: Datagrams, less_bytes: Integers) -> Batch:
         """Gives the batch of these rows, some more than once: the n-th of a record, shorter by so many bytes."""
@@ -74,6 +80,7 @@ class Batch:
         columns["captured"] = np.where(several, columns["wire_bytes"], columns["captured"])
         batch = Batch(self._data, replace(self.records, **columns), self.frames[rows], self.file_id, self.file)
         batch._low, batch.view, batch.buffer = self._low, self.view, self.buffer
+        batch.piece, batch.merged_as = self.piece[rows], self.merged_as[rows]
         batch.__dict__["datagrams"] = datagrams
         return batch
 
@@ -331,6 +338,11 @@ def _with_ack(_: Batch, reading: Columns) -> Mask:
     return mask
 
 
+def _idle_ack(batch: Batch) -> pa.Array:
+    reading = batch.reading("udpc")
+    return pa.array((reading.fields["ack_index"] != 0) & ~_with_ack(batch, reading), mask=reading.kind == 0)
+
+
 def _layout(name: str) -> Callable[[Batch], pa.Array]:
     def build(batch: Batch) -> pa.Array:
         reading = batch.reading("mrp")
@@ -370,6 +382,8 @@ _BUILDERS: dict[str, Callable[[Batch], pa.Array]] = {
     "file_id": lambda batch: _constant(batch, batch.file_id),
     "file": lambda batch: _constant(batch, batch.file),
     "offset": lambda batch: _numbers(batch.records.offset, None, pa.int64()),
+    "piece": lambda batch: _numbers(batch.piece, None, pa.int32()),
+    "merged_as": lambda batch: _names(batch.merged_as, PROTOCOLS, batch.merged_as < 0),
     "frame": lambda batch: _numbers(batch.frames, None, pa.int64()),
     "point": lambda batch: _names(batch.records.point, batch.records.points, None),
     "at": _at,
@@ -392,6 +406,7 @@ _BUILDERS: dict[str, Callable[[Batch], pa.Array]] = {
     "udpc_index": _field("udpc", "index", "udpc_index", _good),
     "udpc_session": _field("udpc", "session_id", "udpc_session", _good),
     "udpc_ack": _field("udpc", "ack_index", "udpc_ack", _with_ack),
+    "udpc_idle_ack": _idle_ack,
     "udpc_flag": _field("udpc", "flag", "udpc_flag", _good),
     **{name: _field("mrp", field, name, has) for name, (field, has) in _MRP_FIELDS.items()},
     "rup_id": _rup_id,

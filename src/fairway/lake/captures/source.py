@@ -123,7 +123,8 @@ class CaptureReader(DataSourceReader):
         """Reads one part."""
         if not isinstance(partition, CapturePart):
             return  # Spark's stand-in for no partitions at all
-        for batch in batches(partition.part, []):
+        for found in batches(partition.part, []):
+            batch = found.where(found.piece == 0)
             passed = batch.where(kept(batch, self._options.where)) if self._options.where else batch
             if len(passed):
                 yield self._arrow(arrow_batch(passed, self._names, dictionaries=False, payload=self._options.payload))
