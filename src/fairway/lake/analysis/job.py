@@ -1,78 +1,54 @@
 """Captures in, tables out: the work of `fairway analyze`.
 
-The tables are a function of the set of captures in the lake and of the port map, both of which the lake keeps. A
-run reads new files into `captures/`, finds the buckets that they touch, computes those buckets from all captures,
-and exchanges them. A run that finds nothing new changes nothing.
+    records    = the new captures, and the records of the episodes that they touch     (fairway.capture, fairway.delta)
+    packets    = records.repartition("flow").sortWithinPartitions(...).mapInArrow(enrich)    written once, read back
+    transfers, timeline, violations, sessions = functions of packets
+
+The tables are a function of the set of captures and of the port map. A run replaces the episodes that its captures
+touch, in one commit per table; each carries the number of the run, `captures` first and `sessions` last. A table that
+another run has changed meanwhile refuses the commit. A run that did not reach `sessions` is made up for by the next.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
-import uuid
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
+from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
 
-from fairway.core.errors import BadOption, FairwayError
-from fairway.core.tables import CAPTURE_TABLES, PACKETS, SESSIONS, VIOLATIONS, Table
-from fairway.lake.analysis.exchange import fresh_staging, locked
+from fairway.core.errors import FairwayError
+from fairway.core.tables import PACKETS, SESSIONS, TIMELINE, TRANSFERS, VIOLATIONS, Table
+from fairway.lake.analysis import derived
+from fairway.lake.analysis.enrich import Counts, Enrich, records_of, sorted_by_flow
 from fairway.lake.analysis.failures import failure_of
-from fairway.lake.analysis.publishing import STAGING, finish, gather, publish, state_file
-from fairway.lake.analysis.scale import Scale
-from fairway.lake.analysis.sessions import with_violations
-from fairway.lake.analysis.task import Work, computed, merge_suspects, write
-from fairway.lake.captures.buckets import BUCKETS, records_of
-from fairway.lake.captures.ingest import About, capture_files, ingest, known
-from fairway.lake.captures.jobs import each
-from fairway.lake.schemas import spark_schema
-from fairway.lake.violations import violations
-from fairway.store.lakes import Lake
+from fairway.lake.analysis.state import State
+from fairway.lake.analysis.survey import Survey, survey
+from fairway.lake.analysis.touched import Touched, everything, touched
+from fairway.lake.captures.files import number_of
+from fairway.lake.captures.parts import PART_BYTES
+from fairway.lake.captures.source import load_parts
+from fairway.lake.reader import read_table
+from fairway.lake.sink import put, put_through
+from fairway.store.delta import DataFile
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-WRITTEN = "written"
-"""Below staging: the tables as they are computed."""
+    from fairway.store.lakes import Lake
+
+BEHIND = (TRANSFERS, TIMELINE, VIOLATIONS, SESSIONS)
+"""The tables that are made of packets, in the order of their commits."""
 
 Tell = Callable[[str, int], None]
 """Is told what begins, and of how many records."""
 
 
 class Unbalanced(FairwayError):
-    """Rows got lost or doubled on the way; nothing was published."""
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What the tables are made of."""
-
-    buckets: int = BUCKETS
-    port_map: Mapping[int, str] = field(default_factory=dict)
-    captures: Mapping[str, bool] = field(default_factory=dict)
-    """File ids, and whether bodies were kept."""
-
-    def text(self) -> str:
-        """Gives the state as it is stored."""
-        ports = {str(port): name for port, name in sorted(self.port_map.items())}
-        captures = dict(sorted(self.captures.items()))
-        return json.dumps({"buckets": self.buckets, "port_map": ports, "captures": captures}, indent=1) + "\n"
-
-    @classmethod
-    def of(cls, lake: Lake) -> State:
-        """Reads the state of a lake; a lake without tables has none of it."""
-        try:
-            stored = json.loads(state_file(lake).read_text())
-        except FileNotFoundError:
-            return cls()
-        ports = {int(port): name for port, name in stored["port_map"].items()}
-        return cls(stored["buckets"], ports, stored["captures"])
+    """Rows got lost or doubled on the way; nothing was committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +61,10 @@ class Analysis:
     """One sentence for every file that could not be read, or not to its end."""
     remapped: bool
     """The port map differs from the one before, so everything was computed again."""
-    buckets: int
-    """How many parts of the tables were replaced."""
+    run: int
+    """The number of the run that the tables hold."""
     records: int
-    """How many records were read for that."""
+    """How many records were computed for that."""
 
 
 def analyze(
@@ -98,156 +74,149 @@ def analyze(
     *,
     port_map: Mapping[int, str] | None = None,
     payload: bool = False,
-    buckets: int | None = None,
+    part_bytes: int = PART_BYTES,
     tell: Tell = lambda what, records: None,
 ) -> Analysis:
-    """Reads new captures into the lake and brings its tables up to date; without a port map the lake's own is kept."""
-    with locked(lake, STAGING, "fairway analyze") as lock:
-        lock.share_with_jvm(spark)
-        finish(lake)
-        before = State.of(lake)
-        _check_buckets(before, buckets)
-        tell("reading captures", 0)
-        cut = buckets if buckets is not None else before.buckets
-        taken = ingest(spark, files, lake, payload=payload, buckets=cut)
-        abouts = known(lake)
-        after = State(
-            cut,
-            dict(port_map) if port_map is not None else before.port_map,
-            {about.file_id: about.payload for about in abouts},
-        )
-        remapped = bool(before.captures) and before.port_map != after.port_map
-        stale = _stale(before, after, abouts)
-        records = _Run(spark, lake, after, stale, abouts, tell).run() if stale else 0
+    """Read new captures into the lake and bring its tables up to date; without a port map the lake's own is kept."""
+    tell("reading captures", 0)
+    state = State.of(lake)
+    ports = dict(port_map) if port_map is not None else state.port_map
+    held = [one.file_id for one in state.captures if one.payload >= payload]
+    found = survey(spark, [*state.unfinished, *files], held, part_bytes)
+    remapped = bool(state.captures) and ports != state.port_map
+    records = 0
+    if found.new or remapped or not state.is_whole:
+        try:
+            run = _Run(spark, state, found, ports=ports, payload=payload, part_bytes=part_bytes, tell=tell)
+            records = run.run()
+        except FairwayError:
+            raise
+        except Exception as error:
+            raise failure_of(error) from error
     return Analysis(
-        files_added=len(taken.added),
-        files_known=len(taken.known),
-        problems=tuple(taken.problems),
+        files_added=len(found.new),
+        files_known=len(found.known),
+        problems=tuple(found.problems),
         remapped=remapped,
-        buckets=len(stale),
+        run=state.run,
         records=records,
     )
 
 
-def _check_buckets(before: State, buckets: int | None) -> None:
-    if buckets is not None and not 1 <= buckets <= 4_096:
-        raise BadOption(f"buckets is {buckets}; it must be from 1 to 4096")
-    if buckets is not None and before.captures and buckets != before.buckets:
-        raise BadOption(f"the lake is cut in {before.buckets} buckets; that cannot change: leave --buckets out")
-
-
-def _stale(before: State, after: State, abouts: list[About]) -> list[int]:
-    """Gives the buckets that must be computed: all, or those with records that the tables do not hold yet."""
-    changed = after.port_map != before.port_map
-    new = [about for about in abouts if changed or before.captures.get(about.file_id) != about.payload]
-    if any(about.buckets != after.buckets for about in new):
-        return list(range(after.buckets))
-    return sorted({bucket for about in new for bucket in about.touched})
-
-
 @contextmanager
-def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Changes settings of the session for a while."""
-    before = {name: spark.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
+def _shuffled(spark: SparkSession, size_bytes: int) -> Iterator[None]:
+    """Cut shuffles by what is read; Spark joins parts that turn out to be small."""
+    name = "spark.sql.shuffle.partitions"
+    before = spark.conf.get(name)
+    parts = max(spark.sparkContext.defaultParallelism, -(-size_bytes // PART_BYTES))
+    spark.conf.set(name, str(min(parts, int(before or parts)) if parts < 200 else parts))
     try:
         yield
     finally:
-        for name, earlier in before.items():
-            if earlier is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, earlier)
+        spark.conf.set(name, before or "200")
 
 
 class _Run:
-    """One computation of some buckets of all tables."""
+    """One run: what it reads, computes and commits, table by table."""
 
     def __init__(
-        self, spark: SparkSession, lake: Lake, state: State, buckets: list[int], abouts: list[About], tell: Tell
+        self,
+        spark: SparkSession,
+        state: State,
+        found: Survey,
+        *,
+        ports: Mapping[int, str],
+        payload: bool,
+        part_bytes: int,
+        tell: Tell,
     ) -> None:
-        self._spark = spark
-        self._lake = lake
-        self._state = state
-        self._buckets = buckets
-        self._scale = Scale(
-            records=sum(about.rows for about in abouts),
-            buckets=state.buckets,
-            local=str(spark.sparkContext.master).startswith("local"),
-        )
-        self._suspects: dict[str, list[int] | None] = {}
-        self._tell = tell
-        self._run = uuid.uuid4().hex[:12]
-        self._staging = fresh_staging(lake, STAGING)
+        self._spark, self._state, self._found = spark, state, found
+        self._ports, self._payload, self._part_bytes, self._tell = dict(ports), payload, part_bytes, tell
+        self._captures = state.joined(found.new, payload)
+        self._enrich = Enrich({one.number: one.capture for one in self._captures}, self._ports)
 
     def run(self) -> int:
-        """Computes, checks and publishes; gives the number of records that were read."""
-        try:
-            with _settings(self._spark, self._scale.settings):
-                records = self._write_all()
-        except BaseException as error:
-            # On a full disk what is of no use must not stay.
-            shutil.rmtree(self._staging, ignore_errors=True)
-            if not isinstance(error, Exception) or isinstance(error, FairwayError):
-                raise
-            raise failure_of(error) from error
-        self._tell("publishing", records)
-        publish(self._lake, self._staging, self._run, CAPTURE_TABLES, self._buckets, self._state.text())
+        """Compute and commit all tables; return the number of records that were computed."""
+        with _shuffled(self._spark, sum(capture.file.size_bytes for capture in self._found.new)):
+            self._tell("packets", 0)
+            old = self._replaced()
+            fresh, counts = self._packets(old)
+            records = sum(one.rows for one in counts.values())
+            kept = self._kept(PACKETS, old)
+            self._check(old, kept, counts)
+            self._commit_captures(counts)
+            self._state.commit(PACKETS, [*fresh, *kept], old.files[PACKETS.name])
+            self._derive(fresh, old, records)
         return records
 
-    def _write_all(self) -> int:
-        records = self._computed()
-        self._tell(VIOLATIONS.name, records)
-        self._judge()
-        for table in CAPTURE_TABLES:
-            gather(self._staging, table, self._written(table), self._run, self._buckets)
-        return records
+    def _replaced(self) -> Touched:
+        """Find what this run replaces; after one that did not commit its packets, or for another port map, all."""
+        state, new = self._state, self._found.new
+        if self._ports != state.port_map or not state.has_packets:
+            reread = {one.file_id for one in new} & {one.file_id for one in state.captures}
+            return everything(self._spark, state, [PACKETS, *BEHIND], sorted(reread))
+        return touched(self._spark, state, new)
 
-    def _computed(self) -> int:
-        """Writes all tables but violations, a task for each bucket, and sees that every record is in them once."""
-        self._tell("tables", self._scale.records)
-        captures = capture_files(self._lake, self._state.captures)
-        ports = dict(self._state.port_map)
-        work = partial(computed, Work(tuple(captures), self._state.buckets, ports, str(self._staging / WRITTEN)))
-        if self._scale.few:
-            answers = [work(bucket) for bucket in self._buckets]
-        else:
-            answers = each(self._spark, self._buckets, work)
-        records = self._count(PACKETS)
-        expected = self._scale.records
-        if len(self._buckets) < self._state.buckets:
-            expected = sum(records_of(captures, bucket, self._state.buckets) for bucket in self._buckets)
-        if records != expected:
-            raise Unbalanced(
-                f"{expected} records became {records} packets; nothing was published (a defect of Fairway)."
-            )
-        for answer in answers:
-            merge_suspects(self._suspects, answer["suspects"])
-        return records
+    def _packets(self, old: Touched) -> tuple[list[DataFile], dict[int, Counts]]:
+        """Write packets: those of the new captures, and of the episodes that they touch."""
+        new = [part for capture in self._found.new for part in capture.parts]
+        frames = [load_parts(self._spark, new, payload=self._payload, part_bytes=self._part_bytes)] if new else []
+        stale = old.stale(PACKETS)
+        frames += [records_of(stale)] if stale is not None else []
+        if not frames:
+            return [], {}
+        records = reduce(DataFrame.unionByName, frames)
+        files, notes = put_through(sorted_by_flow(records), self._state.delta(PACKETS), self._enrich)
+        counts: dict[int, Counts] = {}
+        for note in notes:
+            for number, one in json.loads(note).items():
+                counts.setdefault(int(number), Counts()).add(Counts(**one))
+        return files, counts
 
-    def _judge(self) -> None:
-        """Writes violations, and counts them in sessions."""
-        if not self._suspects:
+    def _kept(self, table: Table, old: Touched) -> list[DataFile]:
+        """Write the rows of replaced files that stay as they are."""
+        rows = old.kept(table)
+        return [] if rows is None else put(rows, self._state.delta(table))
+
+    def _check(self, old: Touched, kept: Sequence[DataFile], counts: Mapping[int, Counts]) -> None:
+        """See that no row of the files that are replaced is lost or doubled."""
+        if old.reread:
             return
-        found = violations(self._stored(PACKETS), self._stored(SESSIONS), self._suspects)
-        self._scale.spread(found).write.partitionBy("bucket").parquet(str(self._written(VIOLATIONS)))
-        for bucket in self._buckets:
-            files = self._files(VIOLATIONS, bucket)
-            broken = Counter(name for file in files for name in pq.read_table(file, columns=["session"])[0].to_pylist())
-            for file in self._files(SESSIONS, bucket) if broken else ():
-                write(with_violations(pq.read_table(file), broken), SESSIONS, file)
+        new = {number_of(one.file_id) for one in self._found.new}
+        before = sum(file.rows for file in old.files[PACKETS.name])
+        after = sum(file.rows for file in kept) + sum(one.rows for number, one in counts.items() if number not in new)
+        if before != after:
+            raise Unbalanced(f"{before} packets became {after}; nothing was committed (a defect of Fairway).")
 
-    def _count(self, table: Table) -> int:
-        return sum(pq.read_metadata(file).num_rows for file in self._written(table).rglob("*.parquet"))
+    def _commit_captures(self, counts: Mapping[int, Counts]) -> None:
+        rows = [one.counted(counts.get(one.number)) for one in self._captures]
+        self._found.problems.extend(
+            f"{one.path} is damaged or ends inside a record: what could be read is in the tables."
+            for one in rows
+            if one.is_new and one.damages and not any(one.path in said for said in self._found.problems)
+        )
+        self._state.commit_captures(self._spark, rows, self._ports)
 
-    def _files(self, table: Table, bucket: int) -> list[Path]:
-        return sorted((self._written(table) / f"bucket={bucket}").glob("*.parquet"))
+    def _derive(self, fresh: list[DataFile], old: Touched, records: int) -> None:
+        """Compute the tables behind packets, of the episodes that were computed."""
+        packets = self._read(PACKETS, fresh)
+        if not self._state.has_derived:
+            packets, old = self._read(PACKETS), everything(self._spark, self._state, BEHIND)
+        self._tell("messages", records)
+        self._write(TRANSFERS, derived.transfers(packets, self._enrich), old)
+        self._write(TIMELINE, derived.timeline(packets, self._enrich), old)
+        self._tell(VIOLATIONS.name, records)
+        uncounted = derived.uncounted_sessions(packets, self._enrich).localCheckpoint()
+        judged = self._write(VIOLATIONS, derived.violations(packets, uncounted), old)
+        self._tell(SESSIONS.name, records)
+        self._write(SESSIONS, derived.sessions(uncounted, self._read(VIOLATIONS, judged)), old)
 
-    def _written(self, table: Table) -> Path:
-        return self._staging / WRITTEN / table.name
+    def _write(self, table: Table, rows: DataFrame, old: Touched) -> list[DataFile]:
+        files = put(rows, self._state.delta(table))
+        self._state.commit(table, [*files, *self._kept(table, old)], old.files[table.name])
+        return files
 
-    def _stored(self, table: Table) -> DataFrame:
-        """Reads back what was just written."""
-        schema = spark_schema(table).add("bucket", "integer")
-        return self._scale.together(self._spark.read.schema(schema).parquet(str(self._written(table))))
+    def _read(self, table: Table, files: Sequence[DataFile] | None = None) -> DataFrame:
+        """Read back what was committed; only some files if they are named."""
+        paths = None if files is None else [file.path for file in files]
+        return read_table(self._spark, self._state.delta(table), files=paths)

@@ -8,7 +8,7 @@
     copies.py         what repeats what
     columns.py        the columns of the table
 
-A bucket holds all records of its flows, so that it is computed by itself, by one task, in arrays.
+An episode is computed by itself, in arrays.
 """
 
 from __future__ import annotations
@@ -43,10 +43,14 @@ class Packets(NamedTuple):
 
 
 def packets(datagrams: pa.Table, port_map: PortMap) -> Packets:
-    """Finds sessions, messages and copies among rows of `DATAGRAMS` that hold all there is of their flows."""
-    rows = Rows(_in_time(datagrams))
+    """Find sessions, messages and copies among rows of `DATAGRAMS` that hold all there is of their episodes."""
+    return packets_of(Rows(_in_time(datagrams)), port_map)
+
+
+def packets_of(rows: Rows, port_map: PortMap) -> Packets:
+    """Find sessions, messages and copies among rows that are in the order of time within their flows."""
     spoken = Spoken(rows, port_map)
-    sessions = sessions_of(spoken, answers_of_calls(rows, spoken.point, spoken.forward))
+    sessions = sessions_of(spoken, answers_of_calls(spoken.by_episode, spoken.point, spoken.forward))
     numbers = _numbers(spoken, sessions)
     message = said(spoken, sessions, numbers, _rup_words(rows))
     return Packets(spoken, sessions, numbers, message, copies(spoken, sessions, numbers, message))
