@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from fairway.core.tables import PACKETS, SESSIONS, TIMELINE, TRANSFERS, Table
+from fairway.lake.analysis.columns import table_of
+from fairway.lake.analysis.exchanges import exchanges
 from fairway.lake.analysis.packets import Packets, packets
-from fairway.lake.analysis.task import tables_of
+from fairway.lake.analysis.sessions import sessions
+from fairway.lake.analysis.sums import Facts
+from fairway.lake.analysis.timeline import timeline
+from fairway.lake.analysis.transfers import transfers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +25,17 @@ Row = dict[str, Any]
 def packets_of(datagrams: pa.Table, ports: Mapping[int, str] | None = None) -> Packets:
     """Gives what is known of records."""
     return packets(datagrams, dict(ports or {}))
+
+
+def tables_of(seen: Packets) -> Iterator[tuple[Table, pa.Table]]:
+    """Return all tables but `violations`."""
+    yield PACKETS, table_of(seen)
+    exchanged = exchanges(seen)
+    messages = transfers(seen, exchanged)
+    yield TRANSFERS, messages
+    facts = Facts(seen, exchanged)
+    yield SESSIONS, sessions(facts, messages)
+    yield TIMELINE, timeline(facts)
 
 
 def made(datagrams: pa.Table, ports: Mapping[int, str] | None = None) -> dict[str, pa.Table]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pytest
 
 from fairway.core.tables import (
@@ -16,21 +14,18 @@ from fairway.core.tables import (
     PACKETS,
     PROTOCOLS,
     SESSIONS,
-    TIMELINE,
-    TRANSFERS,
     VIOLATIONS,
 )
-from fairway.lake.analysis import task
-from fairway.lake.analysis.task import Work, computed, tables_of
-from fairway.lake.captures import buckets
-from fairway.lake.captures.buckets import read_bucket, records_of
-from fairway.lake.captures.ingest import capture_files, ingest
+from fairway.lake.analysis.columns import KEPT
+from fairway.lake.analysis.enrich import ORDER, Capture, Enrich
+from fairway.lake.analysis.episodes import Span
+from fairway.lake.captures.readings import Source
 from fairway.lake.schemas import arrow_schema, spark_schema
 from fairway.lake.violations import CHECKS, violations
 from fairway.sim.cases import Wishes, case
-from fairway.store.lakes import Lake
-from tests.lake.analysis.tables import packets_of, plain
+from tests.lake.analysis.tables import packets_of, plain, tables_of
 from tests.lake.analysis.worlds import simulated
+from tests.lake.captures.reading import records_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,16 +59,6 @@ def test_the_plan_of_violations_has_nothing_that_would_not_scale(spark: SparkSes
         spark.conf.set(setting, str(usual))
 
 
-def test_very_many_suspects_are_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task, "SUSPECTS_MAX", 3)
-    suspected: dict[str, list[int] | None] = {"numbers": [1, 2]}
-    task.merge_suspects(suspected, {"numbers": [3], "calls": [4]})
-    assert suspected == {"numbers": [1, 2, 3], "calls": [4]}
-    task.merge_suspects(suspected, {"numbers": [5], "calls": None})
-    task.merge_suspects(suspected, {"calls": [6]})
-    assert suspected == {"numbers": None, "calls": None}
-
-
 def test_a_sign_that_is_looked_for_is_found_where_it_is(spark: SparkSession) -> None:
     numbers = spark.range(10).selectExpr("id % 3 AS number")
     assert "rangepartitioning" in plan(numbers.orderBy("number"))
@@ -85,7 +70,8 @@ def test_every_table_has_exactly_its_columns_also_without_rows() -> None:
     for rows in (arrow_schema(DATAGRAMS).empty_table(), _datagrams()):
         for table, made in tables_of(packets_of(rows)):
             types = [(field.name, field.type) for field in plain(made).schema]
-            assert types == [(field.name, field.type) for field in arrow_schema(table)], table.name
+            wanted = [(field.name, field.type) for field in arrow_schema(table) if field.name not in KEPT]
+            assert types == wanted, table.name
     assert {table.name for table in CAPTURE_TABLES} == {table.name for table, _ in tables_of(packets_of(rows))} | {
         VIOLATIONS.name
     }
@@ -97,47 +83,21 @@ def _datagrams() -> pa.Table:
     return datagrams([("one", simulated(1, case(Wishes(protocol="udpc", messages=3)), 1).capture)])
 
 
-def test_a_task_reads_the_records_of_its_bucket_and_no_others(spark: SparkSession, tmp_path: Path) -> None:
-    """For every cut of the tables, also one that is no multiple of how the captures are sliced."""
-    lake = Lake(tmp_path / "lake")
-    worlds = [simulated(number, case(Wishes(protocol="mrp", messages=3)), number) for number in range(12)]
-    (tmp_path / "all.pcapng").write_bytes(b"".join(world.capture for world in worlds))
-    (about,) = ingest(spark, [tmp_path / "all.pcapng"], lake).added
-    files = capture_files(lake, [about.file_id])
-    whole = read_bucket(map(Path, files), 0, 1)
-    assert whole.num_rows == about.rows
-    for count in (1, 5, 16, 48):
-        parts = [read_bucket(map(Path, files), bucket, count) for bucket in range(count)]
-        flows = [set(part["flow"].to_pylist()) for part in parts]
-        assert sum(part.num_rows for part in parts) == about.rows
-        assert [records_of(files, bucket, count) for bucket in range(count)] == [part.num_rows for part in parts]
-        assert sum(map(len, flows)) == len(set(whole["flow"].to_pylist())), count
-        if count == about.buckets:
-            assert [bucket for bucket, part in enumerate(parts) if part.num_rows] == about.touched
-
-
-@pytest.mark.parametrize("part_records", [1, 40, 200])
-def test_a_bucket_computed_in_parts_gives_the_same_tables(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_records: int
-) -> None:
-    lake = Lake(tmp_path / "lake")
+@pytest.mark.parametrize("group_rows", [1, 40, 200])
+def test_episodes_computed_in_groups_of_any_size_give_the_same_packets(tmp_path: Path, group_rows: int) -> None:
     worlds = [
         simulated(number, case(Wishes(protocol=protocol, loss=0.1, messages=4)), number)
         for number, protocol in enumerate(PROTOCOLS * 3)
     ]
-    (tmp_path / "all.pcapng").write_bytes(b"".join(world.capture for world in worlds))
-    (about,) = ingest(spark, [tmp_path / "all.pcapng"], lake).added
-    work = Work(tuple(capture_files(lake, [about.file_id])), 1, {}, str(tmp_path / "whole"))
-    computed(work, 0)
-    monkeypatch.setattr(buckets, "PART_RECORDS", part_records)
-    computed(replace(work, target=str(tmp_path / "parts")), 0)
-    for table in (PACKETS, SESSIONS, TRANSFERS, TIMELINE):
-        whole, parts = (ds.dataset(tmp_path / name / table.name).to_table() for name in ("whole", "parts"))
-        keys = [(name, "ascending") for name in table.names[:6]]
-        assert whole.num_rows == about.rows if table is PACKETS else whole.num_rows > 0
-        assert parts.sort_by(keys).equals(whole.sort_by(keys)), table.name
-    assert len(list((tmp_path / "parts" / PACKETS.name).rglob("*.parquet"))) > 1
-    left = [
-        path for path in (tmp_path / "parts").iterdir() if path.name not in {table.name for table in CAPTURE_TABLES}
-    ]
-    assert left == []
+    path = tmp_path / "all.pcapng"
+    path.write_bytes(b"".join(world.capture for world in worlds))
+    records = records_of(path, payload=False).sort_by([(name, "ascending") for name in ORDER])
+    times = [at_ns for at_ns in records["at_ns"].to_pylist() if at_ns is not None]
+    (number,) = set(records["file_id"].to_pylist())
+    captures = {number: Capture(Source("id", path.name, payload=False), Span(min(times), max(times)))}
+    for size in (7, 5_000):
+        whole = pa.Table.from_batches(Enrich(captures, {}, 1 << 30)(iter(records.to_batches(max_chunksize=size))))
+        found = pa.Table.from_batches(Enrich(captures, {}, group_rows)(iter(records.to_batches(max_chunksize=size))))
+        assert found.equals(whole)
+    assert len(whole) == len(records)
+    assert len(set(whole["episode"].to_pylist())) == len(set(whole["flow"].to_pylist())) > 1

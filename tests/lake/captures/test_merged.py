@@ -5,22 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fairway.core.tables import DATAGRAMS
-from fairway.lake.captures.files import seen
-from fairway.lake.captures.parts import Part, batches
-from fairway.lake.captures.rows import arrow_batch
 from tests.capture.test_merged import BATCHES
+from tests.lake.captures.reading import datagrams_of
 from tests.lake.captures.traces import conversation
 
-OF_THE_RECORD = ("offset", "frame", "at", "at_ns")
+OF_THE_RECORD = ("file_id", "offset", "frame", "at", "at_ns")
 FRAME_HEADER_BYTES = 28
 
 
 def rows(path: Path, capture: bytes) -> list[dict[str, Any]]:
     path.write_bytes(capture)
-    found = batches(Part(seen(str(path)), "id"), [])
-    read = [arrow_batch(batch, DATAGRAMS.names, dictionaries=False, payload=True).to_pylist() for batch in found]
-    return [row for batch in read for row in batch]
+    found: list[dict[str, Any]] = datagrams_of([path]).to_pylist()
+    return found
 
 
 def test_merged_datagrams_give_the_rows_of_single_ones(tmp_path: Path) -> None:

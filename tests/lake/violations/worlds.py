@@ -10,14 +10,13 @@ import pyarrow as pa
 from fairway.capture.trace import TraceWriter
 from fairway.core.events import Address
 from fairway.core.tables import DATAGRAMS, PROTOCOLS
-from fairway.lake.analysis.task import tables_of
 from fairway.lake.schemas import arrow_schema
 from fairway.lake.violations import CHECKS, suspects, violations
 from fairway.sim.network import Sighting
 from fairway.sim.swarm import draw, run_seed
 from fairway.sim.trace import EPOCH_NS
 from tests.lake.analysis.frames import datagrams
-from tests.lake.analysis.tables import frame_of, packets_of, plain
+from tests.lake.analysis.tables import frame_of, packets_of, plain, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

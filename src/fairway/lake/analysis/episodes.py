@@ -37,8 +37,8 @@ def numbers_of(records: Rows, first: Mask) -> Integers:
     """Return the number of each row's episode: a function of its flow and of when it begins."""
     opener = np.flatnonzero(first)
     flow, at_ns = records.numbers("flow")[opener], records.numbers("at_ns")[opener]
-    numbers: Integers = mixed(flow, at_ns, records.missing("at_ns")[opener]).view(np.int64)
-    return numbers[np.cumsum(first) - 1]
+    of_each: Integers = mixed(flow, at_ns, records.missing("at_ns")[opener]).view(np.int64)[np.cumsum(first) - 1]
+    return of_each
 
 
 def are_open(records: Rows, first: Mask, spans: Mapping[int, Span]) -> Mask:
