@@ -9,13 +9,15 @@
     sessions.py      one row per conversation
     timeline.py      one row per second of a conversation
     losses.py        how many packets were lost, as far as one point can tell
-    scale.py         how a run is laid out: few records in one task, many spread
-    failures.py      what Spark says of a failure, in a sentence
-    publishing.py    folders of tables exchanged so that a crash is completed by the next run
+    episodes.py      one flow at all points, cut at silences: what is computed as a whole
+    enrich.py        records, sorted by flow and time, to rows of packets
+    derived.py       the tables behind packets
+    survey.py        which files are new
+    touched.py       which episodes new files touch
+    state.py         what the tables hold, and the commits of a run
     job.py           captures in, tables out: the work of `fairway analyze`
+    failures.py      what Spark says of a failure, in a sentence
     follow.py        a folder of rotated captures, each file once
 
-All functions from frames to frames are lazy and deterministic: tables are a function of the set of captures and of
-the port map. Work is cut by `bucket`, a number made from the flow, so that what one new file touches can be
-replaced alone.
+The tables are a function of the set of captures and of the port map.
 """

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairway.capture.columns.compiled import compiled
 from fairway.capture.columns.crcs import crcs
 from fairway.capture.columns.datagrams import REASONS, Datagrams, decode_frames
+from fairway.capture.columns.pieces import joined
 from fairway.capture.columns.records import NO_TIME, TROUBLES, Records
 from fairway.core.columns import Bytes, Integers
 from fairway.core.tables import RECORDS
@@ -160,21 +160,9 @@ def _payload_crc(batch: Batch) -> pa.Array:
 
 def _pieces(buffer: Bytes, starts: Integers, lengths: Integers, null: Mask) -> pa.Array:
     """Return pieces of a buffer as binary values."""
-    lengths = np.where(null, 0, lengths)
-    ends = np.zeros(len(lengths) + 1, dtype=np.int32)
-    np.cumsum(lengths, out=ends[1:])
-    held = np.empty(int(ends[-1]), dtype=np.uint8)
-    _copy(buffer, starts, ends, held)
+    ends, held = joined(buffer, starts, np.where(null, 0, lengths))
     valid = pa.py_buffer(np.packbits(~null, bitorder="little")) if null.any() else None
-    return pa.BinaryArray.from_buffers(pa.binary(), len(lengths), [valid, pa.py_buffer(ends), pa.py_buffer(held)])
-
-
-@compiled
-def _copy(buffer: Bytes, starts: Integers, ends: NDArray[np.int32], held: Bytes) -> None:
-    for row in range(len(starts)):
-        shift = starts[row] - ends[row]
-        for place in range(ends[row], ends[row + 1]):
-            held[place] = buffer[place + shift]
+    return pa.BinaryArray.from_buffers(pa.binary(), len(starts), [valid, pa.py_buffer(ends), pa.py_buffer(held)])
 
 
 _BUILDERS: dict[str, Callable[[Batch], pa.Array]] = {
