@@ -103,17 +103,30 @@ def analyze(
     )
 
 
+SMALL_BYTES = 16 << 20
+_SMALL = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""What few records cost is not their computation, but tasks, stages, and compiling code that then runs once."""
+
+
 @contextmanager
-def _shuffled(spark: SparkSession, size_bytes: int) -> Iterator[None]:
-    """Cut shuffles by what is read; Spark joins parts that turn out to be small."""
-    name = "spark.sql.shuffle.partitions"
-    before = spark.conf.get(name)
+def _tuned(spark: SparkSession, size_bytes: int) -> Iterator[None]:
+    """Cut shuffles by what is read, and let Spark join parts that turn out to be small; little is read in one part."""
     parts = max(spark.sparkContext.defaultParallelism, -(-size_bytes // PART_BYTES))
-    spark.conf.set(name, str(min(parts, int(before or parts)) if parts < 200 else parts))
+    small = size_bytes <= SMALL_BYTES and str(spark.sparkContext.master).startswith("local")
+    chosen = _SMALL if small else {"spark.sql.shuffle.partitions": str(parts)}
+    before = {name: str(spark.conf.get(name)) for name in chosen}
+    for name, value in chosen.items():
+        spark.conf.set(name, value)
     try:
         yield
     finally:
-        spark.conf.set(name, before or "200")
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 class _Run:
@@ -137,7 +150,8 @@ class _Run:
 
     def run(self) -> int:
         """Compute and commit all tables; return the number of records that were computed."""
-        with _shuffled(self._spark, sum(capture.file.size_bytes for capture in self._found.new)):
+        replaced = sum(file.size_bytes for file in self._state.files(PACKETS)) if self._recomputes() else 0
+        with _tuned(self._spark, replaced + sum(capture.file.size_bytes for capture in self._found.new)):
             self._tell("packets", 0)
             old = self._replaced()
             fresh, counts = self._packets(old)
@@ -152,10 +166,13 @@ class _Run:
     def _replaced(self) -> Touched:
         """Find what this run replaces; after one that did not commit its packets, or for another port map, all."""
         state, new = self._state, self._found.new
-        if self._ports != state.port_map or not state.has_packets:
+        if self._recomputes():
             reread = {one.file_id for one in new} & {one.file_id for one in state.captures}
             return everything(self._spark, state, [PACKETS, *BEHIND], sorted(reread))
         return touched(self._spark, state, new)
+
+    def _recomputes(self) -> bool:
+        return self._ports != self._state.port_map or not self._state.has_packets
 
     def _packets(self, old: Touched) -> tuple[list[DataFile], dict[int, Counts]]:
         """Write packets: those of the new captures, and of the episodes that they touch."""
@@ -203,6 +220,7 @@ class _Run:
         if not self._state.has_derived:
             packets, old = self._read(PACKETS), everything(self._spark, self._state, BEHIND)
         self._tell("messages", records)
+        packets = packets.persist()  # every rule reads them again
         self._write(TRANSFERS, derived.transfers(packets, self._enrich), old)
         self._write(TIMELINE, derived.timeline(packets, self._enrich), old)
         self._tell(VIOLATIONS.name, records)
@@ -210,6 +228,7 @@ class _Run:
         judged = self._write(VIOLATIONS, derived.violations(packets, uncounted), old)
         self._tell(SESSIONS.name, records)
         self._write(SESSIONS, derived.sessions(uncounted, self._read(VIOLATIONS, judged)), old)
+        packets.unpersist()
 
     def _write(self, table: Table, rows: DataFrame, old: Touched) -> list[DataFile]:
         files = put(rows, self._state.delta(table))

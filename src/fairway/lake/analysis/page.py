@@ -43,7 +43,7 @@ stored = spark.read.format("fairway.delta").load("lake/tables/packets")
 ```
 
 Records are brought together by flow and sorted by time in Spark's own shuffle; one pass in Arrow batches understands
-them. An episode is in the memory of one Python worker as a whole, about 1 kB for each of its packets; all else is
+them. An episode is in the memory of one Python worker as a whole, about 1.2 kB for each of its packets; all else is
 computed in groups of 131,072 records. A capture in an object store (`s3://...`) is read by ranges, twice: once to find
 where its records begin.
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from fairway.core.tables import MAPPED, PROTOCOLS, RECORDS
 from fairway.lake.arrays import MISSING, Codes, named
 from fairway.lake.captures.readings import Readings
-from fairway.lake.captures.recognition import _mapped as mapped
+from fairway.lake.captures.recognition import spoken_on_ports
 from fairway.lake.captures.rows import Batch, arrow_batch
 from fairway.lake.schemas import arrow_schema
 
@@ -27,7 +27,7 @@ def mapped_batch(batch: Batch, port_map: Mapping[int, str], names: Sequence[str]
     own = [name for name in RECORDS.names if name in names]
     records = arrow_batch(batch, [*own, *(name for name in _NEEDED if name not in own)], payload=payload)
     rows = Readings(pa.Table.from_batches([records]), {})
-    spoken = np.where(rows.no_datagram, MISSING, mapped(rows.records, port_map)).astype(np.int16)
+    spoken = np.where(rows.no_datagram, MISSING, spoken_on_ports(rows.records, port_map)).astype(np.int16)
     arrays = [records.column(name) if name in own else _column(rows, spoken, name) for name in names]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([SCHEMA.field(name) for name in names]))
 
