@@ -8,12 +8,9 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
-import pyarrow.dataset as ds
-
-from fairway.core.tables import CAPTURE_TABLES
 from fairway.sim.cases import Wishes, case
+from tests.lake.analysis.lakes import all_tables
 from tests.lake.analysis.worlds import simulated
 from tests.lake.cluster import ON_A_CLUSTER, Daemon, cluster, environment
 
@@ -21,12 +18,6 @@ from tests.lake.cluster import ON_A_CLUSTER, Daemon, cluster, environment
 def _analyze(lake: Path, captures: list[Path], *words: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "fairway", "analyze", *map(str, captures), "--lake", str(lake), "--json", *words]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
-
-
-def _rows(lake: Path) -> dict[str, list[Any]]:
-    tables = {table.name: lake / "tables" / table.name for table in CAPTURE_TABLES}
-    read = {name: ds.dataset(folder, format="parquet", partitioning="hive") for name, folder in tables.items()}
-    return {name: sorted(rows.to_table().to_pylist(), key=str) for name, rows in read.items()}
 
 
 def test_a_worker_killed_in_the_middle_changes_no_table(tmp_path: Path) -> None:
@@ -40,7 +31,7 @@ def test_a_worker_killed_in_the_middle_changes_no_table(tmp_path: Path) -> None:
     with cluster(tmp_path) as (url, workers):
         words = [word for conf in ON_A_CLUSTER for word in ("--conf", conf)]
         spread = _analyze(tmp_path / "spread", captures, "--master", url, *words)
-        staging = tmp_path / "spread" / "staging" / "analysis" / "written" / "packets"
+        staging = tmp_path / "spread" / "tables" / "packets"
         killed = threading.Event()
         killer = threading.Thread(target=_kill_when, args=(staging, workers[0], spread, killed), daemon=True)
         killer.start()
@@ -48,13 +39,13 @@ def test_a_worker_killed_in_the_middle_changes_no_table(tmp_path: Path) -> None:
         killer.join()
         assert spread.returncode == 0, complaint
     assert killed.is_set(), "the analysis was over before the worker was killed"
-    assert _rows(tmp_path / "spread") == _rows(tmp_path / "alone")
+    assert all_tables(tmp_path / "spread") == all_tables(tmp_path / "alone")
     assert json.loads(told)["packets"] == json.loads(said)["packets"]
 
 
 def _kill_when(sign: Path, worker: Daemon, running: subprocess.Popen[str], killed: threading.Event) -> None:
-    """Kills the worker as soon as the first table is being written."""
-    while not sign.exists() and running.poll() is None:
+    """Kills the worker as soon as the first data file is being written, behind the shuffle."""
+    while not any(sign.rglob("*.parquet")) and running.poll() is None:
         time.sleep(0.02)
     if running.poll() is None:
         worker.kill()

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+from deltalake import write_deltalake
 
 from fairway.core.tables import CAPTURE_TABLES, SESSIONS, TIMELINE, Table
 
@@ -34,13 +34,12 @@ def schema(table: Table) -> pa.Schema:
     return pa.schema([pa.field(column.name, TYPES[column.type], column.nullable) for column in table.columns])
 
 
-def put(lake: Path, table: Table, rows: Iterable[Row], name: str = "part-0") -> None:
-    """Writes rows as one file; what a row does not say is null."""
-    folder = lake / "tables" / table.name
-    folder.mkdir(parents=True, exist_ok=True)
-    names = table.names
+def put(lake: Path, table: Table, rows: Iterable[Row]) -> None:
+    """Write rows as a Delta table; what a row does not say is null."""
+    names = [name for name in table.names if name not in table.partitions]
     full = [{column: row.get(column) for column in names} for row in rows]
-    pq.write_table(pa.Table.from_pylist(full, schema(table)), folder / f"{name}.parquet")
+    wanted = pa.schema([field for field in schema(table) if field.name in names])
+    write_deltalake(str(lake / "tables" / table.name), pa.Table.from_pylist(full, wanted), mode="append")
 
 
 @dataclass(slots=True)

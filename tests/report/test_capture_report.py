@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from fairway.cli import run
 from fairway.core.errors import BadOption, FairwayError
@@ -44,7 +44,7 @@ def text(lake: Path) -> str:
 
 
 def test_the_overview_adds_up_what_the_sessions_say(lake: Path, text: str) -> None:
-    rows = pq.read_table(lake / "tables" / "sessions").to_pylist()
+    rows = DeltaTable(lake / "tables" / "sessions").to_pyarrow_table().to_pylist()
     packets = sum(row["packets_out"] + row["packets_in"] for row in rows)
     assert f"<dt>Datagrams</dt><dd>{packets:,}</dd>" in text
     assert f"<dt>Sessions</dt><dd>{len(rows)}</dd>" in text
@@ -98,7 +98,7 @@ def test_the_goodput_over_time_adds_up_to_the_messages(text: str) -> None:
 
 
 def test_broken_rules_name_the_frame_to_open(lake: Path, text: str) -> None:
-    frame = pq.read_table(lake / "tables" / "violations").to_pylist()[0]["frame"]
+    frame = DeltaTable(lake / "tables" / "violations").to_pyarrow_table().to_pylist()[0]["frame"]
     assert f"frame {frame} of link.pcapng" in text
     assert f"wireshark -r &#x27;link.pcapng&#x27; -g {frame}" in text
     assert [broken[0] for broken in data_of(text)["details"][0]["violations"]] == ["UDPC-3.4", "UDPC-5.1", "UDPC-6.2w"]
@@ -122,10 +122,10 @@ def charts_of(text: str) -> dict[str, dict[str, Any]]:
 
 
 def test_the_goodput_of_all_sessions_is_summed_second_by_second(lake: Path, text: str, tmp_path: Path) -> None:
-    rows = pq.read_table(lake / "tables" / "timeline").to_pylist()
+    rows = DeltaTable(lake / "tables" / "timeline").to_pyarrow_table().to_pylist()
     for piece in range(4):
-        put(tmp_path, TIMELINE, rows[piece::4], f"part-{piece}")
-    put(tmp_path, SESSIONS, pq.read_table(lake / "tables" / "sessions").to_pylist())
+        put(tmp_path, TIMELINE, rows[piece::4])
+    put(tmp_path, SESSIONS, DeltaTable(lake / "tables" / "sessions").to_pyarrow_table().to_pylist())
     for page in (text, capture_report(tmp_path)):
         lines = {line["name"]: sum(line["y"]) for line in charts_of(page)["Goodput"]["lines"]}
         for protocol in ("udpc", "mrp", "rup"):
@@ -202,9 +202,7 @@ def test_a_hostile_name_stays_text(tmp_path: Path) -> None:
 
 
 def test_a_hundred_thousand_sessions_make_a_small_page(tmp_path: Path) -> None:
-    folder = tmp_path / "tables" / "sessions"
-    folder.mkdir(parents=True)
-    pq.write_table(crowd(100_000), folder / "part-0.parquet")
+    write_deltalake(tmp_path / "tables" / "sessions", crowd(100_000))
     text = capture_report(tmp_path)
     assert len(text) < 3_000_000
     assert "The 2,000 worst of 100,000, worst first." in text
@@ -217,10 +215,9 @@ def test_worst_first_does_not_depend_on_how_the_table_is_cut(tmp_path: Path) -> 
     pages = []
     for pieces in (1, 7):
         folder = tmp_path / str(pieces) / "lake" / "tables" / "sessions"
-        folder.mkdir(parents=True)
         step = len(sessions) // pieces + 1
         for piece in range(pieces):
-            pq.write_table(sessions.slice(piece * step, step), folder / f"part-{pieces - piece}.parquet")
+            write_deltalake(folder, sessions.slice(piece * step, step), mode="append")
         pages.append(capture_report(tmp_path / str(pieces) / "lake", Choice(listed=100)))
     assert pages[0] == pages[1]
 
@@ -258,11 +255,8 @@ def test_a_session_of_400_000_packets_is_thinned_as_it_is_read(tmp_path: Path) -
     session = tables.rows["sessions"][0]
     session |= {"session": "hot", "point": "", "packets_out": 400_000, "packets_in": 0, "retransmissions_out": 8_000}
     put(tmp_path, SESSIONS, [session])
-    folder = tmp_path / "tables" / "packets"
-    folder.mkdir(parents=True)
-    with pq.ParquetWriter(folder / "part-0.parquet", schema(PACKETS)) as writer:
-        for start in range(0, 400_000, 100_000):
-            writer.write_table(hot_packets(100_000, start))
+    for start in range(0, 400_000, 100_000):
+        write_deltalake(tmp_path / "tables" / "packets", hot_packets(100_000, start), mode="append")
     kept = packets_of(LakeTables(tmp_path), [session])["hot", ""]
     assert sum(piece.num_rows for piece in kept.drawn) < 1.2 * (DRAWN_MAX + COPIES_DRAWN_MAX)
     text = capture_report(tmp_path)
@@ -329,7 +323,7 @@ def test_trouble_weighs_rules_before_losses_and_losses_of_many_before_those_of_f
     lossy |= {"packets_out": 1_000, "packets_in": 1_000, "loss_out": 0.3}
     tiny |= {"packets_out": 1, "packets_in": 1, "loss_out": 0.5}
     put(tmp_path, SESSIONS, [good, breaking, lossy, tiny])
-    points = list(trouble(pq.read_table(tmp_path / "tables" / "sessions")))
+    points = list(trouble(DeltaTable(tmp_path / "tables" / "sessions").to_pyarrow_table()))
     assert points[1] > points[2] > points[3] > points[0] == 0
 
 
@@ -358,7 +352,7 @@ def test_a_long_timeline_is_summed_in_steps(tmp_path: Path) -> None:
         row |= {"second": START_US + number * 1_000_000, "goodput_out": 100}
     put(tmp_path, SESSIONS, [tables.rows["sessions"][0] | {"first": START_US, "last": START_US + 5_000 * 1_000_000}])
     for piece in range(3):
-        put(tmp_path, TIMELINE, day[piece::3], f"part-{piece}")
+        put(tmp_path, TIMELINE, day[piece::3])
     timeline = data_of(capture_report(tmp_path))["details"][0]["timeline"]
     assert len(timeline["t"]) <= BINS_MAX
     assert sum(timeline["goodput_out"]) * timeline["step"] == pytest.approx(500_000)
@@ -380,16 +374,17 @@ def test_a_folder_without_tables_is_refused_in_one_sentence(tmp_path: Path, caps
 
 
 def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
-    put(tmp_path, SESSIONS, [])
-    (tmp_path / "tables" / "sessions" / "other.parquet").write_bytes(b"PNG")
-    with pytest.raises(FairwayError, match=r"other\.parquet"):
+    tables = Tables()
+    transmission(tables, 1, messages=10)
+    put(tmp_path, SESSIONS, tables.rows["sessions"])
+    (file,) = (tmp_path / "tables" / "sessions").glob("*.parquet")
+    file.write_bytes(b"PNG")
+    with pytest.raises(FairwayError, match=file.name):
         capture_report(tmp_path)
 
 
 def test_a_table_of_another_version_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "tables" / "sessions"
-    folder.mkdir(parents=True)
-    pq.write_table(pa.table({"session": ["x"]}), folder / "part-0.parquet")
+    write_deltalake(tmp_path / "tables" / "sessions", pa.table({"session": ["x"]}))
     with pytest.raises(BadOption, match="has no column protocol: another version of Fairway wrote it"):
         capture_report(tmp_path)
 

@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 SMALL_BYTES = 64 << 20
 """Captures up to this size are analysed before the JVM's better compiler would have paid for itself."""
 QUICK_JVM = "-XX:TieredStopAtLevel=1"
-STEPS = 4
-"""Captures, tables, violations, publishing."""
+STEPS = 5
+"""Captures, packets, messages, violations, sessions."""
 
 _FILES = typer.Argument(None, metavar="FILE...", show_default=False, help="Captures, folders of them, or globs.")
-_LAKE = typer.Option(..., "--lake", metavar="DIR", show_default=False, help="The lake's folder.")
+_LAKE = typer.Option(
+    ..., "--lake", metavar="DIR", show_default=False, help="The lake: a folder, or s3://bucket/prefix."
+)
 _MAP = typer.Option(
     [], "--map", metavar="PROTOCOL=PORT", show_default=False, help="What is spoken on a port; otherwise by content."
 )
@@ -40,7 +42,7 @@ _PAYLOAD = typer.Option(False, "--payload", help="Keep the bodies of datagrams."
 _FOLLOW = typer.Option(
     None, "--follow", metavar="DIR", show_default=False, help="Take captures from this folder as they are completed."
 )
-_BUCKETS = typer.Option(None, show_default=False, help="Into how many parts a new lake's tables are cut (16).")
+_PART = typer.Option(None, "--part-bytes", show_default=False, help="How much of a file one task reads (96 MiB).")
 _MASTER = typer.Option("local[*]", help="Where Spark runs: local[*], spark://host:port, yarn, k8s://...")
 _CONF = typer.Option([], "--conf", metavar="KEY=VALUE", show_default=False, help="A setting of Spark.")
 _JSON = typer.Option(False, "--json", help="One JSON object per run.")
@@ -52,7 +54,7 @@ def analyze(
     ports: list[str] = _MAP,
     payload: bool = _PAYLOAD,
     follow: Path | None = _FOLLOW,
-    buckets: int | None = _BUCKETS,
+    part_bytes: int | None = _PART,
     master: str = _MASTER,
     conf: list[str] = _CONF,
     json: bool = _JSON,
@@ -69,7 +71,6 @@ def analyze(
     from fairway.lake.captures.recognition import parsed_port_map
     from fairway.lake.session import end
     from fairway.store.lakes import Lake
-    from fairway.store.places import place_of
 
     named = list(files or [])
     if not named and follow is None:
@@ -79,11 +80,11 @@ def analyze(
     readable, unreadable = _looked_at(named)
     if unreadable and not readable and follow is None:
         return ExitCode.FAILED
-    opened = Lake(place_of(lake).folder)
+    opened = Lake(lake)
     teller = _Teller(json)
     spark = _session(master, settings)
     try:
-        work = _Work(spark, opened, port_map, payload, buckets, teller)
+        work = _Work(spark, opened, port_map, payload, part_bytes, teller)
         if follow is not None:
             return work.follow(readable, follow)
         return work.once(readable) or (ExitCode.FAILED if unreadable else ExitCode.DONE)
@@ -128,19 +129,20 @@ class _Work:
         lake: Lake,
         port_map: Mapping[int, str] | None,
         payload: bool,
-        buckets: int | None,
+        part_bytes: int | None,
         teller: _Teller,
     ) -> None:
         self._spark = spark
         self._lake = lake
         self._port_map = port_map
         self._payload = payload
-        self._buckets = buckets
+        self._part_bytes = part_bytes
         self._teller = teller
 
     def once(self, files: list[str]) -> int:
         from fairway.lake.analysis.job import analyze as work
         from fairway.lake.analysis.summary import summary
+        from fairway.lake.captures.parts import PART_BYTES
 
         began_s = time.monotonic()
         with self._teller.progress(self._spark) as tell:
@@ -150,7 +152,7 @@ class _Work:
                 files,
                 port_map=self._port_map,
                 payload=self._payload,
-                buckets=self._buckets,
+                part_bytes=self._part_bytes or PART_BYTES,
                 tell=tell,
             )
         for problem in analysis.problems:

@@ -10,7 +10,6 @@ import typer
 from fairway.cli.exits import ExitCode
 from fairway.core.errors import BadOption, FairwayError
 from fairway.store.files import write_file
-from fairway.store.places import place_of
 
 _LAKE = typer.Option(None, metavar="DIR", help="The lake that `fairway analyze` has written.", show_default=False)
 _LAB = typer.Option(None, metavar="DIR", help="The folder that `fairway lab run` has written.", show_default=False)
@@ -47,7 +46,7 @@ def _page(lake: Path | None, lab: Path | None, listed: int, detailed: int, sessi
     if lake is not None and lab is None:
         from fairway.report.capture import Choice, capture_report
 
-        return capture_report(place_of(lake).folder, Choice(listed=listed, detailed=detailed, sessions=sessions))
+        return capture_report(lake, Choice(listed=listed, detailed=detailed, sessions=sessions))
     if lab is not None and lake is None:
         from fairway.report.lab import lab_report
 

@@ -4,10 +4,8 @@ LAKE/
   fairway-lake                    the marker: this folder is a lake
   landing/GATEWAY/FIRST-LAST.parquet   sealed segments, offsets inclusive, without gaps
   gateways/GATEWAY/journal.sqlite      what is committed and not yet sealed
-  captures/FILE_ID/               captures, read once
   staging/                        what is being written; nobody reads here
-  tables/NAME/                    tables: those of the landing stream are Delta tables
-  checkpoints/                    what the tables of an analysis are made of
+  tables/NAME/                    Delta tables
   locks/                          one lock a table
 """
 
@@ -21,12 +19,10 @@ MARKER_TEXT = "2\n"
 
 LANDING = "landing"
 GATEWAYS = "gateways"
-CAPTURES = "captures"
 STAGING = "staging"
 TABLES = "tables"
-CHECKPOINTS = "checkpoints"
 LOCKS = "locks"
-FOLDERS = (LANDING, GATEWAYS, CAPTURES, STAGING, TABLES, CHECKPOINTS, LOCKS)
+FOLDERS = (LANDING, GATEWAYS, STAGING, TABLES, LOCKS)
 
 JOURNAL = "journal.sqlite"
 

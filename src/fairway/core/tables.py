@@ -138,13 +138,68 @@ _READINGS = (
     _maybe("mrp_piggyback", "boolean", "whether mrp data can be read as piggyback"),
 )
 
+RECORDS = Table(
+    "records",
+    "one record of a capture, or one datagram of a record that holds several: what `fairway.capture` reads",
+    (
+        _always("file_id", "long", "identity of the capture file's content, as a number"),
+        _always("offset", "long", "where the record starts in the (decompressed) file, bytes"),
+        _always("frame", "long", "number of the record in its file, from 1; of a damaged stretch: of the one before"),
+        _always("piece", "int", "which datagram the row may be of a record that may hold several; 0 for all of it"),
+        _maybe("merged_as", "int", "whose datagrams those would be, as a number; null if the record holds one"),
+        _always("point", "string", "the interface's name, empty if the file has none"),
+        _maybe("at_ns", "long", "when it was captured, nanoseconds since 1970; null if that is not known"),
+        _always("flow", "long", "hash of the two endpoints; of a record without a datagram, of its place"),
+        _maybe("source", "binary", "IP address of the sender, 4 or 16 bytes"),
+        _maybe("source_port", "int", "UDP port of the sender"),
+        _maybe("destination", "binary", "IP address of the receiver, 4 or 16 bytes"),
+        _maybe("destination_port", "int", "UDP port of the receiver"),
+        _always("frame_bytes", "long", "size of the frame on the wire; of a damaged stretch: bytes left out"),
+        _maybe("payload_bytes", "int", "size of the UDP payload on the wire"),
+        _always("truncated", "boolean", "true if the record holds less than was sent: cut short, or a first fragment"),
+        _always("undecoded", "int", "why the record holds no whole UDP datagram, as a number; 0 if it does"),
+        _maybe("head", "binary", "the first 64 bytes of the UDP payload; all of it if that was asked for"),
+        _maybe("payload_crc", "long", "CRC-32 of the UDP payload; null if the capture does not hold all of it"),
+    ),
+)
+
+MAPPED = Table(
+    "mapped",
+    "one record of a capture, decoded by its ports: what `fairway.capture` reads with the option `map`",
+    (
+        *RECORDS.columns,
+        _maybe("protocol", "string", "the protocol that the map names for one of the two ports; null if none"),
+        _maybe("kind", "string", "the protocol's name for such a datagram; malformed if it breaks the format"),
+        _maybe("reason", "string", "why it is malformed; null if it is not"),
+        *_FIELDS,
+    ),
+)
+
+CAPTURES = Table(
+    "captures",
+    "one capture file that was read",
+    (
+        _always("file_id", "string", "identity of the file's content; the same in every table"),
+        _always("file", "string", "name of the file"),
+        _always("path", "string", "where it was read from"),
+        _always("size_bytes", "long", "its size, compressed if it is"),
+        _always("records", "long", "records that it holds"),
+        _always("damages", "long", "damaged stretches and records"),
+        _maybe("first", "timestamp", "its first record; null if no record has a time"),
+        _maybe("last", "timestamp", "its last record"),
+        _always("payload", "boolean", "whether the bodies of its datagrams were kept"),
+        _always("port_map", "string", "the port map that all tables are made with, as JSON"),
+        _always("run", "long", "number of the analysis that has read it"),
+    ),
+)
+
 DATAGRAMS = Table(
     "datagrams",
-    "one record of a capture, read as each of the four protocols: what `fairway.capture` gives and `captures/` keeps",
+    "one record of a capture, read as each of the four protocols: what is known before the protocol of its flow is",
     (
         *_FRAME,
         _maybe("undecoded", "string", "why the record holds no whole UDP datagram; null if it does"),
-        _maybe("merged_as", "string", "whose datagrams the record may hold several of; null if it holds one"),
+        _maybe("merged_as", "int", "whose datagrams the record may hold several of, as a number; null if it holds one"),
         *_READINGS,
         *_FIELDS,
         _maybe("payload", "binary", "the UDP payload, if it was asked for"),
@@ -156,6 +211,7 @@ PACKETS = Table(
     "one record of a capture; a record that holds no whole UDP datagram, or one that cannot be decoded, says why",
     (
         *_FRAME,
+        _maybe("episode", "long", "number of the episode: one flow at all points, cut where it is silent for 300 s"),
         _always("protocol", "string", "udpc, mrp, rup, pydevts, or unknown"),
         _maybe("evidence", "string", "how the flow was recognised: port map, magic, hex id, crc, handshake, session"),
         _maybe("kind", "string", "the protocol's name for such a datagram; malformed if it breaks the format"),
@@ -189,7 +245,13 @@ PACKETS = Table(
         _maybe("body", "binary", "the body, if it was asked for"),
         *_FIELDS,
         _maybe("mrp_layout", "string", "stamped or piggyback, of data and acks, by the connection they belong to"),
+        _maybe("head", "binary", "the first 64 bytes of the UDP payload; all of it if bodies were asked for"),
+        _maybe("payload_crc", "long", "CRC-32 of the UDP payload; null if the capture does not hold all of it"),
+        _always(
+            "open", "boolean", "true if the episode is so near an edge of its capture that another may continue it"
+        ),
     ),
+    ("open",),
 )
 
 SESSIONS = Table(
@@ -367,7 +429,20 @@ RUNS = Table(
 )
 
 CAPTURE_TABLES = (PACKETS, SESSIONS, TRANSFERS, VIOLATIONS, TIMELINE)
-"""What `fairway analyze` writes."""
+"""What `fairway analyze` makes of captures."""
+
+OF_EPISODES = tuple(PACKETS.column(name) for name in ("episode", "open"))
+"""What the stored tables behind `packets` have beside their own columns: by them rows are replaced."""
+
+ANALYSIS_TABLES = (
+    CAPTURES,
+    PACKETS,
+    *(
+        Table(table.name, table.row, (*table.columns, *OF_EPISODES), PACKETS.partitions)
+        for table in (TRANSFERS, TIMELINE, VIOLATIONS, SESSIONS)
+    ),
+)
+"""What `fairway analyze` writes, in the order of its commits."""
 
 LANDED_TABLES = (MESSAGES, REJECTED)
 """What `fairway stream` writes, besides the typed tables that it is asked for."""

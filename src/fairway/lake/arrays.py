@@ -90,6 +90,30 @@ class Rows:
         return codes
 
 
+class ByEpisode(Rows):
+    """Rows whose `flow` is their episode, for what is judged within one; without such a column, the flow itself."""
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__(rows.table)
+        self._rows = rows
+        self._flow = "episode" if "episode" in rows.table.column_names else "flow"
+
+    def _name(self, name: str) -> str:
+        return self._flow if name == "flow" else name
+
+    def array(self, name: str) -> pa.Array:
+        """Return a column in one piece."""
+        return self._rows.array(self._name(name))
+
+    def numbers(self, name: str) -> Integers:
+        """Return a column of numbers; 0 for null."""
+        return self._rows.numbers(self._name(name))
+
+    def missing(self, name: str) -> Mask:
+        """Return where a column is null."""
+        return self._rows.missing(self._name(name))
+
+
 def masked(values: NDArray[np.generic], null: Mask | None, kind: pa.DataType) -> pa.Array:
     """Gives an Arrow array with null where the mask is true."""
     return pa.array(values, type=kind, mask=null if null is not None and null.any() else None)

@@ -11,6 +11,9 @@ second query of the same frame would get the rows of the first. So both are opti
 
     .schema("gateway STRING, body BINARY")                  reads only these columns
     .option("where", '[["day", ">=", "2026-03-01"]]')       these rows; files that hold none of them are not opened
+
+For whoever replaces files of a table: `.option("files", '["part-1.parquet"]')` reads only these, and a column
+`_file STRING` in the schema is the path of each row's file.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,9 +34,15 @@ from fairway.store.delta import DataFile, Delta, VersionGone
 from fairway.store.parquet import batches
 from fairway.store.places import Place, place_of
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 NAME = "fairway.delta"
 GROUP_BYTES = 64 << 20
 """What one Spark task reads; small files share one."""
+
+FILE = "_file"
+"""The column that is the path of a row's file."""
 
 FEATURES = ("timestampNtz",)
 """What a table may ask of its readers."""
@@ -94,6 +103,7 @@ class Options:
     version: int | None
     since: int | None
     where: tuple[Condition, ...]
+    files: frozenset[str] | None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Options:
@@ -102,7 +112,8 @@ class Options:
         if "version" in options and "since" in options:
             raise BadOption("fairway.delta takes one of version and since, not both")
         table = Delta(place_of(options["path"]))
-        return cls(table, _number(options, "version"), _number(options, "since"), _conditions(options))
+        files = frozenset(json.loads(options["files"])) if "files" in options else None
+        return cls(table, _number(options, "version"), _number(options, "since"), _conditions(options), files)
 
     def columns(self) -> pa.Schema:
         """Return the columns of the table."""
@@ -155,6 +166,24 @@ class DeltaSource(DataSource):
         return DeltaReader(options, schema, columns)
 
 
+def read_table(
+    spark: SparkSession,
+    table: Delta,
+    *,
+    version: int | None = None,
+    files: Sequence[str] | None = None,
+    schema: StructType | None = None,
+) -> DataFrame:
+    """Read a table, or some of its files, or some of its columns."""
+    spark.dataSource.register(DeltaSource)
+    reader = spark.read.format(NAME)
+    if version is not None:
+        reader = reader.option("version", str(version))
+    if files is not None:
+        reader = reader.option("files", json.dumps(list(files)))
+    return (reader if schema is None else reader.schema(schema)).load(table.place.uri)
+
+
 class DeltaReader(DataSourceReader):
     """Lists the files of a table, leaves out those that cannot matter, and reads the others."""
 
@@ -189,7 +218,8 @@ class DeltaReader(DataSourceReader):
             yield from table.added(since, snapshot.version())
             return
         for file, noted in table.files(snapshot):
-            if all(one.may_hold(noted, self._columns) for one in self._options.where):
+            wanted = self._options.files is None or file.path in self._options.files
+            if wanted and all(one.may_hold(noted, self._columns) for one in self._options.where):
                 yield file
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -208,7 +238,7 @@ class DeltaReader(DataSourceReader):
 
 def _read(place: Place, file: DataFile, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
     try:
-        yield from batches(place, file.path, wanted, file.partition)
+        yield from batches(place, file.path, wanted, {**file.partition, FILE: file.path})
     except FileNotFoundError:
         raise VersionGone(
             f"{place}/{file.path} was removed, because that version is older than the table's history: read a newer "

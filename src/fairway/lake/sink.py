@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -40,7 +40,7 @@ TEXT_MAX = 64
 """Longer texts have no bounds in the log: cut ones would need care, and help little."""
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-_RETURNED = "path string, size_bytes long, rows long, partition string, stats string"
+_RETURNED = "path string, size_bytes long, rows long, partition string, stats string, notes string"
 
 
 class UnbalancedBatch(FairwayError):
@@ -72,18 +72,31 @@ def write(
     return commit(put(frame, table, expected_rows=expected_rows), table, removes=removes, positions=positions)
 
 
+class Work(Protocol):
+    """What a task does with its batches before they are written, and what it has noted meanwhile."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Return rows of the table."""
+
+    def notes(self) -> str:
+        """Return what was noted, when all batches are done."""
+
+
+def put_through(frame: DataFrame, table: Delta, work: Work) -> tuple[list[DataFile], list[str]]:
+    """Write what `work` makes of a frame to files as `put` does; return also what each task has noted.
+
+    That is `mapInArrow(work)` and then `put`, but in one Python process: the rows that `work` makes, wide and full of
+    texts, do not go through the JVM.
+    """
+    return _put(frame, table, work)
+
+
 def put(frame: DataFrame, table: Delta, *, expected_rows: int | None = None) -> list[DataFile]:
     """Write the rows of a frame to durable files that the table does not refer to yet."""
-    snapshot = table.open()
-    schema, partitions = pa.schema(snapshot.schema()), snapshot.metadata().partition_columns
-    strange = sorted(set(frame.columns) - set(schema.names))
+    strange = sorted(set(frame.columns) - {field.name for field in table.open().schema().fields})
     if strange:
         raise FairwayError(f"{table.place} has no column {strange[0]}: add it to the table first.")
-    work = partial(write_batches, table.place.uri, schema, partitions)
-    found = [
-        DataFile(row.path, row.size_bytes, row.rows, json.loads(row.partition), row.stats)
-        for row in frame.mapInArrow(work, _RETURNED).collect()
-    ]
+    found, _ = _put(frame, table, None)
     rows = sum(file.rows for file in found)
     if expected_rows is not None and rows != expected_rows:
         raise UnbalancedBatch(
@@ -92,6 +105,20 @@ def put(frame: DataFrame, table: Delta, *, expected_rows: int | None = None) -> 
         )
     crashpoints.reached("files-written")
     return found
+
+
+def _put(frame: DataFrame, table: Delta, work: Work | None) -> tuple[list[DataFile], list[str]]:
+    snapshot = table.open()
+    schema, partitions = pa.schema(snapshot.schema()), snapshot.metadata().partition_columns
+    written = frame.mapInArrow(
+        partial(write_batches, table.place.uri, schema, partitions, work=work), _RETURNED
+    ).collect()
+    files = [
+        DataFile(row.path, row.size_bytes, row.rows, json.loads(row.partition), row.stats)
+        for row in written
+        if row.path is not None
+    ]
+    return files, [row.notes for row in written if row.notes is not None]
 
 
 def commit(
@@ -107,16 +134,25 @@ def commit(
 
 
 def write_batches(
-    uri: str, schema: pa.Schema, partitions: Sequence[str], batches: Iterator[pa.RecordBatch]
+    uri: str,
+    schema: pa.Schema,
+    partitions: Sequence[str],
+    batches: Iterator[pa.RecordBatch],
+    *,
+    work: Work | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Write the batches of one task to durable files; return a row for each."""
+    """Write the batches of one task to durable files; return a row for each, and one for what was noted."""
     files = _Files(Place(uri), schema, partitions)
-    for batch in batches:
+    for batch in batches if work is None else work(batches):
         files.add(pa.Table.from_batches([batch]))
-    done = [(file.path, file.size_bytes, file.rows, json.dumps(file.partition), file.stats) for file in files.close()]
-    names = ("path", "size_bytes", "rows", "partition", "stats")
+    done: list[tuple[object, ...]] = [
+        (file.path, file.size_bytes, file.rows, json.dumps(file.partition), file.stats, None) for file in files.close()
+    ]
+    if work is not None:
+        done.append((*[None] * 5, work.notes()))
+    names = ("path", "size_bytes", "rows", "partition", "stats", "notes")
     columns = [[row[place] for row in done] for place in range(len(names))]
-    types = (pa.string(), pa.int64(), pa.int64(), pa.string(), pa.string())
+    types = (pa.string(), pa.int64(), pa.int64(), pa.string(), pa.string(), pa.string())
     yield pa.record_batch([pa.array(one, type_) for one, type_ in zip(columns, types, strict=True)], list(names))
 
 

@@ -11,6 +11,8 @@ import pyarrow.dataset as ds
 
 from fairway.core.errors import BadOption
 from fairway.core.tables import CAPTURE_TABLES, Table
+from fairway.store.analyses import common_run, dataset, tables
+from fairway.store.places import place_of
 
 BATCH_ROWS = 65_536
 READ_AHEAD_BATCHES = 4
@@ -29,13 +31,18 @@ _ARROW: dict[str, pa.DataType] = {
 
 
 class LakeTables:
-    """The capture tables of one lake; any of them may be missing."""
+    """The capture tables of one lake, all at the newest run that all of them hold; any of them may be missing."""
 
-    def __init__(self, lake: Path) -> None:
-        if not lake.is_dir():
+    def __init__(self, lake: Path | str) -> None:
+        place = place_of(lake)
+        if place.is_folder and not place.folder.is_dir():
             raise BadOption(f"{lake} is no folder; name the lake that `fairway analyze` has written")
-        self._sets = {table.name: _dataset(lake, table) for table in CAPTURE_TABLES}
-        if not any(self._sets.values()):
+        found, deltas = common_run(place), tables(place)
+        self._sets = {
+            table.name: _checked(table, dataset(deltas[table.name], found[table.name])) if table.name in found else None
+            for table in CAPTURE_TABLES
+        }
+        if not any(one is not None and one.files for one in self._sets.values()):
             raise BadOption(f"{lake} holds no tables of captures; `fairway analyze FILE... --lake {lake}` writes them")
 
     def missing(self) -> list[str]:
@@ -63,17 +70,11 @@ class LakeTables:
                 yield pa.Table.from_batches([batch]).cast(schema, safe=False)
 
 
-def _dataset(lake: Path, table: Table) -> ds.Dataset | None:
-    """Opens a table; files and folders that begin with `_` or `.` are not part of it."""
-    folder = lake / "tables" / table.name
-    if not folder.is_dir():
-        return None
-    found = ds.dataset(folder, format="parquet", partitioning="hive")
-    if not found.files:
-        return None
-    lacking = [name for name in table.names if name not in found.schema.names]
+def _checked(table: Table, found: ds.Dataset) -> ds.Dataset:
+    lacking = [name for name in table.names if name not in (*found.schema.names, *table.partitions)]
     if lacking:
         raise BadOption(
-            f"{folder} has no column {lacking[0]}: another version of Fairway wrote it; analyse the captures again"
+            f"the table {table.name} has no column {lacking[0]}: another version of Fairway wrote it; analyse the "
+            "captures again"
         )
     return found

@@ -8,5 +8,6 @@ places.py       a folder, or a prefix in an object store
 lakes.py        where things lie in a lake
 delta.py        Delta tables without Spark: open, commit, positions, repair
 parquet.py      Parquet files batch by batch
+analyses.py     the tables of captures, each at the newest run that all of them hold
 tending.py      compaction, vacuum and checkpoints of a Delta table
 """

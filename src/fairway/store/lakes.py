@@ -85,19 +85,9 @@ class Lake:
         return self.path / layout.GATEWAYS
 
     @property
-    def captures(self) -> Path:
-        """Where captures lie, read once."""
-        return self.path / layout.CAPTURES
-
-    @property
     def tables(self) -> Path:
         """Where the tables are."""
         return self.path / layout.TABLES
-
-    @property
-    def checkpoints(self) -> Path:
-        """Where an analysis notes what its tables are made of."""
-        return self.path / layout.CHECKPOINTS
 
     def table(self, name: str) -> Path:
         """Return the folder of a table."""

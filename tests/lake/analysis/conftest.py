@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from fairway.lake.captures.buckets import read_bucket
-from fairway.lake.captures.ingest import capture_files, ingest
 from fairway.sim.cases import Wishes, case
-from fairway.store.lakes import Lake
 from tests.lake.analysis.tables import made
 from tests.lake.analysis.worlds import World, simulated
+from tests.lake.captures.reading import datagrams_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,9 +52,5 @@ def truth(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Trut
     folder = tmp_path_factory.mktemp("truth")
     capture = folder / "all.pcapng"
     capture.write_bytes(b"".join(world.capture for world in worlds))
-    lake = Lake(folder / "lake")
-    taken = ingest(spark, [capture], lake)
-    assert not taken.problems
-    (about,) = taken.added
-    datagrams = read_bucket(map(Path, capture_files(lake, [about.file_id])), 0, 1)
+    datagrams = datagrams_of([capture], payload=False)
     return Truth(worlds, {name: table.cache() for name, table in made(spark, datagrams).items()})

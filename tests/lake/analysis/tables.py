@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
+from fairway.capture.columns.records import NO_TIME
 from fairway.core.tables import PACKETS, SESSIONS, TIMELINE, TRANSFERS, VIOLATIONS
 from fairway.lake.analysis.columns import table_of
-from fairway.lake.analysis.packets import Packets, packets
+from fairway.lake.analysis.packets import Packets
+from fairway.lake.analysis.packets import packets_of as packets
 from fairway.lake.analysis.sessions import sessions
+from fairway.lake.analysis.spoken import Spoken
 from fairway.lake.analysis.timeline import timeline
 from fairway.lake.analysis.transfers import transfers
+from fairway.lake.arrays import Codes, Mask, Rows, mixed
+from fairway.lake.captures.merged import borne_out
 from fairway.lake.schemas import spark_schema
 
 if TYPE_CHECKING:
@@ -22,13 +28,37 @@ Row = dict[str, Any]
 
 
 def packets_of(datagrams: pa.Table, ports: Mapping[int, str] | None = None) -> Packets:
-    """Gives what is known of records."""
-    return packets(datagrams, dict(ports or {}))
+    """Return what is known of datagrams that hold all there is of their flows."""
+    spoken_on = dict(ports or {})
+    rows = Rows(datagrams)
+
+    def recognise(seen: Mask) -> Codes:
+        return Spoken(Rows(datagrams.filter(pa.array(seen))), spoken_on).protocol
+
+    stays = borne_out(rows, mixed(rows.numbers("flow")), recognise)
+    return packets(Rows(_in_time(datagrams.filter(pa.array(stays)))), spoken_on)
+
+
+def _in_time(datagrams: pa.Table) -> pa.Table:
+    """Gives records in the order of time, then by place, so that it does not depend on the order of files."""
+    rows = Rows(datagrams)
+    file, files = rows.texts("file_id")
+    rank = np.argsort(np.argsort(np.array(files, dtype=object)))[file] if len(files) > 1 else file
+    keys = (rows.numbers("at_ns"), rank, rows.numbers("offset"))
+    if rows.missing("at_ns").any():
+        keys = (np.where(rows.missing("at_ns"), NO_TIME, keys[0]), *keys[1:])
+    tie, later = np.ones(max(0, len(rows) - 1), dtype=bool), np.zeros(max(0, len(rows) - 1), dtype=bool)
+    for key in keys:
+        later |= tie & (key[1:] > key[:-1])
+        tie &= key[1:] == key[:-1]
+    return datagrams if bool((later | tie).all()) else datagrams.take(pa.array(np.lexsort(keys[::-1])))
 
 
 def packets_table(datagrams: pa.Table, ports: Mapping[int, str] | None = None) -> pa.Table:
-    """Return the table `packets`; its texts are plain."""
-    return plain(table_of(packets_of(datagrams, ports)))
+    """Return the table `packets` without what is kept of records; its texts are plain, and a flow is one episode."""
+    rows = plain(table_of(packets_of(datagrams, ports)))
+    everywhere = pa.array([True] * len(rows), type=pa.bool_())
+    return rows.append_column("episode", rows["flow"]).append_column("open", everywhere)
 
 
 def made(spark: SparkSession, datagrams: pa.Table, ports: Mapping[int, str] | None = None) -> dict[str, DataFrame]:
@@ -54,5 +84,5 @@ def plain(table: pa.Table) -> pa.Table:
 
 
 def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """Gives a table to Spark, all of it in one bucket."""
-    return spark.createDataFrame(table.append_column("bucket", pa.array([0] * len(table), type=pa.int32())))
+    """Return a table as a frame of Spark's."""
+    return spark.createDataFrame(table)

@@ -13,7 +13,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.dataset as ds
 import pytest
 
 from fairway.bench.relay import Faults, relaying
@@ -23,6 +22,7 @@ from fairway.lake import session
 from fairway.lake.analysis import job
 from fairway.net import blocking
 from fairway.sim.cases import Wishes, case
+from tests.lake.analysis.lakes import table_rows
 from tests.lake.analysis.worlds import simulated
 
 if TYPE_CHECKING:
@@ -42,9 +42,7 @@ def _one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows(lake: Path, table: str) -> list[Row]:
-    read = ds.dataset(lake / "tables" / table, format="parquet", partitioning="hive").to_table()
-    found: list[Row] = read.to_pylist()
-    return found
+    return table_rows(lake, table)
 
 
 def capture(protocol: str, number: int = 1) -> bytes:
@@ -116,7 +114,7 @@ def test_a_disk_that_fills_up_changes_no_table_and_is_said(
         raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr(job, "computed", full)
+        patched.setattr(job, "put_through", full)
         assert run(["analyze", str(tmp_path / "udpc"), "--lake", str(lake)]) == 1
     said = capsys.readouterr().err.strip()
     assert "make room" in said
@@ -168,29 +166,19 @@ def test_traces_of_real_endpoints_break_no_rule_at_either_end(
 
 
 class Onlooker(threading.Thread):
-    """Reads the packets of a lake again and again, with pyarrow and with DuckDB in turn, and keeps what was wrong."""
+    """Reads the packets of a lake again and again, and keeps what was wrong."""
 
     def __init__(self, lake: Path) -> None:
         super().__init__()
         self.over = threading.Event()
         self.looks = 0
         self.wrong: list[str] = []
-        self._table = lake / "tables" / "packets"
+        self._lake = lake
 
     def run(self) -> None:
-        import duckdb
-
         while not self.over.is_set():
             try:
-                if self.looks % 2:
-                    read = duckdb.connect().execute(f"SELECT file_id, \"offset\" FROM '{self._table}/**/*.parquet'")
-                    places = read.fetchall()
-                else:
-                    dataset = ds.dataset(self._table, format="parquet", partitioning="hive")
-                    table = dataset.to_table(columns=["file_id", "offset"])
-                    places = list(zip(*table.to_pydict().values(), strict=True))
-            except (FileNotFoundError, duckdb.IOException):
-                continue  # a folder was exchanged between listing and opening: whoever reads lists again
+                places = [(row["file_id"], row["offset"]) for row in rows(self._lake, "packets")]
             except Exception as error:
                 self.wrong.append(repr(error))
                 return
@@ -227,7 +215,7 @@ class CaptureTool(threading.Thread):
         self.failed = False
 
     def run(self) -> None:
-        known = len(list((self._lake / "captures").glob("*")))
+        known = len(rows(self._lake, "captures"))
         for number, (name, data) in enumerate(self._files.items(), known + 1):
             (self._folder / "growing.tmp").write_bytes(data)
             (self._folder / "growing.tmp").rename(self._folder / name)
@@ -237,9 +225,8 @@ class CaptureTool(threading.Thread):
         os.kill(os.getpid(), signal.SIGTERM)
 
     def _in_tables(self, files: int) -> bool:
-        state = self._lake / "checkpoints" / "analysis.json"
         for _ in range(PATIENCE_LOOKS):
-            if state.exists() and len(json.loads(state.read_text())["captures"]) == files:
+            if len(rows(self._lake, "captures")) == files:
                 return True
             time.sleep(0.2)
         return False

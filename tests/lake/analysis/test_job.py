@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow.dataset as ds
 import pytest
 
-from fairway.core.errors import BadOption
-from fairway.core.tables import CAPTURE_TABLES
-from fairway.lake.analysis import job, publishing, task
-from fairway.lake.analysis.exchange import exchange_folder
-from fairway.lake.analysis.job import State, analyze
+from fairway.core.tables import ANALYSIS_TABLES, CAPTURES, PACKETS, SESSIONS, Table
+from fairway.lake.analysis import enrich, job
+from fairway.lake.analysis.enrich import Counts, Enrich
+from fairway.lake.analysis.job import analyze
+from fairway.lake.analysis.state import State
 from fairway.lake.analysis.summary import summary
 from fairway.sim.cases import Wishes, case
+from fairway.store.analyses import APPLICATION, common_run, tables
+from fairway.store.delta import DataFile, Overtaken
 from fairway.store.lakes import Lake
+from tests.capture.adversaries import pcap
+from tests.lake.analysis.lakes import all_tables, table_rows
 from tests.lake.analysis.worlds import simulated
 
 if TYPE_CHECKING:
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def captures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """A udpc conversation cut in two files, and an mrp one."""
+    """A udpc conversation cut in two files, the second half first, and an mrp one."""
     folder = tmp_path_factory.mktemp("captures")
     udpc = simulated(1, case(Wishes(protocol="udpc", loss=0.1, messages=20)), 5)
     mrp = simulated(2, case(Wishes(protocol="mrp", loss=0.1, messages=10)), 6)
@@ -49,128 +53,210 @@ def _halves(capture: bytes) -> tuple[bytes, bytes]:
     return capture[:middle], capture[:first] + capture[middle:]
 
 
-def checksums(lake: Lake) -> dict[str, str]:
-    files = sorted(path for path in lake.tables.rglob("*") if path.is_file())
-    return {str(path.relative_to(lake.tables)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+def versions(lake: Lake) -> dict[str, int]:
+    return {name: table.open().version() for name, table in tables(lake.place).items()}
 
 
-def rows(lake: Lake) -> dict[str, list[Any]]:
-    """Gives the rows of all tables in an order of their own."""
-    found = {}
-    for table in CAPTURE_TABLES:
-        read = ds.dataset(lake.table(table.name), format="parquet", partitioning="hive").to_table()
-        found[table.name] = sorted(read.to_pylist(), key=str)
-    return found
+def data_files(lake: Lake, name: str) -> set[str]:
+    table = lake.delta(name)
+    return {file.path for file, _ in table.files(table.open())}
 
 
 @pytest.fixture(scope="module")
 def together(spark: SparkSession, captures: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Lake:
     lake = Lake(tmp_path_factory.mktemp("together") / "lake")
     done = analyze(spark, lake, map(str, captures))
-    assert (done.files_added, done.problems) == (3, ())
+    assert (done.files_added, done.problems, done.run) == (3, (), 1)
     return lake
 
 
-def test_a_second_run_changes_no_file(spark: SparkSession, together: Lake, captures: list[Path]) -> None:
-    before = checksums(together)
+@pytest.fixture(scope="module")
+def begun(spark: SparkSession, captures: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake that holds the second half of a conversation."""
+    lake = Lake(tmp_path_factory.mktemp("begun") / "lake")
+    analyze(spark, lake, [str(captures[0])])
+    return lake
+
+
+def copy_of(lake: Lake, folder: Path) -> Lake:
+    shutil.copytree(lake.path, folder)
+    return Lake(folder)
+
+
+def test_a_second_run_commits_nothing(spark: SparkSession, together: Lake, captures: list[Path]) -> None:
+    before = versions(together)
     again = analyze(spark, together, map(str, captures))
-    assert (again.files_added, again.files_known, again.buckets) == (0, 3, 0)
-    assert checksums(together) == before
-    assert len(before) > 0
+    assert (again.files_added, again.files_known, again.run, again.records) == (0, 3, 1, 0)
+    assert versions(together) == before
 
 
-def test_files_one_by_one_give_the_same_tables_as_all_together(
-    spark: SparkSession, together: Lake, captures: list[Path], tmp_path: Path
+def test_every_capture_is_described(together: Lake) -> None:
+    packets = table_rows(together.path, "packets")
+    for row in table_rows(together.path, "captures"):
+        own = [packet for packet in packets if packet["file_id"] == row["file_id"]]
+        assert (row["records"], row["damages"], row["run"]) == (len(own), 0, 1)
+        assert (row["first"], row["last"]) == (min(one["at"] for one in own), max(one["at"] for one in own))
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+def test_files_one_by_one_in_any_order_give_the_tables_of_all_together(
+    spark: SparkSession, together: Lake, captures: list[Path], tmp_path: Path, order: Sequence[int]
 ) -> None:
     lake = Lake(tmp_path / "lake")
-    untouched: dict[str, str] = {}
-    for file in captures:
-        before = checksums(lake)
-        analyze(spark, lake, [str(file)])
-        untouched = {name: text for name, text in before.items() if checksums(lake).get(name) == text}
-    assert rows(lake) == rows(together)
-    assert untouched, "the last file has a flow of its own, so what was there before stays as it is"
+    kept: set[str] = set()
+    for number in order:
+        before = data_files(lake, "packets") if lake.delta("packets").exists() else set()
+        analyze(spark, lake, [str(captures[number])])
+        kept |= before & data_files(lake, "packets")
+    assert all_tables(lake.path) == all_tables(together.path)
+    assert kept, "a conversation that the new file does not touch stays where it is"
 
 
-def test_rows_that_get_lost_on_the_way_are_noticed_and_nothing_is_published(
-    spark: SparkSession, captures: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class Stopped(BaseException):
+    """Stands for the end of a process."""
+
+
+def interrupted(monkeypatch: pytest.MonkeyPatch, after: str, then: Callable[[], None]) -> None:
+    """Have something happen behind the commit to a table, once."""
+    commit, done = State.commit, False
+
+    def committed(self: State, table: Table, files: Sequence[DataFile], replaced: Sequence[DataFile]) -> None:
+        nonlocal done
+        commit(self, table, files, replaced)
+        if table.name == after and not done:
+            done = True
+            then()
+
+    monkeypatch.setattr(State, "commit", committed)
+
+
+@pytest.mark.parametrize("after", ["captures", "packets", "violations"])
+def test_a_run_that_was_stopped_between_two_commits_is_made_up_for_by_the_next(
+    spark: SparkSession,
+    together: Lake,
+    begun: Lake,
+    captures: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    after: str,
 ) -> None:
-    """Also where only some buckets are computed."""
-    lake = Lake(tmp_path / "lake")
-    analyze(spark, lake, [str(captures[0])])
-    before = rows(lake)
+    lake = copy_of(begun, tmp_path / "lake")
 
-    def losing(work: task.Work, bucket: int) -> None:
-        task.computed(work, bucket)
-        (Path(work.target) / "packets" / f"bucket={bucket}" / "part-0.parquet").unlink()
+    def stop() -> None:
+        raise Stopped
 
-    with monkeypatch.context() as patched:
-        patched.setattr(job, "computed", losing)
-        with pytest.raises(job.Unbalanced, match="became 0 packets"):
-            analyze(spark, lake, [str(captures[1])])
-    assert rows(lake) == before
+    interrupted(monkeypatch, after, stop)
+    with pytest.raises(Stopped):
+        analyze(spark, lake, map(str, captures))
+    assert all_tables(lake.path) == all_tables(begun.path), "readers see the run before"
+    again = analyze(spark, lake, [])
+    assert again.run == 3
+    assert all_tables(lake.path) == all_tables(together.path)
 
 
-def test_a_crash_between_two_exchanges_is_completed_by_the_next_run(
-    spark: SparkSession, together: Lake, captures: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("after", ["captures", "timeline"])
+def test_a_second_start_between_two_commits_ends_one_of_them_with_a_sentence(
+    spark: SparkSession,
+    together: Lake,
+    begun: Lake,
+    captures: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    after: str,
 ) -> None:
-    lake = Lake(tmp_path / "lake")
-    analyze(spark, lake, [str(captures[0])])
-    left = 3
-
-    def dying(staged: Path, target: Path) -> bool:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            raise KeyboardInterrupt
-        return exchange_folder(staged, target)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(publishing, "exchange_folder", dying)
-        with pytest.raises(KeyboardInterrupt):
-            analyze(spark, lake, map(str, captures[1:]))
-    assert rows(lake) != rows(together)
-    assert publishing.finish(lake)
-    assert rows(lake) == rows(together)
-    assert State.of(lake) == State.of(together)
-    assert not publishing.finish(lake)
+    lake = copy_of(begun, tmp_path / "lake")
+    interrupted(monkeypatch, after, lambda: ignored(analyze(spark, lake, map(str, captures))))
+    with pytest.raises(Overtaken, match="another writer fills it"):
+        analyze(spark, lake, map(str, captures))
+    analyze(spark, lake, [])
+    assert all_tables(lake.path) == all_tables(together.path)
+    assert {table.position(table.open(), APPLICATION) for table in tables(lake.place).values()} == {3}
 
 
-def test_what_cannot_be_read_is_said_and_the_rest_is_analysed_and_mapped(
+def ignored(_: object) -> None:
+    pass
+
+
+def test_rows_that_get_lost_on_the_way_are_noticed_and_nothing_is_committed(
+    spark: SparkSession, begun: Lake, captures: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = copy_of(begun, tmp_path / "lake")
+    before = versions(lake)
+    monkeypatch.setattr(job, "records_of", lambda packets: job_records_of(packets).limit(1))
+    with pytest.raises(job.Unbalanced, match="nothing was committed"):
+        analyze(spark, lake, [str(captures[1])])
+    assert versions(lake) == before
+
+
+job_records_of = enrich.records_of
+
+
+def test_what_cannot_be_read_is_said_and_the_rest_is_analysed(
     spark: SparkSession, captures: list[Path], tmp_path: Path
 ) -> None:
-    empty, picture = tmp_path / "empty.pcap", tmp_path / "picture.pcap"
-    empty.write_bytes(b"")
-    picture.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
+    whole = pcap([b"one", b"two"])
+    files = {"empty": b"", "picture": b"\x89PNG\r\n\x1a\n" + bytes(100), "cut": whole[:-2], "none": pcap([])}
+    for name, data in files.items():
+        (tmp_path / f"{name}.pcap").write_bytes(data)
     lake = Lake(tmp_path / "lake")
-    done = analyze(spark, lake, [str(empty), str(picture), str(tmp_path / "missing.pcap"), str(captures[2])])
-    for name in ("empty.pcap", "picture.pcap", "missing.pcap"):
-        assert any(name in said for said in done.problems), name
+    names = [str(tmp_path / f"{name}.pcap") for name in (*files, "missing")]
+    done = analyze(spark, lake, [*names, str(captures[2])])
+    for name in ("empty", "picture", "cut", "missing"):
+        assert sum(f"{name}.pcap" in said for said in done.problems) == 1, name
     assert all("\n" not in said and said.endswith(".") for said in done.problems)
-    assert done.files_added == 1
+    assert done.files_added == 3
+    found = {row["file"]: (row["records"], row["damages"]) for row in table_rows(lake.path, "captures")}
+    assert (found["none.pcap"], found["cut.pcap"]) == ((0, 0), (1, 1))
+
+
+def test_another_port_map_computes_everything_again_without_the_captures(
+    spark: SparkSession, captures: list[Path], tmp_path: Path
+) -> None:
+    here = tmp_path / captures[2].name
+    here.write_bytes(captures[2].read_bytes())
+    lake = Lake(tmp_path / "lake")
+    analyze(spark, lake, [str(here)])
     assert set(summary(lake).packets) == {"mrp"}
-    _map_otherwise(spark, lake)
-
-
-def _map_otherwise(spark: SparkSession, lake: Lake) -> None:
-    """Another port map computes everything again, and stays."""
+    before = all_tables(lake.path)
+    here.unlink()
     mapped = analyze(spark, lake, [], port_map={9_000: "udpc"})
     assert mapped.remapped
     assert set(summary(lake).packets) == {"udpc"}
     kept = analyze(spark, lake, [])
-    assert (kept.remapped, kept.buckets) == (False, 0)
+    assert (kept.remapped, kept.records) == (False, 0)
+    analyze(spark, lake, [], port_map={})
+    assert all_tables(lake.path) == before
 
 
-def test_the_cut_of_a_lake_does_not_change(spark: SparkSession, together: Lake) -> None:
-    with pytest.raises(BadOption, match="16 buckets"):
-        analyze(spark, together, [], buckets=8)
+def test_bodies_that_are_asked_for_later_replace_the_rows(spark: SparkSession, begun: Lake, tmp_path: Path) -> None:
+    lake = copy_of(begun, tmp_path / "lake")
+    (path,) = (row["path"] for row in table_rows(lake.path, "captures"))
+    done = analyze(spark, lake, [path], payload=True)
+    assert (done.files_added, done.problems) == (1, ())
+    without, found = table_rows(begun.path, "packets"), table_rows(lake.path, "packets")
+    assert len(found) == len(without)
+    bodies = [row["body"] for row in found if row["body_bytes"]]
+    assert bodies
+    assert all(bodies)
+    assert {row["body"] for row in without} == {None}
+
+
+def test_a_reader_between_two_runs_sees_the_run_that_all_tables_hold(begun: Lake, together: Lake) -> None:
+    assert set(common_run(begun.place)) == {table.name for table in ANALYSIS_TABLES}
+    assert {CAPTURES.name, PACKETS.name, SESSIONS.name} <= set(common_run(together.place))
+
+
+def test_counts_of_tasks_add_up() -> None:
+    counts = Counts(3, 7, 1)
+    counts.add(Counts(2, 9, 0))
+    assert counts == Counts(5, 9, 1)
+    assert Enrich({}, {}).notes() == "{}"
 
 
 def test_duckdb_reads_the_same_rows(together: Lake) -> None:
     import duckdb
 
-    for table in CAPTURE_TABLES:
-        counted = (
-            duckdb.connect().execute(f"SELECT count(*) FROM '{together.table(table.name)}/**/*.parquet'").fetchall()
-        )
-        assert counted == [(len(rows(together)[table.name]),)]
+    for table in ANALYSIS_TABLES:
+        files = [str(together.table(table.name) / path) for path in data_files(together, table.name)]
+        counted = duckdb.connect().execute("SELECT count(*) FROM read_parquet(?)", [files]).fetchall()
+        assert counted == [(len(table_rows(together.path, table.name)),)]

@@ -9,7 +9,7 @@ from fairway.protocols.pydevts import wire as pydevts
 from fairway.protocols.rup import wire as rup
 from fairway.protocols.udpc import wire as udpc
 from tests.lake.analysis.frames import datagrams
-from tests.lake.analysis.tables import made
+from tests.lake.analysis.tables import packets_table
 from tests.lake.violations.cases import EPOCH_NS, Case, Step
 
 PORTS = {9_000: "udpc", 9_001: "mrp", 9_002: "rup", 9_003: "pydevts"}
@@ -20,7 +20,7 @@ ID = "0123456789abcdef" * 2
 def seen(port: int, *steps: Step) -> list[dict[str, Any]]:
     """The rows of `packets`, in the order of time."""
     capture = Case("", "", steps, "").capture(1, port)
-    rows: list[dict[str, Any]] = made(datagrams([("capture", capture)]), PORTS)["packets"].to_pylist()
+    rows: list[dict[str, Any]] = packets_table(datagrams([("capture", capture)]), PORTS).to_pylist()
     return sorted(rows, key=lambda row: (row["at_ns"], row["offset"]))
 
 

@@ -7,24 +7,21 @@ from typing import Any
 
 import pytest
 
-from fairway.core.tables import DATAGRAMS
-from fairway.lake.captures.files import seen
-from fairway.lake.captures.parts import Part, batches
-from fairway.lake.captures.rows import arrow_batch
+from fairway.core.tables import PROTOCOLS
 from fairway.protocols.udpc.wire import Syn, SynAck, encode
 from tests.capture.test_merged import BATCHES, SESSION
+from tests.lake.captures.reading import datagrams_of as read
 from tests.lake.captures.test_recognition import datagrams_of, packet, packets_of
 from tests.lake.captures.traces import conversation
 
-OF_THE_RECORD = ("offset", "frame", "at", "at_ns", "piece", "merged_as")
+OF_THE_RECORD = ("file_id", "offset", "frame", "at", "at_ns", "piece", "merged_as")
 FRAME_HEADER_BYTES = 28
 
 
 def rows(path: Path, capture: bytes) -> list[dict[str, Any]]:
     path.write_bytes(capture)
-    found = batches(Part(seen(str(path)), "id"), [])
-    read = [arrow_batch(batch, DATAGRAMS.names, dictionaries=False, payload=True).to_pylist() for batch in found]
-    return [row for batch in read for row in batch]
+    found: list[dict[str, Any]] = read([path]).to_pylist()
+    return found
 
 
 def test_merged_datagrams_give_the_rows_of_single_ones(tmp_path: Path) -> None:
@@ -36,7 +33,7 @@ def test_merged_datagrams_give_the_rows_of_single_ones(tmp_path: Path) -> None:
     assert [(row["frame"], row["piece"]) for row in merged] == [
         (number, piece) for number, batch in enumerate(BATCHES.values(), 1) for piece in range(1, len(batch) + 1)
     ]
-    assert [row["merged_as"] for row in records] == [name.split()[0] for name in BATCHES]
+    assert [PROTOCOLS[row["merged_as"]] for row in records] == [name.split()[0] for name in BATCHES]
     offsets = [row["offset"] for row in merged]
     assert offsets == sorted(set(offsets))
     assert [row["frame_bytes"] for row in merged] == [FRAME_HEADER_BYTES + row["payload_bytes"] for row in merged]

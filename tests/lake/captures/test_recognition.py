@@ -11,16 +11,13 @@ import pyarrow as pa
 import pytest
 
 from fairway.core.errors import BadOption
-from fairway.core.tables import DATAGRAMS
-from fairway.lake.captures.files import identity, seen
-from fairway.lake.captures.parts import Part, batches
 from fairway.lake.captures.recognition import parsed_port_map
-from fairway.lake.captures.rows import arrow_batch
 from fairway.protocols import NAMES
 from fairway.protocols.pydevts import wire as pydevts
 from fairway.protocols.rup import wire as rup
 from fairway.protocols.udpc import wire as udpc
 from tests.lake.analysis.tables import packets_table
+from tests.lake.captures.reading import datagrams_of as read
 from tests.lake.captures.traces import conversation, simulated
 
 EVIDENCE = {"udpc": "handshake", "mrp": "magic", "rup": "hex id", "pydevts": "crc"}
@@ -28,14 +25,11 @@ EVIDENCE = {"udpc": "handshake", "mrp": "magic", "rup": "hex id", "pydevts": "cr
 
 def datagrams_of(folder: Path, captures: Iterable[bytes]) -> pa.Table:
     """The datagrams of several captures as one table."""
-    found: list[pa.RecordBatch] = []
+    paths = []
     for number, data in enumerate(captures):
-        path = folder / f"{number}.pcapng"
-        path.write_bytes(data)
-        file = seen(str(path))
-        whole = batches(Part(file, identity(file)), [])
-        found += [arrow_batch(batch, DATAGRAMS.names, dictionaries=False, payload=True) for batch in whole]
-    return pa.Table.from_batches(found)
+        paths.append(folder / f"{number}.pcapng")
+        paths[-1].write_bytes(data)
+    return read(paths)
 
 
 def packets_of(datagrams: pa.Table, ports: dict[int, str] | None = None) -> list[dict[str, Any]]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-import pyarrow as pa
 import pytest
 
 from fairway.capture.datagrams import Datagram, decode_frame
@@ -16,13 +15,11 @@ from fairway.capture.frames import Frame
 from fairway.capture.pcap import PcapWriter
 from fairway.capture.reading import read_capture
 from fairway.core.errors import MalformedDatagram
-from fairway.core.tables import DATAGRAMS
 from fairway.lake.captures.files import identity, listed, seen
-from fairway.lake.captures.parts import Part, batches, exact_parts
-from fairway.lake.captures.rows import SCHEMA, arrow_batch
 from fairway.protocols import NAMES, wire
 from fairway.protocols.mrp.wire import Data
 from tests.capture.adversaries import CAPTURES, pcap
+from tests.lake.captures.reading import datagrams_of
 from tests.lake.captures.traces import simulated
 
 FIELDS = {
@@ -35,13 +32,7 @@ ACKS = ("response", "answering_request", "important_ack", "syn_ack", "heartbeat_
 
 
 def rows_of(path: Path, *, part_bytes: int = 1 << 30, payload: bool = True) -> list[dict[str, Any]]:
-    file = seen(str(path))
-    found: list[dict[str, Any]] = []
-    for part in exact_parts(file, identity(file), part_bytes):
-        for batch in batches(part, []):
-            rows = arrow_batch(batch, DATAGRAMS.names, dictionaries=False, payload=payload)
-            assert rows.schema.types == SCHEMA.types
-            found += rows.to_pylist()
+    found: list[dict[str, Any]] = datagrams_of([path], part_bytes=part_bytes, payload=payload).to_pylist()
     return found
 
 
@@ -216,16 +207,6 @@ def test_without_payload_nothing_else_changes(tmp_path: Path) -> None:
     with_payload, without = rows_of(path), rows_of(path, payload=False)
     assert any(row["payload"] for row in with_payload)
     assert [{**row, "payload": None} for row in with_payload] == without
-
-
-def test_dictionaries_hold_the_same_texts(tmp_path: Path) -> None:
-    path = tmp_path / "run.pcapng"
-    path.write_bytes(simulated("pydevts"))
-    file = seen(str(path))
-    for batch in batches(Part(file, "id"), []):
-        folded = arrow_batch(batch, DATAGRAMS.names, dictionaries=True, payload=False)
-        unfolded = arrow_batch(batch, DATAGRAMS.names, dictionaries=False, payload=False)
-        assert pa.Table.from_batches([folded]).cast(unfolded.schema).equals(pa.Table.from_batches([unfolded]))
 
 
 def test_the_same_content_has_one_identity_whatever_its_name(tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from fairway.core.errors import BadOption
-from fairway.core.tables import DATAGRAMS
-from fairway.lake.captures.source import NAME, ReadOptions, load, register
+from fairway.core.tables import MAPPED, RECORDS
+from fairway.lake import register
+from fairway.lake.captures.source import NAME, ReadOptions, load
 from fairway.lake.schemas import spark_schema
 from tests.capture.adversaries import CAPTURES
-from tests.lake.captures.test_rows import rows_of
+from tests.lake.captures.reading import datagrams_of, records_of
 from tests.lake.captures.traces import all_four, simulated
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def test_rows_do_not_depend_on_the_number_of_partitions(spark: SparkSession, tmp
     path = tmp_path / "one"
     path.write_bytes(CAPTURES[name]())
     register(spark)
-    expected = rows_of(path, payload=False)
+    expected = records_of(path, payload=False).to_pylist()
     for count in (1, 7):
         size = -(-path.stat().st_size // count)
         bare = spark.read.format(NAME).option("part_bytes", size).load(str(path))
@@ -35,26 +36,37 @@ def test_rows_do_not_depend_on_the_number_of_partitions(spark: SparkSession, tmp
             assert sorted(frame.toArrow().to_pylist(), key=lambda row: row["offset"]) == expected
 
 
-def test_only_the_asked_for_columns_are_built_and_conditions_are_exact(spark: SparkSession, tmp_path: Path) -> None:
-    files = all_four(tmp_path)
-    rows = [row for path in files.values() for row in rows_of(path)]
-    middle, port = sorted(row["at"] for row in rows)[len(rows) // 2], rows[0]["source_port"]
-    names = ["at", "udpc_kind", "frame"]
-    conditions = [("at", ">=", middle.isoformat()), ("source_port", "=", port), ("udpc_kind", "!=", "syn")]
-    frame = load(spark, [tmp_path], columns=names, where=conditions, part_bytes=5_000)
-    expected = [row for row in rows if row["at"] >= middle and row["source_port"] == port and row["udpc_kind"] != "syn"]
+def test_only_the_asked_for_columns_are_built(spark: SparkSession, tmp_path: Path) -> None:
+    expected = [row for path in all_four(tmp_path).values() for row in records_of(path).to_pylist()]
+    names = ["at_ns", "point", "frame"]
+    frame = load(spark, [tmp_path], columns=names, part_bytes=5_000)
     assert frame.columns == names
     assert sorted(map(str, frame.toArrow().to_pylist())) == sorted(
         str({name: row[name] for name in names}) for row in expected
     )
-    assert 0 < len(expected) < len(rows)
+
+
+def test_with_a_map_the_datagrams_of_its_ports_are_decoded(spark: SparkSession, tmp_path: Path) -> None:
+    register(spark)
+    paths = list(all_four(tmp_path).values())
+    (port,) = {row["destination_port"] for row in records_of(paths[0]).to_pylist()} & {
+        row["source_port"] for row in records_of(paths[0]).to_pylist() if row["source_port"] < 10_000
+    }
+    frame = spark.read.format(NAME).option("map", f"udpc={port}").load(str(paths[0]))
+    assert frame.columns == list(MAPPED.names)
+    names = ("kind", "reason", "udpc_index", "udpc_session", "udpc_ack")
+    found = [[row[name] for name in names] for row in frame.orderBy("offset").toArrow().to_pylist()]
+    whole = datagrams_of([paths[0]]).to_pylist()
+    assert found == [[row[name if "udpc" in name else f"udpc_{name}"] for name in names] for row in whole]
+    assert {row["protocol"] for row in frame.toArrow().to_pylist()} == {"udpc"}
+    assert any(found)
 
 
 def test_two_queries_of_one_frame_do_not_see_each_others_filters(spark: SparkSession, tmp_path: Path) -> None:
     """Spark keeps what it pushed down in the frame, so this source takes nothing that is pushed down."""
     path = tmp_path / "one.pcapng"
     path.write_bytes(simulated("mrp"))
-    frame, rows = load(spark, [path], columns=["frame", "point"]), rows_of(path)
+    frame, rows = load(spark, [path], columns=["frame", "point"]), records_of(path).to_pylist()
     server = frame.where("point = 'server'")
     at_server = sum(row["point"] == "server" for row in rows)
     assert server.count() == at_server
@@ -84,11 +96,8 @@ def test_mistakes_are_named_in_a_sentence(spark: SparkSession, tmp_path: Path) -
         {"paths": "[]"},
         {"path": "a", "part_bytes": "0"},
         {"path": "a", "payload": "perhaps"},
-        {"path": "a", "where": "source_port = 9000"},
-        {"path": "a", "where": '[["payload", "=", "x"]]'},
-        {"path": "a", "where": '[["source_port", "~", 1]]'},
-        {"path": "a", "where": '[["source_port", "=", "many"]]'},
-        {"path": "a", "where": '[["at", ">", "yesterday"]]'},
+        {"path": "a", "map": "udpc"},
+        {"path": "a", "map": "udpc=9000 mrp=9000"},
     ],
 )
 def test_a_bad_option_is_refused(options: dict[str, str]) -> None:
@@ -99,4 +108,4 @@ def test_a_bad_option_is_refused(options: dict[str, str]) -> None:
 def test_options_are_read_once() -> None:
     options = ReadOptions.parsed({"paths": json.dumps(["a", "b"]), "part_bytes": "77", "payload": "True"})
     assert (options.paths, options.part_bytes, options.payload) == (("a", "b"), 77, True)
-    assert [field.name for field in spark_schema(DATAGRAMS).fields] == list(DATAGRAMS.names)
+    assert [field.name for field in spark_schema(RECORDS).fields] == list(RECORDS.names)

@@ -10,13 +10,12 @@ import pyarrow as pa
 from fairway.capture.trace import TraceWriter
 from fairway.core.events import Address
 from fairway.core.tables import DATAGRAMS, PROTOCOLS
-from fairway.lake.analysis.columns import table_of
 from fairway.lake.schemas import arrow_schema
 from fairway.sim.network import Sighting
 from fairway.sim.swarm import draw, run_seed
 from fairway.sim.trace import EPOCH_NS
 from tests.lake.analysis.frames import datagrams
-from tests.lake.analysis.tables import frame_of, packets_of, plain
+from tests.lake.analysis.tables import frame_of, packets_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,8 +72,8 @@ def packets(
 ) -> DataFrame:
     """Return the table `packets` of captures; of some the file is damaged behind the first record."""
     stretches = [_undecoded(name, 150, "damaged") for name in damaged]
-    seen = packets_of(pa.concat_tables([datagrams(captures), _undecoded("arp", 24, "not_ip"), *stretches]), ports)
-    return frame_of(spark, plain(table_of(seen))).coalesce(1).localCheckpoint()
+    rows = packets_table(pa.concat_tables([datagrams(captures), _undecoded("arp", 24, "not_ip"), *stretches]), ports)
+    return frame_of(spark, rows).coalesce(1).localCheckpoint()
 
 
 def _undecoded(file: str, offset: int, reason: str) -> pa.Table:

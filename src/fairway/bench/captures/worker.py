@@ -16,6 +16,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+PORTS = {9_000: "udpc", 9_001: "mrp", 9_002: "rup", 9_003: "pydevts"}
+"""What is spoken on the ports of the made capture."""
+
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
@@ -36,7 +39,6 @@ def measure(assignment: Assignment) -> Iterator[dict[str, Any]]:
     started_s = perf_counter() - started
     steps: dict[str, Callable[[Any, Assignment], object]] = {
         "decoded and grouped": grouped,
-        "ingested": ingested,
         "packets table": packets_table,
         "all tables": all_tables,
     }
@@ -57,11 +59,11 @@ def _timed(times: list[float]) -> Iterator[None]:
 
 
 def grouped(spark: Any, assignment: Assignment) -> list[Any]:
-    """Reads ten columns through the source and adds them up by what the datagrams are."""
+    """Decode all datagrams in the source, by their ports, and add them up by what they are."""
     from fairway.lake.captures.source import load
     from fairway.lake.captures.summary import COLUMNS, summary
 
-    frame = load(spark, [assignment.path], columns=COLUMNS, part_bytes=_part_bytes(assignment))
+    frame = load(spark, [assignment.path], columns=COLUMNS, port_map=PORTS, part_bytes=_part_bytes(assignment))
     found: list[Any] = summary(frame).collect()
     return found
 
@@ -73,33 +75,24 @@ def _part_bytes(assignment: Assignment) -> int:
     return min(PART_BYTES, -(-Path(assignment.path).stat().st_size // 4))
 
 
-def ingested(spark: Any, assignment: Assignment) -> Path:
-    """Takes the capture into an empty lake."""
-    from fairway.lake.captures.ingest import ingest
+def packets_table(spark: Any, assignment: Assignment) -> int:
+    """Write the data files of `packets`; return the number of rows."""
+    from fairway.core.tables import PACKETS
+    from fairway.lake.analysis.enrich import Enrich, sorted_by_flow
+    from fairway.lake.analysis.state import State
+    from fairway.lake.analysis.survey import survey
+    from fairway.lake.captures.source import load_parts
+    from fairway.lake.sink import put_through
+    from fairway.store.lakes import Lake
 
     lake = Path(assignment.folder, "lake")
     shutil.rmtree(lake, ignore_errors=True)
-    outcome = ingest(spark, [assignment.path], lake, part_bytes=_part_bytes(assignment))
-    assert len(outcome.added) == 1, outcome
-    return lake
-
-
-def packets_table(spark: Any, assignment: Assignment) -> None:
-    """Takes the capture in and writes the packets table as Parquet."""
-    from functools import partial
-
-    from fairway.lake.analysis.task import Work, computed
-    from fairway.lake.captures.buckets import BUCKETS
-    from fairway.lake.captures.ingest import capture_files, known
-    from fairway.lake.captures.jobs import each
-    from fairway.store.lakes import Lake
-
-    lake = Lake(ingested(spark, assignment))
-    target = Path(assignment.folder, "packets")
-    shutil.rmtree(target, ignore_errors=True)
-    files = capture_files(lake, [about.file_id for about in known(lake)])
-    work = Work(tuple(files), BUCKETS, {}, str(target), only_packets=True)
-    each(spark, range(BUCKETS), partial(computed, work))
+    state, part_bytes = State.of(Lake(lake)), _part_bytes(assignment)
+    (capture,) = survey(spark, [assignment.path], (), part_bytes).new
+    enrich = Enrich({one.number: one.capture for one in state.joined([capture], False)}, {})
+    records = sorted_by_flow(load_parts(spark, capture.parts, part_bytes=part_bytes))
+    files, _ = put_through(records, state.delta(PACKETS), enrich)
+    return sum(file.rows for file in files)
 
 
 def all_tables(spark: Any, assignment: Assignment) -> None:

@@ -120,7 +120,7 @@ class Story:
         began_s = monotonic()
         files_ = sorted(str(path) for path in captures.glob("*.pcapng"))
         done = analyze(spark, Lake(lake), files_)
-        rows = {table.name: _rows(lake / "tables" / table.name) for table in CAPTURE_TABLES}
+        rows = {table.name: _rows(lake, table.name) for table in CAPTURE_TABLES}
         page = self.folder / "captures.html"
         page.write_text(capture_report(lake), encoding="utf-8")
         found = (
@@ -178,10 +178,11 @@ def spark_meanwhile() -> Iterator[Callable[[], SparkSession]]:
             spark.stop()
 
 
-def _rows(table: Path) -> int:
-    import pyarrow.dataset as ds
+def _rows(lake: Path, table: str) -> int:
+    from fairway.store.analyses import rows
+    from fairway.store.places import place_of
 
-    return int(ds.dataset(table, format="parquet", partitioning="hive").count_rows()) if table.is_dir() else 0
+    return sum(len(batch) for batch in rows(place_of(lake), table))
 
 
 def fresh_folder(wanted: Path) -> Path:

@@ -5,17 +5,19 @@
     numbers.py       counters that wrap, widened
     packets.py       every record with its session, direction, message, and whether it is a retransmission
     facts.py         what a record says about earlier ones: what it acknowledges, and which numbers are left out
+    links.py         which packet a packet repeats, and which it acknowledges
     transfers.py     one row per message
     sessions.py      one row per conversation
     timeline.py      one row per second of a conversation
     sums.py          what conversations and seconds add up; losses and round trips
-    scale.py         how a run is laid out: few records in one task, many spread
-    failures.py      what Spark says of a failure, in a sentence
-    publishing.py    folders of tables exchanged so that a crash is completed by the next run
+    episodes.py      one flow at all points, cut at silences: what is computed as a whole
+    enrich.py        records, sorted by flow and time, to rows of packets
+    survey.py        which files are new
+    touched.py       which episodes new files touch
+    state.py         what the tables hold, and the commits of a run
     job.py           captures in, tables out: the work of `fairway analyze`
+    failures.py      what Spark says of a failure, in a sentence
     follow.py        a folder of rotated captures, each file once
 
-`packets` is computed in arrays, the other tables on Spark from the stored packets, by functions DataFrame -> DataFrame
-that are lazy and deterministic: tables are a function of the set of captures and of the port map. Work is cut by
-`bucket`, a number made from the flow, so that what one new file touches can be replaced alone.
+The tables are a function of the set of captures and of the port map.
 """

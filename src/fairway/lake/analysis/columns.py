@@ -1,4 +1,4 @@
-"""The columns of the table `packets`, from what is known of the records of a bucket.
+"""The columns of the table `packets`, from what is known of the records of episodes.
 
 Columns of the record itself are passed on. Texts that repeat stay dictionaries, which Parquet takes as they are.
 """
@@ -27,9 +27,14 @@ _BODY_ROWS = 1 << 16
 """So many bodies are cut at a time: what that takes is several times their size."""
 
 
+KEPT = ("episode", "head", "payload_crc", "open")
+"""Columns that say nothing of a conversation: `enrich` brings them."""
+_NAMES = [name for name in PACKETS.names if name not in KEPT]
+
+
 def table_of(packets: Packets) -> pa.Table:
-    """Gives the table `packets`."""
-    return pa.Table.from_arrays([_column(packets, name) for name in PACKETS.names], names=list(PACKETS.names))
+    """Return the table `packets`, without the columns that are kept."""
+    return pa.Table.from_arrays([_column(packets, name) for name in _NAMES], names=_NAMES)
 
 
 def _column(packets: Packets, name: str) -> pa.Array:

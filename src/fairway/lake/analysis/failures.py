@@ -23,5 +23,7 @@ def failure_of(error: Exception) -> AnalysisFailed:
             "make room and run it again; the tables are as they were."
         )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # Behind a line that says only where it happened stands what happened.
+    lines = [line for line in lines if not line.endswith("Python worker:")]
     said = lines[0] if lines else type(error).__name__
     return AnalysisFailed(f"Spark could not compute the tables, which are as they were: {said}")

@@ -1,80 +1,57 @@
 """Captures in, tables out: the work of `fairway analyze`.
 
-The tables are a function of the set of captures in the lake and of the port map, both of which the lake keeps. A
-run reads new files into `captures/`, finds the buckets that they touch, computes those buckets from all captures,
-and exchanges them. A run that finds nothing new changes nothing.
+    records    = the new captures, and the records of the episodes that they touch     (fairway.capture, fairway.delta)
+    packets    = records.repartition("flow").sortWithinPartitions(...).mapInArrow(enrich)    written once, read back
+    transfers, timeline, violations, sessions = functions of packets
+
+The tables are a function of the set of captures and of the port map. A run replaces the episodes that its captures
+touch, in one commit per table; each carries the number of the run, `captures` first and `sessions` last. A table that
+another run has changed meanwhile refuses the commit. A run that did not reach `sessions` is made up for by the next.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
+from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
 
-from fairway.core.errors import BadOption, FairwayError
-from fairway.core.tables import CAPTURE_TABLES, PACKETS, SESSIONS, TIMELINE, TRANSFERS, VIOLATIONS, Table
-from fairway.lake.analysis.exchange import fresh_staging, locked
+from fairway.core.errors import FairwayError
+from fairway.core.tables import PACKETS, SESSIONS, TIMELINE, TRANSFERS, VIOLATIONS, Table
+from fairway.lake.analysis.enrich import Counts, Enrich, records_of, sorted_by_flow
 from fairway.lake.analysis.failures import failure_of
-from fairway.lake.analysis.publishing import STAGING, finish, gather, publish, state_file
-from fairway.lake.analysis.scale import Scale
 from fairway.lake.analysis.sessions import sessions
-from fairway.lake.analysis.task import Work, computed, write
+from fairway.lake.analysis.state import State
+from fairway.lake.analysis.survey import Survey, survey
 from fairway.lake.analysis.timeline import timeline
+from fairway.lake.analysis.touched import Touched, everything, touched
 from fairway.lake.analysis.transfers import transfers
-from fairway.lake.captures.buckets import BUCKETS, records_of
-from fairway.lake.captures.ingest import About, capture_files, ingest, known
-from fairway.lake.captures.jobs import each
-from fairway.lake.schemas import spark_schema
+from fairway.lake.captures.files import number_of
+from fairway.lake.captures.parts import PART_BYTES
+from fairway.lake.captures.source import load_parts
+from fairway.lake.reader import read_table
+from fairway.lake.sink import put, put_through
 from fairway.lake.violations import violations
-from fairway.store.lakes import Lake
+from fairway.store.delta import DataFile
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-WRITTEN = "written"
-"""Below staging: the tables as they are computed."""
+    from fairway.store.lakes import Lake
+
+BEHIND = (TRANSFERS, TIMELINE, VIOLATIONS, SESSIONS)
+"""The tables that are made of packets, in the order of their commits."""
 
 Tell = Callable[[str, int], None]
 """Is told what begins, and of how many records."""
 
 
 class Unbalanced(FairwayError):
-    """Rows got lost or doubled on the way; nothing was published."""
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What the tables are made of."""
-
-    buckets: int = BUCKETS
-    port_map: Mapping[int, str] = field(default_factory=dict)
-    captures: Mapping[str, bool] = field(default_factory=dict)
-    """File ids, and whether bodies were kept."""
-
-    def text(self) -> str:
-        """Gives the state as it is stored."""
-        ports = {str(port): name for port, name in sorted(self.port_map.items())}
-        captures = dict(sorted(self.captures.items()))
-        return json.dumps({"buckets": self.buckets, "port_map": ports, "captures": captures}, indent=1) + "\n"
-
-    @classmethod
-    def of(cls, lake: Lake) -> State:
-        """Reads the state of a lake; a lake without tables has none of it."""
-        try:
-            stored = json.loads(state_file(lake).read_text())
-        except FileNotFoundError:
-            return cls()
-        ports = {int(port): name for port, name in stored["port_map"].items()}
-        return cls(stored["buckets"], ports, stored["captures"])
+    """Rows got lost or doubled on the way; nothing was committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +64,10 @@ class Analysis:
     """One sentence for every file that could not be read, or not to its end."""
     remapped: bool
     """The port map differs from the one before, so everything was computed again."""
-    buckets: int
-    """How many parts of the tables were replaced."""
+    run: int
+    """The number of the run that the tables hold."""
     records: int
-    """How many records were read for that."""
+    """How many records were computed for that."""
 
 
 def analyze(
@@ -100,159 +77,171 @@ def analyze(
     *,
     port_map: Mapping[int, str] | None = None,
     payload: bool = False,
-    buckets: int | None = None,
+    part_bytes: int = PART_BYTES,
     tell: Tell = lambda what, records: None,
 ) -> Analysis:
-    """Reads new captures into the lake and brings its tables up to date; without a port map the lake's own is kept."""
-    with locked(lake, STAGING, "fairway analyze") as lock:
-        lock.share_with_jvm(spark)
-        finish(lake)
-        before = State.of(lake)
-        _check_buckets(before, buckets)
-        tell("reading captures", 0)
-        cut = buckets if buckets is not None else before.buckets
-        taken = ingest(spark, files, lake, payload=payload, buckets=cut)
-        abouts = known(lake)
-        after = State(
-            cut,
-            dict(port_map) if port_map is not None else before.port_map,
-            {about.file_id: about.payload for about in abouts},
-        )
-        remapped = bool(before.captures) and before.port_map != after.port_map
-        stale = _stale(before, after, abouts)
-        records = _Run(spark, lake, after, stale, abouts, tell).run() if stale else 0
+    """Read new captures into the lake and bring its tables up to date; without a port map the lake's own is kept."""
+    tell("reading captures", 0)
+    state = State.of(lake)
+    ports = dict(port_map) if port_map is not None else state.port_map
+    held = [one.file_id for one in state.captures if one.payload >= payload]
+    found = survey(spark, [*state.unfinished, *files], held, part_bytes)
+    remapped = bool(state.captures) and ports != state.port_map
+    records = 0
+    if found.new or remapped or not state.is_whole:
+        try:
+            run = _Run(spark, state, found, ports=ports, payload=payload, part_bytes=part_bytes, tell=tell)
+            records = run.run()
+        except FairwayError:
+            raise
+        except Exception as error:
+            raise failure_of(error) from error
     return Analysis(
-        files_added=len(taken.added),
-        files_known=len(taken.known),
-        problems=tuple(taken.problems),
+        files_added=len(found.new),
+        files_known=len(found.known),
+        problems=tuple(found.problems),
         remapped=remapped,
-        buckets=len(stale),
+        run=state.run,
         records=records,
     )
 
 
-def _check_buckets(before: State, buckets: int | None) -> None:
-    if buckets is not None and not 1 <= buckets <= 4_096:
-        raise BadOption(f"buckets is {buckets}; it must be from 1 to 4096")
-    if buckets is not None and before.captures and buckets != before.buckets:
-        raise BadOption(f"the lake is cut in {before.buckets} buckets; that cannot change: leave --buckets out")
-
-
-def _stale(before: State, after: State, abouts: list[About]) -> list[int]:
-    """Gives the buckets that must be computed: all, or those with records that the tables do not hold yet."""
-    changed = after.port_map != before.port_map
-    new = [about for about in abouts if changed or before.captures.get(about.file_id) != about.payload]
-    if any(about.buckets != after.buckets for about in new):
-        return list(range(after.buckets))
-    return sorted({bucket for about in new for bucket in about.touched})
+SMALL_BYTES = 16 << 20
+_SMALL = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""What few records cost is not their computation, but tasks, stages, and compiling code that then runs once."""
 
 
 @contextmanager
-def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Changes settings of the session for a while."""
-    before = {name: spark.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
+def _tuned(spark: SparkSession, size_bytes: int) -> Iterator[None]:
+    """Cut shuffles by what is read, and let Spark join parts that turn out to be small; little is read in one part."""
+    parts = max(spark.sparkContext.defaultParallelism, -(-size_bytes // PART_BYTES))
+    small = size_bytes <= SMALL_BYTES and str(spark.sparkContext.master).startswith("local")
+    chosen = _SMALL if small else {"spark.sql.shuffle.partitions": str(parts)}
+    before = {name: str(spark.conf.get(name)) for name in chosen}
+    for name, value in chosen.items():
         spark.conf.set(name, value)
     try:
         yield
     finally:
-        for name, earlier in before.items():
-            if earlier is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, earlier)
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 class _Run:
-    """One computation of some buckets of all tables."""
+    """One run: what it reads, computes and commits, table by table."""
 
     def __init__(
-        self, spark: SparkSession, lake: Lake, state: State, buckets: list[int], abouts: list[About], tell: Tell
+        self,
+        spark: SparkSession,
+        state: State,
+        found: Survey,
+        *,
+        ports: Mapping[int, str],
+        payload: bool,
+        part_bytes: int,
+        tell: Tell,
     ) -> None:
-        self._spark = spark
-        self._lake = lake
-        self._state = state
-        self._buckets = buckets
-        self._scale = Scale(
-            records=sum(about.rows for about in abouts),
-            buckets=state.buckets,
-            local=str(spark.sparkContext.master).startswith("local"),
-        )
-        self._tell = tell
-        self._run = uuid.uuid4().hex[:12]
-        self._staging = fresh_staging(lake, STAGING)
+        self._spark, self._state, self._found = spark, state, found
+        self._ports, self._payload, self._part_bytes, self._tell = dict(ports), payload, part_bytes, tell
+        self._captures = state.joined(found.new, payload)
+        self._enrich = Enrich({one.number: one.capture for one in self._captures}, self._ports)
 
     def run(self) -> int:
-        """Computes, checks and publishes; gives the number of records that were read."""
-        try:
-            with _settings(self._spark, self._scale.settings):
-                records = self._write_all()
-        except BaseException as error:
-            # On a full disk what is of no use must not stay.
-            shutil.rmtree(self._staging, ignore_errors=True)
-            if not isinstance(error, Exception) or isinstance(error, FairwayError):
-                raise
-            raise failure_of(error) from error
-        self._tell("publishing", records)
-        publish(self._lake, self._staging, self._run, CAPTURE_TABLES, self._buckets, self._state.text())
+        """Compute and commit all tables; return the number of records that were computed."""
+        replaced = sum(file.size_bytes for file in self._state.files(PACKETS)) if self._recomputes() else 0
+        with _tuned(self._spark, replaced + sum(capture.file.size_bytes for capture in self._found.new)):
+            self._tell("packets", 0)
+            old = self._replaced()
+            fresh, counts = self._packets(old)
+            records = sum(one.rows for one in counts.values())
+            kept = self._kept(PACKETS, old)
+            self._check(old, kept, counts)
+            self._commit_captures(counts)
+            self._state.commit(PACKETS, [*fresh, *kept], old.files[PACKETS.name])
+            self._derive(fresh, old, records)
         return records
 
-    def _write_all(self) -> int:
-        records = self._computed()
-        self._derive(records)
-        for table in CAPTURE_TABLES:
-            gather(self._staging, table, self._written(table), self._run, self._buckets)
-        return records
+    def _replaced(self) -> Touched:
+        """Find what this run replaces; after one that did not commit its packets, or for another port map, all."""
+        state, new = self._state, self._found.new
+        if self._recomputes():
+            reread = {one.file_id for one in new} & {one.file_id for one in state.captures}
+            return everything(self._spark, state, [PACKETS, *BEHIND], sorted(reread))
+        return touched(self._spark, state, new)
 
-    def _computed(self) -> int:
-        """Write `packets`, a task for each bucket, and check that every record is in it once."""
-        self._tell("tables", self._scale.records)
-        captures = capture_files(self._lake, self._state.captures)
-        ports = dict(self._state.port_map)
-        work = partial(computed, Work(tuple(captures), self._state.buckets, ports, str(self._staging / WRITTEN)))
-        if self._scale.few:
-            for bucket in self._buckets:
-                work(bucket)
-        else:
-            each(self._spark, self._buckets, work)
-        records = self._count(PACKETS)
-        expected = self._scale.records
-        if len(self._buckets) < self._state.buckets:
-            expected = sum(records_of(captures, bucket, self._state.buckets) for bucket in self._buckets)
-        if records != expected:
-            raise Unbalanced(
-                f"{expected} records became {records} packets; nothing was published (a defect of Fairway)."
-            )
-        return records
+    def _recomputes(self) -> bool:
+        return self._ports != self._state.port_map or not self._state.has_packets
 
-    def _derive(self, records: int) -> None:
-        """Write the tables that are computed from `packets`."""
-        packets = self._stored(PACKETS)
-        self._write(TRANSFERS, transfers(packets))
-        self._write(TIMELINE, timeline(packets))
-        self._tell(VIOLATIONS.name, records)
-        self._write(VIOLATIONS, violations(packets))
-        self._write(SESSIONS, sessions(packets, self._stored(TRANSFERS), self._stored(VIOLATIONS)))
+    def _packets(self, old: Touched) -> tuple[list[DataFile], dict[int, Counts]]:
+        """Write packets: those of the new captures, and of the episodes that they touch."""
+        new = [part for capture in self._found.new for part in capture.parts]
+        frames = (
+            [load_parts(self._spark, new, payload=self._payload, pieces=True, part_bytes=self._part_bytes)]
+            if new
+            else []
+        )
+        stale = old.stale(PACKETS)
+        frames += [records_of(stale)] if stale is not None else []
+        if not frames:
+            return [], {}
+        records = reduce(DataFrame.unionByName, frames)
+        files, notes = put_through(sorted_by_flow(records), self._state.delta(PACKETS), self._enrich)
+        counts: dict[int, Counts] = {}
+        for note in notes:
+            for number, one in json.loads(note).items():
+                counts.setdefault(int(number), Counts()).add(Counts(**one))
+        return files, counts
 
-    def _write(self, table: Table, rows: DataFrame) -> None:
-        if not self._scale.few:
-            self._scale.spread(rows).write.partitionBy("bucket").parquet(str(self._written(table)))
+    def _kept(self, table: Table, old: Touched) -> list[DataFile]:
+        """Write the rows of replaced files that stay as they are."""
+        rows = old.kept(table)
+        return [] if rows is None else put(rows, self._state.delta(table))
+
+    def _check(self, old: Touched, kept: Sequence[DataFile], counts: Mapping[int, Counts]) -> None:
+        """See that no row of the files that are replaced is lost or doubled."""
+        if old.reread:
             return
-        # Spark's own writer takes longer for a folder of each bucket than a few rows take to compute.
-        found = rows.toArrow()
-        for bucket in pc.unique(found["bucket"]).to_pylist():
-            mine = found.filter(pc.equal(found["bucket"], bucket)).drop("bucket")
-            write(mine, table, self._written(table) / f"bucket={bucket}" / "part-0.parquet")
+        new = {number_of(one.file_id) for one in self._found.new}
+        before = sum(file.rows for file in old.files[PACKETS.name])
+        after = sum(file.rows for file in kept) + sum(one.rows for number, one in counts.items() if number not in new)
+        if before != after:
+            raise Unbalanced(f"{before} packets became {after}; nothing was committed (a defect of Fairway).")
 
-    def _count(self, table: Table) -> int:
-        return sum(pq.read_metadata(file).num_rows for file in self._written(table).rglob("*.parquet"))
+    def _commit_captures(self, counts: Mapping[int, Counts]) -> None:
+        rows = [one.counted(counts.get(one.number)) for one in self._captures]
+        self._found.problems.extend(
+            f"{one.path} is damaged or ends inside a record: what could be read is in the tables."
+            for one in rows
+            if one.is_new and one.damages and not any(one.path in said for said in self._found.problems)
+        )
+        self._state.commit_captures(self._spark, rows, self._ports)
 
-    def _written(self, table: Table) -> Path:
-        return self._staging / WRITTEN / table.name
+    def _derive(self, fresh: list[DataFile], old: Touched, records: int) -> None:
+        """Compute the tables behind packets, of the episodes that were computed."""
+        packets = self._read(PACKETS, fresh)
+        if not self._state.has_derived:
+            packets, old = self._read(PACKETS), everything(self._spark, self._state, BEHIND)
+        self._tell("messages", records)
+        packets = packets.persist()  # every rule reads them again
+        sent = self._write(TRANSFERS, transfers(packets), old)
+        self._write(TIMELINE, timeline(packets), old)
+        self._tell(VIOLATIONS.name, records)
+        broken = self._write(VIOLATIONS, violations(packets), old)
+        self._tell(SESSIONS.name, records)
+        self._write(SESSIONS, sessions(packets, self._read(TRANSFERS, sent), self._read(VIOLATIONS, broken)), old)
+        packets.unpersist()
 
-    def _stored(self, table: Table) -> DataFrame:
-        """Reads back what was just written."""
-        schema = spark_schema(table).add("bucket", "integer")
-        if not self._written(table).exists():
-            return self._spark.createDataFrame([], schema)
-        return self._scale.together(self._spark.read.schema(schema).parquet(str(self._written(table))))
+    def _write(self, table: Table, rows: DataFrame, old: Touched) -> list[DataFile]:
+        files = put(rows, self._state.delta(table))
+        self._state.commit(table, [*files, *self._kept(table, old)], old.files[table.name])
+        return files
+
+    def _read(self, table: Table, files: Sequence[DataFile] | None = None) -> DataFrame:
+        """Read back what was committed; only some files if they are named."""
+        paths = None if files is None else [file.path for file in files]
+        return read_table(self._spark, self._state.delta(table), files=paths)

@@ -10,7 +10,7 @@
     links.py          which record it repeats, and which it acknowledges
     columns.py        the columns of the table
 
-A bucket holds all records of its flows, so that it is computed by itself, by one task, in arrays.
+An episode is computed by itself, in arrays.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from fairway.capture.columns.records import NO_TIME
 from fairway.core.tables import PROTOCOLS
 from fairway.lake.analysis.calls import answers_of_calls
 from fairway.lake.analysis.conversations import Sessions, sessions_of
@@ -30,7 +29,6 @@ from fairway.lake.analysis.links import Links, links
 from fairway.lake.analysis.numbers import TURNS, Numbers, widened
 from fairway.lake.analysis.spoken import KIND, MRP, PYDEVTS, UDPC, Spoken
 from fairway.lake.arrays import Rows, Words, mixed
-from fairway.lake.captures.merged import borne_out
 from fairway.lake.captures.recognition import PortMap
 
 _TURN = np.array([TURNS[name] for name in PROTOCOLS])
@@ -38,7 +36,7 @@ _ID_BYTES = 32
 
 
 class Packets(NamedTuple):
-    """What is known of the records of a bucket, for the tables behind `packets`."""
+    """What is known of records, for the tables behind `packets`."""
 
     spoken: Spoken
     sessions: Sessions
@@ -49,32 +47,16 @@ class Packets(NamedTuple):
     links: Links
 
 
-def packets(datagrams: pa.Table, port_map: PortMap) -> Packets:
-    """Finds sessions, messages and copies among rows of `DATAGRAMS` that hold all there is of their flows."""
-    rows = Rows(_in_time(borne_out(datagrams, lambda rows: Spoken(rows, port_map).protocol)))
+def packets_of(rows: Rows, port_map: PortMap) -> Packets:
+    """Find sessions, messages and copies among rows that are in the order of time within their flows."""
     spoken = Spoken(rows, port_map)
-    sessions = sessions_of(spoken, answers_of_calls(rows, spoken.point, spoken.forward))
+    sessions = sessions_of(spoken, answers_of_calls(spoken.by_episode, spoken.point, spoken.forward))
     numbers = _numbers(spoken, sessions)
     message = said(spoken, sessions, numbers, _rup_words(rows))
     repeated = copies(spoken, sessions, numbers, message)
     known = facts(spoken, sessions, numbers, message, repeated)
     found = links(spoken, sessions, numbers, message)
     return Packets(spoken, sessions, numbers, message, repeated, known, found)
-
-
-def _in_time(datagrams: pa.Table) -> pa.Table:
-    """Gives records in the order of time, then by place, so that it does not depend on the order of files."""
-    rows = Rows(datagrams)
-    file, files = rows.texts("file_id")
-    rank = np.argsort(np.argsort(np.array(files, dtype=object)))[file] if len(files) > 1 else file
-    keys = (rows.numbers("at_ns"), rank, rows.numbers("offset"))
-    if rows.missing("at_ns").any():
-        keys = (np.where(rows.missing("at_ns"), NO_TIME, keys[0]), *keys[1:])
-    tie, later = np.ones(max(0, len(rows) - 1), dtype=bool), np.zeros(max(0, len(rows) - 1), dtype=bool)
-    for key in keys:
-        later |= tie & (key[1:] > key[:-1])
-        tie &= key[1:] == key[:-1]
-    return datagrams if bool((later | tie).all()) else datagrams.take(pa.array(np.lexsort(keys[::-1])))
 
 
 def _numbers(spoken: Spoken, sessions: Sessions) -> Numbers:

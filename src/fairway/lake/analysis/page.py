@@ -7,16 +7,18 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from fairway.core.tables import CAPTURE_TABLES, Table
+from fairway.core.tables import CAPTURE_TABLES, CAPTURES, Table
+from fairway.lake.reader import read_table
+from fairway.store.analyses import tables
+from fairway.store.places import place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HEAD = """# The tables of captures
 
-`fairway analyze FILE... --lake DIR` writes five tables below `DIR/tables/`: plain Parquet, cut in folders
-`bucket=K` by flow, readable at any moment with Spark, pyarrow or DuckDB. This page is made from
-`src/fairway/core/tables.py`:
+`fairway analyze FILE... --lake DIR` writes six Delta tables below `DIR/tables/`, readable at any moment with Spark,
+DuckDB, Polars or pyarrow. This page is made from `src/fairway/core/tables.py`:
 
 ```sh
 python -m fairway.lake.analysis.page > docs/tables.md
@@ -24,17 +26,36 @@ python -m fairway.lake.analysis.page > docs/tables.md
 
 Tables are a function of the set of captures in the lake and of the port map (`--map`), which the lake keeps. A
 second run changes nothing; files in any order, one by one or together, give the same rows. A run computes only the
-buckets that new files touch and exchanges each folder in one step; a run that died between two exchanges is
-completed by the next.
+episodes that new files touch, and replaces them in one commit for each table; another port map computes all packets
+again from what the table holds, without the captures. Every commit carries the number of its run, `captures` first and
+`sessions` last; who reads several tables reads each at the newest run that all of them hold, as `fairway report` does.
+A run that did not reach the end is made up for by the next start. Two runs at the same time do no harm: one of them
+ends with a sentence.
 
-`packets` is computed first: a bucket is one task, in arrays, 250,000 records at a time; only a single flow is never
-cut, so that one of very many packets takes memory in proportion to them. More buckets (`--buckets`, when a lake is new)
-are more and smaller tasks. The other tables are computed by Spark from the stored packets, each by a function from
+```python
+from fairway.lake import register
+from fairway.lake.analysis.enrich import Enrich, packets    # Enrich says what rows tell of their file
+
+register(spark)
+records = spark.read.format("fairway.capture").load("captures/*.pcapng")            # RECORDS: heads, sizes, CRCs
+decoded = spark.read.format("fairway.capture").option("map", "udpc=9000").load(...)  # decoded by port, one by one
+stored = spark.read.format("fairway.delta").load("lake/tables/packets")
+```
+
+Records are brought together by flow and sorted by time in Spark's own shuffle; one pass in Arrow batches understands
+them. An episode is in the memory of one Python worker as a whole, about 1.2 kB for each of its packets; all else is
+computed in groups of 131,072 records. A capture in an object store (`s3://...`) is read by ranges, twice: once to find
+where its records begin. The other tables are computed by Spark from the stored packets, each by a function from
 DataFrame to DataFrame (`fairway.lake.analysis`: `transfers`, `timeline`, `sessions`; `fairway.lake.violations`), so
 that a notebook can ask for them too.
 
 ## What the words mean
 
+- **Episode**: one flow at all points, cut where it is silent for more than 300 s, the longest idle time of the four
+  protocols. What a flow speaks, sessions, copies and rules are judged within one episode. All tables but `captures`
+  have its number, and `open`: true if its first packet is within 300 s of the beginning of its capture, or its last
+  one of the end, so that another capture may continue it. Rows of open episodes lie in files of their own. A new file
+  computes the episodes that it touches again as a whole: one that lasts for days is computed again with every file.
 - **Point**: the capture's interface name. Rows of different points are never mixed. Files without interface names
   (pcap) have the empty point: captures of both ends in that form belong in two lakes.
 - **Session**: what one id (udpc sessionID, mrp's pair of conids) names on one flow at one point, or the flow itself
@@ -87,7 +108,7 @@ that a notebook can ask for them too.
   wire (pydevts' close ends the transfer of one packet): they are unanswered or open.
 
 Rows balance: every record of a capture is one row of `packets`, or one for each datagram that was merged into it (a
-run that finds otherwise publishes nothing);
+run that loses or doubles a row of a file that it replaces commits nothing);
 every packet with a session counts once in `sessions` and in `timeline`; every row of `transfers` counts once in
 `sessions`.
 """
@@ -147,10 +168,11 @@ QUESTIONS = (
 
 def page(spark: SparkSession, lake: Path) -> str:
     """Gives the whole page; the lake holds the example."""
-    for table in CAPTURE_TABLES:
-        spark.read.parquet(str(lake / "tables" / table.name)).createOrReplaceTempView(table.name)
+    for name, table in tables(place_of(lake)).items():
+        read_table(spark, table).createOrReplaceTempView(name)
     questions = ["## Ten questions", "", _EXAMPLE, *(_answered(spark, *item) for item in enumerate(QUESTIONS, 1))]
-    return "\n".join([HEAD, *(_described(table) for table in CAPTURE_TABLES), *questions])
+    described = (_described(table) for table in (CAPTURES, *CAPTURE_TABLES))
+    return "\n".join([HEAD, *described, *questions])
 
 
 _EXAMPLE = """In Spark SQL, asked of the example (`fairway.lake.analysis.example`): one simulated conversation of each

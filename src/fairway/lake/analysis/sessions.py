@@ -13,7 +13,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from fairway.core.tables import SESSIONS
-from fairway.lake.analysis.sums import AT_US, added_up, columns, in_sessions, measured, owners, sums
+from fairway.lake.analysis.sums import AT_US, EPISODE, OWNERS, added_up, columns, in_sessions, measured, sums
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -79,17 +79,16 @@ def beginnings(packets: DataFrame) -> DataFrame:
 
 def sessions(packets: DataFrame, transfers: DataFrame, violations: DataFrame) -> DataFrame:
     """Return the table `sessions`, with the transfers and violations of each counted."""
-    kept = owners(packets)
     # Of one session all packets have the same two endpoints.
     ends = columns(_ENDPOINTS)
-    seen = measured(packets).groupBy(*kept, "flow", *ends).agg(*sums(), *columns(_SEEN))
+    seen = measured(packets).groupBy(*OWNERS, "flow", *ends).agg(*sums(), *columns(_SEEN))
     following = Window.partitionBy("point", "flow", "protocol").orderBy("first_us", "last_us", "session")
     ordered = seen.withColumn("next_us", F.lead("first_us").over(following))
-    told = ordered.select(*kept, "flow", *_ENDPOINTS, "duplicates", *added_up(), *columns(_TOLD))
+    told = ordered.select(*OWNERS, "flow", *_ENDPOINTS, "duplicates", *added_up(), *columns(_TOLD))
     sent = transfers.groupBy("session").agg(
         F.expr("count_if(from_caller)").alias("transfers_out"),
         F.expr("count_if(NOT from_caller)").alias("transfers_in"),
     )
     broken = violations.where("session IS NOT NULL").groupBy("session").agg(F.count("*").alias("violations"))
     joined = told.join(sent, on="session", how="left").join(broken, on="session", how="left")
-    return joined.na.fill(0, ["transfers_out", "transfers_in", "violations"]).select(*SESSIONS.names, *kept[3:])
+    return joined.na.fill(0, ["transfers_out", "transfers_in", "violations"]).select(*SESSIONS.names, *EPISODE)

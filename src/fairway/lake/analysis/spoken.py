@@ -11,7 +11,7 @@ from fairway.capture.columns.records import NO_TIME
 from fairway.core.columns import Integers
 from fairway.core.tables import PROTOCOLS
 from fairway.lake.analysis.layouts import is_piggyback
-from fairway.lake.arrays import MISSING, Codes, Mask, Rows, Words, word_of
+from fairway.lake.arrays import MISSING, ByEpisode, Codes, Mask, Rows, Words, word_of
 from fairway.lake.captures.recognition import UNKNOWN, PortMap, Recognised, recognised
 from fairway.protocols.mrp import wire as mrp
 from fairway.protocols.pydevts import wire as pydevts
@@ -38,10 +38,15 @@ CARRIES_OWN = [
 
 @dataclass(frozen=True)
 class Spoken:
-    """Rows of `DATAGRAMS` in the order of time, that hold all there is of their flows, and what they say."""
+    """Rows of `DATAGRAMS` in the order of time, that hold all there is of their episodes, and what they say."""
 
     rows: Rows
     port_map: PortMap
+
+    @cached_property
+    def by_episode(self) -> ByEpisode:
+        """The same rows, for what is judged within an episode."""
+        return ByEpisode(self.rows)
 
     @cached_property
     def forward(self) -> Mask:
@@ -58,7 +63,7 @@ class Spoken:
     @cached_property
     def recognised(self) -> Recognised:
         """The protocol of each row's flow, and the evidence for it."""
-        return recognised(self.rows, self.forward, self.port_map)
+        return recognised(self.by_episode, self.forward, self.port_map)
 
     @property
     def protocol(self) -> Codes:
@@ -109,7 +114,7 @@ class Spoken:
     @cached_property
     def piggyback(self) -> Mask:
         """Which rows of mrp's data have the piggyback layout."""
-        return is_piggyback(self.rows, self.forward, self.protocol == MRP)
+        return is_piggyback(self.by_episode, self.forward, self.protocol == MRP)
 
     def number(self, name: str) -> Integers:
         """Gives a field of the header; in rows of other protocols it means nothing."""

@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
-from fairway.core.tables import PACKETS, SESSIONS, TRANSFERS, VIOLATIONS, Table
+from fairway.core.tables import PACKETS, SESSIONS, TRANSFERS, VIOLATIONS
+from fairway.store.analyses import rows
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from fairway.store.lakes import Lake
 
 WORST = 3
@@ -45,39 +43,22 @@ class Summary:
 
 
 def summary(lake: Lake) -> Summary:
-    """Reads the summary of a lake; a table that is not there yet counts as empty."""
+    """Read the summary of a lake; a table that is not there yet counts as empty."""
     packets: Counter[str] = Counter()
-    for batch in _batches(lake, PACKETS, ["protocol"]):
+    for batch in rows(lake.place, PACKETS.name, ["protocol"]):
         counted = pc.value_counts(batch.column("protocol"))
         packets.update({row["values"]: row["counts"] for row in counted.to_pylist()})
-    return Summary(
-        packets=dict(sorted(packets.items())),
-        sessions=_rows(lake, SESSIONS),
-        transfers=_rows(lake, TRANSFERS),
-        violations=_rows(lake, VIOLATIONS),
-        worst=_worst(lake),
-    )
-
-
-def _dataset(lake: Lake, table: Table) -> ds.Dataset | None:
-    folder = lake.table(table.name)
-    return ds.dataset(folder, format="parquet", partitioning="hive") if folder.exists() else None
-
-
-def _batches(lake: Lake, table: Table, columns: list[str]) -> list[pa.RecordBatch]:
-    dataset = _dataset(lake, table)
-    return dataset.to_batches(columns=columns) if dataset is not None else []
-
-
-def _rows(lake: Lake, table: Table) -> int:
-    dataset = _dataset(lake, table)
-    return dataset.count_rows() if dataset is not None else 0
+    counts = {
+        table.name: sum(len(batch) for batch in rows(lake.place, table.name, ["session"]))
+        for table in (SESSIONS, TRANSFERS, VIOLATIONS)
+    }
+    return Summary(packets=dict(sorted(packets.items())), worst=_worst(lake), **counts)
 
 
 def _worst(lake: Lake) -> tuple[dict[str, object], ...]:
     """Gives the sessions to look at first, keeping only so many at a time."""
     kept: list[dict[str, object]] = []
-    for batch in _batches(lake, SESSIONS, list(_OF_WORST)):
+    for batch in rows(lake.place, SESSIONS.name, list(_OF_WORST)):
         kept = sorted([*kept, *batch.to_pylist()], key=_badness)[:WORST]
     return tuple(kept)
 

@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from fairway.core.tables import OF_EPISODES
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
@@ -34,6 +36,10 @@ CARRIES = """(retransmission IS NOT NULL AND message IS NOT NULL
 """Whether a packet holds a message, or a part of one. What answers a server's first index, its SYN+ACK's, ends a
 handshake and holds none."""
 AT_US = "at_ns DIV 1000"
+EPISODE = [column.name for column in OF_EPISODES]
+"""What every table has behind its own columns: to which episode a row belongs."""
+OWNERS = ["session", "protocol", "point", *EPISODE]
+"""What all packets of a session have in common."""
 WAYS = {"out": "from_caller", "in": "NOT from_caller"}
 """From the caller, and to it."""
 QUANTILES = {"rtt_p50_us": 0.5, "rtt_p90_us": 0.9, "rtt_p99_us": 0.99}
@@ -73,11 +79,6 @@ def columns(expressions: Mapping[str, str]) -> list[Column]:
 def in_sessions(packets: DataFrame) -> DataFrame:
     """Return the packets that belong to a session."""
     return packets.where("session IS NOT NULL")
-
-
-def owners(packets: DataFrame) -> list[str]:
-    """Return the columns that name whose a row is, and with them the one by which the lake is partitioned, if any."""
-    return ["session", "protocol", "point", *(name for name in packets.columns if name == "bucket")]
 
 
 def measured(packets: DataFrame) -> DataFrame:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fairway.core.tables import TIMELINE
-from fairway.lake.analysis.sums import added_up, measured, owners, sums
+from fairway.lake.analysis.sums import EPISODE, OWNERS, added_up, measured, sums
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 def timeline(packets: DataFrame) -> DataFrame:
     """Return the table `timeline`; a round trip counts in the second in which it ended."""
-    kept = owners(packets)
     second = F.expr("timestamp_seconds(at_ns DIV 1000000000)").alias("second")
-    seconds = measured(packets).groupBy(*kept, second).agg(*sums())
-    return seconds.select(*kept, "second", *added_up()).select(*TIMELINE.names, *kept[3:])
+    seconds = measured(packets).groupBy(*OWNERS, second).agg(*sums())
+    return seconds.select(*OWNERS, "second", *added_up()).select(*TIMELINE.names, *EPISODE)

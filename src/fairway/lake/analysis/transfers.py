@@ -18,7 +18,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from fairway.core.tables import TRANSFERS
-from fairway.lake.analysis.sums import AT_US, CARRIES, columns, in_sessions, owners
+from fairway.lake.analysis.sums import AT_US, CARRIES, EPISODE, OWNERS, columns, in_sessions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,16 +75,15 @@ _OUTCOME = """CASE WHEN kind IN ('plain', 'response') THEN 'unreliable'
 
 def transfers(packets: DataFrame) -> DataFrame:
     """Return the table `transfers`."""
-    kept = owners(packets)
     rows = in_sessions(packets)
-    said = rows.select(*kept, F.expr(_CUMULATIVE).alias("cumulative"), F.explode(F.expr(_SAID)).alias("said"))
-    each = said.select(*kept, "cumulative", "said.*")
+    said = rows.select(*OWNERS, F.expr(_CUMULATIVE).alias("cumulative"), F.explode(F.expr(_SAID)).alias("said"))
+    each = said.select(*OWNERS, "cumulative", "said.*")
     named = each.where("NOT cumulative").unionByName(_covered(each.where("cumulative")))
-    messages = named.groupBy(*kept, "from_caller", "message").agg(*columns(_SEEN))
+    messages = named.groupBy(*OWNERS, "from_caller", "message").agg(*columns(_SEEN))
     seen = messages.where("protocol != 'pydevts' OR sent_kind IS NOT NULL")
     told = seen.join(F.broadcast(_closings(rows)), on=["session", "from_caller"], how="left")
     listed = told.select("*", *columns(_TOLD))
-    return listed.withColumn("outcome", F.expr(_OUTCOME)).select(*TRANSFERS.names, *kept[3:])
+    return listed.withColumn("outcome", F.expr(_OUTCOME)).select(*TRANSFERS.names, *EPISODE)
 
 
 def _covered(said: DataFrame) -> DataFrame:

@@ -1,13 +1,13 @@
-"""Captures on Spark: from any byte of a pcap to rows of `DATAGRAMS`, and from those to the protocol of each flow.
+"""Captures on Spark: from any byte of a pcap to rows of `RECORDS`, and from those to the protocol of each flow.
 
 files.py        which files, their identity, their bytes
 parts.py        what one task reads
-rows.py         records to Arrow columns
-filters.py      conditions on rows, evaluated before columns are built
-jobs.py         one task for each item of a list
 planning.py     large files cut into parts that are verified
+jobs.py         one task for each item of a list
+rows.py         records to Arrow columns
 source.py       `spark.read.format("fairway.capture")`
-ingest.py       captures into the lake, each once
+mapped.py       datagrams decoded by their ports, in the source
+readings.py     records read as each of the four protocols
 recognition.py  which protocol a flow speaks, with the evidence
 summary.py      a capture at a glance
 """

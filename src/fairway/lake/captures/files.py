@@ -1,7 +1,8 @@
 """Capture files: which there are, what each is called by its content, and its bytes as one buffer.
 
 A plain file is mapped into memory. A compressed one is unpacked into a temporary file first: it can only be read from
-the front, and a damaged header near its end must not need all of it in memory.
+the front, and a damaged header near its end must not need all of it in memory. Of an object in a store, the range that
+is asked for is fetched into a temporary file with holes, where everything has the place that it has in the object.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from hashlib import blake2b
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from fairway.core.errors import DamagedCapture
+from fairway.store.places import Place, place_of
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -34,6 +37,8 @@ SAMPLE_BYTES = 32 << 10
 PIECE_BYTES = 1 << 20
 STEP_BYTES = 256 << 10
 """So much is unpacked at a time."""
+BEYOND_BYTES = 16 << 20
+"""Of an object, so much is fetched behind a range: its last record, and the chain by which one is recognised."""
 
 DAMAGED = "its {} data is damaged"
 """Said where unpacking fails: the front of whole data never makes it fail, so this is no file that was cut off."""
@@ -54,6 +59,29 @@ class CaptureFile:
         """The file's name without its folders."""
         return os.path.basename(self.path)
 
+    @property
+    def is_object(self) -> bool:
+        """Whether it lies in an object store."""
+        return is_address(self.path)
+
+    @contextmanager
+    def raw(self) -> Iterator[Any]:
+        """Open it as it is, as an Arrow file."""
+        place, name = _placed(self.path)
+        with place.open(name) as file:
+            yield file
+
+
+def is_address(path: str) -> bool:
+    """Whether a path is an address in an object store."""
+    return path.startswith("s3:")
+
+
+def _placed(path: str) -> tuple[Place, str]:
+    """Return where a file lies, and its name there."""
+    folder, _, name = place_of(path).uri.rpartition("/")
+    return Place(folder), name
+
 
 def listed(patterns: Iterable[str]) -> list[str]:
     """Gives the paths that names, globs and folders stand for, each once and in order.
@@ -62,7 +90,9 @@ def listed(patterns: Iterable[str]) -> list[str]:
     """
     found: dict[str, None] = {}
     for pattern in patterns:
-        if os.path.isdir(pattern):
+        if is_address(pattern):
+            found.update(dict.fromkeys(_listed_objects(pattern)))
+        elif os.path.isdir(pattern):
             names = sorted(entry for entry in os.listdir(pattern) if entry.endswith(SUFFIXES))
             found.update(dict.fromkeys(os.path.join(pattern, name) for name in names))
         elif os.path.exists(pattern):
@@ -72,14 +102,29 @@ def listed(patterns: Iterable[str]) -> list[str]:
     return list(found)
 
 
+def _listed_objects(pattern: str) -> list[str]:
+    place, name = _placed(pattern)
+    names = place.names()
+    if name in names and not any(sign in name for sign in "*?["):
+        below = [f"{place / name}/{one}" for one in (place / name).names() if one.endswith(SUFFIXES)]
+        return below or [f"{place}/{name}"]
+    return [f"{place}/{one}" for one in names if fnmatch(one, name)] or [pattern]
+
+
 def seen(path: str) -> CaptureFile:
-    """Looks at a file; raises `DamagedCapture` in a sentence if it cannot be a capture."""
+    """Look at a file; raise `DamagedCapture` in a sentence if it cannot be a capture."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
+        if is_address(path):
+            place, name = _placed(path)
+            size = place.file(name).size_bytes
+            with place.open(name) as file:
+                head = file.read(4)
+        elif not stat.S_ISREG(os.stat(path).st_mode):
             raise DamagedCapture(f"{path} is no regular file: name a file that a capture was written to.")
-        with open(path, "rb") as file:
-            head = file.read(4)
-            size = os.fstat(file.fileno()).st_size
+        else:
+            with open(path, "rb") as file:
+                head = file.read(4)
+                size = os.fstat(file.fileno()).st_size
     except OSError as error:
         raise DamagedCapture(f"{path} cannot be read ({error.strerror}): check the name and the permissions.") from None
     if not head:
@@ -88,16 +133,30 @@ def seen(path: str) -> CaptureFile:
 
 
 def identity(file: CaptureFile) -> str:
-    """Gives the name of the file's content: the same for a copy under another name, packed or not.
+    """Return the name of the file's content: the same for a copy under another name, packed or not.
 
     Of a large file the size, both ends and evenly spread samples are hashed: captures that differ do so in the times of
     nearly every record.
     """
+    if file.is_object and not file.compressed:
+        with file.raw() as raw:
+            return _digest(
+                file.size_bytes, (raw.read_at(length, offset) for offset, length in _sampled(file.size_bytes))
+            )
     with opened(file) as (data, _):
-        digest = blake2b(str(len(data)).encode(), digest_size=16)
-        for offset, length in _sampled(len(data)):
-            digest.update(data[offset : offset + length])
+        return _digest(len(data), (data[offset : offset + length] for offset, length in _sampled(len(data))))
+
+
+def _digest(size_bytes: int, samples: Iterable[bytes | memoryview]) -> str:
+    digest = blake2b(str(size_bytes).encode(), digest_size=16)
+    for sample in samples:
+        digest.update(sample)
     return digest.hexdigest()
+
+
+def number_of(file_id: str) -> int:
+    """Return an identity as a number; numbers have the order of their identities."""
+    return int(file_id[:16], 16) >> 1
 
 
 def _sampled(size: int) -> list[tuple[int, int]]:
@@ -108,22 +167,40 @@ def _sampled(size: int) -> list[tuple[int, int]]:
 
 
 @contextmanager
-def opened(file: CaptureFile) -> Iterator[tuple[memoryview, str | None]]:
-    """Gives the file's bytes, unpacked, and what was wrong with the packing, if anything."""
-    with open(file.path, "rb") as raw:
-        if not file.compressed:
-            with _mapped(raw, file.size_bytes) as view:
-                yield view, None
-            return
-        with tempfile.TemporaryFile(prefix="fairway-capture-") as unpacked:
-            problem = _unpack(raw, unpacked)
-            unpacked.flush()
-            with _mapped(unpacked, os.fstat(unpacked.fileno()).st_size) as view:
-                yield view, problem
+def opened(file: CaptureFile, start: int = 0, stop: int | None = None) -> Iterator[tuple[memoryview, str | None]]:
+    """Yield the file's bytes, unpacked, and what was wrong with the packing, if anything.
+
+    Of a plain object only the first bytes and those from `start` to a while behind `stop` are there.
+    """
+    if not file.is_object and not file.compressed:
+        with open(file.path, "rb") as raw, _mapped(raw, file.size_bytes) as view:
+            yield view, None
+        return
+    with tempfile.TemporaryFile(prefix="fairway-capture-") as held:
+        if file.compressed:
+            with file.raw() as packed:
+                problem = _unpack(packed, held)
+            size_bytes = held.tell()
+        else:
+            problem, size_bytes = None, file.size_bytes
+            held.truncate(size_bytes)
+            end = size_bytes if stop is None else min(size_bytes, stop + BEYOND_BYTES)
+            with file.raw() as plain:
+                _fetch(plain, held, 0, min(PIECE_BYTES, size_bytes))
+                _fetch(plain, held, start, end)
+        held.flush()
+        with _mapped(held, size_bytes) as view:
+            yield view, problem
+
+
+def _fetch(source: Any, target: BinaryIO, start: int, end: int) -> None:
+    target.seek(start)
+    for offset in range(start, end, BEYOND_BYTES):
+        target.write(source.read_at(min(BEYOND_BYTES, end - offset), offset))
 
 
 @contextmanager
-def _mapped(file: BinaryIO, size: int) -> Iterator[memoryview]:
+def _mapped(file: Any, size: int) -> Iterator[memoryview]:
     if size == 0:
         yield memoryview(b"")
         return
@@ -134,13 +211,13 @@ def _mapped(file: BinaryIO, size: int) -> Iterator[memoryview]:
     yield memoryview(mapped)
 
 
-def _unpack(packed: BinaryIO, unpacked: BinaryIO) -> str | None:
+def _unpack(packed: Any, unpacked: BinaryIO) -> str | None:
     head = packed.read(4)
     packed.seek(0)
     return _unpack_gzip(packed, unpacked) if head[:2] == GZIP_MAGIC else _unpack_zstd(packed, unpacked)
 
 
-def _unpack_gzip(packed: BinaryIO, unpacked: BinaryIO) -> str | None:
+def _unpack_gzip(packed: Any, unpacked: BinaryIO) -> str | None:
     """Unpack member after member and keep what came out before a damage; return what was wrong, if anything."""
     member = zlib.decompressobj(31)
     while piece := packed.read(PIECE_BYTES):
@@ -166,9 +243,9 @@ def _unpack_to_damage(member: zlib._Decompress, piece: bytes, unpacked: BinaryIO
             piece = member.unconsumed_tail
 
 
-def _unpack_zstd(packed: BinaryIO, unpacked: BinaryIO) -> str | None:
+def _unpack_zstd(packed: Any, unpacked: BinaryIO) -> str | None:
     try:
-        with pa.CompressedInputStream(pa.PythonFile(packed, mode="r"), "zstd") as stream:
+        with pa.CompressedInputStream(packed, "zstd") as stream:
             while piece := stream.read(PIECE_BYTES):
                 unpacked.write(piece)
     except (OSError, pa.ArrowException) as error:

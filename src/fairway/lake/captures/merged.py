@@ -12,14 +12,13 @@ from collections.abc import Callable
 from dataclasses import fields
 
 import numpy as np
-import pyarrow as pa
 
 from fairway.capture.columns.datagrams import Datagrams
 from fairway.capture.columns.merging import may_be_merged
 from fairway.capture.merged import SHORTEST, segments
 from fairway.core.columns import Integers
 from fairway.core.tables import PROTOCOLS
-from fairway.lake.arrays import MISSING, Codes, Rows, mixed
+from fairway.lake.arrays import MISSING, Codes, Mask, Rows, Words, mixed
 from fairway.lake.captures.rows import Batch
 
 
@@ -58,26 +57,29 @@ def _candidates(batch: Batch) -> tuple[Integers, Integers]:
     return protocol, sizes
 
 
-def borne_out(datagrams: pa.Table, recognise: Callable[[Rows], Codes]) -> pa.Table:
-    """Return the rows of `DATAGRAMS` without those that the recognition of their flows does not bear out.
+def borne_out(rows: Rows, key: Words, recognise: Callable[[Mask], Codes]) -> Mask:
+    """Return which rows stay: of a record that may hold several datagrams its pieces or itself, as its flow has it.
 
-    `recognise` returns the protocol of each row, as a place in `PROTOCOLS`. What a cut would make of a udpc datagram or
-    of an acknowledgement is no evidence for the cut: such a record counts as it is, if it is well-formed so.
+    `key` is what is recognised as a whole, the flow or the episode; `recognise` returns the protocol of each of some
+    rows, as a place in `PROTOCOLS`. What a cut would make of a udpc datagram or of an acknowledgement is no evidence
+    for the cut: such a record counts as it is, if it is well-formed so.
     """
-    rows = Rows(datagrams)
-    protocol, piece = rows.codes("merged_as", PROTOCOLS), rows.numbers("piece")
+    piece = rows.numbers("piece")
+    protocol = np.where(rows.missing("merged_as"), MISSING, rows.numbers("merged_as"))
     merged = protocol != MISSING
     if not merged.any():
-        return datagrams
+        return np.ones(len(rows), dtype=bool)
     answers = rows.codes("pydevts_kind", ("ack", "close")) != MISSING
-    sure = np.unique(mixed(rows.numbers("flow"), rows.numbers("frame"))[merged & (piece > 0) & ~answers])
-    unclear = (protocol == PROTOCOLS.index("udpc")) | ~np.isin(mixed(rows.numbers("flow"), rows.numbers("frame")), sure)
+    record = mixed(key, rows.numbers("frame"))
+    sure = np.unique(record[merged & (piece > 0) & ~answers])
+    unclear = (protocol == PROTOCOLS.index("udpc")) | ~np.isin(record, sure)
     malformed = np.zeros(len(rows), dtype=bool)
     for number, name in enumerate(PROTOCOLS):
         malformed |= (protocol == number) & (rows.codes(f"{name}_kind", ("malformed",)) != MISSING)
     seen = np.where(merged, np.where(unclear, (piece == 0) & ~malformed, piece > 0), True)
-    flow, places = np.unique(rows.numbers("flow"), return_inverse=True)
-    spoken = np.full(len(flow), MISSING, dtype=np.int16)
-    spoken[places[seen]] = recognise(Rows(datagrams.filter(pa.array(seen))))
+    keys, places = np.unique(key, return_inverse=True)
+    spoken = np.full(len(keys), MISSING, dtype=np.int16)
+    spoken[places[seen]] = recognise(seen)
     cut = spoken[places] == protocol
-    return datagrams.filter(pa.array(~merged | np.where(cut, piece > 0, piece == 0)))
+    stays: Mask = ~merged | np.where(cut, piece > 0, piece == 0)
+    return stays

@@ -28,7 +28,7 @@ WALKED_BYTES_MAX = 2 << 30
 
 def planned(spark: SparkSession, files: Sequence[Named], part_bytes: int) -> list[Part]:
     """Cuts files into parts that are together exactly the files; files of one part are not looked at."""
-    if sum(file.size_bytes for file, _ in files) <= WALKED_BYTES_MAX:
+    if sum(file.size_bytes for file, _ in files) <= WALKED_BYTES_MAX and not any(file.is_object for file, _ in files):
         return [part for file, file_id in files for part in _walked(file, file_id, part_bytes)]
     return _probed_apart(spark, files, part_bytes)
 
@@ -61,7 +61,7 @@ def _several(file: CaptureFile, part_bytes: int) -> list[tuple[int, int]]:
 
 def _probed(piece: tuple[CaptureFile, int, int]) -> dict[str, Any]:
     file, cut, stop = piece
-    with opened(file) as (data, _):
+    with opened(file, cut, stop) as (data, _):
         try:
             return asdict(probe(form_of(bytes(data[:HEAD_BYTES])), data, cut, stop))
         except DamagedCapture:
@@ -69,10 +69,13 @@ def _probed(piece: tuple[CaptureFile, int, int]) -> dict[str, Any]:
 
 
 def _verified(file: CaptureFile, file_id: str, probes: Sequence[Probe]) -> list[Part]:
-    with opened(file) as (data, _):
+    def again(place: Place, stop: int) -> Probe:
+        with opened(file, place.offset, stop) as (data, _):
+            return probe_from(form, data, place, stop)
+
+    with opened(file, 0, 0) as (data, _):
         form = form_of(bytes(data[:HEAD_BYTES]))
-        ranges = joined(form.start, probes, lambda place, stop: probe_from(form, data, place, stop))
-    return [Part(file, file_id, found) for found in ranges]
+    return [Part(file, file_id, found) for found in joined(form.start, probes, again)]
 
 
 def _probe(answer: dict[str, Any]) -> Probe:

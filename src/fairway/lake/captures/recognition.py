@@ -245,3 +245,8 @@ def _mapped(rows: Rows, port_map: PortMap) -> Codes:
     disagree = (source != MISSING) & (destination != MISSING) & (source != destination)
     mapped: Codes = np.where(disagree, MISSING, agreed).astype(np.int16)
     return mapped
+
+
+def spoken_on_ports(rows: Rows, port_map: PortMap) -> Codes:
+    """Return the protocol that the map alone names for each row; -1 where it names none."""
+    return _mapped(rows, port_map)

@@ -1,13 +1,16 @@
-"""`spark.read.format("fairway.capture")`: captures as a source of Spark, one row of `DATAGRAMS` for each record.
+"""`spark.read.format("fairway.capture")`: captures as a source of Spark, one row of `RECORDS` for each record.
 
     register(spark)
     spark.read.format("fairway.capture").load("folder/*.pcap")
-    load(spark, ["large.pcap"], columns=["at", "flow", "udpc_kind"])
+    spark.read.format("fairway.capture").option("map", "udpc=9000 mrp=8192").load("large.pcap")
+    load(spark, ["large.pcap"], columns=["at_ns", "flow"])
 
-Options: `path`, or `paths` as a JSON array; names, globs and folders. `part_bytes`: how much of a plain file one task
-reads. `payload`: whether the column is filled. `where`: which rows (see `filters`). `parts`: ranges that were verified
-before, as `load` does on the cluster; without them a file that is longer than one part is walked over while Spark
-plans. Spark asks no source for fewer columns: name them with `.schema(...)` or `load`, and only those are built.
+Options: `path`, or `paths` as a JSON array; names, globs and folders, here or in an object store (`s3://...`).
+`part_bytes`: how much of a plain file one task reads. `payload`: whether `head` is all of it. `pieces`: whether rows of
+datagrams that may have been merged into a record stand behind it (see `merged.py`). `map`: what is spoken on
+ports; datagrams of these ports are decoded, one by one (`MAPPED`). `parts`: ranges that were verified before, as `load`
+does on the cluster; without them a file that is longer than one part is walked over while Spark plans. Spark asks no
+source for fewer columns: name them with `.schema(...)` or `load`, and only those are built.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -24,11 +28,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from fairway.core.errors import BadOption
-from fairway.core.tables import DATAGRAMS
-from fairway.lake.captures.files import CaptureFile, identity, listed, seen
-from fairway.lake.captures.filters import Condition, kept, parsed_conditions
+from fairway.core.tables import MAPPED, RECORDS
+from fairway.lake.captures.files import CaptureFile, identity, is_address, listed, seen
+from fairway.lake.captures.mapped import mapped_batch
 from fairway.lake.captures.parts import PART_BYTES, Part, batches, exact_parts
 from fairway.lake.captures.planning import planned, range_of
+from fairway.lake.captures.recognition import parsed_port_map
 from fairway.lake.captures.rows import arrow_batch
 from fairway.lake.schemas import spark_schema
 
@@ -36,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NAME = "fairway.capture"
-OPTIONS = ("path", "paths", "part_bytes", "payload", "where", "parts")
+OPTIONS = ("path", "paths", "part_bytes", "payload", "pieces", "map", "parts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +51,29 @@ class ReadOptions:
     paths: tuple[str, ...]
     part_bytes: int = PART_BYTES
     payload: bool = False
-    where: tuple[Condition, ...] = ()
+    pieces: bool = False
+    port_map: Mapping[int, str] = field(default_factory=dict)
     parts: str | None = None
 
     @staticmethod
     def parsed(options: Mapping[str, str]) -> ReadOptions:
-        """Reads Spark's options; raises `BadOption` for one that is unknown or wrong."""
+        """Read Spark's options; raise `BadOption` for one that is unknown or wrong."""
         for name in options:
             if name.lower() not in OPTIONS:
                 raise BadOption(f"{NAME} has no option {name!r}; it has {', '.join(OPTIONS)}")
         size = options.get("part_bytes", str(PART_BYTES))
         if not size.isdigit() or int(size) == 0:
             raise BadOption(f"part_bytes is {size!r}; it must be a number of bytes above 0")
-        payload = options.get("payload", "false").lower()
-        if payload not in ("true", "false"):
-            raise BadOption(f"payload is {payload!r}; it must be true or false")
-        where = parsed_conditions(options.get("where", "[]"))
-        return ReadOptions(_paths(options), int(size), payload == "true", where, options.get("parts"))
+        payload, pieces = _truth(options, "payload"), _truth(options, "pieces")
+        ports = parsed_port_map(options.get("map", "").replace(",", " ").split())
+        return ReadOptions(_paths(options), int(size), payload, pieces, ports, options.get("parts"))
+
+
+def _truth(options: Mapping[str, str], name: str) -> bool:
+    text = options.get(name, "false").lower()
+    if text not in ("true", "false"):
+        raise BadOption(f"{name} is {text!r}; it must be true or false")
+    return text == "true"
 
 
 def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
@@ -78,10 +89,10 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 @dataclass
-class CapturePart(InputPartition):
-    """What one task reads."""
+class CaptureParts(InputPartition):
+    """What one task reads; small files share one."""
 
-    part: Part
+    parts: Sequence[Part]
 
 
 class CaptureSource(DataSource):
@@ -89,15 +100,15 @@ class CaptureSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Gives what stands in `format(...)`."""
+        """Return what stands in `format(...)`."""
         return NAME
 
     def schema(self) -> StructType:
-        """Gives all columns."""
-        return spark_schema(DATAGRAMS)
+        """Return all columns."""
+        return spark_schema(MAPPED if "map" in self.options else RECORDS)
 
     def reader(self, schema: StructType) -> CaptureReader:
-        """Gives a reader of the columns that the schema names."""
+        """Return a reader of the columns that the schema names."""
         return CaptureReader(ReadOptions.parsed(dict(self.options)), schema)
 
 
@@ -108,30 +119,42 @@ class CaptureReader(DataSourceReader):
         self._options = options
         self._names = [field.name for field in schema.fields]
         self._nullable = [field.nullable for field in schema.fields]
-        known = {field.name: field.dataType for field in spark_schema(DATAGRAMS).fields}
-        for field in schema.fields:
-            if known.get(field.name) != field.dataType:
-                raise BadOption(
-                    f"a capture has no column {field.name} {field.dataType.simpleString()}; see docs/tables.md"
-                )
+        table = MAPPED if options.port_map else RECORDS
+        known = {field.name: field.dataType for field in spark_schema(table).fields}
+        for one in schema.fields:
+            if known.get(one.name) != one.dataType:
+                raise BadOption(f"a capture has no column {one.name} {one.dataType.simpleString()}; see docs/tables.md")
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Gives what each task reads."""
-        return [CapturePart(part) for part in _parts(self._options)]
+        """Return what each task reads."""
+        return [CaptureParts(parts) for parts in _grouped(_parts(self._options), self._options.part_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Reads one part."""
-        if not isinstance(partition, CapturePart):
+        """Read one part."""
+        if not isinstance(partition, CaptureParts):
             return  # Spark's stand-in for no partitions at all
-        for found in batches(partition.part, []):
-            batch = found.where(found.piece == 0)
-            passed = batch.where(kept(batch, self._options.where)) if self._options.where else batch
-            if len(passed):
-                yield self._arrow(arrow_batch(passed, self._names, dictionaries=False, payload=self._options.payload))
+        payload, ports = self._options.payload, self._options.port_map
+        for batch in chain.from_iterable(batches(part, pieces=self._options.pieces) for part in partition.parts):
+            if ports:
+                yield self._arrow(mapped_batch(batch, ports, self._names, payload=payload))
+            else:
+                yield self._arrow(arrow_batch(batch, self._names, payload=payload))
 
     def _arrow(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        fields = [field.with_nullable(nullable) for field, nullable in zip(rows.schema, self._nullable, strict=True)]
+        fields = [one.with_nullable(nullable) for one, nullable in zip(rows.schema, self._nullable, strict=True)]
         return pa.RecordBatch.from_arrays(rows.columns, schema=pa.schema(fields))
+
+
+def _grouped(parts: Sequence[Part], part_bytes: int) -> list[list[Part]]:
+    groups: list[list[Part]] = []
+    size_bytes = part_bytes
+    for part in parts:
+        if size_bytes + part.size_bytes > part_bytes:
+            groups.append([])
+            size_bytes = 0
+        groups[-1].append(part)
+        size_bytes += part.size_bytes
+    return groups
 
 
 def _parts(options: ReadOptions) -> list[Part]:
@@ -140,7 +163,7 @@ def _parts(options: ReadOptions) -> list[Part]:
     parts: list[Part] = []
     for path in listed(options.paths):
         file = seen(path)
-        parts += _walked(file, os.stat(path).st_mtime_ns, options.part_bytes)
+        parts += _walked(file, 0 if is_address(path) else os.stat(path).st_mtime_ns, options.part_bytes)
     return parts
 
 
@@ -158,26 +181,37 @@ def _part(fields: dict[str, object]) -> Part:
     return Part(CaptureFile(**file), str(fields["file_id"]), found)
 
 
-def register(spark: SparkSession) -> None:
-    """Makes the source known to a session."""
-    spark.dataSource.register(CaptureSource)
-
-
 def load(
     spark: SparkSession,
     paths: Iterable[str | os.PathLike[str]],
     *,
     columns: Sequence[str] | None = None,
-    where: Sequence[tuple[str, str, object]] = (),
     payload: bool = False,
+    port_map: Mapping[int, str] | None = None,
     part_bytes: int = PART_BYTES,
 ) -> DataFrame:
-    """Reads captures with these columns, large files cut by tasks on the cluster. The files must not change."""
-    register(spark)
+    """Read captures, large files cut by tasks on the cluster. The files must not change."""
     files = [seen(path) for path in listed(os.fspath(path) for path in paths)]
     parts = planned(spark, [(file, identity(file)) for file in files], part_bytes)
-    names = columns or DATAGRAMS.names
-    schema = StructType([field for name in names for field in spark_schema(DATAGRAMS).fields if field.name == name])
-    reader = spark.read.format(NAME).schema(schema).option("paths", json.dumps([file.path for file in files]))
-    reader = reader.options(payload=str(payload).lower(), where=json.dumps(list(where)))
+    return load_parts(spark, parts, columns=columns, payload=payload, port_map=port_map, part_bytes=part_bytes)
+
+
+def load_parts(
+    spark: SparkSession,
+    parts: Sequence[Part],
+    *,
+    columns: Sequence[str] | None = None,
+    payload: bool = False,
+    pieces: bool = False,
+    port_map: Mapping[int, str] | None = None,
+    part_bytes: int = PART_BYTES,
+) -> DataFrame:
+    """Read parts of captures that were verified before."""
+    spark.dataSource.register(CaptureSource)
+    known = spark_schema(MAPPED if port_map else RECORDS).fields
+    schema = StructType([one for name in columns for one in known if one.name == name] if columns else known)
+    reader = spark.read.format(NAME).schema(schema).option("paths", json.dumps([part.file.path for part in parts]))
+    if port_map:
+        reader = reader.option("map", " ".join(f"{name}={port}" for port, name in port_map.items()))
+    reader = reader.options(payload=str(payload).lower(), pieces=str(pieces).lower(), part_bytes=str(part_bytes))
     return reader.option("parts", json.dumps([asdict(part) for part in parts])).load()

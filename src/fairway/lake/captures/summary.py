@@ -1,4 +1,4 @@
-"""What a capture holds at a glance: datagrams and bytes by port, and as which protocols they can be read."""
+"""What a capture holds at a glance: datagrams and bytes of each protocol and kind, by the ports that a map names."""
 
 from __future__ import annotations
 
@@ -9,30 +9,23 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-READABLE = {"udpc": "udpc_index", "mrp": "mrp_sequence", "rup": "rup_position", "pydevts": "pydevts_id"}
-"""A field of each protocol that its messages have."""
-COLUMNS = (
-    *("at", "source_port", "destination_port", "frame_bytes", "payload_bytes", "truncated"),
-    *READABLE.values(),
-)
-"""What `summary` looks at: ask the source for these ten and no others."""
+COLUMNS = ("at_ns", "source_port", "destination_port", "frame_bytes", "payload_bytes", "truncated", "protocol", "kind")
+"""What `summary` looks at: ask the source for these and no others."""
 
 
-def summary(datagrams: DataFrame) -> DataFrame:
-    """Counts by destination port: datagrams, bytes, first and last time, source ports, and possible readings."""
-    by_port = datagrams.groupBy("destination_port").agg(
+def summary(mapped: DataFrame) -> DataFrame:
+    """Count rows of `MAPPED` by protocol and kind: datagrams, bytes, first and last time, and ports."""
+    by_kind = mapped.groupBy("protocol", "kind").agg(
         F.count("*").alias("datagrams"),
         F.sum("frame_bytes").alias("frame_bytes"),
         F.sum("payload_bytes").alias("payload_bytes"),
         F.count_if("truncated").alias("truncated"),
-        F.min("at").alias("first"),
-        F.max("at").alias("last"),
-        F.min("source_port").alias("lowest_source_port"),
-        F.max("source_port").alias("highest_source_port"),
-        *(F.count(column).alias(f"readable_as_{protocol}") for protocol, column in READABLE.items()),
+        F.min("at_ns").alias("first_ns"),
+        F.max("at_ns").alias("last_ns"),
+        F.min(F.least("source_port", "destination_port")).alias("lowest_port"),
+        F.max(F.greatest("source_port", "destination_port")).alias("highest_port"),
     )
-    return by_port.select(
-        *("destination_port", "datagrams", "frame_bytes", "payload_bytes", "truncated", "first", "last"),
-        *("lowest_source_port", "highest_source_port"),
-        *(f"readable_as_{protocol}" for protocol in READABLE),
+    return by_kind.select(
+        *("protocol", "kind", "datagrams", "frame_bytes", "payload_bytes", "truncated"),
+        *("first_ns", "last_ns", "lowest_port", "highest_port"),
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairway.core.errors import BadOption
 from fairway.core.layout import GATEWAYS, TABLES, progress
-from fairway.core.tables import CAPTURE_TABLES, MESSAGES, REJECTED
+from fairway.core.tables import ANALYSIS_TABLES, MESSAGES, REJECTED
 from fairway.lake.landing import segments
 from fairway.lake.landing.batch import Filled, TypedTable
 from fairway.lake.landing.typed import KEYS, Wish, declared
@@ -37,7 +37,7 @@ class Begun:
 
 def landed_tables(lake: Lake) -> Iterator[Delta]:
     """Return the Delta tables of a lake."""
-    captured = {table.name for table in CAPTURE_TABLES}
+    captured = {table.name for table in ANALYSIS_TABLES}
     for name in (lake.place / TABLES).names():
         if name not in captured and lake.delta(name).exists():
             yield lake.delta(name)

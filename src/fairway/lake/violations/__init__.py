@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from fairway.capture.columns.records import DAMAGED
 from fairway.core.tables import VIOLATIONS
 from fairway.lake.analysis.sessions import beginnings
+from fairway.lake.analysis.sums import EPISODE
 from fairway.lake.violations import amplification, mrp, pydevts, rup, udpc
 from fairway.lake.violations.rule import Check, Rule, judged, malformed
 
@@ -55,7 +56,7 @@ def rules(protocol: str) -> list[Rule]:
 
 
 def violations(packets: DataFrame, checks: tuple[Check, ...] = CHECKS) -> DataFrame:
-    """Return the table `violations`, and `bucket` behind its columns.
+    """Return the table `violations`.
 
     Each check reads `packets` for itself: pass a stored table, not a plan that would be computed again each time.
     Whether a rule that needs the beginning applies is asked of what was found, which is little, not of every packet.
@@ -72,7 +73,7 @@ def violations(packets: DataFrame, checks: tuple[Check, ...] = CHECKS) -> DataFr
     between = f"""point = spoilt_point AND flow = spoilt_flow AND spoilt_ns >= IF(needs_start, first_ns, all_since_ns)
         AND spoilt_ns <= {MICROSECOND_NS} * unix_micros(at) + {MICROSECOND_NS - 1}"""
     kept = joined.join(_spoilt(packets), on=F.expr(between), how="left_anti")
-    return kept.select(*VIOLATIONS.names, "bucket")
+    return kept.select(*VIOLATIONS.names, *EPISODE)
 
 
 def _spoilt(packets: DataFrame) -> DataFrame:

@@ -28,6 +28,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from fairway.core.tables import VIOLATIONS
+from fairway.lake.analysis.sums import EPISODE
 from fairway.lake.violations.limits import JITTER_NS, SECOND_NS
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ FORWARD = "(source, source_port) < (destination, destination_port)"
 BY_NOW = f"<= at_ns + {JITTER_NS}"
 """SQL: what was seen by now, or at nearly the same instant."""
 
-FRAME = ("protocol", "session", "point", "flow", "file_id", "file", "offset", "frame", "at", "at_ns", "bucket")
+FRAME = ("protocol", "session", "point", "flow", "file_id", "file", "offset", "frame", "at", "at_ns", *EPISODE)
 """The columns of a packet that every context keeps: where a violation is, and when."""
 
 
@@ -89,7 +90,7 @@ def judged(packets: DataFrame, check: Check) -> DataFrame:
     rows = check.context(packets)
     broken = F.filter(F.array(*(_verdict(rule) for rule in check.rules)), lambda verdict: verdict.isNotNull())
     verdicts = rows.select(*FRAME, F.explode(broken).alias("verdict"))
-    more = ("flow", "bucket", "needs_start", "captured_by_ns", "all_since_ns")
+    more = ("flow", *EPISODE, "needs_start", "captured_by_ns", "all_since_ns")
     return verdicts.select("*", "verdict.*").select(*VIOLATIONS.names, *more)
 
 

@@ -1,0 +1,295 @@
+"""Records read as each of the four protocols: the columns of `DATAGRAMS`, each built when it is asked for.
+
+What the source has read of a datagram is its head, its sizes and the CRC of its payload. That is all that the decoders
+look at, and enough for the CRC of a body behind any header: no byte of a capture is read twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from ipaddress import ip_address
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from fairway.capture.columns.crcs import crcs
+from fairway.capture.columns.suffixes import crcs_of_rest
+from fairway.core.columns import Bytes, Columns, Integers
+from fairway.core.tables import DATAGRAMS, PROTOCOLS
+from fairway.lake.arrays import Mask, Rows, masked, named
+from fairway.lake.captures.rows import UNDECODED
+from fairway.lake.schemas import arrow_schema
+from fairway.protocols import columns as protocol_columns
+
+SCHEMA = arrow_schema(DATAGRAMS)
+HEADER_BYTES = {"udpc": 13, "mrp": 14, "rup": 42, "pydevts": 8}
+"""How much of a datagram a protocol's decoder looks at."""
+LOOK_AHEAD_BYTES = 64
+"""Decoders copy whole headers; behind the last datagram there is something to copy."""
+UDPC_ACK = 0x01
+MRP_CONNECT, MRP_CON_REPLY, MRP_DATA, MRP_ACK = 2, 3, 4, 5
+RUP_DATA = 1
+PIGGYBACK_BYTES = 12
+
+
+class Source(NamedTuple):
+    """What tables say of the file that a record comes from."""
+
+    file_id: str
+    file: str
+    payload: bool
+    """Whether the heads of its datagrams are whole payloads."""
+
+
+class Readings(Rows):
+    """Rows of `RECORDS` as rows of `DATAGRAMS`."""
+
+    def __init__(self, records: pa.Table, sources: Mapping[int, Source]) -> None:
+        """`sources` are the files by their numbers."""
+        super().__init__(records)
+        self.records = Rows(records)
+        self._sources = sources
+        self._built: dict[str, pa.Array] = {}
+        self._readings: dict[str, Columns] = {}
+
+    def array(self, name: str) -> pa.Array:
+        """Return a column, which is built once."""
+        if name not in self._built:
+            self._built[name] = _BUILDERS[name](self) if name in _BUILDERS else self.records.array(name)
+        return self._built[name]
+
+    @cached_property
+    def no_datagram(self) -> Mask:
+        """Which rows hold none."""
+        mask: Mask = self.records.numbers("undecoded") != 0
+        return mask
+
+    @cached_property
+    def whole(self) -> Mask:
+        """Which rows have a datagram that the capture holds to its end."""
+        return ~self.records.missing("payload_crc")
+
+    @cached_property
+    def _heads(self) -> tuple[Bytes, Integers, Integers]:
+        """The heads one after the other, where each begins, and how long it is."""
+        heads = self.records.array("head")
+        _, ends, data = heads.buffers()
+        places = np.frombuffer(ends, dtype=np.int32)[heads.offset : heads.offset + len(heads) + 1].astype(np.int64)
+        held = (
+            np.frombuffer(data, dtype=np.uint8)[places[0] : places[-1]] if data is not None else np.zeros(0, np.uint8)
+        )
+        buffer = np.concatenate((held, np.zeros(LOOK_AHEAD_BYTES, dtype=np.uint8)))
+        return buffer, places[:-1] - places[0], np.diff(places)
+
+    def reading(self, protocol: str) -> Columns:
+        """Read all datagrams as those of one protocol."""
+        if protocol not in self._readings:
+            buffer, starts, held = self._heads
+            whole = self.records.numbers("payload_bytes")
+            # Of a header that was cut nothing is read: half of one may look like a shorter datagram.
+            lengths = np.where(held >= np.minimum(whole, HEADER_BYTES[protocol]), whole, 0)
+            decode: Callable[..., Columns] = protocol_columns(protocol).decode_columns
+            self._readings[protocol] = decode(buffer, starts, lengths)
+        return self._readings[protocol]
+
+    def crcs_behind(self, header: Integers, body_bytes: Integers, wanted: Mask) -> pa.Array:
+        """Return the CRC-32 of what stands behind headers of that length; that of an empty body is 0."""
+        buffer, starts, _ = self._heads
+        rows = np.flatnonzero(wanted & (body_bytes > 0))
+        found = np.zeros(len(self), dtype=np.int64)
+        beginning = crcs(buffer, starts[rows], starts[rows] + header[rows])
+        found[rows] = crcs_of_rest(self.records.numbers("payload_crc")[rows], beginning, body_bytes[rows])
+        return masked(found, ~wanted, pa.int64())
+
+    def of_source(self, name: str) -> pa.Array:
+        """Return what the tables say of each row's file."""
+        values, places = self._values(name)
+        return named(places, values)
+
+    def payload(self) -> pa.Array:
+        """Return the payloads of files of which they were kept."""
+        values, places = self._values("payload")
+        heads = self.records.array("head")
+        return pc.if_else(pa.array(np.array(values, dtype=bool)[places]), heads, pa.scalar(None, heads.type))
+
+    def _values(self, name: str) -> tuple[list[Any], Integers]:
+        numbers, places = np.unique(self.records.numbers("file_id"), return_inverse=True)
+        return [getattr(self._sources[number], name) for number in numbers.tolist()], places
+
+
+def _numbers(values: NDArray[np.generic], null: Mask, kind: pa.DataType) -> pa.Array:
+    return masked(values.astype(np.int32 if kind == pa.int32() else np.int64, copy=False), null, kind)
+
+
+def _names(codes: NDArray[np.generic], names: Sequence[str], null: Mask) -> pa.Array:
+    return named(np.where(null, -1, codes.astype(np.int64)), names)
+
+
+def _at(rows: Readings) -> pa.Array:
+    at_ns = rows.records.numbers("at_ns")
+    return masked(at_ns // 1_000, rows.records.missing("at_ns"), pa.int64()).view(SCHEMA.field("at").type)
+
+
+def _address(name: str) -> Callable[[Readings], pa.Array]:
+    def build(rows: Readings) -> pa.Array:
+        folded = rows.records.array(name).dictionary_encode()
+        texts = pa.array([_text(packed) for packed in folded.dictionary.to_pylist()], type=pa.string())
+        return pa.DictionaryArray.from_arrays(folded.indices, texts)
+
+    return build
+
+
+@lru_cache(maxsize=1 << 16)
+def _text(packed: bytes) -> str:
+    return str(ip_address(packed))
+
+
+def _kind(protocol: str) -> Callable[[Readings], pa.Array]:
+    def build(rows: Readings) -> pa.Array:
+        reading = rows.reading(protocol)
+        return _names(reading.kind, reading.kinds, rows.no_datagram)
+
+    return build
+
+
+def _reason(protocol: str) -> Callable[[Readings], pa.Array]:
+    def build(rows: Readings) -> pa.Array:
+        reading = rows.reading(protocol)
+        return _names(reading.reason, reading.reasons, rows.no_datagram | (reading.reason == 0))
+
+    return build
+
+
+def _body_crc(protocol: str) -> Callable[[Readings], pa.Array]:
+    def build(rows: Readings) -> pa.Array:
+        reading = rows.reading(protocol)
+        header = rows.records.numbers("payload_bytes") - reading.body_bytes
+        return rows.crcs_behind(header, reading.body_bytes, (reading.kind != 0) & rows.whole)
+
+    return build
+
+
+def _piggyback_crc(rows: Readings) -> pa.Array:
+    fields = rows.reading("mrp").fields
+    header = np.full(len(rows), PIGGYBACK_BYTES)
+    return rows.crcs_behind(
+        header, fields["piggyback_body_bytes"].astype(np.int64), (fields["piggyback"] != 0) & rows.whole
+    )
+
+
+def _field(
+    protocol: str, name: str, column_name: str, has: Callable[[Columns], Mask]
+) -> Callable[[Readings], pa.Array]:
+    """Gives the builder of a header field, null in rows that do not have it."""
+    kind = SCHEMA.field(column_name).type
+
+    def build(rows: Readings) -> pa.Array:
+        reading = rows.reading(protocol)
+        return _numbers(reading.fields[name], ~has(reading), kind)
+
+    return build
+
+
+def _good(reading: Columns) -> Mask:
+    mask: Mask = reading.kind != 0
+    return mask
+
+
+def _of_kind(*kinds: int) -> Callable[[Columns], Mask]:
+    def has(reading: Columns) -> Mask:
+        mask: Mask = np.isin(reading.kind, kinds) if len(kinds) > 1 else reading.kind == kinds[0]
+        return mask
+
+    return has
+
+
+def _stamped_or_ack(reading: Columns) -> Mask:
+    mask: Mask = (reading.fields["stamped"] != 0) | (reading.kind == MRP_ACK)
+    return mask
+
+
+def _as_piggyback(reading: Columns) -> Mask:
+    mask: Mask = reading.fields["piggyback"] != 0
+    return mask
+
+
+def _with_ack(reading: Columns) -> Mask:
+    mask: Mask = (reading.fields["flag"].astype(np.int64) & UDPC_ACK) != 0
+    return mask
+
+
+def _idle_ack(rows: Readings) -> pa.Array:
+    reading = rows.reading("udpc")
+    return pa.array((reading.fields["ack_index"] != 0) & ~_with_ack(reading), mask=reading.kind == 0)
+
+
+def _layout(name: str) -> Callable[[Readings], pa.Array]:
+    def build(rows: Readings) -> pa.Array:
+        reading = rows.reading("mrp")
+        return pa.array(reading.fields[name] != 0, mask=reading.kind != MRP_DATA)
+
+    return build
+
+
+def _rup_id(rows: Readings) -> pa.Array:
+    """Gives ids as text: 32 bytes each, and none where there is no id."""
+    reading = rows.reading("rup")
+    good = reading.kind != 0
+    ends = np.zeros(len(rows) + 1, dtype=np.int32)
+    np.cumsum(good * np.int32(32), out=ends[1:])
+    texts = reading.fields["id"][good].tobytes()
+    valid = np.packbits(good, bitorder="little").tobytes()
+    buffers = [pa.py_buffer(valid), pa.py_buffer(ends.tobytes()), pa.py_buffer(texts)]
+    return pa.StringArray.from_buffers(len(rows), buffers[1], buffers[2], buffers[0])
+
+
+_MRP_FIELDS = {
+    "mrp_version": ("ver", _of_kind(MRP_CONNECT)),
+    "mrp_status": ("stat", _of_kind(MRP_CON_REPLY)),
+    "mrp_client": ("cl_conid", _of_kind(MRP_CONNECT, MRP_CON_REPLY)),
+    "mrp_server": ("sv_conid", _of_kind(MRP_CON_REPLY)),
+    "mrp_destination": ("dest_conid", _stamped_or_ack),
+    "mrp_origin": ("from_conid", _stamped_or_ack),
+    "mrp_sequence": ("sequence", _stamped_or_ack),
+    "mrp_stamp": ("stamp", _stamped_or_ack),
+    "mrp_from_sequence": ("from_seq", _as_piggyback),
+    "piggyback_destination": ("piggyback_dest_conid", _as_piggyback),
+    "piggyback_origin": ("piggyback_from_conid", _as_piggyback),
+    "piggyback_sequence": ("piggyback_sequence", _as_piggyback),
+}
+
+_BUILDERS: dict[str, Callable[[Readings], pa.Array]] = {
+    "file_id": lambda rows: rows.of_source("file_id"),
+    "file": lambda rows: rows.of_source("file"),
+    "point": lambda rows: rows.records.array("point").dictionary_encode(),
+    "at": _at,
+    "source": _address("source"),
+    "destination": _address("destination"),
+    "flow": lambda rows: masked(rows.records.numbers("flow"), rows.no_datagram, pa.int64()),
+    "payload": Readings.payload,
+    "undecoded": lambda rows: _names(rows.records.numbers("undecoded"), UNDECODED, ~rows.no_datagram),
+    **{f"{protocol}_kind": _kind(protocol) for protocol in PROTOCOLS},
+    **{f"{protocol}_reason": _reason(protocol) for protocol in PROTOCOLS},
+    **{f"{protocol}_body_crc": _body_crc(protocol) for protocol in PROTOCOLS},
+    "piggyback_body_crc": _piggyback_crc,
+    "mrp_stamped": _layout("stamped"),
+    "mrp_piggyback": _layout("piggyback"),
+    "udpc_index": _field("udpc", "index", "udpc_index", _good),
+    "udpc_session": _field("udpc", "session_id", "udpc_session", _good),
+    "udpc_ack": _field("udpc", "ack_index", "udpc_ack", _with_ack),
+    "udpc_idle_ack": _idle_ack,
+    "udpc_flag": _field("udpc", "flag", "udpc_flag", _good),
+    **{name: _field("mrp", field, name, has) for name, (field, has) in _MRP_FIELDS.items()},
+    "rup_id": _rup_id,
+    "rup_position": _field("rup", "position", "rup_position", _good),
+    "rup_total": _field("rup", "total", "rup_total", _of_kind(RUP_DATA)),
+    "rup_start": _field("rup", "start", "rup_start", _of_kind(RUP_DATA)),
+    "pydevts_id": _field("pydevts", "message_id", "pydevts_id", _good),
+    "pydevts_success": _field("pydevts", "success", "pydevts_success", _good),
+    "pydevts_crc": _field("pydevts", "crc", "pydevts_crc", _good),
+}
+"""The columns that are not as the source has read them."""
