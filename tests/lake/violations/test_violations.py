@@ -15,6 +15,7 @@ import pytest
 
 from fairway.core.tables import PROTOCOLS, VIOLATIONS
 from fairway.lake.schemas import spark_schema
+from fairway.lake.analysis.sums import EPISODE
 from fairway.lake.violations import CHECKS, rules, violations
 from fairway.lake.violations.page import page
 from fairway.sim.swarm import draw
@@ -212,7 +213,7 @@ def test_a_violation_names_the_frame_that_breaks_the_rule(by_file: Mapping[str, 
 
 def test_the_table_has_exactly_its_columns(verdicts: DataFrame) -> None:
     wanted = [(field.name, field.dataType) for field in spark_schema(VIOLATIONS)]
-    assert [(field.name, field.dataType) for field in verdicts.drop("bucket").schema] == wanted
+    assert [(field.name, field.dataType) for field in verdicts.drop(*EPISODE).schema] == wanted
 
 
 @pytest.mark.parametrize("half", [0, 1])
