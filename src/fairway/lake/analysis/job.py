@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame
 from fairway.core.errors import FairwayError
 from fairway.core.tables import PACKETS, SESSIONS, TIMELINE, TRANSFERS, VIOLATIONS, Table
 from fairway.lake.analysis import derived
-from fairway.lake.analysis.enrich import Counts, Enrich, records_of, sorted_by_flow
+from fairway.lake.analysis.enrich import ORDER, Counts, Enrich, records_of, sorted_by_flow
 from fairway.lake.analysis.failures import failure_of
 from fairway.lake.analysis.state import State
 from fairway.lake.analysis.survey import Survey, survey
@@ -218,7 +218,8 @@ class _Run:
         """Compute the tables behind packets, of the episodes that were computed."""
         packets = self._read(PACKETS, fresh)
         if not self._state.has_derived:
-            packets, old = self._read(PACKETS), everything(self._spark, self._state, BEHIND)
+            packets = self._read(PACKETS).repartition("flow").sortWithinPartitions(*ORDER)
+            old = everything(self._spark, self._state, BEHIND)
         self._tell("messages", records)
         packets = packets.persist()  # every rule reads them again
         self._write(TRANSFERS, derived.transfers(packets, self._enrich), old)
@@ -238,4 +239,5 @@ class _Run:
     def _read(self, table: Table, files: Sequence[DataFile] | None = None) -> DataFrame:
         """Read back what was committed; only some files if they are named."""
         paths = None if files is None else [file.path for file in files]
-        return read_table(self._spark, self._state.delta(table), files=paths)
+        version = self._state.committed[table.name]
+        return read_table(self._spark, self._state.delta(table), version=version, files=paths)
