@@ -22,7 +22,7 @@ _JSON = typer.Option(False, "--json", help="One JSON object per table, and one a
 
 
 def compact(lake: Path = _LAKE, json: bool = _JSON) -> None:
-    """Merge the small files of the landed tables.
+    """Merge the small files of all tables, and remove files that were replaced long ago.
 
     Needs no Spark. Refused while a stream runs, which compacts the tables itself.
     """

@@ -42,7 +42,7 @@ class LakeTables:
             table.name: _checked(table, dataset(deltas[table.name], found[table.name])) if table.name in found else None
             for table in CAPTURE_TABLES
         }
-        if not any(one is not None and one.files for one in self._sets.values()):
+        if not any(one is not None for one in self._sets.values()):
             raise BadOption(f"{lake} holds no tables of captures; `fairway analyze FILE... --lake {lake}` writes them")
 
     def missing(self) -> list[str]:

@@ -112,6 +112,17 @@ def test_files_one_by_one_in_any_order_give_the_tables_of_all_together(
     assert kept, "a conversation that the new file does not touch stays where it is"
 
 
+def test_a_new_file_computes_the_episodes_that_it_touches_and_no_others(
+    spark: SparkSession, captures: list[Path], tmp_path: Path
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    analyze(spark, lake, [str(captures[0]), str(captures[2])])
+    done = analyze(spark, lake, [str(captures[1])])
+    touched = [row for row in table_rows(lake.path, "packets") if row["protocol"] == "udpc"]
+    assert done.records == len(touched) < len(table_rows(lake.path, "packets"))
+    assert len({row["episode"] for row in touched}) == 1
+
+
 class Stopped(BaseException):
     """Stands for the end of a process."""
 

@@ -244,4 +244,5 @@ class _Run:
     def _read(self, table: Table, files: Sequence[DataFile] | None = None) -> DataFrame:
         """Read back what was committed; only some files if they are named."""
         paths = None if files is None else [file.path for file in files]
-        return read_table(self._spark, self._state.delta(table), files=paths)
+        version = self._state.committed[table.name]
+        return read_table(self._spark, self._state.delta(table), version=version, files=paths)

@@ -102,6 +102,8 @@ class State:
         self.snapshots = {table.name: _opened(deltas[table.name], table) for table in ANALYSIS_TABLES}
         self.versions = {name: one.version() for name, one in self.snapshots.items()}
         """Of the tables when the run began."""
+        self.committed: dict[str, int] = {}
+        """By table, the version that this run has made."""
         self._begun = {name: deltas[name].position(one, APPLICATION) for name, one in self.snapshots.items()}
         self.run = max(self._begun.values())
         """The newest run; of a run that commits, its own number."""
@@ -165,6 +167,10 @@ class State:
         delta, snapshot = self.delta(table), self.snapshots[table.name]
         advances = {APPLICATION: (self._begun[table.name], self.run)}
         version = delta.commit(snapshot, files, removes=[_removal(file) for file in replaced], advances=advances)
+        while delta.position(snapshot, APPLICATION) != self.run:  # another run has followed at once
+            version -= 1
+            snapshot = delta.open(version)
+        self.committed[table.name] = version
         crashpoints.reached(f"{table.name}-committed")
         if version % CHECKPOINT_EVERY == 0:
             checkpoint(delta)

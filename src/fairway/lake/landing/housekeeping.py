@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fairway.core.tables import MESSAGES
 from fairway.lake.landing import segments, tables
 from fairway.store import crashpoints, tending
+from fairway.store.analyses import tables as captured_tables
 from fairway.store.lakes import Lake
 from fairway.store.tending import Compacted
 
@@ -40,10 +41,15 @@ def remove_landed(lake: Lake, landed: Callable[[str], int], keep_s: float, now_s
 
 
 def compact(lake: Lake, report: Callable[[Compacted], None]) -> None:
-    """Compact every table that streams fill, where none runs."""
+    """Compact every table that streams fill, where none runs, and the tables of captures.
+
+    An analysis that runs meanwhile ends with a sentence, and is made up for by the next.
+    """
     with lake.lock(MESSAGES.name, "fairway compact"):
-        for table in tables.landed_tables(lake):
+        landed = list(tables.landed_tables(lake))
+        for table in landed:
             table.mend()
+        for table in (*landed, *(one for one in captured_tables(lake.place).values() if one.exists())):
             done = tending.compact(table)
             tending.checkpoint(table)
             if done is not None:
