@@ -129,7 +129,7 @@ class GatewayService(Service):
 
     def __init__(
         self,
-        lake: Path,
+        lake: Path | str,
         protocols: Sequence[str],
         options: Sequence[str] = (),
         name: str = "gateway",
@@ -150,6 +150,8 @@ class GatewayService(Service):
         return monotonic() - began_s
 
 
-def stream_service(lake: Path, options: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Service:
+def stream_service(
+    lake: Path | str, options: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> Service:
     """Gives a stream of the lake; it is not started yet."""
     return Service(["stream", "--lake", str(lake), *options], environment)
