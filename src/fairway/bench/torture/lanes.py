@@ -20,7 +20,8 @@ from fairway.store.crashpoints import VARIABLE
 LOOK_S = 0.01
 PLACE_S = 60.0
 """How long a named place is waited for; one that is not passed so often becomes a free instant."""
-FIRST_BATCH_S = 180.0
+FIRST_BATCH_S = 600.0
+"""Long, for a machine with other work: a stream that is killed before it has landed anything proves little."""
 COMPACT_S = 120.0
 STARTS_MAX = 20
 """How often a service is started again that found no room."""

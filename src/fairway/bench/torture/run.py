@@ -25,7 +25,7 @@ from fairway.core.tables import MESSAGES
 from fairway.protocols import NAMES
 
 NAME = "gateway"
-INTERVAL_S = 0.05
+INTERVAL_S = 0.2
 """Between two messages of a device."""
 GATEWAY_OPTIONS = ("--seal-after", "200ms", "--drain", "60s")
 STREAM_OPTIONS = ("--interval", "300ms", "--keep", "1s", "--master", "local[1]")

@@ -21,6 +21,7 @@ RECONCILE_S = 4.0
 REST_PER_LOOK = 2.0
 """A look is followed by a rest of so many times its length: a large table must not become the load."""
 END_S = 60.0
+"""How long the end waits for looks that are under way."""
 RECONCILE = "reconcile"
 
 
@@ -83,8 +84,9 @@ class Watch:
             yield
         finally:
             self._stopping.set()
+            until_s = monotonic() + END_S
             for thread in threads:
-                thread.join(END_S)
+                thread.join(max(0.0, until_s - monotonic()))
 
     def _again(self, name: str, rest_s: float, look: Callable[..., None], reader: Reader | None) -> None:
         waits_s = rest_s
