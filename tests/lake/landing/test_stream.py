@@ -271,6 +271,10 @@ def test_what_spark_says_becomes_one_sentence() -> None:
     assert str(other) == "Spark stopped the stream: [SOME_CLASS] went wrong"
     kinds = [type(failure_of(None, wrapped)), type(failure_of(full, None)), type(other)]
     assert kinds == [StreamFailed, StreamFailed, StreamStumbled]
+    unreachable = (
+        "[X] perform latestOffset: Traceback (most recent call last):\n  File x\nOSError: nobody answers\n\tat y"
+    )
+    assert str(failure_of(None, PySparkException(unreachable))) == "Spark stopped the stream: nobody answers"
 
 
 def test_a_query_that_spark_stumbles_over_is_started_again_but_not_for_ever(
