@@ -29,7 +29,7 @@ INTERVAL_S = 0.2
 """Between two messages of a device."""
 GATEWAY_OPTIONS = ("--seal-after", "200ms", "--drain", "60s")
 STREAM_OPTIONS = ("--interval", "300ms", "--keep", "1s", "--master", "local[1]")
-LAST_PASS_S = 600.0
+LAST_PASS_S = 1_800.0
 LOOK_S = 0.2
 RECONCILE_S = 120.0
 

@@ -105,7 +105,10 @@ class Service:
     def ended(self, timeout_s: float = STOP_S) -> int:
         """Waits until the process has ended by itself, and gives its exit code."""
         assert self._process is not None
-        return self._process.wait(timeout_s)
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise ServiceFailed(f"{self._arguments[0]} runs for {timeout_s:g} s: {self.lines[-3:]}") from None
 
     def stop(self) -> int:
         """Asks the process to end, and gives its exit code."""
