@@ -5,11 +5,11 @@ SEEDS ?= 20000
 DATAGRAMS ?= 20000000
 MINUTES ?= 10
 KILLS ?= 60
+S3_KILLS ?= 40
 CUTS ?= 300
 SEED ?= 1
 RATE ?= 5000
 PEERS ?= 200
-TWELVE_KILLS := tests/torture/test_torture.py::test_whatever_is_killed_what_was_acknowledged_is_in_the_table_once
 BIN := .venv/bin
 STAMP := .venv/.installed
 SETUP_LOG := build/setup.log
@@ -73,11 +73,11 @@ soak-net: $(STAMP) ## On real sockets: MINUTES of conversations that come and go
 soak-gateway: $(STAMP) ## A gateway and a stream under RATE messages a second from PEERS peers, for MINUTES.
 	$(BIN)/python -m fairway.bench.gateway.soak --minutes $(MINUTES) --rate $(RATE) --peers $(PEERS)
 
-torture: $(STAMP) ## Kill gateway and stream KILLS times under senders of all protocols, then cut the power CUTS times.
+torture: $(STAMP) ## Kill gateway and stream KILLS times on a disk and S3_KILLS times on S3, then cut the power CUTS times.
 	@$(BIN)/python scripts/require.py java strace
-	$(BIN)/python -m pytest -n 0 $(TWELVE_KILLS)
 	$(BIN)/python -m fairway.bench.torture --kills $(KILLS) --seed $(SEED) --out build/torture-$$(date +%s)
-	$(BIN)/python -m fairway.bench.torture.powercut --cuts $(CUTS) --seed $(SEED) --out build/powercut-$$(date +%s)
+	$(BIN)/python -m fairway.bench.torture --kills $(S3_KILLS) --s3 --seed $(SEED) --out build/torture-s3-$$(date +%s)
+	$(BIN)/python -m fairway.bench.torture --cuts $(CUTS) --seed $(SEED) --out build/powercut-$$(date +%s)
 
 fuzz: $(STAMP) ## Random and mutated datagrams through each machine: DATAGRAMS of them.
 	$(BIN)/python -m fairway.bench.fuzz --datagrams $(DATAGRAMS)

@@ -32,6 +32,7 @@ PROCESSES = (
     "tests/lake/landing/test_killing.py",
     "tests/s3/",
     "tests/cli/test_demo.py",
+    "tests/torture/test_judgement.py::test_every_reader",
     "tests/torture/test_torture.py::test_whatever_is_killed",
 )
 """What starts Spark in processes of its own, and long: two workers get them, one each of these, last, when nobody is

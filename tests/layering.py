@@ -54,7 +54,7 @@ ONLY_IN = {
     "pandas": ("lake",),
     "pyarrow": ("store", "lake", "gateway", "report", "bench"),
     "deltalake": ("store", "lake"),
-    "obstore": ("store",),
+    "obstore": ("store", "bench"),
     "socket": ("net", "bench"),
     "socketserver": ("net", "bench"),
     "select": ("net", "bench"),

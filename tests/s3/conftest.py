@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from fairway.bench.s3server import BUCKET, environment, serving
 from fairway.store import objects
 from fairway.store.lakes import Lake
-from tests.s3.server import BUCKET, environment, serving
+from tests.loopback import own_host
 
 
 @pytest.fixture(scope="session")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("s3")) as found:
+    with serving(tmp_path_factory.mktemp("s3"), own_host()) as found:
         yield found
 
 

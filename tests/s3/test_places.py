@@ -102,6 +102,17 @@ def test_one_process_at_a_time_compacts_a_table(lake: Lake) -> None:
     assert sum(len(batch) for batch in table.rows(pa.schema([("text", pa.string())]))) == 2
 
 
+def test_of_two_that_claim_a_table_on_one_snapshot_one_is_refused(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, other = lake.delta("letters"), lake.delta("letters")
+    table.create(pa.schema([("text", pa.string())]), (), configuration={}, positions={})
+    before = other.open()
+    with tending.claimed(table):
+        monkeypatch.setattr(other, "open", lambda: before)  # it had looked when nobody had claimed
+        with pytest.raises(Overtaken, match="Another writer fills"):
+            tending.compact(other)
+        assert tending.tend(other, tending.COMPACT_EVERY) is None
+
+
 def test_the_claim_of_a_process_that_died_ends(lake: Lake) -> None:
     table = lake.delta("letters")
     table.create(pa.schema([("text", pa.string())]), (), configuration={}, positions={tending.CLAIMED: 1})

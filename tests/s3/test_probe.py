@@ -8,11 +8,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from fairway.bench.s3server import BUCKET, environment
 from fairway.cli import run
 from fairway.store import objects
 from fairway.store.lakes import Lake, StoreUnsafe
 from tests.loopback import closed_port, own_host
-from tests.s3.server import environment
 
 EMPTY = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
 
@@ -59,14 +59,50 @@ def test_a_store_that_accepts_a_second_conditional_put_is_refused(monkeypatch: p
         server.shutdown()
 
 
-@pytest.mark.usefixtures("unconnected")
-def test_a_store_that_is_not_there_is_told_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, value in environment(f"http://{closed_port()}").items():
-        monkeypatch.setenv(name, value)
-    assert run(["compact", "--lake", "s3://bucket/lake"]) == 1
+GATEWAY = ("gateway", "mrp://127.0.0.1:0", "--journal", "journal")
+
+
+def told(command: tuple[str, ...], lake: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run a command that fails, and return the one line that it says."""
+    assert run([*command, "--lake", lake]) == 1
     said = capsys.readouterr().err
     assert said.startswith("fairway: ")
-    assert "s3://bucket/lake" in said
     assert said.count("\n") == 1
+    return said
+
+
+@pytest.mark.usefixtures("unconnected")
+@pytest.mark.parametrize("command", [GATEWAY, ("reconcile",)])
+def test_a_store_that_is_not_there_is_told_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    endpoint = f"http://{closed_port()}"
+    for name, value in environment(endpoint).items():
+        monkeypatch.setenv(name, value)
+    said = told(command, "s3://bucket/lake", capsys)
+    assert said == f"fairway: s3://bucket/lake: the store at {endpoint} does not answer: check AWS_ENDPOINT_URL\n"
+
+
+@pytest.mark.usefixtures("unconnected")
+@pytest.mark.parametrize(
+    ("command", "variable", "bucket", "complaint"),
+    [
+        (GATEWAY, "AWS_ACCESS_KEY_ID", BUCKET, "the store refuses this (403): check AWS_ACCESS_KEY_ID and"),
+        (("stream",), "AWS_SECRET_ACCESS_KEY", BUCKET, "the store refuses this (403): check AWS_ACCESS_KEY_ID and"),
+        (("compact",), "", "nowhere", "there is no such bucket: make it, or name another"),
+        (GATEWAY, "", "nowhere", "there is no such bucket: make it, or name another"),
+    ],
+)
+def test_a_wrong_key_or_bucket_is_told_in_one_sentence(
+    address: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: tuple[str, ...],
+    variable: str,
+    bucket: str,
+    complaint: str,
+) -> None:
+    if variable:
+        monkeypatch.setenv(variable, "wrong")
+    lake = address.replace(BUCKET, bucket, 1)
+    assert told(command, lake, capsys).startswith(f"fairway: {lake}: {complaint}")

@@ -282,6 +282,7 @@ def test_the_ten_thousandth_commit_costs_about_what_the_first_did(table: Delta) 
         version = table.commit(table.open(), [file], advances={APP: (number, number + 1)})
         took_s.append(time.perf_counter() - began_s)
         tending.tend(table, version)
-    assert len(os.listdir(table.log.folder)) < 400
-    assert len(list(table.place.folder.rglob("*.parquet"))) < 400
+        if number % 50 == 0:
+            assert len(os.listdir(table.log.folder)) < 400
+            assert len(list(table.place.folder.rglob("*.parquet"))) < 400
     assert median(took_s[-250:]) < 1.5 * median(took_s[:250])

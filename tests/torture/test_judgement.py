@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
 from fairway.bench.torture.fleet import ACKNOWLEDGED, REFUSED, UNKNOWN, Ledger, key_of
 from fairway.bench.torture.judgement import judge
-from fairway.bench.torture.readers import doubles_by_delta, doubles_by_duckdb, doubles_by_polars
+from fairway.bench.torture.readers import Seen, by_delta, readers
 from fairway.bench.torture.senders import read_ledger, write_ledger
-from fairway.bench.torture.watching import Watcher
+from fairway.bench.torture.watching import Watch
+from fairway.store.delta import DataFile, Delta
+from fairway.store.places import place_of
 
 
 def table_of(folder: Path, bodies: list[bytes], offsets: list[int] | None = None) -> Path:
@@ -74,21 +77,54 @@ def test_a_ledger_comes_back_from_its_file(tmp_path: Path) -> None:
     assert again.refusals == {"why": 3}
 
 
-def test_every_reader_sees_a_row_that_is_there_twice(tmp_path: Path) -> None:
-    once, twice = tmp_path / "once", tmp_path / "twice"
-    table_of(once, [b"a", b"b", b"c"])
-    table_of(twice, [b"a", b"b", b"c"], [0, 1, 1])
-    for doubles in (doubles_by_delta, doubles_by_duckdb, doubles_by_polars):
-        assert doubles(once / "tables" / "messages") == 0
-        assert doubles(twice / "tables" / "messages") == 1
+def test_every_reader_counts_rows_twice_and_rows_that_are_not_there(tmp_path: Path) -> None:
+    whole = table_of(tmp_path / "whole", [b"a", b"b", b"c"])
+    twice = table_of(tmp_path / "twice", [b"a", b"b", b"c"], [0, 1, 1])
+    gap = table_of(tmp_path / "gap", [b"a", b"b", b"c"], [0, 1, 3])
+    with readers({"TMPDIR": str(tmp_path)}) as everybody:
+        assert set(everybody) == {"delta-rs", "DuckDB", "Polars", "Spark"}
+        for name, read in everybody.items():
+            assert read(str(whole)) == Seen(3, 3, 3), name
+            assert read(str(twice)) == Seen(3, 2, 2), name
+            assert read(str(gap)) == Seen(3, 3, 4), name
+            with pytest.raises(Exception, match=r".+"):
+                read(str(tmp_path / "nothing"))
+    assert Seen(3, 3, 3).whole
+    assert not Seen(3, 2, 2).whole
+    assert not Seen(3, 3, 4).whole
 
 
-def test_a_watcher_says_when_a_file_of_the_table_is_half_written(tmp_path: Path) -> None:
-    table = table_of(tmp_path, [b"a", b"b", b"c"])
-    half = next(table.glob("*.parquet"))
-    half.write_bytes(half.read_bytes()[:-20])
+def landed(folder: Path) -> Delta:
+    """Land two batches of two rows, with their positions."""
+    table = Delta(place_of(folder / "tables" / "messages"))
+    schema = pa.schema([("gateway", pa.string()), ("gateway_offset", pa.int64())])
+    table.create(schema, (), configuration={}, positions={})
+    for end in (2, 4):
+        path = f"{end}.parquet"
+        with table.place.create(path) as file:
+            pq.write_table(pa.table([["g", "g"], [end - 2, end - 1]], schema), file)
+        data = DataFile(path, table.place.file(path).size_bytes, 2, {})
+        table.commit(table.open(), [data], advances={"fairway/g": (end - 2, end)})
+    return table
+
+
+def test_a_watch_reports_a_reader_that_sees_half_a_batch_or_fewer_rows_than_before(tmp_path: Path) -> None:
+    table = landed(tmp_path)
     faults: list[str] = []
-    watcher = Watcher(tmp_path, lambda _: False, faults.append)
-    watcher.look()
-    assert len(faults) == 1
-    assert faults[0].startswith("a reader got")
+    watch = Watch(str(tmp_path), "g", faults.append)
+    watch.look("delta-rs", by_delta)
+    watch.look("old", lambda _: Seen(2, 2, 2))
+    assert (faults, watch.looks) == ([], {"delta-rs": 1, "old": 1})
+    watch.look("half", lambda _: Seen(3, 3, 3))
+    watch.look("twice", lambda _: Seen(4, 3, 3))
+    watch.look("delta-rs", lambda _: Seen(2, 2, 2))
+    half = table.place.folder / "2.parquet"
+    half.write_bytes(half.read_bytes()[:-20])
+    watch.look("delta-rs", by_delta)
+    assert [fault.split(":")[0] for fault in faults[:3]] == [
+        "half saw no whole batches, or rows twice",
+        "twice saw no whole batches, or rows twice",
+        "delta-rs saw 4 messages, and then 2",
+    ]
+    assert faults[3].startswith("delta-rs got ")
+    assert len(faults) == 4

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 END_S = 5.0
@@ -36,12 +37,13 @@ class HeldSignals:
 
 
 @contextmanager
-def process(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+def process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
     """Runs a program in a session of its own, so that Ctrl-C reaches this process alone, and ends it at the end."""
+    everything = {**os.environ, **(environment or {})}
     pipe = subprocess.PIPE
     held = HeldSignals()
     try:
-        child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
+        child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, env=everything)
     except BaseException:
         held.release()
         raise

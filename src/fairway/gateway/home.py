@@ -43,6 +43,8 @@ def prepare_lake(lake: Path | str) -> Lake:
             probe.write_bytes(b"")
             probe.unlink()
     except OSError as error:
+        if not place_of(lake).is_folder:
+            raise LakeUnusable(f"{lake}: {error.strerror}") from error
         raise LakeUnusable(
             f"the lake {lake} cannot be written: {error.strerror}; name another with --lake, or let this user write"
         ) from error

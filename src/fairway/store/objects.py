@@ -56,6 +56,25 @@ def forget() -> None:
     arrow_filesystem.cache_clear()
 
 
+_MEANT = (
+    ("169.254.169.254", "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
+    (
+        "status code: 403",
+        "the store refuses this (403): check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what they permit",
+    ),
+    ("status code: 404", "there is no such bucket: make it, or name another"),
+    ("HTTP error", "the store at {endpoint} does not answer: check AWS_ENDPOINT_URL"),
+)
+"""What the client says, by a part of it, in the words of whoever must mend it. The first is where a machine of Amazon's
+has credentials; elsewhere it means that nobody has given any."""
+
+
+def _sentence(error: Exception) -> str:
+    said = str(error).splitlines()[0]
+    endpoint = os.environ.get("AWS_ENDPOINT_URL", "Amazon")
+    return next((meant.format(endpoint=endpoint) for part, meant in _MEANT if part in said), said)
+
+
 @contextmanager
 def _as_os_errors(what: str) -> Iterator[None]:
     """Raise `OSError`, in one line, for whatever the client complains about; a missing object already is one."""
@@ -68,7 +87,7 @@ def _as_os_errors(what: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise FileNotFoundError(errno.ENOENT, "there is no such object", what) from error
     except BaseError as error:
-        raise OSError(errno.EIO, str(error).splitlines()[0], what) from error
+        raise OSError(errno.EIO, _sentence(error), what) from error
 
 
 def put_new(bucket: str, key: str, content: bytes | Path) -> None:

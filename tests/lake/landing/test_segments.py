@@ -9,6 +9,7 @@ import pytest
 from fairway.core.layout import segment_name
 from fairway.lake.landing import segments
 from fairway.lake.landing.segments import DamagedLanding, Segment, ends, groups, newest
+from fairway.lake.landing.source import BATCH_BYTES_MAX
 from fairway.store.places import Place
 
 
@@ -40,12 +41,22 @@ def test_a_gateway_without_segments_and_files_with_other_names_change_nothing(la
     assert newest(landing, {}) == {"a": 10}
 
 
-def test_gateways_take_turns_until_the_batch_is_full(landing: Place) -> None:
+def test_gateways_take_turns_until_the_batch_is_full(landing: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "SEGMENT_BYTES_MIN", 0)
     for first in range(0, 100, 10):
         put(landing, "a", first, first + 9, size=100)
     put(landing, "b", 0, 9, size=100)
     assert newest(landing, {}, bytes_max=350) == {"a": 30, "b": 10}
     assert newest(landing, {}, bytes_max=1) == {"a": 10, "b": 10}
+
+
+def test_a_backlog_of_many_small_segments_becomes_several_batches_and_tasks(landing: Place) -> None:
+    """Opening one takes time whatever it holds: a stream that is ended every few minutes must get somewhere."""
+    for first in range(300):
+        put(landing, "a", first, first)
+    assert newest(landing, {}, bytes_max=BATCH_BYTES_MAX) == {"a": 256}
+    assert newest(landing, {"a": 256}, bytes_max=BATCH_BYTES_MAX) == {"a": 300}
+    assert [len(group) for group in groups(landing, {}, {"a": 256})] == [64] * 4
 
 
 def test_one_pass_ends_with_what_was_there_when_it_began(landing: Place) -> None:
@@ -91,6 +102,7 @@ def test_a_removed_segment_fails_the_batch_that_planned_it(landing: Place) -> No
 def test_tasks_get_small_segments_together_and_large_ones_alone(
     landing: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(segments, "SEGMENT_BYTES_MIN", 0)
     monkeypatch.setattr(segments, "GROUP_BYTES", 100)
     for first, size in ((0, 40), (10, 60), (20, 150), (30, 10)):
         put(landing, "a", first, first + 9, size)

@@ -15,13 +15,14 @@ from pyspark.errors import PySparkException
 
 from fairway.core.errors import FairwayError
 from fairway.core.tables import MESSAGES
+from fairway.lake import register
 from fairway.lake.landing.batch import Landed, Landing
 from fairway.lake.landing.failures import StreamFailed, StreamStumbled, failure_of
 from fairway.lake.landing.housekeeping import Removed, compact, remove_landed
 from fairway.lake.landing.reconcile import reconcile
 from fairway.lake.landing.stream import Repaired, Restarted
 from fairway.store import crashpoints, tending
-from fairway.store.delta import Overtaken
+from fairway.store.delta import Delta, Overtaken
 from fairway.store.lakes import Lake, TableBusy
 from fairway.store.tending import Compacted
 from tests.lake.landing.fake import FakeGateway
@@ -187,6 +188,26 @@ def test_a_log_entry_that_a_power_cut_left_is_removed_at_the_start_and_its_batch
     assert messages(tmp_path) == expected(gateway, days=2)
 
 
+def test_a_version_that_a_power_cut_takes_back_is_given_again_so_who_continues_goes_by_offsets(
+    spark: SparkSession, tmp_path: Path, gateway: FakeGateway
+) -> None:
+    """A reader had seen version 2 with 20 messages; after the cut it has 30, and `since` leaves out the ten more."""
+    register(spark)
+    table = Lake(tmp_path).delta("messages")
+    for _ in range(2):
+        gateway.seal(10)
+        land(spark, tmp_path)
+    assert table.open().version() == 2
+    entry = table.log.folder / f"{2:020}.json"
+    entry.write_bytes(b"")
+    gateway.seal(10)
+    land(spark, tmp_path)
+    new, above = (spark.read.format("fairway.delta") for _ in range(2))
+    assert new.option("since", 2).load(table.place.uri).count() == 0
+    rows = above.option("where", '[["gateway_offset", ">=", 20]]').load(table.place.uri).collect()
+    assert sorted(row.gateway_offset for row in rows) == list(range(20, 30))
+
+
 def test_two_streams_and_a_compaction_beside_a_stream_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     with lake.lock("messages", "fairway stream"):
@@ -194,6 +215,29 @@ def test_two_streams_and_a_compaction_beside_a_stream_are_refused(spark: SparkSe
             land(spark, tmp_path)
         with pytest.raises(TableBusy, match="fairway stream"):
             compact(lake, lambda done: None)
+
+
+def test_while_a_compaction_runs_neither_another_nor_a_stream_begins(
+    spark: SparkSession, tmp_path: Path, gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two would double rows: delta-rs lets both succeed."""
+    lake = Lake(tmp_path)
+    for _ in range(2):
+        gateway.seal(10)
+        land(spark, tmp_path)
+    whole, refused = tending.compact, []
+
+    def beside_another(table: Delta) -> tending.Compacted | None:
+        for begin in (lambda: compact(lake, lambda done: None), lambda: land(spark, tmp_path)):
+            with pytest.raises(TableBusy, match="fairway compact"):
+                begin()
+            refused.append(table)
+        return whole(table)
+
+    monkeypatch.setattr(tending, "compact", beside_another)
+    compact(lake, lambda done: None)
+    assert len(refused) == 4
+    assert messages(tmp_path) == expected(gateway, days=2)
 
 
 def test_a_second_stream_that_no_lock_keeps_out_ends_with_a_sentence_and_doubles_nothing(
@@ -226,6 +270,10 @@ def test_what_spark_says_becomes_one_sentence() -> None:
     assert str(other) == "Spark stopped the stream: [SOME_CLASS] went wrong"
     kinds = [type(failure_of(None, wrapped)), type(failure_of(full, None)), type(other)]
     assert kinds == [StreamFailed, StreamFailed, StreamStumbled]
+    unreachable = (
+        "[X] perform latestOffset: Traceback (most recent call last):\n  File x\nOSError: nobody answers\n\tat y"
+    )
+    assert str(failure_of(None, PySparkException(unreachable))) == "Spark stopped the stream: nobody answers"
 
 
 def test_a_query_that_spark_stumbles_over_is_started_again_but_not_for_ever(

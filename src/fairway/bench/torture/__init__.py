@@ -7,6 +7,7 @@ services.py    a gateway and a stream as processes: started, killed, started aga
 plan.py        what is done to whom, drawn from a seed
 lanes.py       blows at the gateway beside blows at the stream
 disk.py        a disk that can be filled
+readers.py     delta-rs, DuckDB, Polars and Spark, each counting what it sees
 watching.py    readers that look at the table meanwhile
 judgement.py   the ledger beside the table: acknowledged once, unknown at most once, nothing else, bodies exact
 run.py         a whole run

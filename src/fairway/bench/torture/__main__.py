@@ -1,26 +1,37 @@
 """Runs torture: `make torture`.
 
-python -m fairway.bench.torture --kills 60 --seed 1 --out build/torture
+python -m fairway.bench.torture --kills 60 --seed 1 --out build/torture            on a disk that is filled now and then
+python -m fairway.bench.torture --kills 40 --s3 --seed 1 --out build/torture       in an object store
+python -m fairway.bench.torture --cuts 300 --seed 1 --out build/torture            power cuts of gateway and stream
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from time import strftime
 
+from fairway.bench.s3server import BUCKET, environment, serving
+from fairway.bench.torture.powercut.cuts import cut_power
 from fairway.bench.torture.run import Torture
+from fairway.core.errors import FairwayError
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one plan; gives 1 when the promise was broken, and prints how to see it again."""
+    """Run what was asked for; return 1 when a promise was broken, and print how to see it again."""
     parser = argparse.ArgumentParser(prog="fairway.bench.torture")
-    parser.add_argument("--kills", type=int, default=60)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--kills", type=int, help="of gateway, stream and compaction")
+    what.add_argument("--cuts", type=int, help="power cuts of the gateway, and as many of the stream")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--stream-kills", type=int, help="how many of them fall on the stream [default: one of six]")
+    parser.add_argument("--stream-kills", type=int, help="how many kills fall on the stream [default: one of six]")
+    parser.add_argument("--s3", action="store_true", help="the lake is in an object store")
     parser.add_argument("--minutes", type=float, default=0.0, help="begin nothing more after so long")
+    parser.add_argument("--messages", type=int, default=150, help="of each protocol in the recording that is cut")
     parser.add_argument("--out", type=Path, required=True, help="a folder that is not there yet")
     chosen = parser.parse_args(arguments)
     if chosen.out.exists():
@@ -28,15 +39,33 @@ def main(arguments: list[str]) -> int:
         return 2
     # Whoever ends this run ends what it started, and unmounts what it mounted.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        kept = _cut(chosen) if chosen.cuts is not None else _kill(chosen)
+    except FairwayError as error:
+        print(f"fairway: {error}", file=sys.stderr)
+        return 1
+    if not kept:
+        words = " ".join(arguments).replace(str(chosen.out), f"{chosen.out}-again")
+        print(f"What was found is kept in {chosen.out}. The same again: python -m fairway.bench.torture {words}")
+    return 0 if kept else 1
+
+
+def _kill(chosen: argparse.Namespace) -> bool:
     out = chosen.out.absolute()
-    verdict = Torture(chosen.kills, chosen.seed, out, _tell, chosen.minutes, chosen.stream_kills).run()
+    with ExitStack() as running:
+        lake = ""
+        if chosen.s3:
+            (out / "store").mkdir(parents=True)
+            os.environ |= environment(running.enter_context(serving(out / "store")))
+            lake = f"s3://{BUCKET}/lake"
+        verdict = Torture(chosen.kills, chosen.seed, out, _tell, chosen.minutes, chosen.stream_kills, lake).run()
     for line in verdict.lines():
         print(line, flush=True)
-    if not verdict.kept:
-        again = f"python -m fairway.bench.torture --kills {chosen.kills} --seed {chosen.seed} --out {chosen.out}-again"
-        again += "" if chosen.stream_kills is None else f" --stream-kills {chosen.stream_kills}"
-        print(f"The lake and the ledger are kept in {chosen.out}. The same plan again: {again}", flush=True)
-    return 0 if verdict.kept else 1
+    return verdict.kept
+
+
+def _cut(chosen: argparse.Namespace) -> bool:
+    return cut_power(chosen.cuts, chosen.seed, chosen.messages, chosen.out.absolute(), _tell)
 
 
 def _tell(line: str) -> None:

@@ -37,7 +37,7 @@ class Judgement:
         )
 
 
-def judge(ledger: Ledger, table: Path) -> Judgement:
+def judge(ledger: Ledger, table: Path | str) -> Judgement:
     """Reads the bodies of `tables/messages` and holds them against the ledger."""
     found = Counter(key for key in _keys(table))
     acknowledged = [key for key, outcome in ledger.outcomes.items() if outcome == ACKNOWLEDGED]
@@ -52,7 +52,7 @@ def judge(ledger: Ledger, table: Path) -> Judgement:
     )
 
 
-def _keys(table: Path) -> list[bytes]:
+def _keys(table: Path | str) -> list[bytes]:
     import pyarrow as pa
 
     messages = Delta(place_of(table))

@@ -15,24 +15,21 @@ from fairway.bench.torture.judgement import Judgement, judge
 from fairway.bench.torture.lanes import GatewayLane, StreamLane, Tally, Tell
 from fairway.bench.torture.links import bad_links
 from fairway.bench.torture.plan import GATEWAY, Blow, Plan, draw
+from fairway.bench.torture.readers import SPARK_SETTINGS, readers
 from fairway.bench.torture.senders import Senders, crews, sending
 from fairway.bench.torture.services import GatewayService, Service, stream_service
-from fairway.bench.torture.watching import Watcher
+from fairway.bench.torture.watching import Watch
 from fairway.core.errors import FairwayError
+from fairway.core.layout import TABLES
 from fairway.core.tables import MESSAGES
 from fairway.protocols import NAMES
 
-INTERVAL_S = 0.05
+NAME = "gateway"
+INTERVAL_S = 0.2
 """Between two messages of a device."""
 GATEWAY_OPTIONS = ("--seal-after", "200ms", "--drain", "60s")
 STREAM_OPTIONS = ("--interval", "300ms", "--keep", "1s", "--master", "local[1]")
-SPARK_SETTINGS = {
-    # Small data, and many starts: what helps a long-running job only costs here.
-    "spark.sql.shuffle.partitions": "1",
-    "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-}
-LAST_PASS_S = 600.0
+LAST_PASS_S = 1_800.0
 LOOK_S = 0.2
 RECONCILE_S = 120.0
 
@@ -48,8 +45,8 @@ class Verdict:
     disk: str
     messages: int
     unknown: int
-    reader_looks: int
-    reconciled: int
+    looks: dict[str, int]
+    """By reader."""
     longest_wait_s: float
     slowest_start_s: float
     minutes: float
@@ -68,8 +65,7 @@ class Verdict:
         return [
             f"{done} ({self.disk}), in {self.minutes:.1f} min",
             f"{self.judgement}; {self.unknown:,} unknown",
-            f"{self.reader_looks} looks of readers",
-            f"{self.reconciled} times reconciled meanwhile",
+            "looks meanwhile: " + ", ".join(f"{count:,} {who}" for who, count in sorted(self.looks.items())),
             f"{self.longest_wait_s:.1f} s was the longest wait for the acknowledgement of a small message",
             f"{self.slowest_start_s:.1f} s was the slowest start of a gateway",
             *(f"FAULT {fault}" for fault in self.faults),
@@ -88,6 +84,8 @@ class Torture:
     minutes: float = 0.0
     """Nothing more is begun after so long; 0 is no limit."""
     stream_kills: int | None = None
+    lake: str = ""
+    """The address of a lake in an object store; otherwise it is a folder on a disk that can be filled."""
 
     def run(self) -> Verdict:
         """Runs the plan of the seed and judges."""
@@ -123,14 +121,22 @@ class Course:
     def __init__(self, torture: Torture, disk: Disk) -> None:
         self._torture = torture
         self._disk = disk
-        self._lake = disk.folder / "lake"
+        self._lake = torture.lake or str(disk.folder / "lake")
+        self._journals = disk.folder / "journals" if torture.lake else None
         self._tally = Tally(torture.tell)
-        self._watcher = Watcher(self._lake, disk.was_full_since, self._tally.fault)
+        self._watch = Watch(
+            self._lake, NAME, self._tally.fault, journals=self._journals, was_full_since=disk.was_full_since
+        )
         self._began_s = monotonic()
+        environment = {**disk.environment, **torture.environment}
         self._gateway = GatewayService(
-            self._lake, NAMES, GATEWAY_OPTIONS, environment={**disk.environment, **torture.environment}
+            self._lake, NAMES, (*GATEWAY_OPTIONS, *self._journal_option), NAME, environment=environment
         )
         self._stream = self._streaming(*STREAM_OPTIONS)
+
+    @property
+    def _journal_option(self) -> list[str]:
+        return ["--journal", str(self._journals)] if self._journals is not None else []
 
     def _streaming(self, *options: str) -> Service:
         torture = self._torture
@@ -147,14 +153,14 @@ class Course:
             urls, _ = running.enter_context(bad_links(self._gateway.urls, torture.seed))
             orders = crews(urls, f"torture-{torture.seed}", interval_s=INTERVAL_S)
             senders = running.enter_context(sending(orders, torture.out / "ledger"))
-            running.callback(self._watcher.stop)
+            all_readers = running.enter_context(readers(torture.environment, remote=bool(torture.lake)))
+            running.enter_context(self._watch.watching(all_readers))
             running.callback(self._tally.over.set)
-            self._watcher.start()
             self._strike(plan, senders)
             try:
                 ledger = self._drained(senders)
                 self._last_pass()
-                judgement = judge(ledger, self._lake / "tables" / MESSAGES.name)
+                judgement = judge(ledger, f"{self._lake}/{TABLES}/{MESSAGES.name}")
             except FairwayError as error:
                 self._tally.fault(str(error))
         return self._verdict(ledger, judgement)
@@ -200,17 +206,17 @@ class Course:
             last.start()
             if last.ended(LAST_PASS_S) != 0:
                 self._tally.fault(f"the last pass of the stream left with {last.code}: {last.lines[-3:]}")
-        with Service(["reconcile", "--lake", str(self._lake)]) as counting:
+        with Service(["reconcile", "--lake", self._lake, *self._journal_option]) as counting:
             counting.start()
             if counting.ended(RECONCILE_S) != 0:
                 self._tally.fault(f"fairway reconcile left with {counting.code}: {counting.lines[-3:]}")
 
     def _verdict(self, ledger: Ledger, judgement: Judgement | None) -> Verdict:
-        tally, watcher, disk = self._tally, self._watcher, self._disk
+        tally, disk = self._tally, self._disk
         return Verdict(
             seed=self._torture.seed, kills=dict(tally.kills), pauses=tally.pauses, disk_fills=disk.fills,
             disk="a small file system" if disk.mounted else "the gateway's quota", messages=len(ledger.outcomes),
-            unknown=ledger.counts()[UNKNOWN], reader_looks=watcher.looks,
-            reconciled=watcher.reconciled, longest_wait_s=ledger.longest_s(), slowest_start_s=tally.slowest_start_s,
+            unknown=ledger.counts()[UNKNOWN], looks=dict(self._watch.looks),
+            longest_wait_s=ledger.longest_s(), slowest_start_s=tally.slowest_start_s,
             minutes=(monotonic() - self._began_s) / 60, judgement=judgement, faults=tally.faults,
         )  # fmt: skip

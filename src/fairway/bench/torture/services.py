@@ -16,8 +16,9 @@ from typing import IO, Self
 from fairway.bench.processes import HeldSignals
 from fairway.core.errors import FairwayError
 
-START_S = 60.0
-STOP_S = 60.0
+START_S = 300.0
+STOP_S = 300.0
+"""Bounds for what takes seconds, on a machine that has far too much to do."""
 LINES_KEPT = 200
 
 
@@ -104,7 +105,10 @@ class Service:
     def ended(self, timeout_s: float = STOP_S) -> int:
         """Waits until the process has ended by itself, and gives its exit code."""
         assert self._process is not None
-        return self._process.wait(timeout_s)
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise ServiceFailed(f"{self._arguments[0]} runs for {timeout_s:g} s: {self.lines[-3:]}") from None
 
     def stop(self) -> int:
         """Asks the process to end, and gives its exit code."""
@@ -129,7 +133,7 @@ class GatewayService(Service):
 
     def __init__(
         self,
-        lake: Path,
+        lake: Path | str,
         protocols: Sequence[str],
         options: Sequence[str] = (),
         name: str = "gateway",
@@ -150,6 +154,8 @@ class GatewayService(Service):
         return monotonic() - began_s
 
 
-def stream_service(lake: Path, options: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Service:
+def stream_service(
+    lake: Path | str, options: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> Service:
     """Gives a stream of the lake; it is not started yet."""
     return Service(["stream", "--lake", str(lake), *options], environment)

@@ -12,6 +12,8 @@ import re
 from fairway.core.errors import FairwayError
 
 FULL = "No space left on device"
+TRACEBACK = "Traceback (most recent call last):"
+_PYTHON = re.compile(r"^\w*Error: (.+)$", re.MULTILINE)
 _OURS = re.compile(r"fairway\.[\w.]+: (.+)")
 
 
@@ -39,7 +41,8 @@ def failure_of(landing: Exception | None, query: Exception | None) -> Exception:
         )
     if isinstance(landing, OSError):
         return landing
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    raised = _PYTHON.findall(text) if TRACEBACK in text else []
+    lines = [*raised[-1:], *(line.strip() for line in text.splitlines() if line.strip())]
     passing = landing is None or isinstance(landing, PySparkException) or type(landing).__name__ == "Py4JJavaError"
     kind = StreamStumbled if passing and not isinstance(landing or query, AnalysisException) else StreamFailed
     who = "Spark stopped the stream" if passing else "The stream stopped"

@@ -17,6 +17,9 @@ from fairway.store.places import Place
 GROUP_BYTES = 64 << 20
 """What one Spark task reads; a Python task costs about 80 ms of a core, so small segments share one."""
 
+SEGMENT_BYTES_MIN = 1 << 20
+"""What a segment counts at the least in a batch and in a task: a small one takes as long to find and open."""
+
 Positions = Mapping[str, int]
 
 
@@ -128,8 +131,12 @@ def newest(
                 del waiting[gateway]
             else:
                 positions[gateway] = segment.last + 1
-                taken_bytes += landing.file(segment.name).size_bytes
+                taken_bytes += _weight_bytes(landing, segment)
     return dict(sorted(positions.items()))
+
+
+def _weight_bytes(landing: Place, segment: Segment) -> int:
+    return max(SEGMENT_BYTES_MIN, landing.file(segment.name).size_bytes)
 
 
 def groups(landing: Place, start: Positions, end: Positions) -> list[list[Segment]]:
@@ -139,7 +146,7 @@ def groups(landing: Place, start: Positions, end: Positions) -> list[list[Segmen
     # A gateway that has nothing new may be gone for good, folder and all.
     for gateway in sorted(name for name in end if end[name] != start.get(name, 0)):
         for segment in chain(landing, gateway, start.get(gateway, 0), end[gateway]):
-            more_bytes = landing.file(segment.name).size_bytes
+            more_bytes = _weight_bytes(landing, segment)
             if size_bytes + more_bytes > GROUP_BYTES:
                 found.append([])
                 size_bytes = 0

@@ -29,6 +29,10 @@ SURVIVES = (0, 0, 300_000, 700_000)
 """Chances out of a million that something survives which was not synced; every other cut leaves only what was."""
 
 
+DRAIN = "300s"
+"""What is not sealed is not found below, and a machine with other work takes its time."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
     """One power cut."""
@@ -73,7 +77,7 @@ async def _recover(lake: Path, urls: tuple[str, ...]) -> None:
     """Starts a gateway where the recorded one was, and has it seal everything and end."""
     prepare_lake(lake)
     settle_workers(lake, NAME, 1)
-    service = Service(build({"urls": list(urls), "lake": str(lake), "name": NAME}), NAME)
+    service = Service(build({"urls": list(urls), "lake": str(lake), "name": NAME, "drain": DRAIN}), NAME)
     stop = asyncio.Event()
     await service.open()
     stop.set()

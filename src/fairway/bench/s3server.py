@@ -1,4 +1,4 @@
-"""An S3 server of a test run: SeaweedFS in a process and a folder of its own, at this process's loopback address."""
+"""An S3 server for tests and torture: SeaweedFS in a process and a folder of its own."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from pathlib import Path
 import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
-
-from tests.loopback import own_host
 
 START_S = 120.0
 END_S = 60.0
@@ -39,23 +37,23 @@ def environment(endpoint: str) -> dict[str, str]:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    """Run a server for the time of the block; return its endpoint."""
-    ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
+def serving(folder: Path, host: str = "127.0.0.1") -> Iterator[str]:
+    """Run a server at a loopback address for the time of the block; return its endpoint."""
+    ports = dict(zip(PORTS, _free_ports(host, len(PORTS)), strict=True))
     identities = folder / "identities.json"
     credentials = [{"accessKey": KEY, "secretKey": SECRET}]
     identities.write_text(
         json.dumps({"identities": [{"name": "test", "credentials": credentials, "actions": ["Admin"]}]})
     )
     command = [
-        str(Path(sys.executable).parent / "weed"), "server", f"-dir={folder}", f"-ip={own_host()}",
-        f"-ip.bind={own_host()}", "-master.telemetry=false", "-master.volumeSizeLimitMB=64", "-volume.max=0", "-filer",
+        str(Path(sys.executable).parent / "weed"), "server", f"-dir={folder}", f"-ip={host}",
+        f"-ip.bind={host}", "-master.telemetry=false", "-master.volumeSizeLimitMB=64", "-volume.max=0", "-filer",
         f"-filer.localSocket={folder / 'filer.sock'}", "-s3", f"-s3.config={identities}", "-s3.port.iceberg=0",
         "-s3.port.lance=0", *(f"-{name}={port}" for name, port in ports.items()),
     ]  # fmt: skip
     with open(folder / "log", "wb") as log, subprocess.Popen(command, stdout=log, stderr=log, cwd=folder) as process:
         try:
-            endpoint = f"http://{own_host()}:{ports['s3.port']}"
+            endpoint = f"http://{host}:{ports['s3.port']}"
             _wait(process, endpoint, folder / "log")
             yield endpoint
         finally:
@@ -63,11 +61,11 @@ def serving(folder: Path) -> Iterator[str]:
             process.wait(END_S)
 
 
-def _free_ports(count: int) -> list[int]:
+def _free_ports(host: str, count: int) -> list[int]:
     with ExitStack() as open_sockets:
         sockets = [open_sockets.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
-            one.bind((own_host(), 0))
+            one.bind((host, 0))
         return [one.getsockname()[1] for one in sockets]
 
 
