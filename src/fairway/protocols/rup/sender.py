@@ -34,7 +34,8 @@ UNANSWERED_PARTS = 32
 
 REPEAT_WITHIN_US = 50_000_000
 """A receiver recognises a completed message for 60 s from its latest part: what was not repeated for nearly as long may
-be delivered twice, so it is not repeated at all."""
+be delivered twice, so it is not repeated at all. That is a rule of the wire about ids: it says neither that a part
+is lost nor when one leaves."""
 
 SILENT = "the peer said nothing in time"
 LEFT_BEHIND = "the peer said nothing about this message in time, but confirmed later ones"
