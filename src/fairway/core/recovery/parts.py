@@ -275,7 +275,8 @@ class PartRecovery(MarkRecovery):
     def _leaves_whole(self, stream: Stream) -> bool:
         """Return whether an ignored stream leaves again whole: where no slot is free, that would only fill the window
         that one which has a slot needs."""
-        return stream.last < SHORT and stream.offers < OFFERS_MAX and self.slots.is_free
+        may_be_taken = stream.offers < OFFERS_MAX and stream.chances < CHANCES_MAX
+        return stream.last < SHORT and may_be_taken and self.slots.is_free
 
     def _take_chance(self, probe: Run) -> None:
         """Count that an ignored stream leaves while the peer has room for it, as far as is known."""
