@@ -21,8 +21,6 @@ from fairway.core.recovery.timing import Fixed, PingLoss, RoundTrip
 from fairway.core.statistics import Statistics
 
 RTT_US = 20_000
-STREAMS_AHEAD = 4
-"""Streams begun before the peer has answered any of them, as a sender of messages would limit it."""
 
 Answers = Literal["each", "stamped", "mark", "strict", "parts"]
 """How the peer answers: every packet by name, or with the transmission; by a mark; by a mark, dropping what is ahead of
@@ -105,8 +103,6 @@ class World:
         named = len(self.sizes) > 1 or self.link.answers == "parts"
         self.streams = [Stream(serial, size - 1 if named else NEVER) for serial, size in enumerate(self.sizes)]
         self.next = [0] * len(self.sizes)
-        self.held: set[int] = set()
-        """Rewound streams: nothing new of them until an answer."""
         self.now_us = 0
         self.count = 0
         self.sent: list[Sent] = []
@@ -158,9 +154,6 @@ class World:
     def _transmit(self) -> None:
         while (run := self.recovery.next_retransmission(self.now_us)) is not None:
             self._leave(run.stream, range(run.first, run.end), run.order)
-        if isinstance(self.recovery, PartRecovery):
-            self.held.update(stream.serial for stream in self.recovery.newly_ignored)
-            self.recovery.newly_ignored.clear()
         while (new := self._next_stream()) is not None:
             room = self.recovery.room(self.now_us)
             serial, first = new.serial, self.next[new.serial]
@@ -168,22 +161,20 @@ class World:
             if count <= 0:
                 return
             order = self.recovery._flight.order
+            if isinstance(self.recovery, PartRecovery) and not first:
+                self.recovery.slots.begin(new)
             self.recovery.sent(new, first, count, self.now_us, token=first)
             self.next[serial] += count
             self._leave(new, range(first, first + count), order)
 
     def _next_stream(self) -> Stream | None:
-        unanswered = 0
         for stream in self.streams:
             serial = stream.serial
-            if stream.answered:
-                self.held.discard(serial)
-            begun = self.next[serial] > 0
-            unanswered += begun and not stream.answered and serial not in self.held
-            if serial in self.held or self.next[serial] == self.sizes[serial] or serial in self.ended:
+            if stream.ignored or self.next[serial] == self.sizes[serial] or serial in self.ended:
                 continue
-            if begun or unanswered < STREAMS_AHEAD:
+            if self.next[serial] or not isinstance(self.recovery, PartRecovery):
                 return stream
+            return stream if self.recovery.slots.may_begin(stream) else None
         return None
 
     def _give_up(self, run: Run) -> None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from fairway.core.recovery.parts import PartRecovery
+from fairway.core.recovery.parts import OFFERS_MAX, SHORT, PartRecovery
 from fairway.core.recovery.recovery import SECOND_PROBE_US, Kind, Recovery
 from fairway.core.recovery.runs import NEVER, Stream
 from fairway.core.recovery.timing import RoundTrip
@@ -251,22 +251,23 @@ def test_a_peer_that_takes_few_streams_at_a_time_gets_all_of_them(at_once: int) 
     assert run.gave_up_us < 0
 
 
-def test_an_ignored_stream_is_withheld_once_and_probed_by_one_packet() -> None:
-    run = World(*parts(), Link(answers="parts", ignores=lambda sent: sent.serial == 3), [20] * 50)
-    withheld: list[int] = []
+@pytest.mark.parametrize(("size", "whole"), [(SHORT + 1, 1), (SHORT, 1 + OFFERS_MAX)])
+def test_an_ignored_stream_is_withheld_and_a_short_one_leaves_whole_only_a_few_times(size: int, whole: int) -> None:
+    """Then one packet probes for it."""
+    run = World(*parts(), Link(answers="parts", ignores=lambda sent: sent.serial == 3), [size] * 50)
+    withheld: set[int] = set()
     transmit = run._transmit
 
     def watch() -> None:
-        assert isinstance(run.recovery, PartRecovery)
-        withheld.extend(stream.serial for stream in run.recovery.newly_ignored)
+        withheld.update(stream.serial for stream in run.streams if stream.ignored)
         transmit()
 
     run._transmit = watch  # type: ignore[method-assign]
     run.run(until_us=5_000_000)
-    assert withheld == [3]
-    assert len(run.acknowledged) == 49 * 20
+    assert withheld == {3}
+    assert len(run.acknowledged) == 49 * size
     assert (run.controller.cuts, run.controller.time_outs) == (0, 0)
-    assert {run.times[3, number] for number in range(1, 20)} == {1}
+    assert max(run.times[3, number] for number in range(1, size)) <= whole
     assert run.times[3, 0] <= 15
     assert run.recovery.in_flight <= 1
 
@@ -284,7 +285,9 @@ def test_an_ignored_stream_is_retried_when_another_ends_and_not_only_after_its_b
 def test_a_stream_that_others_have_left_behind_is_given_up_alone() -> None:
     recovery, kind, timing = parts()
     kind = kind._replace(stall_us=2_000_000)
-    run = World(recovery, kind, timing, Link(answers="parts", ignores=lambda sent: sent.serial == 3), [20] * 500).run()
+    run = World(
+        recovery, kind, timing, Link(answers="parts", ignores=lambda sent: sent.serial == 3), [20] * 500, 60
+    ).run()
     settles_clean(run)
     assert {serial for serial, _ in run.given_up} == {3}
     assert run.gave_up_us < 0
@@ -297,6 +300,7 @@ def test_a_stream_that_others_have_left_behind_is_given_up_alone() -> None:
 def test_the_first_request_for_a_lost_packet_is_news_and_ends_its_pause() -> None:
     recovery = PartRecovery(*parts()[1:], None, Statistics())
     ignored = Stream(0, 9)
+    recovery.slots.begin(ignored)
     recovery.sent(ignored, 0, 10, 0)
     for serial in range(1, 4):
         recovery.sent(Stream(serial, 0), 0, 1, 0)
@@ -310,7 +314,7 @@ def test_the_first_request_for_a_lost_packet_is_news_and_ends_its_pause() -> Non
     recovery.sent(later, 0, 1, 301_000)
     recovery.acknowledge_to(later, 1, 340_000)
     recovery.wake(420_000)
-    assert recovery.newly_ignored == [ignored]
+    assert ignored.ignored
     while recovery.next_retransmission(420_000) is not None:
         pass
     assert recovery.in_flight == 0

@@ -56,6 +56,8 @@ class Model:
             count = min(count, LAST + 1 - self.next[serial])
         if count > 0:
             first = self.next[serial]
+            if isinstance(self.recovery, PartRecovery) and not stream.answered:
+                self.recovery.slots.begin(stream)
             self.recovery.sent(stream, first, count, self.now_us, token=first)
             self.waiting[serial].update(range(first, first + count))
             self.next[serial] += count
@@ -129,9 +131,9 @@ class Model:
     def check(self) -> None:
         recovery = self.recovery
         if isinstance(recovery, PartRecovery):
-            ignored = recovery.newly_ignored
-            assert len(ignored) == len(set(map(id, ignored)))
-            ignored.clear()
+            ignored = {stream.serial for stream in self.streams if stream.ignored}
+            assert ignored == set(recovery._ignored)
+            assert (recovery.slots.ignored, recovery.slots.offered >= 0) == (len(ignored), True)
         runs: list[Run] = []
         for stream, waiting in zip(self.streams, self.waiting, strict=True):
             withheld = {number for run in stream.withheld for number in range(run.first, run.end)}

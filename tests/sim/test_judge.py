@@ -118,3 +118,29 @@ def test_seed_205632_ids_of_a_sequenced_conversation_are_not_places() -> None:
     made.handed(SERVER, FROM_CLIENT, 10, b"tiny", PLAIN)
     made.handed(SERVER, FROM_CLIENT, 90, b"named by the client", PLAIN)
     assert rules(made) == []
+
+
+def test_seed_8948_a_plain_message_may_go_back_only_to_what_was_not_committed() -> None:
+    for again, accused in ((b"not committed", []), (b"committed", ["nothing twice", "order"])):
+        made = judge(deferred=True, sequenced=True)
+        for token, body in enumerate((b"committed", b"not committed", b"newest, not committed"), 1):
+            made.accepted(CLIENT, TO_SERVER, token, body, PLAIN)
+            made.handed(SERVER, FROM_CLIENT, token, body, PLAIN)
+        made.committed(SERVER, FROM_CLIENT, b"committed", 0)
+        made.started(SERVER, restored=True)
+        made.resumed(SERVER, FROM_CLIENT)
+        made.handed(SERVER, FROM_CLIENT, 9, again, PLAIN)
+        assert rules(made) == accused
+
+
+def test_seed_11595_only_a_new_process_of_the_sender_may_draw_an_id_again() -> None:
+    for restarts, accused in ((True, []), (False, ["acknowledged means delivered"])):
+        made = judge(ids_by_chance=True)
+        made.accepted(CLIENT, TO_SERVER, 1, b"tiny", RELIABLE)
+        made.handed(SERVER, FROM_CLIENT, 1, b"tiny", RELIABLE)
+        made.settled(CLIENT, 1, "delivered")
+        if restarts:
+            made.started(CLIENT, restored=False)
+        made.accepted(CLIENT, TO_SERVER, 2, b"tiny", RELIABLE)
+        made.settled(CLIENT, 2, "delivered")
+        assert rules(made) == accused

@@ -13,6 +13,8 @@ FOUND = {
     ("rup", 213_694): "repairs ran up a pacing debt that stopped a window of one for a minute at a time",
     ("rup", 223): "a message that was not repeated for a minute was delivered again when it was",
     ("rup", 1_478): "pacing went by a round trip of minutes, that of a peer that had been gone",
+    ("udpc", 8_948): "the judge forbade a plain message to come again that was not committed before a restart",
+    ("pydevts", 11_595): "the judge did not know that a sender without its snapshot may draw an id again",
     ("mrp", 53_505): "a packet of sequence 0 and stamp 0 was acknowledged by a client that only said it was there",
 }
 

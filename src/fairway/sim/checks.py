@@ -63,6 +63,8 @@ class Promises:
     """The faults are mild: every reliable message must be acknowledged in the end."""
     sequenced: bool = False
     """udpc only: plain messages never go back in order."""
+    ids_by_chance: bool = False
+    """pydevts only: a sender that lost its memory may draw an id again, and an equal body is then a duplicate."""
 
 
 @dataclass(slots=True)
@@ -125,10 +127,19 @@ class Judge:
         process = self._processes[node].number
         for (owner, number, other), arrivals in list(self._arrivals.items()):
             if owner == node and other == peer and number < process:
-                self._arrivals[node, process, peer] = arrivals
+                self._arrivals[node, process, peer] = self._remembered(arrivals)
         for (owner, number, other), stream in list(self._streams.items()):
             if owner == node and other == peer and number < process:
                 self._streams[node, process, peer] = stream
+
+    def _remembered(self, arrivals: Arrivals) -> Arrivals:
+        """Return what a restored process knows: a plain message that was not committed may come again."""
+        if not self.promises.sequenced:
+            return arrivals
+        known = Arrivals(arrivals.stream)
+        plain = (sent for sent in arrivals.stream.sends if sent.kind == PLAIN and len(sent.letter.sends) == 1)
+        known.next_ordinal = 1 + max((sent.ordinal for sent in plain if sent.letter.committed_total), default=-1)
+        return known
 
     # Sending.
 
@@ -199,13 +210,21 @@ class Judge:
             self.accuse("outcomes", f"{self._name(sent)} is a {sent.kind} and was reported as delivered")
         letter.acked += 1
         safe = letter.committed_total if self.promises.deferred else letter.handed_total
-        if letter.acked <= safe:
+        if letter.acked <= safe or (self.promises.ids_by_chance and self._sent_before(sent)):
             return
         if self.promises.keeps_acknowledged:
             self._kept.append(sent)
         else:
             state = "committed" if self.promises.deferred else "handed over"
             self.accuse("acknowledged means delivered", f"{self._name(sent)} was not {state}")
+
+    def _sent_before(self, sent: Sent) -> bool:
+        """Return whether another process of the sender sent this body, and it was delivered."""
+        mine, letter = sent.stream, sent.letter
+        streams = (other.stream for other in letter.sends)
+        return letter.handed_total > 0 and any(
+            other.sender == mine.sender and other.process != mine.process for other in streams
+        )
 
     def _name(self, sent: Sent) -> str:
         stream = sent.stream

@@ -63,6 +63,7 @@ def promises(configuration: Configuration) -> Promises:
         by_address=protocol not in WITH_SESSIONS,
         all_arrive=configuration.mild,
         sequenced=bool(getattr(options, "sequenced", False)),
+        ids_by_chance=protocol == "pydevts",
     )
 
 

@@ -9,11 +9,13 @@ the network, too. Also a packet below the mark may be asked for (a *stray*); it 
 sooner than a round trip after the packet first left; what it asked for before that was not lost, so the cut is undone.
 From then on a request counts when the packet is older than nearly all acknowledgements are, and not before.
 
-*Ignored streams.* A stream of several packets that was never answered although later ones are is withheld but for one
-packet that probes for it, outside the window, with a back-off of its own. It is ignored for one of two reasons. The
-peer may have had no room: when another stream is finished, the one that has waited longest is probed at once, ahead of
-anything new. Or the peer never takes it, because it is too large: so it seems if it is longer than all that were
-answered, or if several probes came when there was room. Then it is *hopeless*, and new streams do not wait for it.
+*Ignored streams.* A stream of several packets that was never answered although later ones are is withheld. It is
+ignored for one of two reasons. The peer may have had no room: when another stream is finished, those that were ignored
+leave again ahead of anything new, the oldest first, as many as `slots.py` allows. A short one leaves whole: a single
+packet would take a slot, which the peer keeps from all others until the rest has come. Of a long one a single packet
+probes, outside the window, with a back-off of its own. Or the peer never takes it, because it is too large: so it seems
+if it is longer than all that were answered, or if it left several times when there was room. Then it is *hopeless*: one
+packet probes for it, and new streams do not wait.
 
 *At the mark nothing stays settled* once something that left later has arrived. Only a probe would have it leave again:
 while another stream has news there is none, and a probe for each of many streams would take a time-out for each.
@@ -29,8 +31,9 @@ from collections import deque
 from fairway.core.recovery.congestion import Controller
 from fairway.core.recovery.evidence import OVERTAKEN_BY
 from fairway.core.recovery.marks import MarkRecovery, probed_us
-from fairway.core.recovery.recovery import Kind
+from fairway.core.recovery.recovery import UNLIMITED, Kind
 from fairway.core.recovery.runs import FLYING, LOST, NEVER, OVER, SETTLED, URGENT, Run, Stream
+from fairway.core.recovery.slots import Slots
 from fairway.core.recovery.timing import RoundTrip
 from fairway.core.statistics import Statistics
 
@@ -39,16 +42,27 @@ REQUESTS_MAX = 1_024
 AGAIN_US_MIN = 3_000
 """A packet is not retransmitted sooner for being asked for again: on a short path the peer's work takes longer."""
 CHANCES_MAX = 3
-"""Probes of an ignored stream, each sent when the peer had room, before it counts as one that the peer never takes."""
+"""How often an ignored stream leaves when the peer has room, before it counts as one that the peer never takes."""
+SHORT = 32
+"""Packets of a stream that leaves again whole although the peer ignored it; of a longer one a single packet probes."""
+OFFERS_MAX = 3
+"""How often it does: then one packet probes for it, too."""
 
 
 class PartRecovery(MarkRecovery):
     """The loss recovery of several messages in parts."""
 
-    def __init__(self, kind: Kind, timing: RoundTrip, controller: Controller | None, statistics: Statistics) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        timing: RoundTrip,
+        controller: Controller | None,
+        statistics: Statistics,
+        *,
+        ahead_max: int = UNLIMITED,
+    ) -> None:
         super().__init__(kind, timing, controller, statistics)
-        self.newly_ignored: list[Stream] = []
-        """Streams that the peer was found to ignore, until the caller clears them."""
+        self.slots = Slots(ahead_max)
         self._is_tail = False
         """Whether there is nothing more to send."""
         self._probes_begun = False
@@ -61,14 +75,6 @@ class PartRecovery(MarkRecovery):
         """By serial of its stream, the one packet that probes for an ignored stream."""
         self._late: deque[tuple[int, Run]] = deque()
         """Runs that were settled because they are old, in the order of the transmission that was."""
-        self.hopeless = 0
-        """Ignored streams that had all their chances."""
-        self.longest = 0
-        """The most packets of a stream that the peer has answered."""
-        self._open = 0
-        """Streams that the peer has answered and not acknowledged whole."""
-        self._open_before = 1
-        """How many there were when one was last acknowledged whole: so many the peer takes at a time."""
         self._finished = [-1] * OVERTAKEN_BY
         """The highest serials of streams that were acknowledged whole, ascending."""
 
@@ -85,8 +91,7 @@ class PartRecovery(MarkRecovery):
         super()._learned(stream, now_us)
         if not stream.answered:
             stream.answered = True
-            self.longest = max(self.longest, stream.last + 1)
-            self._open += 1
+            self.slots.answered(stream)
             probe = self._heed(stream)
             if probe is not None and probe.state == LOST and probe.again_us != NEVER:
                 self._flight.queue(probe)
@@ -169,6 +174,7 @@ class PartRecovery(MarkRecovery):
             run = self._flight.head.following
             if run is not self._flight.head:
                 self._overdue_us = min(self._overdue_us, run.sent_us[-1] + self.timing.delay_us)
+        self._offer_ignored(now_us)
 
     def _stray(self, stream: Stream, number: int, now_us: int) -> Run | None:
         """Return a run for a packet that was acknowledged and is asked for all the same; None if there are too many."""
@@ -237,29 +243,54 @@ class PartRecovery(MarkRecovery):
         if stream.serial > self._finished[0]:
             self._finished[0] = stream.serial
             self._finished.sort()
-        self._open_before = self._open + 1
-        if self._ignored:
-            # The one that has waited longest for each chance it had: those never taken get ever fewer.
-            run = max(self._ignored.values(), key=lambda one: (now_us - one.stream.news_us) // (1 + one.stream.chances))
-            due_us = run.sent_us[-1] + self.timing.smoothed_us
-            if run.state == LOST and due_us < run.again_us != NEVER:
+        self.slots.finished()
+        self._offer_ignored(now_us)
+
+    def _offer_ignored(self, now_us: int) -> None:
+        """Have ignored streams leave again if the peer has room: those that did so least often first, then the
+        oldest."""
+        slots = self.slots
+        if not self._ignored or not slots.is_free or slots.ahead <= 0:
+            return
+        for probe in sorted(self._ignored.values(), key=_turn)[: slots.ahead]:
+            if self._leaves_whole(probe.stream):
+                self._offer(probe)
+                continue
+            due_us = probe.sent_us[-1] + self.timing.smoothed_us * (1 + probe.stream.chances)
+            if probe.state == LOST and due_us < probe.again_us != NEVER:
                 if due_us <= now_us:
-                    self._flight.urge(run)  # ahead of any stream that is begun now
+                    self._flight.urge(probe)  # ahead of any stream that is begun now
                 else:
-                    self._flight.arm(run, due_us)
+                    self._flight.arm(probe, due_us)
+            return  # it may need the slot for long
+
+    def _offer(self, probe: Run) -> None:
+        """Have a stream that the peer ignored leave again whole."""
+        self._take_chance(probe)
+        probe.stream.offers += 1
+        self._heed(probe.stream)
+        self._release(probe.stream)
+        self._flight.queue(probe)
+
+    def _leaves_whole(self, stream: Stream) -> bool:
+        """Return whether an ignored stream leaves again whole: where no slot is free, that would only fill the window
+        that one which has a slot needs."""
+        may_be_taken = stream.offers < OFFERS_MAX and stream.chances < CHANCES_MAX
+        return stream.last < SHORT and may_be_taken and self.slots.is_free
 
     def _take_chance(self, probe: Run) -> None:
-        """Count that a probe of an ignored stream leaves while the peer has room for it, as far as is known."""
-        others = (stream for stream in self.streams.values() if stream.serial not in self._ignored)
-        if self._open < self._open_before and not any(self._is_unheard(stream) for stream in others):
+        """Count that an ignored stream leaves while the peer has room for it, as far as is known."""
+        if self.slots.is_free and not self.slots.offered:
             probe.stream.chances += 1
-            self.hopeless += probe.stream.chances == CHANCES_MAX
+            self.slots.hopeless += probe.stream.chances == CHANCES_MAX
 
     def _heed(self, stream: Stream) -> Run | None:
         """Take that a stream is ignored no more, or gone; return its probe."""
         probe = self._ignored.pop(stream.serial, None)
         if probe is not None:
-            self.hopeless -= stream.chances >= CHANCES_MAX
+            stream.ignored = False
+            self.slots.ignored -= 1
+            self.slots.hopeless -= stream.chances >= CHANCES_MAX
         return probe
 
     def _is_unheard(self, stream: Stream) -> bool:
@@ -296,15 +327,19 @@ class PartRecovery(MarkRecovery):
         if stream.serial in self._ignored:
             return
         probe = self._flight.only(stream.mark, stream.find(stream.mark))
-        self.newly_ignored.append(stream)
         stream.withheld = [run for run in stream.runs() if run is not probe]
         for run in stream.withheld:
             self._leave(run, run.count)
         self._flight.ground(probe)
         self._ignored[stream.serial] = probe
-        if 0 < self.longest <= stream.last:  # before the first answer the peer may as well be gone
-            stream.chances = CHANCES_MAX
-            self.hopeless += 1
+        stream.ignored = True
+        self.slots.ignored += 1
+        if 0 < self.slots.longest <= stream.last:  # before the first answer the peer may as well be gone
+            stream.chances = max(stream.chances, CHANCES_MAX)
+        if stream.chances < CHANCES_MAX:
+            self.slots.cut()
+        else:
+            self.slots.hopeless += 1
         self._probe_ignored(probe, probe.sent_us[-1])
         if probe.again_us <= now_us:
             self._flight.urge(probe)
@@ -327,7 +362,12 @@ class PartRecovery(MarkRecovery):
 
     def _come_due(self, run: Run, now_us: int) -> None:
         if run.stream.serial in self._ignored:
-            self._flight.urge(run)
+            if self._backoffs or not self._leaves_whole(run.stream):
+                self._flight.urge(run)  # where nothing comes back, this may be the one that has a slot
+            elif self.slots.ahead > 0:
+                self._offer(run)
+            else:  # one that was offered may still be answered
+                self._flight.arm(run, now_us + self.timing.delay_us)
         elif run.state in (FLYING, SETTLED):
             self._believe(run, now_us)
         else:
@@ -386,8 +426,13 @@ class PartRecovery(MarkRecovery):
         """Take everything of a stream off and return it."""
         self._release(stream)
         runs = super().withdraw(stream)
-        self._open -= stream.answered
+        self.slots.ended(stream)
         self._land_strays(stream)
         for run in stream.strays.values():
             run.state = OVER
         return runs
+
+
+def _turn(probe: Run) -> tuple[int, int]:
+    """Return by what ignored streams are sorted to leave again."""
+    return probe.stream.offers + probe.stream.chances, probe.stream.serial

@@ -56,6 +56,9 @@ class Kind(NamedTuple):
     """The peer needs the lowest packet first, so that one never waits for a back-off of its own."""
     sampled: bool = True
     """Its acknowledgements measure the round trip."""
+    bounded: bool = False
+    """The peer drops in silence what is above its buffer: the loss of a packet that is larger than all which were
+    acknowledged says nothing about the path."""
     held_us: int = 0
     """How long the peer may hold an answer back: what is measured may not show it."""
     backoff_us_max: int = 3_000_000
@@ -102,9 +105,8 @@ class Recovery:
         """No packet reaches the end of its life earlier."""
         self._has_suspects = False
         """Whether there was ever one; if only suspects are left, one at a time is probed like any other packet."""
-        self.taken_bytes_max = UNLIMITED
-        """The largest packet that was acknowledged, where a peer drops in silence what is above its buffer: the loss of
-        a larger one says nothing about the path."""
+        self._taken_bytes_max = 0 if kind.bounded else UNLIMITED
+        """The largest packet that was acknowledged, where that matters."""
 
     @property
     def left(self) -> int:
@@ -241,6 +243,7 @@ class Recovery:
         flight.left -= 1
         if not stream.left:
             del self.streams[stream.serial]
+        self._taken_bytes_max = max(self._taken_bytes_max, run.segment_bytes)
         self._evidence.take_one(run)
         if self._kind.sampled:
             self._evidence.sample_one(run.sent_us[0], now_us)
@@ -280,6 +283,7 @@ class Recovery:
     def _take_off(self, run: Run, count: int, now_us: int, transmission: int) -> bool:
         """Take the first packets of a run off as acknowledged; return whether it is certain which transmission was."""
         at = self._evidence.take(run, count, now_us, transmission)
+        self._taken_bytes_max = max(self._taken_bytes_max, run.segment_bytes)
         if run.cut and at == 0:
             self._blame.spurious(run, count, now_us - run.sent_us[0])
         self._leave(run, count)
@@ -379,7 +383,7 @@ class Recovery:
         flight.ground(run)
         run.state = LOST
         run.losses += 1
-        if run.losses == 1 and blame and run.segment_bytes <= self.taken_bytes_max:
+        if run.losses == 1 and blame and run.segment_bytes <= self._taken_bytes_max:
             cut = self._blame.lost(run, now_us)
         elif run.losses > 1:
             self._blame.absolve(run, run.count)

@@ -125,8 +125,8 @@ class Stream:
     """
 
     __slots__ = (
-        "_firsts", "_runs", "_singles", "answered", "asked", "burst", "chances", "last", "left", "mark", "news_us",
-        "probed_us", "same", "serial", "since_us", "strays", "withheld",
+        "_firsts", "_runs", "_singles", "answered", "asked", "burst", "chances", "ignored", "last", "left", "mark",
+        "news_us", "offers", "probed_us", "same", "serial", "since_us", "strays", "withheld",
     )  # fmt: skip
 
     def __init__(self, serial: int = 0, last: int = NEVER) -> None:
@@ -152,6 +152,10 @@ class Stream:
         """Packets that wait to leave because the peer asked for them."""
         self.chances = 0
         """How often the peer ignored it although there was room for it, as far as is known."""
+        self.ignored = False
+        """Whether the peer said nothing of it but something of later ones."""
+        self.offers = 0
+        """How often it left again whole although the peer ignored it."""
         self.withheld: list[Run] = []
         """Packets that wait for the first answer before they leave again: the peer seems to ignore the stream."""
         self.strays: dict[int, Run] = {}

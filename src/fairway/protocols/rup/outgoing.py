@@ -10,7 +10,7 @@ class Outgoing:
     """The state of one message that is being sent; what became of its parts is in `stream`."""
 
     __slots__ = (
-        "body", "identity", "in_round", "is_ignored", "left_us", "part_bytes", "part_count", "queued_us",
+        "body", "identity", "in_round", "left_us", "part_bytes", "part_count", "queued_us",
         "sent", "serial", "stream", "token", "total", "turn",
     )  # fmt: skip
 
@@ -32,8 +32,6 @@ class Outgoing:
         """It is in its sender's round of messages that have something to send."""
         self.turn = 0
         """Parts that may leave before it is the next message's turn."""
-        self.is_ignored = False
-        """The peer said nothing of this message but something of later ones: one part probes until it does."""
 
     def cut(self, part_bytes: int) -> None:
         """Choose the grid of a message of which nothing was sent."""
@@ -43,7 +41,7 @@ class Outgoing:
 
     def sendable(self, outstanding_max: int, unanswered_max: int) -> int:
         """Return how many parts may leave for the first time as far as this message is concerned."""
-        if self.is_ignored:
+        if self.stream.ignored:
             return 0
         most = self.stream.mark + outstanding_max if self.stream.answered else unanswered_max
         return min(self.part_count, most) - self.sent

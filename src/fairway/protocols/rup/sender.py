@@ -1,10 +1,7 @@
 """Everything on its way out to one peer: several messages at once under one loss recovery.
 
-Messages take turns, a burst of parts each, so that a small one does not wait for a large one. A receiver may ignore
-messages in silence when it has too many unfinished ones, so only a few of several parts are begun ahead of the first
-word about them: one more for each that is answered, half as many when one turns out to be ignored. One that is ignored
-still counts among the few, unless it is hopeless: otherwise new messages would take each place that becomes free before
-it. A peer that takes many soon gets many; one that takes a single message at a time is sent one after the other.
+Messages take turns, a burst of parts each, so that a small one does not wait for a large one. How many are begun ahead
+of the first word about them, the loss recovery decides: a receiver may ignore some in silence.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ from fairway.core.errors import BadMessage, QueueFull
 from fairway.core.events import NOT_SENT, DeliveryUnknown, Peer, Refused, Writable
 from fairway.core.machine import Buffer
 from fairway.core.recovery.congestion import make_controller
-from fairway.core.recovery.parts import CHANCES_MAX, PartRecovery
+from fairway.core.recovery.parts import PartRecovery
 from fairway.core.recovery.queue import Backlog
 from fairway.core.recovery.recovery import Kind
 from fairway.core.recovery.runs import NEVER, Run
@@ -34,12 +31,11 @@ IN_FLIGHT_TO_WAIT = 2 * SEGMENTS_MAX
 """With so many parts in flight a burst is sent whole or not yet."""
 UNANSWERED_PARTS = 32
 """Parts of a message that leave before the first word about it, if that is more than a quarter of the window."""
-AHEAD_INITIAL = 8
-"""Messages of several parts that are begun before the peer has said anything about them."""
 
 REPEAT_WITHIN_US = 50_000_000
 """A receiver recognises a completed message for 60 s from its latest part: what was not repeated for nearly as long may
-be delivered twice, so it is not repeated at all."""
+be delivered twice, so it is not repeated at all. That is a rule of the wire about ids: it says neither that a part
+is lost nor when one leaves."""
 
 SILENT = "the peer said nothing in time"
 LEFT_BEHIND = "the peer said nothing about this message in time, but confirmed later ones"
@@ -49,9 +45,9 @@ class Sender:
     """The sending half of one conversation."""
 
     __slots__ = (
-        "_ahead", "_begun", "_blocked_us", "_context", "_fresh", "_fresh_next", "_grid", "_ignored", "_oldest_first",
-        "_options", "_outstanding_max", "_recovery", "_round", "_unanswered", "_under_way", "_waiting", "backlog",
-        "is_blocked", "peer", "serial",
+        "_begun", "_blocked_us", "_context", "_fresh", "_fresh_next", "_grid", "_oldest_first", "_options",
+        "_outstanding_max", "_recovery", "_round", "_slots", "_under_way", "_waiting", "backlog", "is_blocked", "peer",
+        "serial",
     )  # fmt: skip
 
     def __init__(self, peer: Peer, context: Context) -> None:
@@ -71,7 +67,9 @@ class Sender:
             RoundTrip(initial_us=options.rto_initial_us, min_us=options.rto_us_min, max_us=options.rto_us_max),
             make_controller(options.controller, options.window),
             context.statistics,
+            ahead_max=options.messages_under_way_max,
         )
+        self._slots = self._recovery.slots
         self._outstanding_max = OUTSTANDING_WINDOWS * options.window
         self.backlog = Backlog(options)
         self._waiting: deque[Outgoing] = deque()
@@ -83,10 +81,6 @@ class Sender:
         """Messages that have something to send: those that the peer has answered, and those it has not."""
         self._fresh_next = False
         self._oldest_first = False
-        self._ahead = AHEAD_INITIAL
-        self._unanswered = 0
-        """Messages of several parts that were begun and not answered."""
-        self._ignored = 0
         self._blocked_us = 0
         self.is_blocked = False
         """The three-times limit keeps something back."""
@@ -126,11 +120,11 @@ class Sender:
         was_blocked, self.is_blocked = self.is_blocked, False
         recovery = self._recovery
         self._oldest_first = self._oldest_first or recovery.is_stalled
-        if recovery.newly_ignored:
-            self._count_ignored()
         # To a peer that stands still the oldest goes before what was lost of others: perhaps it takes nothing else.
         oldest = min(map(_serial, self._round)) if recovery.is_stalled and self._round else NEVER
         self._retransmit_lost(oldest, now_us)
+        if self._fresh and self._slots.is_overdrawn:
+            self._take_back()
         self._begin_waiting()
         room = recovery.room(now_us) if self._round or self._fresh else 0
         held = False
@@ -161,7 +155,7 @@ class Sender:
             if message.in_round:
                 self._enter(message, first=message.turn > 0)
             # A peer that ignores messages already is not offered more while it takes one.
-            self._fresh_next = not message.turn and message.stream.answered and not self._ignored
+            self._fresh_next = not message.turn and message.stream.answered and not self._slots.ignored
         if oldest < NEVER:
             self._retransmit_lost(NEVER, now_us)
         recovery.note_tail(now_us, is_tail=not (self._round or self._fresh or self._waiting))
@@ -195,7 +189,7 @@ class Sender:
         is more than a confirm by number waits for.
         """
         recovery = self._recovery
-        quarter = (recovery.in_flight + recovery.window_room()) // 4 if message.part_count <= recovery.longest else 0
+        quarter = (recovery.in_flight + recovery.window_room()) // 4 if message.part_count <= self._slots.longest else 0
         return max(UNANSWERED_PARTS, quarter)
 
     def _turn_max(self, burst: int) -> int:
@@ -225,27 +219,25 @@ class Sender:
 
     def _begin_waiting(self) -> None:
         """Begin waiting messages while there may be a place for them at the peer."""
-        while self._waiting and len(self._under_way) - self._ignored < self._options.messages_under_way_max:
+        while self._waiting and len(self._under_way) - self._slots.ignored < self._options.messages_under_way_max:
             message = self._waiting[0]
             if not message.part_count:
                 message.cut(self._grid.part_bytes(message))
-            if message.part_count > 1 and self._unanswered - self._recovery.hopeless >= self._ahead:
+            if not self._slots.may_begin(message.stream):
                 return
             self._waiting.popleft()
             self._under_way[message.identity] = self._begun[message.serial] = message
-            self._unanswered += message.part_count > 1
+            self._slots.begin(message.stream)
             self._enter(message, first=False)
 
-    def _count_ignored(self) -> None:
-        """Count the messages that the peer was found to ignore, and begin fewer ahead of the first word."""
-        for stream in self._recovery.newly_ignored:
-            message = self._begun.get(stream.serial)
-            if message is not None:
-                message.is_ignored = True
-                self._ignored += 1
-                if stream.chances < CHANCES_MAX:
-                    self._ahead = max(1, self._ahead // 2)
-        self._recovery.newly_ignored.clear()
+    def _take_back(self) -> None:
+        """Have messages of several parts wait again of which nothing was sent."""
+        for message in reversed([one for one in self._fresh if not one.sent and one.part_count > 1]):
+            self._fresh.remove(message)
+            message.in_round = False
+            del self._under_way[message.identity], self._begun[message.serial]
+            self._slots.ended(message.stream)
+            self._waiting.appendleft(message)
 
     def _enter_round(self, message: Outgoing) -> None:
         if not message.in_round and message.sent < message.part_count:
@@ -284,6 +276,7 @@ class Sender:
             self._give_up(message, LEFT_BEHIND)
             return
         message.left_us = now_us
+        self._enter_round(message)
         data = self._grid.encode(message, run.first, run.count)
         segment_bytes = wire.DATA_HEADER_BYTES + message.part_bytes
         self._context.outbox.answer(self.peer.address, data, segment_bytes, run.count)
@@ -320,21 +313,10 @@ class Sender:
     def _answered(self, message: Outgoing, now_us: int) -> None:
         """Take that the peer speaks of a message."""
         self._context.outbox.prove(self.peer.address)
-        if self._recovery.newly_ignored:
-            self._count_ignored()
-        if not message.stream.answered:
-            self._leave_unanswered(message)
-            if message.in_round:
-                self._fresh.remove(message)
-                self._round.append(message)
-            self._ahead = min(self._ahead + 1, self._options.messages_under_way_max)
+        if not message.stream.answered and message.in_round:
+            self._fresh.remove(message)
+            self._round.append(message)
         self._recovery.heard(message.stream, now_us)
-
-    def _leave_unanswered(self, message: Outgoing) -> None:
-        if message.is_ignored:
-            message.is_ignored = False
-            self._ignored -= 1
-        self._unanswered -= message.part_count > 1
 
     def request(self, identity: bytes, position: int, now_us: int) -> str:
         """Take a request; return the rule that it breaks, or an empty string."""
@@ -374,7 +356,6 @@ class Sender:
         while self._waiting and self._waiting[0].queued_us <= before_us:
             message = self._waiting.popleft()
             self._under_way[message.identity] = self._begun[message.serial] = message
-            self._unanswered += message.part_count > 1
             self._give_up(message, NOT_SENT)
 
     # Outcomes.
@@ -403,8 +384,6 @@ class Sender:
     def _end(self, message: Outgoing) -> None:
         del self._under_way[message.identity], self._begun[message.serial]
         self._recovery.withdraw(message.stream)
-        if not message.stream.answered:
-            self._leave_unanswered(message)
         if message.in_round:
             (self._round if message.stream.answered else self._fresh).remove(message)
         if self.backlog.settle(1, message.total):

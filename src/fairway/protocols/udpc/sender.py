@@ -55,12 +55,11 @@ class Outgoing:
         self._answers = answers
         self.timing = RoundTrip(initial_us=options.rto_initial_us, min_us=options.rto_min_us, max_us=options.rto_max_us)
         self._recovery = Recovery(
-            Kind(life_us=options.important_limit_us, backoff_us_max=options.rto_max_us),
+            Kind(bounded=True, life_us=options.important_limit_us, backoff_us_max=options.rto_max_us),
             self.timing,
             make_controller(options.controller, options.window),
             link.outputs.statistics,
         )
-        self._recovery.taken_bytes_max = 0
         self._packets = Stream()
         """Important packets without an acknowledgement."""
         self._asking: Recovery | None = None
@@ -228,7 +227,6 @@ class Outgoing:
         run = recovery.acknowledge_one(self._packets, widen(ack_index, link.next_index, 32), now_us)
         if run is None:
             return False
-        recovery.taken_bytes_max = max(recovery.taken_bytes_max, run.segment_bytes)
         self._delivered(run.tokens, run.segment_bytes - HEADER_BYTES)
         if self._queue or recovery.has_lost or self._others or self._requests:
             link.mark_ready(now_us)
@@ -239,7 +237,6 @@ class Outgoing:
         link, recovery = self._link, self._recovery
         pieces = recovery.acknowledge(self._packets, widen(ack_index, link.next_index, 32), count, now_us)
         for piece in pieces:
-            recovery.taken_bytes_max = max(recovery.taken_bytes_max, piece.run.segment_bytes)
             self._delivered(piece.tokens, piece.count * (piece.run.segment_bytes - HEADER_BYTES))
         if pieces:
             link.mark_ready(now_us)
