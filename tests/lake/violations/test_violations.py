@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fairway.core.tables import PROTOCOLS, VIOLATIONS
-from fairway.lake.schemas import spark_schema
 from fairway.lake.analysis.sums import EPISODE
+from fairway.lake.schemas import spark_schema
 from fairway.lake.violations import CHECKS, rules, violations
 from fairway.lake.violations.page import page
 from fairway.sim.swarm import draw
