@@ -177,7 +177,7 @@ def test_a_second_start_between_two_commits_ends_one_of_them_with_a_sentence(
 ) -> None:
     lake = copy_of(begun, tmp_path / "lake")
     interrupted(monkeypatch, after, lambda: ignored(analyze(spark, lake, map(str, captures))))
-    with pytest.raises(Overtaken, match="another writer fills it"):
+    with pytest.raises(Overtaken, match="nother writer fills"):
         analyze(spark, lake, map(str, captures))
     analyze(spark, lake, [])
     assert all_tables(lake.path) == all_tables(together.path)
