@@ -269,5 +269,7 @@ def test_duckdb_reads_the_same_rows(together: Lake) -> None:
 
     for table in ANALYSIS_TABLES:
         files = [str(together.table(table.name) / path) for path in data_files(together, table.name)]
-        counted = duckdb.connect().execute("SELECT count(*) FROM read_parquet(?)", [files]).fetchall()
-        assert counted == [(len(table_rows(together.path, table.name)),)]
+        found = (
+            duckdb.connect().execute("SELECT count(*) FROM read_parquet(?)", [files]).fetchall() if files else [(0,)]
+        )
+        assert found == [(len(table_rows(together.path, table.name)),)]
