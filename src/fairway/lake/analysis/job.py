@@ -35,7 +35,7 @@ from fairway.lake.captures.parts import PART_BYTES
 from fairway.lake.captures.source import load_parts
 from fairway.lake.reader import read_table
 from fairway.lake.sink import put, put_through
-from fairway.lake.violations import violations
+from fairway.lake.violations import by_protocol
 from fairway.store.delta import DataFile
 
 if TYPE_CHECKING:
@@ -228,16 +228,17 @@ class _Run:
             packets, old = self._read(PACKETS), everything(self._spark, self._state, BEHIND)
         self._tell("messages", records)
         packets = packets.persist()  # every rule reads them again
-        sent = self._write(TRANSFERS, transfers(packets), old)
-        self._write(TIMELINE, timeline(packets), old)
+        sent = self._write(TRANSFERS, [transfers(packets)], old)
+        self._write(TIMELINE, [timeline(packets)], old)
         self._tell(VIOLATIONS.name, records)
-        broken = self._write(VIOLATIONS, violations(packets), old)
+        broken = self._write(VIOLATIONS, by_protocol(packets), old)
         self._tell(SESSIONS.name, records)
-        self._write(SESSIONS, sessions(packets, self._read(TRANSFERS, sent), self._read(VIOLATIONS, broken)), old)
+        told = sessions(packets, self._read(TRANSFERS, sent), self._read(VIOLATIONS, broken))
+        self._write(SESSIONS, [told], old)
         packets.unpersist()
 
-    def _write(self, table: Table, rows: DataFrame, old: Touched) -> list[DataFile]:
-        files = put(rows, self._state.delta(table))
+    def _write(self, table: Table, parts: Sequence[DataFrame], old: Touched) -> list[DataFile]:
+        files = [file for rows in parts for file in put(rows, self._state.delta(table))]
         self._state.commit(table, [*files, *self._kept(table, old)], old.files[table.name])
         return files
 

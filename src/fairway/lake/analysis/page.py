@@ -34,12 +34,11 @@ ends with a sentence.
 
 ```python
 from fairway.lake import register
-from fairway.lake.analysis.enrich import Enrich, packets    # Enrich says what rows tell of their file
 
 register(spark)
-records = spark.read.format("fairway.capture").load("captures/*.pcapng")            # RECORDS: heads, sizes, CRCs
-decoded = spark.read.format("fairway.capture").option("map", "udpc=9000").load(...)  # decoded by port, one by one
-stored = spark.read.format("fairway.delta").load("lake/tables/packets")
+records = spark.read.format("fairway.capture").load("captures/*.pcapng")
+decoded = spark.read.format("fairway.capture").option("map", "udpc=9000").load("captures/*.pcapng")
+packets = spark.read.format("fairway.delta").load("lake/tables/packets")
 ```
 
 Records are brought together by flow and sorted by time in Spark's own shuffle; one pass in Arrow batches understands

@@ -30,7 +30,7 @@ from fairway.lake.violations.rule import Check, Rule, judged, malformed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["CHECKS", "Check", "Rule", "rules", "violations"]
+__all__ = ["CHECKS", "Check", "Rule", "by_protocol", "rules", "violations"]
 
 MICROSECOND_NS = 1_000
 
@@ -39,20 +39,30 @@ _FORMAT = Check(
     rules=(*udpc.FORMAT_RULES, *mrp.FORMAT_RULES, *rup.FORMAT_RULES, *pydevts.FORMAT_RULES),
 )
 
-CHECKS: tuple[Check, ...] = (
-    _FORMAT,
-    *udpc.CHECKS,
-    *mrp.CHECKS,
-    *rup.CHECKS,
-    *pydevts.CHECKS,
-    *amplification.CHECKS,
-)
+CHECKS_OF = {
+    None: (_FORMAT, *amplification.CHECKS),
+    "udpc": udpc.CHECKS,
+    "mrp": mrp.CHECKS,
+    "rup": rup.CHECKS,
+    "pydevts": pydevts.CHECKS,
+}
+"""By protocol; first those that concern all four."""
+CHECKS: tuple[Check, ...] = tuple(check for checks in CHECKS_OF.values() for check in checks)
 
 
 def rules(protocol: str) -> list[Rule]:
     """Return the rules of a protocol."""
     prefixes = (f"{protocol.upper()}-", "ALL-")
     return [rule for check in CHECKS for rule in check.rules if rule.clause.startswith(prefixes)]
+
+
+def by_protocol(packets: DataFrame) -> list[DataFrame]:
+    """Return the parts of `violations`, one for what concerns all protocols and one for each that is spoken.
+
+    Every task of a job carries the job's whole plan with it: one of all checks is several megabytes.
+    """
+    spoken = {row.protocol for row in packets.select("protocol").distinct().collect()}
+    return [violations(packets, checks) for name, checks in CHECKS_OF.items() if name is None or name in spoken]
 
 
 def violations(packets: DataFrame, checks: tuple[Check, ...] = CHECKS) -> DataFrame:
