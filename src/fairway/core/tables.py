@@ -147,6 +147,7 @@ RECORDS = Table(
         _always("frame", "long", "number of the record in its file, from 1; of a damaged stretch: of the one before"),
         _always("piece", "int", "which datagram the row may be of a record that may hold several; 0 for all of it"),
         _maybe("merged_as", "int", "whose datagrams those would be, as a number; null if the record holds one"),
+        _always("damages_before", "long", "how many damaged stretches of the file lie before the record"),
         _always("point", "string", "the interface's name, empty if the file has none"),
         _maybe("at_ns", "long", "when it was captured, nanoseconds since 1970; null if that is not known"),
         _always("flow", "long", "hash of the two endpoints; of a record without a datagram, of its place"),
@@ -200,6 +201,7 @@ DATAGRAMS = Table(
         *_FRAME,
         _maybe("undecoded", "string", "why the record holds no whole UDP datagram; null if it does"),
         _maybe("merged_as", "int", "whose datagrams the record may hold several of, as a number; null if it holds one"),
+        _maybe("damages_before", "long", "how many damaged stretches of the file lie before the record"),
         *_READINGS,
         *_FIELDS,
         _maybe("payload", "binary", "the UDP payload, if it was asked for"),
@@ -247,6 +249,7 @@ PACKETS = Table(
         _maybe("mrp_layout", "string", "stamped or piggyback, of data and acks, by the connection they belong to"),
         _maybe("head", "binary", "the first 64 bytes of the UDP payload; all of it if bodies were asked for"),
         _maybe("payload_crc", "long", "CRC-32 of the UDP payload; null if the capture does not hold all of it"),
+        _always("damages_before", "long", "how many damaged stretches of the file lie before the record"),
         _always(
             "open", "boolean", "true if the episode is so near an edge of its capture that another may continue it"
         ),

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from fairway.core.tables import PROTOCOLS
+from fairway.core.tables import PROTOCOLS, RECORDS
+from fairway.lake.captures.source import CaptureReader, ReadOptions
+from fairway.lake.schemas import spark_schema
 from fairway.protocols.udpc.wire import Syn, SynAck, encode
 from tests.capture.test_merged import BATCHES, SESSION
 from tests.lake.captures.reading import datagrams_of as read
@@ -73,3 +75,11 @@ def test_acknowledgements_of_pydevts_are_cut_where_a_packet_proves_the_flow(tmp_
 
 def _content(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in OF_THE_RECORD}
+
+
+def test_the_source_returns_one_row_per_record_whatever_it_may_hold(tmp_path: Path) -> None:
+    path = tmp_path / "merged.pcapng"
+    path.write_bytes(conversation(*((True, b"".join(batch)) for batch in BATCHES.values())))
+    reader = CaptureReader(ReadOptions((str(path),)), spark_schema(RECORDS))
+    found = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    assert [(row["frame"], row["piece"]) for row in found] == [(number, 0) for number in range(1, len(BATCHES) + 1)]

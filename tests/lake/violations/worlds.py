@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fairway.capture.trace import TraceWriter
 from fairway.core.events import Address
@@ -71,13 +72,14 @@ def packets(
     spark: SparkSession, captures: Iterable[Capture], ports: dict[int, str], damaged: Iterable[str] = ()
 ) -> DataFrame:
     """Return the table `packets` of captures; of some the file is damaged behind the first record."""
-    stretches = [_undecoded(name, 150, "damaged") for name in damaged]
-    rows = packets_table(pa.concat_tables([datagrams(captures), _undecoded("arp", 24, "not_ip"), *stretches]), ports)
-    return frame_of(spark, rows).coalesce(1).localCheckpoint()
+    rows = pa.concat_tables([datagrams(captures), _undecoded()])
+    behind = pc.and_(pc.is_in(rows["file"], pa.array(list(damaged), pa.string())), pc.greater(rows["frame"], 1))
+    rows = rows.set_column(rows.column_names.index("damages_before"), "damages_before", behind.cast(pa.int64()))
+    return frame_of(spark, packets_table(rows, ports)).coalesce(1).localCheckpoint()
 
 
-def _undecoded(file: str, offset: int, reason: str) -> pa.Table:
+def _undecoded() -> pa.Table:
     """Return a record that is no datagram: nearly all of its columns are null."""
-    record = {"file_id": f"id of {file}", "file": file, "offset": offset, "frame": 1, "point": "middle"}
-    record |= {"frame_bytes": 42, "truncated": False, "undecoded": reason}
+    record = {"file_id": "id of arp", "file": "arp", "offset": 24, "frame": 1, "piece": 0, "point": "middle"}
+    record |= {"frame_bytes": 42, "truncated": False, "undecoded": "not_ip"}
     return pa.table({name: [record.get(name)] for name in DATAGRAMS.names}, schema=arrow_schema(DATAGRAMS))

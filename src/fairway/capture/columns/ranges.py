@@ -23,21 +23,23 @@ HEAD_BYTES = 24
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Records that start from `place` on and before `stop`; `frames_before` records of the file lie before them."""
+    """Records that start from `place` on and before `stop`; so many records and gaps of the file lie before them."""
 
     place: Place
     stop: int
     frames_before: int
+    gaps_before: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a walk over one range found: where it started and ended, and how many records it counted."""
+    """What a walk over one range found: where it started and ended, and how many records and gaps it counted."""
 
     start: Place
     stop: int
     end: Place
     frames: int
+    gaps: int = 0
 
 
 def form_of(head: bytes) -> Form:
@@ -64,28 +66,30 @@ def probe(form: Form, data: memoryview, cut: int, stop: int) -> Probe:
 
 def probe_from(form: Form, data: memoryview, start: Place, stop: int) -> Probe:
     """Walks over a range from a place that is known."""
-    frames = 0
+    frames = gaps = 0
     steps = form.walk(data, start, stop)
     while True:
         try:
             step = next(steps)
         except StopIteration as end:
-            return Probe(start, stop, end.value, frames)
+            return Probe(start, stop, end.value, frames, gaps)
         if isinstance(step, Run):
             frames += len(step.offsets)
+        else:
+            gaps += 1
 
 
 def joined(start: Place, probes: Sequence[Probe], again: Callable[[Place, int], Probe]) -> list[Range]:
     """Gives the exact ranges, without those in which nothing starts; `again` walks one whose guess was wrong."""
     ranges: list[Range] = []
-    place, frames = start, 0
+    place, frames, gaps = start, 0, 0
     for guessed in probes:
         if place.offset >= guessed.stop:
             continue
         right = guessed.start.key == place.key
         found = guessed if right else again(replace(place, sections=0), guessed.stop)
-        ranges.append(Range(replace(place, sections=0), guessed.stop, frames))
-        frames += found.frames
+        ranges.append(Range(replace(place, sections=0), guessed.stop, frames, gaps))
+        frames, gaps = frames + found.frames, gaps + found.gaps
         place = _carried(place, found.end) if right else found.end
     return ranges
 
@@ -93,12 +97,12 @@ def joined(start: Place, probes: Sequence[Probe], again: Callable[[Place, int], 
 def walked(form: Form, data: memoryview, edges: Sequence[tuple[int, int]]) -> list[Range]:
     """Gives the exact ranges by walking over the whole file, without a guess."""
     ranges: list[Range] = []
-    place, frames = form.start, 0
+    place, frames, gaps = form.start, 0, 0
     for _, stop in edges:
         if place.offset < stop:
             found = probe_from(form, data, place, stop)
-            ranges.append(Range(place, stop, frames))
-            place, frames = replace(found.end, sections=0), frames + found.frames
+            ranges.append(Range(place, stop, frames, gaps))
+            place, frames, gaps = replace(found.end, sections=0), frames + found.frames, gaps + found.gaps
     return ranges
 
 

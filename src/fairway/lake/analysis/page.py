@@ -32,6 +32,10 @@ again from what the table holds, without the captures. Every commit carries the 
 A run that did not reach the end is made up for by the next start. Two runs at the same time do no harm: one of them
 ends with a sentence.
 
+Two things are judged among what one run computes, and not again when later files change the answer: MRP-2.1, which
+compares the connections of a node, and whether a record holds several datagrams, which is known once its flow is
+recognised. Captures that are analysed together have neither limit.
+
 ```python
 from fairway.lake import register
 

@@ -59,11 +59,13 @@ def batches(part: Part, *, pieces: bool = False) -> Iterator[Batch]:
     with opened(part.file, *part.edges) as (data, problem):
         form = _form(part, data, problem)
         span = part.range or Range(form.start, len(data), 0)
-        frames, trouble, number = span.frames_before, 0, number_of(part.file_id)
+        frames, gaps, trouble = span.frames_before, span.gaps_before, 0
+        number = number_of(part.file_id)
         for found in records(form, data, span):
             numbers = frames + np.cumsum(found.counted)
-            frames, trouble = int(numbers[-1]), int(found.trouble[-1])
             batch = Batch(data, found, numbers, number)
+            batch.gaps = gaps + np.cumsum(~found.counted)
+            frames, gaps, trouble = int(numbers[-1]), int(batch.gaps[-1]), int(found.trouble[-1])
             yield with_pieces(batch) if pieces else batch
         if problem is not None and not trouble:
             end = gap_record(Gap(len(data), 0, TROUBLES.index(CUT_OFF)))

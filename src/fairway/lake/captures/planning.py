@@ -79,7 +79,7 @@ def _verified(file: CaptureFile, file_id: str, probes: Sequence[Probe]) -> list[
 
 
 def _probe(answer: dict[str, Any]) -> Probe:
-    return Probe(place(answer["start"]), answer["stop"], place(answer["end"]), answer["frames"])
+    return Probe(place(answer["start"]), answer["stop"], place(answer["end"]), answer["frames"], answer["gaps"])
 
 
 def place(fields: dict[str, Any]) -> Place:
@@ -90,4 +90,4 @@ def place(fields: dict[str, Any]) -> Place:
 
 def range_of(fields: dict[str, Any]) -> Range:
     """Gives the range that was written as JSON."""
-    return Range(place(fields["place"]), fields["stop"], fields["frames_before"])
+    return Range(place(fields["place"]), fields["stop"], fields["frames_before"], fields["gaps_before"])

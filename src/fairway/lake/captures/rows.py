@@ -46,6 +46,8 @@ class Batch:
         """Which datagram of its record a row may be, from 1; 0 for the record as it is."""
         self.merged_as = np.full(len(records), MISSING, dtype=np.int64)
         """Whose datagrams a record may hold, as a place in `PROTOCOLS`; -1 if it holds one."""
+        self.gaps = np.zeros(len(records), dtype=np.int64)
+        """How many damaged stretches of the file lie before a row."""
 
     def __len__(self) -> int:
         return len(self.records)
@@ -60,7 +62,7 @@ class Batch:
         columns["captured"] = np.where(several, columns["wire_bytes"], columns["captured"])
         batch = Batch(self._data, replace(self.records, **columns), self.frames[rows], self.file_id)
         batch._low, batch.view, batch.buffer = self._low, self.view, self.buffer
-        batch.piece, batch.merged_as = self.piece[rows], self.merged_as[rows]
+        batch.piece, batch.merged_as, batch.gaps = self.piece[rows], self.merged_as[rows], self.gaps[rows]
         batch.__dict__["datagrams"] = datagrams
         return batch
 
@@ -176,6 +178,7 @@ _BUILDERS: dict[str, Callable[[Batch], pa.Array]] = {
     "frame": lambda batch: _numbers(batch.frames, None, pa.int64()),
     "piece": lambda batch: _numbers(batch.piece, None, pa.int32()),
     "merged_as": lambda batch: _numbers(batch.merged_as, batch.merged_as == MISSING, pa.int32()),
+    "damages_before": lambda batch: _numbers(batch.gaps, None, pa.int64()),
     "point": _point,
     "at_ns": lambda batch: _numbers(batch.records.at_ns, batch.records.at_ns == NO_TIME, pa.int64()),
     "flow": lambda batch: _numbers(batch.flow, None, pa.int64()),

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fairway.capture.columns.records import DAMAGED
 from fairway.core.tables import VIOLATIONS
 from fairway.lake.analysis.sessions import beginnings
 from fairway.lake.analysis.sums import EPISODE
@@ -87,12 +86,10 @@ def violations(packets: DataFrame, checks: tuple[Check, ...] = CHECKS) -> DataFr
 
 
 def _spoilt(packets: DataFrame) -> DataFrame:
-    """Return for each flow in a damaged file when it goes on behind the damage, or where it ended before.
+    """Return for each flow when it goes on behind a damaged stretch of its file.
 
     From then on the capture does not hold all that came before.
     """
-    stretches = packets.where(F.col("reason") == DAMAGED).select("file_id", F.col("offset").alias("damaged_offset"))
-    rows = packets.where("at_ns IS NOT NULL").join(F.broadcast(stretches), on="file_id", how="inner")
-    goes_on = "coalesce(min(IF(offset > damaged_offset, at_ns, NULL)), max(at_ns) + 1)"
-    spoilt = rows.groupBy("file_id", "damaged_offset", "point", "flow").agg(F.expr(goes_on).alias("spoilt_ns"))
+    behind = packets.where("damages_before > 0 AND at_ns IS NOT NULL")
+    spoilt = behind.groupBy("file_id", "damages_before", "point", "flow").agg(F.min("at_ns").alias("spoilt_ns"))
     return spoilt.select(F.col("point").alias("spoilt_point"), F.col("flow").alias("spoilt_flow"), "spoilt_ns")
