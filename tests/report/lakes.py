@@ -37,7 +37,10 @@ def schema(table: Table) -> pa.Schema:
 def put(lake: Path, table: Table, rows: Iterable[Row]) -> None:
     """Write rows as a Delta table; what a row does not say is null."""
     names = [name for name in table.names if name not in table.partitions]
-    full = [{column: row.get(column, 0 if column == "piece" else None) for column in names} for row in rows]
+    full = [
+        {column: row.get(column, 0 if column in ("piece", "damages_before") else None) for column in names}
+        for row in rows
+    ]
     wanted = pa.schema([field for field in schema(table) if field.name in names])
     write_deltalake(str(lake / "tables" / table.name), pa.Table.from_pylist(full, wanted), mode="append")
 
