@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fairway.store.analyses import APPLICATION, all_rows, common_run, rows, tables
+from fairway.store.analyses import APPLICATION, common_run, datasets, tables
 from fairway.store.delta import DataFile
 from fairway.store.places import place_of
 
@@ -25,7 +25,7 @@ def committed(lake: Path, name: str, run: int) -> None:
 
 
 def read(lake: Path, name: str) -> set[str]:
-    return {row["session"] for row in all_rows(rows(place_of(lake), name))}
+    return set(datasets(place_of(lake))[name].to_table()["session"].to_pylist())
 
 
 def test_a_run_that_did_not_reach_the_last_table_is_not_seen(tmp_path: Path) -> None:
@@ -43,4 +43,4 @@ def test_a_run_that_did_not_reach_the_last_table_is_not_seen(tmp_path: Path) -> 
 
 def test_a_lake_without_tables_has_none(tmp_path: Path) -> None:
     assert common_run(place_of(tmp_path)) == {}
-    assert list(rows(place_of(tmp_path), "packets")) == []
+    assert datasets(place_of(tmp_path)) == {}

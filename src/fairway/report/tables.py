@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 
 from fairway.core.errors import BadOption
 from fairway.core.tables import CAPTURE_TABLES, Table
-from fairway.store.analyses import common_run, dataset, tables
+from fairway.store.analyses import datasets
 from fairway.store.places import place_of
 
 BATCH_ROWS = 65_536
@@ -37,10 +37,9 @@ class LakeTables:
         place = place_of(lake)
         if place.is_folder and not place.folder.is_dir():
             raise BadOption(f"{lake} is no folder; name the lake that `fairway analyze` has written")
-        found, deltas = common_run(place), tables(place)
+        found = datasets(place)
         self._sets = {
-            table.name: _checked(table, dataset(deltas[table.name], found[table.name])) if table.name in found else None
-            for table in CAPTURE_TABLES
+            table.name: _checked(table, found[table.name]) if table.name in found else None for table in CAPTURE_TABLES
         }
         if not any(one is not None for one in self._sets.values()):
             raise BadOption(f"{lake} holds no tables of captures; `fairway analyze FILE... --lake {lake}` writes them")

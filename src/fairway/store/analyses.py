@@ -6,8 +6,7 @@ reader that meets a run between two commits, or one that was never finished, goe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fairway.core.layout import TABLES
 from fairway.core.tables import ANALYSIS_TABLES
@@ -59,13 +58,7 @@ def dataset(table: Delta, snapshot: DeltaTable) -> ds.Dataset:
     return ds.dataset(files, schema=schema, format="parquet", filesystem=filesystem)
 
 
-def rows(lake: Place, name: str, columns: Sequence[str] | None = None) -> Iterator[Any]:
-    """Return the rows of a table as Arrow batches; nothing if it is not there."""
-    snapshot = common_run(lake).get(name)
-    if snapshot is not None:
-        yield from dataset(tables(lake)[name], snapshot).to_batches(columns=columns)
-
-
-def all_rows(batches: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return the rows of batches, one by one."""
-    return [row for batch in batches for row in batch.to_pylist()]
+def datasets(lake: Place) -> dict[str, ds.Dataset]:
+    """Return the rows of every table that is there, all at one run."""
+    deltas = tables(lake)
+    return {name: dataset(deltas[name], snapshot) for name, snapshot in common_run(lake).items()}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fairway.core.tables import ANALYSIS_TABLES, CAPTURES
-from fairway.store.analyses import all_rows, rows
+from fairway.store.analyses import datasets
 from fairway.store.places import place_of
 
 Row = dict[str, Any]
@@ -14,7 +14,8 @@ Row = dict[str, Any]
 
 def table_rows(lake: Path, name: str) -> list[Row]:
     """Return the rows of a table as a reader sees them."""
-    return all_rows(rows(place_of(lake), name))
+    found: list[dict[str, Any]] = datasets(place_of(lake))[name].to_table().to_pylist()
+    return found
 
 
 def all_tables(lake: Path) -> dict[str, list[Row]]:

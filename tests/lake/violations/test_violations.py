@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fairway.core.tables import PROTOCOLS, VIOLATIONS
+from fairway.lake.analysis.job import SMALL
 from fairway.lake.analysis.sums import EPISODE
 from fairway.lake.schemas import spark_schema
 from fairway.lake.violations import CHECKS, rules, violations
@@ -22,7 +23,7 @@ from fairway.sim.swarm import draw
 from tests.conftest import ROOT
 from tests.lake.violations import mrp_cases, pydevts_cases, rup_cases, udpc_cases
 from tests.lake.violations.cases import Case
-from tests.lake.violations.worlds import PORTS, UNCOMPILED, keeps_to_the_standard, packets, simulated
+from tests.lake.violations.worlds import PORTS, keeps_to_the_standard, packets, simulated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,8 +102,8 @@ def judged(spark: SparkSession) -> DataFrame:
 @pytest.fixture(scope="module", autouse=True)
 def uncompiled(spark: SparkSession) -> Iterator[None]:
     """Judge few rows as `fairway analyze` does."""
-    usual = {name: spark.conf.get(name) for name in UNCOMPILED}
-    for name, value in UNCOMPILED.items():
+    usual = {name: spark.conf.get(name) for name in SMALL}
+    for name, value in SMALL.items():
         spark.conf.set(name, value)
     yield
     for name, earlier in usual.items():

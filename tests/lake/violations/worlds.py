@@ -27,12 +27,6 @@ POINTS = ("server", "client", "server, later", "client, later")
 LATE_FROM = 3
 """The later points miss the first third."""
 Capture = tuple[str, bytes]
-UNCOMPILED = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
-"""Few rows are judged before code for them would be compiled."""
 
 
 def keeps_to_the_standard(protocol: str, seed: int) -> bool:

@@ -148,11 +148,6 @@ class Enrich:
         return pa.table([column.cast(field.type) for column, field in zip(columns, _SCHEMA, strict=True)], _SCHEMA)
 
 
-def packets(records: DataFrame, enrich: Enrich) -> DataFrame:
-    """Return the table `packets` of records."""
-    return sorted_by_flow(records).mapInArrow(enrich, spark_schema(PACKETS))
-
-
 def sorted_by_flow(records: DataFrame) -> DataFrame:
     """Bring the records of each flow together, in the order of time."""
     return records.repartition("flow").sortWithinPartitions(*ORDER)

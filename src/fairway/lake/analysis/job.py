@@ -107,7 +107,7 @@ def analyze(
 
 
 SMALL_BYTES = 16 << 20
-_SMALL = {
+SMALL = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
@@ -121,7 +121,7 @@ def _tuned(spark: SparkSession, size_bytes: int) -> Iterator[None]:
     """Cut shuffles by what is read, and let Spark join parts that turn out to be small; little is read in one part."""
     parts = max(spark.sparkContext.defaultParallelism, -(-size_bytes // PART_BYTES))
     small = size_bytes <= SMALL_BYTES and str(spark.sparkContext.master).startswith("local")
-    chosen = _SMALL if small else {"spark.sql.shuffle.partitions": str(parts)}
+    chosen = SMALL if small else {"spark.sql.shuffle.partitions": str(parts)}
     before = {name: str(spark.conf.get(name)) for name in chosen}
     for name, value in chosen.items():
         spark.conf.set(name, value)

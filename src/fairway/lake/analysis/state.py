@@ -22,8 +22,7 @@ from fairway.lake.captures.files import number_of
 from fairway.lake.captures.readings import Source
 from fairway.lake.schemas import arrow_schema
 from fairway.lake.sink import put
-from fairway.store import crashpoints
-from fairway.store.analyses import APPLICATION, all_rows, dataset, tables
+from fairway.store.analyses import APPLICATION, dataset, tables
 from fairway.store.delta import DamagedTable, DataFile, Delta
 from fairway.store.tending import CHECKPOINT_EVERY, HISTORY_S, checkpoint, history
 
@@ -107,7 +106,7 @@ class State:
         self._begun = {name: deltas[name].position(one, APPLICATION) for name, one in self.snapshots.items()}
         self.run = max(self._begun.values())
         """The newest run; of a run that commits, its own number."""
-        stored = all_rows(dataset(deltas[CAPTURES.name], self.snapshots[CAPTURES.name]).to_batches())
+        stored = dataset(deltas[CAPTURES.name], self.snapshots[CAPTURES.name]).to_table().to_pylist()
         ports = json.loads(stored[0]["port_map"]) if stored else {}
         self.port_map: dict[int, str] = {int(port): name for port, name in ports.items()}
         rows = [Captured.of(row) for row in stored]
@@ -171,7 +170,6 @@ class State:
             version -= 1
             snapshot = delta.open(version)
         self.committed[table.name] = version
-        crashpoints.reached(f"{table.name}-committed")
         if version % CHECKPOINT_EVERY == 0:
             checkpoint(delta)
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from fairway.core.tables import PACKETS, SESSIONS, TRANSFERS, VIOLATIONS
-from fairway.store.analyses import rows
+from fairway.store.analyses import datasets
 
 if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
     from fairway.store.lakes import Lake
 
 WORST = 3
@@ -45,20 +47,21 @@ class Summary:
 def summary(lake: Lake) -> Summary:
     """Read the summary of a lake; a table that is not there yet counts as empty."""
     packets: Counter[str] = Counter()
-    for batch in rows(lake.place, PACKETS.name, ["protocol"]):
+    found = datasets(lake.place)
+    for batch in found[PACKETS.name].to_batches(columns=["protocol"]) if PACKETS.name in found else ():
         counted = pc.value_counts(batch.column("protocol"))
         packets.update({row["values"]: row["counts"] for row in counted.to_pylist()})
     counts = {
-        table.name: sum(len(batch) for batch in rows(lake.place, table.name, ["session"]))
+        table.name: found[table.name].count_rows() if table.name in found else 0
         for table in (SESSIONS, TRANSFERS, VIOLATIONS)
     }
-    return Summary(packets=dict(sorted(packets.items())), worst=_worst(lake), **counts)
+    return Summary(packets=dict(sorted(packets.items())), worst=_worst(found.get(SESSIONS.name)), **counts)
 
 
-def _worst(lake: Lake) -> tuple[dict[str, object], ...]:
-    """Gives the sessions to look at first, keeping only so many at a time."""
+def _worst(sessions: ds.Dataset | None) -> tuple[dict[str, object], ...]:
+    """Return the sessions to look at first, keeping only so many at a time."""
     kept: list[dict[str, object]] = []
-    for batch in rows(lake.place, SESSIONS.name, list(_OF_WORST)):
+    for batch in sessions.to_batches(columns=list(_OF_WORST)) if sessions is not None else ():
         kept = sorted([*kept, *batch.to_pylist()], key=_badness)[:WORST]
     return tuple(kept)
 

@@ -184,7 +184,7 @@ def _piggyback_crc(rows: Readings) -> pa.Array:
 def _field(
     protocol: str, name: str, column_name: str, has: Callable[[Columns], Mask]
 ) -> Callable[[Readings], pa.Array]:
-    """Gives the builder of a header field, null in rows that do not have it."""
+    """Return the builder of a header field, null in rows that do not have it."""
     kind = SCHEMA.field(column_name).type
 
     def build(rows: Readings) -> pa.Array:
@@ -236,7 +236,7 @@ def _layout(name: str) -> Callable[[Readings], pa.Array]:
 
 
 def _rup_id(rows: Readings) -> pa.Array:
-    """Gives ids as text: 32 bytes each, and none where there is no id."""
+    """Return ids as text: 32 bytes each, and none where there is no id."""
     reading = rows.reading("rup")
     good = reading.kind != 0
     ends = np.zeros(len(rows) + 1, dtype=np.int32)
