@@ -18,8 +18,9 @@ compile() {
 }
 
 case "${1:-all}" in
-    all | dev) compile dev --extra dev --extra spark --extra gateway ;;&
+    all | dev) compile dev --extra dev --extra spark --extra gateway --extra dtls ;;&
     all | spark) compile spark --extra spark --constraint requirements/dev.txt ;;&
     all | gateway) compile gateway --extra gateway --constraint requirements/dev.txt ;;&
+    all | dtls) compile dtls --extra dtls --constraint requirements/dev.txt ;;&
     all | bench) compile bench --extra bench --constraint requirements/dev.txt ;;&
 esac
