@@ -88,7 +88,7 @@ def test_pacing_spreads_a_window_over_the_round_trip() -> None:
     while in_flight < 100:
         room = fair.room(in_flight, now_us)
         largest = max(largest, room)
-        fair.sent(room, now_us)
+        fair.sent(room, in_flight, now_us)
         in_flight += room
         sent_at_us += [now_us] * room
         next_us = fair.next_room_us(in_flight, now_us)
@@ -104,7 +104,7 @@ def test_pacing_spreads_a_window_over_the_round_trip() -> None:
 def test_seed_213694_repairs_that_could_not_wait_do_not_stop_a_small_window_for_minutes() -> None:
     fair = Fair(1)
     fair.acknowledged(1, 1, 480_000, 480_000)
-    fair.sent(100, 500_000)
+    fair.sent(100, 1, 500_000)
     next_us = fair.next_room_us(0, 500_000)
     assert next_us is not None
     assert next_us - 500_000 <= 2 * 480_000

@@ -75,7 +75,7 @@ class Options:
     """Addresses whose bytes are counted for the three-times limit."""
 
     def __post_init__(self) -> None:
-        check_choice("controller", self.controller, ("fair", "eager"))
+        check_choice("controller", self.controller, ("fair", "eager", "model"))
         check_range("datagram_bytes_max", self.datagram_bytes_max, 64, UDP_PAYLOAD_BYTES_MAX)
         for field in fields(self):
             value = getattr(self, field.name)

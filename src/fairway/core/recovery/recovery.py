@@ -87,6 +87,7 @@ class Recovery:
         self.timing = timing
         self._controller = controller
         self._statistics = statistics
+        self._cumulative = cumulative
         self._flight = Flight()
         self._evidence = Evidence(timing, cumulative=cumulative, doubts=kind.by_name, most_us=kind.backoff_us_max)
         self._blame = Blame(timing, controller)
@@ -139,6 +140,11 @@ class Recovery:
         due_us = None if self._controller is None else self._controller.next_room_us(self._flight.in_flight, now_us)
         return NEVER if due_us is None else due_us
 
+    @property
+    def gathers(self) -> bool:
+        """Whether to wait until the window has room for a whole burst."""
+        return self._controller is None or self._controller.gathers
+
     def window_room(self) -> int:
         """Return how many packets the window lets leave, pacing left aside."""
         return UNLIMITED if self._controller is None else self._controller.window - self._flight.in_flight
@@ -176,9 +182,9 @@ class Recovery:
         """Put a transmission that leaves now into the network."""
         if not self._flight.is_waiting:
             self._base_us = now_us
-        self._flight.launch(run)
         if self._controller is not None:
-            self._controller.sent(run.count, now_us)
+            run.departure = self._controller.sent(run.count, self._flight.in_flight, now_us)
+        self._flight.launch(run)
         if not self._kind.by_name:
             delay_us = self.timing.backed_off_us(len(run.sent_us) - 1, self._kind.backoff_us_max)
             self._flight.arm(run, min(now_us + delay_us, run.sent_us[0] + self._kind.life_us))
@@ -247,6 +253,8 @@ class Recovery:
         self._evidence.take_one(run)
         if self._kind.sampled:
             self._evidence.sample_one(run.sent_us[0], now_us)
+        if self._controller is not None:
+            self._controller.delivered(1, run.departure, flight.in_flight, now_us - run.sent_us[0], now_us)
         self._news(stream, 1, now_us)
         return run
 
@@ -277,8 +285,27 @@ class Recovery:
                 self._evidence.clear_doubt(pieces[0].run)
             if self._kind.sampled:
                 self._evidence.sample(pieces, transmission, now_us, prompt=prompt)
+            if self._controller is not None:
+                self._tell_delivered(self._controller, pieces, transmission, now_us)
             self._news(stream, total, now_us)
         return pieces
+
+    def _tell_delivered(
+        self, controller: Controller, pieces: list[Acknowledged], transmission: int, now_us: int
+    ) -> None:
+        """Tell the controller what arrived, unless it knows."""
+        latest = max((piece.run for piece in pieces), key=_order)
+        count = sum(piece.count for piece in pieces if not piece.run.landed)
+        only = transmission == len(latest.sent_us) - 1 or len(latest.sent_us) == 1
+        # A mark waits for what was retransmitted below it.
+        waited = self._cumulative and any(len(piece.run.sent_us) > 1 for piece in pieces)
+        rtt_us = now_us - latest.sent_us[-1] if only and not waited else 0
+        departure = latest.departure if self._is_all_known() else None
+        controller.delivered(count, departure, self._flight.in_flight, rtt_us, now_us)
+
+    def _is_all_known(self) -> bool:
+        """Return whether what is acknowledged is all that has arrived, as far as this side can tell."""
+        return True
 
     def _take_off(self, run: Run, count: int, now_us: int, transmission: int) -> bool:
         """Take the first packets of a run off as acknowledged; return whether it is certain which transmission was."""
@@ -383,6 +410,8 @@ class Recovery:
         flight.ground(run)
         run.state = LOST
         run.losses += 1
+        if self._controller is not None:
+            self._controller.missed(run.count)
         if run.losses == 1 and blame and run.segment_bytes <= self._taken_bytes_max:
             cut = self._blame.lost(run, now_us)
         elif run.losses > 1:
@@ -537,3 +566,7 @@ class Recovery:
         for run in runs:
             self._leave(run, run.count)
         return runs
+
+
+def _order(run: Run) -> int:
+    return run.orders[-1]
