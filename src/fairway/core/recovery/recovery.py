@@ -18,9 +18,10 @@ was lost, as above. Only the second time-out in a row has the controller judge t
 *Only news counts.* What is newly acknowledged, or asked for the first time, restarts the timer and ends the back-off.
 What repeats known facts restarts nothing; it shows that the peer is there (`heard_us`).
 
-*Packets that are never answered* cost the others nothing: from its second loss on a packet waits for its own doubled
+*Packets that are never answered* cost the others nothing: from its fifth loss on a packet waits for its own doubled
 time-out, and neither then nor after it has left again is it in flight. Otherwise a window full of such packets would
-stay so, because nothing that is answered would leave after them.
+stay so, because nothing that is answered would leave after them. Before, a lost retransmission is one like any other:
+three later transmissions show it a round trip after it left.
 
 *Packets repaired by timer only* (`by_name` off) have a timer each, and leave when it runs out, whatever the window.
 That they were overtaken still takes them out of the flight and is told to the controller: it hears of a loss a round
@@ -43,6 +44,9 @@ from fairway.core.recovery.timing import RoundTrip
 from fairway.core.statistics import Statistics
 
 UNLIMITED = 1 << 30
+CERTAIN_LOSSES = 4
+"""So many losses of one packet in a row are the path's doing: one that loses a third both ways loses one in a hundred
+packets as often."""
 SECOND_PROBE_US = 30_000
 """How much later another packet follows a probe: answers may be held back for 20 ms, and one would do for both."""
 
@@ -213,11 +217,15 @@ class Recovery:
             self._has_suspects = True
             self._flight.ground(run)
             run.state = LOST
-            self._flight.arm(run, now_us + self.timing.backed_off_us(run.losses, self._kind.backoff_us_max))
+            self._flight.arm(run, now_us + self._backed_off_us(run))
 
     def _is_suspect(self, run: Run) -> bool:
-        """Return whether the peer may never answer a run: it was lost more than once while others arrived."""
-        return run.losses > 1 and self._kind.by_name and not self._kind.ordered
+        """Return whether the peer may never answer a run: it was lost again and again while others arrived."""
+        return run.losses > CERTAIN_LOSSES and self._kind.by_name and not self._kind.ordered
+
+    def _backed_off_us(self, run: Run) -> int:
+        """Return how long a suspect waits for itself."""
+        return self.timing.backed_off_us(run.losses - CERTAIN_LOSSES, self._kind.backoff_us_max)
 
     # What comes back.
 
@@ -363,8 +371,10 @@ class Recovery:
             if order >= top:
                 break
             following, sent_us = run.following, run.sent_us[-1]
-            due_us = sent_us + max(timing.delay_us + self._kind.held_us, patience_us) if self._kind.by_name else NEVER
-            if order < line and self._told_at_once(run):
+            at_once = self._told_at_once(run)
+            held_us = 0 if at_once else self._kind.held_us
+            due_us = sent_us + max(timing.delay_us + held_us, patience_us) if self._kind.by_name else NEVER
+            if order < line and at_once:
                 overtaken_us = sent_us + patience_us if patience_us else now_us
                 if overtaken_us <= now_us:
                     if line - order < run.count:
@@ -425,8 +435,8 @@ class Recovery:
                 flight.split(run, run.first + 1)
             flight.urge(run)
             return
-        if run.losses > 1 and not self._kind.ordered:
-            again_us = run.sent_us[-1] + self.timing.backed_off_us(run.losses - 1, self._kind.backoff_us_max)
+        if self._is_suspect(run):
+            again_us = run.sent_us[-1] + self._backed_off_us(run)
             if again_us > now_us:
                 flight.arm(run, again_us)
                 return
