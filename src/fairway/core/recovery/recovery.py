@@ -223,8 +223,12 @@ class Recovery:
         """Return whether the peer may never answer a run: it was lost again and again while others arrived."""
         return run.losses > CERTAIN_LOSSES and self._kind.by_name and not self._kind.ordered
 
+    def _waits_alone(self, run: Run) -> bool:
+        """Return whether a run that was lost waits for a timer of its own."""
+        return self._is_suspect(run)
+
     def _backed_off_us(self, run: Run) -> int:
-        """Return how long a suspect waits for itself."""
+        """Return how long that timer is."""
         return self.timing.backed_off_us(run.losses - CERTAIN_LOSSES, self._kind.backoff_us_max)
 
     # What comes back.
@@ -435,7 +439,7 @@ class Recovery:
                 flight.split(run, run.first + 1)
             flight.urge(run)
             return
-        if self._is_suspect(run):
+        if self._waits_alone(run):
             again_us = run.sent_us[-1] + self._backed_off_us(run)
             if again_us > now_us:
                 flight.arm(run, again_us)
