@@ -19,11 +19,11 @@ from fairway.protocols.mrp.receiver import BEYOND, COPY, FULL, HELD_COPY, NEVER_
 def test_the_defaults_are_those_of_the_standard() -> None:
     options = MrpOptions()
     assert (DEFAULT_PORT, options.window, options.layout) == (8192, 256, "stamped")
-    assert (options.connect_repeat_us, options.connect_repeat_max_us, options.connect_timeout_us) == (
+    assert (options.connect_repeat_us, options.connect_repeat_us_max, options.connect_timeout_us) == (
         *(50_000, 1_000_000, 5_000_000),
     )
-    assert (options.resend_initial_us, options.resend_min_us, options.resend_max_us) == (50_000, 10_000, 3_000_000)
-    assert (options.idle_us, options.unacknowledged_us, options.forget_us) == (10_000_000, 30_000_000, 300_000_000)
+    assert (options.rto_initial_us, options.rto_us_min, options.rto_us_max) == (50_000, 10_000, 3_000_000)
+    assert (options.keepalive_us, options.stall_us, options.forget_us) == (10_000_000, 30_000_000, 300_000_000)
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,8 @@ def test_the_defaults_are_those_of_the_standard() -> None:
         {"window": 0},
         {"window": 32_768},
         {"starts_max": 32_769},
-        {"resend_min_us": 4_000_000},
-        {"idle_us": 0},
+        {"rto_us_min": 4_000_000},
+        {"keepalive_us": 0},
         {"forget_us": -1},
         {"first_sequence": 0},
     ],

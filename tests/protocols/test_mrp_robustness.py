@@ -127,7 +127,7 @@ def test_open_receipts_are_bounded_and_copies_stay_known(layout: str) -> None:
     world.run(3_000_000)
     assert server.bodies == [b"0", b"1", b"2", b"3", b"4"][: len(server.bodies)]
     assert server.machine._shared.places.count <= 5
-    assert server.machine.statistics.dropped["receiver_full"] > 0
+    assert server.machine.statistics.dropped["receipts_full"] > 0
     server.commits = True
     for event in list(server.events):
         if isinstance(event, MessageReceived | MessagesReceived):

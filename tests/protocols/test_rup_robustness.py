@@ -21,9 +21,9 @@ TIGHT = RupOptions(
     gaps_max=8,
     peers_max=64,
     unproved_max=64,
-    idle_us=500_000,
-    remember_us=500_000,
     forget_us=500_000,
+    remember_us=500_000,
+    unfinished_us=500_000,
 )
 
 

@@ -50,6 +50,10 @@ class Backlog:
         self.wanted = self.wanted or count < len(sizes)
         return count
 
+    def close(self) -> None:
+        """Accept nothing more: no `Writable` follows, even if a message was turned away."""
+        self.wanted = False
+
     def add(self, count: int, body_bytes: int) -> None:
         """Count messages that were accepted."""
         self.messages += count

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 from fairway.core.events import (
+    NO_ACKNOWLEDGEMENT,
+    NO_ANSWER,
     NOT_SENT,
     Closed,
     CloseReason,
@@ -246,7 +248,7 @@ class Connection(ABC):
     def _answered(self, probe: Probe, now_us: int) -> None:
         self._probes.remove(probe)
         if probe.token is not None:
-            self._shared.events.append(PingAnswered(self.peer, probe.token, now_us - probe.sent_us))
+            self._shared.events.append(PingAnswered(self.peer, probe.token, max(1, now_us - probe.sent_us)))
 
     def hear_reply(self, now_us: int) -> None:
         """Takes a copy of the con reply: an answer to a ping, or a sign that the peer may not know us yet."""
@@ -272,7 +274,7 @@ class Connection(ABC):
         """Return when the connection will have been idle for too long, if this side then has something to send."""
         if self.sender.last is None and not (self.client and self.sender.next == self.sender.base):
             return NEVER
-        return self.active_us + self._shared.options.idle_us
+        return self.active_us + self._shared.options.keepalive_us
 
     # Time.
 
@@ -292,7 +294,7 @@ class Connection(ABC):
         """Do what is due."""
         recovery = self.sender.recovery
         if recovery.gives_up(now_us):
-            self.end(self.closing or CloseReason.TIMED_OUT)
+            self.end(self.closing or CloseReason.TIMED_OUT, NO_ACKNOWLEDGEMENT)
             return
         if now_us >= self.heard_us + self._shared.options.forget_us:
             self.end(self.closing or CloseReason.FORGOTTEN)
@@ -307,12 +309,11 @@ class Connection(ABC):
 
     def _expire_probes(self, now_us: int) -> None:
         while self._probes and now_us >= self._probes[0].sent_us + self._shared.options.ping_timeout_us:
-            self._give_up_probe(self._probes.pop(0))
+            self._give_up_probe(self._probes.pop(0), NO_ANSWER)
 
-    def _give_up_probe(self, probe: Probe) -> None:
+    def _give_up_probe(self, probe: Probe, reason: str) -> None:
         if probe.token is not None:
-            event = DeliveryUnknown(self.peer, (probe.token,), "the peer did not answer the ping in time")
-            self._shared.events.append(event)
+            self._shared.events.append(DeliveryUnknown(self.peer, (probe.token,), reason))
 
     def revive(self, snapshot: Snapshot, now_us: int) -> None:
         """Go on from the state of a connection before a restart; what was not acknowledged then is sent again."""
@@ -328,33 +329,36 @@ class Connection(ABC):
 
     def close(self, reason: CloseReason) -> None:
         """Ends the connection once everything queued and outstanding is acknowledged."""
-        self.closing = self.closing or reason
+        if self.closing is not None:
+            return
+        self.closing = reason
+        self.sender.backlog.close()
         self.touch()
         self._end_if_done()
 
-    def end(self, reason: CloseReason) -> None:
-        """Gives every open token its outcome and forgets the peer."""
+    def end(self, reason: CloseReason, outcome: str = "") -> None:
+        """Give every open token its outcome, unknown for the reason of the end unless another one is given, and forget
+        the peer."""
         if self.ended:
             return
         self.ended = True
         for probe in self._probes:
-            self._give_up_probe(probe)
+            self._give_up_probe(probe, reason)
         self._probes.clear()
-        self._give_up_packets()
+        self._give_up_packets(outcome or reason)
         self._refuse_queue()
         self.receiver.release()
         self._shared.statistics.conversations_closed += 1
         self._shared.events.append(Closed(self.peer, reason))
         self._shared.forget(self)
 
-    def _give_up_packets(self) -> None:
+    def _give_up_packets(self, reason: str) -> None:
         sender = self.sender
         runs = [run for run in sender.recovery.withdraw(sender.packets) if run.first >= sender.silent_below]
         if runs:
             tokens = [token for run in runs for token in run.tokens]
             self._shared.statistics.messages_unknown += len(tokens)
-            event = DeliveryUnknown(self.peer, tokens, "the peer did not acknowledge in time: it may have arrived")
-            self._shared.events.append(event)
+            self._shared.events.append(DeliveryUnknown(self.peer, tokens, reason))
 
     def _refuse_queue(self) -> None:
         for tokens, _ in self.sender.queue.clear():

@@ -7,8 +7,9 @@ open until a packet with the id that we gave comes back. All ids of a node live 
 from __future__ import annotations
 
 from fairway.core.chance import Chance
-from fairway.core.errors import NotSupported, QueueFull
-from fairway.core.events import Address, Connected, ConnectRefused, ConnectUnknown, Peer
+from fairway.core.events import NO_ANSWER, Address, CloseReason, Connected, ConnectRefused, ConnectUnknown, Peer
+from fairway.core.refusals import endpoint_closed, too_many_peers
+from fairway.core.statistics import ENDPOINT_CLOSED, PEERS_FULL
 from fairway.core.timers import Deadlines
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.calls import HalfOpen, HalfOpens, Opening
@@ -81,7 +82,7 @@ class Door:
     def take_connect(self, packet: wire.Connect, address: Address, now_us: int) -> None:
         """Answers a call: with the first reply again, or by accepting or rejecting it."""
         if self._shut:
-            self.shared.drop("endpoint_closed")
+            self.shared.drop(ENDPOINT_CLOSED)
             return
         known = self._callers.get((address, packet.cl_conid))
         if known is not None:
@@ -105,14 +106,20 @@ class Door:
         return HalfOpen(address, packet.cl_conid, layout or "", local or 0, wire.encode(reply), expires_us)
 
     def _welcomes(self, layout: str, cl_conid: int) -> bool:
-        if layout not in self._options.accepts or len(self.connections) >= self._options.peers_max:
+        if layout not in self._options.accepts or (layout == PIGGYBACK and cl_conid > wire.PIGGYBACK_CONID_MAX):
             return False
-        return layout == STAMPED or cl_conid <= wire.PIGGYBACK_CONID_MAX
+        if self._is_full():
+            self.shared.drop(PEERS_FULL)
+            return False
+        return True
+
+    def _is_full(self) -> bool:
+        return len(self.connections) + len(self.openings) >= self._options.peers_max
 
     def _complete(self, call: HalfOpen, now_us: int) -> Connection | None:
         """Opens a half-open connection whose caller has shown our id."""
-        if len(self.connections) >= self._options.peers_max:
-            self.shared.drop("too_many_peers")
+        if self._is_full():
+            self.shared.drop(PEERS_FULL)
             return None
         self.half_opens.remove(call)
         peer = Peer(call.address, call.local, call.local)
@@ -126,12 +133,10 @@ class Door:
         """Asks for a connection in the layout of the options."""
         options = self._options
         if self._shut:
-            raise NotSupported("this mrp endpoint is closed and opens no more connections")
-        if len(self.connections) + len(self.openings) >= options.peers_max:
-            raise QueueFull(f"peers_max is {options.peers_max} and so many connections are open")
-        local = self._draw_id(options.layout)
+            raise endpoint_closed()
+        local = None if self._is_full() else self._draw_id(options.layout)
         if local is None:
-            raise QueueFull(f"no connection id is free for the {options.layout} layout of mrp")
+            raise too_many_peers(min(options.peers_max, len(self.connections) + len(self.openings)))
         ver = wire.VER_STAMPED if options.layout == STAMPED else wire.VER_PIGGYBACK
         connect = wire.encode(wire.Connect(ver=ver, cl_conid=local))
         pause_us, give_up_us = options.connect_repeat_us, now_us + options.connect_timeout_us
@@ -143,11 +148,11 @@ class Door:
     def wake_opening(self, opening: Opening, now_us: int) -> None:
         """Repeats a connect that is due, or gives it up."""
         if now_us >= opening.give_up_us:
-            self._give_up(opening, "no con reply came in time")
+            self._give_up(opening, NO_ANSWER)
             return
         if now_us >= opening.repeat_us:
             self.shared.outbox.send(opening.address, opening.connect, wire.CONNECT_BYTES)
-            opening.pause_us = min(2 * opening.pause_us, self._options.connect_repeat_max_us)
+            opening.pause_us = min(2 * opening.pause_us, self._options.connect_repeat_us_max)
             opening.repeat_us = now_us + opening.pause_us
         self.deadlines.set(opening.local, min(opening.repeat_us, opening.give_up_us))
 
@@ -166,7 +171,7 @@ class Door:
         self._shut = True
         self.half_opens.clear()
         for opening in list(self.openings.values()):
-            self._give_up(opening, "the endpoint was closed before an answer came")
+            self._give_up(opening, CloseReason.SHUT_DOWN)
 
     def take_reply(self, packet: wire.ConReply, address: Address, now_us: int) -> None:
         """Takes the answer to a call of ours, or a copy of it."""

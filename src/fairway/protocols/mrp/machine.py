@@ -40,23 +40,19 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from fairway.core.chance import Chance
-from fairway.core.errors import (
-    BadMessage,
-    DamagedSnapshot,
-    MalformedDatagram,
-    NoSuchPeer,
-    NotSupported,
-    QueueFull,
-)
-from fairway.core.events import (
-    Address,
-    CloseReason,
-    Event,
-    Peer,
-    Receipt,
-)
-from fairway.core.machine import TOO_LARGE_FOR_PATH, UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
+from fairway.core.errors import BadMessage, MalformedDatagram, NotSupported
+from fairway.core.events import Address, CloseReason, Event, Peer, Receipt
+from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
 from fairway.core.recovery.queue import owned
+from fairway.core.refusals import (
+    TOO_LARGE_FOR_PATH,
+    already_open,
+    no_flags,
+    no_such_peer,
+    send_queue_full,
+    too_large,
+    too_many_pings,
+)
 from fairway.core.statistics import Statistics
 from fairway.protocols.mrp import snapshots, wire
 from fairway.protocols.mrp.connection import Connection
@@ -211,12 +207,12 @@ class MrpMachine:
         """Queues one message."""
         self._now_us = now_us
         if flags is not None or answers is not None:
-            raise NotSupported("mrp messages have neither flags nor answers; those belong to udpc")
-        connection, size = self._sendable(peer), len(body)
+            raise no_flags(self.name)
+        connection, size = self._open(peer), len(body)
         if not 0 < size <= self._body_bytes_max:
             self._check_body(connection, size)
         if not connection.sender.backlog.accepts(size):
-            raise QueueFull("the send queue of this mrp connection is full: wait for Writable")
+            raise send_queue_full(peer.address)
         token = self._take_tokens(1)
         connection.enqueue((body if type(body) is bytes else bytes(body),), size, token, equal=True)
         return token
@@ -224,7 +220,7 @@ class MrpMachine:
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
         """Queues as many of the messages, from the first on, as there is room for, and gives their tokens."""
         self._now_us = now_us
-        connection = self._sendable(peer)
+        connection = self._open(peer)
         sizes = list(map(len, bodies))
         different = set(sizes)
         for size in (min(different), max(different)) if different else ():
@@ -235,25 +231,24 @@ class MrpMachine:
             connection.enqueue(owned(bodies[:count]), sum(sizes[:count]), token, equal=len(different) == 1)
         return range(token, token + count)
 
-    def _sendable(self, peer: Peer) -> Connection:
+    def _open(self, peer: Peer) -> Connection:
         connection = self._connections.get(peer.local)
-        if connection is None or connection.peer != peer:
-            return self._known(peer)
-        if connection.closing is not None:
-            raise NoSuchPeer(f"the mrp connection {peer.session} is closing and takes no more messages")
+        if connection is None or connection.peer != peer or connection.closing is not None:
+            raise no_such_peer(self.name, peer)
         return connection
 
     def _known(self, peer: Peer) -> Connection:
+        """Return a connection that has not ended: open or closing."""
         connection = self._connections.get(peer.local)
         if connection is None or connection.peer != peer:
-            raise NoSuchPeer(f"there is no mrp connection {peer.session} with {peer.address}")
+            raise no_such_peer(self.name, peer)
         return connection
 
     def _check_body(self, connection: Connection, size: int) -> None:
         limit = path_allows(UDP_PAYLOAD_BYTES_MAX, self._datagram_bytes_max, connection.header_bytes)
         if size > limit:
-            whose = "" if self._datagram_bytes_max == UDP_PAYLOAD_BYTES_MAX else f", {TOO_LARGE_FOR_PATH}"
-            raise BadMessage(f"a message of {size} bytes is too large; mrp {connection.layout} carries {limit}{whose}")
+            whose = "" if self._datagram_bytes_max == UDP_PAYLOAD_BYTES_MAX else TOO_LARGE_FOR_PATH
+            raise too_large(self.name, size, limit, whose)
         if size == 0 and connection.layout == PIGGYBACK:
             raise BadMessage("the piggyback layout of mrp carries no empty message: it would be an acknowledgement")
 
@@ -269,11 +264,11 @@ class MrpMachine:
         return token
 
     def ping(self, peer: Peer, now_us: int) -> int:
-        """Asks the peer for a sign of life."""
+        """Ask the peer for an answer."""
         self._now_us = now_us
-        connection = self._known(peer)
+        connection = self._open(peer)
         if connection.pings >= self._options.pings_max:
-            raise QueueFull(f"pings_max is {self._options.pings_max} and so many pings wait for their answer")
+            raise too_many_pings(self._options.pings_max, peer.address)
         if not connection.ping(self._next_token, now_us):
             raise NotSupported("an mrp server can ping only after a message of its own was acknowledged")
         return self._take_tokens(1)
@@ -349,8 +344,7 @@ class MrpMachine:
 
     def room(self, peer: Peer) -> int:
         """Tells how many more messages `send` would accept for this peer now."""
-        connection = self._known(peer)
-        return connection.sender.backlog.room() if connection.closing is None else 0
+        return self._open(peer).sender.backlog.room()
 
     def unfinished(self) -> int:
         """Counts the tokens without an outcome."""
@@ -390,7 +384,7 @@ class MrpMachine:
         self._now_us = now_us
         taken = snapshots.unpack(snapshot)
         if self._door.is_taken(taken.local):
-            raise DamagedSnapshot(f"connection id {taken.local} of the mrp snapshot is in use")
+            raise already_open(taken.address)
         session = taken.remote if taken.client else taken.local
         peer = Peer(taken.address, session, taken.local)
         connection = self._door.open(peer, taken.remote, taken.layout, client=taken.client, now_us=now_us)

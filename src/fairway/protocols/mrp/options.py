@@ -24,18 +24,18 @@ class MrpOptions(Options):
     accepts: tuple[str, ...] = LAYOUTS
     """The layouts that this side accepts from others; none at all rejects every call."""
     connect_repeat_us: int = 50_000
-    connect_repeat_max_us: int = 1_000_000
+    connect_repeat_us_max: int = 1_000_000
     connect_timeout_us: int = 5_000_000
     half_open_us: int = 5_000_000
     """How long an accepted call waits for the first packet with its sv_conid."""
-    resend_initial_us: int = 50_000
-    resend_min_us: int = 10_000
-    resend_max_us: int = 3_000_000
+    rto_initial_us: int = 50_000
+    rto_us_min: int = 10_000
+    rto_us_max: int = 3_000_000
     start_interval_us: int = 100_000
     starts_max: int = HALF_TURN
     """Sequences started within `start_interval_us`, or four resend delays if that is longer."""
-    idle_us: int = 10_000_000
-    unacknowledged_us: int = 30_000_000
+    keepalive_us: int = 10_000_000
+    stall_us: int = 30_000_000
     """How long nothing outstanding may be acknowledged before the connection counts as dead."""
     forget_us: int = 300_000_000
     ping_timeout_us: int = 5_000_000
@@ -51,7 +51,7 @@ class MrpOptions(Options):
         check_range("window", self.window, 1, WINDOW_MAX)
         check_range("starts_max", self.starts_max, 1, HALF_TURN)
         check_range("first_sequence", self.first_sequence, 1, 1 << 62)
-        for name in ("connect_repeat_us", "resend_initial_us", "resend_min_us", "idle_us", "unacknowledged_us"):
+        for name in ("connect_repeat_us", "rto_initial_us", "rto_us_min", "keepalive_us", "stall_us"):
             check_range(name, getattr(self, name), 1, 1 << 62)
-        if self.resend_min_us > self.resend_max_us:
-            raise BadOption(f"resend_min_us is {self.resend_min_us}; it must not exceed resend_max_us")
+        if self.rto_us_min > self.rto_us_max:
+            raise BadOption(f"rto_us_min is {self.rto_us_min}; it must not exceed rto_us_max")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from fairway.core.events import Peer
 from fairway.core.machine import Buffer
 from fairway.core.recovery.marks import MarkRecovery
+from fairway.core.statistics import CLOSING
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection
 from fairway.protocols.mrp.options import PIGGYBACK
@@ -122,7 +123,7 @@ class PiggybackConnection(Connection):
         if verdict == NEW and self.closing is None:
             self._take_new(number, body, now_us)
         elif verdict == NEW:
-            self._shared.drop("closing")
+            self._shared.drop(CLOSING)
         elif verdict == COPY:
             self._shared.statistics.duplicates += 1
             self._owe((self._from_seq(),), now_us)

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fairway.core.events import Receipt
+from fairway.core.statistics import RECEIPTS_FULL
 from fairway.protocols.mrp.places import Places
 
 NEW, COPY, HELD_COPY, BEYOND, FULL, NEVER_SENT = range(6)
 """Verdicts. A held copy is one of a message that is handed over but not committed while acknowledging is deferred."""
-DROP_REASONS = {BEYOND: "beyond_window", FULL: "receiver_full", NEVER_SENT: "before_first"}
+DROP_REASONS = {BEYOND: "beyond_window", FULL: RECEIPTS_FULL, NEVER_SENT: "before_first"}
 
 _TURN = 65_536
 _HALF = 32_768

@@ -42,11 +42,9 @@ class Sender:
 
     def __init__(self, options: MrpOptions, statistics: Statistics, recovery: type[Recovery]) -> None:
         self._options = options
-        self.timing = PingLoss(
-            initial_us=options.resend_initial_us, min_us=options.resend_min_us, max_us=options.resend_max_us
-        )
+        self.timing = PingLoss(initial_us=options.rto_initial_us, min_us=options.rto_us_min, max_us=options.rto_us_max)
         self.recovery = recovery(
-            Kind(ordered=True, backoff_us_max=options.resend_max_us, stall_us=options.unacknowledged_us),
+            Kind(ordered=True, backoff_us_max=options.rto_us_max, stall_us=options.stall_us),
             self.timing,
             make_controller(options.controller, in_flight_max(options.window)),
             statistics,
@@ -55,9 +53,7 @@ class Sender:
         """Packets without an acknowledgement."""
         self.queue = SendQueue()
         self.backlog = Backlog(options)
-        self._starts = Starts(
-            options.starts_max, max(options.start_interval_us, INTERVAL_DELAYS * options.resend_max_us)
-        )
+        self._starts = Starts(options.starts_max, max(options.start_interval_us, INTERVAL_DELAYS * options.rto_us_max))
         self.base = options.first_sequence
         self.next = options.first_sequence
         self.last: tuple[int, bytes] | None = None

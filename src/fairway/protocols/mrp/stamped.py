@@ -13,6 +13,7 @@ from fairway.core.events import Peer
 from fairway.core.machine import Buffer
 from fairway.core.recovery.recovery import Recovery
 from fairway.core.recovery.runs import Run
+from fairway.core.statistics import CLOSING
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection
 from fairway.protocols.mrp.options import STAMPED
@@ -132,7 +133,7 @@ class StampedConnection(Connection):
         if verdict == NEW and self.closing is None:
             self._take_new(number, body, self._ack_out + wire.echoed(datagram))
         elif verdict == NEW:
-            self._shared.drop("closing")
+            self._shared.drop(CLOSING)
         elif verdict == COPY:
             self._shared.statistics.duplicates += 1
             self._shared.outbox.send(self.address, self._ack_out + wire.echoed(datagram), wire.ACK_BYTES)

@@ -41,10 +41,6 @@ class Conversations:
         """Tells whether one more address can be taken in."""
         return len(self._by_address) < self._options.peers_max or bool(self._idle)
 
-    def takes_messages(self, conversation: Conversation | None) -> bool:
-        """Return whether a new message from there may be delivered; after a close it opens the conversation again."""
-        return not self.shut and (conversation is None or conversation.phase is not Phase.CLOSING)
-
     def called(self, address: Address, token: int | None) -> Conversation:
         """Gives the open conversation with an address and reports `Connected` if it was not open, or for a token."""
         conversation = self._by_address.get(address)

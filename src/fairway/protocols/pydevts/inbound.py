@@ -9,7 +9,14 @@ from zlib import crc32
 
 from fairway.core.events import Address, Event, MessageReceived, MessagesReceived, Receipt
 from fairway.core.outbox import Outbox
-from fairway.core.statistics import Statistics
+from fairway.core.statistics import (
+    CLOSING,
+    ENDPOINT_CLOSED,
+    PEERS_FULL,
+    RECEIPTS_FULL,
+    REMEMBERED_FULL,
+    Statistics,
+)
 from fairway.core.timers import Deadlines
 from fairway.protocols.pydevts import wire
 from fairway.protocols.pydevts.conversation import Conversation, Phase
@@ -116,16 +123,18 @@ class Inbound:
     def _refusal(self, conversation: Conversation | None, count: int, size: int) -> str | None:
         """Names the reason for which new messages are dropped, or None."""
         options = self._options
-        if not self._conversations.takes_messages(conversation):
-            return "closed"
+        if conversation is not None and conversation.phase is Phase.CLOSING:
+            return CLOSING
+        if self._conversations.shut:
+            return ENDPOINT_CLOSED
         if self._places + count > options.open_receipts_max:
-            return "receipts_full"
+            return RECEIPTS_FULL
         if self._place_bytes + count * size > options.open_receipt_bytes_max:
-            return "receipts_full"
+            return RECEIPTS_FULL
         if self._remembered + count > options.remembered_max:
-            return "memory_full"
+            return REMEMBERED_FULL
         if conversation is None and not self._conversations.has_room():
-            return "peers_full"
+            return PEERS_FULL
         return None
 
     def _accepted(self, conversation: Conversation, keys: Sequence[int], size: int, now_us: int) -> None:

@@ -36,11 +36,23 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from fairway.core.chance import Chance
-from fairway.core.errors import BadMessage, CallerError, MalformedDatagram, NoSuchPeer, NotSupported, QueueFull
-from fairway.core.events import Address, Closed, CloseReason, ConnectRefused, Event, Peer, Receipt
-from fairway.core.machine import TOO_LARGE_FOR_PATH, Buffer, Transmit, path_allows
+from fairway.core.errors import MalformedDatagram
+from fairway.core.events import Address, Closed, CloseReason, Event, Peer, Receipt
+from fairway.core.machine import Buffer, Transmit, path_allows
 from fairway.core.outbox import Outbox
 from fairway.core.recovery.queue import owned
+from fairway.core.refusals import (
+    TOO_LARGE_FOR_PATH,
+    already_open,
+    endpoint_closed,
+    no_flags,
+    no_such_peer,
+    send_queue_full,
+    still_closing,
+    too_large,
+    too_many_peers,
+    too_many_pings,
+)
 from fairway.core.statistics import Statistics
 from fairway.protocols.pydevts import snapshot as stored
 from fairway.protocols.pydevts import wire
@@ -51,8 +63,6 @@ from fairway.protocols.pydevts.options import PydevtsOptions
 from fairway.protocols.pydevts.outbound import Outbound
 from fairway.protocols.pydevts.pings import Pings
 from fairway.protocols.pydevts.wire import ACK, HEADER_BYTES, KEY_MASK, TYPE_SHIFT
-
-CLOSED = "the conversation was closed"
 
 
 class PydevtsMachine:
@@ -145,12 +155,14 @@ class PydevtsMachine:
 
     def connect(self, address: Address, now_us: int) -> int:
         if self._conversations.shut:
-            raise CallerError("the endpoint is closed; no conversation can be opened")
+            raise endpoint_closed()
+        known = self._conversations.get(address)
+        if known is None and not self._conversations.has_room():
+            raise too_many_peers(self._options.peers_max)
+        if known is not None and known.phase is Phase.CLOSING:
+            raise still_closing(address)
         self._now_us = now_us
         token = self._take_tokens(1).start
-        if self._conversations.get(address) is None and not self._conversations.has_room():
-            self._events.append(ConnectRefused(token, address, "as many conversations as peers_max allows are open"))
-            return token
         conversation = self._conversations.called(address, token)
         self._conversations.name(conversation)
         return token
@@ -159,11 +171,11 @@ class PydevtsMachine:
         self, peer: Peer, body: Buffer, now_us: int, *, flags: int | None = None, answers: int | None = None
     ) -> int:
         if flags is not None or answers is not None:
-            raise NotSupported("pydevts has neither flags nor requests: flags and answers belong to udpc")
+            raise no_flags(self.name)
         conversation = self._open(peer)
         _check_size(len(body), self._body_bytes_max)
         if not self._outbound.sender(conversation).backlog.accepts(len(body)):
-            raise QueueFull(f"the send queue of {peer.address} is full; wait for Writable")
+            raise send_queue_full(peer.address)
         return self._queue(conversation, (bytes(body),), now_us, equal=True).start
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
@@ -189,7 +201,14 @@ class PydevtsMachine:
     def _open(self, peer: Peer) -> Conversation:
         conversation = self._conversations.get(peer.address)
         if conversation is None or conversation.peer != peer or conversation.phase is not Phase.OPEN:
-            raise NoSuchPeer(f"there is no open conversation with {peer.address}; connect to it first")
+            raise no_such_peer(self.name, peer)
+        return conversation
+
+    def _known(self, peer: Peer) -> Conversation:
+        """Return what is known of an address, also after the end of its conversation."""
+        conversation = self._conversations.get(peer.address)
+        if conversation is None or conversation.peer != peer:
+            raise no_such_peer(self.name, peer)
         return conversation
 
     def _take_tokens(self, count: int) -> range:
@@ -200,7 +219,8 @@ class PydevtsMachine:
     def ping(self, peer: Peer, now_us: int) -> int:
         """Sends an ack that belongs to nothing; every peer answers it with a close."""
         conversation = self._open(peer)
-        self._pings.check_room()
+        if conversation.pings >= self._options.pings_max:
+            raise too_many_pings(self._options.pings_max, peer.address)
         self._now_us = now_us
         token = self._take_tokens(1).start
         probe = wire.datagram(ACK | self._pings.start(conversation, token, now_us))
@@ -217,9 +237,12 @@ class PydevtsMachine:
 
     def close(self, peer: Peer | None, now_us: int) -> None:
         if peer is not None:
-            conversation = self._open(peer)
+            conversation = self._known(peer)
+            if conversation.phase is Phase.CLOSED:
+                raise no_such_peer(self.name, peer)
             self._now_us = now_us
-            self._start_closing(conversation, CloseReason.LOCAL)
+            if conversation.phase is Phase.OPEN:
+                self._start_closing(conversation, CloseReason.LOCAL)
             return
         self._now_us = now_us
         self._conversations.shut = True
@@ -231,7 +254,7 @@ class PydevtsMachine:
         conversation.phase = Phase.CLOSING
         conversation.close_reason = reason
         if conversation.sender is not None:
-            conversation.sender.backlog.wanted = False
+            conversation.sender.backlog.close()
         self._flushing.append((self._now_us + self._options.flush_us, conversation))
         self._end_if_flushed(conversation)
 
@@ -242,8 +265,8 @@ class PydevtsMachine:
     def _end(self, conversation: Conversation) -> None:
         """Gives every token that is left its outcome, then reports the end."""
         conversation.phase = Phase.CLOSED
-        self._pings.end(conversation, CLOSED)
-        self._outbound.end(conversation, CLOSED)
+        self._pings.end(conversation, conversation.close_reason)
+        self._outbound.end(conversation, conversation.close_reason)
         self._inbound.end(conversation)
         self.statistics.conversations_closed += 1
         self._events.append(Closed(conversation.peer, conversation.close_reason))
@@ -312,9 +335,7 @@ class PydevtsMachine:
         return self._conversations.peers()
 
     def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
-        conversation = self._conversations.get(peer.address)
-        if conversation is None:
-            raise NoSuchPeer(f"nothing is known of {peer.address}")
+        conversation = self._known(peer)
         numbers = {
             receipt.first + position
             for receipt in committing
@@ -325,9 +346,7 @@ class PydevtsMachine:
 
     def snapshot_in_pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes]:
         """Gives how far the numbers have come, and the keys of the messages that are about to be committed."""
-        conversation = self._conversations.get(peer.address)
-        if conversation is None:
-            raise NoSuchPeer(f"nothing is known of {peer.address}")
+        conversation = self._known(peer)
         ours = [receipt for receipt in committing if receipt.peer == peer]
         state, added = stored.take_in_pieces(conversation, ours, self._now_us)
         return stored.encode(state), stored.encode(added)
@@ -350,12 +369,11 @@ class PydevtsMachine:
         """Adds the keys of a further piece to a conversation that was restored just now."""
         before = len(conversation.receiver.known)
         if not stored.add(state, conversation, now_us):
-            raise CallerError(f"a conversation with {state.address} is already there; restore before anything arrives")
+            raise already_open(state.address)
         self._inbound.restored(conversation, now_us, before)
         return conversation.peer
 
 
 def _check_size(body_bytes: int, limit: int) -> None:
     if body_bytes > limit:
-        whose = "" if limit == wire.BODY_BYTES_MAX else f", {TOO_LARGE_FOR_PATH}"
-        raise BadMessage(f"the body has {body_bytes} bytes; a pydevts message has at most {limit}{whose}")
+        raise too_large("pydevts", body_bytes, limit, "" if limit == wire.BODY_BYTES_MAX else TOO_LARGE_FOR_PATH)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fairway.core.chance import Chance
-from fairway.core.errors import QueueFull
-from fairway.core.events import Address, DeliveryUnknown, Event, PingAnswered
+from fairway.core.events import NO_ANSWER, Address, DeliveryUnknown, Event, PingAnswered
 from fairway.protocols.pydevts import wire
 from fairway.protocols.pydevts.conversation import Conversation
 from fairway.protocols.pydevts.identifiers import IDS
@@ -34,11 +33,6 @@ class Pings:
 
     def __len__(self) -> int:
         return len(self._waiting)
-
-    def check_room(self) -> None:
-        """Raises `QueueFull` while too many wait."""
-        if len(self._waiting) >= self._options.pings_max:
-            raise QueueFull(f"{len(self._waiting)} pings wait for an answer; wait for their outcome")
 
     def start(self, conversation: Conversation, token: int, now_us: int) -> int:
         """Gives the key of a new question. Its crc is not 0, which would speak for every message with its id."""
@@ -72,7 +66,7 @@ class Pings:
     def wake(self, now_us: int) -> None:
         """Gives up questions whose time is over."""
         while (due_us := self.next_due_us()) is not None and due_us <= now_us:
-            self._give_up(next(iter(self._waiting)), "no answer came in time")
+            self._give_up(next(iter(self._waiting)), NO_ANSWER)
 
     def _give_up(self, key: tuple[Address, int], reason: str) -> None:
         ping = self._waiting.pop(key)

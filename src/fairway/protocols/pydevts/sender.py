@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from zlib import crc32
 
-from fairway.core.events import NOT_SENT, Delivered, DeliveryUnknown, Event, Peer, Refused, Writable
+from fairway.core.events import NO_ACKNOWLEDGEMENT, NOT_SENT, Delivered, DeliveryUnknown, Event, Peer, Refused, Writable
 from fairway.core.machine import Buffer
 from fairway.core.outbox import Outbox
 from fairway.core.recovery.congestion import make_controller
@@ -170,7 +170,7 @@ class Sender:
 
     def wake(self, now_us: int, *, answered: bool) -> int:
         """End what was transmitted as often as is allowed, and then, if the peer has never answered, all the rest."""
-        spent, reason = self._recovery.wake(now_us), "no acknowledgement came in time"
+        spent, reason = self._recovery.wake(now_us), NO_ACKNOWLEDGEMENT
         if not spent:
             return 0
         return self._unknown(spent, reason) if answered else self.fail(reason, spent)

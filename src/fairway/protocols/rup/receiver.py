@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from fairway.core.events import Address, MessageReceived, PartReceived
 from fairway.core.machine import Buffer
-from fairway.core.statistics import TOO_LARGE
+from fairway.core.statistics import RECEIPTS_FULL, REMEMBERED_FULL, TOO_LARGE
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.context import Context
 from fairway.protocols.rup.conversation import Conversation
@@ -106,10 +106,10 @@ class Receiver:
             return TOO_LARGE
         if header.position + size < total and (fault := grid_fault(header.position, size, total)):
             return fault
-        if self.incoming_count + len(self.remembered) + len(self._held) >= options.completed_max:
-            return "completed_full"
+        if self.incoming_count + len(self.remembered) + len(self._held) >= options.remembered_max:
+            return REMEMBERED_FULL
         if is_whole:
-            return "" if self._has_place(total) else "receipts_full"
+            return "" if self._has_place(total) else RECEIPTS_FULL
         if self.incoming_count >= options.incoming_messages_max:
             return "incoming_full"
         if conversation is not None and len(conversation.incoming) >= options.incoming_messages_per_peer_max:
@@ -168,7 +168,7 @@ class Receiver:
         ):
             return "too_many_gaps"
         if message.would_complete(position, size) and not self._has_place(self._place_bytes(message)):
-            return "receipts_full"
+            return RECEIPTS_FULL
         return "" if message.spooled or self.memory.lets_grow(message, cost(size, 1)) else "memory_full"
 
     def _place_bytes(self, message: Incoming) -> int:
@@ -398,7 +398,7 @@ class Receiver:
         """Does what is due for an unfinished message."""
         if message.conversation.incoming.get(message.identity) is not message:
             return
-        if message.heard_us + self._options.forget_us <= now_us:
+        if message.heard_us + self._options.unfinished_us <= now_us:
             self._forget(message)
             return
         again = message.requests.again(now_us)

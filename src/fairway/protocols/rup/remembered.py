@@ -92,6 +92,10 @@ class Remembered:
         """Return when to call `expire` next, or None."""
         return min(self._expiring) * SWEEP_US if self._expiring else None
 
+    def knows(self, address: Address) -> bool:
+        """Return whether there is something to remember of an address."""
+        return address in self._totals
+
     def addresses(self) -> list[Address]:
         """List the addresses with something to remember, oldest first."""
         return list(self._totals)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from fairway.core.errors import BadMessage, QueueFull
-from fairway.core.events import NOT_SENT, DeliveryUnknown, Peer, Refused, Writable
+from fairway.core.events import NO_ACKNOWLEDGEMENT, NOT_SENT, DeliveryUnknown, Peer, Refused, Writable
 from fairway.core.machine import Buffer
 from fairway.core.recovery.congestion import make_controller
 from fairway.core.recovery.parts import PartRecovery
@@ -17,6 +16,7 @@ from fairway.core.recovery.queue import Backlog
 from fairway.core.recovery.recovery import Kind
 from fairway.core.recovery.runs import NEVER, Run
 from fairway.core.recovery.timing import RoundTrip
+from fairway.core.refusals import too_large
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.context import Context
 from fairway.protocols.rup.grid import SEGMENTS_MAX, Grid
@@ -37,7 +37,6 @@ REPEAT_WITHIN_US = 50_000_000
 be delivered twice, so it is not repeated at all. That is a rule of the wire about ids: it says neither that a part
 is lost nor when one leaves."""
 
-SILENT = "the peer said nothing in time"
 LEFT_BEHIND = "the peer said nothing about this message in time, but confirmed later ones"
 
 
@@ -91,15 +90,10 @@ class Sender:
         """Raise `BadMessage` for a message that can never be sent."""
         size, limit = len(body), self._options.message_bytes_max
         if size > limit:
-            raise BadMessage(f"a message of {size} bytes is larger than message_bytes_max, which is {limit}")
-        if size > PARTS_MAX * self._context.part_bytes_max:
-            raise BadMessage(f"a message of {size} bytes takes more than {PARTS_MAX} parts, the most that rup allows")
-
-    def refuse_if_full(self, body: Buffer) -> None:
-        """Raise `QueueFull` for a message that there is no room for now."""
-        if not self.backlog.accepts(len(body)):
-            waiting = f"{self.backlog.messages} messages of {self.backlog.bytes} bytes"
-            raise QueueFull(f"{waiting} wait for this peer already")
+            raise too_large("rup", size, limit, ", which is message_bytes_max")
+        most = PARTS_MAX * self._context.part_bytes_max
+        if size > most:
+            raise too_large("rup", size, most, f", which is {PARTS_MAX} parts")
 
     def queue(self, token: int, body: Buffer, now_us: int) -> None:
         """Queue a message for which there is room; `stir` has it sent."""
@@ -107,7 +101,6 @@ class Sender:
         context = self._context
         self._waiting.append(Outgoing(token, context.draw_identity(), stable, now_us, context.next_serial()))
         self.backlog.add(1, len(stable))
-        context.statistics.messages_sent += 1
 
     # Sending.
 
@@ -264,6 +257,7 @@ class Sender:
         self._recovery.sent(message.stream, first, count, now_us)
         message.left_us = now_us
         message.sent = first + count
+        context.statistics.messages_sent += not first
 
     def _retransmit_lost(self, serial_max: int, now_us: int) -> None:
         while (run := self._recovery.next_retransmission(now_us, serial_max)) is not None:
@@ -343,7 +337,7 @@ class Sender:
         for run in self._recovery.wake(now_us):
             self._give_up(self._begun[run.stream.serial], LEFT_BEHIND)
         for stream in self._recovery.given_up(now_us):
-            self._give_up(self._begun[stream.serial], SILENT)
+            self._give_up(self._begun[stream.serial], NO_ACKNOWLEDGEMENT)
             self._refuse_queued(now_us - self._options.silence_us)
         if self.is_blocked and self._blocked_us + self._options.silence_us <= now_us:
             self._refuse_queued(now_us)

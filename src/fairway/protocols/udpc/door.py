@@ -32,19 +32,19 @@ class Call:
         self.caller_id = caller_id
         self.syn_index = syn_index
         self.token = token
-        self.give_up_us = now_us + options.connect_limit_us
+        self.give_up_us = now_us + options.connect_timeout_us
         self._syn = datagram(syn_index, caller_id, 0, SYN)
-        self._gap_us = options.syn_repeat_us
+        self._gap_us = options.connect_repeat_us
         self._repeat_us = now_us
 
     def send_due(self, outputs: Outputs, now_us: int) -> None:
         """Sends the SYN when it is time to."""
         if now_us < self._repeat_us:
             return
-        outputs.statistics.retransmissions += self._repeat_us > self.give_up_us - self._options.connect_limit_us
+        outputs.statistics.retransmissions += self._repeat_us > self.give_up_us - self._options.connect_timeout_us
         outputs.outbox.send(self.address, self._syn, HEADER_BYTES)
         self._repeat_us = now_us + self._gap_us
-        self._gap_us = min(2 * self._gap_us, self._options.syn_repeat_max_us)
+        self._gap_us = min(2 * self._gap_us, self._options.connect_repeat_us_max)
 
     def due_us(self) -> int:
         return min(self._repeat_us, self.give_up_us)
@@ -84,7 +84,7 @@ class HalfOpen:
     def called(self, now_us: int) -> None:
         """Starts the schedule of answers for a SYN that came now."""
         self._left = self._options.syn_acks_per_syn
-        self._gap_us = self._options.syn_repeat_us
+        self._gap_us = self._options.connect_repeat_us
         self._repeat_us = now_us
 
     def send_due(self, outputs: Outputs, now_us: int) -> None:
@@ -96,7 +96,7 @@ class HalfOpen:
             return
         self._left -= 1
         self._repeat_us = now_us + self._gap_us
-        self._gap_us = min(2 * self._gap_us, self._options.syn_repeat_max_us)
+        self._gap_us = min(2 * self._gap_us, self._options.connect_repeat_us_max)
         outputs.statistics.retransmissions += self._sent
         self._sent = True
         outputs.outbox.send(self.address, self._syn_ack, HEADER_BYTES)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from fairway.core.chance import Chance
-from fairway.core.errors import DamagedSnapshot
-from fairway.core.events import Address, CloseReason, Connected, ConnectRefused, ConnectUnknown, Peer, PeerMoved
+from fairway.core.events import NO_ANSWER, Address, CloseReason, Connected, ConnectUnknown, Peer, PeerMoved
 from fairway.core.machine import Buffer
+from fairway.core.refusals import already_open, endpoint_closed, too_many_peers
+from fairway.core.statistics import ENDPOINT_CLOSED, PEERS_FULL
 from fairway.core.timers import Deadlines
 from fairway.protocols.udpc.door import Call, HalfOpen
 from fairway.protocols.udpc.handshake import Handshake
@@ -33,18 +34,22 @@ class Doorkeeper:
         self._heartbeats: Deadlines[Session] = Deadlines()
         self.deadlines: Deadlines[Session | Call | HalfOpen | Deadlines[Session]] = Deadlines()
         """Of each entry; and of the heartbeats of all sessions together, at the next common instant."""
-        self._tick_us = options.heartbeat_us // HEARTBEAT_TICKS or 1
+        self._tick_us = options.keepalive_us // HEARTBEAT_TICKS or 1
         self._handshakes = Handshakes(options.half_open_max)
         self._options = options
         self._chance = chance
         self._outputs = outputs
         self._places = places
-        self._shut = not options.accepts_calls
+        self._closed = False
 
     # Our calls.
 
     def connect(self, address: Address, now_us: int) -> int:
-        """Calls an address. The first index is random: it comes back in the SYN+ACK and so proves it."""
+        """Call an address. The first index is random: it comes back in the SYN+ACK and so proves it."""
+        if self._closed:
+            raise endpoint_closed()
+        if self._is_full():
+            raise too_many_peers(self._options.peers_max)
         syn_index = self._options.first_index or 1 + self._chance.below((1 << 31) - 1)
         while self._handshakes.call(address, syn_index) is not None:
             syn_index = syn_index % ((1 << 31) - 1) + 1
@@ -92,12 +97,12 @@ class Doorkeeper:
         self._send_syn_ack(half_open, now_us)
 
     def _half_open(self, index: int, caller_id: int, address: Address, now_us: int) -> HalfOpen | None:
-        if self._shut:
-            self._outputs.drop("not_accepting")
+        if self._closed or not self._options.accepts_calls:
+            self._outputs.drop(ENDPOINT_CLOSED if self._closed else "not_accepting")
             return None
         session_id = self._draw_session_id(address)
-        if session_id is None or self._full(address):
-            self._outputs.drop("peers_full")
+        if session_id is None or self._is_full_for(address):
+            self._outputs.drop(PEERS_FULL)
             return None
         handshake = Handshake(True, caller_id, index, self._options.first_index or 1)
         half_open = HalfOpen(self._options, address, session_id, handshake, now_us)
@@ -114,8 +119,12 @@ class Doorkeeper:
                 return session_id
         return None
 
-    def _full(self, address: Address) -> bool:
-        return len(self.sessions) >= self._options.peers_max and self.sessions.called_by(address) is None
+    def _is_full(self) -> bool:
+        return len(self.sessions) + self._handshakes.calls_pending() >= self._options.peers_max
+
+    def _is_full_for(self, address: Address) -> bool:
+        """Return whether a caller is one too many; a session that it opened before makes room."""
+        return self._is_full() and self.sessions.called_by(address) is None
 
     def _send_syn_ack(self, half_open: HalfOpen, now_us: int) -> None:
         half_open.send_due(self._outputs, now_us)
@@ -152,8 +161,8 @@ class Doorkeeper:
         if not ends_handshake and flag not in _ASKING:
             self._outputs.drop("answers_nothing")
             return None
-        if self._full(address):
-            self._outputs.drop("peers_full")
+        if self._is_full_for(address):
+            self._outputs.drop(PEERS_FULL)
             return None
         replaced = self.sessions.called_by(address)
         if replaced is not None:
@@ -175,7 +184,7 @@ class Doorkeeper:
     def readmit(self, session: Session) -> None:
         """Takes a restored session."""
         if self.sessions.of(session.peer) is not None:
-            raise DamagedSnapshot(f"session {session.peer.session} with {session.peer.address} is open already")
+            raise already_open(session.peer.address)
         self._enter(session)
         self.arm(session)
 
@@ -208,12 +217,11 @@ class Doorkeeper:
         self._heartbeats.set(session, None)
         self._arm_tick()
 
-    def shut(self, now_us: int) -> None:
-        """Gives up all handshakes and takes no new calls."""
-        self._shut = True
+    def shut(self) -> None:
+        """Give up all handshakes and take no new calls."""
+        self._closed = True
         for call in self._handshakes.calls():
-            self._remove_call(call)
-            self._outputs.report(ConnectRefused(call.token, call.address, CloseReason.LOCAL))
+            self._give_up(call, CloseReason.SHUT_DOWN)
         for half_open in self._handshakes.half_open():
             self._forget(half_open)
 
@@ -252,7 +260,7 @@ class Doorkeeper:
 
     def _wake_call(self, call: Call, now_us: int) -> None:
         if now_us >= call.give_up_us:
-            self._give_up(call, "no answer in time")
+            self._give_up(call, NO_ANSWER)
             return
         call.send_due(self._outputs, now_us)
         self.deadlines.set(call, call.due_us())

@@ -29,10 +29,11 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from fairway.core.chance import Chance
-from fairway.core.errors import BadMessage, MalformedDatagram, NoSuchPeer, QueueFull
-from fairway.core.events import Address, Peer, Receipt
-from fairway.core.machine import TOO_LARGE_FOR_PATH, UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
+from fairway.core.errors import BadMessage, MalformedDatagram
+from fairway.core.events import Address, CloseReason, Peer, Receipt
+from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
 from fairway.core.recovery.queue import owned
+from fairway.core.refusals import TOO_LARGE_FOR_PATH, no_such_peer, send_queue_full, too_large, too_many_pings
 from fairway.core.statistics import Statistics
 from fairway.protocols.udpc import snapshot as snapshots
 from fairway.protocols.udpc.doorkeeper import Doorkeeper
@@ -81,7 +82,6 @@ class UdpcMachine:
         self._sessions = self._door.sessions
         self._by_peer = self._sessions.by_peer
         self._by_route = self._sessions.by_route
-        self._closed = False
         # Asked several times a turn, so without a detour.
         self.events = self._outputs.events
         self.next_deadline_us = self._door.deadlines.next_us
@@ -108,8 +108,6 @@ class UdpcMachine:
     # What the application asks for.
 
     def connect(self, address: Address, now_us: int) -> int:
-        if self._closed:
-            raise NoSuchPeer("this endpoint was closed: it opens no new sessions")
         return self._door.connect(address, now_us)
 
     def send(
@@ -127,7 +125,7 @@ class UdpcMachine:
             _check(session, flag, answers)
         outgoing = session.outgoing
         if not outgoing.accepts(size):
-            raise QueueFull("the send queue of this session is full; wait for Writable")
+            raise send_queue_full(peer.address)
         token = self._outputs.token()
         if flag == IMP:
             outgoing.send_important((body if type(body) is bytes else bytes(body),), token, now_us, equal=True)
@@ -155,7 +153,7 @@ class UdpcMachine:
     def ping(self, peer: Peer, now_us: int) -> int:
         session = self._open(peer)
         if session.pings_open() >= self.options.pings_max:
-            raise QueueFull(f"{self.options.pings_max} pings of this session wait for their answer")
+            raise too_many_pings(self.options.pings_max, peer.address)
         token = self._outputs.token()
         session.ping(token, now_us)
         self._door.arm(session)
@@ -169,15 +167,18 @@ class UdpcMachine:
         session.commit(first, count)
 
     def close(self, peer: Peer | None, now_us: int) -> None:
-        """Closes one session; or all of them, the handshakes under way, and the door."""
-        if peer is None:
-            self._closed = True
-            self._door.shut(now_us)
-        sessions = [self._open(peer)] if peer is not None else self._sessions.all()
-        for session in sessions:
-            if session.state is State.OPEN:
-                session.close(now_us)
-                self._door.arm(session)
+        """Close one session; or all of them, and the handshakes under way."""
+        if peer is not None:
+            self._close(self._known(peer), CloseReason.LOCAL, now_us)
+            return
+        self._door.shut()
+        for session in self._sessions.all():
+            self._close(session, CloseReason.SHUT_DOWN, now_us)
+
+    def _close(self, session: Session, reason: CloseReason, now_us: int) -> None:
+        if session.state is State.OPEN:
+            session.close(reason, now_us)
+            self._door.arm(session)
 
     def wake(self, now_us: int) -> None:
         self._door.wake(now_us)
@@ -192,7 +193,14 @@ class UdpcMachine:
     def _open(self, peer: Peer) -> Session:
         session = self._by_peer.get(peer)
         if session is None or session.state is not OPEN:
-            raise NoSuchPeer(f"there is no open session {peer.session} with {peer.address}")
+            raise no_such_peer(self.name, peer)
+        return session
+
+    def _known(self, peer: Peer) -> Session:
+        """Return a session that has not ended: open or closing."""
+        session = self._by_peer.get(peer)
+        if session is None or session.state not in (State.OPEN, State.CLOSING):
+            raise no_such_peer(self.name, peer)
         return session
 
     # What arrives.
@@ -265,14 +273,14 @@ class UdpcMachine:
     # What survives a restart.
 
     def peers(self) -> list[Peer]:
-        return [session.peer for session in self._sessions.all() if session.state is State.OPEN]
+        return [session.peer for session in self._sessions.all() if session.state in (State.OPEN, State.CLOSING)]
 
     def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
-        return snapshots.write(self._open(peer), committing)
+        return snapshots.write(self._known(peer), committing)
 
     def unanswered(self, peer: Peer) -> list[int]:
-        """Lists the requests of a peer that the application has not answered yet, oldest first."""
-        return self._open(peer).answers.waiting()
+        """List the requests of a peer that the application has not answered yet, oldest first."""
+        return self._known(peer).answers.waiting()
 
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
         session = snapshots.read(snapshot, self._outputs, self.options, self._places, now_us)
@@ -282,8 +290,7 @@ class UdpcMachine:
 
 def _check_size(body_bytes: int, limit: int) -> None:
     if body_bytes > limit:
-        whose = "" if limit == BODY_BYTES_MAX else f", {TOO_LARGE_FOR_PATH}"
-        raise BadMessage(f"a udpc message is one datagram: {body_bytes} bytes are more than {limit}{whose}")
+        raise too_large("udpc", body_bytes, limit, "" if limit == BODY_BYTES_MAX else TOO_LARGE_FOR_PATH)
 
 
 def _check(session: Session, flag: int, answers: int | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fairway.core.events import Address, DeliveryUnknown, PingAnswered
+from fairway.core.events import NO_ANSWER, Address, DeliveryUnknown, PingAnswered
 from fairway.core.serial import widen
 from fairway.protocols.udpc.link import NEVER, Link
 from fairway.protocols.udpc.options import UdpcOptions
@@ -28,8 +28,10 @@ class Probes:
         self._options = options
         self._waiting: dict[int, Probe] = {}
 
-    def __len__(self) -> int:
-        return len(self._waiting)
+    @property
+    def pings(self) -> int:
+        """How many of them are pings."""
+        return sum(probe.token is not None for probe in self._waiting.values())
 
     def start(self, token: int | None, now_us: int, *, leaves: bool) -> None:
         """Takes note of a heartbeat under the next index; one that cannot leave only waits for its end."""
@@ -38,7 +40,7 @@ class Probes:
             number = -number - len(self._waiting)
         self._waiting[number] = Probe(now_us, self._link.address, token)
         self._link.outputs.unfinished += token is not None
-        self._link.wake_by(now_us + self._options.ping_limit_us)
+        self._link.wake_by(now_us + self._options.ping_timeout_us)
 
     def answered(self, ack_index: int, now_us: int) -> int | None:
         """Takes an answer, which proves the address, and gives the round-trip time; None if nothing asked."""
@@ -52,13 +54,13 @@ class Probes:
             link.outputs.outbox.ledger.forget(probe.address)
         if probe.token is not None:
             link.outputs.unfinished -= 1
-            link.outputs.report(PingAnswered(link.peer, probe.token, rtt_us))
+            link.outputs.report(PingAnswered(link.peer, probe.token, max(1, rtt_us)))
         return rtt_us
 
     def expire(self, now_us: int) -> None:
         """Ends those that waited too long."""
         while self.due_us() <= now_us:
-            self._fail(next(iter(self._waiting)), "no answer in time")
+            self._fail(next(iter(self._waiting)), NO_ANSWER)
 
     def fail(self, reason: str) -> None:
         """Ends all of them."""
@@ -75,4 +77,4 @@ class Probes:
         """Tells when the oldest has waited too long."""
         if not self._waiting:
             return NEVER
-        return next(iter(self._waiting.values())).sent_us + self._options.ping_limit_us
+        return next(iter(self._waiting.values())).sent_us + self._options.ping_timeout_us

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fairway.core.events import NOT_SENT, Delivered, DeliveryUnknown, Refused, Writable
+from fairway.core.events import NO_ACKNOWLEDGEMENT, NO_RESPONSE, NOT_SENT, Delivered, DeliveryUnknown, Refused, Writable
 from fairway.core.machine import Buffer
 from fairway.core.recovery.congestion import make_controller
 from fairway.core.recovery.queue import Backlog, SendQueue
@@ -53,9 +53,9 @@ class Outgoing:
         self._index_reserve = options.index_run_max // 2
         """Indices that only answers may use."""
         self._answers = answers
-        self.timing = RoundTrip(initial_us=options.rto_initial_us, min_us=options.rto_min_us, max_us=options.rto_max_us)
+        self.timing = RoundTrip(initial_us=options.rto_initial_us, min_us=options.rto_us_min, max_us=options.rto_us_max)
         self._recovery = Recovery(
-            Kind(bounded=True, life_us=options.important_limit_us, backoff_us_max=options.rto_max_us),
+            Kind(bounded=True, life_us=options.important_timeout_us, backoff_us_max=options.rto_us_max),
             self.timing,
             make_controller(options.controller, options.window),
             link.outputs.statistics,
@@ -175,7 +175,7 @@ class Outgoing:
         data = datagram(number & INDEX_MASK, link.session_id, message.answers & INDEX_MASK, message.flag, message.body)
         if message.flag & REQ:
             if self._asking is None:
-                kind = Kind(by_name=False, sampled=False, life_us=self._options.request_limit_us)
+                kind = Kind(by_name=False, sampled=False, life_us=self._options.request_timeout_us)
                 self._asking = Recovery(kind, self.timing, None, link.outputs.statistics)
             self._asking.sent(self._asked, number, 1, now_us, data, len(data), message.token)
             self._limit_index(number)
@@ -279,9 +279,9 @@ class Outgoing:
     def wake(self, now_us: int) -> None:
         """Retransmit or give up what is due, then send what may leave."""
         for run in self._recovery.wake(now_us):
-            self._unknown(run, "no acknowledgement in time")
+            self._unknown(run, NO_ACKNOWLEDGEMENT)
         for run in () if self._asking is None else self._asking.wake(now_us):
-            self._unknown(run, "no response in time")
+            self._unknown(run, NO_RESPONSE)
         self.pump(now_us)
 
     def due_us(self) -> int:
@@ -296,8 +296,8 @@ class Outgoing:
         return not self._packets.left and not self._queue
 
     def fail_requests(self, reason: str) -> None:
-        """End all requests: unknown if they were ever sent, else refused."""
-        self._backlog.wanted = False
+        """End all requests, because the session closes: unknown if they were ever sent, else refused."""
+        self._backlog.close()
         for run in () if self._asking is None else self._asking.withdraw(self._asked):
             self._unknown(run, reason)
         while self._requests:

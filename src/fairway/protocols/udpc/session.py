@@ -32,6 +32,7 @@ from fairway.core.events import (
 )
 from fairway.core.machine import Buffer
 from fairway.core.serial import widen
+from fairway.core.statistics import CLOSING, RECEIPTS_FULL
 from fairway.protocols.udpc.answers import Answers
 from fairway.protocols.udpc.handshake import Handshake
 from fairway.protocols.udpc.link import INDEX_MASK, NEVER, Link, Outputs, following
@@ -63,7 +64,7 @@ class Session:
     """One conversation, from the moment it is open to the moment it is forgotten."""
 
     __slots__ = (
-        "_closing_us", "_fin", "_fin_us", "_heard_us", "_heartbeat_us", "_lingering_us", "_options",
+        "_close_reason", "_closing_us", "_fin", "_fin_us", "_heard_us", "_heartbeat_us", "_lingering_us", "_options",
         "_outputs", "_probes", "answers", "handshake", "link", "newest_plain", "outgoing", "receipts", "seen", "state",
     )  # fmt: skip
 
@@ -87,6 +88,7 @@ class Session:
         """When the latest heartbeat left; on the caller, half an interval after the latest one of the peer if later."""
         self._probes = Probes(self.link, options)
         self._closing_us = NEVER
+        self._close_reason = CloseReason.LOCAL
         self._lingering_us = NEVER
         self._fin = b""
         self._fin_us = NEVER
@@ -146,7 +148,7 @@ class Session:
         """Takes an important packet that follows the newest one: the usual case, by the shortest way."""
         payload, outputs, link = body(data), self._outputs, self.link
         if not self.receipts.add_one(number, len(payload), True):
-            outputs.drop("receiver_full")
+            outputs.drop(RECEIPTS_FULL)
             return
         self.seen.add(number)
         self._heard_us = now_us
@@ -190,8 +192,8 @@ class Session:
         if self.seen.too_old(number):
             return "too_old"
         if self.state is not State.OPEN:
-            return "closing"
-        return "" if self.receipts.add_one(number, body_bytes, important) else "receiver_full"
+            return CLOSING
+        return "" if self.receipts.add_one(number, body_bytes, important) else RECEIPTS_FULL
 
     def _receive_request(self, number: int, ack_index: int, flag: int, data: Buffer, now_us: int) -> str:
         if number in self.seen:
@@ -249,7 +251,7 @@ class Session:
         self.seen.add(number)
         self._control(HBT | ACK, index)
         if not self.handshake.called:
-            self._heartbeat_us = now_us + self._options.heartbeat_us // 2
+            self._heartbeat_us = now_us + self._options.keepalive_us // 2
         return ""
 
     def _receive_heartbeat_ack(self, number: int, ack_index: int, now_us: int) -> str:
@@ -381,7 +383,7 @@ class Session:
         self._probe(token, now_us)
 
     def pings_open(self) -> int:
-        return len(self._probes)
+        return self._probes.pings
 
     def _probe(self, token: int | None, now_us: int) -> None:
         self._probes.start(token, now_us, leaves=self.outgoing.index_room(1) > 0)
@@ -424,7 +426,7 @@ class Session:
         """Return when the next heartbeat is due if nothing arrives until then, or None after the end."""
         if self.state is State.LINGERING or self.state is State.OVER:
             return None
-        return max(self._heard_us, self._heartbeat_us) + self._options.heartbeat_us
+        return max(self._heard_us, self._heartbeat_us) + self._options.keepalive_us
 
     def due_us(self) -> int:
         """Tells when `wake` has something to do."""
@@ -438,11 +440,12 @@ class Session:
 
     # The end.
 
-    def close(self, now_us: int) -> None:
-        """Sends FIN once what is important is acknowledged, or after a while."""
+    def close(self, reason: CloseReason, now_us: int) -> None:
+        """Send FIN once what is important is acknowledged, or after a while."""
         self.state = State.CLOSING
         self._closing_us = now_us
-        self.outgoing.fail_requests(CloseReason.LOCAL)
+        self._close_reason = reason
+        self.outgoing.fail_requests(reason)
         self.outgoing.pump(now_us)
         if not self._finish_if_flushed(now_us):
             self.link.wake_by(now_us + self._options.flush_us)
@@ -457,7 +460,7 @@ class Session:
         self._fin = datagram(link.take_index() & INDEX_MASK, link.session_id, 0, FIN)
         self._fin_us = self._lingering_us = now_us
         link.transmit(self._fin, HEADER_BYTES)
-        self._end(CloseReason.LOCAL)
+        self._end(self._close_reason)
         self.state = State.LINGERING
         link.wake_us = self.due_us()
         return True

@@ -87,6 +87,9 @@ class Handshakes:
     def calls(self) -> list[Call]:
         return list(self._calls.values())
 
+    def calls_pending(self) -> int:
+        return len(self._calls)
+
     def half_open(self) -> list[HalfOpen]:
         return list(self._by_route.values())
 
