@@ -14,18 +14,14 @@ from typing import ClassVar, NamedTuple
 from fairway.core.events import (
     NO_ACKNOWLEDGEMENT,
     NO_ANSWER,
-    NOT_SENT,
     Closed,
     CloseReason,
-    Delivered,
     DeliveryUnknown,
     MessageReceived,
     MessagesReceived,
     Peer,
     PingAnswered,
     Receipt,
-    Refused,
-    Writable,
 )
 from fairway.core.machine import Buffer
 from fairway.core.recovery.recovery import Recovery
@@ -71,7 +67,7 @@ class Connection(ABC):
         self.remote = remote
         self.client = client
         """Whether this side opened the connection."""
-        self.sender = Sender(options, shared.statistics, self.recovery)
+        self.sender = Sender(options, shared.outputs, peer, self.recovery)
         self.receiver = Receiver(options.first_sequence, options.window, options.deferred, shared.places)
         self.heard_us = now_us
         self.active_us = now_us
@@ -110,13 +106,14 @@ class Connection(ABC):
 
     # Sending.
 
-    def touch(self) -> None:
-        self._shared.touched[self.local] = self
+    def mark_ready(self, now_us: int) -> None:
+        """Have `flush` called before the machine's next output."""
+        self._shared.outputs.ready[self] = now_us
 
-    def enqueue(self, bodies: Sequence[bytes], body_bytes: int, token: int, *, equal: bool) -> None:
+    def enqueue(self, bodies: Sequence[bytes], body_bytes: int, token: int, now_us: int, *, equal: bool) -> None:
         """Queue messages of so many bytes in all."""
         self.sender.enqueue(bodies, body_bytes, token, equal=equal)
-        self.touch()
+        self._shared.outputs.ready[self] = now_us
 
     def flush(self, now_us: int) -> None:
         """Send what may leave now."""
@@ -152,32 +149,32 @@ class Connection(ABC):
         if self.closing is not None and not self.sender.backlog.messages:
             self.end(self.closing)
 
-    def _delivered(self, pieces: Sequence[Acknowledged]) -> None:
+    def _delivered(self, pieces: Sequence[Acknowledged], now_us: int) -> None:
         """Report packets that were acknowledged."""
         for run, first, count in pieces:
             self._settle(run, first, count)
-        self._go_on()
+        self._resume(now_us)
 
-    def _delivered_one(self, run: Run) -> None:
+    def _delivered_one(self, run: Run, now_us: int) -> None:
         """Report a packet that left on its own, once, and was acknowledged."""
         self._settle(run, run.first, 1)
-        self._go_on()
+        self._resume(now_us)
 
-    def _go_on(self) -> None:
+    def _resume(self, now_us: int) -> None:
         """Have what waits looked at again; with nothing left a timer may as well run out for nothing once."""
         if self.sender.recovery.left or self.sender.queue or self.closing is not None:
-            self._shared.touched[self.local] = self
+            self._shared.outputs.ready[self] = now_us
 
     def _settle(self, run: Run, first: int, count: int) -> None:
-        sender, shared = self.sender, self._shared
+        sender = self.sender
         sender.acknowledged(run, first, count)
-        shared.statistics.rtt_us = sender.timing.smoothed_us
+        self._shared.statistics.rtt_us = sender.timing.smoothed_us
+        body_bytes = count * (run.segment_bytes - self.header_bytes)
         if first >= sender.silent_below:
-            shared.statistics.messages_delivered += count
             token = run.token + first - run.base
-            shared.events.append(Delivered(self.peer, range(token, token + count)))
-        if sender.backlog.settle(count, count * (run.segment_bytes - self.header_bytes)):
-            shared.events.append(Writable(self.peer))
+            sender.backlog.delivered(range(token, token + count), body_bytes)
+        else:
+            sender.backlog.settle(count, body_bytes)
 
     # Receiving.
 
@@ -188,11 +185,11 @@ class Connection(ABC):
 
     def _hand_over(self, number: int, body: bytes) -> None:
         self._shared.statistics.messages_received += 1
-        self._shared.events.append(MessageReceived(self.peer, number, body))
+        self._shared.outputs.report(MessageReceived(self.peer, number, body))
 
     def _hand_over_run(self, first: int, bodies: list[bytes]) -> None:
         self._shared.statistics.messages_received += len(bodies)
-        self._shared.events.append(MessagesReceived(self.peer, first, bodies))
+        self._shared.outputs.report(MessagesReceived(self.peer, first, bodies))
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
         """Frees the places of received messages and, when deferred, acknowledges them."""
@@ -212,20 +209,23 @@ class Connection(ABC):
         packet = self._presence()
         self._transmit(packet, len(packet), now_us)
 
-    def ping(self, token: int, now_us: int) -> bool:
-        """Sends something that the peer must answer, or answers no: a server that never sent data has nothing.
+    @property
+    def can_ping(self) -> bool:
+        """Whether there is something that the peer must answer: a server that never sent data has nothing."""
+        return self.client or self.sender.last is not None
+
+    def ping(self, token: int, now_us: int) -> None:
+        """Send something that the peer must answer.
 
         A client repeats its connect where the answer to data could not be told from another one.
         """
+        self._shared.outputs.unfinished += 1
         if self.client and (self.layout != STAMPED or self.sender.last is None):
             self._call_again(now_us)
             self._probes.append(Probe(token, now_us, None))
-        elif self.sender.last is not None:
-            self._probe(token, now_us)
         else:
-            return False
-        self.touch()
-        return True
+            self._probe(token, now_us)
+        self.mark_ready(now_us)
 
     def _call_again(self, now_us: int) -> None:
         """Repeats the connect of a connection that this side opened; the peer sends its first reply again."""
@@ -248,7 +248,8 @@ class Connection(ABC):
     def _answered(self, probe: Probe, now_us: int) -> None:
         self._probes.remove(probe)
         if probe.token is not None:
-            self._shared.events.append(PingAnswered(self.peer, probe.token, max(1, now_us - probe.sent_us)))
+            self._shared.outputs.unfinished -= 1
+            self._shared.outputs.report(PingAnswered(self.peer, probe.token, max(1, now_us - probe.sent_us)))
 
     def hear_reply(self, now_us: int) -> None:
         """Takes a copy of the con reply: an answer to a ping, or a sign that the peer may not know us yet."""
@@ -305,7 +306,7 @@ class Connection(ABC):
             self.say_present(now_us)
         if now_us >= self._idle_us():
             self._keep_alive(now_us)
-        self.touch()
+        self.mark_ready(now_us)
 
     def _expire_probes(self, now_us: int) -> None:
         while self._probes and now_us >= self._probes[0].sent_us + self._shared.options.ping_timeout_us:
@@ -313,7 +314,8 @@ class Connection(ABC):
 
     def _give_up_probe(self, probe: Probe, reason: str) -> None:
         if probe.token is not None:
-            self._shared.events.append(DeliveryUnknown(self.peer, (probe.token,), reason))
+            self._shared.outputs.unfinished -= 1
+            self._shared.outputs.report(DeliveryUnknown(self.peer, (probe.token,), reason))
 
     def revive(self, snapshot: Snapshot, now_us: int) -> None:
         """Go on from the state of a connection before a restart; what was not acknowledged then is sent again."""
@@ -327,13 +329,13 @@ class Connection(ABC):
 
     # The end.
 
-    def close(self, reason: CloseReason) -> None:
+    def close(self, reason: CloseReason, now_us: int) -> None:
         """Ends the connection once everything queued and outstanding is acknowledged."""
         if self.closing is not None:
             return
         self.closing = reason
         self.sender.backlog.close()
-        self.touch()
+        self.mark_ready(now_us)
         self._end_if_done()
 
     def end(self, reason: CloseReason, outcome: str = "") -> None:
@@ -345,22 +347,8 @@ class Connection(ABC):
         for probe in self._probes:
             self._give_up_probe(probe, reason)
         self._probes.clear()
-        self._give_up_packets(outcome or reason)
-        self._refuse_queue()
+        self.sender.end(outcome or reason)
         self.receiver.release()
         self._shared.statistics.conversations_closed += 1
-        self._shared.events.append(Closed(self.peer, reason))
+        self._shared.outputs.report(Closed(self.peer, reason))
         self._shared.forget(self)
-
-    def _give_up_packets(self, reason: str) -> None:
-        sender = self.sender
-        runs = [run for run in sender.recovery.withdraw(sender.packets) if run.first >= sender.silent_below]
-        if runs:
-            tokens = [token for run in runs for token in run.tokens]
-            self._shared.statistics.messages_unknown += len(tokens)
-            self._shared.events.append(DeliveryUnknown(self.peer, tokens, reason))
-
-    def _refuse_queue(self) -> None:
-        for tokens, _ in self.sender.queue.clear():
-            self._shared.statistics.messages_refused += len(tokens)
-            self._shared.events.append(Refused(self.peer, tokens, NOT_SENT))

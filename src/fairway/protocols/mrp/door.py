@@ -59,7 +59,7 @@ class Door:
         if not client:
             self._callers[peer.address, remote] = connection
         self.shared.statistics.conversations_opened += 1
-        connection.touch()
+        connection.mark_ready(now_us)
         return connection
 
     def _forget(self, connection: Connection) -> None:
@@ -67,7 +67,6 @@ class Door:
         del self.connections[connection.local]
         if not connection.client:
             del self._callers[connection.address, connection.remote]
-        self.shared.touched.pop(connection.local, None)
         self.deadlines.set(connection.local, None)
 
     def is_taken(self, number: int) -> bool:
@@ -124,13 +123,13 @@ class Door:
         self.half_opens.remove(call)
         peer = Peer(call.address, call.local, call.local)
         connection = self.open(peer, call.cl_conid, call.layout, client=False, now_us=now_us)
-        self.shared.events.append(Connected(peer, None))
+        self.shared.outputs.report(Connected(peer, None))
         return connection
 
     # Calls of ours.
 
-    def call(self, address: Address, token: int, now_us: int) -> None:
-        """Asks for a connection in the layout of the options."""
+    def call(self, address: Address, now_us: int) -> int:
+        """Ask for a connection in the layout of the options, and return the token."""
         options = self._options
         if self._shut:
             raise endpoint_closed()
@@ -140,10 +139,13 @@ class Door:
         ver = wire.VER_STAMPED if options.layout == STAMPED else wire.VER_PIGGYBACK
         connect = wire.encode(wire.Connect(ver=ver, cl_conid=local))
         pause_us, give_up_us = options.connect_repeat_us, now_us + options.connect_timeout_us
+        token = self.shared.outputs.token()
+        self.shared.outputs.unfinished += 1
         opening = Opening(token, address, options.layout, local, connect, give_up_us, now_us + pause_us, pause_us)
         self.openings[local] = opening
         self.shared.outbox.send(address, connect, wire.CONNECT_BYTES)
         self.deadlines.set(local, min(opening.repeat_us, give_up_us))
+        return token
 
     def wake_opening(self, opening: Opening, now_us: int) -> None:
         """Repeats a connect that is due, or gives it up."""
@@ -157,9 +159,13 @@ class Door:
         self.deadlines.set(opening.local, min(opening.repeat_us, opening.give_up_us))
 
     def _give_up(self, opening: Opening, reason: str) -> None:
+        self._remove(opening)
+        self.shared.outputs.report(ConnectUnknown(opening.token, opening.address, reason))
+
+    def _remove(self, opening: Opening) -> None:
         del self.openings[opening.local]
+        self.shared.outputs.unfinished -= 1
         self.deadlines.set(opening.local, None)
-        self.shared.events.append(ConnectUnknown(opening.token, opening.address, reason))
 
     def give_up_calls(self, address: Address, reason: str) -> None:
         """End our calls to an address at which nobody receives."""
@@ -191,13 +197,12 @@ class Door:
         if accepted and opening.layout == PIGGYBACK and packet.sv_conid > wire.PIGGYBACK_CONID_MAX:
             self.shared.drop("sv_conid_too_large")
             return
-        del self.openings[opening.local]
-        self.deadlines.set(opening.local, None)
+        self._remove(opening)
         if not accepted:
             event = ConnectRefused(opening.token, opening.address, "the peer rejected the connection")
-            self.shared.events.append(event)
+            self.shared.outputs.report(event)
             return
         peer = Peer(opening.address, packet.sv_conid, opening.local)
         connection = self.open(peer, packet.sv_conid, opening.layout, client=True, now_us=now_us)
         connection.presence_us = now_us
-        self.shared.events.append(Connected(peer, opening.token))
+        self.shared.outputs.report(Connected(peer, opening.token))

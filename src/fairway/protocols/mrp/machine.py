@@ -77,11 +77,9 @@ class MrpMachine:
         self._door = Door(options, chance)
         self._shared = self._door.shared
         self._connections = self._door.connections
-        self._touched = self._shared.touched
-        self._take_transmits = self._shared.outbox.take
+        self._outputs = self._shared.outputs
+        self._take_transmits = self._outputs.outbox.take
         self.statistics: Statistics = self._shared.statistics
-        self._now_us = 0
-        self._next_token = 1
         self._datagram_bytes_max = UDP_PAYLOAD_BYTES_MAX
         self._body_bytes_max = BODY_BYTES_MAX
 
@@ -89,7 +87,6 @@ class MrpMachine:
 
     def receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None = None) -> None:
         """Takes one datagram, or a super-buffer of them."""
-        self._now_us = now_us
         datagrams = data if type(data) is bytes else bytes(data)
         size = len(datagrams)
         if segment_bytes is None or size <= segment_bytes:
@@ -197,15 +194,12 @@ class MrpMachine:
 
     def connect(self, address: Address, now_us: int) -> int:
         """Opens a connection in the layout of the options."""
-        self._now_us = now_us
-        self._door.call(address, self._next_token, now_us)
-        return self._take_tokens(1)
+        return self._door.call(address, now_us)
 
     def send(
         self, peer: Peer, body: Buffer, now_us: int, *, flags: int | None = None, answers: int | None = None
     ) -> int:
         """Queues one message."""
-        self._now_us = now_us
         if flags is not None or answers is not None:
             raise no_flags(self.name)
         connection, size = self._open(peer), len(body)
@@ -213,23 +207,23 @@ class MrpMachine:
             self._check_body(connection, size)
         if not connection.sender.backlog.accepts(size):
             raise send_queue_full(peer.address)
-        token = self._take_tokens(1)
-        connection.enqueue((body if type(body) is bytes else bytes(body),), size, token, equal=True)
+        token = self._outputs.token()
+        connection.enqueue((body if type(body) is bytes else bytes(body),), size, token, now_us, equal=True)
         return token
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
         """Queues as many of the messages, from the first on, as there is room for, and gives their tokens."""
-        self._now_us = now_us
         connection = self._open(peer)
         sizes = list(map(len, bodies))
         different = set(sizes)
         for size in (min(different), max(different)) if different else ():
             self._check_body(connection, size)
         count = connection.sender.backlog.accepts_of(sizes)
-        token = self._take_tokens(count)
+        tokens = self._outputs.tokens(count)
         if count:
-            connection.enqueue(owned(bodies[:count]), sum(sizes[:count]), token, equal=len(different) == 1)
-        return range(token, token + count)
+            equal = len(different) == 1
+            connection.enqueue(owned(bodies[:count]), sum(sizes[:count]), tokens.start, now_us, equal=equal)
+        return tokens
 
     def _open(self, peer: Peer) -> Connection:
         connection = self._connections.get(peer.local)
@@ -258,37 +252,31 @@ class MrpMachine:
             self._datagram_bytes_max = min(self._datagram_bytes_max, datagram_bytes)
             self._body_bytes_max = path_allows(self._body_bytes_max, datagram_bytes, wire.STAMPED_BYTES)
 
-    def _take_tokens(self, count: int) -> int:
-        token = self._next_token
-        self._next_token += count
-        return token
-
     def ping(self, peer: Peer, now_us: int) -> int:
         """Ask the peer for an answer."""
-        self._now_us = now_us
         connection = self._open(peer)
         if connection.pings >= self._options.pings_max:
             raise too_many_pings(self._options.pings_max, peer.address)
-        if not connection.ping(self._next_token, now_us):
+        if not connection.can_ping:
             raise NotSupported("an mrp server can ping only after a message of its own was acknowledged")
-        return self._take_tokens(1)
+        token = self._outputs.token()
+        connection.ping(token, now_us)
+        return token
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
         """Frees the place of received messages and, when deferred, acknowledges them."""
-        self._now_us = now_us
         connection = self._connections.get(receipt.peer.local)
         if connection is not None and connection.peer == receipt.peer and isinstance(receipt.first, int):
             connection.commit(receipt, now_us)
 
     def close(self, peer: Peer | None, now_us: int) -> None:
         """Closes one connection, or all of them and the door to new ones."""
-        self._now_us = now_us
         if peer is not None:
-            self._known(peer).close(CloseReason.LOCAL)
+            self._known(peer).close(CloseReason.LOCAL, now_us)
             return
         self._door.shut()
         for connection in list(self._connections.values()):
-            connection.close(CloseReason.SHUT_DOWN)
+            connection.close(CloseReason.SHUT_DOWN, now_us)
 
     def unreachable(self, address: Address, reason: str, now_us: int) -> None:
         """Ends our calls to an address at which nobody receives."""
@@ -296,7 +284,6 @@ class MrpMachine:
 
     def wake(self, now_us: int) -> None:
         """Does what is due."""
-        self._now_us = now_us
         self._door.half_opens.expire(now_us)
         for local in self._door.deadlines.pop_due(now_us):
             connection = self._connections.get(local)
@@ -308,34 +295,26 @@ class MrpMachine:
     # Out.
 
     def _flush(self) -> None:
-        """Lets every connection that was touched send what it may, and sets its timer."""
-        touched = self._touched
-        while touched:
-            local = next(iter(touched))
-            connection = touched.pop(local)
-            connection.flush(self._now_us)
+        """Let every connection that is ready send what it may, and set its timer."""
+        for connection, now_us in self._outputs.take_ready().items():
             if not connection.ended:
-                self._door.deadlines.set(local, connection.next_us())
+                connection.flush(now_us)
+            if not connection.ended:
+                self._door.deadlines.set(connection.local, connection.next_us())
 
     def transmits(self) -> list[Transmit]:
         """Hands over what is to be sent now, in order."""
-        if self._touched:
+        if self._outputs.ready:
             self._flush()
         return self._take_transmits()
 
     def events(self) -> list[Event]:
         """Hands over what has happened since the last call, in order."""
-        if self._touched:
-            self._flush()
-        events = self._shared.events
-        if not events:
-            return []
-        self._shared.events = []
-        return events
+        return self._outputs.events()
 
     def next_deadline_us(self) -> int | None:
         """Tells when `wake` is due next."""
-        if self._touched:
+        if self._outputs.ready:
             self._flush()
         due_us, half_open_us = self._door.deadlines.next_us(), self._door.half_opens.next_us()
         if half_open_us is None or (due_us is not None and due_us < half_open_us):
@@ -348,9 +327,7 @@ class MrpMachine:
 
     def unfinished(self) -> int:
         """Counts the tokens without an outcome."""
-        return len(self._door.openings) + sum(
-            connection.sender.backlog.messages + connection.pings for connection in self._connections.values()
-        )
+        return self._outputs.unfinished
 
     # What survives a restart.
 
@@ -381,7 +358,6 @@ class MrpMachine:
 
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
         """Takes up a connection from its snapshot."""
-        self._now_us = now_us
         taken = snapshots.unpack(snapshot)
         if self._door.is_taken(taken.local):
             raise already_open(taken.address)

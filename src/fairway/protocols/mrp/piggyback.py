@@ -109,14 +109,14 @@ class PiggybackConnection(Connection):
         elif acknowledged == sender.base - 1:
             self._marks.repeated(sender.packets, now_us)
             if sender.recovery.has_lost:
-                self.touch()
+                self.mark_ready(now_us)
 
     def _advance(self, acknowledged: int, now_us: int) -> None:
         """Take off everything up to the acknowledged number."""
         sender, mark = self.sender, acknowledged + 1
         # What was sent before a restart may be acknowledged for that, so it measures nothing.
         prompt = mark > sender.silent_below
-        self._delivered(self._marks.acknowledge_to(sender.packets, mark, now_us, prompt=prompt))
+        self._delivered(self._marks.acknowledge_to(sender.packets, mark, now_us, prompt=prompt), now_us)
 
     def _take_message(self, number: int, body: bytes, now_us: int) -> None:
         verdict = self.receiver.judge(number, len(body))
@@ -145,7 +145,7 @@ class PiggybackConnection(Connection):
         """Answers at once, or leaves it to the data that is waiting."""
         if self.sender.queue:
             self._owed.extend(from_seqs)
-            self.touch()
+            self.mark_ready(now_us)
         else:
             self._answer(from_seqs, now_us)
 

@@ -82,9 +82,9 @@ class StampedConnection(Connection):
         self.heard_us = self.active_us = now_us
         alone = sender.recovery.acknowledge_one(sender.packets, number, now_us)
         if alone is not None:
-            self._delivered_one(alone)
+            self._delivered_one(alone, now_us)
         else:
-            self._delivered(sender.recovery.acknowledge(sender.packets, number, 1, now_us, transmission))
+            self._delivered(sender.recovery.acknowledge(sender.packets, number, 1, now_us, transmission), now_us)
 
     def _take_other_ack(self, sequence: int, stamp: int, now_us: int) -> None:
         """Take an acknowledgement of nothing outstanding: of a keepalive or ping, or a client's empty first packet."""
@@ -115,7 +115,7 @@ class StampedConnection(Connection):
         if not _stamps_fit(sender.runs_of(number, count), columns.seconds(rows)):
             return False
         self.hear(now_us)
-        self._delivered(sender.recovery.acknowledge(sender.packets, number, count, now_us, 0))
+        self._delivered(sender.recovery.acknowledge(sender.packets, number, count, now_us, 0), now_us)
         return True
 
     # Data that arrives.

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from zlib import crc32
 
-from fairway.core.events import Address, Event, MessageReceived, MessagesReceived, Receipt
-from fairway.core.outbox import Outbox
+from fairway.core.events import Address, MessageReceived, MessagesReceived, Receipt
+from fairway.core.outputs import Outputs
 from fairway.core.statistics import (
     CLOSING,
     ENDPOINT_CLOSED,
     PEERS_FULL,
     RECEIPTS_FULL,
     REMEMBERED_FULL,
-    Statistics,
 )
 from fairway.core.timers import Deadlines
 from fairway.protocols.pydevts import wire
@@ -40,10 +39,10 @@ class Inbound:
     __slots__ = (
         "_ack_timers",
         "_conversations",
-        "_events",
         "_memory_due",
         "_options",
         "_outbox",
+        "_outputs",
         "_place_bytes",
         "_places",
         "_remembered",
@@ -54,15 +53,13 @@ class Inbound:
         self,
         options: PydevtsOptions,
         conversations: Conversations,
-        outbox: Outbox,
-        statistics: Statistics,
-        events: list[Event],
+        outputs: Outputs[Conversation],
     ) -> None:
         self._options = options
         self._conversations = conversations
-        self._outbox = outbox
-        self._statistics = statistics
-        self._events = events
+        self._outputs = outputs
+        self._outbox = outputs.outbox
+        self._statistics = outputs.statistics
         self._ack_timers: deque[AckTimer] = deque()
         """Every ack waits the same time, so the first started is the first due."""
         self._memory_due: Deadlines[Address] = Deadlines()
@@ -98,7 +95,7 @@ class Inbound:
         if conversation is None or conversation.phase is not Phase.OPEN:
             conversation = self._conversations.called(address, None)
         number = conversation.receiver.accept(key, len(body), now_us)
-        self._events.append(MessageReceived(conversation.peer, number, body))
+        self._outputs.report(MessageReceived(conversation.peer, number, body))
         self._accepted(conversation, (key,), len(body), now_us)
 
     def packet_run(
@@ -116,7 +113,7 @@ class Inbound:
         first = conversation.receiver.accept_run(run.keys, size, now_us)
         if first is None:
             return False
-        self._events.append(MessagesReceived(conversation.peer, first, run.bodies))
+        self._outputs.report(MessagesReceived(conversation.peer, first, run.bodies))
         self._accepted(conversation, run.keys, size, now_us)
         return True
 

@@ -39,7 +39,7 @@ from fairway.core.chance import Chance
 from fairway.core.errors import MalformedDatagram
 from fairway.core.events import Address, Closed, CloseReason, Event, Peer, Receipt
 from fairway.core.machine import Buffer, Transmit, path_allows
-from fairway.core.outbox import Outbox
+from fairway.core.outputs import Outputs
 from fairway.core.recovery.queue import owned
 from fairway.core.refusals import (
     TOO_LARGE_FOR_PATH,
@@ -53,7 +53,6 @@ from fairway.core.refusals import (
     too_many_peers,
     too_many_pings,
 )
-from fairway.core.statistics import Statistics
 from fairway.protocols.pydevts import snapshot as stored
 from fairway.protocols.pydevts import wire
 from fairway.protocols.pydevts.conversation import Conversation, Phase
@@ -71,18 +70,16 @@ class PydevtsMachine:
     name: ClassVar[str] = "pydevts"
 
     def __init__(self, options: PydevtsOptions, chance: Chance) -> None:
-        self.statistics = Statistics()
         self._options = options
-        self._outbox = Outbox(self.statistics, options.unproved_max)
-        self._events: list[Event] = []
-        self._conversations = Conversations(options, self._outbox, self.statistics, self._events)
-        shared = options, self._conversations, self._outbox, self.statistics, self._events
-        self._inbound = Inbound(*shared)
-        self._outbound = Outbound(*shared, chance)
-        self._pings = Pings(options, self._events, chance)
+        self._outputs: Outputs[Conversation] = Outputs(options)
+        self._outbox = self._outputs.outbox
+        self.statistics = self._outputs.statistics
+        self._conversations = Conversations(options, self._outputs)
+        self._inbound = Inbound(options, self._conversations, self._outputs)
+        self._outbound = Outbound(options, self._conversations, self._outputs, chance)
+        self._pings = Pings(options, self._outputs, chance)
         self._flushing: deque[tuple[int, Conversation]] = deque()
         self._now_us = 0
-        self._next_token = 1
         self._body_bytes_max = wire.BODY_BYTES_MAX
 
     # Arrivals.
@@ -162,7 +159,7 @@ class PydevtsMachine:
         if known is not None and known.phase is Phase.CLOSING:
             raise still_closing(address)
         self._now_us = now_us
-        token = self._take_tokens(1).start
+        token = self._outputs.token()
         conversation = self._conversations.called(address, token)
         self._conversations.name(conversation)
         return token
@@ -185,13 +182,13 @@ class PydevtsMachine:
         _check_size(largest, self._body_bytes_max)
         count = self._outbound.sender(conversation).backlog.accepts_of(sizes)
         if not count:
-            return self._take_tokens(0)
+            return self._outputs.tokens(0)
         return self._queue(conversation, owned(bodies[:count]), now_us, equal=min(sizes) == largest)
 
     def _queue(self, conversation: Conversation, bodies: Sequence[bytes], now_us: int, *, equal: bool) -> range:
         self._now_us = now_us
-        tokens = self._take_tokens(len(bodies))
-        self._outbound.queue(conversation, bodies, tokens.start, equal=equal)
+        tokens = self._outputs.tokens(len(bodies))
+        self._outbound.queue(conversation, bodies, tokens.start, now_us, equal=equal)
         return tokens
 
     def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None:
@@ -211,18 +208,13 @@ class PydevtsMachine:
             raise no_such_peer(self.name, peer)
         return conversation
 
-    def _take_tokens(self, count: int) -> range:
-        tokens = range(self._next_token, self._next_token + count)
-        self._next_token += count
-        return tokens
-
     def ping(self, peer: Peer, now_us: int) -> int:
         """Sends an ack that belongs to nothing; every peer answers it with a close."""
         conversation = self._open(peer)
         if conversation.pings >= self._options.pings_max:
             raise too_many_pings(self._options.pings_max, peer.address)
         self._now_us = now_us
-        token = self._take_tokens(1).start
+        token = self._outputs.token()
         probe = wire.datagram(ACK | self._pings.start(conversation, token, now_us))
         self._outbox.answer(peer.address, probe, HEADER_BYTES)
         return token
@@ -266,10 +258,10 @@ class PydevtsMachine:
         """Gives every token that is left its outcome, then reports the end."""
         conversation.phase = Phase.CLOSED
         self._pings.end(conversation, conversation.close_reason)
-        self._outbound.end(conversation, conversation.close_reason)
+        self._outbound.end(conversation, conversation.close_reason, self._now_us)
         self._inbound.end(conversation)
         self.statistics.conversations_closed += 1
-        self._events.append(Closed(conversation.peer, conversation.close_reason))
+        self._outputs.report(Closed(conversation.peer, conversation.close_reason))
         self._conversations.note(conversation)
 
     def unreachable(self, address: Address, reason: str, now_us: int) -> None:
@@ -277,7 +269,7 @@ class PydevtsMachine:
         if conversation is not None and not conversation.answered:
             self._now_us = now_us
             self._pings.end(conversation, reason)
-            self._outbound.end(conversation, reason)
+            self._outbound.end(conversation, reason, now_us)
             self._end_if_flushed(conversation)
 
     # Time and outputs.
@@ -298,20 +290,16 @@ class PydevtsMachine:
                     self._flushing.append((due_us, conversation))
 
     def transmits(self) -> list[Transmit]:
-        if self._outbound.ready:
-            self._outbound.pump(self._now_us)
+        if self._outputs.ready:
+            self._outbound.flush()
         return self._outbox.take()
 
     def events(self) -> list[Event]:
-        if not self._events:
-            return []
-        events = self._events.copy()
-        self._events.clear()
-        return events
+        return self._outputs.events()
 
     def next_deadline_us(self) -> int | None:
-        if self._outbound.ready:
-            self._outbound.pump(self._now_us)
+        if self._outputs.ready:
+            self._outbound.flush()
         flushing_us = self._flushing[0][0] if self._flushing else None
         earliest_us = self._conversations.next_due_us(self._now_us)
         for due_us in (
@@ -327,7 +315,7 @@ class PydevtsMachine:
         return self._options.send_queue_messages_max if sender is None else sender.backlog.room()
 
     def unfinished(self) -> int:
-        return self._outbound.unfinished + len(self._pings)
+        return self._outputs.unfinished
 
     # What survives a restart.
 

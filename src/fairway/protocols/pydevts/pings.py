@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fairway.core.chance import Chance
-from fairway.core.events import NO_ANSWER, Address, DeliveryUnknown, Event, PingAnswered
+from fairway.core.events import NO_ANSWER, Address, DeliveryUnknown, PingAnswered
+from fairway.core.outputs import Outputs
 from fairway.protocols.pydevts import wire
 from fairway.protocols.pydevts.conversation import Conversation
 from fairway.protocols.pydevts.identifiers import IDS
@@ -23,11 +24,11 @@ class Ping(NamedTuple):
 class Pings:
     """Questions that wait for their answer, the oldest first."""
 
-    __slots__ = ("_chance", "_events", "_options", "_waiting")
+    __slots__ = ("_chance", "_options", "_outputs", "_waiting")
 
-    def __init__(self, options: PydevtsOptions, events: list[Event], chance: Chance) -> None:
+    def __init__(self, options: PydevtsOptions, outputs: Outputs[Conversation], chance: Chance) -> None:
         self._options = options
-        self._events = events
+        self._outputs = outputs
         self._chance = chance
         self._waiting: dict[tuple[Address, int], Ping] = {}
 
@@ -41,6 +42,7 @@ class Pings:
             key = wire.key((key >> 32) + 1 & 0xFFFF, key & wire.CRC_MASK)
         self._waiting[conversation.address, key] = Ping(conversation, token, now_us)
         conversation.pings += 1
+        self._outputs.unfinished += 1
         return key
 
     def answered(self, address: Address, key: int, now_us: int) -> bool:
@@ -49,7 +51,8 @@ class Pings:
         if ping is None:
             return False
         ping.conversation.pings -= 1
-        self._events.append(PingAnswered(ping.conversation.peer, ping.token, max(1, now_us - ping.sent_us)))
+        self._outputs.unfinished -= 1
+        self._outputs.report(PingAnswered(ping.conversation.peer, ping.token, max(1, now_us - ping.sent_us)))
         return True
 
     def end(self, conversation: Conversation, reason: str) -> None:
@@ -71,4 +74,5 @@ class Pings:
     def _give_up(self, key: tuple[Address, int], reason: str) -> None:
         ping = self._waiting.pop(key)
         ping.conversation.pings -= 1
-        self._events.append(DeliveryUnknown(ping.conversation.peer, (ping.token,), reason))
+        self._outputs.unfinished -= 1
+        self._outputs.report(DeliveryUnknown(ping.conversation.peer, (ping.token,), reason))

@@ -24,7 +24,7 @@ The first parts of a conversation are confirmed more often than every 64, so are
 still (`confirming.py`), and a confirm leaves at once when a hole closes or a duplicate shows that one was lost: all are
 "within 20 ms", and a small window does not stand still for those 20 ms.
 
-What is said to a sender only stirs it; it sends when the machine's outputs are asked for. So all confirms of a turn
+What is said to a sender only marks it ready; it sends when the machine is asked for outputs. So all confirms of a turn
 make one run of whole bursts, and bursts are what a large message costs: a few Python calls for each 54 parts.
 
 Conversations: rup has none on the wire. Here an address that our application names is one until it is closed; an
@@ -77,7 +77,7 @@ class RupMachine:
         self._receiver = Receiver(self._context)
         self._conversations: dict[Address, Conversation] = {}
         self._is_shut = False
-        self._tokens = 0
+        self._outputs = self._context.outputs
         self.statistics: Statistics = self._context.statistics
 
     # Datagrams.
@@ -141,7 +141,7 @@ class RupMachine:
         else:
             self._receive_word(conversation, header.kind, header.identity, header.position, now_us)
         if conversation is not None and conversation.is_blocked:
-            conversation.sender.stir(now_us)
+            conversation.sender.mark_ready(now_us)
 
     def _receive_part(
         self, header: wire.Header, data: Buffer, address: Address, conversation: Conversation | None, now_us: int
@@ -167,7 +167,7 @@ class RupMachine:
         if conversation is None:
             conversation = self._open(address, now_us)
             conversation.answered = True
-            self._context.events.append(Connected(conversation.peer, None))
+            self._outputs.report(Connected(conversation.peer, None))
         self._receiver.begin(conversation, header, data, now_us)
 
     def _door(self, conversation: Conversation | None) -> str:
@@ -185,7 +185,7 @@ class RupMachine:
             self._receive_word(self._conversations.get(address), kind, identity, position, now_us)
         conversation = self._conversations.get(address)
         if conversation is not None and conversation.is_blocked:
-            conversation.sender.stir(now_us)
+            conversation.sender.mark_ready(now_us)
         if len(words) >= BURST_ROWS_MIN:
             self.statistics.batches += 1
 
@@ -217,14 +217,14 @@ class RupMachine:
             raise too_many_peers(self._options.peers_max)
         if known is not None and known.closing is not None:
             raise still_closing(address)
-        token = self._next_token()
+        token = self._outputs.token()
         conversation = known or self._open(address, now_us)
         conversation.is_named = True
         self._context.outbox.prove(address)
         self._context.timers.set(conversation, None)
-        self._context.events.append(Connected(conversation.peer, token))
+        self._outputs.report(Connected(conversation.peer, token))
         if conversation.has_sent:
-            conversation.sender.stir(now_us)
+            conversation.sender.mark_ready(now_us)
         return token
 
     def _is_full(self) -> bool:
@@ -269,7 +269,7 @@ class RupMachine:
         if conversation.has_sent:
             self._context.timers.set(conversation.sender, None)
         self.statistics.conversations_closed += 1
-        self._context.events.append(Closed(conversation.peer, reason))
+        self._outputs.report(Closed(conversation.peer, reason))
 
     def _idle(self, conversation: Conversation, now_us: int) -> None:
         """Ends a conversation that the peer began and nobody needs any more."""
@@ -302,9 +302,9 @@ class RupMachine:
         sender.check(body)
         if not sender.backlog.accepts(len(body)):
             raise send_queue_full(peer.address)
-        token = self._next_token()
+        token = self._outputs.token()
         sender.queue(token, body, now_us)
-        sender.stir(now_us)
+        sender.mark_ready(now_us)
         return token
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
@@ -312,23 +312,17 @@ class RupMachine:
         sender = self._sender(peer)
         for body in bodies:
             sender.check(body)
-        first = self._tokens + 1
-        for body in bodies:
-            if not sender.backlog.accepts(len(body)):
-                break
-            sender.queue(self._next_token(), body, now_us)
-        sender.stir(now_us)
-        return range(first, self._tokens + 1)
+        tokens = self._outputs.tokens(sender.backlog.accepts_of(list(map(len, bodies))))
+        for token, body in zip(tokens, bodies, strict=False):
+            sender.queue(token, body, now_us)
+        sender.mark_ready(now_us)
+        return tokens
 
     def _sender(self, peer: Peer) -> Sender:
         conversation = self._conversations.get(peer.address)
         if conversation is None or conversation.closing is not None:
             raise no_such_peer(self.name, peer)
         return conversation.sender
-
-    def _next_token(self) -> int:
-        self._tokens += 1
-        return self._tokens
 
     def ping(self, peer: Peer, now_us: int) -> int:
         """Raises `NotSupported`: every packet that a rup peer answers belongs to a message."""
@@ -372,28 +366,25 @@ class RupMachine:
         if conversation is not None:
             self._close_if_flushed(conversation, now_us)
 
-    def _pump(self) -> None:
-        """Lets the senders send that something was said or given to since the last output."""
-        if self._context.stirred:
-            stirred, self._context.stirred = self._context.stirred, {}
-            for sender, now_us in stirred.items():
-                sender.pump(now_us)
+    def _flush(self) -> None:
+        """Let the senders that are ready send what they may."""
+        for sender, now_us in self._outputs.take_ready().items():
+            sender.flush(now_us)
 
     def transmits(self) -> list[Transmit]:
         """Hands over what is to be sent now, in order."""
-        self._pump()
+        if self._outputs.ready:
+            self._flush()
         return self._context.outbox.take()
 
     def events(self) -> list[Event]:
         """Hands over what has happened since the last call, in order."""
-        events = self._context.events
-        if events:
-            self._context.events = []
-        return events
+        return self._outputs.events()
 
     def next_deadline_us(self) -> int | None:
         """Tells when `wake` is due next."""
-        self._pump()
+        if self._outputs.ready:
+            self._flush()
         return self._context.timers.next_us()
 
     def room(self, peer: Peer) -> int:
@@ -402,7 +393,7 @@ class RupMachine:
 
     def unfinished(self) -> int:
         """Counts the tokens without an outcome."""
-        return sum(conversation.unfinished for conversation in self._conversations.values())
+        return self._outputs.unfinished
 
     # What survives a restart.
 

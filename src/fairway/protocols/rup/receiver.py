@@ -211,7 +211,7 @@ class Receiver:
     def _spool(self, message: Incoming, first: int, body: bytes) -> None:
         identity, offset = message.identity.decode("ascii"), first * message.part_bytes
         event = PartReceived(message.conversation.peer, identity, offset, message.total, body)
-        self._context.events.append(event)
+        self._context.outputs.report(event)
 
     def _after_arrival(self, message: Incoming, now_us: int, *, at_once: bool) -> None:
         """Hands a complete message over; otherwise asks for what is missing and confirms what is here."""
@@ -333,7 +333,7 @@ class Receiver:
         self._receipt_count += 1
         self._receipt_bytes += place_bytes
         self._statistics.messages_received += 1
-        self._context.events.append(MessageReceived(conversation.peer, identity.decode("ascii"), body))
+        self._context.outputs.report(MessageReceived(conversation.peer, identity.decode("ascii"), body))
 
     def _hold(self, held: Held, confirm_due_us: int) -> None:
         """Keeps what is known of a message that was handed over until its commit."""

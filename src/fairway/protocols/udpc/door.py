@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from fairway.core.events import Address
+from fairway.core.outputs import Outputs
 from fairway.protocols.udpc.handshake import Handshake
-from fairway.protocols.udpc.link import Outputs
+from fairway.protocols.udpc.link import Link
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.wire import ACK, HEADER_BYTES, SYN, datagram
 
@@ -37,7 +38,7 @@ class Call:
         self._gap_us = options.connect_repeat_us
         self._repeat_us = now_us
 
-    def send_due(self, outputs: Outputs, now_us: int) -> None:
+    def send_due(self, outputs: Outputs[Link], now_us: int) -> None:
         """Sends the SYN when it is time to."""
         if now_us < self._repeat_us:
             return
@@ -87,7 +88,7 @@ class HalfOpen:
         self._gap_us = self._options.connect_repeat_us
         self._repeat_us = now_us
 
-    def send_due(self, outputs: Outputs, now_us: int) -> None:
+    def send_due(self, outputs: Outputs[Link], now_us: int) -> None:
         """Sends the SYN+ACK when it is time to.
 
         Three answers of 13 bytes to a call of 13 bytes are just what an unproved address may get.

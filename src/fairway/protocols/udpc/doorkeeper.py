@@ -5,12 +5,13 @@ from __future__ import annotations
 from fairway.core.chance import Chance
 from fairway.core.events import NO_ANSWER, Address, CloseReason, Connected, ConnectUnknown, Peer, PeerMoved
 from fairway.core.machine import Buffer
+from fairway.core.outputs import Outputs
 from fairway.core.refusals import already_open, endpoint_closed, too_many_peers
 from fairway.core.statistics import ENDPOINT_CLOSED, PEERS_FULL
 from fairway.core.timers import Deadlines
 from fairway.protocols.udpc.door import Call, HalfOpen
 from fairway.protocols.udpc.handshake import Handshake
-from fairway.protocols.udpc.link import NEVER, Outputs
+from fairway.protocols.udpc.link import NEVER, Link
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.receipts import Places
 from fairway.protocols.udpc.session import Session, State
@@ -29,7 +30,7 @@ _ASKING = (0, IMP, REQ, REQ | ASY, HBT, FIN)
 class Doorkeeper:
     """Keeps the tables of sessions and handshakes, and one deadline for each entry."""
 
-    def __init__(self, options: UdpcOptions, chance: Chance, outputs: Outputs, places: Places) -> None:
+    def __init__(self, options: UdpcOptions, chance: Chance, outputs: Outputs[Link], places: Places) -> None:
         self.sessions = Sessions()
         self._heartbeats: Deadlines[Session] = Deadlines()
         self.deadlines: Deadlines[Session | Call | HalfOpen | Deadlines[Session]] = Deadlines()

@@ -32,12 +32,12 @@ from fairway.core.chance import Chance
 from fairway.core.errors import BadMessage, MalformedDatagram
 from fairway.core.events import Address, CloseReason, Peer, Receipt
 from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
+from fairway.core.outputs import Outputs
 from fairway.core.recovery.queue import owned
 from fairway.core.refusals import TOO_LARGE_FOR_PATH, no_such_peer, send_queue_full, too_large, too_many_pings
-from fairway.core.statistics import Statistics
 from fairway.protocols.udpc import snapshot as snapshots
 from fairway.protocols.udpc.doorkeeper import Doorkeeper
-from fairway.protocols.udpc.link import Outputs
+from fairway.protocols.udpc.link import Link
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.receipts import Places
 from fairway.protocols.udpc.sender import RUN_MIN, Other
@@ -75,8 +75,8 @@ class UdpcMachine:
     def __init__(self, options: UdpcOptions, chance: Chance) -> None:
         self.options = options
         self._body_bytes_max = BODY_BYTES_MAX
-        self.statistics = Statistics()
-        self._outputs = Outputs(self.statistics, options.unproved_max)
+        self._outputs: Outputs[Link] = Outputs(options)
+        self.statistics = self._outputs.statistics
         self._places = Places(options.open_receipts_max, options.open_receipt_bytes_max)
         self._door = Doorkeeper(options, chance, self._outputs, self._places)
         self._sessions = self._door.sessions
@@ -91,11 +91,10 @@ class UdpcMachine:
     def transmits(self) -> list[Transmit]:
         outputs = self._outputs
         if outputs.ready:
-            ready, outputs.ready = outputs.ready, {}
-            for link, now_us in ready.items():
+            for link, now_us in outputs.take_ready().items():
                 session = self._by_peer.get(link.peer)
                 if session is not None and session.link is link:
-                    session.outgoing.pump(now_us)
+                    session.outgoing.flush(now_us)
                     self._door.arm(session)
         return outputs.outbox.take()
 

@@ -31,11 +31,12 @@ from fairway.core.events import (
     ResponseReceived,
 )
 from fairway.core.machine import Buffer
+from fairway.core.outputs import Outputs
 from fairway.core.serial import widen
 from fairway.core.statistics import CLOSING, RECEIPTS_FULL
 from fairway.protocols.udpc.answers import Answers
 from fairway.protocols.udpc.handshake import Handshake
-from fairway.protocols.udpc.link import INDEX_MASK, NEVER, Link, Outputs, following
+from fairway.protocols.udpc.link import INDEX_MASK, NEVER, Link, following
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.probes import Probes
 from fairway.protocols.udpc.receipts import OpenReceipts, Places
@@ -69,7 +70,13 @@ class Session:
     )  # fmt: skip
 
     def __init__(
-        self, outputs: Outputs, options: UdpcOptions, places: Places, peer: Peer, handshake: Handshake, now_us: int
+        self,
+        outputs: Outputs[Link],
+        options: UdpcOptions,
+        places: Places,
+        peer: Peer,
+        handshake: Handshake,
+        now_us: int,
     ) -> None:
         assert peer.session is not None
         self._outputs = outputs
@@ -446,7 +453,7 @@ class Session:
         self._closing_us = now_us
         self._close_reason = reason
         self.outgoing.fail_requests(reason)
-        self.outgoing.pump(now_us)
+        self.outgoing.flush(now_us)
         if not self._finish_if_flushed(now_us):
             self.link.wake_by(now_us + self._options.flush_us)
 

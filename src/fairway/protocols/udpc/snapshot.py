@@ -15,8 +15,9 @@ from fairway.core import addresses
 from fairway.core.dedup import Seen
 from fairway.core.errors import DamagedSnapshot
 from fairway.core.events import Peer, Receipt
+from fairway.core.outputs import Outputs
 from fairway.protocols.udpc.handshake import Handshake
-from fairway.protocols.udpc.link import Outputs, following
+from fairway.protocols.udpc.link import Link, following
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.receipts import Places, subtract
 from fairway.protocols.udpc.session import BITMAP_SPAN, Session
@@ -53,7 +54,7 @@ def write(session: Session, committing: Sequence[Receipt]) -> bytes:
     return json.dumps(state, separators=(",", ":")).encode("ascii")
 
 
-def read(snapshot: bytes, outputs: Outputs, options: UdpcOptions, places: Places, now_us: int) -> Session:
+def read(snapshot: bytes, outputs: Outputs[Link], options: UdpcOptions, places: Places, now_us: int) -> Session:
     """Makes the session again, or raises `DamagedSnapshot`."""
     try:
         state = json.loads(snapshot)
@@ -64,7 +65,9 @@ def read(snapshot: bytes, outputs: Outputs, options: UdpcOptions, places: Places
         raise DamagedSnapshot(f"the snapshot is no udpc session: {error!r}") from error
 
 
-def _restored(state: dict[str, Any], outputs: Outputs, options: UdpcOptions, places: Places, now_us: int) -> Session:
+def _restored(
+    state: dict[str, Any], outputs: Outputs[Link], options: UdpcOptions, places: Places, now_us: int
+) -> Session:
     called, *numbers = state["handshake"]
     handshake = Handshake(bool(called), *(_counter(number) for number in numbers))
     peer = Peer(addresses.restored(state["peer_address"]), _counter(state["session_id"]))
