@@ -24,6 +24,7 @@ from fairway.core.events import (
     Receipt,
 )
 from fairway.core.machine import Buffer
+from fairway.core.receipts import Piece
 from fairway.core.recovery.recovery import Recovery
 from fairway.core.recovery.runs import NEVER, Acknowledged, Run
 from fairway.protocols.mrp import wire
@@ -68,7 +69,7 @@ class Connection(ABC):
         self.client = client
         """Whether this side opened the connection."""
         self.sender = Sender(options, shared.outputs, peer, self.recovery)
-        self.receiver = Receiver(options.first_sequence, options.window, options.deferred, shared.places)
+        self.receiver = Receiver(options.first_sequence, options.window, options.deferred, shared.slots)
         self.heard_us = now_us
         self.active_us = now_us
         self.presence_us = NEVER
@@ -101,8 +102,8 @@ class Connection(ABC):
         """Takes a batch of new data packets in order as a whole, or answers no and changes nothing."""
 
     @abstractmethod
-    def _acknowledge(self, count: int, acks: Sequence[bytes], floor: int, now_us: int) -> None:
-        """Sends what the commit of `count` messages releases; `floor` is where the receiver's floor stood before."""
+    def _acknowledge(self, committed: Sequence[Piece], floor: int, now_us: int) -> None:
+        """Send what a commit releases; `floor` is where the receiver's floor stood before."""
 
     # Sending.
 
@@ -192,14 +193,16 @@ class Connection(ABC):
         self._shared.outputs.report(MessagesReceived(self.peer, first, bodies))
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
-        """Frees the places of received messages and, when deferred, acknowledges them."""
-        first, floor = receipt.first, self.receiver.floor
+        """Free the receipt slots of received messages and, when deferred, acknowledge them."""
+        first, receiver = receipt.first, self.receiver
         assert isinstance(first, int)
-        if self.receiver.free_one(receipt):
+        if not self._shared.options.deferred:
+            if receipt.count > 1 or not receiver.receipts.free_one(first):
+                receiver.receipts.commit(first, receipt.count)
             return
-        count, acks = self.receiver.commit(first, receipt.count)
-        if count and self._shared.options.deferred:
-            self._acknowledge(count, acks, floor, now_us)
+        floor, committed = receiver.floor, receiver.commit(first, receipt.count)
+        if committed:
+            self._acknowledge(committed, floor, now_us)
 
     # Signs of life.
 

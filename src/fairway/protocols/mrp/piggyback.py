@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from fairway.core.events import Peer
 from fairway.core.machine import Buffer
+from fairway.core.receipts import Piece
 from fairway.core.recovery.marks import MarkRecovery
 from fairway.core.statistics import CLOSING
 from fairway.protocols.mrp import wire
@@ -181,9 +182,10 @@ class PiggybackConnection(Connection):
             self._advance(sender.base + length - 1, now_us)
         return True
 
-    def _acknowledge(self, count: int, acks: Sequence[bytes], floor: int, now_us: int) -> None:
-        """Answers each message as if they had been committed one by one in order. Below a message that is handed over
+    def _acknowledge(self, committed: Sequence[Piece], floor: int, now_us: int) -> None:
+        """Answer each message as if they had been committed one by one in order. Below a message that is delivered
         and not yet committed there is nothing to say; below a missing one the equal answers ask for it."""
+        count = sum(piece.length for piece in committed)
         if self.receiver.floor > floor:
             passed = range(floor, floor + count - 1)
             self._owe([*(number % _TURN for number in passed), self._from_seq()], now_us)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fairway.core.outputs import Outputs
 from fairway.protocols.mrp.options import MrpOptions
-from fairway.protocols.mrp.places import Places
+from fairway.protocols.mrp.receiver import KeptSlots
 
 if TYPE_CHECKING:
     from fairway.protocols.mrp.connection import Connection
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Shared:
     """One per machine, handed to each connection."""
 
-    __slots__ = ("drop", "forget", "options", "outbox", "outputs", "places", "statistics")
+    __slots__ = ("drop", "forget", "options", "outbox", "outputs", "slots", "statistics")
 
     def __init__(self, options: MrpOptions, forget: Callable[[Connection], None]) -> None:
         self.options = options
@@ -26,4 +26,4 @@ class Shared:
         self.statistics = self.outputs.statistics
         self.outbox = self.outputs.outbox
         self.drop = self.outputs.drop
-        self.places = Places(options.open_receipts_max, options.open_receipt_bytes_max)
+        self.slots = KeptSlots(options)

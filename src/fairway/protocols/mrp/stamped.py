@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from fairway.core.events import Peer
 from fairway.core.machine import Buffer
+from fairway.core.receipts import Piece
 from fairway.core.recovery.recovery import Recovery
 from fairway.core.recovery.runs import Run
 from fairway.core.statistics import CLOSING
@@ -170,9 +171,9 @@ class StampedConnection(Connection):
         self._hand_over_run(first, columns.bodies_of(rows))
         return True
 
-    def _acknowledge(self, count: int, acks: Sequence[bytes], floor: int, now_us: int) -> None:
-        for some in acks:
-            self._shared.outbox.send(self.address, some, wire.ACK_BYTES, len(some) // wire.ACK_BYTES)
+    def _acknowledge(self, committed: Sequence[Piece], floor: int, now_us: int) -> None:
+        for piece in committed:
+            self._shared.outbox.send(self.address, piece.note, wire.ACK_BYTES, piece.length)
 
 
 def _stamps_fit(runs: Sequence[tuple[Run, int]], stamps: bytes) -> bool:

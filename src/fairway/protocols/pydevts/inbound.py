@@ -9,6 +9,7 @@ from zlib import crc32
 
 from fairway.core.events import Address, MessageReceived, MessagesReceived, Receipt
 from fairway.core.outputs import Outputs
+from fairway.core.receipts import ReceiptSlots
 from fairway.core.statistics import (
     CLOSING,
     ENDPOINT_CLOSED,
@@ -43,9 +44,8 @@ class Inbound:
         "_options",
         "_outbox",
         "_outputs",
-        "_place_bytes",
-        "_places",
         "_remembered",
+        "_slots",
         "_statistics",
     )
 
@@ -64,8 +64,7 @@ class Inbound:
         """Every ack waits the same time, so the first started is the first due."""
         self._memory_due: Deadlines[Address] = Deadlines()
         self._remembered = 0
-        self._places = 0
-        self._place_bytes = 0
+        self._slots = ReceiptSlots(options)
 
     # Packets.
 
@@ -124,9 +123,7 @@ class Inbound:
             return CLOSING
         if self._conversations.shut:
             return ENDPOINT_CLOSED
-        if self._places + count > options.open_receipts_max:
-            return RECEIPTS_FULL
-        if self._place_bytes + count * size > options.open_receipt_bytes_max:
+        if not self._slots.fit(count, count * size):
             return RECEIPTS_FULL
         if self._remembered + count > options.remembered_max:
             return REMEMBERED_FULL
@@ -138,8 +135,7 @@ class Inbound:
         """Does what follows every hand-over: counts, and acknowledges unless deferred."""
         self._statistics.messages_received += len(keys)
         self._remembered += len(keys)
-        self._places += len(keys)
-        self._place_bytes += len(keys) * size
+        self._slots.take(len(keys), len(keys) * size)
         self._conversations.busy(conversation)
         if self._memory_due.get(conversation.address) is None:
             self._memory_due.set(conversation.address, now_us + self._options.remember_us)
@@ -184,15 +180,13 @@ class Inbound:
         if receipt.count == 1 and not self._options.deferred and receiver.known:
             place = receiver.vacate(receipt.first)
             if place is not None:
-                self._places -= 1
-                self._place_bytes -= place[1]
+                self._slots.free(1, place[1])
             return
         freed = [receiver.vacate(number) for number in range(receipt.first, receipt.first + receipt.count)]
         keys = [place[0] for place in freed if place is not None]
         if not keys:
             return
-        self._places -= len(keys)
-        self._place_bytes -= sum(place[1] for place in freed if place is not None)
+        self._slots.free(len(keys), sum(place[1] for place in freed if place is not None))
         if self._options.deferred:
             self._acknowledge(conversation, keys, now_us)
         elif not receiver.known:
@@ -201,9 +195,7 @@ class Inbound:
     def end(self, conversation: Conversation) -> None:
         """Frees the places of a conversation that is over."""
         before = len(conversation.receiver.known)
-        places, size = conversation.receiver.vacate_all()
-        self._places -= places
-        self._place_bytes -= size
+        self._slots.free(*conversation.receiver.vacate_all())
         self._recount(conversation, before)
 
     def _recount(self, conversation: Conversation, known_before: int) -> None:

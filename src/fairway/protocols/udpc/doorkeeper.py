@@ -6,6 +6,7 @@ from fairway.core.chance import Chance
 from fairway.core.events import NO_ANSWER, Address, CloseReason, Connected, ConnectUnknown, Peer, PeerMoved
 from fairway.core.machine import Buffer
 from fairway.core.outputs import Outputs
+from fairway.core.receipts import ReceiptSlots
 from fairway.core.refusals import already_open, endpoint_closed, too_many_peers
 from fairway.core.statistics import ENDPOINT_CLOSED, PEERS_FULL
 from fairway.core.timers import Deadlines
@@ -13,7 +14,6 @@ from fairway.protocols.udpc.door import Call, HalfOpen
 from fairway.protocols.udpc.handshake import Handshake
 from fairway.protocols.udpc.link import NEVER, Link
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.receipts import Places
 from fairway.protocols.udpc.session import Session, State
 from fairway.protocols.udpc.tables import Handshakes, Sessions
 from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, HEADER_BYTES, IMP, REQ
@@ -30,7 +30,7 @@ _ASKING = (0, IMP, REQ, REQ | ASY, HBT, FIN)
 class Doorkeeper:
     """Keeps the tables of sessions and handshakes, and one deadline for each entry."""
 
-    def __init__(self, options: UdpcOptions, chance: Chance, outputs: Outputs[Link], places: Places) -> None:
+    def __init__(self, options: UdpcOptions, chance: Chance, outputs: Outputs[Link], slots: ReceiptSlots) -> None:
         self.sessions = Sessions()
         self._heartbeats: Deadlines[Session] = Deadlines()
         self.deadlines: Deadlines[Session | Call | HalfOpen | Deadlines[Session]] = Deadlines()
@@ -40,7 +40,7 @@ class Doorkeeper:
         self._options = options
         self._chance = chance
         self._outputs = outputs
-        self._places = places
+        self._slots = slots
         self._closed = False
 
     # Our calls.
@@ -178,7 +178,7 @@ class Doorkeeper:
     # Sessions.
 
     def _admit(self, peer: Peer, handshake: Handshake, now_us: int) -> Session:
-        session = Session(self._outputs, self._options, self._places, peer, handshake, now_us)
+        session = Session(self._outputs, self._options, self._slots, peer, handshake, now_us)
         self._enter(session)
         return session
 

@@ -33,13 +33,13 @@ from fairway.core.errors import BadMessage, MalformedDatagram
 from fairway.core.events import Address, CloseReason, Peer, Receipt
 from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
 from fairway.core.outputs import Outputs
+from fairway.core.receipts import ReceiptSlots
 from fairway.core.recovery.queue import owned
 from fairway.core.refusals import TOO_LARGE_FOR_PATH, no_such_peer, send_queue_full, too_large, too_many_pings
 from fairway.protocols.udpc import snapshot as snapshots
 from fairway.protocols.udpc.doorkeeper import Doorkeeper
 from fairway.protocols.udpc.link import Link
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.receipts import Places
 from fairway.protocols.udpc.sender import RUN_MIN, Other
 from fairway.protocols.udpc.session import OPEN, Session, State
 from fairway.protocols.udpc.wire import (
@@ -77,8 +77,8 @@ class UdpcMachine:
         self._body_bytes_max = BODY_BYTES_MAX
         self._outputs: Outputs[Link] = Outputs(options)
         self.statistics = self._outputs.statistics
-        self._places = Places(options.open_receipts_max, options.open_receipt_bytes_max)
-        self._door = Doorkeeper(options, chance, self._outputs, self._places)
+        self._slots = ReceiptSlots(options)
+        self._door = Doorkeeper(options, chance, self._outputs, self._slots)
         self._sessions = self._door.sessions
         self._by_peer = self._sessions.by_peer
         self._by_route = self._sessions.by_route
@@ -282,7 +282,7 @@ class UdpcMachine:
         return self._known(peer).answers.waiting()
 
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
-        session = snapshots.read(snapshot, self._outputs, self.options, self._places, now_us)
+        session = snapshots.read(snapshot, self._outputs, self.options, self._slots, now_us)
         self._door.readmit(session)
         return session.peer
 

@@ -32,6 +32,7 @@ from fairway.core.events import (
 )
 from fairway.core.machine import Buffer
 from fairway.core.outputs import Outputs
+from fairway.core.receipts import OpenReceipts, ReceiptSlots
 from fairway.core.serial import widen
 from fairway.core.statistics import CLOSING, RECEIPTS_FULL
 from fairway.protocols.udpc.answers import Answers
@@ -39,11 +40,12 @@ from fairway.protocols.udpc.handshake import Handshake
 from fairway.protocols.udpc.link import INDEX_MASK, NEVER, Link, following
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.probes import Probes
-from fairway.protocols.udpc.receipts import OpenReceipts, Places
 from fairway.protocols.udpc.sender import RUN_MIN, Outgoing
 from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, HEADER_BYTES, IMP, REQ, SYN, Stretch, bodies, body, datagram
 
 BITMAP_SPAN = 65_536
+IMPORTANT = b"i"
+"""The note in the receipt of an important message: its commit is acknowledged."""
 
 
 class State(Enum):
@@ -73,7 +75,7 @@ class Session:
         self,
         outputs: Outputs[Link],
         options: UdpcOptions,
-        places: Places,
+        slots: ReceiptSlots,
         peer: Peer,
         handshake: Handshake,
         now_us: int,
@@ -85,7 +87,7 @@ class Session:
         self.link = Link(outputs, peer, peer.session, following(handshake.own_index))
         self.answers = Answers(options)
         self.outgoing = Outgoing(self.link, options, self.answers)
-        self.receipts = OpenReceipts(places)
+        self.receipts = OpenReceipts(slots)
         self.seen = Seen(BITMAP_SPAN)
         self.seen.add(handshake.peer_index)
         self.state = State.OPEN
@@ -154,7 +156,7 @@ class Session:
     def _receive_next(self, number: int, data: Buffer, now_us: int) -> None:
         """Takes an important packet that follows the newest one: the usual case, by the shortest way."""
         payload, outputs, link = body(data), self._outputs, self.link
-        if not self.receipts.add_one(number, len(payload), True):
+        if not self.receipts.add_one(number, len(payload), IMPORTANT):
             outputs.drop(RECEIPTS_FULL)
             return
         self.seen.add(number)
@@ -195,12 +197,12 @@ class Session:
         return ""
 
     def _no_room(self, number: int, body_bytes: int, important: bool) -> str:
-        """Occupies a place for a new message, or says why not."""
+        """Occupy a receipt slot for a new message, or return why not."""
         if self.seen.too_old(number):
             return "too_old"
         if self.state is not State.OPEN:
             return CLOSING
-        return "" if self.receipts.add_one(number, body_bytes, important) else RECEIPTS_FULL
+        return "" if self.receipts.add_one(number, body_bytes, IMPORTANT if important else b"") else RECEIPTS_FULL
 
     def _receive_request(self, number: int, ack_index: int, flag: int, data: Buffer, now_us: int) -> str:
         if number in self.seen:
@@ -314,7 +316,7 @@ class Session:
         acks = important and not self._options.deferred
         if acks and (self.link.indices_to_wrap() < count or self.outgoing.index_room(count) < count):
             return False
-        if not self.receipts.add(first, count, segment_bytes - HEADER_BYTES, important):
+        if not self.receipts.add(first, count, segment_bytes - HEADER_BYTES, IMPORTANT * count if important else b""):
             return False
         self.seen.add(first, count)
         self._heard_us = now_us
@@ -368,11 +370,13 @@ class Session:
         link.transmit(data, HEADER_BYTES, count)
 
     def commit(self, first: int, count: int) -> None:
-        """Frees the places of committed messages and, when deferred, acknowledges the important ones."""
+        """Free the receipt slots of committed messages and, when deferred, acknowledge the important ones."""
+        if count == 1 and not self._options.deferred and self.receipts.free_one(first):
+            return
         committed = self.receipts.commit(first, count)
         if self._options.deferred:
             for piece in committed:
-                if piece.important:
+                if piece.note:
                     self._acknowledge_run(piece.first, piece.length)
 
     def accept(self, index: int) -> None:

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairway.core import addresses
-from fairway.core.dedup import Seen
+from fairway.core.dedup import Seen, subtract
 from fairway.core.errors import DamagedSnapshot
 from fairway.core.events import Peer, Receipt
 from fairway.core.outputs import Outputs
+from fairway.core.receipts import ReceiptSlots
 from fairway.protocols.udpc.handshake import Handshake
 from fairway.protocols.udpc.link import Link, following
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.receipts import Places, subtract
 from fairway.protocols.udpc.session import BITMAP_SPAN, Session
 
 FORMAT = "udpc-1"
@@ -54,19 +54,19 @@ def write(session: Session, committing: Sequence[Receipt]) -> bytes:
     return json.dumps(state, separators=(",", ":")).encode("ascii")
 
 
-def read(snapshot: bytes, outputs: Outputs[Link], options: UdpcOptions, places: Places, now_us: int) -> Session:
+def read(snapshot: bytes, outputs: Outputs[Link], options: UdpcOptions, slots: ReceiptSlots, now_us: int) -> Session:
     """Makes the session again, or raises `DamagedSnapshot`."""
     try:
         state = json.loads(snapshot)
         if state["format"] != FORMAT:
             raise DamagedSnapshot(f"the snapshot has format {state['format']!r}; udpc reads {FORMAT!r}")
-        return _restored(state, outputs, options, places, now_us)
+        return _restored(state, outputs, options, slots, now_us)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedSnapshot(f"the snapshot is no udpc session: {error!r}") from error
 
 
 def _restored(
-    state: dict[str, Any], outputs: Outputs[Link], options: UdpcOptions, places: Places, now_us: int
+    state: dict[str, Any], outputs: Outputs[Link], options: UdpcOptions, slots: ReceiptSlots, now_us: int
 ) -> Session:
     called, *numbers = state["handshake"]
     handshake = Handshake(bool(called), *(_counter(number) for number in numbers))
@@ -76,7 +76,7 @@ def _restored(
     newest_plain = _counter(state["newest_plain"] + 1) - 1
     waiting = [_counter(request) for request in state["waiting"]]
     responses = [(_counter(request), b64decode(response, validate=True)) for request, response in state["responses"]]
-    session = Session(outputs, options, places, peer, handshake, now_us)
+    session = Session(outputs, options, slots, peer, handshake, now_us)
     session.link.address = addresses.restored(state["address"])
     session.link.proved = bool(state["proved"])
     session.link.next_index = own_index
