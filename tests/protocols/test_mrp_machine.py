@@ -299,7 +299,7 @@ def test_half_open_connections_are_bounded_and_the_oldest_goes() -> None:
     for number, local in zip((1, 2, 3), ids, strict=True):
         machine.receive(wire.ack_bytes(local, number, 0, 0), "c", 1)
     assert [event.peer.local for event in machine.events() if isinstance(event, Connected)] == ids[1:]
-    assert machine.statistics.dropped == {"unknown_connection": 1}
+    assert machine.statistics.dropped == {"half_open_evicted": 1, "unknown_connection": 1}
 
 
 def test_a_half_open_connection_lives_five_seconds_however_often_its_connect_is_repeated() -> None:

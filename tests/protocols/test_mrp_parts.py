@@ -10,7 +10,7 @@ from fairway.core.chance import Seeded
 from fairway.core.errors import BadOption
 from fairway.core.events import Peer, Receipt
 from fairway.protocols.mrp import wire
-from fairway.protocols.mrp.ids import draw_id
+from fairway.protocols.mrp.handshake import draw_id
 from fairway.protocols.mrp.options import DEFAULT_PORT, MrpOptions
 from fairway.protocols.mrp.receiver import BEYOND, COPY, FULL, HELD_COPY, NEVER_SENT, NEW, KeptSlots, Receiver
 

@@ -56,7 +56,7 @@ from fairway.core.refusals import (
 from fairway.core.statistics import Statistics
 from fairway.protocols.mrp import snapshots, wire
 from fairway.protocols.mrp.connection import Connection
-from fairway.protocols.mrp.door import Door
+from fairway.protocols.mrp.handshake import ConnectionTable
 from fairway.protocols.mrp.options import PIGGYBACK, STAMPED, MrpOptions
 from fairway.protocols.mrp.piggyback import PiggybackConnection
 from fairway.protocols.mrp.stamped import StampedConnection
@@ -74,9 +74,9 @@ class MrpMachine:
 
     def __init__(self, options: MrpOptions, chance: Chance) -> None:
         self._options = options
-        self._door = Door(options, chance)
-        self._shared = self._door.shared
-        self._connections = self._door.connections
+        self._table = ConnectionTable(options, chance)
+        self._shared = self._table.shared
+        self._connections = self._table.connections
         self._outputs = self._shared.outputs
         self._take_transmits = self._outputs.outbox.take
         self.statistics: Statistics = self._shared.statistics
@@ -133,12 +133,12 @@ class MrpMachine:
         """Looks the connection up in the stamped reading, then in the piggyback one."""
         if size >= wire.STAMPED_BYTES:
             dest_conid, from_conid, sequence, stamp = wire.stamped_fields(datagram)
-            connection = self._door.lookup(dest_conid, from_conid, address, STAMPED, now_us)
+            connection = self._table.lookup(dest_conid, from_conid, address, STAMPED, now_us)
             if connection is not None:
                 connection.take_data(datagram, sequence, stamp, now_us)
                 return
         from_conid, dest_conid, sequence, from_seq = wire.piggyback_fields(datagram)
-        connection = self._door.lookup(dest_conid, from_conid, address, PIGGYBACK, now_us)
+        connection = self._table.lookup(dest_conid, from_conid, address, PIGGYBACK, now_us)
         if connection is not None:
             connection.take_data(datagram, sequence, from_seq, now_us)
         else:
@@ -146,7 +146,7 @@ class MrpMachine:
 
     def _take_ack(self, datagram: bytes, address: Address, now_us: int) -> None:
         dest_conid, from_conid, sequence, stamp = wire.stamped_fields(datagram)
-        connection = self._door.lookup(dest_conid, from_conid, address, STAMPED, now_us)
+        connection = self._table.lookup(dest_conid, from_conid, address, STAMPED, now_us)
         if isinstance(connection, StampedConnection):
             connection.take_ack(sequence, stamp, now_us)
         else:
@@ -168,9 +168,9 @@ class MrpMachine:
             self._shared.drop(malformed.reason)
             return
         if isinstance(packet, wire.Connect):
-            self._door.take_connect(packet, address, now_us)
+            self._table.take_connect(packet, address, now_us)
         elif isinstance(packet, wire.ConReply):
-            self._door.take_reply(packet, address, now_us)
+            self._table.take_reply(packet, address, now_us)
         else:
             self._shared.drop("ignored")
 
@@ -194,7 +194,7 @@ class MrpMachine:
 
     def connect(self, address: Address, now_us: int) -> int:
         """Opens a connection in the layout of the options."""
-        return self._door.call(address, now_us)
+        return self._table.call(address, now_us)
 
     def send(
         self, peer: Peer, body: Buffer, now_us: int, *, flags: int | None = None, answers: int | None = None
@@ -274,23 +274,17 @@ class MrpMachine:
         if peer is not None:
             self._known(peer).close(CloseReason.LOCAL, now_us)
             return
-        self._door.shut()
+        self._table.shut()
         for connection in list(self._connections.values()):
             connection.close(CloseReason.SHUT_DOWN, now_us)
 
     def unreachable(self, address: Address, reason: str, now_us: int) -> None:
         """Ends our calls to an address at which nobody receives."""
-        self._door.give_up_calls(address, reason)
+        self._table.calls.give_up_to(address, reason)
 
     def wake(self, now_us: int) -> None:
         """Does what is due."""
-        self._door.half_opens.expire(now_us)
-        for local in self._door.deadlines.pop_due(now_us):
-            connection = self._connections.get(local)
-            if connection is not None:
-                connection.wake(now_us)
-            elif local in self._door.openings:
-                self._door.wake_opening(self._door.openings[local], now_us)
+        self._table.wake(now_us)
 
     # Out.
 
@@ -300,7 +294,7 @@ class MrpMachine:
             if not connection.ended:
                 connection.flush(now_us)
             if not connection.ended:
-                self._door.deadlines.set(connection.local, connection.next_us())
+                self._table.deadlines.set(connection, connection.next_us())
 
     def transmits(self) -> list[Transmit]:
         """Hands over what is to be sent now, in order."""
@@ -316,10 +310,7 @@ class MrpMachine:
         """Tells when `wake` is due next."""
         if self._outputs.ready:
             self._flush()
-        due_us, half_open_us = self._door.deadlines.next_us(), self._door.half_opens.next_us()
-        if half_open_us is None or (due_us is not None and due_us < half_open_us):
-            return due_us
-        return half_open_us
+        return self._table.deadlines.next_us()
 
     def room(self, peer: Peer) -> int:
         """Tells how many more messages `send` would accept for this peer now."""
@@ -359,10 +350,10 @@ class MrpMachine:
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
         """Takes up a connection from its snapshot."""
         taken = snapshots.unpack(snapshot)
-        if self._door.is_taken(taken.local):
+        if self._table.is_taken(taken.local):
             raise already_open(taken.address)
         session = taken.remote if taken.client else taken.local
         peer = Peer(taken.address, session, taken.local)
-        connection = self._door.open(peer, taken.remote, taken.layout, client=taken.client, now_us=now_us)
+        connection = self._table.open(peer, taken.remote, taken.layout, client=taken.client, now_us=now_us)
         connection.revive(taken, now_us)
         return connection.peer

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fairway.core.errors import BadOption
-from fairway.core.machine import Options, check_choice, check_range
+from fairway.core.handshakes import HandshakeOptions
+from fairway.core.machine import check_choice, check_range
 
 DEFAULT_PORT = 8192
 STAMPED, PIGGYBACK = "stamped", "piggyback"
@@ -16,7 +17,7 @@ HALF_TURN = 32_768
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MrpOptions(Options):
+class MrpOptions(HandshakeOptions):
     """Options of an mrp endpoint; every duration is in microseconds."""
 
     layout: str = STAMPED
@@ -25,9 +26,6 @@ class MrpOptions(Options):
     """The layouts that this side accepts from others; none at all rejects every call."""
     connect_repeat_us: int = 50_000
     connect_repeat_us_max: int = 1_000_000
-    connect_timeout_us: int = 5_000_000
-    half_open_us: int = 5_000_000
-    """How long an accepted call waits for the first packet with its sv_conid."""
     rto_initial_us: int = 50_000
     rto_us_min: int = 10_000
     rto_us_max: int = 3_000_000
@@ -44,7 +42,7 @@ class MrpOptions(Options):
     """For tests: both sides of a connection start counting here, so that a wrap is near."""
 
     def __post_init__(self) -> None:
-        Options.__post_init__(self)
+        HandshakeOptions.__post_init__(self)
         check_choice("layout", self.layout, LAYOUTS)
         for layout in self.accepts:
             check_choice("accepts", layout, LAYOUTS)

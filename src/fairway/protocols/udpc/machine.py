@@ -37,7 +37,7 @@ from fairway.core.receipts import ReceiptSlots
 from fairway.core.recovery.queue import owned
 from fairway.core.refusals import TOO_LARGE_FOR_PATH, no_such_peer, send_queue_full, too_large, too_many_pings
 from fairway.protocols.udpc import snapshot as snapshots
-from fairway.protocols.udpc.doorkeeper import Doorkeeper
+from fairway.protocols.udpc.handshake import SessionTable
 from fairway.protocols.udpc.link import Link
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.sender import RUN_MIN, Other
@@ -78,13 +78,13 @@ class UdpcMachine:
         self._outputs: Outputs[Link] = Outputs(options)
         self.statistics = self._outputs.statistics
         self._slots = ReceiptSlots(options)
-        self._door = Doorkeeper(options, chance, self._outputs, self._slots)
-        self._sessions = self._door.sessions
+        self._table = SessionTable(options, chance, self._outputs, self._slots)
+        self._sessions = self._table.sessions
         self._by_peer = self._sessions.by_peer
         self._by_route = self._sessions.by_route
         # Asked several times a turn, so without a detour.
         self.events = self._outputs.events
-        self.next_deadline_us = self._door.deadlines.next_us
+        self.next_deadline_us = self._table.deadlines.next_us
 
     # Outputs.
 
@@ -95,7 +95,7 @@ class UdpcMachine:
                 session = self._by_peer.get(link.peer)
                 if session is not None and session.link is link:
                     session.outgoing.flush(now_us)
-                    self._door.arm(session)
+                    self._table.arm(session)
         return outputs.outbox.take()
 
     def room(self, peer: Peer) -> int:
@@ -107,7 +107,7 @@ class UdpcMachine:
     # What the application asks for.
 
     def connect(self, address: Address, now_us: int) -> int:
-        return self._door.connect(address, now_us)
+        return self._table.connect(address, now_us)
 
     def send(
         self, peer: Peer, body: Buffer, now_us: int, *, flags: int | None = None, answers: int | None = None
@@ -134,7 +134,7 @@ class UdpcMachine:
             outgoing.send_other(Other(flag, answers or 0, bytes(body), token), now_us)
         link = session.link
         if link.wake_us < link.armed_us:
-            self._door.arm(session)
+            self._table.arm(session)
         return token
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
@@ -155,7 +155,7 @@ class UdpcMachine:
             raise too_many_pings(self.options.pings_max, peer.address)
         token = self._outputs.token()
         session.ping(token, now_us)
-        self._door.arm(session)
+        self._table.arm(session)
         return token
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
@@ -170,20 +170,20 @@ class UdpcMachine:
         if peer is not None:
             self._close(self._known(peer), CloseReason.LOCAL, now_us)
             return
-        self._door.shut()
+        self._table.shut()
         for session in self._sessions.all():
             self._close(session, CloseReason.SHUT_DOWN, now_us)
 
     def _close(self, session: Session, reason: CloseReason, now_us: int) -> None:
         if session.state is State.OPEN:
             session.close(reason, now_us)
-            self._door.arm(session)
+            self._table.arm(session)
 
     def wake(self, now_us: int) -> None:
-        self._door.wake(now_us)
+        self._table.wake(now_us)
 
     def unreachable(self, address: Address, reason: str, now_us: int) -> None:
-        self._door.give_up_calls(address, reason)
+        self._table.calls.give_up_to(address, reason)
 
     def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None:
         if not fragments:
@@ -218,23 +218,23 @@ class UdpcMachine:
             self._outputs.drop(malformed.reason)
             return
         if flag == SYN:
-            self._door.receive_syn(index, session_id, address, now_us)
+            self._table.receive_syn(index, session_id, address, now_us)
             return
         session = self._by_route.get((address, session_id))
         if session is None:
             if flag == SYN | ACK:
-                self._door.receive_syn_ack(index, session_id, ack_index, address, now_us)
+                self._table.receive_syn_ack(index, session_id, ack_index, address, now_us)
                 return
-            session = self._door.unknown(index, session_id, ack_index, flag, data, address, now_us)
+            session = self._table.unknown(index, session_id, ack_index, flag, data, address, now_us)
             if session is None:
                 return
         elif not session.link.proved:
             self._outputs.outbox.ledger.received(address, size)
         session.receive(index, ack_index, flag, data, now_us)
         if flag & HBT:
-            self._door.arm_heartbeat(session)
+            self._table.arm_heartbeat(session)
         if session.state is not OPEN or session.link.wake_us < session.link.armed_us:
-            self._door.arm(session)
+            self._table.arm(session)
 
     def _receive_several(self, data: Buffer, address: Address, now_us: int, segment_bytes: int) -> None:
         if segment_bytes < HEADER_BYTES or len(data) < RUN_MIN * segment_bytes:
@@ -260,7 +260,7 @@ class UdpcMachine:
             if session is not None and whole:
                 self.statistics.datagrams_received += stretch.end - stretch.start
                 self.statistics.bytes_received += len(piece)
-                self._door.arm(session)
+                self._table.arm(session)
             else:
                 for datagram in split(piece, segment_bytes):
                     self.receive(datagram, address, now_us)
@@ -283,7 +283,7 @@ class UdpcMachine:
 
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
         session = snapshots.read(snapshot, self._outputs, self.options, self._slots, now_us)
-        self._door.readmit(session)
+        self._table.readmit(session)
         return session.peer
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from fairway.core.machine import Options, check_range
+from fairway.core.handshakes import HandshakeOptions
+from fairway.core.machine import check_range
 
 INDEX_RUN_MAX = 65_535
 """How far an index may run past the oldest packet that waits: the peer's bitmap covers 65,536 indices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UdpcOptions(Options):
+class UdpcOptions(HandshakeOptions):
     """Durations and bounds of udpc; the defaults are those of docs/wire/udpc.md."""
 
     window: int = 1_024
@@ -23,10 +24,6 @@ class UdpcOptions(Options):
     accepts_calls: bool = True
     """Answer SYN; off for an endpoint that only calls."""
 
-    connect_repeat_us: int = 250_000
-    connect_repeat_us_max: int = 2_000_000
-    connect_timeout_us: int = 5_000_000
-    half_open_us: int = 5_000_000
     syn_acks_per_syn: int = 3
 
     important_timeout_us: int = 30_000_000
@@ -55,7 +52,7 @@ class UdpcOptions(Options):
     """For tests only: the first index of both roles, to start close to the wrap; 0 leaves it to the rules."""
 
     def __post_init__(self) -> None:
-        Options.__post_init__(self)
+        HandshakeOptions.__post_init__(self)
         for field in fields(self):
             if "_us" in field.name:
                 check_range(field.name, getattr(self, field.name), 1, 1 << 62)

@@ -18,6 +18,7 @@ A packet is accepted by the rule of its kind, or dropped with a reason; only an 
 from __future__ import annotations
 
 from enum import Enum
+from typing import NamedTuple
 
 from fairway.core.dedup import Seen
 from fairway.core.events import (
@@ -36,7 +37,6 @@ from fairway.core.receipts import OpenReceipts, ReceiptSlots
 from fairway.core.serial import widen
 from fairway.core.statistics import CLOSING, RECEIPTS_FULL
 from fairway.protocols.udpc.answers import Answers
-from fairway.protocols.udpc.handshake import Handshake
 from fairway.protocols.udpc.link import INDEX_MASK, NEVER, Link, following
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.probes import Probes
@@ -46,6 +46,25 @@ from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, HEADER_BYTES, IMP, R
 BITMAP_SPAN = 65_536
 IMPORTANT = b"i"
 """The note in the receipt of an important message: its commit is acknowledged."""
+
+
+class Handshake(NamedTuple):
+    """How a session was agreed upon: what both sides must remember to answer repeated handshake packets."""
+
+    called: bool
+    """Whether the peer called us."""
+    caller_id: int
+    """The provisional sessionID of the SYN."""
+    syn_index: int
+    syn_ack_index: int
+
+    @property
+    def own_index(self) -> int:
+        return self.syn_ack_index if self.called else self.syn_index
+
+    @property
+    def peer_index(self) -> int:
+        return self.syn_index if self.called else self.syn_ack_index
 
 
 class State(Enum):

@@ -17,10 +17,9 @@ from fairway.core.errors import DamagedSnapshot
 from fairway.core.events import Peer, Receipt
 from fairway.core.outputs import Outputs
 from fairway.core.receipts import ReceiptSlots
-from fairway.protocols.udpc.handshake import Handshake
 from fairway.protocols.udpc.link import Link, following
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.session import BITMAP_SPAN, Session
+from fairway.protocols.udpc.session import BITMAP_SPAN, Handshake, Session
 
 FORMAT = "udpc-1"
 RESTORED_AFTER = 65_536

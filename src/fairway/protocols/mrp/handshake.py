@@ -1,29 +1,50 @@
-"""The door of a machine: how connections come about, how they are found, and how they go.
+"""How connections come about, how they are found, and how they go.
 
 Ours begin with a connect that is repeated until a con reply comes. Those of others begin with a con reply and are half
 open until a packet with the id that we gave comes back. All ids of a node live here, so that none is given twice.
+
+Ids are random, unique, and such that no datagram fits two connections. A type 3 datagram can be read in two layouts.
+Both readings name a connection of ours only if the low byte of a stamped id equals the high byte of a piggyback id
+(they lie at the same place: byte 6 of the datagram). Stamped ids of this node therefore have bit 7 set and piggyback
+ids bit 15 clear, whatever ids the peers choose.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fairway.core.chance import Chance
-from fairway.core.events import NO_ANSWER, Address, CloseReason, Connected, ConnectRefused, ConnectUnknown, Peer
+from fairway.core.events import Address, CloseReason, Connected, ConnectRefused, Peer
+from fairway.core.handshakes import Call, Calls, HalfOpen, HalfOpens
 from fairway.core.refusals import endpoint_closed, too_many_peers
 from fairway.core.statistics import ENDPOINT_CLOSED, PEERS_FULL
 from fairway.core.timers import Deadlines
 from fairway.protocols.mrp import wire
-from fairway.protocols.mrp.calls import HalfOpen, HalfOpens, Opening
 from fairway.protocols.mrp.connection import Connection
-from fairway.protocols.mrp.ids import draw_id
 from fairway.protocols.mrp.options import PIGGYBACK, STAMPED, MrpOptions
 from fairway.protocols.mrp.piggyback import PiggybackConnection
 from fairway.protocols.mrp.shared import Shared
 from fairway.protocols.mrp.stamped import StampedConnection
 
 LAYOUT_OF = {wire.VER_STAMPED: STAMPED, wire.VER_PIGGYBACK: PIGGYBACK}
+_STAMPED_BITS, _PIGGYBACK_BITS = 24, 15
+_STAMPED_MARK = 0x80
+_DRAWS_MAX = 64
+"""After so many taken ids the search goes on upwards from the last one, so that it ends."""
 
 
-class Door:
+class HalfCall(HalfOpen):
+    """A call that got its reply, in the layout that it asked for. A rejected one is remembered as well, so that a
+    repeated connect gets the first reply again."""
+
+    __slots__ = ("layout",)
+
+    def __init__(self, layout: str, address: Address, cl_conid: int, local: int, reply: bytes, expires_us: int) -> None:
+        super().__init__(address, cl_conid, local, reply, expires_us)
+        self.layout = layout
+
+
+class ConnectionTable:
     """All connections of a machine, from their first packet on."""
 
     def __init__(self, options: MrpOptions, chance: Chance) -> None:
@@ -34,25 +55,25 @@ class Door:
         """Open connections by own id, oldest first."""
         self._callers: dict[tuple[Address, int], Connection] = {}
         """Open connections that others opened, by address and cl_conid: a repeated connect gets its reply again."""
-        self.openings: dict[int, Opening] = {}
-        self.half_opens = HalfOpens(options.half_open_max)
-        self.deadlines: Deadlines[int] = Deadlines()
-        """When each connection and each opening is to be woken, by own id."""
-        self._shut = False
+        self.deadlines: Deadlines[Connection | Call | HalfCall] = Deadlines()
+        self.calls = Calls(options, self.shared.outputs, self.deadlines)
+        """By own id."""
+        self.half_opens: HalfOpens[HalfCall] = HalfOpens(options, self.shared.outputs, self.deadlines)
+        self._closed = False
 
     def lookup(self, local: int, remote: int, address: Address, layout: str, now_us: int) -> Connection | None:
-        """Gives the one connection that address and both ids belong to, opening it if it was half open."""
+        """Return the one connection that address and both ids belong to, which is opened if it was half open."""
         connection = self.connections.get(local)
         if connection is not None:
             belongs = connection.remote == remote and connection.layout == layout and connection.address == address
             return connection if belongs else None
-        call = self.half_opens.by_local(local)
-        if call is None or (call.cl_conid, call.layout, call.address) != (remote, layout, address):
+        call = self.half_opens.by_id(local)
+        if call is None or (call.caller_id, call.layout, call.address) != (remote, layout, address):
             return None
         return self._complete(call, now_us)
 
     def open(self, peer: Peer, remote: int, layout: str, *, client: bool, now_us: int) -> Connection:
-        """Takes up a connection whose ids are known."""
+        """Add a connection whose ids are known."""
         made = StampedConnection if layout == STAMPED else PiggybackConnection
         connection: Connection = made(self.shared, peer, remote, client, now_us)
         self.connections[peer.local] = connection
@@ -63,15 +84,15 @@ class Door:
         return connection
 
     def _forget(self, connection: Connection) -> None:
-        """Takes out a connection that has ended."""
+        """Remove a connection that has ended."""
         del self.connections[connection.local]
         if not connection.client:
             del self._callers[connection.address, connection.remote]
-        self.deadlines.set(connection.local, None)
+        self.deadlines.set(connection, None)
 
     def is_taken(self, number: int) -> bool:
-        """Tells whether an id is in use."""
-        return number in self.connections or number in self.openings or number in self.half_opens
+        """Return whether an id is in use."""
+        return number in self.connections or number in self.calls or number in self.half_opens
 
     def _draw_id(self, layout: str) -> int | None:
         return draw_id(layout, self._chance, self.is_taken)
@@ -79,8 +100,8 @@ class Door:
     # Calls of others.
 
     def take_connect(self, packet: wire.Connect, address: Address, now_us: int) -> None:
-        """Answers a call: with the first reply again, or by accepting or rejecting it."""
-        if self._shut:
+        """Answer a call: with the first reply again, or by accepting or rejecting it."""
+        if self._closed:
             self.shared.drop(ENDPOINT_CLOSED)
             return
         known = self._callers.get((address, packet.cl_conid))
@@ -88,21 +109,20 @@ class Door:
             reply = wire.ConReply(stat=wire.ACCEPT, cl_conid=packet.cl_conid, sv_conid=known.local)
             self.shared.outbox.send(address, wire.encode(reply), wire.CON_REPLY_BYTES)
             return
-        self.half_opens.expire(now_us)
         call = self.half_opens.by_caller(address, packet.cl_conid)
         if call is None:
             call = self._answer_call(packet, address, now_us)
             self.half_opens.add(call)
-        self.shared.outbox.send(address, call.reply, wire.CON_REPLY_BYTES)
+        self.shared.outbox.send(address, call.answer, wire.CON_REPLY_BYTES)
 
-    def _answer_call(self, packet: wire.Connect, address: Address, now_us: int) -> HalfOpen:
-        """Accepts or rejects a call that was not heard before."""
+    def _answer_call(self, packet: wire.Connect, address: Address, now_us: int) -> HalfCall:
+        """Accept or reject a call that was not heard before."""
         layout = LAYOUT_OF.get(packet.ver)
         local = self._draw_id(layout) if layout is not None and self._welcomes(layout, packet.cl_conid) else None
         stat = wire.REJECT if local is None else wire.ACCEPT
         reply = wire.ConReply(stat=stat, cl_conid=packet.cl_conid, sv_conid=local or 0)
         expires_us = now_us + self._options.half_open_us
-        return HalfOpen(address, packet.cl_conid, layout or "", local or 0, wire.encode(reply), expires_us)
+        return HalfCall(layout or "", address, packet.cl_conid, local or 0, wire.encode(reply), expires_us)
 
     def _welcomes(self, layout: str, cl_conid: int) -> bool:
         if layout not in self._options.accepts or (layout == PIGGYBACK and cl_conid > wire.PIGGYBACK_CONID_MAX):
@@ -113,16 +133,16 @@ class Door:
         return True
 
     def _is_full(self) -> bool:
-        return len(self.connections) + len(self.openings) >= self._options.peers_max
+        return len(self.connections) + len(self.calls) >= self._options.peers_max
 
-    def _complete(self, call: HalfOpen, now_us: int) -> Connection | None:
-        """Opens a half-open connection whose caller has shown our id."""
+    def _complete(self, call: HalfCall, now_us: int) -> Connection | None:
+        """Open a half-open connection whose caller has shown our id."""
         if self._is_full():
             self.shared.drop(PEERS_FULL)
             return None
         self.half_opens.remove(call)
-        peer = Peer(call.address, call.local, call.local)
-        connection = self.open(peer, call.cl_conid, call.layout, client=False, now_us=now_us)
+        peer = Peer(call.address, call.own_id, call.own_id)
+        connection = self.open(peer, call.caller_id, call.layout, client=False, now_us=now_us)
         self.shared.outputs.report(Connected(peer, None))
         return connection
 
@@ -131,59 +151,36 @@ class Door:
     def call(self, address: Address, now_us: int) -> int:
         """Ask for a connection in the layout of the options, and return the token."""
         options = self._options
-        if self._shut:
+        if self._closed:
             raise endpoint_closed()
         local = None if self._is_full() else self._draw_id(options.layout)
         if local is None:
-            raise too_many_peers(min(options.peers_max, len(self.connections) + len(self.openings)))
+            raise too_many_peers(min(options.peers_max, len(self.connections) + len(self.calls)))
         ver = wire.VER_STAMPED if options.layout == STAMPED else wire.VER_PIGGYBACK
-        connect = wire.encode(wire.Connect(ver=ver, cl_conid=local))
-        pause_us, give_up_us = options.connect_repeat_us, now_us + options.connect_timeout_us
-        token = self.shared.outputs.token()
-        self.shared.outputs.unfinished += 1
-        opening = Opening(token, address, options.layout, local, connect, give_up_us, now_us + pause_us, pause_us)
-        self.openings[local] = opening
-        self.shared.outbox.send(address, connect, wire.CONNECT_BYTES)
-        self.deadlines.set(local, min(opening.repeat_us, give_up_us))
-        return token
-
-    def wake_opening(self, opening: Opening, now_us: int) -> None:
-        """Repeats a connect that is due, or gives it up."""
-        if now_us >= opening.give_up_us:
-            self._give_up(opening, NO_ANSWER)
-            return
-        if now_us >= opening.repeat_us:
-            self.shared.outbox.send(opening.address, opening.connect, wire.CONNECT_BYTES)
-            opening.pause_us = min(2 * opening.pause_us, self._options.connect_repeat_us_max)
-            opening.repeat_us = now_us + opening.pause_us
-        self.deadlines.set(opening.local, min(opening.repeat_us, opening.give_up_us))
-
-    def _give_up(self, opening: Opening, reason: str) -> None:
-        self._remove(opening)
-        self.shared.outputs.report(ConnectUnknown(opening.token, opening.address, reason))
-
-    def _remove(self, opening: Opening) -> None:
-        del self.openings[opening.local]
-        self.shared.outputs.unfinished -= 1
-        self.deadlines.set(opening.local, None)
-
-    def give_up_calls(self, address: Address, reason: str) -> None:
-        """End our calls to an address at which nobody receives."""
-        for opening in [one for one in self.openings.values() if one.address == address]:
-            self._give_up(opening, reason)
+        return self.calls.start(local, local, address, wire.encode(wire.Connect(ver=ver, cl_conid=local)), now_us)
 
     def shut(self) -> None:
-        """Lets nobody in any more, and gives up our own calls."""
-        self._shut = True
+        """Give up all handshakes and take no new calls."""
+        self._closed = True
+        self.calls.give_up_all(CloseReason.SHUT_DOWN)
         self.half_opens.clear()
-        for opening in list(self.openings.values()):
-            self._give_up(opening, CloseReason.SHUT_DOWN)
+
+    def wake(self, now_us: int) -> None:
+        """Do what is due for every entry."""
+        for entry in self.deadlines.pop_due(now_us):
+            if isinstance(entry, Connection):
+                if not entry.ended:
+                    entry.wake(now_us)
+            elif isinstance(entry, Call):
+                self.calls.wake(entry, now_us)
+            else:
+                self.half_opens.remove(entry)
 
     def take_reply(self, packet: wire.ConReply, address: Address, now_us: int) -> None:
-        """Takes the answer to a call of ours, or a copy of it."""
-        opening = self.openings.get(packet.cl_conid)
-        if opening is not None and opening.address == address:
-            self._take_first_reply(packet, opening, now_us)
+        """Take the answer to a call of ours, or a duplicate of it."""
+        call = self.calls.get(packet.cl_conid)
+        if call is not None and call.address == address:
+            self._take_first_reply(packet, call, now_us)
             return
         connection = self.connections.get(packet.cl_conid)
         known = connection is not None and connection.client and connection.address == address
@@ -192,17 +189,36 @@ class Door:
         else:
             self.shared.drop("unexpected_reply")
 
-    def _take_first_reply(self, packet: wire.ConReply, opening: Opening, now_us: int) -> None:
-        accepted = packet.stat == wire.ACCEPT
-        if accepted and opening.layout == PIGGYBACK and packet.sv_conid > wire.PIGGYBACK_CONID_MAX:
+    def _take_first_reply(self, packet: wire.ConReply, call: Call, now_us: int) -> None:
+        layout, accepted = self._options.layout, packet.stat == wire.ACCEPT
+        if accepted and layout == PIGGYBACK and packet.sv_conid > wire.PIGGYBACK_CONID_MAX:
             self.shared.drop("sv_conid_too_large")
             return
-        self._remove(opening)
+        self.calls.remove(call)
         if not accepted:
-            event = ConnectRefused(opening.token, opening.address, "the peer rejected the connection")
+            event = ConnectRefused(call.token, call.address, "the peer rejected the connection")
             self.shared.outputs.report(event)
             return
-        peer = Peer(opening.address, packet.sv_conid, opening.local)
-        connection = self.open(peer, packet.sv_conid, opening.layout, client=True, now_us=now_us)
+        peer = Peer(call.address, packet.sv_conid, call.own_id)
+        connection = self.open(peer, packet.sv_conid, layout, client=True, now_us=now_us)
         connection.presence_us = now_us
-        self.shared.outputs.report(Connected(peer, opening.token))
+        self.shared.outputs.report(Connected(peer, call.token))
+
+
+def draw_id(layout: str, chance: Chance, taken: Callable[[int], bool]) -> int | None:
+    """Draw a free id for a connection of that layout, or return None when all are taken."""
+    bits = _STAMPED_BITS if layout == STAMPED else _PIGGYBACK_BITS
+    number = 0
+    for _ in range(_DRAWS_MAX):
+        number = _shape(layout, chance.bits(bits))
+        if number and not taken(number):
+            return number
+    for step in range(1, 1 << bits):
+        number = _shape(layout, (number + step) & ((1 << bits) - 1))
+        if number and not taken(number):
+            return number
+    return None
+
+
+def _shape(layout: str, drawn: int) -> int:
+    return (drawn | _STAMPED_MARK) & wire.CONID_MAX if layout == STAMPED else drawn
