@@ -8,7 +8,16 @@ from dataclasses import fields
 
 import pytest
 
-from fairway.core.errors import AlreadyOpen, BadMessage, BadOption, CallerError, CannotConnect, NoSuchPeer, QueueFull
+from fairway.core.errors import (
+    AlreadyOpen,
+    BadMessage,
+    BadOption,
+    CallerError,
+    CannotConnect,
+    DamagedSnapshot,
+    NoSuchPeer,
+    QueueFull,
+)
 from fairway.core.events import (
     NO_ACKNOWLEDGEMENT,
     NO_ANSWER,
@@ -361,3 +370,12 @@ def test_an_old_name_of_an_option_is_unknown(protocol: str, option: str) -> None
 def test_the_unit_of_an_option_is_followed_by_nothing_but_its_bound(protocol: str) -> None:
     names = [field.name for field in fields(options_class(protocol))]
     assert [name for name in names if re.search(r"_(min|max|limit)_(us|bytes)$|_us_(?!min$|max$)", name)] == []
+
+
+@over()
+def test_a_damaged_snapshot_is_refused_in_the_same_words(case: Case) -> None:
+    pair, caller = with_caller(case)
+    snapshot = pair.server.machine.snapshot(caller)
+    for damaged in (b"", snapshot[:-1], snapshot[:-1] + bytes([snapshot[-1] ^ 1]), b"XXXX" + snapshot[4:]):
+        with pytest.raises(DamagedSnapshot, match=rf"^a snapshot of {len(damaged)} bytes is damaged, or "):
+            case.machine().restore(damaged, pair.pump.now_us)

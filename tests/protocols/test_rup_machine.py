@@ -671,7 +671,7 @@ def test_a_damaged_snapshot_is_refused_in_a_sentence() -> None:
     arrive(machine, wire.part(ID, 0, 2, b"hi"))
     snapshot = machine.snapshot(Peer(A))
     for length in range(len(snapshot)):
-        with pytest.raises(DamagedSnapshot, match="rup snapshot"):
+        with pytest.raises(DamagedSnapshot, match="is damaged"):
             RupMachine(RupOptions(), Seeded(1)).restore(snapshot[:length], 0)
     machine.connect(frozenset(), 0)
     with pytest.raises(BadAddress):

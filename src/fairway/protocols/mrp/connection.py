@@ -9,21 +9,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from fairway.core.events import (
     NO_ACKNOWLEDGEMENT,
-    NO_ANSWER,
     Closed,
     CloseReason,
-    DeliveryUnknown,
     MessageReceived,
     MessagesReceived,
     Peer,
-    PingAnswered,
     Receipt,
 )
 from fairway.core.machine import Buffer
+from fairway.core.pings import Pings
 from fairway.core.receipts import Piece
 from fairway.core.recovery.recovery import Recovery
 from fairway.core.recovery.runs import NEVER, Acknowledged, Run
@@ -32,26 +30,15 @@ from fairway.protocols.mrp.options import STAMPED
 from fairway.protocols.mrp.receiver import Receiver
 from fairway.protocols.mrp.sender import Sender
 from fairway.protocols.mrp.shared import Shared
-from fairway.protocols.mrp.snapshots import Snapshot
-
-
-class Probe(NamedTuple):
-    """A sign of life that was asked for: by the application with `token`, or to keep the connection alive.
-
-    `number` is that of the acknowledged packet that was repeated, None where the connect was repeated.
-    """
-
-    token: int | None
-    sent_us: int
-    number: int | None
+from fairway.protocols.mrp.snapshot import Snapshot
 
 
 class Connection(ABC):
     """One connection of a machine, open until `ended`."""
 
     __slots__ = (
-        *("_leave_us", "_probes", "_shared", "active_us", "address", "client", "closing", "ended"),
-        *("heard_us", "local", "peer", "presence_us", "receiver", "remote", "sender"),
+        *("_leave_us", "_shared", "active_us", "address", "client", "closing", "ended"),
+        *("heard_us", "local", "peer", "pings", "presence_us", "receiver", "remote", "sender"),
     )
     layout: ClassVar[str]
     ver: ClassVar[int]
@@ -75,7 +62,8 @@ class Connection(ABC):
         self.presence_us = NEVER
         """When the peer must have got a packet with its id, if no data goes there first."""
         self._leave_us = NEVER
-        self._probes: list[Probe] = []
+        self.pings = Pings(shared.outputs, peer, options.ping_timeout_us)
+        """Marked by the number of the acknowledged packet that was repeated; None where the connect was."""
         self.closing: CloseReason | None = None
         self.ended = False
 
@@ -222,10 +210,9 @@ class Connection(ABC):
 
         A client repeats its connect where the answer to data could not be told from another one.
         """
-        self._shared.outputs.unfinished += 1
         if self.client and (self.layout != STAMPED or self.sender.last is None):
             self._call_again(now_us)
-            self._probes.append(Probe(token, now_us, None))
+            self.pings.start(token, None, now_us)
         else:
             self._probe(token, now_us)
         self.mark_ready(now_us)
@@ -235,32 +222,21 @@ class Connection(ABC):
         connect = wire.encode(wire.Connect(ver=self.ver, cl_conid=self.local))
         self._transmit(connect, len(connect), now_us)
 
-    @property
-    def pings(self) -> int:
-        """Counts the pings without an outcome."""
-        return sum(probe.token is not None for probe in self._probes)
-
     def _probe(self, token: int | None, now_us: int) -> None:
         """Repeats the last acknowledged packet, which every peer must acknowledge."""
         assert self.sender.last is not None
         number, acknowledged = self.sender.last
         datagram = self._again(acknowledged, now_us)
         self._transmit(datagram, len(datagram), now_us)
-        self._probes.append(Probe(token, now_us, number))
-
-    def _answered(self, probe: Probe, now_us: int) -> None:
-        self._probes.remove(probe)
-        if probe.token is not None:
-            self._shared.outputs.unfinished -= 1
-            self._shared.outputs.report(PingAnswered(self.peer, probe.token, max(1, now_us - probe.sent_us)))
+        self.pings.start(token, number, now_us)
 
     def hear_reply(self, now_us: int) -> None:
         """Takes a copy of the con reply: an answer to a ping, or a sign that the peer may not know us yet."""
         self.heard_us = now_us
         self.say_present(now_us)
-        asked = [probe for probe in self._probes if probe.number is None]
+        asked = [ping for ping in self.pings.waiting if ping.mark is None]
         if asked:
-            self._answered(asked[-1], now_us)
+            self.pings.answered(asked[-1], now_us)
 
     def _keep_alive(self, now_us: int) -> None:
         """Shows the peer that this side is there, and makes the peer answer: a sign of presence gets no answer, so
@@ -285,14 +261,14 @@ class Connection(ABC):
     def next_us(self) -> int:
         """Return when `wake` is due."""
         options = self._shared.options
-        due_us = min(
+        return min(
             self.heard_us + options.forget_us,
             self._leave_us,
             self._idle_us(),
             self.presence_us,
             self.sender.recovery.next_us(),
+            self.pings.next_us(),
         )
-        return min(due_us, self._probes[0].sent_us + options.ping_timeout_us) if self._probes else due_us
 
     def wake(self, now_us: int) -> None:
         """Do what is due."""
@@ -303,22 +279,13 @@ class Connection(ABC):
         if now_us >= self.heard_us + self._shared.options.forget_us:
             self.end(self.closing or CloseReason.FORGOTTEN)
             return
-        self._expire_probes(now_us)
+        self.pings.expire(now_us)
         recovery.wake(now_us)
         if now_us >= self.presence_us and not self.sender.may_leave(now_us):
             self.say_present(now_us)
         if now_us >= self._idle_us():
             self._keep_alive(now_us)
         self.mark_ready(now_us)
-
-    def _expire_probes(self, now_us: int) -> None:
-        while self._probes and now_us >= self._probes[0].sent_us + self._shared.options.ping_timeout_us:
-            self._give_up_probe(self._probes.pop(0), NO_ANSWER)
-
-    def _give_up_probe(self, probe: Probe, reason: str) -> None:
-        if probe.token is not None:
-            self._shared.outputs.unfinished -= 1
-            self._shared.outputs.report(DeliveryUnknown(self.peer, (probe.token,), reason))
 
     def revive(self, snapshot: Snapshot, now_us: int) -> None:
         """Go on from the state of a connection before a restart; what was not acknowledged then is sent again."""
@@ -347,9 +314,7 @@ class Connection(ABC):
         if self.ended:
             return
         self.ended = True
-        for probe in self._probes:
-            self._give_up_probe(probe, reason)
-        self._probes.clear()
+        self.pings.end(reason)
         self.sender.end(outcome or reason)
         self.receiver.release()
         self._shared.statistics.conversations_closed += 1

@@ -54,7 +54,8 @@ from fairway.core.refusals import (
     too_many_pings,
 )
 from fairway.core.statistics import Statistics
-from fairway.protocols.mrp import snapshots, wire
+from fairway.protocols.mrp import snapshot as snapshots
+from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection
 from fairway.protocols.mrp.handshake import ConnectionTable
 from fairway.protocols.mrp.options import PIGGYBACK, STAMPED, MrpOptions
@@ -255,7 +256,7 @@ class MrpMachine:
     def ping(self, peer: Peer, now_us: int) -> int:
         """Ask the peer for an answer."""
         connection = self._open(peer)
-        if connection.pings >= self._options.pings_max:
+        if len(connection.pings) >= self._options.pings_max:
             raise too_many_pings(self._options.pings_max, peer.address)
         if not connection.can_ping:
             raise NotSupported("an mrp server can ping only after a message of its own was acknowledged")

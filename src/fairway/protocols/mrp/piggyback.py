@@ -102,9 +102,9 @@ class PiggybackConnection(Connection):
 
     def _take_answer(self, acknowledged: int, now_us: int) -> None:
         sender = self.sender
-        probe = next((probe for probe in reversed(self._probes) if probe.number is not None), None)
-        if probe is not None:
-            self._answered(probe, now_us)
+        ping = next((ping for ping in reversed(self.pings.waiting) if ping.mark is not None), None)
+        if ping is not None:
+            self.pings.answered(ping, now_us)
         if acknowledged >= sender.base:
             self._advance(acknowledged, now_us)
         elif acknowledged == sender.base - 1:
@@ -154,7 +154,7 @@ class PiggybackConnection(Connection):
         from fairway.protocols.mrp import columns
 
         rows = columns.rows_of(data, count, segment_bytes, self._in)
-        if rows is None or self._probes:
+        if rows is None or self.pings.waiting:
             return False
         if segment_bytes == wire.PIGGYBACK_BYTES:
             return self._take_answers(columns.run_start(columns.seconds(rows)), count, now_us)

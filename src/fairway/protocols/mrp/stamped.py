@@ -89,12 +89,12 @@ class StampedConnection(Connection):
 
     def _take_other_ack(self, sequence: int, stamp: int, now_us: int) -> None:
         """Take an acknowledgement of nothing outstanding: of a keepalive or ping, or a client's empty first packet."""
-        for probe in self._probes:
-            if probe.number is not None and (probe.number % _TURN, stamp_at(probe.sent_us)) == (sequence, stamp):
+        for ping in self.pings.waiting:
+            number = ping.mark
+            if isinstance(number, int) and (number % _TURN, stamp_at(ping.sent_us)) == (sequence, stamp):
                 self.hear(now_us)
-                self.sender.timing.sample(now_us - probe.sent_us)
+                self.sender.timing.sample(self.pings.answered(ping, now_us))
                 self._shared.statistics.rtt_us = self.sender.timing.smoothed_us
-                self._answered(probe, now_us)
                 return
         if sequence == 0 and stamp == 0:
             self.hear(now_us)

@@ -40,7 +40,9 @@ from fairway.core.errors import MalformedDatagram
 from fairway.core.events import Address, Closed, CloseReason, Event, Peer, Receipt
 from fairway.core.machine import Buffer, Transmit, path_allows
 from fairway.core.outputs import Outputs
+from fairway.core.pings import Pings
 from fairway.core.recovery.queue import owned
+from fairway.core.recovery.runs import NEVER
 from fairway.core.refusals import (
     TOO_LARGE_FOR_PATH,
     already_open,
@@ -53,14 +55,15 @@ from fairway.core.refusals import (
     too_many_peers,
     too_many_pings,
 )
+from fairway.core.timers import Deadlines
 from fairway.protocols.pydevts import snapshot as stored
 from fairway.protocols.pydevts import wire
 from fairway.protocols.pydevts.conversation import Conversation, Phase
 from fairway.protocols.pydevts.conversations import Conversations
+from fairway.protocols.pydevts.identifiers import IDS
 from fairway.protocols.pydevts.inbound import Inbound
 from fairway.protocols.pydevts.options import PydevtsOptions
 from fairway.protocols.pydevts.outbound import Outbound
-from fairway.protocols.pydevts.pings import Pings
 from fairway.protocols.pydevts.wire import ACK, HEADER_BYTES, KEY_MASK, TYPE_SHIFT
 
 
@@ -77,7 +80,8 @@ class PydevtsMachine:
         self._conversations = Conversations(options, self._outputs)
         self._inbound = Inbound(options, self._conversations, self._outputs)
         self._outbound = Outbound(options, self._conversations, self._outputs, chance)
-        self._pings = Pings(options, self._outputs, chance)
+        self._chance = chance
+        self._pings_due: Deadlines[Conversation] = Deadlines()
         self._flushing: deque[tuple[int, Conversation]] = deque()
         self._now_us = 0
         self._body_bytes_max = wire.BODY_BYTES_MAX
@@ -114,8 +118,18 @@ class PydevtsMachine:
         elif kind == wire.TYPE_ACK:
             self._outbound.ack(header, address, conversation, self._now_us)
             self._end_if_flushed(conversation)
-        elif not self._pings.answered(address, header & KEY_MASK, self._now_us):
+        elif conversation is None or conversation.pings is None or not self._ping_answered(conversation, header):
             self._inbound.closes((header & KEY_MASK,), conversation)
+
+    def _ping_answered(self, conversation: Conversation, header: int) -> bool:
+        """Take a close; return whether it answers a ping."""
+        assert conversation.pings is not None
+        ping = conversation.pings.find(header & KEY_MASK)
+        if ping is not None:
+            conversation.pings.answered(ping, self._now_us)
+            due_us = conversation.pings.next_us()
+            self._pings_due.set(conversation, None if due_us == NEVER else due_us)
+        return ping is not None
 
     def _receive_run(
         self, data: bytes, address: Address, conversation: Conversation | None, segment_bytes: int
@@ -143,7 +157,7 @@ class PydevtsMachine:
             taken = self._outbound.ack_run(keys, conversation, self._now_us)
             self._end_if_flushed(conversation)
             return taken
-        if kind == wire.TYPE_CLOSE and not self._pings:
+        if kind == wire.TYPE_CLOSE and not (conversation.pings and conversation.pings.waiting):
             self._inbound.closes(keys, conversation)
             return True
         return False
@@ -209,15 +223,25 @@ class PydevtsMachine:
         return conversation
 
     def ping(self, peer: Peer, now_us: int) -> int:
-        """Sends an ack that belongs to nothing; every peer answers it with a close."""
+        """Send an ack that belongs to nothing; every peer answers it with a close."""
         conversation = self._open(peer)
-        if conversation.pings >= self._options.pings_max:
+        pings = conversation.pings = conversation.pings or Pings(self._outputs, peer, self._options.ping_timeout_us)
+        if len(pings) >= self._options.pings_max:
             raise too_many_pings(self._options.pings_max, peer.address)
         self._now_us = now_us
         token = self._outputs.token()
-        probe = wire.datagram(ACK | self._pings.start(conversation, token, now_us))
-        self._outbox.answer(peer.address, probe, HEADER_BYTES)
+        # The crc is not 0, which would speak for every message with its id.
+        key = wire.key(self._chance.below(IDS), 1 + self._chance.below(wire.CRC_MASK))
+        while pings.find(key) is not None:
+            key = wire.key((key >> 32) + 1 & 0xFFFF, key & wire.CRC_MASK)
+        pings.start(token, key, now_us)
+        self._pings_due.set(conversation, pings.next_us())
+        self._outbox.answer(peer.address, wire.datagram(ACK | key), HEADER_BYTES)
         return token
+
+    def _end_pings(self, conversation: Conversation, reason: str) -> None:
+        if conversation.pings is not None:
+            conversation.pings.end(reason)
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
         self._now_us = now_us
@@ -257,7 +281,7 @@ class PydevtsMachine:
     def _end(self, conversation: Conversation) -> None:
         """Gives every token that is left its outcome, then reports the end."""
         conversation.phase = Phase.CLOSED
-        self._pings.end(conversation, conversation.close_reason)
+        self._end_pings(conversation, conversation.close_reason)
         self._outbound.end(conversation, conversation.close_reason, self._now_us)
         self._inbound.end(conversation)
         self.statistics.conversations_closed += 1
@@ -268,7 +292,7 @@ class PydevtsMachine:
         conversation = self._conversations.get(address)
         if conversation is not None and not conversation.answered:
             self._now_us = now_us
-            self._pings.end(conversation, reason)
+            self._end_pings(conversation, reason)
             self._outbound.end(conversation, reason, now_us)
             self._end_if_flushed(conversation)
 
@@ -278,7 +302,11 @@ class PydevtsMachine:
         self._now_us = now_us
         self._outbound.wake(now_us)
         self._inbound.wake(now_us)
-        self._pings.wake(now_us)
+        for conversation in self._pings_due.pop_due(now_us):
+            if conversation.pings is not None and conversation.pings.waiting:
+                conversation.pings.expire(now_us)
+                due_us = conversation.pings.next_us()
+                self._pings_due.set(conversation, None if due_us == NEVER else due_us)
         self._conversations.wake(now_us)
         for _ in range(len(self._flushing)):
             due_us, conversation = self._flushing.popleft()
@@ -303,7 +331,7 @@ class PydevtsMachine:
         flushing_us = self._flushing[0][0] if self._flushing else None
         earliest_us = self._conversations.next_due_us(self._now_us)
         for due_us in (
-            self._outbound.next_due_us(), self._inbound.next_due_us(), self._pings.next_due_us(), flushing_us,
+            self._outbound.next_due_us(), self._inbound.next_due_us(), self._pings_due.next_us(), flushing_us,
         ):  # fmt: skip
             if due_us is not None and (earliest_us is None or due_us < earliest_us):
                 earliest_us = due_us

@@ -24,6 +24,7 @@ class Link:
         "address",
         "armed_us",
         "index_limit",
+        "moved_index",
         "next_index",
         "outbox",
         "outputs",
@@ -44,6 +45,8 @@ class Link:
         """The highest index that may be used for now: so far past the oldest packet that waits."""
         self.proved = True
         """False only at an address to which the session moved and that has not answered yet."""
+        self.moved_index = 0
+        """The first index that was sent to the present address."""
         self.wake_us = NEVER
         """The earliest deadline since the last wake."""
         self.armed_us = NEVER

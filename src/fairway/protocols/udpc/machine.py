@@ -151,7 +151,7 @@ class UdpcMachine:
 
     def ping(self, peer: Peer, now_us: int) -> int:
         session = self._open(peer)
-        if session.pings_open() >= self.options.pings_max:
+        if len(session.pings) >= self.options.pings_max:
             raise too_many_pings(self.options.pings_max, peer.address)
         token = self._outputs.token()
         session.ping(token, now_us)

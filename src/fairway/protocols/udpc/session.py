@@ -33,13 +33,13 @@ from fairway.core.events import (
 )
 from fairway.core.machine import Buffer
 from fairway.core.outputs import Outputs
+from fairway.core.pings import Pings
 from fairway.core.receipts import OpenReceipts, ReceiptSlots
 from fairway.core.serial import widen
 from fairway.core.statistics import CLOSING, RECEIPTS_FULL
 from fairway.protocols.udpc.answers import Answers
 from fairway.protocols.udpc.link import INDEX_MASK, NEVER, Link, following
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.probes import Probes
 from fairway.protocols.udpc.sender import RUN_MIN, Outgoing
 from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, HEADER_BYTES, IMP, REQ, SYN, Stretch, bodies, body, datagram
 
@@ -86,8 +86,24 @@ class Session:
     """One conversation, from the moment it is open to the moment it is forgotten."""
 
     __slots__ = (
-        "_close_reason", "_closing_us", "_fin", "_fin_us", "_heard_us", "_heartbeat_us", "_lingering_us", "_options",
-        "_outputs", "_probes", "answers", "handshake", "link", "newest_plain", "outgoing", "receipts", "seen", "state",
+        "_close_reason",
+        "_closing_us",
+        "_fin",
+        "_fin_us",
+        "_heard_us",
+        "_heartbeat_us",
+        "_lingering_us",
+        "_options",
+        "_outputs",
+        "answers",
+        "handshake",
+        "link",
+        "newest_plain",
+        "outgoing",
+        "pings",
+        "receipts",
+        "seen",
+        "state",
     )  # fmt: skip
 
     def __init__(
@@ -114,7 +130,7 @@ class Session:
         self._heard_us = now_us
         self._heartbeat_us = now_us
         """When the latest heartbeat left; on the caller, half an interval after the latest one of the peer if later."""
-        self._probes = Probes(self.link, options)
+        self.pings = Pings(outputs, peer, options.ping_timeout_us)
         self._closing_us = NEVER
         self._close_reason = CloseReason.LOCAL
         self._lingering_us = NEVER
@@ -283,11 +299,16 @@ class Session:
         return ""
 
     def _receive_heartbeat_ack(self, number: int, ack_index: int, now_us: int) -> str:
-        rtt_us = self._probes.answered(ack_index, now_us)
-        if rtt_us is None:
+        link = self.link
+        asked = widen(ack_index, link.next_index, 32)
+        ping = self.pings.find(asked)
+        if ping is None:
             return "answers_nothing"
+        if not link.proved and asked >= link.moved_index:
+            link.proved = True
+            self._outputs.outbox.ledger.forget(link.address)
         self.seen.add(number)
-        self.outgoing.sample(rtt_us)
+        self.outgoing.sample(self.pings.answered(ping, now_us))
         return ""
 
     def _receive_syn_ack(self, index: int, ack_index: int) -> str:
@@ -408,22 +429,19 @@ class Session:
         data = datagram(handshake.syn_ack_index, self.link.session_id, handshake.syn_index, SYN | ACK)
         self.link.transmit(data, HEADER_BYTES)
 
-    def ping(self, token: int, now_us: int) -> None:
-        """Sends a heartbeat whose answer is reported."""
-        self._probe(token, now_us)
-
-    def pings_open(self) -> int:
-        return self._probes.pings
-
-    def _probe(self, token: int | None, now_us: int) -> None:
-        self._probes.start(token, now_us, leaves=self.outgoing.index_room(1) > 0)
+    def ping(self, token: int | None, now_us: int) -> None:
+        """Send a heartbeat; its answer is reported if it has a token. One that cannot leave only waits for its end."""
+        link = self.link
+        self.pings.start(token, link.next_index if self.outgoing.index_room(1) > 0 else None, now_us)
+        link.wake_by(now_us + self._options.ping_timeout_us)
         self._control(HBT, 0)
 
     def move(self, address: Address, now_us: int) -> None:
-        """Goes on at another address, which is unproved until it answers a heartbeat."""
+        """Go on at another address, which is unproved until it answers a heartbeat."""
         self.link.address = address
         self.link.proved = False
-        self._probe(None, now_us)
+        self.link.moved_index = self.link.next_index
+        self.ping(None, now_us)
 
     # Time.
 
@@ -439,7 +457,7 @@ class Session:
     def _wake_open(self, now_us: int) -> None:
         self.outgoing.wake(now_us)
         self.answers.expire(now_us)
-        self._probes.expire(now_us)
+        self.pings.expire(now_us)
         if self._finish_if_flushed(now_us):
             return
         if now_us >= self._heard_us + self._options.silence_us:
@@ -450,7 +468,7 @@ class Session:
         due_us = self.heartbeat_due_us()
         if due_us is not None and now_us >= due_us:
             self._heartbeat_us = now_us
-            self._probe(None, now_us)
+            self.ping(None, now_us)
 
     def heartbeat_due_us(self) -> int | None:
         """Return when the next heartbeat is due if nothing arrives until then, or None after the end."""
@@ -466,7 +484,7 @@ class Session:
         if self.state is State.OVER:
             return NEVER
         silent_us, flushed_us = self._heard_us + options.silence_us, self._closing_us + options.flush_us
-        return min(self.outgoing.due_us(), self._probes.due_us(), silent_us, flushed_us)
+        return min(self.outgoing.due_us(), self.pings.next_us(), silent_us, flushed_us)
 
     # The end.
 
@@ -498,7 +516,7 @@ class Session:
     def _end(self, reason: CloseReason) -> None:
         """Gives every open token its outcome and reports the end."""
         self.outgoing.fail(reason)
-        self._probes.fail(reason)
+        self.pings.end(reason)
         self.receipts.release()
         self.state = State.OVER
         self._outputs.statistics.conversations_closed += 1
