@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairway.sim.bottleneck import Bottleneck, Constant, Load, Path
+from fairway.sim.bottleneck import Bottleneck, Load, Path
 from fairway.sim.measures import quantile
 
 PROTOCOLS = ("udpc", "mrp", "rup")

@@ -1,6 +1,6 @@
 """How many packets may be in flight: a small interface with two members.
 
-`Fair` is NewReno with pacing, in integers so that a simulated run has the same digest everywhere (the cube root of
+`NewReno` is NewReno with pacing, in integers so that a simulated run has the same digest everywhere (the cube root of
 CUBIC would depend on the machine's mathematics library). `Eager` keeps a fixed window and is meant for closed
 networks. Both count packets: the protocols number packets, and none mixes sizes enough to matter.
 """
@@ -121,7 +121,7 @@ class Eager:
         return
 
 
-class Fair:
+class NewReno:
     """NewReno: doubles per round trip up to the threshold, then adds one packet per round trip, halves on loss.
 
     One loss cuts once per round trip: losses of packets sent before the latest cut say nothing new. The window does
@@ -241,4 +241,4 @@ def make_controller(name: str, window: int, held_us: int = 0) -> Controller:
         from fairway.core.recovery.model import Model
 
         return Model(window, held_us)
-    return Eager(window) if name == "eager" else Fair(window)
+    return Eager(window) if name == "eager" else NewReno(window)
