@@ -39,6 +39,8 @@ class Controller(Protocol):
 
     gathers: bool
     """Whether a sender may wait until the window has room for a whole burst."""
+    certain_losses: int
+    """How many losses of one packet in a row are the path's doing; beyond, the peer may never take it."""
 
     @property
     def window(self) -> int:
@@ -89,6 +91,7 @@ class Eager:
 
     __slots__ = ("window",)
     gathers = True
+    certain_losses = 1
 
     def __init__(self, window: int) -> None:
         self.window = window
@@ -132,6 +135,7 @@ class NewReno:
         "_before", "_credit", "_credited_us", "_cut_us", "_known_us", "_rtt_us", "_threshold", "_window", "_window_max",
     )  # fmt: skip
     gathers = True
+    certain_losses = 1
 
     def __init__(self, window: int) -> None:
         self._window_max = window * SCALE

@@ -18,10 +18,10 @@ was lost, as above. Only the second time-out in a row has the controller judge t
 *Only news counts.* What is newly acknowledged, or asked for the first time, restarts the timer and ends the back-off.
 What repeats known facts restarts nothing; it shows that the peer is there (`heard_us`).
 
-*Packets that are never answered* cost the others nothing: from its fifth loss on a packet waits for its own doubled
+*Packets that are never answered* cost the others nothing: from its second loss on a packet waits for its own doubled
 time-out, and neither then nor after it has left again is it in flight. Otherwise a window full of such packets would
-stay so, because nothing that is answered would leave after them. Before, a lost retransmission is one like any other:
-three later transmissions show it a round trip after it left.
+stay so, because nothing that is answered would leave after them. Under a controller that losses do not cut that begins
+with the fifth loss: before, three later transmissions show a lost retransmission a round trip after it left.
 
 *Packets repaired by timer only* (`by_name` off) have a timer each, and leave when it runs out, whatever the window.
 That they were overtaken still takes them out of the flight and is told to the controller: it hears of a loss a round
@@ -44,9 +44,6 @@ from fairway.core.recovery.timing import RoundTrip
 from fairway.core.statistics import Statistics
 
 UNLIMITED = 1 << 30
-CERTAIN_LOSSES = 4
-"""So many losses of one packet in a row are the path's doing: one that loses a third both ways loses one in a hundred
-packets as often."""
 SECOND_PROBE_US = 30_000
 """How much later another packet follows a probe: answers may be held back for 20 ms, and one would do for both."""
 
@@ -95,6 +92,7 @@ class Recovery:
         self._flight = Flight()
         self._evidence = Evidence(timing, cumulative=cumulative, doubts=kind.by_name, most_us=kind.backoff_us_max)
         self._blame = Blame(timing, controller)
+        self._certain_losses = 1 if controller is None else controller.certain_losses
         self.streams: dict[int, Stream] = {}
         """By serial, oldest first: those that were transmitted and have packets without an acknowledgement."""
         self.news_us = 0
@@ -221,7 +219,7 @@ class Recovery:
 
     def _is_suspect(self, run: Run) -> bool:
         """Return whether the peer may never answer a run: it was lost again and again while others arrived."""
-        return run.losses > CERTAIN_LOSSES and self._kind.by_name and not self._kind.ordered
+        return run.losses > self._certain_losses and self._kind.by_name and not self._kind.ordered
 
     def _waits_alone(self, run: Run) -> bool:
         """Return whether a run that was lost waits for a timer of its own."""
@@ -229,7 +227,7 @@ class Recovery:
 
     def _backed_off_us(self, run: Run) -> int:
         """Return how long that timer is."""
-        return self.timing.backed_off_us(run.losses - CERTAIN_LOSSES, self._kind.backoff_us_max)
+        return self.timing.backed_off_us(run.losses - self._certain_losses, self._kind.backoff_us_max)
 
     # What comes back.
 
