@@ -107,10 +107,10 @@ class Options:
 
 
 def fill_window(options: Options, by_path: int, fixed: int) -> None:
-    """Set the window that the user left open: as far as memory allows where the controller finds out what the path
-    takes, and what suits most networks where nothing does."""
+    """Set the window that the user left open: as far as memory allows where the controller measures what the path
+    takes, and what suits most networks where it goes on until something is lost."""
     if options.window == BY_PATH:
-        object.__setattr__(options, "window", fixed if options.controller == "eager" else by_path)
+        object.__setattr__(options, "window", by_path if options.controller == "model" else fixed)
 
 
 def check_range(name: str, value: int, low: int, high: int) -> None:

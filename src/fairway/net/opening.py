@@ -175,8 +175,8 @@ class Plan:
 
     @property
     def window(self) -> int:
-        """Datagrams that may arrive before any is read: a whole window only if nothing paces them."""
-        return self.options.window if self.options.controller == "eager" else min(self.options.window, PACED_AT_ONCE)
+        """Datagrams that may arrive before any is read: where the window is a bound of memory, fewer than that."""
+        return min(self.options.window, PACED_AT_ONCE) if self.options.controller == "model" else self.options.window
 
     @property
     def takes_large_messages(self) -> bool:

@@ -215,7 +215,8 @@ class Recovery:
             self._has_suspects = True
             self._flight.ground(run)
             run.state = LOST
-            self._flight.arm(run, now_us + self._backed_off_us(run))
+            backoffs = run.losses - self._certain_losses + 1
+            self._flight.arm(run, now_us + self.timing.backed_off_us(backoffs, self._kind.backoff_us_max))
 
     def _is_suspect(self, run: Run) -> bool:
         """Return whether the peer may never answer a run: it was lost again and again while others arrived."""

@@ -13,7 +13,7 @@ STAMPED, PIGGYBACK = "stamped", "piggyback"
 LAYOUTS = (STAMPED, PIGGYBACK)
 WINDOW_MAX = 32_767
 """One less than half the number space: a sequence is then either ahead or a copy, never both."""
-EAGER_WINDOW = 256
+FIXED_WINDOW = 256
 HALF_TURN = 32_768
 
 
@@ -43,7 +43,7 @@ class MrpOptions(HandshakeOptions):
     """For tests: both sides of a connection start counting here, so that a wrap is near."""
 
     def __post_init__(self) -> None:
-        fill_window(self, WINDOW_MAX, EAGER_WINDOW)
+        fill_window(self, WINDOW_MAX, FIXED_WINDOW)
         HandshakeOptions.__post_init__(self)
         check_choice("layout", self.layout, LAYOUTS)
         for layout in self.accepts:

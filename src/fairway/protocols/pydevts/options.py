@@ -13,7 +13,7 @@ WINDOW_MAX = 1 << 15
 
 WINDOW = 4_096
 """Packets open at the most: 5 MB. What is lost waits for three seconds, with its id."""
-EAGER_WINDOW = 256
+FIXED_WINDOW = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class PydevtsOptions(Options):
 
     def __post_init__(self) -> None:
         # The form without arguments does not find the class that `slots=True` makes anew.
-        fill_window(self, WINDOW, EAGER_WINDOW)
+        fill_window(self, WINDOW, FIXED_WINDOW)
         super(PydevtsOptions, self).__post_init__()
         check_range("window", self.window, 1, WINDOW_MAX)
         for name in ("repeat_after_us", "ping_timeout_us", "pings_max", "remembered_max"):

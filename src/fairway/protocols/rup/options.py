@@ -12,7 +12,7 @@ PARTS_MAX = 1 << 20
 
 WINDOW = 16_384
 """Parts in flight to one peer at the most: 20 MB."""
-EAGER_WINDOW = 1_024
+FIXED_WINDOW = 1_024
 """On a path without delay more than 1.3 MB in flight do not pay."""
 DURATION_US_MAX = 1 << 40
 MESSAGE_BYTES_MAX = 64 << 20
@@ -73,7 +73,7 @@ class RupOptions(Options):
 
     def __post_init__(self) -> None:
         # `super()` without arguments does not work in a slotted dataclass.
-        fill_window(self, WINDOW, EAGER_WINDOW)
+        fill_window(self, WINDOW, FIXED_WINDOW)
         super(RupOptions, self).__post_init__()
         largest = max(self.message_bytes_max, MESSAGE_BYTES_MAX)
         object.__setattr__(self, "incoming_bytes_max", self.incoming_bytes_max or 4 * largest)

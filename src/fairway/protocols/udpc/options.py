@@ -12,7 +12,7 @@ INDEX_RUN_MAX = 65_535
 
 WINDOW = 16_384
 """Important packets unacknowledged per session at the most: 20 MB, a quarter of what the peer's bitmap covers."""
-EAGER_WINDOW = 1_024
+FIXED_WINDOW = 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class UdpcOptions(HandshakeOptions):
     """For tests only: the first index of both roles, to start close to the wrap; 0 leaves it to the rules."""
 
     def __post_init__(self) -> None:
-        fill_window(self, WINDOW, EAGER_WINDOW)
+        fill_window(self, WINDOW, FIXED_WINDOW)
         HandshakeOptions.__post_init__(self)
         for field in fields(self):
             if "_us" in field.name:
