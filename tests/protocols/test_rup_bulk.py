@@ -32,7 +32,7 @@ class Turns:
         self.confirms = 0
         self.received: list[bytes] = []
         self.delivered: list[int] = []
-        self.loses: Callable[[Address, wire.Header], bool] = lambda source, header: False
+        self.loses: Callable[[Address, wire.Headed], bool] = lambda source, header: False
         self.a.connect(B, 0)
         self.a.events()
 
@@ -117,7 +117,7 @@ def test_what_is_lost_at_the_end_of_a_message_is_repeated_before_any_timer_of_th
     turns.until_delivered(turns.send(body_of(300)), 500 * MILLISECOND)
     left = {"repair": 2, "last part": 1, "last confirm": 1}[lost]
 
-    def loses(source: Address, header: wire.Header) -> bool:
+    def loses(source: Address, header: wire.Headed) -> bool:
         nonlocal left
         chosen = {
             "repair": source == A and header.position == 290 * PART_BYTES,

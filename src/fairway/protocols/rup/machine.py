@@ -144,7 +144,7 @@ class RupMachine:
             conversation.sender.mark_ready(now_us)
 
     def _receive_part(
-        self, header: wire.Header, data: Buffer, address: Address, conversation: Conversation | None, now_us: int
+        self, header: wire.Headed, data: Buffer, address: Address, conversation: Conversation | None, now_us: int
     ) -> None:
         """Finds out what a part belongs to; the order of the questions is that of `receiver.py`."""
         size = len(data) - wire.DATA_HEADER_BYTES
@@ -430,7 +430,7 @@ class RupMachine:
         return conversation.peer
 
 
-def _part_fault(header: wire.Header, size: int) -> str:
+def _part_fault(header: wire.Headed, size: int) -> str:
     """Names the rule that a part breaks by itself, or gives an empty string."""
     if (header.position == 0) != (header.start == 1):
         return "wrong_start"
