@@ -17,13 +17,14 @@ MAY_USE = {
     "protocols": ("core",),
     "capture": ("protocols",),
     "sim": ("protocols", "capture"),
-    "net": ("protocols", "capture"),
+    "dtls": ("core",),
+    "net": ("protocols", "capture", "dtls"),
     "store": ("core",),
     "gateway": ("net", "store"),
     "lake": ("capture", "sim", "store"),
     "report": ("store",),
-    "bench": ("core", "protocols", "capture", "sim", "net", "store", "gateway", "lake", "report"),
-    "cli": ("core", "protocols", "capture", "sim", "net", "store", "gateway", "lake", "report", "bench"),
+    "bench": ("core", "protocols", "capture", "sim", "dtls", "net", "store", "gateway", "lake", "report"),
+    "cli": ("core", "protocols", "capture", "sim", "dtls", "net", "store", "gateway", "lake", "report", "bench"),
     "": ("cli",),
 }
 """Each room with those it may use directly; what they may use, it may use too. The package itself is the room ""."""
@@ -50,6 +51,8 @@ PURE_BUILTINS_DENIED = ("open", "input", "print", "exec", "eval", "compile", "__
 ONLY_IN = {
     "pyspark": ("lake",),
     "numba": ("capture",),
+    "OpenSSL": ("dtls",),
+    "cryptography": ("dtls", "bench"),
     "py4j": ("lake",),
     "pandas": ("lake",),
     "pyarrow": ("store", "lake", "gateway", "report", "bench"),
