@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from fairway.bench.footprint import footprint
+from benchmarks.footprint import footprint
 from fairway.core.machine import Machine
 
 from .variants import BOTH, CLIENT, SECOND, SERVER, Case, numbered, over

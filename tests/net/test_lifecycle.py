@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from fairway.capture.pcapng import read_pcapng
 from fairway.core.events import NOT_SENT
 from fairway.net import (
     Connection,
@@ -25,6 +24,7 @@ from fairway.net import (
     open_connection,
     open_listener,
 )
+from tests.capture.reading import read_pcapng
 from tests.loopback import closed_port, own_host
 from tests.net.worlds import PATHS, PROTOCOLS, io_of, run
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairway.bench.footprint import footprint
+from benchmarks.footprint import footprint
 from fairway.core.chance import Seeded
 from fairway.core.events import Address, MessageReceived, Peer
 from fairway.protocols.rup import wire

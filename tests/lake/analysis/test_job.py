@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fairway.bench.torture.readers import duckdb_with_delta
 from fairway.core.tables import ANALYSIS_TABLES, CAPTURES, PACKETS, SESSIONS, Table
 from fairway.lake.analysis import enrich, job
 from fairway.lake.analysis.enrich import Counts, Enrich
@@ -23,6 +22,7 @@ from fairway.store.lakes import Lake
 from tests.capture.adversaries import pcap
 from tests.lake.analysis.lakes import all_tables, table_rows
 from tests.lake.analysis.worlds import simulated
+from tests.torture.readers import duckdb_with_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

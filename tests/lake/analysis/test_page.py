@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairway.lake.analysis.example import write_example
 from fairway.lake.analysis.job import analyze
-from fairway.lake.analysis.page import QUESTIONS, page
 from fairway.store.lakes import Lake
+from tests.lake.analysis.example import write_example
+from tests.lake.analysis.page import QUESTIONS, page
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars
 import pyarrow as pa
 
-from fairway.bench.torture.readers import duckdb_with_delta
 from fairway.lake import register
 from fairway.store.delta import Delta
 from fairway.store.places import place_of
+from tests.torture.readers import duckdb_with_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
