@@ -214,6 +214,10 @@ class DtlsClient:
             if silent or now_us >= self._renew_us:
                 self._begin(now_us)
 
+    def replace_engine(self, engine: ClientEngine) -> None:
+        """Use other keys or CAs from the next handshake on."""
+        self._engine = engine
+
     def close(self) -> None:
         """Send a close_notify and forget everything."""
         self._closed = True

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from fairway.core.addresses import device_of
 from fairway.core.errors import BadMessage
 from fairway.core.events import NOT_SENT, Address, Peer, Receipt
 from fairway.core.machine import Buffer, Machine
@@ -89,7 +90,12 @@ class Connection(Receiving):
 
     @property
     def url(self) -> str:
-        return format_url(self.protocol, self.address)
+        return format_url(self._endpoint.scheme, self.address)
+
+    @property
+    def device(self) -> str | None:
+        """The peer's authenticated name; None on a plain port."""
+        return device_of(self.address)
 
     @property
     def statistics(self) -> EndpointStatistics:

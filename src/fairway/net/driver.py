@@ -208,6 +208,11 @@ class Driver:
         self.machine.unreachable(address, reason, self._now_us)
         self.schedule()
 
+    def refused(self, address: Address, reason: str) -> None:
+        """Tell the machine why nobody can be reached at an address."""
+        self.machine.unreachable(address, reason, self._now_us)
+        self.schedule()
+
     def path_limited(self, datagram_bytes: int, *, fragments: bool) -> None:
         """Tells the machine what the path takes."""
         self.machine.limit_datagrams(datagram_bytes, fragments=fragments)

@@ -41,6 +41,8 @@ class Endpoint:
         self, machine: Machine, options: Options, inbox: Inbox, recorder: Recorder | None, *, close_timeout_s: float
     ) -> None:
         self.machine = machine
+        self.scheme = machine.name
+        """Of its URL: with DTLS another than the protocol."""
         self.options = options
         self.close_timeout_s = close_timeout_s
         self.driver = Driver(machine, self, recorder)
@@ -89,13 +91,14 @@ class Endpoint:
     @property
     def url(self) -> str:
         """The URL of the bound socket, with its real port."""
-        return format_url(self.protocol, self.driver.link.local)
+        return format_url(self.scheme, self.driver.link.local)
 
     @property
     def statistics(self) -> EndpointStatistics:
         """What the machine and the socket have counted."""
-        self.driver.link.refresh()
-        return EndpointStatistics(self.protocol, self.machine.statistics, self.driver.link.counters)
+        link = self.driver.link
+        link.refresh()
+        return EndpointStatistics(self.protocol, self.machine.statistics, link.counters, getattr(link, "dtls", None))
 
     # Inputs from the application.
 

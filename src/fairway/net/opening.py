@@ -5,10 +5,11 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from fairway import protocols
-from fairway.core.errors import BadAddress
+from fairway.core.errors import BadAddress, BadOption
 from fairway.core.events import Address
 from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Machine, Options, check_choice
 from fairway.net import sockets
@@ -16,12 +17,16 @@ from fairway.net.chance import Cryptographic
 from fairway.net.connection import Connection
 from fairway.net.endpoint import Endpoint
 from fairway.net.inbox import Inbox
-from fairway.net.link import IO_CHOICES, Io, open_link
+from fairway.net.link import IO_CHOICES, Io, Link, open_link
 from fairway.net.listener import Listener
 from fairway.net.memory import keep_freed_memory
 from fairway.net.recorder import CALLER, LISTENER, Recorder, Trace
+from fairway.net.security import FILES, SecureLink, Security, budget_bytes, take_settings
 from fairway.net.urls import Setting, Target, build_options, format_url, parse
 from fairway.protocols import make_machine, options_class
+
+if TYPE_CHECKING:
+    from fairway.dtls.certificates import Role
 
 CLOSE_TIMEOUT_S = 5.0
 """What leaving the context waits for outstanding messages at the most."""
@@ -84,12 +89,12 @@ async def open_connection(
     **options: Setting,
 ) -> Connection:
     """Opens a conversation on a socket of its own; who calls this closes it."""
-    plan = _plan(url, options, io)
+    plan = _plan(url, options, io, "device")
     if not plan.target.host or not plan.target.port:
         raise BadAddress(f"{url!r} names no host and port to connect to")
     family, address = await sockets.resolve_peer(plan.target)
     # A peer that may move answers from elsewhere, which a connected socket would not hear.
-    moves = bool(getattr(plan.options, "migration", False))
+    moves = bool(getattr(plan.options, "migration", False)) and plan.security is None
     if moves:
         anywhere: Address = (ANY_HOST, 0) if family == socket.AF_INET else ("::", 0)
         sock = sockets.open_bound(family, anywhere, plan.window_bytes, plan.options.window)
@@ -98,7 +103,8 @@ async def open_connection(
     common = _Common(Inbox(), trace, close_timeout_s)
     endpoint = await _open_endpoint(plan, sock, common, remote=None if moves else address)
     try:
-        connection = await endpoint.connect(address, None)
+        inner = address if plan.security is None else plan.security.inner_address(address)
+        connection = await endpoint.connect(inner, None)
     except BaseException:
         await endpoint.close(0.0)
         raise
@@ -114,7 +120,7 @@ async def open_listener(
     **options: Setting,
 ) -> Listener:
     """Listens on one or more URLs; who calls this closes it."""
-    plans = [_plan(url, options, io) for url in urls]
+    plans = [_plan(url, options, io, "gateway") for url in urls]
     return await _open_listener(plans, _Common(Inbox(), trace, close_timeout_s), ())
 
 
@@ -122,7 +128,7 @@ def plan_service(url: str, defaults: Mapping[str, Setting]) -> Plan:
     """Return what `open_service` opens for a URL: acknowledgement is deferred, and `defaults` hold where the URL sets
     nothing else. Nothing is bound yet."""
     missing = {name: value for name, value in defaults.items() if name not in parse(url).settings}
-    return _plan(url, {**missing, "deferred": True}, "auto")
+    return _plan(url, {**missing, "deferred": True}, "auto", "gateway")
 
 
 async def open_service(plans: Sequence[Plan], prepare: Prepare, *, handed: Sequence[int] = ()) -> Listener:
@@ -166,6 +172,7 @@ class Plan:
     target: Target
     options: Options
     io: Io
+    security: Security | None = None
 
     @property
     def window_bytes(self) -> int:
@@ -177,7 +184,10 @@ class Plan:
 
     def machine(self) -> Machine:
         """Build the machine that serves it."""
-        return make_machine(self.target.protocol, self.options, Cryptographic())
+        machine = make_machine(self.target.protocol, self.options, Cryptographic())
+        if self.security is not None:
+            machine.limit_datagrams(self.options.datagram_bytes_max, fragments=False)
+        return machine
 
 
 class _Common:
@@ -198,7 +208,7 @@ class _Common:
         return self._recorder
 
 
-def _plan(url: str, given: Mapping[str, Setting], io: Io) -> Plan:
+def _plan(url: str, given: Mapping[str, Setting], io: Io, role: Role) -> Plan:
     """Reads a URL and joins its query's settings with those given by name, which win.
 
     `io` is the socket's, all others are the protocol's.
@@ -207,12 +217,30 @@ def _plan(url: str, given: Mapping[str, Setting], io: Io) -> Plan:
     settings: dict[str, Setting] = {**target.settings, **given}
     chosen = str(settings.pop("io", io))
     check_choice("io", chosen, IO_CHOICES)
+    security = _security(target, settings, role)
     options = build_options(options_class(target.protocol), settings)
-    return Plan(target, options, next(choice for choice in IO_CHOICES if choice == chosen))
+    if security is not None:
+        options = replace(options, datagram_bytes_max=budget_bytes(options.datagram_bytes_max))
+    return Plan(target, options, next(choice for choice in IO_CHOICES if choice == chosen), security)
+
+
+def _security(target: Target, settings: dict[str, Setting], role: Role) -> Security | None:
+    """Take the settings of DTLS out of the others, if the scheme asks for it."""
+    if not target.secure:
+        for name in FILES:
+            if name in settings:
+                raise BadOption(f"the option {name!r} is for DTLS: write {target.protocol}+dtls://")
+        return None
+    security = take_settings(settings, role, target.host)
+    security.read()
+    if role == "gateway" and target.protocol == "udpc":
+        # A session follows its device, and only its device, to another address.
+        settings.setdefault("migration", True)
+    return security
 
 
 def _anywhere(target: Target) -> Target:
-    return target if target.host else Target(target.protocol, ANY_HOST, target.port, target.settings)
+    return target if target.host else replace(target, host=ANY_HOST)
 
 
 async def _open_endpoint(plan: Plan, sock: socket.socket, common: _Common, remote: Address | None) -> Endpoint:
@@ -223,10 +251,11 @@ async def _open_endpoint(plan: Plan, sock: socket.socket, common: _Common, remot
         timeout_s = common.close_timeout_s
         recorder = common.recorder(LISTENER if remote is None else CALLER)
         endpoint = Endpoint(plan.machine(), plan.options, common.inbox, recorder, close_timeout_s=timeout_s)
+        endpoint.scheme = plan.target.scheme
         try:
             if common.prepare is not None:
-                common.prepare(endpoint, format_url(plan.target.protocol, sock.getsockname()))
-            link = await open_link(sock, endpoint.driver, io=plan.io, remote=remote)
+                common.prepare(endpoint, format_url(plan.target.scheme, sock.getsockname()))
+            link = await _open_link(plan, sock, endpoint, remote)
         except BaseException:
             await endpoint.close(0.0)
             raise
@@ -235,3 +264,11 @@ async def _open_endpoint(plan: Plan, sock: socket.socket, common: _Common, remot
         raise
     endpoint.driver.attach(link)
     return endpoint
+
+
+async def _open_link(plan: Plan, sock: socket.socket, endpoint: Endpoint, remote: Address | None) -> Link:
+    """Put the socket on the loop, with DTLS between it and the driver if the plan says so."""
+    if plan.security is None:
+        return await open_link(sock, endpoint.driver, io=plan.io, remote=remote)
+    secure = SecureLink(plan.security, endpoint.driver, remote)
+    return secure.attach(await open_link(sock, secure, io=plan.io, remote=remote))

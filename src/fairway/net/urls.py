@@ -22,6 +22,8 @@ SPAN_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000
 SIZE_BYTES = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 SWITCH = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
 
+DTLS = "+dtls"
+
 _NUMBER = re.compile(r"(\d[\d_]*(?:\.\d+)?) ?([A-Za-z]*)", re.ASCII)
 
 OptionsType = TypeVar("OptionsType", bound=Options)
@@ -36,12 +38,21 @@ class Target:
     host: str
     port: int
     settings: Mapping[str, str]
+    secure: bool = False
+    """Whether the scheme asks for DTLS."""
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of a URL: the protocol, with DTLS below it or without."""
+        return f"{self.protocol}{DTLS}" if self.secure else self.protocol
 
 
 def parse(url: str) -> Target:
     """Takes a URL apart; raises `BadAddress` in a sentence that says what is wrong with it."""
     parts = _split(url)
-    known = protocol(parts.scheme)
+    secure = parts.scheme.endswith(DTLS)
+    name = parts.scheme.removesuffix(DTLS)
+    known = protocol(name)
     if not url[len(parts.scheme) :].startswith("://"):
         raise BadAddress(f"{url!r} lacks the // of scheme://host:port")
     if parts.path not in {"", "/"} or parts.fragment or parts.username is not None:
@@ -51,7 +62,7 @@ def parse(url: str) -> Target:
         port = known.default_port
     if port is None:
         raise BadAddress(f"{url!r} names no port, and {parts.scheme} has no default")
-    return Target(parts.scheme, parts.hostname or "", port, _settings(url, parts.query))
+    return Target(name, parts.hostname or "", port, _settings(url, parts.query), secure)
 
 
 def _split(url: str) -> SplitResult:

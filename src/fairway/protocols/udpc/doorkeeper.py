@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fairway.core.addresses import device_of
 from fairway.core.chance import Chance
 from fairway.core.errors import DamagedSnapshot
 from fairway.core.events import Address, CloseReason, Connected, ConnectRefused, ConnectUnknown, Peer, PeerMoved
@@ -134,7 +135,7 @@ class Doorkeeper:
         if half_open is not None:
             return self._complete(half_open, ack_index, flag, data, now_us)
         session = self.sessions.anywhere(session_id) if self._options.migration else None
-        if session is None:
+        if session is None or device_of(session.link.address) != device_of(address):
             self._outputs.drop("unknown_session")
             return None
         if flag not in _ASKING or session.state is not State.OPEN or not session.newer(index):
