@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from fairway.core import events
+from fairway.core.addresses import device_of
 from fairway.core.errors import CallerError, DamagedSnapshot, NoSuchPeer
 from fairway.core.events import Peer, Receipt
 from fairway.core.machine import Machine, Piecewise
@@ -52,6 +53,7 @@ class Arrived(NamedTuple):
         return Row(
             offset, count, self.reception.protocol, name, peer.session, first, self.kind, self.reliable,
             self.received_us, size, sizes, body, self.spool.name if self.spool else None, port=self.reception.port,
+            device=device_of(peer.address),
         )  # fmt: skip
 
 
