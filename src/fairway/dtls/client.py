@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 
-from fairway.core.addresses import with_device
+from fairway.core.addresses import format_address, with_device
 from fairway.core.chance import Chance
 from fairway.core.events import Address
 from fairway.core.machine import Buffer, Transmit
@@ -290,7 +290,7 @@ class DtlsClient:
     def _fail(self, attempt: Attempt, reason: str, now_us: int) -> None:
         self._give_up(attempt, reason)
         self._failures += 1
-        _log.warning("the handshake with %s failed: %s", self.remote, reason)
+        _log.info("the handshake with %s failed: %s", format_address(self.remote), reason)
         if self._failures > 1:
             self._failed.append(reason)
         limits = self._limits

@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 
-from fairway.core.addresses import with_device
+from fairway.core.addresses import format_address, with_device
 from fairway.core.events import Address
 from fairway.core.machine import Buffer, Transmit
 from fairway.dtls.association import Handshake, Up, joined
@@ -173,7 +173,9 @@ class DtlsGateway:
             if now_us - up.since_us > self._limits.overlap_us:
                 up.forget_previous()
             if reason:
-                _log.warning("%s at %s is %s: its association is closed", up.peer.name, up.outer, reason)
+                _log.warning(
+                    "%s at %s is %s: its association is closed", up.peer.name, format_address(up.outer), reason
+                )
                 self.counters.dropped[f"association_{reason}"] += 1
                 self._end(up, notify=True)
             elif now_us - up.heard_us > self._limits.idle_us:
@@ -410,4 +412,4 @@ class DtlsGateway:
         self.counters.failed[reason] += 1
         self.counters.half_open = len(self._half_open)
         if self._lines.allows(now_us):
-            _log.warning("the handshake with %s failed: %s", address, reason)
+            _log.warning("the DTLS handshake with %s failed: %s", format_address(address), reason)

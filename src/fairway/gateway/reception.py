@@ -11,14 +11,13 @@ from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from fairway.core import events
-from fairway.core.addresses import device_of
+from fairway.core.addresses import device_of, format_address
 from fairway.core.errors import CallerError, DamagedSnapshot, NoSuchPeer
 from fairway.core.events import Peer, Receipt
 from fairway.core.machine import Machine, Piecewise
 from fairway.gateway.guard import Guard
 from fairway.gateway.journal import Row, packed
 from fairway.net.endpoint import Endpoint
-from fairway.net.urls import format_address
 
 SPOOLING = "rup"
 KEYS_MAX = 16_384

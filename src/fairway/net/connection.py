@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from fairway.core.addresses import device_of
+from fairway.core.addresses import device_of, format_address
 from fairway.core.errors import BadMessage
 from fairway.core.events import NOT_SENT, Address, Peer, Receipt
 from fairway.core.machine import Buffer, Machine
@@ -16,7 +16,7 @@ from fairway.net.inbox import Inbox, Receiving
 from fairway.net.messages import Message, Run
 from fairway.net.outcomes import ConversationClosed, DeliveryRefused
 from fairway.net.sending import Bulk, Outgoing, Singles, Special, Tokens
-from fairway.net.urls import format_address, format_url
+from fairway.net.urls import format_url
 
 if TYPE_CHECKING:
     from fairway.net.counters import EndpointStatistics

@@ -21,8 +21,8 @@ from fairway.net.link import IO_CHOICES, Io, Link, open_link
 from fairway.net.listener import Listener
 from fairway.net.memory import keep_freed_memory
 from fairway.net.recorder import CALLER, LISTENER, Recorder, Trace
-from fairway.net.security import FILES, SecureLink, Security, budget_bytes, take_settings
-from fairway.net.urls import Setting, Target, build_options, format_url, parse
+from fairway.net.security import SecureLink, Security, budget_bytes, take_settings
+from fairway.net.urls import DTLS_FILES, Setting, Target, build_options, format_url, parse
 from fairway.protocols import make_machine, options_class
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def _plan(url: str, given: Mapping[str, Setting], io: Io, role: Role) -> Plan:
 def _security(target: Target, settings: dict[str, Setting], role: Role) -> Security | None:
     """Take the settings of DTLS out of the others, if the scheme asks for it."""
     if not target.secure:
-        for name in FILES:
+        for name in DTLS_FILES:
             if name in settings:
                 raise BadOption(f"the option {name!r} is for DTLS: write {target.protocol}+dtls://")
         return None

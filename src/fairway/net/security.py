@@ -21,20 +21,21 @@ from fairway.core.events import Address
 from fairway.core.machine import Transmit
 from fairway.dtls import OVERHEAD_BYTES, BadIdentity, DtlsClient, DtlsGateway, require_packages
 from fairway.dtls.engine import DATAGRAM_BYTES_MAX
+from fairway.dtls.reasons import explained
 from fairway.net.chance import Cryptographic
 from fairway.net.counters import SocketCounters
 from fairway.net.link import Link
 from fairway.net.mmsg import Receive
-from fairway.net.urls import Setting
+from fairway.net.urls import DTLS_FILES, Setting
 
 if TYPE_CHECKING:
     from fairway.dtls.certificates import Role
     from fairway.dtls.identity import Identity, IdentityFiles
     from fairway.dtls.openssl import OpensslClientEngine, OpensslGatewayEngine
 
-FILES = ("identity", "cert", "key", "ca", "revoked", "crl")
 LOOK_S = 2.0
 """How often files are looked at."""
+HANDSHAKE_FAILED = "the DTLS handshake failed"
 KEY_LOG = "SSLKEYLOGFILE"
 
 _log = logging.getLogger("fairway.dtls")
@@ -50,7 +51,7 @@ def take_settings(settings: dict[str, Setting], role: Role, host: str) -> Securi
     require_packages()
     from fairway.dtls.identity import IdentityFiles
 
-    files = {name: os.fspath(str(settings.pop(name))) for name in FILES if name in settings}
+    files = {name: os.fspath(str(settings.pop(name))) for name in DTLS_FILES if name in settings}
     name = str(settings.pop("name", host))
     if role == "device" and not name:
         raise BadOption("the URL names no host, so name= must say which gateway is expected")
@@ -170,7 +171,7 @@ class SecureLink:
             self._link.send(transmits)
         if isinstance(self._layer, DtlsClient):
             for reason in self._layer.failures():
-                self._owner.refused(self._layer.inner, f"the DTLS handshake failed: {reason}")
+                self._owner.refused(self._layer.inner, f"{HANDSHAKE_FAILED}: {explained(reason)}")
         due_us = self._layer.next_deadline_us()
         # A timer that rings too early is left alone: moving it costs more than an idle ring.
         if due_us is None or (self._timer is not None and self._timer_us <= due_us):

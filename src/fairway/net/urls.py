@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
+from fairway.core.addresses import format_address
 from fairway.core.errors import BadAddress, BadOption
 from fairway.core.events import Address
 from fairway.core.machine import Options
@@ -23,6 +24,9 @@ SIZE_BYTES = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 SWITCH = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
 
 DTLS = "+dtls"
+DTLS_FILES = ("identity", "cert", "key", "ca", "revoked", "crl")
+DTLS_SETTINGS = (*DTLS_FILES, "name")
+"""Settings of a URL that are not the protocol's but those of DTLS below it."""
 
 _NUMBER = re.compile(r"(\d[\d_]*(?:\.\d+)?) ?([A-Za-z]*)", re.ASCII)
 
@@ -93,14 +97,6 @@ def _settings(url: str, query: str) -> dict[str, str]:
 def format_url(scheme: str, address: Address) -> str:
     """Gives the URL of a socket address."""
     return f"{scheme}://{format_address(address)}"
-
-
-def format_address(address: Address) -> str:
-    """Gives host:port, IPv6 in brackets."""
-    if isinstance(address, tuple) and len(address) >= 2:
-        host, port = address[0], address[1]
-        return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
-    return str(address)
 
 
 def build_options(options: type[OptionsType], settings: Mapping[str, Setting]) -> OptionsType:
