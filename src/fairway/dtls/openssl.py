@@ -330,4 +330,4 @@ def _reason(error: SSL.Error) -> str:
     entries = error.args[0] if error.args and isinstance(error.args[0], list) else []
     text = str(entries[-1][-1]) if entries else type(error).__name__
     before, alert, after = text.partition("alert ")
-    return "_".join((alert + after if alert else before).lower().split())
+    return "_".join((alert + after if alert else before).lower().split()) or "unknown"
