@@ -77,18 +77,22 @@ def test_a_run_of_equal_datagrams_is_a_run_of_equal_records_both_ways(either: Ei
     assert (plaintext.segment_bytes, plaintext.device) == (1_000, "sensor-1")
 
 
-def test_a_damaged_record_costs_its_super_buffer_only_itself(either: Either) -> None:
+@pytest.mark.parametrize("byte", [*range(13), 20, 60, -1])
+def test_a_damaged_record_costs_its_super_buffer_only_itself(byte: int, either: Either) -> None:
     world = up(either)
     client = world.clients[A]
     bodies = [bytes([number]) * 100 for number in range(10)]
     client.send([Transmit(client.inner, b"".join(bodies), 100)], world.now_us)
     [sealed] = client.transmits()
     records = segments(sealed.data, sealed.segment_bytes)
-    records[4] = records[4][:-1] + bytes([records[4][-1] ^ 1])
+    damaged = bytearray(records[4])
+    damaged[byte] ^= 1
+    records[4] = bytes(damaged)
     world.gateway.receive(b"".join(records), A, world.now_us, sealed.segment_bytes)
-    [plaintext] = world.gateway.plaintexts()
-    assert segments(plaintext.data, plaintext.segment_bytes) == bodies[:4] + bodies[5:]
-    assert world.gateway.counters.dropped == {"record_not_accepted": 1}
+    found = [body for one in world.gateway.plaintexts() for body in segments(one.data, one.segment_bytes)]
+    assert found == bodies[:4] + bodies[5:]
+    # A record that is no data any more may belong to a handshake, and is OpenSSL's to ignore.
+    assert world.gateway.counters.dropped.total() == (1 if byte else 0)
 
 
 def test_what_is_empty_or_too_large_for_a_record_is_dropped_and_counted(either: Either) -> None:

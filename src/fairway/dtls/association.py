@@ -72,6 +72,12 @@ class Up:
             self.forget_previous()
             return []
 
+    def open_run(self, datagrams: list[bytes]) -> list[bytes]:
+        """Return the plaintexts of datagrams that arrived together."""
+        if self.previous is not None:
+            return [plaintext for datagram in datagrams for plaintext in self.open(datagram)]
+        return self.association.open_run(datagrams)
+
     def forget_previous(self) -> None:
         """Drop what this association replaced."""
         if self.previous is not None:

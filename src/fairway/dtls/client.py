@@ -31,7 +31,7 @@ from fairway.dtls.engine import (
     PeerIdentity,
     Plaintext,
 )
-from fairway.dtls.records import ALERT, DATA, is_protected, is_record, is_unprotected_close
+from fairway.dtls.records import ALERT, DATA, is_protected, is_record, is_run, is_unprotected_close
 
 _log = logging.getLogger("fairway.dtls")
 
@@ -167,9 +167,13 @@ class DtlsClient:
             return
         size = len(data)
         step = segment_bytes or size or 1
+        datagrams = [bytes(data[start : start + step]) for start in range(0, size, step)]
         plaintexts: list[bytes] = []
-        for start in range(0, size, step):
-            plaintexts += self._receive_one(bytes(data[start : start + step]), now_us)
+        if len(datagrams) > 1 and self._up is not None and self._previous is None and is_run(datagrams[:-1]):
+            plaintexts = self._open_run(self._up, datagrams[:-1], now_us)
+            del datagrams[:-1]
+        for datagram in datagrams:
+            plaintexts += self._receive_one(datagram, now_us)
         if plaintexts:
             self.counters.records_in += len(plaintexts)
             self._records += len(plaintexts)
@@ -320,6 +324,16 @@ class DtlsClient:
             if self._attempt is not None:
                 return self._step(self._attempt, datagram, now_us)
             self.counters.dropped["record_not_accepted"] += 1
+        return plaintexts
+
+    def _open_run(self, up: Association, datagrams: list[bytes], now_us: int) -> list[bytes]:
+        try:
+            plaintexts = up.open_run(datagrams)
+        except AssociationClosed:
+            self._lost(now_us)
+            return []
+        if len(plaintexts) < len(datagrams):
+            self.counters.dropped["record_not_accepted"] += len(datagrams) - len(plaintexts)
         return plaintexts
 
     def _open_previous(self, previous: Association, datagram: bytes, now_us: int) -> list[bytes]:

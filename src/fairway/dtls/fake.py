@@ -135,6 +135,10 @@ class FakeAssociation:
         found = [self._opened(record) for record in (*early, *split(datagram))]
         return [body for body in found if body]
 
+    def open_run(self, datagrams: list[bytes]) -> list[bytes]:
+        """Return the plaintexts in datagrams that arrived together."""
+        return [body for datagram in datagrams for body in self.open(datagram)]
+
     def _opened(self, record: bytes) -> bytes:
         protected, tag = record[:-TAG_BYTES], record[-TAG_BYTES:]
         sequence = int.from_bytes(record[5:11], "big")

@@ -206,9 +206,12 @@ class DtlsGateway:
 
     def _opened_run(self, up: Up, datagrams: list[bytes], now_us: int) -> None:
         """Open records one by one; plaintexts of one size go on as one super-buffer."""
-        plaintexts: list[bytes] = []
-        for datagram in datagrams:
-            plaintexts += self._open(up, datagram, now_us)
+        try:
+            plaintexts = up.open_run(datagrams)
+        except AssociationClosed:
+            self._end(up, notify=False)
+            return
+        self._count(up, plaintexts, len(datagrams), now_us)
         self._plaintexts += joined(plaintexts, up.inner, up.peer.name)
 
     def _open(self, up: Up, datagram: bytes, now_us: int) -> list[bytes]:
@@ -217,16 +220,19 @@ class DtlsGateway:
         except AssociationClosed:
             self._end(up, notify=False)
             return []
+        self._count(up, plaintexts, 1 if datagram[0] == DATA else 0, now_us)
+        return plaintexts
+
+    def _count(self, up: Up, plaintexts: list[bytes], records: int, now_us: int) -> None:
         if plaintexts:
             up.heard_us = now_us
             up.records_in += len(plaintexts)
             self.counters.records_in += len(plaintexts)
             # The peer has keys, so it has our last flight.
             up.handshake = None
-        elif datagram[0] == DATA:
-            up.dropped += 1
-            self.counters.dropped["record_not_accepted"] += 1
-        return plaintexts
+        if len(plaintexts) < records:
+            up.dropped += records - len(plaintexts)
+            self.counters.dropped["record_not_accepted"] += records - len(plaintexts)
 
     def _end(self, up: Up, *, notify: bool) -> None:
         up.forget_previous()

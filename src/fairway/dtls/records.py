@@ -50,6 +50,21 @@ def is_single_data(datagram: bytes) -> bool:
     return size > HEADER_BYTES and datagram[0] == DATA and HEADER_BYTES + (datagram[11] << 8 | datagram[12]) == size
 
 
+def is_run(datagrams: list[bytes]) -> bool:
+    """Return whether datagrams are single records of application data, of one size, version and epoch.
+
+    Only these may be read as a stream: of others OpenSSL drops neighbours, too.
+    """
+    first = datagrams[0]
+    size, head, length = len(first), first[:5], first[11:HEADER_BYTES]
+    return (
+        is_single_data(first)
+        and head[1:3] == b"\xfe\xfd"
+        and is_protected(first)
+        and all(len(one) == size and one[:5] == head and one[11:HEADER_BYTES] == length for one in datagrams)
+    )
+
+
 def is_protected(datagram: bytes) -> bool:
     """Return whether the first record is of an epoch that has keys."""
     return datagram[3] != 0 or datagram[4] != 0
