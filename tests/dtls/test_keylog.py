@@ -12,15 +12,14 @@ from fairway.capture.trace import TraceWriter
 from fairway.core.chance import Seeded
 from fairway.dtls import DtlsClient
 from fairway.dtls.openssl import OpensslClientEngine
-from tests.conftest import Tshark
 from tests.dtls.test_associations import A
 from tests.dtls.world import GATEWAY, GATEWAY_NAME, SECOND_US, Fleet, World
 
 
+@pytest.mark.usefixtures("tshark")
 def test_tshark_reads_a_capture_with_the_key_log(
-    fleet: Fleet, tmp_path: Path, tshark: Tshark, caplog: pytest.LogCaptureFixture
+    fleet: Fleet, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert tshark
     keys, capture = tmp_path / "keys.log", tmp_path / "run.pcapng"
     caplog.set_level(logging.WARNING, "fairway.dtls")
     engine = OpensslClientEngine(fleet.identity("sensor-1"), GATEWAY_NAME, keylog=str(keys))

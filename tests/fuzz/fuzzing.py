@@ -111,7 +111,7 @@ class FuzzResult:
 
     def replay(self, datagrams: int) -> str:
         """Gives the command that runs exactly this again."""
-        words = ["python", "-m", "tests.fuzz.fuzzing", "--protocol", self.protocol, "--seed", str(self.seed)]
+        words = ["python", "-m", "tests.fuzz", "--protocol", self.protocol, "--seed", str(self.seed)]
         return shlex.join([*words, "--datagrams", str(datagrams)])
 
 

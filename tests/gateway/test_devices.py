@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from fairway import net
+from fairway.dtls.openssl import OpensslClientEngine
 from fairway.net.security import SecureLink
 from tests.dtls.world import Fleet
 from tests.loopback import own_host
@@ -136,18 +137,16 @@ def test_a_restored_session_is_only_for_its_own_device(tmp_path: Path) -> None:
 async def _restored(fleet: Fleet, lake: Path) -> None:
     one, two = fleet.file("one"), fleet.file("two")
     async with gateway(lake, secure(fleet), *SEALS_OFTEN) as first:
-        connection = await net.open_connection(f"{first.url('udpc+dtls')}?name={NAME}&identity={one}")
+        connection = await net.connect(f"{first.url('udpc+dtls')}?name={NAME}&identity={one}")
         await connection.send(b"mine")
         link = connection._endpoint.driver.link
         assert isinstance(link, SecureLink)
+        # The next handshake of the same socket, with the same session, has another certificate.
+        link._layer.replace_engine(OpensslClientEngine(fleet.identity("two"), NAME))  # type: ignore[arg-type,call-arg]
         first.process.kill()
         await first.ended()
     async with gateway(lake, secure(fleet, first.urls), *SEALS_OFTEN) as second:
-        # From now on the same socket, with the same session, has another certificate.
-        other = await net.open_connection(f"{first.url('udpc+dtls')}?name={NAME}&identity={two}")
-        theirs = other._endpoint.driver.link
-        assert isinstance(theirs, SecureLink)
-        link._layer.replace_engine(theirs._layer._engine)  # type: ignore[arg-type,call-arg]
+        other = await net.connect(f"{first.url('udpc+dtls')}?name={NAME}&identity={two}")
         with suppress(net.DeliveryUnknown, net.DeliveryRefused, net.ConversationClosed, TimeoutError):
             async with asyncio.timeout(5):
                 await connection.send(b"stolen")

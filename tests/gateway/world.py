@@ -146,7 +146,7 @@ class Sender:
     async def connect(self) -> net.Connection:
         if self._connection is None:
             protocol = self.url.partition(":")[0].removesuffix("+dtls")
-            self._connection = await net.open_connection(self.url + CLIENT[protocol] + self._more)
+            self._connection = await net.connect(self.url + CLIENT[protocol] + self._more)
         return self._connection
 
     async def run(self, pause_s: float = 0.01, at_once: int = 5) -> None:
@@ -155,7 +155,7 @@ class Sender:
         while not self.enough.is_set():
             for _ in range(at_once):
                 body = f"{self.tag}-{self.sent}-".encode() + bytes([self.sent % 251]) * (self.sent % 90)
-                future: asyncio.Future[Any] = connection.send(body)
+                future: asyncio.Future[Any] = connection.send_nowait(body)
                 future.add_done_callback(partial(self._settle, body))
                 pending.append(future)
                 self.sent += 1

@@ -146,7 +146,7 @@ def test_a_revoked_device_loses_its_association_while_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     fleet = Fleet(tmp_path)
-    monkeypatch.setattr(security, "LOOK_S", 0.05)
+    monkeypatch.setattr(security, "LOOK_US", 50_000)
     listed = tmp_path / "ca" / REVOKED
     caplog.set_level(logging.INFO, "fairway.dtls")
 

@@ -51,7 +51,7 @@ class EndpointSender:
         variants()  # made before the clock runs
         url = f"{self._protocol}://{host}:{port}?controller={self._controller}"
         for _ in range(1 if load.kind == "ping" else CONNECTIONS.get(self._protocol, 1)):
-            self._connections.append(await net.open_connection(url, io=self._io))
+            self._connections.append(await net.connect(url, io=self._io))
         self._first = self._connections[0]
 
     async def _begin(self, units: int) -> None:
@@ -68,7 +68,7 @@ class EndpointSender:
         await self._begin(size)
         pending: deque[asyncio.Future[None]] = deque()
         for body in large_messages(size):
-            pending.append(self._first.send(body))
+            pending.append(self._first.send_nowait(body))
             if len(pending) >= LARGE_IN_FLIGHT:
                 await pending.popleft()
         for future in pending:
@@ -77,7 +77,7 @@ class EndpointSender:
 
     async def awaited(self, count: int) -> None:
         await self._begin(count)
-        sends: list[Callable[[bytes], asyncio.Future[None]]] = [one.send for one in self._connections]
+        sends: list[Callable[[bytes], asyncio.Future[None]]] = [one.send_nowait for one in self._connections]
         await send_each(sends, count, self._load.message_bytes)
         await self._confirmed()
 

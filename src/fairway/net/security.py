@@ -13,19 +13,17 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from fairway.core.addresses import with_device
 from fairway.core.errors import BadOption
 from fairway.core.events import Address
 from fairway.core.machine import Transmit
-from fairway.dtls import OVERHEAD_BYTES, BadIdentity, DtlsClient, DtlsGateway, require_packages
+from fairway.dtls import OVERHEAD_BYTES, BadIdentity, DtlsClient, DtlsCounters, DtlsGateway, require_packages
 from fairway.dtls.engine import DATAGRAM_BYTES_MAX
 from fairway.dtls.reasons import explained
 from fairway.net.chance import Cryptographic
-from fairway.net.counters import SocketCounters
-from fairway.net.link import Link
-from fairway.net.mmsg import Receive
+from fairway.net.layers import Link, LinkEvents, Receive
 from fairway.net.urls import DTLS_FILES, Setting
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from fairway.dtls.identity import Identity, IdentityFiles
     from fairway.dtls.openssl import OpensslClientEngine, OpensslGatewayEngine
 
-LOOK_S = 2.0
+LOOK_US = 2_000_000
 """How often files are looked at."""
 HANDSHAKE_FAILED = "the DTLS handshake failed"
 KEY_LOG = "SSLKEYLOGFILE"
@@ -102,36 +100,21 @@ def _stamp(path: str) -> tuple[int, int] | None:
     return found.st_mtime_ns, found.st_ino
 
 
-class Owner(Protocol):
-    """What the layer tells the driver above it."""
-
-    def now_us(self) -> int: ...
-
-    def readable(self) -> None: ...
-
-    def unreachable(self, address: Address | None, number: int) -> None: ...
-
-    def refused(self, address: Address, reason: str) -> None: ...
-
-    def path_limited(self, datagram_bytes: int, *, fragments: bool) -> None: ...
-
-
 class SecureLink:
-    """Seals what is sent and opens what is received: a link to the driver, an owner to the socket's link."""
+    """Seals what is sent and opens what is received: a link around that of the socket."""
 
-    def __init__(self, security: Security, owner: Owner, remote: Address | None) -> None:
+    def __init__(self, security: Security, link: Link, remote: Address | None) -> None:
         self._security = security
-        self._owner = owner
+        self._link = link
         self._loop = asyncio.get_running_loop()
+        self._above: LinkEvents | None = None
         self._stamps = security.stamps()
+        self._now_us = 0
         self._layer, self._renew = self._build(remote)
-        self.dtls = self._layer.counters
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_us = 0
-        self._looking = self._loop.call_later(LOOK_S, self._look)
-        self._link: Link
-        self.counters: SocketCounters
-        self.local: Address
+        self._look_us = self._time_us() + LOOK_US
+        self.counters = link.counters
+        self.dtls: DtlsCounters | None = self._layer.counters
+        self.local = link.local
 
     def _build(self, remote: Address | None) -> tuple[DtlsGateway | DtlsClient, Callable[[], None]]:
         """Return the layer, and what gives it the keys that the files hold now."""
@@ -141,19 +124,31 @@ class SecureLink:
             return client, lambda: client.replace_engine(security.client_engine())
         secret = chance.bits(256).to_bytes(32, "big")
         gateway = DtlsGateway(security.gateway_engine(secret))
-        return gateway, lambda: gateway.replace_engine(security.gateway_engine(secret), self._owner.now_us())
+        return gateway, lambda: gateway.replace_engine(security.gateway_engine(secret), self._now_us)
 
-    def attach(self, link: Link) -> SecureLink:
-        """Take the socket's link. Called once, right after it is opened."""
-        self._link, self.counters, self.local = link, link.counters, link.local
-        return self
+    def _time_us(self) -> int:
+        """Read the loop's clock, which is the driver's; it never goes back."""
+        self._now_us = max(self._now_us, int(self._loop.time() * 1_000_000))
+        return self._now_us
 
-    # The driver's side.
+    # From above.
+
+    @property
+    def deadline_us(self) -> int | None:
+        """When something is due: a retransmission, a renewal, a look at the files."""
+        due_us = self._layer.next_deadline_us()
+        return self._look_us if due_us is None else min(due_us, self._look_us)
+
+    def start(self, above: LinkEvents) -> None:
+        """Begin to read."""
+        self._above = above
+        self._link.start(self)
 
     def drain(self, receive: Receive, now_us: int) -> int:
         """Open what has arrived and pass it on; return the number of receives."""
+        self._now_us = max(self._now_us, now_us)
         layer = self._layer
-        received = self._link.drain(layer.receive, now_us)
+        received = self._link.drain(layer.receive, self._now_us)
         for data, address, _, segment_bytes in layer.plaintexts():
             receive(data, address, now_us, segment_bytes)
         self._flush()
@@ -161,36 +156,31 @@ class SecureLink:
 
     def send(self, transmits: list[Transmit]) -> None:
         """Seal and send, or wait for the handshake."""
-        self._layer.send(transmits, self._owner.now_us())
+        self._layer.send(transmits, self._time_us())
+        self._flush()
+
+    def wake(self, now_us: int) -> None:
+        """Do what is due."""
+        self._now_us = max(self._now_us, now_us)
+        if self._now_us >= self._look_us:
+            self._look_us = self._now_us + LOOK_US
+            self._look()
+        due_us = self._layer.next_deadline_us()
+        if due_us is not None and due_us <= self._now_us:
+            self._layer.wake(self._now_us)
         self._flush()
 
     def _flush(self) -> None:
-        """Send what the layer wants sent, say what failed, and set the timer."""
+        """Send what the layer wants sent, and report what failed."""
         transmits = self._layer.transmits()
         if transmits:
             self._link.send(transmits)
-        if isinstance(self._layer, DtlsClient):
+        if isinstance(self._layer, DtlsClient) and self._above is not None:
             for reason in self._layer.failures():
-                self._owner.refused(self._layer.inner, f"{HANDSHAKE_FAILED}: {explained(reason)}")
-        due_us = self._layer.next_deadline_us()
-        # A timer that rings too early is left alone: moving it costs more than an idle ring.
-        if due_us is None or (self._timer is not None and self._timer_us <= due_us):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_us = due_us
-        self._timer = self._loop.call_at(due_us / 1_000_000, self._ring)
-
-    def _ring(self) -> None:
-        self._timer = None
-        now_us = self._owner.now_us()
-        due_us = self._layer.next_deadline_us()
-        if due_us is not None and due_us <= now_us:
-            self._layer.wake(now_us)
-        self._flush()
+                self._above.unreachable(self._layer.inner, f"{HANDSHAKE_FAILED}: {explained(reason)}")
 
     def _look(self) -> None:
-        self._looking = self._loop.call_later(LOOK_S, self._look)
+        """Read the files again if one of them has changed."""
         stamps = self._security.stamps()
         if stamps == self._stamps:
             return
@@ -201,7 +191,6 @@ class SecureLink:
             _log.error("%s; the keys and lists from before stay in use", error)
         else:
             _log.info("the files of %s were read again", ", ".join(self._security.files.paths))
-        self._flush()
 
     def pause(self) -> None:
         """Stop reading."""
@@ -211,38 +200,37 @@ class SecureLink:
         """Read again."""
         self._link.resume()
 
+    def expect_errors(self, wanted: bool) -> None:
+        """Ask for ICMP errors, or no longer."""
+        self._link.expect_errors(wanted)
+
+    def refresh(self) -> None:
+        """Bring the counters up to date that the kernel keeps."""
+        self._link.refresh()
+
     def close(self) -> None:
         """Tell all peers, and close the socket. Twice is fine."""
-        self._looking.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
         self._layer.close()
         transmits = self._layer.transmits()
         if transmits:
             self._link.send(transmits)
         self._link.close()
 
-    def refresh(self) -> None:
-        """Bring the counters up to date that the kernel keeps."""
-        self._link.refresh()
-
-    def expect_errors(self, wanted: bool) -> None:
-        """Ask for ICMP errors, or no longer."""
-        self._link.expect_errors(wanted)
-
-    # The socket's side.
+    # From the socket's link.
 
     def readable(self) -> None:
         """Something has arrived."""
-        self._owner.readable()
+        if self._above is not None:
+            self._above.readable()
 
-    def unreachable(self, address: Address | None, number: int) -> None:
-        """An ICMP error came back."""
-        if isinstance(self._layer, DtlsClient):
-            self._owner.unreachable(self._layer.inner, number)
-        elif (inner := self._layer.inner_address(address)) is not None:
-            self._owner.unreachable(inner, number)
+    def unreachable(self, address: Address | None, why: int | str) -> None:
+        """An ICMP error came back: report it for who is at that address, if anybody is."""
+        layer = self._layer
+        inner = layer.inner if isinstance(layer, DtlsClient) else layer.inner_address(address)
+        if inner is not None and self._above is not None:
+            self._above.unreachable(inner, why)
 
     def path_limited(self, datagram_bytes: int, *, fragments: bool) -> None:
         """The path takes no larger datagrams than this."""
-        self._owner.path_limited(max(datagram_bytes - OVERHEAD_BYTES, 1), fragments=fragments)
+        if self._above is not None:
+            self._above.path_limited(max(datagram_bytes - OVERHEAD_BYTES, 1), fragments=fragments)
