@@ -12,7 +12,7 @@ import typer
 
 from fairway.cli.exits import ExitCode
 from fairway.cli.output import print_rows, print_table
-from fairway.core.errors import BadOption
+from fairway.core.errors import BadOption, FairwayError
 
 if TYPE_CHECKING:
     from benchmarks.transport.goals import Verdict
@@ -79,6 +79,49 @@ def transport(
     verdicts = judge(results)
     _write(results, verdicts, out)
     _print(results, verdicts, out, as_json=json)
+    raise typer.Exit(code or (ExitCode.FAILED if results.failures else ExitCode.DONE))
+
+
+LINK_ROUNDS = typer.Option(5, min=1, help="How often each cell is measured, on a link from another seed.")
+LINK_SECONDS = typer.Option(20.0, min=0.5, help="How long bulk and small messages are sent, in seconds.")
+LINK_ONLY = typer.Option("", metavar="NAMES", help="Links, peers and loads to measure, joined by commas.")
+LINK_OUT = typer.Option(Path("out/bench"), help="Where links.json and links.md go.")
+
+
+@bench.command(epilog="Example: fairway bench links --only lte,rup,tcp-bbr,bulk --rounds 1 --seconds 5")
+def links(
+    rounds: int = LINK_ROUNDS,
+    seconds: float = LINK_SECONDS,
+    only: str = LINK_ONLY,
+    out: Path = LINK_OUT,
+    json: bool = JSON,
+) -> None:
+    """Measures Fairway beside TCP, QUIC, ENet and KCP on emulated links that delay, lose and queue."""
+    from benchmarks.links.devices import NotPermitted
+    from benchmarks.links.rounds import Plan, Results, choose, run
+    from benchmarks.links.rows import ROWS
+    from benchmarks.links.table import as_json, describe, exactness, figures, judge, markdown, remarks
+
+    results, code = Results(choose(Plan(rounds, seconds), only)), ExitCode.DONE
+    try:
+        with _bar() as report, _terminable():
+            run(results, report)
+    except NotPermitted as reason:
+        raise FairwayError(
+            f"links need network namespaces and TUN devices, for which root is asked: {reason}"
+        ) from reason
+    except Stopped as stopped:
+        code = ExitCode.TERMINATED if stopped.signal == signal.SIGTERM else ExitCode.INTERRUPTED
+        results.notes.append("The run was stopped before its end.")
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "links.json").write_text(_json(as_json(results)))
+    (out / "links.md").write_text(markdown(results))
+    for name in results.plan.rows:
+        print_rows(figures(results, ROWS[name]), title=describe(ROWS[name]), as_json=json)
+    print_rows([one.row() for one in judge(results)], title="Goals", as_json=json)
+    print_rows(exactness(results), title="The emulator", as_json=json)
+    if not json:
+        print("\n".join([*remarks(results), f"written: {out}/links.json, links.md"]))
     raise typer.Exit(code or (ExitCode.FAILED if results.failures else ExitCode.DONE))
 
 

@@ -23,8 +23,8 @@ from fairway import net
 
 URLS = (
     "udpc://127.0.0.1:0?peers_max=256&unproved_max=256&linger=200ms&response_kept=5s",
-    "mrp://127.0.0.1:0?peers_max=256&unproved_max=256&forget=1s&idle=500ms",
-    "rup://127.0.0.1:0?peers_max=256&unproved_max=256&remember=500ms&idle=1s",
+    "mrp://127.0.0.1:0?peers_max=256&unproved_max=256&forget=1s&keepalive=500ms",
+    "rup://127.0.0.1:0?peers_max=256&unproved_max=256&remember=500ms&forget=1s",
     "pydevts://127.0.0.1:0?peers_max=256&unproved_max=256&repeat_after=50ms&remember=600ms&reuse_after=700ms",
 )
 CALLERS = 16

@@ -24,7 +24,7 @@ from fairway.protocols import make_machine, options_class
 WAVE = 250
 """Callers that connect or send at the same time: the listener's socket has a bounded buffer."""
 DRAIN_MAX = 64
-CALM: dict[str, dict[str, Any]] = {"udpc": {"heartbeat_us": 5_000_000, "silence_us": 60_000_000}, "mrp": {}}
+CALM: dict[str, dict[str, Any]] = {"udpc": {"keepalive_us": 5_000_000, "silence_us": 60_000_000}, "mrp": {}}
 """Heartbeats of 10,000 sessions each second would disturb what is measured: both sides wait longer."""
 TURN_S = 0.02
 FILES_SPARE = 256

@@ -39,6 +39,10 @@ class Load:
     message_bytes: int
     title: str
     unit: str
+    drive: str = ""
+    """The name of a way of its own to measure it, with `begin` and `send`: see `benchmarks.links.loads`."""
+    in_flight_bytes: int = 0
+    """What such a way keeps unconfirmed."""
 
     @property
     def quantum(self) -> int:

@@ -51,8 +51,8 @@ class StreamCheck:
 
 
 def tail(size: int) -> bytes:
-    """Gives what follows the number in a message of this size."""
-    return BLOCK[: size - NUMBER_BYTES]
+    """Return what follows the number in a message of this size."""
+    return (BLOCK * -(-size // BLOCK_BYTES))[: size - NUMBER_BYTES]
 
 
 def message(number: int, after: bytes) -> bytes:

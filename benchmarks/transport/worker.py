@@ -13,9 +13,10 @@ import signal
 import sys
 from typing import Any
 
+from benchmarks.links.loads import DRIVES
 from benchmarks.transport.clocks import peak_bytes
-from benchmarks.transport.loads import LOADS, measure
-from benchmarks.transport.peers import PEERS
+from benchmarks.transport.loads import Load, measure
+from benchmarks.transport.peers import Peer
 
 OPEN_S = 15.0
 
@@ -45,13 +46,17 @@ def _say(words: dict[str, Any]) -> None:
     print(json.dumps(words), flush=True)
 
 
+def _peer(job: dict[str, Any]) -> Peer:
+    return Peer(job["peer"], job["peer"], job["module"], job["settings"])
+
+
 async def _receive(job: dict[str, Any]) -> dict[str, Any]:
-    receiver = PEERS[job["peer"]].make_receiver()
+    receiver = _peer(job).make_receiver()
 
     def announce(host: str, port: int) -> None:
         _say({"host": host, "port": port})
 
-    serving = asyncio.create_task(receiver.serve(job["host"], LOADS[job["load"]], announce))
+    serving = asyncio.create_task(receiver.serve(job["host"], Load(**job["load"]), announce))
     told_to_stop = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin, told_to_stop.set)
     stopping = asyncio.create_task(told_to_stop.wait())
@@ -65,11 +70,15 @@ async def _receive(job: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _send(job: dict[str, Any]) -> dict[str, Any]:
-    sender, load = PEERS[job["peer"]].make_sender(), LOADS[job["load"]]
+    sender: Any = _peer(job).make_sender()
+    load = Load(**job["load"])
     called: dict[str, Any] = json.loads(sys.stdin.readline())
     async with asyncio.timeout(OPEN_S):
         await sender.open(called["host"], called["port"], load)
-    result = await measure(sender, load, job["seconds"], called["receiver_pid"], job["units"])
+    if load.drive:
+        result = await DRIVES[load.drive](sender, load, job["seconds"])
+    else:
+        result = await measure(sender, load, job["seconds"], called["receiver_pid"], job["units"])
     return {**result, "peak_bytes": peak_bytes()}
 
 

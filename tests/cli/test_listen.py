@@ -75,7 +75,7 @@ def test_a_folder_that_takes_no_file_leaves_the_message_unacknowledged(tmp_path:
         url = url_of(command, "udpc")
         (tmp_path / "out").rmdir()
         (tmp_path / "out").write_text("in the way")
-        assert send(f"{url}?important_limit=1s", "lost").returncode == 3
+        assert send(f"{url}?important_timeout=1s", "lost").returncode == 3
         assert command.exit_code() == 1
 
 

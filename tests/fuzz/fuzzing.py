@@ -58,7 +58,7 @@ BOUNDS: Mapping[str, int] = {
 }
 OWN_BOUNDS: Mapping[str, Mapping[str, int]] = {
     "pydevts": {"remembered_max": 1 << 16},
-    "rup": {"completed_max": 1 << 16, "incoming_messages_max": 2_048, "incoming_messages_per_peer_max": 512},
+    "rup": {"remembered_max": 1 << 16, "incoming_messages_max": 2_048, "incoming_messages_per_peer_max": 512},
 }
 """Small enough to be reached, where reaching them may not cost the healthy anything."""
 ENTRIES_PER_PLACE = 12

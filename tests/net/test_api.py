@@ -21,7 +21,7 @@ from tests.net.worlds import PROTOCOLS, run
 
 SOON_S = 0.05
 PATIENCE_S = 30
-BRIEF = "silence=300ms&heartbeat=50ms"
+BRIEF = "silence=300ms&keepalive=50ms"
 """A udpc peer that says nothing for so long is gone."""
 
 

@@ -5,7 +5,7 @@ python -m tests.torture.readers     is Spark's: it reads the table that a line o
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import os
 import sys
@@ -19,9 +19,6 @@ from fairway.core.errors import FairwayError
 from fairway.demo.processes import process
 from fairway.store.delta import Delta
 from fairway.store.places import place_of
-
-HTTPFS = "duckdb_extension_httpfs"
-"""DuckDB reads an object store by this package; without it, it is no reader there."""
 
 COUNTS = "count(*)", "count(DISTINCT gateway, gateway_offset)", "coalesce(max(gateway_offset) + 1, 0)"
 SPARK_SETTINGS = {
@@ -53,15 +50,16 @@ class Seen(NamedTuple):
 Reader = Callable[[str], Seen]
 
 
-def duckdb_with_delta(remote: str = "") -> Any:
-    """Connect to DuckDB with its extension for Delta, which a package of its own brings along.
+def duckdb_with_delta(table: Path | str = "") -> Any:
+    """Connect to DuckDB with its extensions for Delta and for object stores, which packages of their own bring along.
 
-    `remote` is the endpoint of an object store.
+    For a table in an object store it is given the credentials of the environment.
     """
     import duckdb
 
+    remote = os.environ["AWS_ENDPOINT_URL"] if "://" in str(table) else ""
     connection = duckdb.connect()
-    for package in ("duckdb_extension_delta", *([HTTPFS] if remote else [])):
+    for package in ("duckdb_extension_delta", *(["duckdb_extension_httpfs"] if remote else [])):
         folder = Path(str(importlib.import_module(package).__file__)).parent / "extensions"
         (extension,) = folder.glob(f"v{duckdb.__version__}/*.duckdb_extension")
         connection.execute(f"LOAD '{extension}'")
@@ -76,7 +74,7 @@ def duckdb_with_delta(remote: str = "") -> Any:
 
 
 _connected = cache(duckdb_with_delta)
-"""Loading the extension takes 0.4 s of a core; the table is opened anew by every query."""
+"""Loading the extensions takes 0.4 s of a core; the table is opened anew by every query."""
 
 
 def by_delta(table: str) -> Seen:
@@ -91,8 +89,7 @@ def by_delta(table: str) -> Seen:
 def by_duckdb(table: str) -> Seen:
     """Count with DuckDB."""
     counts = ", ".join(COUNTS).replace("DISTINCT gateway, gateway_offset", "DISTINCT (gateway, gateway_offset)")
-    endpoint = os.environ["AWS_ENDPOINT_URL"] if "://" in table else ""
-    with _connected(endpoint).cursor() as connection:
+    with _connected(table).cursor() as connection:
         return Seen(*connection.execute(f"SELECT {counts} FROM delta_scan('{table}')").fetchone())
 
 
@@ -126,13 +123,10 @@ def by_spark(environment: Mapping[str, str] | None = None) -> Iterator[Reader]:
 
 
 @contextmanager
-def readers(environment: Mapping[str, str] | None = None, *, remote: bool = False) -> Iterator[dict[str, Reader]]:
+def readers(environment: Mapping[str, str] | None = None) -> Iterator[dict[str, Reader]]:
     """Return everybody who reads, by name, for the time of the block."""
     with by_spark(environment) as spark:
-        found = {"delta-rs": by_delta, "DuckDB": by_duckdb, "Polars": by_polars, "Spark": spark}
-        if remote and importlib.util.find_spec(HTTPFS) is None:
-            del found["DuckDB"]
-        yield found
+        yield {"delta-rs": by_delta, "DuckDB": by_duckdb, "Polars": by_polars, "Spark": spark}
 
 
 def main() -> None:

@@ -153,7 +153,7 @@ class Course:
             urls, _ = running.enter_context(bad_links(self._gateway.urls, torture.seed))
             orders = crews(urls, f"torture-{torture.seed}", interval_s=INTERVAL_S)
             senders = running.enter_context(sending(orders, torture.out / "ledger"))
-            all_readers = running.enter_context(readers(torture.environment, remote=bool(torture.lake)))
+            all_readers = running.enter_context(readers(torture.environment))
             running.enter_context(self._watch.watching(all_readers))
             running.callback(self._tally.over.set)
             self._strike(plan, senders)

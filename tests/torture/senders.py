@@ -23,14 +23,14 @@ from fairway.demo.fleet import Fleet, Ledger, Orders
 from fairway.demo.processes import process
 
 PATIENT = {
-    "udpc": "silence=60s&important_limit=60s&request_limit=20s",
-    "mrp": "unacknowledged=60s",
+    "udpc": "silence=60s&important_timeout=60s&request_timeout=20s",
+    "mrp": "stall=60s",
     "rup": "silence=30s",
     "pydevts": "repeat_after=1s&packet_repeats_max=30",
 }
 HASTY = {
-    "udpc": "silence=2s&important_limit=2s",
-    "mrp": "unacknowledged=2s",
+    "udpc": "silence=2s&important_timeout=2s",
+    "mrp": "stall=2s",
     "rup": "silence=2s",
     "pydevts": "repeat_after=500ms&packet_repeats_max=3",
 }

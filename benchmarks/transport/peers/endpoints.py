@@ -37,6 +37,11 @@ def make_receiver(protocol: str, controller: str, io: Io) -> EndpointReceiver:
     return EndpointReceiver(protocol, controller, io)
 
 
+def _options(controller: str) -> str:
+    """Return the end of a URL; without a controller everything is as a user gets it."""
+    return f"?controller={controller}" if controller else ""
+
+
 class EndpointSender:
     """Sends through one connection, or through several where the protocol caps one."""
 
@@ -49,10 +54,16 @@ class EndpointSender:
         self._load = load
         self._cycle = cycle(load.message_bytes) if load.kind in {"bulk", "batches"} else []
         variants()  # made before the clock runs
-        url = f"{self._protocol}://{host}:{port}?controller={self._controller}"
-        for _ in range(1 if load.kind == "ping" else CONNECTIONS.get(self._protocol, 1)):
+        url = f"{self._protocol}://{host}:{port}{_options(self._controller)}"
+        for _ in range(1 if load.kind == "ping" or load.drive else CONNECTIONS.get(self._protocol, 1)):
             self._connections.append(await net.connect(url, io=self._io))
         self._first = self._connections[0]
+
+    async def begin(self, units: int) -> None:
+        await self._begin(units)
+
+    def send(self, body: bytes) -> asyncio.Future[None]:
+        return self._first.send_nowait(body)
 
     async def _begin(self, units: int) -> None:
         await self._first.send(units.to_bytes(NUMBER_BYTES, "big"))
@@ -123,7 +134,7 @@ class EndpointReceiver:
 
     async def serve(self, host: str, load: Load, announce: Callable[[str, int], None]) -> None:
         variants()
-        url = f"{self._protocol}://{host}:0?controller={self._controller}"
+        url = f"{self._protocol}://{host}:0{_options(self._controller)}"
         async with net.listen(url, io=self._io, close_timeout_s=1.0) as listener:
             announce(host, int(listener.url.rpartition(":")[2]))
             if load.kind == "ping":

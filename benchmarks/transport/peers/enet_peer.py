@@ -62,6 +62,7 @@ class EnetSender:
             if time.monotonic() > until:
                 raise TimeoutError("pyenet got no connection")
         pushing = PushingSender(EnetLine(self._host, peer), load, PACKET_BYTES)
+        self.begin, self.send = pushing.begin, pushing.send
         self.bulk, self.awaited, self.batches, self.ping = pushing.bulk, pushing.awaited, pushing.batches, pushing.ping
 
     async def close(self) -> None:

@@ -78,6 +78,9 @@ class FramedSender:
                 raise ConnectionError("the receiver went away")
             await self._room.wait()
 
+    async def begin(self, units: int) -> None:
+        self._begin(units)
+
     def _begin(self, size: int) -> None:
         self._confirmed = 0
         header = number(size)
@@ -93,9 +96,9 @@ class FramedSender:
 
     async def awaited(self, count: int) -> None:
         self._begin(count)
-        await send_each([self._send], count, self._load.message_bytes)
+        await send_each([self.send], count, self._load.message_bytes)
 
-    def _send(self, body: bytes) -> asyncio.Future[None]:
+    def send(self, body: bytes) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         self._writer.write(frame(body))
@@ -114,7 +117,7 @@ class FramedSender:
 
     async def ping(self, body: bytes) -> None:
         self._confirmed = 0
-        await self._send(body)
+        await self.send(body)
 
     async def close(self) -> None:
         self._reading.cancel()

@@ -23,18 +23,18 @@ DRAIN_MAX = 64
 """Datagrams taken before acknowledgements leave."""
 
 
-def make_sender() -> KcpSender:
-    return KcpSender()
+def make_sender(window: str = str(WINDOW)) -> KcpSender:
+    return KcpSender(int(window))
 
 
-def make_receiver() -> KcpReceiver:
-    return KcpReceiver()
+def make_receiver(window: str = str(WINDOW)) -> KcpReceiver:
+    return KcpReceiver(int(window))
 
 
 class KcpLine:
     """One KCP conversation on a socket of its own."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, window: int) -> None:
         sock.setblocking(False)
         roomy(sock)
         self._sock = sock
@@ -46,8 +46,8 @@ class KcpLine:
             update_interval=INTERVAL_MS,
             resend_count=2,
             no_congestion_control=True,
-            send_window_size=WINDOW,
-            receive_window_size=WINDOW,
+            send_window_size=window,
+            receive_window_size=window,
         )
         self._kcp.include_outbound_handler(self._leave)
         self._kcp.update()
@@ -89,11 +89,15 @@ class KcpLine:
 class KcpSender:
     """Sends over one conversation."""
 
+    def __init__(self, window: int) -> None:
+        self._window = window
+
     async def open(self, host: str, port: int, load: Load) -> None:
         self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        line = KcpLine(self._sock)
+        line = KcpLine(self._sock, self._window)
         line.connect((host, port))
         pushing = PushingSender(line, load, PIECE_BYTES)
+        self.begin, self.send = pushing.begin, pushing.send
         self.bulk, self.awaited, self.batches, self.ping = pushing.bulk, pushing.awaited, pushing.batches, pushing.ping
 
     async def close(self) -> None:
@@ -103,8 +107,12 @@ class KcpSender:
 class KcpReceiver(PushingReceiver):
     """Receives from the first that calls."""
 
+    def __init__(self, window: int) -> None:
+        super().__init__()
+        self._window = window
+
     async def serve(self, host: str, load: Load, announce: Callable[[str, int], None]) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             sock.bind((host, 0))
             announce(*sock.getsockname())
-            await asyncio.to_thread(self.follow, KcpLine(sock), load)
+            await asyncio.to_thread(self.follow, KcpLine(sock, self._window), load)

@@ -6,6 +6,8 @@ these libraries have no bound of their own.
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -23,6 +25,8 @@ from benchmarks.transport.pattern import (
 )
 
 BLOCKS_IN_FLIGHT = 16
+TURN_S = 0.0005
+"""How often a line is driven while messages are awaited one by one."""
 MESSAGES_IN_FLIGHT, CONFIRM_MESSAGES = 1_024, 128
 """More would not be kind: with 8,192 queued and 5 % loss ENet stands still."""
 
@@ -49,6 +53,7 @@ class PushingSender:
         self._load = load
         self._pieces = [BLOCK[start : start + piece_bytes] for start in range(0, BLOCK_BYTES, piece_bytes)]
         self._cycle = cycle(load.message_bytes) if load.kind == "batches" else []
+        self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def bulk(self, size: int) -> None:
         def pieces() -> Iterator[bytes]:
@@ -59,6 +64,28 @@ class PushingSender:
 
     async def awaited(self, count: int) -> None:
         raise NotImplementedError
+
+    async def begin(self, units: int) -> None:
+        self._line.send(number(units))
+        self._turning = asyncio.create_task(self._turn())
+
+    async def _turn(self) -> None:
+        """Drive the line, and settle the messages that the receiver has confirmed."""
+        confirmed = 0
+        while True:
+            answers = self._line.turn(0)
+            if answers:
+                newest = int.from_bytes(answers[-1], "big")
+                for _ in range(newest - confirmed):
+                    self._waiting.popleft().set_result(None)
+                confirmed = newest
+            await asyncio.sleep(TURN_S)
+
+    def send(self, body: bytes) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        self._line.send(body)
+        return future
 
     async def batches(self, count: int) -> None:
         def bodies() -> Iterator[bytes]:
@@ -123,7 +150,8 @@ class PushingReceiver:
                     line.send(number(told))
 
     def _messages(self, line: Line, load: Load) -> None:
-        period, every = len(cycle(load.message_bytes)), CONFIRM_MESSAGES
+        awaited = load.kind == "awaited"
+        period, every = (None, 1) if awaited else (len(cycle(load.message_bytes)), CONFIRM_MESSAGES)
         check, told = MessageCheck(load.message_bytes, 0, period), 0
         while True:
             bodies = line.turn(0.01)

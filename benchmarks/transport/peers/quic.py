@@ -24,16 +24,17 @@ FLOW_CONTROL_BYTES = 16 << 20
 IDLE_S = 60.0
 
 
-def make_sender() -> QuicSender:
-    return QuicSender()
+def make_sender(congestion: str = "reno") -> QuicSender:
+    return QuicSender(congestion)
 
 
-def make_receiver() -> QuicReceiver:
+def make_receiver(congestion: str = "reno") -> QuicReceiver:
     return QuicReceiver()
 
 
-def _configuration(*, client: bool) -> QuicConfiguration:
+def _configuration(*, client: bool, congestion: str = "reno") -> QuicConfiguration:
     return QuicConfiguration(
+        congestion_control_algorithm=congestion,
         is_client=client,
         alpn_protocols=ALPN,
         verify_mode=ssl.CERT_NONE,
@@ -64,12 +65,16 @@ def _certificate() -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
 class QuicSender:
     """Sends over one stream of one connection."""
 
+    def __init__(self, congestion: str) -> None:
+        self._congestion = congestion
+
     async def open(self, host: str, port: int, load: Load) -> None:
         self._stack = AsyncExitStack()
-        configuration = _configuration(client=True)
+        configuration = _configuration(client=True, congestion=self._congestion)
         protocol = await self._stack.enter_async_context(connect(host, port, configuration=configuration))
         reader, writer = await protocol.create_stream()
         framed = self._framed = FramedSender(load, reader, writer)
+        self.begin, self.send = framed.begin, framed.send
         self.bulk, self.awaited, self.batches, self.ping = framed.bulk, framed.awaited, framed.batches, framed.ping
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Addresses: in snapshots, where JSON knows no tuples, and with the name of an authenticated device.
+"""Addresses with the name of an authenticated device, and as text.
 
 A socket's address is (host, port), or (host, port, flow, scope) with IPv6. Behind DTLS the device's name is one more
 element: to a machine two devices at one address are two peers, so that no session ever passes from one to the other.
@@ -7,15 +7,6 @@ element: to a machine two devices at one address are two peers, so that no sessi
 from __future__ import annotations
 
 from fairway.core.events import Address
-
-
-def restored(value: object) -> Address:
-    """Gives back the address of which JSON made lists, or raises `ValueError`."""
-    if isinstance(value, list):
-        return tuple(map(restored, value))
-    if value is None or isinstance(value, str | int):
-        return value
-    raise ValueError(f"{value!r} is no part of an address")
 
 
 def with_device(address: Address, device: str) -> Address:

@@ -1,6 +1,6 @@
 """URLs: `scheme://host:port?option=value`, checked against what the protocol lets its user set.
 
-A duration, whose field ends in `_us`, is written without that ending and with a unit (`connect_timeout=5s`, `250ms`,
+A duration, whose field has the unit `_us`, is written without it and with a unit (`connect_timeout=5s`, `rto_min=20ms`,
 `100us`, `2m`), or with it as a plain number (`connect_timeout_us=5000000`). A size may end in `KiB`, `MiB` or `GiB`. A
 switch is `true` or `false` (also `yes`, `no`, `on`, `off`, `1`, `0`), a list has commas.
 """
@@ -28,6 +28,7 @@ DTLS_FILES = ("identity", "cert", "key", "ca", "revoked", "crl")
 DTLS_SETTINGS = (*DTLS_FILES, "name")
 """Settings of a URL that are not the protocol's but those of DTLS below it."""
 
+_UNIT = re.compile(r"_us(?=$|_min$|_max$)")
 _NUMBER = re.compile(r"(\d[\d_]*(?:\.\d+)?) ?([A-Za-z]*)", re.ASCII)
 
 OptionsType = TypeVar("OptionsType", bound=Options)
@@ -102,10 +103,11 @@ def format_url(scheme: str, address: Address) -> str:
 def build_options(options: type[OptionsType], settings: Mapping[str, Setting]) -> OptionsType:
     """Makes a protocol's options from settings, texts or values; an unknown name is an error that lists the known."""
     defaults = {field.name: field.default for field in fields(options)}
+    field_names = {shown_name(name): name for name in defaults} | {name: name for name in defaults}
     chosen: dict[str, Setting] = {}
     for name, value in settings.items():
-        field_name = name if name in defaults else f"{name}_us"
-        if field_name not in defaults:
+        field_name = field_names.get(name)
+        if field_name is None:
             known = ", ".join(sorted(shown_name(one) for one in defaults))
             raise BadOption(f"there is no option {name!r}; known are {known}")
         if field_name in chosen:
@@ -115,8 +117,8 @@ def build_options(options: type[OptionsType], settings: Mapping[str, Setting]) -
 
 
 def shown_name(field_name: str) -> str:
-    """Gives the name of an option as it stands in a URL: a duration without its unit."""
-    return field_name.removesuffix("_us")
+    """Return the name of an option as it stands in a URL: a duration without its unit."""
+    return _UNIT.sub("", field_name)
 
 
 def _read(name: str, field_name: str, value: Setting, default: object) -> Setting:

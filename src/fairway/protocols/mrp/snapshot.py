@@ -1,7 +1,7 @@
-"""What of a connection survives a restart, as bytes: a check value and a JSON object.
+"""What of a connection survives a restart, as a JSON object.
 
 Kept are the ids, the layout and the role; the lowest number not received (deferred: not committed) and those beyond
-it, with their bodies where they were acknowledged but not yet handed over; the next number of our own, what of ours
+it, with their bodies where they were acknowledged but not yet delivered; the next number of our own, what of ours
 is still unacknowledged, and the packet that keeps the connection alive.
 """
 
@@ -10,16 +10,13 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
-from zlib import crc32
 
-from fairway.core import addresses
-from fairway.core.errors import DamagedSnapshot
 from fairway.core.events import Address
+from fairway.core.snapshots import reading, restored_address, seal, unseal
 from fairway.protocols.mrp.options import LAYOUTS, WINDOW_MAX
 from fairway.protocols.mrp.wire import CONID_MAX
 
-_FORMAT = 1
-_CHECK_BYTES = 4
+_VERSION = b"MRP2"
 
 Numbered = list[tuple[int, bytes]]
 
@@ -43,9 +40,8 @@ class Snapshot:
 
 
 def pack(snapshot: Snapshot) -> bytes:
-    """Gives the snapshot as bytes."""
+    """Return the snapshot as bytes."""
     plain = {
-        "format": _FORMAT,
         "address": snapshot.address,
         "layout": snapshot.layout,
         "client": snapshot.client,
@@ -57,21 +53,15 @@ def pack(snapshot: Snapshot) -> bytes:
         "outstanding": _plain(snapshot.outstanding),
         "last": _plain(snapshot.last),
     }
-    text = json.dumps(plain, separators=(",", ":")).encode()
-    return crc32(text).to_bytes(_CHECK_BYTES, "big") + text
+    return seal(_VERSION, json.dumps(plain, separators=(",", ":")).encode())
 
 
 def unpack(data: bytes) -> Snapshot:
-    """Reads a snapshot, or raises `DamagedSnapshot`."""
-    check, text = data[:_CHECK_BYTES], data[_CHECK_BYTES:]
-    if crc32(text).to_bytes(_CHECK_BYTES, "big") != check:
-        raise DamagedSnapshot("the mrp snapshot does not match its check value")
-    try:
-        plain = json.loads(text)
-        if plain["format"] != _FORMAT:
-            raise DamagedSnapshot(f"the mrp snapshot has format {plain['format']}; {_FORMAT} is expected")
+    """Return the snapshot of these bytes; raises `DamagedSnapshot`."""
+    with reading("mrp"):
+        plain = json.loads(unseal(_VERSION, data))
         snapshot = Snapshot(
-            address=addresses.restored(plain["address"]),
+            address=restored_address(plain["address"]),
             layout=plain["layout"],
             client=bool(plain["client"]),
             local=int(plain["local"]),
@@ -82,9 +72,7 @@ def unpack(data: bytes) -> Snapshot:
             outstanding=_numbered(plain["outstanding"]),
             last=_numbered(plain["last"]),
         )
-    except (ValueError, KeyError, TypeError) as error:
-        raise DamagedSnapshot(f"the mrp snapshot cannot be read: {error!r}") from error
-    _check(snapshot)
+        _check(snapshot)
     return snapshot
 
 
@@ -93,7 +81,7 @@ def _check(snapshot: Snapshot) -> None:
     ahead = all(0 < number - snapshot.next <= WINDOW_MAX for number, _ in snapshot.beyond)
     behind = all(0 < snapshot.own_next - number <= WINDOW_MAX for number, _ in snapshot.outstanding)
     if not (named and ahead and behind):
-        raise DamagedSnapshot("the mrp snapshot names a layout, an id or a number that cannot be")
+        raise ValueError("a layout, an id or a number that cannot be")
 
 
 def _plain(numbered: Numbered) -> list[list[object]]:
