@@ -47,10 +47,10 @@ def test_a_plain_caller_at_a_dtls_port_and_the_reverse_get_a_hint(
     urls: tuple[str, str], fleet: Fleet, capfd: pytest.CaptureFixture[str]
 ) -> None:
     secure, plain = urls
-    assert run(["send", f"{secure.replace('+dtls', '')}?connect_limit=500ms", "hello"]) == 3
+    assert run(["send", f"{secure.replace('+dtls', '')}?connect_timeout=500ms", "hello"]) == 3
     assert "or the port is for DTLS (udpc+dtls://)" in capfd.readouterr().err
     called = plain.replace("udpc", "udpc+dtls")
-    assert run(["send", f"{called}?connect_limit=500ms&identity={fleet.file('sensor-1')}", "hello"]) == 3
+    assert run(["send", f"{called}?connect_timeout=500ms&identity={fleet.file('sensor-1')}", "hello"]) == 3
     assert "or the port is plain (udpc://)" in capfd.readouterr().err
 
 

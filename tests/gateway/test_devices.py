@@ -163,7 +163,7 @@ def test_a_udpc_session_follows_its_device_to_another_port(tmp_path: Path) -> No
 
 async def _moved(fleet: Fleet, lake: Path) -> None:
     async with gateway(lake, secure(fleet), *SEALS_OFTEN) as running:
-        options = f"?name={NAME}&silence=60s&important_limit=60s&identity={fleet.file('one')}"
+        options = f"?name={NAME}&silence=60s&important_timeout=60s&identity={fleet.file('one')}"
         async with nat(running.url("udpc+dtls")) as (url, relay), net.connect(url + options) as connection:
             for number in range(3):
                 await connection.send(b"%d" % number)
