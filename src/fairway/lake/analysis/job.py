@@ -48,7 +48,7 @@ NEEDED = StructType(
     [
         field
         for field in spark_schema(PACKETS).fields
-        if field.name not in ("piece", "frame_bytes", "evidence", "body", "udpc_flag", "head", "payload_crc")
+        if field.name not in ("piece", "frame_bytes", "evidence", "body", "head", "payload_crc")
     ]
 )
 """The columns of packets that other tables are made of."""
@@ -231,9 +231,11 @@ class _Run:
         if not self._state.has_derived:
             fresh, spoken, old = None, PROTOCOLS, everything(self._spark, self._state, BEHIND)
         self._tell("messages", records)
-        # Every rule reads them again, and all that is asked of packets is asked within a flow.
+        # All that is asked of packets is asked within a flow. Every rule reads them again, but only some kinds of one
+        # protocol: Spark passes over stretches that hold no such rows.
         parts = int(str(self._spark.conf.get("spark.sql.shuffle.partitions")))
-        packets = self._read(PACKETS, fresh, NEEDED).where("flow IS NOT NULL").repartition(parts, "flow").persist()
+        by_flow = self._read(PACKETS, fresh, NEEDED).where("flow IS NOT NULL").repartition(parts, "flow")
+        packets = by_flow.sortWithinPartitions("protocol", "kind").persist()
         sent = self._write(TRANSFERS, transfers(packets), old)
         self._write(TIMELINE, timeline(packets), old)
         self._tell(VIOLATIONS.name, records)

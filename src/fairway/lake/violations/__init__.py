@@ -15,8 +15,7 @@ break no rule.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from functools import reduce
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -69,7 +68,7 @@ def violations(packets: DataFrame, checks: tuple[Check, ...] = CHECKS) -> DataFr
     Each check reads `packets` for itself: pass a stored table, not a plan that would be computed again each time.
     Whether a rule that needs the beginning applies is asked of what was found, which is little, not of every packet.
     """
-    found = reduce(lambda one, other: one.unionByName(other), (judged(packets, check) for check in checks))
+    found = _together([judged(packets, check) for check in checks])
     known = beginnings(packets).where("from_start AND packets_out > 0 AND packets_in > 0")
     whole = known.selectExpr("flow", "session", f"{MICROSECOND_NS} * unix_micros(first) AS first_ns")
     joined = beside(found, whole, ["flow", "session"]).where(
@@ -79,6 +78,14 @@ def violations(packets: DataFrame, checks: tuple[Check, ...] = CHECKS) -> DataFr
         AND spoilt_ns <= {MICROSECOND_NS} * unix_micros(at) + {MICROSECOND_NS - 1}"""
     kept = joined.join(_spoilt(packets).hint("shuffle_hash"), on=F.expr(between), how="left_anti")
     return kept.selectExpr(*VIOLATIONS.names, *EPISODE)
+
+
+def _together(frames: Sequence[DataFrame]) -> DataFrame:
+    """Return the rows of all frames; joined in halves, because every union goes through all that is below it."""
+    if len(frames) == 1:
+        return frames[0]
+    half = len(frames) // 2
+    return _together(frames[:half]).union(_together(frames[half:]))
 
 
 def _spoilt(packets: DataFrame) -> DataFrame:
