@@ -65,26 +65,26 @@ soak: $(STAMP) ## Swarms of simulated runs: SEEDS of them over the four protocol
 	$(BIN)/python scripts/soak.py --seeds $(SEEDS)
 
 scale: $(STAMP) ## On real sockets: 1 GB and 1,000,000 messages over a bad link, 10,000 sessions, a flood of calls.
-	$(BIN)/python -m fairway.bench.scale exact crowd flood
+	$(BIN)/python -m benchmarks.scale exact crowd flood
 
 soak-net: $(STAMP) ## On real sockets: MINUTES of conversations that come and go.
-	$(BIN)/python -m fairway.bench.scale soak --minutes $(MINUTES)
+	$(BIN)/python -m benchmarks.scale soak --minutes $(MINUTES)
 
 soak-gateway: $(STAMP) ## A gateway and a stream under RATE messages a second from PEERS peers, for MINUTES.
-	$(BIN)/python -m fairway.bench.gateway.soak --minutes $(MINUTES) --rate $(RATE) --peers $(PEERS)
+	$(BIN)/python -m benchmarks.gateway.soak --minutes $(MINUTES) --rate $(RATE) --peers $(PEERS)
 
 torture: $(STAMP) ## Kill gateway and stream KILLS times on a disk and S3_KILLS times on S3, then cut the power CUTS times.
 	@$(BIN)/python scripts/require.py java strace
-	$(BIN)/python -m fairway.bench.torture --kills $(KILLS) --seed $(SEED) --out build/torture-$$(date +%s)
-	$(BIN)/python -m fairway.bench.torture --kills $(S3_KILLS) --s3 --seed $(SEED) --out build/torture-s3-$$(date +%s)
-	$(BIN)/python -m fairway.bench.torture --cuts $(CUTS) --seed $(SEED) --out build/powercut-$$(date +%s)
+	$(BIN)/python -m tests.torture --kills $(KILLS) --seed $(SEED) --out build/torture-$$(date +%s)
+	$(BIN)/python -m tests.torture --kills $(S3_KILLS) --s3 --seed $(SEED) --out build/torture-s3-$$(date +%s)
+	$(BIN)/python -m tests.torture --cuts $(CUTS) --seed $(SEED) --out build/powercut-$$(date +%s)
 
 fuzz: $(STAMP) ## Random and mutated datagrams through each machine: DATAGRAMS of them.
-	$(BIN)/python -m fairway.bench.fuzz --datagrams $(DATAGRAMS)
+	$(BIN)/python -m tests.fuzz --datagrams $(DATAGRAMS)
 
 lock: $(STAMP) ## Write the locks anew.
 	scripts/lock.sh
 
 clean: ## Remove what was built.
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests scripts -name __pycache__ -prune -exec rm -rf {} +
+	find src tests scripts benchmarks -name __pycache__ -prune -exec rm -rf {} +

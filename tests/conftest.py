@@ -40,8 +40,8 @@ left whose timers they could starve."""
 
 
 LONG = (
-    "tests/bench/",
-    "tests/lake/captures/test_bench.py",
+    "tests/benchmarks/",
+    "tests/lake/captures/test_benchmark.py",
     "tests/lake/lab/test_killed_sweeps.py::test_an_executor",
     "tests/torture/test_torture.py::test_whatever_is_killed",
 )

@@ -22,8 +22,8 @@ MAY_USE = {
     "gateway": ("net", "store"),
     "lake": ("capture", "sim", "store"),
     "report": ("store",),
-    "bench": ("core", "protocols", "capture", "sim", "net", "store", "gateway", "lake", "report"),
-    "cli": ("core", "protocols", "capture", "sim", "net", "store", "gateway", "lake", "report", "bench"),
+    "demo": ("gateway", "lake", "report"),
+    "cli": ("demo",),
     "": ("cli",),
 }
 """Each room with those it may use directly; what they may use, it may use too. The package itself is the room ""."""
@@ -52,21 +52,24 @@ ONLY_IN = {
     "numba": ("capture",),
     "py4j": ("lake",),
     "pandas": ("lake",),
-    "pyarrow": ("store", "lake", "gateway", "report", "bench"),
+    "pyarrow": ("store", "lake", "gateway", "report", "demo"),
     "deltalake": ("store", "lake"),
-    "obstore": ("store", "bench"),
-    "socket": ("net", "bench"),
-    "socketserver": ("net", "bench"),
-    "select": ("net", "bench"),
-    "selectors": ("net", "bench"),
-    "ssl": ("net", "bench"),
-    "asyncio": ("net", "gateway", "bench", "cli"),
-    "multiprocessing": ("gateway", "bench", "cli"),
-    "subprocess": ("gateway", "bench", "cli"),
+    "obstore": ("store",),
+    "socket": ("net", "demo"),
+    "socketserver": ("net",),
+    "select": ("net", "demo"),
+    "selectors": ("net", "demo"),
+    "ssl": ("net",),
+    "asyncio": ("net", "gateway", "demo", "cli"),
+    "multiprocessing": ("gateway", "cli"),
+    "subprocess": ("gateway", "demo", "cli"),
     "sqlite3": ("gateway", "lake", "cli"),
 }
+OUTSIDE = ("benchmarks", "scripts", "tests")
+"""What is in a checkout and not in the installed package."""
+
 RANDOMNESS = ("random", "numpy.random")
-"""Only what measures and breaks draws from these, seeded; elsewhere a `Chance` is handed in."""
+"""No package draws from these: a `Chance` is passed in."""
 
 PROTOCOL_MODULES_OPEN = ("", "wire", "columns", "machine", "options")
 """What a protocol's folder offers to other rooms; its nouns are its own."""
@@ -162,11 +165,12 @@ def _import_breaches(module: str, tree: ast.Module) -> Iterator[Breach]:
     for imported in imports(tree):
         dotted = f"{imported.module}.{imported.name}" if imported.name else imported.module
         for rule, broken in (
+            ("outside", any(_within(imported.module, name) for name in OUTSIDE)),
             ("relative import", imported.module.startswith(".")),
             ("room", _is_fairway(imported.module) and not _may_import(module, imported)),
             ("internals", _is_fairway(imported.module) and _reaches_in(module, imported)),
             ("only in", any(_within(dotted, name) and room not in rooms for name, rooms in ONLY_IN.items())),
-            ("randomness", room != "bench" and any(_within(dotted, name) for name in RANDOMNESS)),
+            ("randomness", any(_within(dotted, name) for name in RANDOMNESS)),
             ("pure import", room in PURE_ROOMS and not _pure_import(module, imported.module)),
             ("eager numpy", not imported.lazy and not _may_load_numpy(module) and _loads_numpy(imported)),
         ):
@@ -217,7 +221,7 @@ def _pure_import(module: str, imported: str) -> bool:
 
 
 def _may_load_numpy(module: str) -> bool:
-    return module.endswith(".columns") or room_of(module) in ("capture", "lake", "report", "bench")
+    return module.endswith(".columns") or room_of(module) in ("capture", "lake", "report")
 
 
 def _loads_numpy(imported: Imported) -> bool:

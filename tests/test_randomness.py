@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-FOLDERS = ("tests", "scripts", "src/fairway/bench")
+FOLDERS = ("tests", "scripts", "benchmarks", "src/fairway/demo")
 DENIED = ("os.urandom", "os.getrandom", "secrets", "uuid.uuid1", "uuid.uuid4")
 SEEDED = ("random.Random", "numpy.random.default_rng", "numpy.random.Generator", "numpy.random.SeedSequence")
 """All else in these two modules draws from a state that the whole process shares, or from the system."""

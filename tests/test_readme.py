@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,14 @@ from tests.examples import blocks, commands, run_python, run_shell
 PAGE = ROOT / "README.md"
 README = PAGE.read_text()
 MAKE = [block for block in blocks(PAGE, "sh") if commands(block)[0].startswith("make ")]
-SHELL = [block for block in blocks(PAGE, "sh") if block not in MAKE]
+PIP = [block for block in blocks(PAGE, "sh") if commands(block)[0].startswith("pip ")]
+SHELL = [block for block in blocks(PAGE, "sh") if block not in MAKE + PIP]
 PYTHON = blocks(PAGE, "python")
 
 
 def test_there_is_something_of_every_kind() -> None:
     assert MAKE
+    assert PIP
     assert PYTHON
     assert all("fairway" in command for block in SHELL for command in commands(block))
 
@@ -45,6 +48,13 @@ def test_every_verb_is_shown(verb: str) -> None:
 @pytest.mark.parametrize("command", [command for block in MAKE for command in commands(block)])
 def test_every_make_target_exists(command: str) -> None:
     subprocess.run([*command.split(), "--dry-run"], cwd=ROOT, capture_output=True, check=True)
+
+
+def test_every_extra_to_install_exists() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = [extra for block in PIP for found in re.findall(r"\[([a-z,]+)\]", block) for extra in found.split(",")]
+    assert named
+    assert set(named) <= set(extras)
 
 
 def test_every_linked_file_is_there() -> None:

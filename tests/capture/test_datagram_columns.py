@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairway.capture.columns.datagrams import REASONS, Datagrams, decode_frames
-from fairway.capture.datagrams import Datagram, NoDatagram, decode_frame
-from fairway.capture.frames import Frame, LinkType
+from fairway.capture.frames import LinkType
 from fairway.capture.packets import Endpoint, encode_ip
+from tests.capture.datagrams import Datagram, NoDatagram, decode_frame
+from tests.capture.reading import Frame
 
 IPV4 = encode_ip(("10.0.0.1", 1_000), ("10.0.0.2", 2_000), b"hello")
 IPV6 = encode_ip(("fd00::1", 1_000), ("fd00::2", 2_000), b"hello")

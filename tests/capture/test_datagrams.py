@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairway.capture.datagrams import Datagram, NoDatagram, decode_frame
-from fairway.capture.frames import Frame, LinkType
+from fairway.capture.frames import LinkType
 from fairway.capture.packets import Endpoint, checksum, encode_ip
 from fairway.core.errors import BadAddress, BadMessage
+from tests.capture.datagrams import Datagram, NoDatagram, decode_frame
+from tests.capture.reading import Frame
 
 PORTS = st.integers(0, 65_535)
 HOSTS_4 = st.integers(0, 2**32 - 1).map(lambda number: str(IPv4Address(number)))

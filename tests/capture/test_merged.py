@@ -6,10 +6,10 @@ from zlib import crc32
 
 import pytest
 
-from fairway.capture.datagrams import Datagram, decode_frame
 from fairway.capture.merged import SHORTEST, segment_bytes
-from fairway.capture.reading import read_capture
 from fairway.protocols import NAMES
+from tests.capture.datagrams import Datagram, decode_frame
+from tests.capture.reading import read_capture
 from tests.lake.captures.traces import simulated
 
 ID = b"0123456789abcdef0123456789abcdef"

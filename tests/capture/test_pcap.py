@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairway.capture.frames import Frame, LinkType
-from fairway.capture.pcap import ByteOrder, PcapWriter, read_pcap
-from fairway.capture.reading import read_capture
+from fairway.capture.frames import LinkType
+from fairway.capture.pcap import ByteOrder, PcapWriter
 from fairway.core.errors import BadOption, DamagedCapture
+from tests.capture.reading import Frame, read_capture, read_pcap
 
 ORDERS: list[ByteOrder] = ["<", ">"]
 FRAMES = st.lists(st.tuples(st.integers(0, (2**32 - 1) * 10**9), st.binary(max_size=50)), max_size=6)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairway.capture.frames import Frame, LinkType
-from fairway.capture.pcapng import PcapngWriter, read_pcapng
-from fairway.capture.reading import read_capture
+from fairway.capture.frames import LinkType
+from fairway.capture.pcapng import PcapngWriter
 from fairway.core.errors import BadOption, DamagedCapture
+from tests.capture.reading import Frame, read_capture, read_pcapng
 
 Written = tuple[int, bytes, int, list[str]]
 

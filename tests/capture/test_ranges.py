@@ -24,9 +24,9 @@ from fairway.capture.columns.ranges import (
     walked,
 )
 from fairway.capture.columns.records import NO_TIME, TROUBLES, Place
-from fairway.capture.reading import read_capture
 from fairway.core.errors import DamagedCapture
 from tests.capture.adversaries import CAPTURES, PLAIN, pcap, pcapng
+from tests.capture.reading import read_capture
 
 Row = tuple[int, int, int, int, int, int, str, str]
 SOUND = [

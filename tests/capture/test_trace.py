@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fairway.capture.datagrams import Datagram, decode_frame
 from fairway.capture.pcap import PcapWriter
-from fairway.capture.reading import read_capture
 from fairway.capture.trace import TraceWriter
+from tests.capture.datagrams import Datagram, decode_frame
+from tests.capture.reading import read_capture
 from tests.conftest import Tshark
 
 START_NS = 1_700_000_000_123_456_789

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from fairway.cli import run
+from fairway.cli.bench import load
+from fairway.core.errors import FairwayError
 
 
 @pytest.fixture(params=["columns", "simulator"])
 def measured(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Replaces what measures by something that gives back what it was asked for."""
     name = str(request.param)
-    module = ModuleType(f"fairway.bench.{name}")
+    module = ModuleType(f"benchmarks.{name}")
     module.__dict__["measure"] = lambda seconds: iter([{"protocol": "mrp", "rate": seconds * 1_000}])
-    monkeypatch.setitem(sys.modules, f"fairway.bench.{name}", module)
+    monkeypatch.setitem(sys.modules, f"benchmarks.{name}", module)
     return name
 
 
@@ -29,6 +32,11 @@ def test_rows_come_as_json(measured: str, capsys: pytest.CaptureFixture[str]) ->
 def test_rows_come_as_a_table(measured: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bench", measured]) == 0
     assert capsys.readouterr().out.splitlines()[-1].split() == ["mrp", "1,000"]
+
+
+def test_without_a_checkout_one_sentence_says_where_the_benchmarks_are(tmp_path: Path) -> None:
+    with pytest.raises(FairwayError, match="clone the repository, run `make setup` in it"):
+        load(tmp_path)
 
 
 def test_no_time_is_no_measurement(measured: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from fairway.bench.demo.cover import Step, cover
-from fairway.bench.demo.story import fresh_folder
-from fairway.bench.torture.fleet import ACKNOWLEDGED, UNKNOWN, Ledger, key_of
-from fairway.bench.torture.judgement import judge
+from fairway.demo.cover import Step, cover
+from fairway.demo.fleet import ACKNOWLEDGED, UNKNOWN, Ledger, key_of
+from fairway.demo.judgement import judge
+from fairway.demo.story import fresh_folder
 
 
 def test_the_whole_story_is_told_and_every_promise_kept(tmp_path: Path) -> None:

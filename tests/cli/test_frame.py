@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
 from fairway import __version__, cli
 from fairway.cli import VERBS, Verb, run
+from fairway.cli.exits import EXTRAS
 from tests.conftest import ROOT
 
 MODULES_MAX = 150
@@ -39,7 +42,7 @@ def _verbs(monkeypatch: pytest.MonkeyPatch) -> None:
         ("end operation", 4, "fairway: rup has no requests"),
         ("end capture", 1, "fairway: the capture ends at byte 3"),
         ("end file", 1, "fairway: x.pcap: No such file or directory"),
-        ("end module", 1, "fairway: the package pyspark is missing; install Fairway with the extra that brings it"),
+        ("end module", 1, "fairway: the package pyspark is missing: pip install 'fairway[spark]'"),
         ("end defect", 1, f"fairway: ZeroDivisionError: division by zero {DEFECT}"),
         ("end silent", 1, f"fairway: AssertionError {DEFECT}"),
         ("end control-c", 130, "fairway: stopped"),
@@ -55,6 +58,17 @@ def test_every_ending_has_its_code_and_one_line(
 ) -> None:
     assert run(arguments.split()) == code
     assert capsys.readouterr().err.strip() == said
+
+
+def test_every_package_of_an_extra_is_asked_for_by_an_extra_that_brings_it() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    brought = {
+        extra: {re.split(r"[<>=]", wanted)[0].replace("-", "_") for wanted in extras[extra]}
+        for extra in ("spark", "gateway", "dtls")
+    }
+    imported = {name: {"pyOpenSSL": "OpenSSL"}.get(name, name) for names in brought.values() for name in names}
+    assert set(imported.values()) <= set(EXTRAS)
+    assert all(name in brought[EXTRAS[module]] for name, module in imported.items())
 
 
 @pytest.mark.usefixtures("_verbs")

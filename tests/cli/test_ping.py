@@ -49,7 +49,7 @@ def test_people_read_times_and_loss() -> None:
 
 def test_a_lost_question_is_counted() -> None:
     with answering() as peer:
-        url = f"udpc://127.0.0.1:{peer.port}?ping_limit=300ms"
+        url = f"udpc://127.0.0.1:{peer.port}?ping_timeout=300ms"
         with fairway("ping", url, "--count", "2", "--interval", "0.01", "--json") as command:
             be_called(peer)
             peer.expect(has_flag(HBT))

@@ -55,7 +55,7 @@ def test_a_terminal_shows_control_characters_and_does_not_obey_them() -> None:
 def test_no_answer_in_time_is_unknown() -> None:
     with listening("udpc") as (_, peer):
         assert peer.to is not None
-        done = request(f"udpc://127.0.0.1:{peer.to[1]}?request_limit=200ms", "q")
+        done = request(f"udpc://127.0.0.1:{peer.to[1]}?request_timeout=200ms", "q")
         assert done.returncode == 3
         assert done.stdout == b""
         assert done.stderr.startswith(b"fairway: ")

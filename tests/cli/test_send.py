@@ -150,7 +150,7 @@ def test_a_message_whose_connect_got_no_answer_was_not_sent_and_is_in_the_accoun
 
 
 def test_a_port_that_nobody_has_ends_at_once_as_unknown() -> None:
-    sent = run("send", f"udpc://{closed_port()}?connect_limit=30s", "x")
+    sent = run("send", f"udpc://{closed_port()}?connect_timeout=30s", "x")
     assert sent.returncode == 3
     assert "Connection refused" in sent.stderr
 

@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from fairway.bench.footprint import footprint
+from benchmarks.footprint import footprint
 from fairway.core.machine import Machine
 
 from .variants import BOTH, CLIENT, SECOND, SERVER, Case, numbered, over
@@ -70,7 +70,7 @@ SMALL_BOUNDS: dict[str, object] = {
 }
 SMALL_OWN_BOUNDS: dict[str, dict[str, object]] = {
     "pydevts": {"remembered_max": 200},
-    "rup": {"incoming_messages_max": 100, "incoming_messages_per_peer_max": 50, "completed_max": 200},
+    "rup": {"incoming_messages_max": 100, "incoming_messages_per_peer_max": 50, "remembered_max": 200},
 }
 PLACES = 64 + 32 + 64 + 100 + 100 + 100 + 200
 ENTRIES_PER_PLACE = 8

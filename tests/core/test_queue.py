@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import pytest
 
+from fairway.core.events import Peer, Writable
 from fairway.core.machine import Options
+from fairway.core.outputs import Outputs
 from fairway.core.recovery.queue import Backlog, SendQueue, owned
+
+PEER = Peer("peer")
 
 
 def backlog(messages: int = 8, size: int = 100) -> Backlog:
-    return Backlog(Options(send_queue_messages_max=messages, send_queue_bytes_max=size))
+    options = Options(send_queue_messages_max=messages, send_queue_bytes_max=size)
+    return Backlog(options, Outputs(options), PEER)
+
+
+def settle(backlog: Backlog, count: int, size: int) -> bool:
+    """Settles messages and tells whether `Writable` was reported."""
+    backlog.settle(count, size)
+    return backlog._outputs.events() == [Writable(PEER)]
 
 
 def test_an_empty_backlog_accepts_a_message_above_its_limit_and_nothing_beside_it() -> None:
@@ -18,7 +29,7 @@ def test_an_empty_backlog_accepts_a_message_above_its_limit_and_nothing_beside_i
     full.add(1, 1_000)
     assert not full.accepts(1)
     assert full.room() == 0
-    assert full.settle(1, 1_000), "what was turned away is called back"
+    assert settle(full, 1, 1_000), "what was turned away is called back"
     assert (full.messages, full.bytes, full.wanted) == (0, 0, False)
 
 
@@ -47,19 +58,19 @@ def test_a_batch_is_accepted_as_far_as_number_and_bytes_allow(
 def test_writable_waits_for_a_quarter_of_room_and_comes_once() -> None:
     full = backlog()
     full.add(8, 80)
-    assert not full.settle(1, 10), "nobody was turned away"
+    assert not settle(full, 1, 10), "nobody was turned away"
     full.add(1, 10)
     assert not full.accepts(10)
-    assert [full.settle(1, 10) for _ in range(4)] == [False, True, False, False]
+    assert [settle(full, 1, 10) for _ in range(4)] == [False, True, False, False]
 
 
 def test_writable_waits_for_bytes_too() -> None:
     full = backlog()
     full.add(2, 100)
     assert not full.accepts(1)
-    assert not full.settle(1, 10)
+    assert not settle(full, 1, 10)
     full.add(1, 0)
-    assert full.settle(1, 20)
+    assert settle(full, 1, 20)
 
 
 def test_messages_leave_in_order_and_in_batches_of_one_size() -> None:

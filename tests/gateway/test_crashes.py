@@ -95,7 +95,7 @@ def test_a_request_committed_and_not_answered_is_answered_after_the_restart(tmp_
 async def _killed_before_the_answer(lake: Path) -> None:
     """The session is stored by the first commit, the request by the second."""
     first = await start(lake, any_ports(("udpc",)), environment={"FAIRWAY_CRASH_AT": "after-commit:2"})
-    async with net.connect(first.urls[0] + "?silence=60s&request_limit=60s") as connection:
+    async with net.connect(first.urls[0] + "?silence=60s&request_timeout=60s") as connection:
         await until(lambda: sessions_stored(lake) == 1)
         asked = connection.request(b"question")
         assert await first.ended() == -signal.SIGKILL

@@ -411,7 +411,7 @@ async def test_listening_beyond_loopback_without_an_allow_list_says_so(lake: Pat
 async def test_a_denied_network_gets_no_answer(lake: Path) -> None:
     async with gateway(lake, UDPC, "--deny", "127.0.0.0/8", "--metrics", "127.0.0.1:0") as running:
         with pytest.raises(net.ConnectUnknown):
-            await net.open_connection(running.urls[0] + "?connect_limit=300ms")
+            await net.open_connection(running.urls[0] + "?connect_timeout=300ms")
         await until(lambda: any(line.startswith("metrics ") for line in running.said))
         _, text = await fetch(metrics_url(running))
     assert 'reason="guard_denied",where="udpc"' in text

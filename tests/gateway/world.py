@@ -25,8 +25,8 @@ from tests.loopback import own_host
 PROTOCOLS = ("udpc", "mrp", "rup", "pydevts")
 CLIENT = {
     "pydevts": "?repeat_after=1s&packet_repeats_max=39",
-    "mrp": "?unacknowledged=60s",
-    "udpc": "?silence=60s&important_limit=60s",
+    "mrp": "?stall=60s",
+    "udpc": "?silence=60s&important_timeout=60s",
     "rup": "?silence=60s",
 }
 """All wait longer than usual, because a start takes many seconds on a machine that is busy with other tests; pydevts as

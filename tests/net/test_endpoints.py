@@ -325,7 +325,7 @@ def test_many_peers_share_one_socket() -> None:
     [
         ("tcp://127.0.0.1:1", "no protocol"),
         ("udpc://127.0.0.1", "port"),
-        ("udpc://127.0.0.1:1?windw=3", "known are .*connect_limit, .*, window"),
+        ("udpc://127.0.0.1:1?windw=3", "known are .*connect_timeout, .*, window"),
         ("udpc://127.0.0.1:1?window=0", "window is 0"),
         ("udpc://127.0.0.1:1?io=fast", "io is 'fast'"),
         ("udpc://:9000", "names no host"),

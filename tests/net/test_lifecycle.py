@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from fairway.capture.pcapng import read_pcapng
 from fairway.core.events import NOT_SENT
 from fairway.net import (
     Connection,
@@ -25,6 +24,7 @@ from fairway.net import (
     open_connection,
     open_listener,
 )
+from tests.capture.reading import read_pcapng
 from tests.loopback import closed_port, own_host
 from tests.net.worlds import PATHS, PROTOCOLS, io_of, run
 
@@ -104,7 +104,7 @@ def test_a_connect_from_a_listening_socket_to_a_closed_port_fails_at_once_and_th
 def test_a_connect_without_an_answer_ends_as_unknown() -> None:
     async def main() -> None:
         with silent_socket() as sock, pytest.raises(ConnectUnknown):
-            async with connect(f"udpc://127.0.0.1:{sock.getsockname()[1]}?connect_limit=50ms&syn_repeat=20ms"):
+            async with connect(f"udpc://127.0.0.1:{sock.getsockname()[1]}?connect_timeout=50ms&connect_repeat=20ms"):
                 pass
 
     run(main)
@@ -340,7 +340,7 @@ def test_what_closed_conversations_left_unread_is_bounded_by_not_reading() -> No
                 async with connect(listener.url) as connection:
                     await connection.send_many([b"%d" % number] * 4)
             with pytest.raises(ConnectUnknown):
-                await open_connection(listener.url, connect_limit="200ms")
+                await open_connection(listener.url, connect_timeout="200ms")
             assert [(await message(listener)).body[0] - 48 for _ in range(12)] == [0] * 4 + [1] * 4 + [2] * 4
             async with connect(listener.url) as connection:
                 await connection.send(b"now it reads again")

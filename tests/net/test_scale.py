@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fairway.bench.scale.comings import soak
-from fairway.bench.scale.exact import bad_relay, carry_bytes, carry_messages
-from fairway.bench.scale.flood import made_up
-from fairway.bench.scale.gatherings import crowd, flood
+from benchmarks.scale.comings import soak
+from benchmarks.scale.exact import bad_relay, carry_bytes, carry_messages
+from benchmarks.scale.flood import made_up
+from benchmarks.scale.gatherings import crowd, flood
 
 LIMIT_S = 600.0
 MB = 1_000_000

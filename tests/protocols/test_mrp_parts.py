@@ -10,20 +10,19 @@ from fairway.core.chance import Seeded
 from fairway.core.errors import BadOption
 from fairway.core.events import Peer, Receipt
 from fairway.protocols.mrp import wire
-from fairway.protocols.mrp.ids import draw_id
+from fairway.protocols.mrp.handshake import draw_id
 from fairway.protocols.mrp.options import DEFAULT_PORT, MrpOptions
-from fairway.protocols.mrp.places import Places
-from fairway.protocols.mrp.receiver import BEYOND, COPY, FULL, HELD_COPY, NEVER_SENT, NEW, Receiver
+from fairway.protocols.mrp.receiver import BEYOND, COPY, FULL, HELD_COPY, NEVER_SENT, NEW, KeptSlots, Receiver
 
 
 def test_the_defaults_are_those_of_the_standard() -> None:
     options = MrpOptions()
     assert (DEFAULT_PORT, options.window, options.layout) == (8192, 256, "stamped")
-    assert (options.connect_repeat_us, options.connect_repeat_max_us, options.connect_timeout_us) == (
+    assert (options.connect_repeat_us, options.connect_repeat_us_max, options.connect_timeout_us) == (
         *(50_000, 1_000_000, 5_000_000),
     )
-    assert (options.resend_initial_us, options.resend_min_us, options.resend_max_us) == (50_000, 10_000, 3_000_000)
-    assert (options.idle_us, options.unacknowledged_us, options.forget_us) == (10_000_000, 30_000_000, 300_000_000)
+    assert (options.rto_initial_us, options.rto_us_min, options.rto_us_max) == (50_000, 10_000, 3_000_000)
+    assert (options.keepalive_us, options.stall_us, options.forget_us) == (10_000_000, 30_000_000, 300_000_000)
 
 
 @pytest.mark.parametrize(
@@ -34,8 +33,8 @@ def test_the_defaults_are_those_of_the_standard() -> None:
         {"window": 0},
         {"window": 32_768},
         {"starts_max": 32_769},
-        {"resend_min_us": 4_000_000},
-        {"idle_us": 0},
+        {"rto_us_min": 4_000_000},
+        {"keepalive_us": 0},
         {"forget_us": -1},
         {"first_sequence": 0},
     ],
@@ -79,8 +78,12 @@ def test_every_free_id_is_found() -> None:
     assert draw_id("piggyback", Seeded(4), taken.__contains__) == 20_000
 
 
+def slots(messages: int, size: int) -> KeptSlots:
+    return KeptSlots(MrpOptions(open_receipts_max=messages, open_receipt_bytes_max=size))
+
+
 def receiver(window: int = 8, *, deferred: bool = False, places: int = 100, first: int = 1) -> Receiver:
-    return Receiver(first, window, deferred, Places(places, 1 << 20))
+    return Receiver(first, window, deferred, slots(places, 1 << 20))
 
 
 @pytest.mark.parametrize(
@@ -123,8 +126,7 @@ def test_kept_messages_leave_the_last_place_to_the_one_that_fills_the_gap() -> N
 
 
 def test_kept_bytes_leave_room_for_the_largest_message() -> None:
-    places = Places(100, 65_507 + 10)
-    some = Receiver(1, 8, False, places)
+    some = Receiver(1, 8, False, slots(100, 65_507 + 10))
     assert some.judge(2, 11) == FULL
     assert some.judge(2, 10) == NEW
     some.take(2, bytes(10))
@@ -133,31 +135,32 @@ def test_kept_bytes_leave_room_for_the_largest_message() -> None:
 
 def test_the_end_of_a_connection_frees_every_place() -> None:
     for deferred in (False, True):
-        places = Places(100, 1 << 20)
-        some = Receiver(1, 8, deferred, places)
+        shared, unused = slots(100, 1 << 20), slots(100, 1 << 20)
+        some = Receiver(1, 8, deferred, shared)
         some.take_run(3, 10, bytes(42) if deferred else b"")
         if deferred:
             some.offer(5, 7, bytes(14))
         else:
             some.take(5, bytes(7))
-        assert (places.count, places.bytes) == (4, 37)
+        assert (shared.messages_left, shared.bytes_left) == (96, (1 << 20) - 37)
         some.release()
-        assert (places.count, places.bytes, places.kept_count, places.kept_bytes) == (0, 0, 0, 0)
+        assert (shared.messages_left, shared.bytes_left) == (100, 1 << 20)
+        assert shared.fit_kept((1 << 20) - 65_507) == unused.fit_kept((1 << 20) - 65_507) is True
 
 
 def test_deferred_the_floor_passes_what_is_committed_in_any_order() -> None:
     some = receiver(16, deferred=True)
     some.take_run(4, 1, b"".join(bytes([n]) * 14 for n in range(4)))
     some.offer(5, 1, b"5" * 14)
-    assert some.commit(5, 1) == (1, [b"5" * 14])
+    assert [piece.note for piece in some.commit(5, 1)] == [b"5" * 14]
     assert some.floor == 1
-    assert some.commit(2, 2) == (2, [b"\x01" * 14, b"\x02" * 14])
+    assert [piece.note for piece in some.commit(2, 2)] == [b"\x01" * 14 + b"\x02" * 14]
     assert [some.judge(number, 1) for number in (1, 2, 3, 4, 5)] == [HELD_COPY, COPY, COPY, HELD_COPY, COPY]
     some.commit(1, 1)
     assert some.floor == 4
-    assert some.commit(1, 1_000_000) == (1, [b"\x03" * 14])
+    assert [piece.note for piece in some.commit(1, 1_000_000)] == [b"\x03" * 14]
     assert some.floor == some.next == 6
-    assert some.commit(1, 1_000_000) == (0, [])
+    assert some.commit(1, 1_000_000) == []
 
 
 @given(st.lists(st.tuples(st.integers(1, 24), st.booleans()), max_size=80))
@@ -168,7 +171,7 @@ def test_a_snapshot_holds_exactly_what_is_committed(steps: list[tuple[int, bool]
             some.offer(number, 1, bytes(14))
             handed_over.add(number)
         elif not arrives:
-            committed |= {number} if some.commit(number, 1)[0] else set()
+            committed |= {number} if some.commit(number, 1) else set()
         assert committed <= handed_over
         floor, beyond = some.survives([])
         assert {*range(1, floor), *beyond} == committed

@@ -60,10 +60,11 @@ def within_bounds(machine: MrpMachine) -> bool:
     connections = machine._connections.values()
     return (
         len(machine._connections) <= options.peers_max
-        and len(machine._door.half_opens) <= options.half_open_max
-        and machine._shared.places.count <= options.open_receipts_max
+        and len(machine._table.half_opens) <= options.half_open_max
+        and machine._shared.slots.messages_left >= 0
         and all(len(connection.receiver.ahead) <= options.window for connection in connections)
-        and len(machine._door.deadlines) <= len(machine._connections) + len(machine._door.openings)
+        and len(machine._table.deadlines)
+        <= len(machine._connections) + len(machine._table.calls) + len(machine._table.half_opens)
     )
 
 
@@ -111,11 +112,11 @@ def test_a_flood_of_calls_costs_only_the_half_open_table() -> None:
     server = world.add("s", half_open_max=100)
     for number in range(1, 5_000):
         server.machine.receive(wire.encode(wire.Connect(ver=number % 2, cl_conid=number)), f"x{number}", world.now_us)
-    assert len(server.machine._door.half_opens) == 100
+    assert len(server.machine._table.half_opens) == 100
     assert server.machine.statistics.bytes_sent <= 3 * server.machine.statistics.bytes_received
     world.settle("s")
     world.run(6_000_000)
-    assert len(server.machine._door.half_opens) == 0
+    assert len(server.machine._table.half_opens) == 0
     assert server.machine.next_deadline_us() is None
 
 
@@ -126,8 +127,8 @@ def test_open_receipts_are_bounded_and_copies_stay_known(layout: str) -> None:
     world.send("c", *[b"%d" % number for number in range(40)])
     world.run(3_000_000)
     assert server.bodies == [b"0", b"1", b"2", b"3", b"4"][: len(server.bodies)]
-    assert server.machine._shared.places.count <= 5
-    assert server.machine.statistics.dropped["receiver_full"] > 0
+    assert server.machine._shared.slots.messages_left >= 0
+    assert server.machine.statistics.dropped["receipts_full"] > 0
     server.commits = True
     for event in list(server.events):
         if isinstance(event, MessageReceived | MessagesReceived):

@@ -49,7 +49,7 @@ def test_an_unknown_name_is_refused_with_the_names_there_are(ask: object) -> Non
 def test_options_of_another_protocol_and_unknown_ones_are_refused() -> None:
     with pytest.raises(BadOption, match="not the options of pydevts"):
         make_machine("pydevts", Options(), Seeded(1))
-    with pytest.raises(BadOption, match="pydevts has no option 'layout'; it has deferred"):
+    with pytest.raises(BadOption, match="there is no option 'layout'; known are deferred"):
         make_options("pydevts", layout="stamped")
     with pytest.raises(BadOption, match="window"):
         make_options("pydevts", window=0)

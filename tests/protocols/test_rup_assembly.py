@@ -94,7 +94,7 @@ def test_a_place_is_given_up_with_its_message() -> None:
     machine = RupMachine(RupOptions(), Seeded(1))
     receive(machine, datagrams()[:20])
     message = incoming(machine)
-    machine.wake(RupOptions().forget_us)
+    machine.wake(RupOptions().unfinished_us)
     assert machine._conversations["a"].incoming == {}
     assert machine._receiver.memory.reserved_bytes == 0
     assert (message._assembly, message._pieces) == (None, {})

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairway.bench.footprint import footprint
+from benchmarks.footprint import footprint
 from fairway.core.chance import Seeded
 from fairway.core.events import Address, MessageReceived, Peer
 from fairway.protocols.rup import wire
@@ -356,7 +356,7 @@ def test_a_flood_of_made_up_messages_is_held_by_named_bounds(total: int, address
         "peers_max": 200,
         "incoming_messages_max": 100,
         "incoming_messages_per_peer_max": 40,
-        "completed_max": 500,
+        "remembered_max": 500,
     }
     machine = RupMachine(RupOptions(**bounds), Seeded(1))  # type: ignore[arg-type]
     sizes = []
@@ -374,7 +374,7 @@ def test_a_flood_of_made_up_messages_is_held_by_named_bounds(total: int, address
     assert len(machine._context.outbox.ledger) <= bounds["unproved_max"]
     assert len(machine._conversations) <= bounds["peers_max"]
     assert machine._receiver.incoming_count <= bounds["incoming_messages_max"]
-    assert len(machine._receiver.remembered) <= bounds["completed_max"]
+    assert len(machine._receiver.remembered) <= bounds["remembered_max"]
 
 
 def test_a_caller_that_is_never_sent_anything_has_no_sending_half() -> None:

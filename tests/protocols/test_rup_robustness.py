@@ -21,9 +21,9 @@ TIGHT = RupOptions(
     gaps_max=8,
     peers_max=64,
     unproved_max=64,
-    idle_us=500_000,
-    remember_us=500_000,
     forget_us=500_000,
+    remember_us=500_000,
+    unfinished_us=500_000,
 )
 
 
@@ -143,4 +143,4 @@ def test_bounds_come_back_to_nothing_once_the_hostile_are_gone() -> None:
     assert server.next_deadline_us() is None
     assert (len(server._conversations), len(server._receiver.remembered)) == (0, 0)
     assert (server._receiver.incoming_count, server._receiver.memory.held_bytes) == (0, 0)
-    assert (server._receiver._receipt_count, server._receiver._receipt_bytes) == (0, 0)
+    assert server._receiver._slots.messages_left == server._options.open_receipts_max

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fairway.bench.s3server import BUCKET, environment, serving
 from fairway.store import objects
 from fairway.store.lakes import Lake
 from tests.loopback import own_host
+from tests.s3.server import BUCKET, environment, serving
 
 
 @pytest.fixture(scope="session")

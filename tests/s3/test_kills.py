@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairway.bench.torture.run import Torture
+from tests.torture.run import Torture
 
 KILLS = 6
 SEED = 2

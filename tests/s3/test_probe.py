@@ -8,11 +8,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from fairway.bench.s3server import BUCKET, environment
 from fairway.cli import run
 from fairway.store import objects
 from fairway.store.lakes import Lake, StoreUnsafe
 from tests.loopback import closed_port, own_host
+from tests.s3.server import BUCKET, environment
 
 EMPTY = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
 

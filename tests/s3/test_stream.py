@@ -14,7 +14,7 @@ from fairway.store.lakes import Lake
 from tests.lake.landing.fake import FakeGateway
 from tests.lake.landing.killing import PATIENCE_S, SEAL_EVERY_S, start_stream, torture
 from tests.lake.landing.landing import expected
-from tests.lake.landing.reading import with_delta, with_polars
+from tests.lake.landing.reading import with_delta, with_duckdb, with_polars
 
 
 def land(lake: Lake) -> None:
@@ -33,7 +33,7 @@ def test_segments_land_in_tables_and_all_commands_agree(
         for count in (10, 5):
             gateway.seal(count)
         land(lake)
-        assert with_delta(table) == with_polars(table) == expected(gateway, days=2)
+        assert with_delta(table) == with_duckdb(table) == with_polars(table) == expected(gateway, days=2)
     gateway.acknowledge(3)
     assert run(["reconcile", "--lake", lake.place.uri, "--json"]) == 0
     figures = json.loads(capsys.readouterr().out.splitlines()[0])
@@ -52,7 +52,7 @@ def test_segments_land_in_tables_and_all_commands_agree(
 
 def test_killed_in_the_middle_a_stream_loses_and_doubles_nothing(lake: Lake, tmp_path: Path) -> None:
     kills = [("", 1.3), ("table-committed:3", 0.0), ("files-written:2", 0.0)]
-    figures = torture(lake.place.uri, kills, journals=tmp_path, readers=(with_delta, with_polars))
+    figures = torture(lake.place.uri, kills, journals=tmp_path)
     assert figures.faults == []
     assert figures.kills == 3
     assert figures.looks > 4

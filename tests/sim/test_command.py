@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fairway.capture.pcapng import read_pcapng
 from fairway.cli import run as fairway
 from fairway.protocols import NAMES
 from fairway.sim.cases import Wishes, case
 from fairway.sim.swarm import run_seed
+from tests.capture.reading import read_pcapng
 
 EXAMPLE = ["sim", "--protocol", "mrp", "--loss", "0.3", "--duplicate", "0.1", "--reorder", "0.2", "--seed", "7"]
 

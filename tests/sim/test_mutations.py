@@ -218,7 +218,7 @@ def _acknowledges_when_full(patch: pytest.MonkeyPatch) -> None:
 
     def lenient(self: Session, number: int, payload: bytes, important: bool) -> str:
         reason = hand_over(self, number, payload, important)
-        return "" if reason == "receiver_full" else reason
+        return "" if reason == "receipts_full" else reason
 
     patch.setattr(Session, "_hand_over", lenient)
 

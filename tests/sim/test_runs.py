@@ -120,7 +120,7 @@ def test_a_trace_holds_every_datagram_at_both_ends() -> None:
         trace=tracer(file.write, points),
     )
     assert traced.digest == run_toy(configuration).digest, "tracing changes nothing"
-    from fairway.capture.pcapng import read_pcapng
+    from tests.capture.reading import read_pcapng
 
     frames = list(read_pcapng(file.getvalue()))
     arrived = traced.datagrams - traced.network["loss"]

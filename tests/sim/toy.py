@@ -82,7 +82,7 @@ class ToyMachine:
 
     def _deliver(self, address: Address, process: int, number: int, body: bytes) -> None:
         if len(self.open) >= self.options.open_receipts_max:
-            self.statistics.dropped["receiver_full"] += 1
+            self.statistics.dropped["receipts_full"] += 1
             return
         self.newest[address, process] = number
         self.open[address, number] = (process, number)

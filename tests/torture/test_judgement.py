@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from fairway.bench.torture.fleet import ACKNOWLEDGED, REFUSED, UNKNOWN, Ledger, key_of
-from fairway.bench.torture.judgement import judge
-from fairway.bench.torture.readers import Seen, by_delta, readers
-from fairway.bench.torture.senders import read_ledger, write_ledger
-from fairway.bench.torture.watching import Watch
+from fairway.demo.fleet import ACKNOWLEDGED, REFUSED, UNKNOWN, Ledger, key_of
+from fairway.demo.judgement import judge
 from fairway.store.delta import DataFile, Delta
 from fairway.store.places import place_of
+from tests.torture.readers import Seen, by_delta, readers
+from tests.torture.senders import read_ledger, write_ledger
+from tests.torture.watching import Watch
 
 
 def table_of(folder: Path, bodies: list[bytes], offsets: list[int] | None = None) -> Path:

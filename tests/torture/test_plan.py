@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fairway.bench.torture.plan import BOTH, COMPACTION, FILL, GATEWAY, PAUSE, STREAM, draw
 from fairway.store.crashpoints import GATEWAY_POINTS, STREAM_POINTS
+from tests.torture.plan import BOTH, COMPACTION, FILL, GATEWAY, PAUSE, STREAM, draw
 
 
 def test_the_same_seed_gives_the_same_plan_and_another_gives_another() -> None:

@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from fairway.bench.torture.powercut.ground import Ground, sectors
-from fairway.bench.torture.powercut.landing import Landing, cut_landing, record_landing
-from fairway.bench.torture.powercut.recording import Recording, record
-from fairway.bench.torture.powercut.recovery import Moment, cut, draw
-from fairway.bench.torture.powercut.trace import Cut, Event, Made, Moved, Removed, Synced, Times, Wrote, read
+from tests.torture.powercut.ground import Ground, sectors
+from tests.torture.powercut.landing import Landing, cut_landing, record_landing
+from tests.torture.powercut.recording import Recording, record
+from tests.torture.powercut.recovery import Moment, cut, draw
+from tests.torture.powercut.trace import Cut, Event, Made, Moved, Removed, Synced, Times, Wrote, read
 
 CUTS = 40
 MESSAGES = 25

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fairway.bench.torture.run import Torture
+from tests.torture.run import Torture
 
 KILLS = 12
 SEED = 8

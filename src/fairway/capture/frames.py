@@ -1,4 +1,4 @@
-"""What a capture holds: frames, each with its time, its place and how it is to be read."""
+"""What pcap and pcapng share: link types, limits, interfaces."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ Write = Callable[[bytes], object]
 """Takes bytes away, as a file's `write` does."""
 
 NS_PER_S = 1_000_000_000
+
+RECORD_BYTES_MAX = 16 << 20
+"""The longest record that is believed: a damaged length must not make a reader ask for gigabytes."""
 
 SNAP_BYTES = 262_144
 """The capture length that files announce; larger than any frame that a UDP datagram fits into."""
@@ -26,23 +29,6 @@ class LinkType(IntEnum):
     IPV4 = 228
     IPV6 = 229
     LINUX_SLL2 = 276
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One captured frame. `data` may be shorter than the `wire_bytes` that were on the wire.
-
-    `link_type` stays a plain number: a file may hold link types that Fairway does not read.
-    """
-
-    at_ns: int
-    link_type: int
-    data: bytes
-    wire_bytes: int
-    interface: int = 0
-    point: str | None = None
-    """The name of the place of capture, where the file gives one."""
-    comments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

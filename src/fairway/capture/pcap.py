@@ -9,12 +9,10 @@ The magic tells the byte order, and whether the fraction counts micro- or nanose
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from typing import Literal
 
-from fairway.capture.frames import NS_PER_S, SNAP_BYTES, Frame, LinkType, Write
-from fairway.capture.source import RECORD_BYTES_MAX, Read, Source
-from fairway.core.errors import BadOption, DamagedCapture
+from fairway.capture.frames import NS_PER_S, SNAP_BYTES, LinkType, Write
+from fairway.core.errors import BadOption
 
 MAGIC_MICROSECONDS = 0xA1B2C3D4
 MAGIC_NANOSECONDS = 0xA1B23C4D
@@ -56,29 +54,3 @@ class PcapWriter:
             seconds, rest_ns // self._fraction_ns, length, length if wire_bytes is None else wire_bytes
         )
         self._write(header + data)
-
-
-def read_pcap(source: bytes | Read) -> Iterator[Frame]:
-    """Gives every record in the order of the file; raises `DamagedCapture` where it is damaged."""
-    bytes_left = Source(source)
-    header = bytes_left.take(HEADER_BYTES, "the pcap header")
-    order, fraction_ns = _byte_order(header[:4])
-    link_type = struct.unpack_from(order + "I", header, 20)[0] & LINK_TYPE_MASK
-    record = struct.Struct(order + "4I")
-    while not bytes_left.exhausted:
-        start = bytes_left.offset
-        seconds, fraction, captured, wire_bytes = record.unpack(bytes_left.take(RECORD_HEADER_BYTES, "a record header"))
-        if captured > RECORD_BYTES_MAX:
-            raise DamagedCapture(
-                f"the record at byte {start} has {captured} bytes; at most {RECORD_BYTES_MAX} are read"
-            )
-        data = bytes_left.take(captured, "a record")
-        yield Frame(seconds * NS_PER_S + fraction * fraction_ns, link_type, data, wire_bytes)
-
-
-def _byte_order(magic: bytes) -> tuple[str, int]:
-    for order in "<>":
-        fraction_ns = FRACTION_NS.get(struct.unpack(order + "I", magic)[0])
-        if fraction_ns is not None:
-            return order, fraction_ns
-    raise DamagedCapture(f"the capture starts with {magic.hex()}, which is the magic of no pcap file")

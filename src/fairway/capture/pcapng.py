@@ -16,9 +16,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-from fairway.capture.frames import SNAP_BYTES, Frame, Interface, LinkType, Write
-from fairway.capture.source import RECORD_BYTES_MAX, Read, Source
-from fairway.core.errors import BadOption, DamagedCapture
+from fairway.capture.frames import RECORD_BYTES_MAX, SNAP_BYTES, Interface, LinkType, Write
+from fairway.core.errors import BadOption
 
 SECTION_HEADER = 0x0A0D0D0A
 INTERFACE = 1
@@ -102,55 +101,10 @@ def _cut(text: str) -> bytes:
     return text.encode()[:OPTION_BYTES_MAX].decode(errors="ignore").encode()
 
 
-def read_pcapng(source: bytes | Read) -> Iterator[Frame]:
-    """Gives every packet of every section in the order of the file; raises `DamagedCapture` where it is damaged."""
-    bytes_left = Source(source)
-    order = ""
-    interfaces: list[Interface] = []
-    while not bytes_left.exhausted:
-        if bytes_left.peek(4) == SECTION_HEADER.to_bytes(4):
-            order, interfaces = _section_order(bytes_left), []
-        elif not order:
-            raise DamagedCapture("the capture does not start with a pcapng section header")
-        kind, body = _take_block(bytes_left, order)
-        try:
-            if kind == INTERFACE:
-                interfaces.append(read_interface(body, order))
-            elif kind in (ENHANCED_PACKET, OLD_PACKET):
-                yield _read_enhanced(body, order, interfaces, kind)
-            elif kind == SIMPLE_PACKET:
-                yield _read_simple(body, order, interfaces)
-        except (struct.error, IndexError) as error:
-            where = f"the block of kind {kind} that ends at byte {bytes_left.offset}"
-            raise DamagedCapture(f"{where} contradicts itself or names no interface of its section") from error
-
-
-def _section_order(source: Source) -> str:
-    """Finds the byte order of the section that starts here; its length cannot be read before."""
-    magic = source.peek(12)[8:]
-    for order in "<>":
-        if magic == struct.pack(order + "I", BYTE_ORDER_MAGIC):
-            return order
-    raise DamagedCapture(f"the section header at byte {source.offset} has no byte-order magic")
-
-
-def _take_block(source: Source, order: str) -> tuple[int, bytes]:
-    start = source.offset
-    kind, length = struct.unpack(order + "II", source.take(8, "a block header"))
-    if length < BLOCK_BYTES_MIN or length % 4 or length > RECORD_BYTES_MAX:
-        rule = f"it must be a multiple of 4 from {BLOCK_BYTES_MIN} to {RECORD_BYTES_MAX}"
-        raise DamagedCapture(f"the block at byte {start} has the length {length}; {rule}")
-    body = source.take(length - BLOCK_BYTES_MIN, "a block")
-    (length_again,) = struct.unpack(order + "I", source.take(4, "a block's second length"))
-    if length_again != length:
-        raise DamagedCapture(f"the block at byte {start} has the length {length} in front and {length_again} behind")
-    return kind, body
-
-
 def read_interface(body: bytes, order: str) -> Interface:
     """Reads what an interface block says; raises `struct.error` or `IndexError` where it contradicts itself."""
     link_type, _, snap_bytes = struct.unpack_from(order + "HHI", body)
-    options = dict(_read_options(body, 8, order))
+    options = dict(read_options(body, 8, order))
     name = options.get(OPTION_INTERFACE_NAME)
     return Interface(
         link_type,
@@ -166,7 +120,8 @@ def _ticks_per_s(resolution: int) -> int:
     return 1 << (resolution & 0x7F) if resolution & 0x80 else pow(10, resolution)
 
 
-def _read_options(body: bytes, position: int, order: str) -> Iterator[tuple[int, bytes]]:
+def read_options(body: bytes, position: int, order: str) -> Iterator[tuple[int, bytes]]:
+    """Yield the code and value of each option from a place on; raise `struct.error` where one is damaged."""
     while position + 4 <= len(body):
         code, length = struct.unpack_from(order + "HH", body, position)
         if code == OPTION_END:
@@ -176,29 +131,3 @@ def _read_options(body: bytes, position: int, order: str) -> Iterator[tuple[int,
             raise struct.error("an option reaches past its block")
         yield code, body[position : position + length]
         position += length + -length % 4
-
-
-def _read_enhanced(body: bytes, order: str, interfaces: Sequence[Interface], kind: int) -> Frame:
-    layout = "H2x4I" if kind == OLD_PACKET else "5I"
-    number, high, low, captured, wire_bytes = struct.unpack_from(order + layout, body)
-    interface = interfaces[number]
-    end = 20 + captured
-    if end > len(body):
-        raise struct.error("the captured length reaches past the block")
-    comments = tuple(
-        value.decode(errors="replace")
-        for code, value in _read_options(body, end + -captured % 4, order)
-        if code == OPTION_COMMENT
-    )
-    at_ns = interface.at_ns(high << 32 | low)
-    return Frame(at_ns, interface.link_type, body[20:end], wire_bytes, number, interface.name, comments)
-
-
-def _read_simple(body: bytes, order: str, interfaces: Sequence[Interface]) -> Frame:
-    """A simple packet has no time and belongs to the first interface."""
-    (wire_bytes,) = struct.unpack_from(order + "I", body)
-    interface = interfaces[0]
-    captured = min(wire_bytes, interface.snap_bytes)
-    if 4 + captured > len(body):
-        raise struct.error("the captured length reaches past the block")
-    return Frame(0, interface.link_type, body[4 : 4 + captured], wire_bytes, 0, interface.name)

@@ -23,8 +23,8 @@ def demo(out: Path = _OUT, messages: int = _MESSAGES, seed: int = _SEED) -> int:
     Example:
       fairway demo --out out/demo
     """
-    from fairway.bench.demo.story import Story, fresh_folder
     from fairway.cli.spark import ended_by_sigterm
+    from fairway.demo.story import Story, fresh_folder
 
     folder = fresh_folder(out)
     print(f"Everything goes to {folder}.", flush=True)

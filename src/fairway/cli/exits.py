@@ -38,6 +38,13 @@ REMEDIES = {
 }
 """What helps, by the number of the operating system's error."""
 
+EXTRAS = {
+    **dict.fromkeys(("pyspark", "py4j", "pandas", "numba"), "spark"),
+    **dict.fromkeys(("deltalake", "obstore", "prometheus_client", "pyarrow"), "gateway"),
+    "OpenSSL": "dtls",
+}
+"""The smallest extra that brings a package, by the name that is imported."""
+
 
 def explain(error: Exception) -> tuple[ExitCode, str]:
     """Gives the exit code of an error and one line that names the cause and, where it is not the same, the remedy."""
@@ -57,12 +64,14 @@ def explain(error: Exception) -> tuple[ExitCode, str]:
         case OSError():
             return ExitCode.FAILED, _with_remedy(_one_line(_operating_system(error)), error)
         case ModuleNotFoundError():
-            return (
-                ExitCode.FAILED,
-                f"the package {error.name} is missing; install Fairway with the extra that brings it",
-            )
+            return ExitCode.FAILED, _missing((error.name or "").partition(".")[0])
     cause = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return ExitCode.FAILED, f"{_one_line(cause)} (a defect of Fairway; FAIRWAY_DEBUG=1 shows where)"
+
+
+def _missing(package: str) -> str:
+    name = f"fairway[{EXTRAS[package]}]" if package in EXTRAS else package
+    return f"the package {package} is missing: pip install '{name}'"
 
 
 def _help_of(error: typer.TyperException) -> str:

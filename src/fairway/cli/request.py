@@ -29,7 +29,7 @@ def request(url: str = _URL, text: str = _TEXT, json: bool = _JSON, trace: Path 
 
     \b
     Example:
-      fairway request "udpc://127.0.0.1:9000?request_limit=2s" "what time is it?"
+      fairway request "udpc://127.0.0.1:9000?request_timeout=2s" "what time is it?"
     """
     way = Way(url)
     if not way.protocol.requests:

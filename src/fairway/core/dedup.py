@@ -7,6 +7,7 @@ the first number is skipped. So ten thousand quiet conversations cost nothing, a
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 
 class Seen:
@@ -116,3 +117,22 @@ class Seen:
         for first, last in ranges:
             seen.add(first, last - first + 1)
         return seen
+
+
+def subtract(known: list[tuple[int, int]], without: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return ascending (first, last) ranges less other ascending ranges, in one pass over both."""
+    left: list[tuple[int, int]] = []
+    position = 0
+    for first, last in known:
+        start = first
+        while position < len(without) and without[position][1] < start:
+            position += 1
+        for hole_first, hole_last in islice(without, position, None):
+            if hole_first > last:
+                break
+            if start < hole_first:
+                left.append((start, hole_first - 1))
+            start = max(start, hole_last + 1)
+        if start <= last:
+            left.append((start, last))
+    return left

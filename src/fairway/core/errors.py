@@ -7,7 +7,9 @@
     │   ├── BadMessage              the protocol has no way to carry this message
     │   ├── NotSupported            the protocol has no such operation
     │   ├── NoSuchPeer              the conversation is not, or no longer, there
-    │   └── QueueFull               the send queue is at its bound: wait for `Writable`
+    │   ├── CannotConnect           the endpoint was closed, has all its peers, or is still closing this conversation
+    │   ├── AlreadyOpen             a snapshot of a conversation that is open
+    │   └── QueueFull               the send queue, or the pings of a peer, are at their bound
     ├── MalformedDatagram           the peer's mistake: caught inside the machine, counted, dropped
     ├── DamagedSnapshot             stored state that `restore` cannot read
     └── DamagedCapture              a capture file that ends early or contradicts itself
@@ -47,8 +49,16 @@ class NoSuchPeer(CallerError):
     """The conversation is not, or no longer, there."""
 
 
+class CannotConnect(CallerError):
+    """This endpoint cannot open the conversation, whatever the peer would say."""
+
+
+class AlreadyOpen(CallerError):
+    """A snapshot cannot be restored, because its conversation is open."""
+
+
 class QueueFull(CallerError):
-    """The send queue is at its bound; a `Writable` event says when it is not."""
+    """The send queue is at its bound, and a `Writable` event says when it is not; or too many pings are open."""
 
 
 class DamagedSnapshot(FairwayError):

@@ -23,6 +23,12 @@ Address = Hashable
 
 NOT_SENT = "not sent"
 """The reason of `Refused` for a message of which nothing was ever transmitted: it cannot have arrived."""
+NO_ACKNOWLEDGEMENT = "no acknowledgement in time"
+"""The reason of `DeliveryUnknown` for a message."""
+NO_RESPONSE = "no response in time"
+"""The same for a request."""
+NO_ANSWER = "no answer in time"
+"""The same for a ping, and the reason of `ConnectUnknown`."""
 
 
 class Peer(NamedTuple):

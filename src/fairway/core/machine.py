@@ -11,14 +11,24 @@ Rules that hold for every machine:
   the last may be shorter. The result is the same as receiving them one by one at that time; only faster.
 * A datagram is decoded completely before anything changes. What does not parse, or what no rule accepts, is counted
   under `statistics.dropped[reason]` and changes nothing. Nothing a peer sends raises out of a machine.
-* The caller's own mistakes raise a `CallerError` before anything changes.
+* The caller's own mistakes raise a `CallerError` before anything changes, in the words of `core/refusals.py`.
 * Each token (of `connect`, `send`, `ping`) gets exactly one outcome event. A message without an answer is unknown if
-  any of it was transmitted, and otherwise refused with the reason `NOT_SENT`.
-* Every message that is handed over occupies a place until its receipt is committed; places are bounded
+  any of it was transmitted, and otherwise refused with the reason `NOT_SENT`. What time runs out for is unknown with
+  one of the reasons `NO_ACKNOWLEDGEMENT`, `NO_RESPONSE` and `NO_ANSWER`; what a conversation leaves behind at its end
+  is unknown with the `CloseReason`, and so is a call that is pending when the endpoint is closed (`SHUT_DOWN`).
+* `peers_max` bounds conversations and our own calls under way. Beyond it `connect` raises `CannotConnect`, and calls
+  and first messages of others are counted as `peers_full`.
+* Every delivered message occupies a receipt slot until its receipt is committed; slots are bounded
   (`open_receipts_max`, `open_receipt_bytes_max`). At the bound, new messages are dropped without acknowledgement and
-  without a mark, so that the sender repeats them. With `deferred` the acknowledgement leaves at the commit; without,
-  at the hand-over. Copies of a message that is handed over but not committed are neither acknowledged (deferred)
-  nor delivered again.
+  without a mark (`receipts_full`), so that the sender repeats them. With `deferred` the acknowledgement leaves at the
+  commit; without, at the delivery. Duplicates of a message that is delivered but not committed are neither
+  acknowledged (deferred) nor delivered again.
+* A conversation that is closing takes nothing more: `send`, `ping` and `room` raise `NoSuchPeer`, new messages of the
+  peer are counted as `closing`, and `Writable` does not come. An endpoint that was closed opens nothing: `connect`
+  raises `CannotConnect`, calls and first messages of others are counted as `endpoint_closed`.
+* `Writable` follows a `QueueFull` of `send`, or a `send_many` that took fewer than all, once: when a quarter of the
+  send queue is free.
+* `statistics.messages_sent` counts messages when they are first transmitted.
 * After `Closed` no event speaks of that peer, and its open receipts count as committed.
 * `next_deadline_us` is in the future after `wake(now_us)`, or None.
 
@@ -102,10 +112,6 @@ def path_allows(limit: int, datagram_bytes: int, header_bytes: int) -> int:
     return max(0, min(limit, datagram_bytes - header_bytes))
 
 
-TOO_LARGE_FOR_PATH = "which is what the path takes; send less at a time, or use rup, which cuts its messages"
-"""How an error goes on when the limit is the path's and not the protocol's."""
-
-
 class Machine(Protocol):
     """What every protocol's machine offers. What a protocol cannot do raises `NotSupported`."""
 
@@ -119,9 +125,10 @@ class Machine(Protocol):
         ...
 
     def connect(self, address: Address, now_us: int) -> int:
-        """Opens a conversation; the token's outcome is `Connected`, `ConnectRefused` or `ConnectUnknown`.
+        """Open a conversation; the token's outcome is `Connected`, `ConnectRefused` or `ConnectUnknown`.
 
-        The connectionless protocols report `Connected` at once: nothing needs to be said first.
+        The connectionless protocols report `Connected` at once: nothing needs to be said first. There an address has
+        one conversation, so that connecting again returns it, and raises `CannotConnect` while it is closing.
         """
         ...
 
@@ -139,16 +146,18 @@ class Machine(Protocol):
         ...
 
     def ping(self, peer: Peer, now_us: int) -> int:
-        """Asks the peer for a sign of life; the token's outcome is `PingAnswered` or `DeliveryUnknown`."""
+        """Ask the peer for an answer; the token's outcome is `PingAnswered` or `DeliveryUnknown`."""
         ...
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
-        """Frees the place of received messages and, when deferred, acknowledges them. Unknown receipts are ignored:
-        the conversation may have ended in between. Any part of what was handed over may be committed, in any order."""
+        """Free the receipt slots of received messages and, when deferred, acknowledge them. Unknown receipts are
+        ignored: the conversation may have ended in between. Any part of what was delivered may be committed, in any
+        order."""
         ...
 
     def close(self, peer: Peer | None, now_us: int) -> None:
-        """Closes one conversation, or all of them and the door to new ones; outstanding messages are flushed first."""
+        """Close one conversation (`LOCAL`), or all of them and the endpoint (`SHUT_DOWN`); outstanding messages are
+        flushed first. What is closing already goes on as it was; what is not there raises `NoSuchPeer`."""
         ...
 
     def wake(self, now_us: int) -> None:
@@ -195,20 +204,20 @@ class Machine(Protocol):
     # What survives a restart.
 
     def peers(self) -> list[Peer]:
-        """Lists the conversations that have something to snapshot, oldest first."""
+        """List the conversations, open or closing, that have something to snapshot, oldest first."""
         ...
 
     def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
-        """Gives the state that must survive so that the peer notices nothing, as it will be once the receipts are
+        """Return the state that must survive so that the peer notices nothing, as it will be once the receipts are
         committed: written in the same transaction as those messages, before `commit` releases their acknowledgement.
 
-        Messages handed over but neither committed nor in `committing` are absent: after a restore their copies are
-        handed over again.
+        Messages that are delivered but neither committed nor in `committing` are absent: after a restore their
+        duplicates are delivered again.
         """
         ...
 
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
-        """Takes up a conversation from its snapshot; raises `DamagedSnapshot`.
+        """Resume a conversation from its snapshot; raises `DamagedSnapshot`, or `AlreadyOpen` if it is there.
 
         The owner takes a new snapshot at once, before anything is sent: restoring twice from the same one would use
         numbers twice. It must not restore an mrp connection on which data of its own was sent after the snapshot.

@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 
+# Reasons in `dropped` that every protocol has in common; each protocol adds those of its own rules.
 TOO_LARGE = "too_large"
-"""The reason in `dropped` for a part of a message that the receiver's own options never let in."""
+"""A part of a message that the receiver's own options never let in."""
+RECEIPTS_FULL = "receipts_full"
+"""A message for which there is no receipt slot (`open_receipts_max`, `open_receipt_bytes_max`)."""
+REMEMBERED_FULL = "remembered_full"
+"""A message that could not be remembered, so that its duplicates would be delivered (`remembered_max`)."""
+PEERS_FULL = "peers_full"
+"""A call, or a first message, beyond `peers_max`."""
+CLOSING = "closing"
+"""A new message of a conversation that is closing."""
+ENDPOINT_CLOSED = "endpoint_closed"
+"""A call, or a first message, to an endpoint that was closed."""
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """URLs: `scheme://host:port?option=value`, checked against what the protocol lets its user set.
 
-A duration, whose field ends in `_us`, is written without that ending and with a unit (`connect_timeout=5s`, `250ms`,
+A duration, whose field has the unit `_us`, is written without it and with a unit (`connect_timeout=5s`, `rto_min=20ms`,
 `100us`, `2m`), or with it as a plain number (`connect_timeout_us=5000000`). A size may end in `KiB`, `MiB` or `GiB`. A
 switch is `true` or `false` (also `yes`, `no`, `on`, `off`, `1`, `0`), a list has commas.
 """
@@ -22,6 +22,7 @@ SPAN_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000
 SIZE_BYTES = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 SWITCH = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
 
+_UNIT = re.compile(r"_us(?=$|_min$|_max$)")
 _NUMBER = re.compile(r"(\d[\d_]*(?:\.\d+)?) ?([A-Za-z]*)", re.ASCII)
 
 OptionsType = TypeVar("OptionsType", bound=Options)
@@ -95,10 +96,11 @@ def format_address(address: Address) -> str:
 def build_options(options: type[OptionsType], settings: Mapping[str, Setting]) -> OptionsType:
     """Makes a protocol's options from settings, texts or values; an unknown name is an error that lists the known."""
     defaults = {field.name: field.default for field in fields(options)}
+    field_names = {shown_name(name): name for name in defaults} | {name: name for name in defaults}
     chosen: dict[str, Setting] = {}
     for name, value in settings.items():
-        field_name = name if name in defaults else f"{name}_us"
-        if field_name not in defaults:
+        field_name = field_names.get(name)
+        if field_name is None:
             known = ", ".join(sorted(shown_name(one) for one in defaults))
             raise BadOption(f"there is no option {name!r}; known are {known}")
         if field_name in chosen:
@@ -108,8 +110,8 @@ def build_options(options: type[OptionsType], settings: Mapping[str, Setting]) -
 
 
 def shown_name(field_name: str) -> str:
-    """Gives the name of an option as it stands in a URL: a duration without its unit."""
-    return field_name.removesuffix("_us")
+    """Return the name of an option as it stands in a URL: a duration without its unit."""
+    return _UNIT.sub("", field_name)
 
 
 def _read(name: str, field_name: str, value: Setting, default: object) -> Setting:

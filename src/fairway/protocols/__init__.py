@@ -116,7 +116,7 @@ def make_options(name: str, **chosen: object) -> Options:
     known = [field.name for field in fields(kind)]
     for option in chosen:
         if option not in known:
-            raise BadOption(f"{name} has no option {option!r}; it has {', '.join(known)}")
+            raise BadOption(f"there is no option {option!r}; known are {', '.join(known)}")
     return kind(**chosen)  # type: ignore[arg-type]  # the class checks the values
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairway.capture.datagrams import Datagram, decode_frame
-from fairway.capture.reading import read_capture
 from fairway.core.tables import DATAGRAMS, PROTOCOLS
 from fairway.lake.schemas import arrow_schema
+from tests.capture.datagrams import Datagram, decode_frame
+from tests.capture.reading import read_capture
 
 FIELDS = {
     "udpc": {"udpc_index": "index", "udpc_session": "session_id", "udpc_ack": "ack_index", "udpc_flag": "flag"},

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fairway.bench.relay import Faults, relaying
 from fairway.cli import analyze as verb
 from fairway.cli import run
+from fairway.demo.relay import Faults, relaying
 from fairway.lake import session
 from fairway.lake.analysis import job
 from fairway.net import blocking

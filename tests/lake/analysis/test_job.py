@@ -17,9 +17,8 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
+from benchmarks.captures.made import ETHERNET, MAKERS, START_NS
 from fairway import protocols
-from fairway.bench.captures.made import ETHERNET, MAKERS, START_NS
-from fairway.bench.torture.readers import duckdb_with_delta
 from fairway.capture.frames import LinkType
 from fairway.capture.packets import encode_ip
 from fairway.capture.pcap import PcapWriter
@@ -40,6 +39,7 @@ from tests.capture.adversaries import pcap
 from tests.lake.analysis.lakes import all_tables, table_rows
 from tests.lake.analysis.worlds import simulated
 from tests.lake.captures.reading import records_of
+from tests.torture.readers import duckdb_with_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

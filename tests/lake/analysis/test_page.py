@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fairway.bench.torture.readers import duckdb_with_delta
 from fairway.core.tables import ANALYSIS_TABLES
-from fairway.lake.analysis.example import write_example
-from fairway.lake.analysis.page import QUESTIONS, page
 from fairway.store.lakes import Lake
 from tests.conftest import ROOT
 from tests.examples import blocks
+from tests.lake.analysis.example import write_example
+from tests.lake.analysis.page import QUESTIONS, page
+from tests.torture.readers import duckdb_with_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,15 +8,15 @@ from random import Random
 
 import pytest
 
-from fairway.capture.datagrams import Datagram, decode_frame
 from fairway.capture.packets import Endpoint
-from fairway.capture.reading import read_capture
 from fairway.capture.trace import TraceWriter
 from fairway.lake.analysis.spoken import Spoken
 from fairway.lake.arrays import Rows
 from fairway.lake.captures.recognition import SPOKEN
 from fairway.protocols import NAMES
 from fairway.protocols.udpc import wire as udpc
+from tests.capture.datagrams import Datagram, decode_frame
+from tests.capture.reading import read_capture
 from tests.lake.captures.foreign import MAKERS, Datagrams
 from tests.lake.captures.test_recognition import datagrams_of, important
 from tests.lake.captures.traces import AT_NS, SERVER, simulated

@@ -10,15 +10,14 @@ from zlib import crc32
 
 import pytest
 
-from fairway.capture.datagrams import Datagram, decode_frame
-from fairway.capture.frames import Frame
 from fairway.capture.pcap import PcapWriter
-from fairway.capture.reading import read_capture
 from fairway.core.errors import MalformedDatagram
 from fairway.lake.captures.files import identity, listed, seen
 from fairway.protocols import NAMES, wire
 from fairway.protocols.mrp.wire import Data
 from tests.capture.adversaries import CAPTURES, pcap
+from tests.capture.datagrams import Datagram, decode_frame
+from tests.capture.reading import Frame, read_capture
 from tests.lake.captures.reading import datagrams_of
 from tests.lake.captures.traces import simulated
 

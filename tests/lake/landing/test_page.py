@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import polars
 import pytest
 
-from fairway.bench.torture.readers import duckdb_with_delta
 from fairway.core.tables import LANDED_TABLES
-from fairway.lake.landing.example import land_example
 from fairway.lake.landing.housekeeping import compact
-from fairway.lake.landing.page import QUESTIONS, TYPED, TYPES, page
 from fairway.store.lakes import Lake
 from tests.conftest import ROOT
 from tests.examples import blocks
+from tests.lake.landing.example import land_example
 from tests.lake.landing.fake import FakeGateway
 from tests.lake.landing.landing import land
+from tests.lake.landing.page import QUESTIONS, TYPED, TYPES, page
+from tests.torture.readers import duckdb_with_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

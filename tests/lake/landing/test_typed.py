@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import polars
 import pytest
 
-from fairway.bench.torture.readers import duckdb_with_delta
 from fairway.core.errors import BadOption
 from fairway.core.tables import REJECTED
 from fairway.lake import register
@@ -21,6 +20,7 @@ from fairway.lake.landing.typed import UNREADABLE, Wish, parse_wish
 from tests.lake.landing.fake import FakeGateway
 from tests.lake.landing.landing import land
 from tests.lake.landing.reading import rows
+from tests.torture.readers import duckdb_with_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

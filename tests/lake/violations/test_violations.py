@@ -18,11 +18,11 @@ from fairway.lake.analysis.job import SMALL
 from fairway.lake.analysis.sums import EPISODE
 from fairway.lake.schemas import spark_schema
 from fairway.lake.violations import CHECKS, rules, violations
-from fairway.lake.violations.page import page
 from fairway.sim.swarm import draw
 from tests.conftest import ROOT
 from tests.lake.violations import mrp_cases, pydevts_cases, rup_cases, udpc_cases
 from tests.lake.violations.cases import Case
+from tests.lake.violations.page import page
 from tests.lake.violations.worlds import PORTS, keeps_to_the_standard, packets, simulated
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.capture.datagrams import (
+from fairway.capture.frames import LinkType
+from fairway.capture.headers import (
     DESTINATION_OPTIONS,
     ETHER_IPV4,
     ETHER_IPV6,
@@ -26,7 +27,6 @@ from fairway.capture.datagrams import (
     ROUTING,
     VLAN_TAGS_MAX,
 )
-from fairway.capture.frames import LinkType
 from fairway.capture.packets import PROTOCOL_UDP, UDP_HEADER_BYTES
 from fairway.core.columns import Bytes, Integers
 

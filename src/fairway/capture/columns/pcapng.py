@@ -30,7 +30,7 @@ from fairway.capture.columns.records import (
     numbers,
 )
 from fairway.capture.columns.walks import pcapng_offsets
-from fairway.capture.frames import NS_PER_S, Interface
+from fairway.capture.frames import NS_PER_S, RECORD_BYTES_MAX, Interface
 from fairway.capture.pcapng import (
     BLOCK_BYTES_MIN,
     BYTE_ORDER_MAGIC,
@@ -41,7 +41,6 @@ from fairway.capture.pcapng import (
     SIMPLE_PACKET,
     read_interface,
 )
-from fairway.capture.source import RECORD_BYTES_MAX
 from fairway.core.columns import Integers
 from fairway.core.errors import DamagedCapture
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairway.capture.columns.compiled import compiled, inner
+from fairway.capture.frames import RECORD_BYTES_MAX
 from fairway.capture.pcap import RECORD_HEADER_BYTES
 from fairway.capture.pcapng import (
     BLOCK_BYTES_MIN,
@@ -14,7 +15,6 @@ from fairway.capture.pcapng import (
     SECTION_HEADER,
     SIMPLE_PACKET,
 )
-from fairway.capture.source import RECORD_BYTES_MAX
 from fairway.core.columns import Bytes, Integers
 
 PAGE_BYTES = 4_096

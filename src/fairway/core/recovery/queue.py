@@ -1,4 +1,4 @@
-"""What `send` has accepted: the messages that wait to leave, and the bounds of all that has no outcome yet."""
+"""What `send` has accepted: the messages that wait to leave, and the bounds and outcomes of all that have none yet."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import cast
+from typing import Any, cast
 
+from fairway.core.events import NOT_SENT, Delivered, DeliveryUnknown, Peer, Refused, Writable
 from fairway.core.machine import Buffer, Options
+from fairway.core.outputs import Outputs
 
 
 class Backlog:
-    """Counts the messages of one conversation without an outcome, and their bytes, against the queue limits."""
+    """Counts the messages of one conversation without an outcome, and their bytes, against the queue limits; reports
+    their outcomes."""
 
-    __slots__ = ("_bytes_max", "_messages_max", "bytes", "messages", "wanted")
+    __slots__ = ("_bytes_max", "_messages_max", "_outputs", "_peer", "bytes", "messages", "wanted")
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, outputs: Outputs[Any], peer: Peer) -> None:
+        self._outputs = outputs
+        self._peer = peer
         self._messages_max = options.send_queue_messages_max
         self._bytes_max = options.send_queue_bytes_max
         self.messages = 0
@@ -50,24 +55,48 @@ class Backlog:
         self.wanted = self.wanted or count < len(sizes)
         return count
 
+    def close(self) -> None:
+        """Accept nothing more: no `Writable` follows, even if a message was turned away."""
+        self.wanted = False
+
     def add(self, count: int, body_bytes: int) -> None:
         """Count messages that were accepted."""
         self.messages += count
         self.bytes += body_bytes
+        self._outputs.unfinished += count
 
-    def settle(self, count: int, body_bytes: int) -> bool:
-        """Count messages that have their outcome; return whether `Writable` is due.
+    def delivered(self, tokens: Sequence[int], body_bytes: int) -> None:
+        """Report messages that the peer acknowledged."""
+        outputs, count = self._outputs, len(tokens)
+        outputs.report(Delivered(self._peer, tokens))
+        outputs.statistics.messages_delivered += count
+        self.settle(count, body_bytes)
+
+    def unknown(self, tokens: Sequence[int], body_bytes: int, reason: str) -> None:
+        """Report messages that were transmitted and not acknowledged."""
+        self._outputs.report(DeliveryUnknown(self._peer, tokens, reason))
+        self._outputs.statistics.messages_unknown += len(tokens)
+        self.settle(len(tokens), body_bytes)
+
+    def refused(self, tokens: Sequence[int], body_bytes: int) -> None:
+        """Report messages that were never transmitted."""
+        self._outputs.report(Refused(self._peer, tokens, NOT_SENT))
+        self._outputs.statistics.messages_refused += len(tokens)
+        self.settle(len(tokens), body_bytes)
+
+    def settle(self, count: int, body_bytes: int) -> None:
+        """Count messages that have their outcome, and report `Writable` where it is due.
 
         It waits for a quarter of room: it should be worth a batch.
         """
+        self._outputs.unfinished -= count
         self.messages -= count
         self.bytes -= body_bytes
-        if not self.wanted or 4 * self.messages > 3 * self._messages_max:
-            return False
-        if self.messages and 4 * self.bytes > 3 * self._bytes_max:
-            return False
-        self.wanted = False
-        return True
+        if self.wanted and 4 * self.messages <= 3 * self._messages_max:
+            if self.messages and 4 * self.bytes > 3 * self._bytes_max:
+                return
+            self.wanted = False
+            self._outputs.report(Writable(self._peer))
 
 
 class Chunk:

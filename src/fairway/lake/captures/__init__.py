@@ -9,5 +9,4 @@ source.py       `spark.read.format("fairway.capture")`
 mapped.py       datagrams decoded by their ports, in the source
 readings.py     records read as each of the four protocols
 recognition.py  which protocol a flow speaks, with the evidence
-summary.py      a capture at a glance
 """

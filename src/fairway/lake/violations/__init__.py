@@ -7,7 +7,6 @@
     pydevts.py
     amplification.py  the limit that all four share
     limits.py         durations and bounds
-    page.py           the list of all rules, docs/violations.md
 
 Only what a capture at its point can prove is reported. Losses, duplicates, reordering, restarts and moving addresses
 break no rule.

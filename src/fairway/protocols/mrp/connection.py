@@ -9,23 +9,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from fairway.core.events import (
-    NOT_SENT,
+    NO_ACKNOWLEDGEMENT,
     Closed,
     CloseReason,
-    Delivered,
-    DeliveryUnknown,
     MessageReceived,
     MessagesReceived,
     Peer,
-    PingAnswered,
     Receipt,
-    Refused,
-    Writable,
 )
 from fairway.core.machine import Buffer
+from fairway.core.pings import Pings
+from fairway.core.receipts import Piece
 from fairway.core.recovery.recovery import Recovery
 from fairway.core.recovery.runs import NEVER, Acknowledged, Run
 from fairway.protocols.mrp import wire
@@ -33,26 +30,15 @@ from fairway.protocols.mrp.options import STAMPED
 from fairway.protocols.mrp.receiver import Receiver
 from fairway.protocols.mrp.sender import Sender
 from fairway.protocols.mrp.shared import Shared
-from fairway.protocols.mrp.snapshots import Snapshot
-
-
-class Probe(NamedTuple):
-    """A sign of life that was asked for: by the application with `token`, or to keep the connection alive.
-
-    `number` is that of the acknowledged packet that was repeated, None where the connect was repeated.
-    """
-
-    token: int | None
-    sent_us: int
-    number: int | None
+from fairway.protocols.mrp.snapshot import Snapshot
 
 
 class Connection(ABC):
     """One connection of a machine, open until `ended`."""
 
     __slots__ = (
-        *("_leave_us", "_probes", "_shared", "active_us", "address", "client", "closing", "ended"),
-        *("heard_us", "local", "peer", "presence_us", "receiver", "remote", "sender"),
+        *("_leave_us", "_shared", "active_us", "address", "client", "closing", "ended"),
+        *("heard_us", "local", "peer", "pings", "presence_us", "receiver", "remote", "sender"),
     )
     layout: ClassVar[str]
     ver: ClassVar[int]
@@ -69,14 +55,15 @@ class Connection(ABC):
         self.remote = remote
         self.client = client
         """Whether this side opened the connection."""
-        self.sender = Sender(options, shared.statistics, self.recovery)
-        self.receiver = Receiver(options.first_sequence, options.window, options.deferred, shared.places)
+        self.sender = Sender(options, shared.outputs, peer, self.recovery)
+        self.receiver = Receiver(options.first_sequence, options.window, options.deferred, shared.slots)
         self.heard_us = now_us
         self.active_us = now_us
         self.presence_us = NEVER
         """When the peer must have got a packet with its id, if no data goes there first."""
         self._leave_us = NEVER
-        self._probes: list[Probe] = []
+        self.pings = Pings(shared.outputs, peer, options.ping_timeout_us)
+        """Marked by the number of the acknowledged packet that was repeated; None where the connect was."""
         self.closing: CloseReason | None = None
         self.ended = False
 
@@ -103,18 +90,19 @@ class Connection(ABC):
         """Takes a batch of new data packets in order as a whole, or answers no and changes nothing."""
 
     @abstractmethod
-    def _acknowledge(self, count: int, acks: Sequence[bytes], floor: int, now_us: int) -> None:
-        """Sends what the commit of `count` messages releases; `floor` is where the receiver's floor stood before."""
+    def _acknowledge(self, committed: Sequence[Piece], floor: int, now_us: int) -> None:
+        """Send what a commit releases; `floor` is where the receiver's floor stood before."""
 
     # Sending.
 
-    def touch(self) -> None:
-        self._shared.touched[self.local] = self
+    def mark_ready(self, now_us: int) -> None:
+        """Have `flush` called before the machine's next output."""
+        self._shared.outputs.ready[self] = now_us
 
-    def enqueue(self, bodies: Sequence[bytes], body_bytes: int, token: int, *, equal: bool) -> None:
+    def enqueue(self, bodies: Sequence[bytes], body_bytes: int, token: int, now_us: int, *, equal: bool) -> None:
         """Queue messages of so many bytes in all."""
         self.sender.enqueue(bodies, body_bytes, token, equal=equal)
-        self.touch()
+        self._shared.outputs.ready[self] = now_us
 
     def flush(self, now_us: int) -> None:
         """Send what may leave now."""
@@ -150,32 +138,32 @@ class Connection(ABC):
         if self.closing is not None and not self.sender.backlog.messages:
             self.end(self.closing)
 
-    def _delivered(self, pieces: Sequence[Acknowledged]) -> None:
+    def _delivered(self, pieces: Sequence[Acknowledged], now_us: int) -> None:
         """Report packets that were acknowledged."""
         for run, first, count in pieces:
             self._settle(run, first, count)
-        self._go_on()
+        self._resume(now_us)
 
-    def _delivered_one(self, run: Run) -> None:
+    def _delivered_one(self, run: Run, now_us: int) -> None:
         """Report a packet that left on its own, once, and was acknowledged."""
         self._settle(run, run.first, 1)
-        self._go_on()
+        self._resume(now_us)
 
-    def _go_on(self) -> None:
+    def _resume(self, now_us: int) -> None:
         """Have what waits looked at again; with nothing left a timer may as well run out for nothing once."""
         if self.sender.recovery.left or self.sender.queue or self.closing is not None:
-            self._shared.touched[self.local] = self
+            self._shared.outputs.ready[self] = now_us
 
     def _settle(self, run: Run, first: int, count: int) -> None:
-        sender, shared = self.sender, self._shared
+        sender = self.sender
         sender.acknowledged(run, first, count)
-        shared.statistics.rtt_us = sender.timing.smoothed_us
+        self._shared.statistics.rtt_us = sender.timing.smoothed_us
+        body_bytes = count * (run.segment_bytes - self.header_bytes)
         if first >= sender.silent_below:
-            shared.statistics.messages_delivered += count
             token = run.token + first - run.base
-            shared.events.append(Delivered(self.peer, range(token, token + count)))
-        if sender.backlog.settle(count, count * (run.segment_bytes - self.header_bytes)):
-            shared.events.append(Writable(self.peer))
+            sender.backlog.delivered(range(token, token + count), body_bytes)
+        else:
+            sender.backlog.settle(count, body_bytes)
 
     # Receiving.
 
@@ -186,21 +174,23 @@ class Connection(ABC):
 
     def _hand_over(self, number: int, body: bytes) -> None:
         self._shared.statistics.messages_received += 1
-        self._shared.events.append(MessageReceived(self.peer, number, body))
+        self._shared.outputs.report(MessageReceived(self.peer, number, body))
 
     def _hand_over_run(self, first: int, bodies: list[bytes]) -> None:
         self._shared.statistics.messages_received += len(bodies)
-        self._shared.events.append(MessagesReceived(self.peer, first, bodies))
+        self._shared.outputs.report(MessagesReceived(self.peer, first, bodies))
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
-        """Frees the places of received messages and, when deferred, acknowledges them."""
-        first, floor = receipt.first, self.receiver.floor
+        """Free the receipt slots of received messages and, when deferred, acknowledge them."""
+        first, receiver = receipt.first, self.receiver
         assert isinstance(first, int)
-        if self.receiver.free_one(receipt):
+        if not self._shared.options.deferred:
+            if receipt.count > 1 or not receiver.receipts.free_one(first):
+                receiver.receipts.commit(first, receipt.count)
             return
-        count, acks = self.receiver.commit(first, receipt.count)
-        if count and self._shared.options.deferred:
-            self._acknowledge(count, acks, floor, now_us)
+        floor, committed = receiver.floor, receiver.commit(first, receipt.count)
+        if committed:
+            self._acknowledge(committed, floor, now_us)
 
     # Signs of life.
 
@@ -210,30 +200,27 @@ class Connection(ABC):
         packet = self._presence()
         self._transmit(packet, len(packet), now_us)
 
-    def ping(self, token: int, now_us: int) -> bool:
-        """Sends something that the peer must answer, or answers no: a server that never sent data has nothing.
+    @property
+    def can_ping(self) -> bool:
+        """Whether there is something that the peer must answer: a server that never sent data has nothing."""
+        return self.client or self.sender.last is not None
+
+    def ping(self, token: int, now_us: int) -> None:
+        """Send something that the peer must answer.
 
         A client repeats its connect where the answer to data could not be told from another one.
         """
         if self.client and (self.layout != STAMPED or self.sender.last is None):
             self._call_again(now_us)
-            self._probes.append(Probe(token, now_us, None))
-        elif self.sender.last is not None:
-            self._probe(token, now_us)
+            self.pings.start(token, None, now_us)
         else:
-            return False
-        self.touch()
-        return True
+            self._probe(token, now_us)
+        self.mark_ready(now_us)
 
     def _call_again(self, now_us: int) -> None:
         """Repeats the connect of a connection that this side opened; the peer sends its first reply again."""
         connect = wire.encode(wire.Connect(ver=self.ver, cl_conid=self.local))
         self._transmit(connect, len(connect), now_us)
-
-    @property
-    def pings(self) -> int:
-        """Counts the pings without an outcome."""
-        return sum(probe.token is not None for probe in self._probes)
 
     def _probe(self, token: int | None, now_us: int) -> None:
         """Repeats the last acknowledged packet, which every peer must acknowledge."""
@@ -241,20 +228,15 @@ class Connection(ABC):
         number, acknowledged = self.sender.last
         datagram = self._again(acknowledged, now_us)
         self._transmit(datagram, len(datagram), now_us)
-        self._probes.append(Probe(token, now_us, number))
-
-    def _answered(self, probe: Probe, now_us: int) -> None:
-        self._probes.remove(probe)
-        if probe.token is not None:
-            self._shared.events.append(PingAnswered(self.peer, probe.token, now_us - probe.sent_us))
+        self.pings.start(token, number, now_us)
 
     def hear_reply(self, now_us: int) -> None:
         """Takes a copy of the con reply: an answer to a ping, or a sign that the peer may not know us yet."""
         self.heard_us = now_us
         self.say_present(now_us)
-        asked = [probe for probe in self._probes if probe.number is None]
+        asked = [ping for ping in self.pings.waiting if ping.mark is None]
         if asked:
-            self._answered(asked[-1], now_us)
+            self.pings.answered(asked[-1], now_us)
 
     def _keep_alive(self, now_us: int) -> None:
         """Shows the peer that this side is there, and makes the peer answer: a sign of presence gets no answer, so
@@ -272,47 +254,38 @@ class Connection(ABC):
         """Return when the connection will have been idle for too long, if this side then has something to send."""
         if self.sender.last is None and not (self.client and self.sender.next == self.sender.base):
             return NEVER
-        return self.active_us + self._shared.options.idle_us
+        return self.active_us + self._shared.options.keepalive_us
 
     # Time.
 
     def next_us(self) -> int:
         """Return when `wake` is due."""
         options = self._shared.options
-        due_us = min(
+        return min(
             self.heard_us + options.forget_us,
             self._leave_us,
             self._idle_us(),
             self.presence_us,
             self.sender.recovery.next_us(),
+            self.pings.next_us(),
         )
-        return min(due_us, self._probes[0].sent_us + options.ping_timeout_us) if self._probes else due_us
 
     def wake(self, now_us: int) -> None:
         """Do what is due."""
         recovery = self.sender.recovery
         if recovery.gives_up(now_us):
-            self.end(self.closing or CloseReason.TIMED_OUT)
+            self.end(self.closing or CloseReason.TIMED_OUT, NO_ACKNOWLEDGEMENT)
             return
         if now_us >= self.heard_us + self._shared.options.forget_us:
             self.end(self.closing or CloseReason.FORGOTTEN)
             return
-        self._expire_probes(now_us)
+        self.pings.expire(now_us)
         recovery.wake(now_us)
         if now_us >= self.presence_us and not self.sender.may_leave(now_us):
             self.say_present(now_us)
         if now_us >= self._idle_us():
             self._keep_alive(now_us)
-        self.touch()
-
-    def _expire_probes(self, now_us: int) -> None:
-        while self._probes and now_us >= self._probes[0].sent_us + self._shared.options.ping_timeout_us:
-            self._give_up_probe(self._probes.pop(0))
-
-    def _give_up_probe(self, probe: Probe) -> None:
-        if probe.token is not None:
-            event = DeliveryUnknown(self.peer, (probe.token,), "the peer did not answer the ping in time")
-            self._shared.events.append(event)
+        self.mark_ready(now_us)
 
     def revive(self, snapshot: Snapshot, now_us: int) -> None:
         """Go on from the state of a connection before a restart; what was not acknowledged then is sent again."""
@@ -326,37 +299,24 @@ class Connection(ABC):
 
     # The end.
 
-    def close(self, reason: CloseReason) -> None:
+    def close(self, reason: CloseReason, now_us: int) -> None:
         """Ends the connection once everything queued and outstanding is acknowledged."""
-        self.closing = self.closing or reason
-        self.touch()
+        if self.closing is not None:
+            return
+        self.closing = reason
+        self.sender.backlog.close()
+        self.mark_ready(now_us)
         self._end_if_done()
 
-    def end(self, reason: CloseReason) -> None:
-        """Gives every open token its outcome and forgets the peer."""
+    def end(self, reason: CloseReason, outcome: str = "") -> None:
+        """Give every open token its outcome, unknown for the reason of the end unless another one is given, and forget
+        the peer."""
         if self.ended:
             return
         self.ended = True
-        for probe in self._probes:
-            self._give_up_probe(probe)
-        self._probes.clear()
-        self._give_up_packets()
-        self._refuse_queue()
+        self.pings.end(reason)
+        self.sender.end(outcome or reason)
         self.receiver.release()
         self._shared.statistics.conversations_closed += 1
-        self._shared.events.append(Closed(self.peer, reason))
+        self._shared.outputs.report(Closed(self.peer, reason))
         self._shared.forget(self)
-
-    def _give_up_packets(self) -> None:
-        sender = self.sender
-        runs = [run for run in sender.recovery.withdraw(sender.packets) if run.first >= sender.silent_below]
-        if runs:
-            tokens = [token for run in runs for token in run.tokens]
-            self._shared.statistics.messages_unknown += len(tokens)
-            event = DeliveryUnknown(self.peer, tokens, "the peer did not acknowledge in time: it may have arrived")
-            self._shared.events.append(event)
-
-    def _refuse_queue(self) -> None:
-        for tokens, _ in self.sender.queue.clear():
-            self._shared.statistics.messages_refused += len(tokens)
-            self._shared.events.append(Refused(self.peer, tokens, NOT_SENT))

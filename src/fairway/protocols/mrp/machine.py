@@ -40,27 +40,24 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from fairway.core.chance import Chance
-from fairway.core.errors import (
-    BadMessage,
-    DamagedSnapshot,
-    MalformedDatagram,
-    NoSuchPeer,
-    NotSupported,
-    QueueFull,
-)
-from fairway.core.events import (
-    Address,
-    CloseReason,
-    Event,
-    Peer,
-    Receipt,
-)
-from fairway.core.machine import TOO_LARGE_FOR_PATH, UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
+from fairway.core.errors import BadMessage, MalformedDatagram, NotSupported
+from fairway.core.events import Address, CloseReason, Event, Peer, Receipt
+from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
 from fairway.core.recovery.queue import owned
+from fairway.core.refusals import (
+    TOO_LARGE_FOR_PATH,
+    already_open,
+    no_flags,
+    no_such_peer,
+    send_queue_full,
+    too_large,
+    too_many_pings,
+)
 from fairway.core.statistics import Statistics
-from fairway.protocols.mrp import snapshots, wire
+from fairway.protocols.mrp import snapshot as snapshots
+from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection
-from fairway.protocols.mrp.door import Door
+from fairway.protocols.mrp.handshake import ConnectionTable
 from fairway.protocols.mrp.options import PIGGYBACK, STAMPED, MrpOptions
 from fairway.protocols.mrp.piggyback import PiggybackConnection
 from fairway.protocols.mrp.stamped import StampedConnection
@@ -78,14 +75,12 @@ class MrpMachine:
 
     def __init__(self, options: MrpOptions, chance: Chance) -> None:
         self._options = options
-        self._door = Door(options, chance)
-        self._shared = self._door.shared
-        self._connections = self._door.connections
-        self._touched = self._shared.touched
-        self._take_transmits = self._shared.outbox.take
+        self._table = ConnectionTable(options, chance)
+        self._shared = self._table.shared
+        self._connections = self._table.connections
+        self._outputs = self._shared.outputs
+        self._take_transmits = self._outputs.outbox.take
         self.statistics: Statistics = self._shared.statistics
-        self._now_us = 0
-        self._next_token = 1
         self._datagram_bytes_max = UDP_PAYLOAD_BYTES_MAX
         self._body_bytes_max = BODY_BYTES_MAX
 
@@ -93,7 +88,6 @@ class MrpMachine:
 
     def receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None = None) -> None:
         """Takes one datagram, or a super-buffer of them."""
-        self._now_us = now_us
         datagrams = data if type(data) is bytes else bytes(data)
         size = len(datagrams)
         if segment_bytes is None or size <= segment_bytes:
@@ -140,12 +134,12 @@ class MrpMachine:
         """Looks the connection up in the stamped reading, then in the piggyback one."""
         if size >= wire.STAMPED_BYTES:
             dest_conid, from_conid, sequence, stamp = wire.stamped_fields(datagram)
-            connection = self._door.lookup(dest_conid, from_conid, address, STAMPED, now_us)
+            connection = self._table.lookup(dest_conid, from_conid, address, STAMPED, now_us)
             if connection is not None:
                 connection.take_data(datagram, sequence, stamp, now_us)
                 return
         from_conid, dest_conid, sequence, from_seq = wire.piggyback_fields(datagram)
-        connection = self._door.lookup(dest_conid, from_conid, address, PIGGYBACK, now_us)
+        connection = self._table.lookup(dest_conid, from_conid, address, PIGGYBACK, now_us)
         if connection is not None:
             connection.take_data(datagram, sequence, from_seq, now_us)
         else:
@@ -153,7 +147,7 @@ class MrpMachine:
 
     def _take_ack(self, datagram: bytes, address: Address, now_us: int) -> None:
         dest_conid, from_conid, sequence, stamp = wire.stamped_fields(datagram)
-        connection = self._door.lookup(dest_conid, from_conid, address, STAMPED, now_us)
+        connection = self._table.lookup(dest_conid, from_conid, address, STAMPED, now_us)
         if isinstance(connection, StampedConnection):
             connection.take_ack(sequence, stamp, now_us)
         else:
@@ -175,9 +169,9 @@ class MrpMachine:
             self._shared.drop(malformed.reason)
             return
         if isinstance(packet, wire.Connect):
-            self._door.take_connect(packet, address, now_us)
+            self._table.take_connect(packet, address, now_us)
         elif isinstance(packet, wire.ConReply):
-            self._door.take_reply(packet, address, now_us)
+            self._table.take_reply(packet, address, now_us)
         else:
             self._shared.drop("ignored")
 
@@ -201,59 +195,55 @@ class MrpMachine:
 
     def connect(self, address: Address, now_us: int) -> int:
         """Opens a connection in the layout of the options."""
-        self._now_us = now_us
-        self._door.call(address, self._next_token, now_us)
-        return self._take_tokens(1)
+        return self._table.call(address, now_us)
 
     def send(
         self, peer: Peer, body: Buffer, now_us: int, *, flags: int | None = None, answers: int | None = None
     ) -> int:
         """Queues one message."""
-        self._now_us = now_us
         if flags is not None or answers is not None:
-            raise NotSupported("mrp messages have neither flags nor answers; those belong to udpc")
-        connection, size = self._sendable(peer), len(body)
+            raise no_flags(self.name)
+        connection, size = self._open(peer), len(body)
         if not 0 < size <= self._body_bytes_max:
             self._check_body(connection, size)
         if not connection.sender.backlog.accepts(size):
-            raise QueueFull("the send queue of this mrp connection is full: wait for Writable")
-        token = self._take_tokens(1)
-        connection.enqueue((body if type(body) is bytes else bytes(body),), size, token, equal=True)
+            raise send_queue_full(peer.address)
+        token = self._outputs.token()
+        connection.enqueue((body if type(body) is bytes else bytes(body),), size, token, now_us, equal=True)
         return token
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
         """Queues as many of the messages, from the first on, as there is room for, and gives their tokens."""
-        self._now_us = now_us
-        connection = self._sendable(peer)
+        connection = self._open(peer)
         sizes = list(map(len, bodies))
         different = set(sizes)
         for size in (min(different), max(different)) if different else ():
             self._check_body(connection, size)
         count = connection.sender.backlog.accepts_of(sizes)
-        token = self._take_tokens(count)
+        tokens = self._outputs.tokens(count)
         if count:
-            connection.enqueue(owned(bodies[:count]), sum(sizes[:count]), token, equal=len(different) == 1)
-        return range(token, token + count)
+            equal = len(different) == 1
+            connection.enqueue(owned(bodies[:count]), sum(sizes[:count]), tokens.start, now_us, equal=equal)
+        return tokens
 
-    def _sendable(self, peer: Peer) -> Connection:
+    def _open(self, peer: Peer) -> Connection:
         connection = self._connections.get(peer.local)
-        if connection is None or connection.peer != peer:
-            return self._known(peer)
-        if connection.closing is not None:
-            raise NoSuchPeer(f"the mrp connection {peer.session} is closing and takes no more messages")
+        if connection is None or connection.peer != peer or connection.closing is not None:
+            raise no_such_peer(self.name, peer)
         return connection
 
     def _known(self, peer: Peer) -> Connection:
+        """Return a connection that has not ended: open or closing."""
         connection = self._connections.get(peer.local)
         if connection is None or connection.peer != peer:
-            raise NoSuchPeer(f"there is no mrp connection {peer.session} with {peer.address}")
+            raise no_such_peer(self.name, peer)
         return connection
 
     def _check_body(self, connection: Connection, size: int) -> None:
         limit = path_allows(UDP_PAYLOAD_BYTES_MAX, self._datagram_bytes_max, connection.header_bytes)
         if size > limit:
-            whose = "" if self._datagram_bytes_max == UDP_PAYLOAD_BYTES_MAX else f", {TOO_LARGE_FOR_PATH}"
-            raise BadMessage(f"a message of {size} bytes is too large; mrp {connection.layout} carries {limit}{whose}")
+            whose = "" if self._datagram_bytes_max == UDP_PAYLOAD_BYTES_MAX else TOO_LARGE_FOR_PATH
+            raise too_large(self.name, size, limit, whose)
         if size == 0 and connection.layout == PIGGYBACK:
             raise BadMessage("the piggyback layout of mrp carries no empty message: it would be an acknowledgement")
 
@@ -263,100 +253,73 @@ class MrpMachine:
             self._datagram_bytes_max = min(self._datagram_bytes_max, datagram_bytes)
             self._body_bytes_max = path_allows(self._body_bytes_max, datagram_bytes, wire.STAMPED_BYTES)
 
-    def _take_tokens(self, count: int) -> int:
-        token = self._next_token
-        self._next_token += count
-        return token
-
     def ping(self, peer: Peer, now_us: int) -> int:
-        """Asks the peer for a sign of life."""
-        self._now_us = now_us
-        connection = self._known(peer)
-        if connection.pings >= self._options.pings_max:
-            raise QueueFull(f"pings_max is {self._options.pings_max} and so many pings wait for their answer")
-        if not connection.ping(self._next_token, now_us):
+        """Ask the peer for an answer."""
+        connection = self._open(peer)
+        if len(connection.pings) >= self._options.pings_max:
+            raise too_many_pings(self._options.pings_max, peer.address)
+        if not connection.can_ping:
             raise NotSupported("an mrp server can ping only after a message of its own was acknowledged")
-        return self._take_tokens(1)
+        token = self._outputs.token()
+        connection.ping(token, now_us)
+        return token
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
         """Frees the place of received messages and, when deferred, acknowledges them."""
-        self._now_us = now_us
         connection = self._connections.get(receipt.peer.local)
         if connection is not None and connection.peer == receipt.peer and isinstance(receipt.first, int):
             connection.commit(receipt, now_us)
 
     def close(self, peer: Peer | None, now_us: int) -> None:
         """Closes one connection, or all of them and the door to new ones."""
-        self._now_us = now_us
         if peer is not None:
-            self._known(peer).close(CloseReason.LOCAL)
+            self._known(peer).close(CloseReason.LOCAL, now_us)
             return
-        self._door.shut()
+        self._table.shut()
         for connection in list(self._connections.values()):
-            connection.close(CloseReason.SHUT_DOWN)
+            connection.close(CloseReason.SHUT_DOWN, now_us)
 
     def unreachable(self, address: Address, reason: str, now_us: int) -> None:
         """Ends our calls to an address at which nobody receives."""
-        self._door.give_up_calls(address, reason)
+        self._table.calls.give_up_to(address, reason)
 
     def wake(self, now_us: int) -> None:
         """Does what is due."""
-        self._now_us = now_us
-        self._door.half_opens.expire(now_us)
-        for local in self._door.deadlines.pop_due(now_us):
-            connection = self._connections.get(local)
-            if connection is not None:
-                connection.wake(now_us)
-            elif local in self._door.openings:
-                self._door.wake_opening(self._door.openings[local], now_us)
+        self._table.wake(now_us)
 
     # Out.
 
     def _flush(self) -> None:
-        """Lets every connection that was touched send what it may, and sets its timer."""
-        touched = self._touched
-        while touched:
-            local = next(iter(touched))
-            connection = touched.pop(local)
-            connection.flush(self._now_us)
+        """Let every connection that is ready send what it may, and set its timer."""
+        for connection, now_us in self._outputs.take_ready().items():
             if not connection.ended:
-                self._door.deadlines.set(local, connection.next_us())
+                connection.flush(now_us)
+            if not connection.ended:
+                self._table.deadlines.set(connection, connection.next_us())
 
     def transmits(self) -> list[Transmit]:
         """Hands over what is to be sent now, in order."""
-        if self._touched:
+        if self._outputs.ready:
             self._flush()
         return self._take_transmits()
 
     def events(self) -> list[Event]:
         """Hands over what has happened since the last call, in order."""
-        if self._touched:
-            self._flush()
-        events = self._shared.events
-        if not events:
-            return []
-        self._shared.events = []
-        return events
+        return self._outputs.events()
 
     def next_deadline_us(self) -> int | None:
         """Tells when `wake` is due next."""
-        if self._touched:
+        if self._outputs.ready:
             self._flush()
-        due_us, half_open_us = self._door.deadlines.next_us(), self._door.half_opens.next_us()
-        if half_open_us is None or (due_us is not None and due_us < half_open_us):
-            return due_us
-        return half_open_us
+        return self._table.deadlines.next_us()
 
     def room(self, peer: Peer) -> int:
         """Tells how many more messages `send` would accept for this peer now."""
-        connection = self._known(peer)
-        return connection.sender.backlog.room() if connection.closing is None else 0
+        return self._open(peer).sender.backlog.room()
 
     def unfinished(self) -> int:
         """Counts the tokens without an outcome."""
-        return len(self._door.openings) + sum(
-            connection.sender.backlog.messages + connection.pings for connection in self._connections.values()
-        )
+        return self._outputs.unfinished
 
     # What survives a restart.
 
@@ -387,12 +350,11 @@ class MrpMachine:
 
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
         """Takes up a connection from its snapshot."""
-        self._now_us = now_us
         taken = snapshots.unpack(snapshot)
-        if self._door.is_taken(taken.local):
-            raise DamagedSnapshot(f"connection id {taken.local} of the mrp snapshot is in use")
+        if self._table.is_taken(taken.local):
+            raise already_open(taken.address)
         session = taken.remote if taken.client else taken.local
         peer = Peer(taken.address, session, taken.local)
-        connection = self._door.open(peer, taken.remote, taken.layout, client=taken.client, now_us=now_us)
+        connection = self._table.open(peer, taken.remote, taken.layout, client=taken.client, now_us=now_us)
         connection.revive(taken, now_us)
         return connection.peer

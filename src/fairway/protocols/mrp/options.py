@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fairway.core.errors import BadOption
-from fairway.core.machine import Options, check_choice, check_range
+from fairway.core.handshakes import HandshakeOptions
+from fairway.core.machine import check_choice, check_range
 
 DEFAULT_PORT = 8192
 STAMPED, PIGGYBACK = "stamped", "piggyback"
@@ -16,7 +17,7 @@ HALF_TURN = 32_768
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MrpOptions(Options):
+class MrpOptions(HandshakeOptions):
     """Options of an mrp endpoint; every duration is in microseconds."""
 
     layout: str = STAMPED
@@ -24,18 +25,15 @@ class MrpOptions(Options):
     accepts: tuple[str, ...] = LAYOUTS
     """The layouts that this side accepts from others; none at all rejects every call."""
     connect_repeat_us: int = 50_000
-    connect_repeat_max_us: int = 1_000_000
-    connect_timeout_us: int = 5_000_000
-    half_open_us: int = 5_000_000
-    """How long an accepted call waits for the first packet with its sv_conid."""
-    resend_initial_us: int = 50_000
-    resend_min_us: int = 10_000
-    resend_max_us: int = 3_000_000
+    connect_repeat_us_max: int = 1_000_000
+    rto_initial_us: int = 50_000
+    rto_us_min: int = 10_000
+    rto_us_max: int = 3_000_000
     start_interval_us: int = 100_000
     starts_max: int = HALF_TURN
     """Sequences started within `start_interval_us`, or four resend delays if that is longer."""
-    idle_us: int = 10_000_000
-    unacknowledged_us: int = 30_000_000
+    keepalive_us: int = 10_000_000
+    stall_us: int = 30_000_000
     """How long nothing outstanding may be acknowledged before the connection counts as dead."""
     forget_us: int = 300_000_000
     ping_timeout_us: int = 5_000_000
@@ -44,14 +42,14 @@ class MrpOptions(Options):
     """For tests: both sides of a connection start counting here, so that a wrap is near."""
 
     def __post_init__(self) -> None:
-        Options.__post_init__(self)
+        HandshakeOptions.__post_init__(self)
         check_choice("layout", self.layout, LAYOUTS)
         for layout in self.accepts:
             check_choice("accepts", layout, LAYOUTS)
         check_range("window", self.window, 1, WINDOW_MAX)
         check_range("starts_max", self.starts_max, 1, HALF_TURN)
         check_range("first_sequence", self.first_sequence, 1, 1 << 62)
-        for name in ("connect_repeat_us", "resend_initial_us", "resend_min_us", "idle_us", "unacknowledged_us"):
+        for name in ("connect_repeat_us", "rto_initial_us", "rto_us_min", "keepalive_us", "stall_us"):
             check_range(name, getattr(self, name), 1, 1 << 62)
-        if self.resend_min_us > self.resend_max_us:
-            raise BadOption(f"resend_min_us is {self.resend_min_us}; it must not exceed resend_max_us")
+        if self.rto_us_min > self.rto_us_max:
+            raise BadOption(f"rto_us_min is {self.rto_us_min}; it must not exceed rto_us_max")

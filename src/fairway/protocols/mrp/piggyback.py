@@ -11,7 +11,9 @@ from collections.abc import Sequence
 
 from fairway.core.events import Peer
 from fairway.core.machine import Buffer
+from fairway.core.receipts import Piece
 from fairway.core.recovery.marks import MarkRecovery
+from fairway.core.statistics import CLOSING
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection
 from fairway.protocols.mrp.options import PIGGYBACK
@@ -100,29 +102,29 @@ class PiggybackConnection(Connection):
 
     def _take_answer(self, acknowledged: int, now_us: int) -> None:
         sender = self.sender
-        probe = next((probe for probe in reversed(self._probes) if probe.number is not None), None)
-        if probe is not None:
-            self._answered(probe, now_us)
+        ping = next((ping for ping in reversed(self.pings.waiting) if ping.mark is not None), None)
+        if ping is not None:
+            self.pings.answered(ping, now_us)
         if acknowledged >= sender.base:
             self._advance(acknowledged, now_us)
         elif acknowledged == sender.base - 1:
             self._marks.repeated(sender.packets, now_us)
             if sender.recovery.has_lost:
-                self.touch()
+                self.mark_ready(now_us)
 
     def _advance(self, acknowledged: int, now_us: int) -> None:
         """Take off everything up to the acknowledged number."""
         sender, mark = self.sender, acknowledged + 1
         # What was sent before a restart may be acknowledged for that, so it measures nothing.
         prompt = mark > sender.silent_below
-        self._delivered(self._marks.acknowledge_to(sender.packets, mark, now_us, prompt=prompt))
+        self._delivered(self._marks.acknowledge_to(sender.packets, mark, now_us, prompt=prompt), now_us)
 
     def _take_message(self, number: int, body: bytes, now_us: int) -> None:
         verdict = self.receiver.judge(number, len(body))
         if verdict == NEW and self.closing is None:
             self._take_new(number, body, now_us)
         elif verdict == NEW:
-            self._shared.drop("closing")
+            self._shared.drop(CLOSING)
         elif verdict == COPY:
             self._shared.statistics.duplicates += 1
             self._owe((self._from_seq(),), now_us)
@@ -144,7 +146,7 @@ class PiggybackConnection(Connection):
         """Answers at once, or leaves it to the data that is waiting."""
         if self.sender.queue:
             self._owed.extend(from_seqs)
-            self.touch()
+            self.mark_ready(now_us)
         else:
             self._answer(from_seqs, now_us)
 
@@ -152,7 +154,7 @@ class PiggybackConnection(Connection):
         from fairway.protocols.mrp import columns
 
         rows = columns.rows_of(data, count, segment_bytes, self._in)
-        if rows is None or self._probes:
+        if rows is None or self.pings.waiting:
             return False
         if segment_bytes == wire.PIGGYBACK_BYTES:
             return self._take_answers(columns.run_start(columns.seconds(rows)), count, now_us)
@@ -180,9 +182,10 @@ class PiggybackConnection(Connection):
             self._advance(sender.base + length - 1, now_us)
         return True
 
-    def _acknowledge(self, count: int, acks: Sequence[bytes], floor: int, now_us: int) -> None:
-        """Answers each message as if they had been committed one by one in order. Below a message that is handed over
+    def _acknowledge(self, committed: Sequence[Piece], floor: int, now_us: int) -> None:
+        """Answer each message as if they had been committed one by one in order. Below a message that is delivered
         and not yet committed there is nothing to say; below a missing one the equal answers ask for it."""
+        count = sum(piece.length for piece in committed)
         if self.receiver.floor > floor:
             passed = range(floor, floor + count - 1)
             self._owe([*(number % _TURN for number in passed), self._from_seq()], now_us)

@@ -9,43 +9,65 @@ snapshot keeps and what the piggyback layout acknowledges.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from fairway.core.events import Receipt
-from fairway.protocols.mrp.places import Places
+from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Options
+from fairway.core.receipts import OpenReceipts, Piece, ReceiptSlots
+from fairway.core.statistics import RECEIPTS_FULL
 
 NEW, COPY, HELD_COPY, BEYOND, FULL, NEVER_SENT = range(6)
 """Verdicts. A held copy is one of a message that is handed over but not committed while acknowledging is deferred."""
-DROP_REASONS = {BEYOND: "beyond_window", FULL: "receiver_full", NEVER_SENT: "before_first"}
+DROP_REASONS = {BEYOND: "beyond_window", FULL: RECEIPTS_FULL, NEVER_SENT: "before_first"}
 
 _TURN = 65_536
 _HALF = 32_768
 
 
-class Batch(NamedTuple):
-    """Open receipts of messages that arrived together: their size each, and their acknowledgements if deferred."""
+class KeptSlots(ReceiptSlots):
+    """Receipt slots that also hold messages kept ahead of a gap.
 
-    messages: int
-    size: int
-    acks: bytes
+    Those never take the last slot, nor the last bytes that the largest message needs: the packet that fills the gap
+    must find room, or nothing would ever move again.
+    """
+
+    __slots__ = ("_kept_bytes_left", "_kept_left")
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._kept_left = options.open_receipts_max - 1
+        self._kept_bytes_left = options.open_receipt_bytes_max - UDP_PAYLOAD_BYTES_MAX
+
+    def fit_kept(self, size: int) -> bool:
+        """Return whether there is room for one message ahead of a gap."""
+        return self._kept_left > 0 and size <= self._kept_bytes_left and self.fit(1, size)
+
+    def keep(self, size: int) -> None:
+        """Occupy a slot for one message ahead of a gap."""
+        self.take(1, size)
+        self._kept_left -= 1
+        self._kept_bytes_left -= size
+
+    def deliver_kept(self, size: int) -> None:
+        """Turn the slot of a kept message into that of a delivered one."""
+        self._kept_left += 1
+        self._kept_bytes_left += size
 
 
 class Receiver:
     """One direction of one connection, as seen by the side that receives."""
 
-    __slots__ = ("_batches", "_deferred", "_places", "_singles", "_window", "ahead", "floor", "next")
+    __slots__ = ("_deferred", "_slots", "_window", "ahead", "floor", "next", "receipts")
 
-    def __init__(self, first: int, window: int, deferred: bool, places: Places) -> None:
+    def __init__(self, first: int, window: int, deferred: bool, slots: KeptSlots) -> None:
         self.next = first
         self.floor = first
         """Deferred: the lowest number not committed. Otherwise unused."""
         self.ahead: dict[int, bytes] = {}
         self._window = window
         self._deferred = deferred
-        self._places = places
-        self._singles: dict[int, tuple[int, bytes]] = {}
-        """Open receipts of single messages: size and, deferred, acknowledgement."""
-        self._batches: dict[int, Batch] = {}
+        self._slots = slots
+        self.receipts = OpenReceipts(slots)
+        """What is delivered and not committed; deferred, with the acknowledgements."""
 
     def widen(self, sequence: int) -> int:
         """Gives the number that the wire's sequence stands for: the nearest to the one expected."""
@@ -56,19 +78,19 @@ class Receiver:
     def judge(self, number: int, size: int) -> int:
         """Says what an arriving message is, and changes nothing."""
         if number == self.next and not self._deferred:
-            return NEW if self._places.fit(1, size) else FULL
+            return NEW if self._slots.fit(1, size) else FULL
         if number < self.next or number in self.ahead:
             return self._judge_copy(number)
         if number >= self._limit():
             return BEYOND
         if self._deferred or number == self.next:
-            return NEW if self._places.fit(1, size) else FULL
-        return NEW if self._places.fit_kept(size) else FULL
+            return NEW if self._slots.fit(1, size) else FULL
+        return NEW if self._slots.fit_kept(size) else FULL
 
     def _judge_copy(self, number: int) -> int:
         if number < 1:
             return NEVER_SENT
-        return HELD_COPY if self._deferred and number >= self.floor and self._is_open(number) else COPY
+        return HELD_COPY if self._deferred and number >= self.floor and number in self.receipts else COPY
 
     def _limit(self) -> int:
         return (self.floor if self._deferred else self.next) + self._window
@@ -76,9 +98,8 @@ class Receiver:
     def take_next(self, number: int, size: int) -> bool:
         """Takes a message that is the next in order, handed over and acknowledged at once, if there is a place for it
         and nothing waits behind it; else answers no and changes nothing."""
-        if number != self.next or self.ahead or self._deferred or not self._places.take_one(size):
+        if number != self.next or self.ahead or self._deferred or not self.receipts.add_one(number, size, b""):
             return False
-        self._singles[number] = (size, b"")
         self.next = number + 1
         return True
 
@@ -86,24 +107,22 @@ class Receiver:
         """Takes a new message in order or ahead, and gives what can be handed over now."""
         if number != self.next:
             self.ahead[number] = body
-            self._places.keep(len(body))
+            self._slots.keep(len(body))
             return []
-        self._places.take(1, len(body))
-        self._singles[number] = (len(body), b"")
+        self.receipts.add_one(number, len(body), b"")
         self.next += 1
         return [(number, body)] if not self.ahead else [(number, body), *self._drain()]
 
     def _drain(self) -> Iterator[tuple[int, bytes]]:
         while (body := self.ahead.pop(self.next, None)) is not None:
-            self._places.hand_over(len(body))
-            self._singles[self.next] = (len(body), b"")
+            self._slots.deliver_kept(len(body))
+            self.receipts.add_kept(self.next, len(body))
             self.next += 1
             yield self.next - 1, body
 
     def offer(self, number: int, size: int, ack: bytes) -> None:
         """Takes a new message that is handed over as it is and acknowledged later."""
-        self._places.take(1, size)
-        self._singles[number] = (size, ack)
+        self.receipts.add_one(number, size, ack)
         if number != self.next:
             self.ahead[number] = b""
             return
@@ -113,104 +132,34 @@ class Receiver:
 
     def fits_run(self, first: int, count: int, size: int) -> bool:
         """Tells whether a run of messages would all be new, in order, and find a place each."""
-        if first != self.next or self.ahead or not self._places.fit(count, count * size):
+        if first != self.next or self.ahead or not self._slots.fit(count, count * size):
             return False
         return not self._deferred or first + count <= self._limit()
 
     def take_run(self, count: int, size: int, acks: bytes) -> None:
         """Takes a run that fits and is handed over as a whole."""
-        self._places.take(count, count * size)
-        self._batches[self.next] = Batch(count, size, acks)
+        self.receipts.add(self.next, count, size, acks)
         self.next += count
 
     # Receipts.
 
-    def _is_open(self, number: int) -> bool:
-        return number in self._singles or self._batch_of(number) is not None
-
-    def _batch_of(self, number: int) -> int | None:
-        for first, batch in self._batches.items():
-            if first <= number < first + batch.messages:
-                return first
-        return None
-
-    def commit(self, first: int, count: int) -> tuple[int, list[bytes]]:
-        """Frees the places of those of the messages that are open; gives their number and their acknowledgements."""
-        batch = self._batches.get(first)
-        if batch is not None and batch.messages == count:
-            del self._batches[first]
-            self._places.free(count, count * batch.size)
-            committed, acks = count, [batch.acks]
-        else:
-            acks = [ack for number in self._open_among(first, count) for ack in self._commit_one(number)]
-            committed = len(acks)
-        if self._deferred:
-            if first == self.floor and batch is not None and batch.messages == count:
-                self.floor += count
-            self._raise_floor()
-        return committed, acks
-
-    def free_one(self, receipt: Receipt) -> bool:
-        """Frees the place of a message that came alone, if that is all there is to its commit; else answers no."""
-        if receipt.count != 1 or self._deferred:
-            return False
-        assert isinstance(receipt.first, int)
-        single = self._singles.pop(receipt.first, None)
-        if single is None:
-            return False
-        self._places.free(1, single[0])
-        return True
-
-    def _open_among(self, first: int, count: int) -> Sequence[int]:
-        if count <= len(self):
-            return range(first, first + count)
-        return [number for number in self.open_numbers() if first <= number < first + count]
-
-    def _commit_one(self, number: int) -> Iterator[bytes]:
-        if number not in self._singles:
-            first = self._batch_of(number)
-            if first is None:
-                return
-            self._explode(first)
-        size, ack = self._singles.pop(number)
-        self._places.free(1, size)
-        yield ack
-
-    def _explode(self, first: int) -> None:
-        """Turns a batch of which only a part is committed into single receipts."""
-        count, size, acks = self._batches.pop(first)
-        width = len(acks) // count
-        for position in range(count):
-            self._singles[first + position] = (size, acks[position * width : (position + 1) * width])
-
-    def _raise_floor(self) -> None:
-        """Moves the floor over what is committed; each number is passed once in the life of the connection."""
-        while self.floor < self.next and self.floor not in self._singles and self.floor not in self._batches:
+    def commit(self, first: int, count: int) -> list[Piece]:
+        """Free the slots of those of the messages that are open, and return them; for deferred acknowledgement."""
+        committed = self.receipts.commit(first, count)
+        if committed and committed[0].first == self.floor:
+            self.floor = committed[0].end
+        # Each number is passed once in the life of the connection.
+        while self.floor < self.next and self.floor not in self.receipts:
             self.floor += 1
-
-    def __len__(self) -> int:
-        """Counts the open receipts."""
-        return len(self._singles) + sum(batch.messages for batch in self._batches.values())
-
-    def open_numbers(self) -> list[int]:
-        """Lists what is handed over and not committed, in ascending order."""
-        numbers = list(self._singles)
-        for first, batch in self._batches.items():
-            numbers.extend(range(first, first + batch.messages))
-        return sorted(numbers)
+        return committed
 
     def release(self) -> None:
-        """Frees every place that this connection occupies, because it has ended."""
-        for size, _ in self._singles.values():
-            self._places.free(1, size)
-        for batch in self._batches.values():
-            self._places.free(batch.messages, batch.messages * batch.size)
+        """Free every slot that this connection occupies, because it has ended."""
+        self.receipts.release()
         if not self._deferred:
             for body in self.ahead.values():
-                self._places.hand_over(len(body))
-                self._places.free(1, len(body))
-        self._singles.clear()
-        self._batches.clear()
+                self._slots.deliver_kept(len(body))
+                self._slots.free(1, len(body))
         self.ahead.clear()
 
     # Snapshots.
@@ -222,7 +171,7 @@ class Receiver:
         """
         if not self._deferred:
             return self.next, sorted(self.ahead)
-        missing = set(self.open_numbers())
+        missing = {number for first, last in self.receipts.ranges() for number in range(first, last + 1)}
         for receipt in committing:
             if isinstance(receipt.first, int):
                 missing.difference_update(range(receipt.first, receipt.first + receipt.count))
@@ -234,5 +183,5 @@ class Receiver:
         """Remembers what had arrived beyond the floor before the restart."""
         for number, body in beyond:
             if not self._deferred:
-                self._places.keep(len(body))
+                self._slots.keep(len(body))
             self.ahead[number] = body

@@ -11,15 +11,20 @@ of them, with half of it the sender goes on while the hole is repaired; so the c
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from fairway.core.events import Peer
+from fairway.core.outputs import Outputs
 from fairway.core.recovery.congestion import make_controller
 from fairway.core.recovery.queue import Backlog, SendQueue
 from fairway.core.recovery.recovery import Kind, Recovery
 from fairway.core.recovery.runs import NEVER, Run, Stream
 from fairway.core.recovery.timing import PingLoss
-from fairway.core.statistics import Statistics
 from fairway.protocols.mrp.options import MrpOptions
 from fairway.protocols.mrp.starts import Starts
+
+if TYPE_CHECKING:
+    from fairway.protocols.mrp.connection import Connection
 
 INTERVAL_DELAYS = 4
 """The half turn is counted over at least so many resend delays."""
@@ -40,24 +45,20 @@ class Sender:
         "timing",
     )  # fmt: skip
 
-    def __init__(self, options: MrpOptions, statistics: Statistics, recovery: type[Recovery]) -> None:
+    def __init__(self, options: MrpOptions, outputs: Outputs[Connection], peer: Peer, recovery: type[Recovery]) -> None:
         self._options = options
-        self.timing = PingLoss(
-            initial_us=options.resend_initial_us, min_us=options.resend_min_us, max_us=options.resend_max_us
-        )
+        self.timing = PingLoss(initial_us=options.rto_initial_us, min_us=options.rto_us_min, max_us=options.rto_us_max)
         self.recovery = recovery(
-            Kind(ordered=True, backoff_us_max=options.resend_max_us, stall_us=options.unacknowledged_us),
+            Kind(ordered=True, backoff_us_max=options.rto_us_max, stall_us=options.stall_us),
             self.timing,
             make_controller(options.controller, in_flight_max(options.window)),
-            statistics,
+            outputs.statistics,
         )
         self.packets = Stream()
         """Packets without an acknowledgement."""
         self.queue = SendQueue()
-        self.backlog = Backlog(options)
-        self._starts = Starts(
-            options.starts_max, max(options.start_interval_us, INTERVAL_DELAYS * options.resend_max_us)
-        )
+        self.backlog = Backlog(options, outputs, peer)
+        self._starts = Starts(options.starts_max, max(options.start_interval_us, INTERVAL_DELAYS * options.rto_us_max))
         self.base = options.first_sequence
         self.next = options.first_sequence
         self.last: tuple[int, bytes] | None = None
@@ -123,6 +124,16 @@ class Sender:
             found.append((run, min(end, run.end) - number))
             number = run.end
         return found
+
+    def end(self, reason: str) -> None:
+        """Give everything without an outcome its own: unknown if it was transmitted, else refused."""
+        self.backlog.close()
+        runs = [run for run in self.recovery.withdraw(self.packets) if run.first >= self.silent_below]
+        if runs:
+            self.backlog.unknown([token for run in runs for token in run.tokens], 0, reason)
+        for tokens, _ in self.queue.clear():
+            self.backlog.refused(tokens, 0)
+        self.backlog.settle(self.backlog.messages, self.backlog.bytes)
 
     # What survives a restart.
 

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 
 from fairway.core.events import Peer
 from fairway.core.machine import Buffer
+from fairway.core.receipts import Piece
 from fairway.core.recovery.recovery import Recovery
 from fairway.core.recovery.runs import Run
+from fairway.core.statistics import CLOSING
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection
 from fairway.protocols.mrp.options import STAMPED
@@ -81,18 +83,18 @@ class StampedConnection(Connection):
         self.heard_us = self.active_us = now_us
         alone = sender.recovery.acknowledge_one(sender.packets, number, now_us)
         if alone is not None:
-            self._delivered_one(alone)
+            self._delivered_one(alone, now_us)
         else:
-            self._delivered(sender.recovery.acknowledge(sender.packets, number, 1, now_us, transmission))
+            self._delivered(sender.recovery.acknowledge(sender.packets, number, 1, now_us, transmission), now_us)
 
     def _take_other_ack(self, sequence: int, stamp: int, now_us: int) -> None:
         """Take an acknowledgement of nothing outstanding: of a keepalive or ping, or a client's empty first packet."""
-        for probe in self._probes:
-            if probe.number is not None and (probe.number % _TURN, stamp_at(probe.sent_us)) == (sequence, stamp):
+        for ping in self.pings.waiting:
+            number = ping.mark
+            if isinstance(number, int) and (number % _TURN, stamp_at(ping.sent_us)) == (sequence, stamp):
                 self.hear(now_us)
-                self.sender.timing.sample(now_us - probe.sent_us)
+                self.sender.timing.sample(self.pings.answered(ping, now_us))
                 self._shared.statistics.rtt_us = self.sender.timing.smoothed_us
-                self._answered(probe, now_us)
                 return
         if sequence == 0 and stamp == 0:
             self.hear(now_us)
@@ -114,7 +116,7 @@ class StampedConnection(Connection):
         if not _stamps_fit(sender.runs_of(number, count), columns.seconds(rows)):
             return False
         self.hear(now_us)
-        self._delivered(sender.recovery.acknowledge(sender.packets, number, count, now_us, 0))
+        self._delivered(sender.recovery.acknowledge(sender.packets, number, count, now_us, 0), now_us)
         return True
 
     # Data that arrives.
@@ -132,7 +134,7 @@ class StampedConnection(Connection):
         if verdict == NEW and self.closing is None:
             self._take_new(number, body, self._ack_out + wire.echoed(datagram))
         elif verdict == NEW:
-            self._shared.drop("closing")
+            self._shared.drop(CLOSING)
         elif verdict == COPY:
             self._shared.statistics.duplicates += 1
             self._shared.outbox.send(self.address, self._ack_out + wire.echoed(datagram), wire.ACK_BYTES)
@@ -169,9 +171,9 @@ class StampedConnection(Connection):
         self._hand_over_run(first, columns.bodies_of(rows))
         return True
 
-    def _acknowledge(self, count: int, acks: Sequence[bytes], floor: int, now_us: int) -> None:
-        for some in acks:
-            self._shared.outbox.send(self.address, some, wire.ACK_BYTES, len(some) // wire.ACK_BYTES)
+    def _acknowledge(self, committed: Sequence[Piece], floor: int, now_us: int) -> None:
+        for piece in committed:
+            self._shared.outbox.send(self.address, piece.note, wire.ACK_BYTES, piece.length)
 
 
 def _stamps_fit(runs: Sequence[tuple[Run, int]], stamps: bytes) -> bool:

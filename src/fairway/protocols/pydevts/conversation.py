@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from fairway.core.events import Address, CloseReason, Peer
+from fairway.core.pings import Pings
 from fairway.protocols.pydevts.receiver import Receiver
 from fairway.protocols.pydevts.sender import Sender
 
@@ -38,7 +39,8 @@ class Conversation:
         self.phase = Phase.OPEN
         self.answered = False
         """Something well-formed has come from there."""
-        self.pings = 0
+        self.pings: Pings | None = None
+        """Marked by the key of an ack that belongs to nothing; every peer answers it with a close."""
         self.named = False
         """Whether our application named the address, which proves it."""
         self.close_reason = CloseReason.LOCAL
@@ -53,4 +55,6 @@ class Conversation:
         """Whether nothing would be delivered twice, and nothing lost, if this were gone."""
         if self.named and self.phase is not Phase.CLOSED:
             return False
-        return not (self.receiver.known or self.receiver.places or self.unfinished or self.pings)
+        return not (
+            self.receiver.known or self.receiver.places or self.unfinished or (self.pings and self.pings.waiting)
+        )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from fairway.core.events import Address, Closed, CloseReason, Connected, Event, Peer
-from fairway.core.outbox import Outbox
-from fairway.core.statistics import Statistics
+from fairway.core.events import Address, Closed, CloseReason, Connected, Peer
+from fairway.core.outputs import Outputs
 from fairway.protocols.pydevts.conversation import Conversation, Phase
 from fairway.protocols.pydevts.options import PydevtsOptions
 
@@ -14,13 +13,13 @@ from fairway.protocols.pydevts.options import PydevtsOptions
 class Conversations:
     """Conversations by address, oldest first."""
 
-    __slots__ = ("_by_address", "_events", "_idle", "_options", "_outbox", "_reached", "_statistics", "get", "shut")
+    __slots__ = ("_by_address", "_idle", "_options", "_outbox", "_outputs", "_reached", "_statistics", "get", "shut")
 
-    def __init__(self, options: PydevtsOptions, outbox: Outbox, statistics: Statistics, events: list[Event]) -> None:
+    def __init__(self, options: PydevtsOptions, outputs: Outputs[Conversation]) -> None:
         self._options = options
-        self._outbox = outbox
-        self._statistics = statistics
-        self._events = events
+        self._outputs = outputs
+        self._outbox = outputs.outbox
+        self._statistics = outputs.statistics
         self._by_address: dict[Address, Conversation] = {}
         self.get = self._by_address.get
         """Gives the conversation with an address, or None."""
@@ -41,10 +40,6 @@ class Conversations:
         """Tells whether one more address can be taken in."""
         return len(self._by_address) < self._options.peers_max or bool(self._idle)
 
-    def takes_messages(self, conversation: Conversation | None) -> bool:
-        """Return whether a new message from there may be delivered; after a close it opens the conversation again."""
-        return not self.shut and (conversation is None or conversation.phase is not Phase.CLOSING)
-
     def called(self, address: Address, token: int | None) -> Conversation:
         """Gives the open conversation with an address and reports `Connected` if it was not open, or for a token."""
         conversation = self._by_address.get(address)
@@ -56,7 +51,7 @@ class Conversations:
             return conversation
         conversation.phase = Phase.OPEN
         conversation.answered = conversation.answered or token is None
-        self._events.append(Connected(conversation.peer, token))
+        self._outputs.report(Connected(conversation.peer, token))
         return conversation
 
     def add(self, address: Address) -> Conversation:
@@ -79,7 +74,7 @@ class Conversations:
                 self._reached.popitem(last=False)
         if conversation.phase is Phase.OPEN:
             self._statistics.conversations_closed += 1
-            self._events.append(Closed(conversation.peer, CloseReason.FORGOTTEN))
+            self._outputs.report(Closed(conversation.peer, CloseReason.FORGOTTEN))
 
     def name(self, conversation: Conversation) -> None:
         """Takes note that our application named the address: it counts as proved as long as the conversation lasts."""

@@ -7,9 +7,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from zlib import crc32
 
-from fairway.core.events import Address, Event, MessageReceived, MessagesReceived, Receipt
-from fairway.core.outbox import Outbox
-from fairway.core.statistics import Statistics
+from fairway.core.events import Address, MessageReceived, MessagesReceived, Receipt
+from fairway.core.outputs import Outputs
+from fairway.core.receipts import ReceiptSlots
+from fairway.core.statistics import (
+    CLOSING,
+    ENDPOINT_CLOSED,
+    PEERS_FULL,
+    RECEIPTS_FULL,
+    REMEMBERED_FULL,
+)
 from fairway.core.timers import Deadlines
 from fairway.protocols.pydevts import wire
 from fairway.protocols.pydevts.conversation import Conversation, Phase
@@ -33,13 +40,12 @@ class Inbound:
     __slots__ = (
         "_ack_timers",
         "_conversations",
-        "_events",
         "_memory_due",
         "_options",
         "_outbox",
-        "_place_bytes",
-        "_places",
+        "_outputs",
         "_remembered",
+        "_slots",
         "_statistics",
     )
 
@@ -47,21 +53,18 @@ class Inbound:
         self,
         options: PydevtsOptions,
         conversations: Conversations,
-        outbox: Outbox,
-        statistics: Statistics,
-        events: list[Event],
+        outputs: Outputs[Conversation],
     ) -> None:
         self._options = options
         self._conversations = conversations
-        self._outbox = outbox
-        self._statistics = statistics
-        self._events = events
+        self._outputs = outputs
+        self._outbox = outputs.outbox
+        self._statistics = outputs.statistics
         self._ack_timers: deque[AckTimer] = deque()
         """Every ack waits the same time, so the first started is the first due."""
         self._memory_due: Deadlines[Address] = Deadlines()
         self._remembered = 0
-        self._places = 0
-        self._place_bytes = 0
+        self._slots = ReceiptSlots(options)
 
     # Packets.
 
@@ -91,7 +94,7 @@ class Inbound:
         if conversation is None or conversation.phase is not Phase.OPEN:
             conversation = self._conversations.called(address, None)
         number = conversation.receiver.accept(key, len(body), now_us)
-        self._events.append(MessageReceived(conversation.peer, number, body))
+        self._outputs.report(MessageReceived(conversation.peer, number, body))
         self._accepted(conversation, (key,), len(body), now_us)
 
     def packet_run(
@@ -109,31 +112,30 @@ class Inbound:
         first = conversation.receiver.accept_run(run.keys, size, now_us)
         if first is None:
             return False
-        self._events.append(MessagesReceived(conversation.peer, first, run.bodies))
+        self._outputs.report(MessagesReceived(conversation.peer, first, run.bodies))
         self._accepted(conversation, run.keys, size, now_us)
         return True
 
     def _refusal(self, conversation: Conversation | None, count: int, size: int) -> str | None:
         """Names the reason for which new messages are dropped, or None."""
         options = self._options
-        if not self._conversations.takes_messages(conversation):
-            return "closed"
-        if self._places + count > options.open_receipts_max:
-            return "receipts_full"
-        if self._place_bytes + count * size > options.open_receipt_bytes_max:
-            return "receipts_full"
+        if conversation is not None and conversation.phase is Phase.CLOSING:
+            return CLOSING
+        if self._conversations.shut:
+            return ENDPOINT_CLOSED
+        if not self._slots.fit(count, count * size):
+            return RECEIPTS_FULL
         if self._remembered + count > options.remembered_max:
-            return "memory_full"
+            return REMEMBERED_FULL
         if conversation is None and not self._conversations.has_room():
-            return "peers_full"
+            return PEERS_FULL
         return None
 
     def _accepted(self, conversation: Conversation, keys: Sequence[int], size: int, now_us: int) -> None:
         """Does what follows every hand-over: counts, and acknowledges unless deferred."""
         self._statistics.messages_received += len(keys)
         self._remembered += len(keys)
-        self._places += len(keys)
-        self._place_bytes += len(keys) * size
+        self._slots.take(len(keys), len(keys) * size)
         self._conversations.busy(conversation)
         if self._memory_due.get(conversation.address) is None:
             self._memory_due.set(conversation.address, now_us + self._options.remember_us)
@@ -178,15 +180,13 @@ class Inbound:
         if receipt.count == 1 and not self._options.deferred and receiver.known:
             place = receiver.vacate(receipt.first)
             if place is not None:
-                self._places -= 1
-                self._place_bytes -= place[1]
+                self._slots.free(1, place[1])
             return
         freed = [receiver.vacate(number) for number in range(receipt.first, receipt.first + receipt.count)]
         keys = [place[0] for place in freed if place is not None]
         if not keys:
             return
-        self._places -= len(keys)
-        self._place_bytes -= sum(place[1] for place in freed if place is not None)
+        self._slots.free(len(keys), sum(place[1] for place in freed if place is not None))
         if self._options.deferred:
             self._acknowledge(conversation, keys, now_us)
         elif not receiver.known:
@@ -195,9 +195,7 @@ class Inbound:
     def end(self, conversation: Conversation) -> None:
         """Frees the places of a conversation that is over."""
         before = len(conversation.receiver.known)
-        places, size = conversation.receiver.vacate_all()
-        self._places -= places
-        self._place_bytes -= size
+        self._slots.free(*conversation.receiver.vacate_all())
         self._recount(conversation, before)
 
     def _recount(self, conversation: Conversation, known_before: int) -> None:

@@ -36,23 +36,35 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from fairway.core.chance import Chance
-from fairway.core.errors import BadMessage, CallerError, MalformedDatagram, NoSuchPeer, NotSupported, QueueFull
-from fairway.core.events import Address, Closed, CloseReason, ConnectRefused, Event, Peer, Receipt
-from fairway.core.machine import TOO_LARGE_FOR_PATH, Buffer, Transmit, path_allows
-from fairway.core.outbox import Outbox
+from fairway.core.errors import MalformedDatagram
+from fairway.core.events import Address, Closed, CloseReason, Event, Peer, Receipt
+from fairway.core.machine import Buffer, Transmit, path_allows
+from fairway.core.outputs import Outputs
+from fairway.core.pings import Pings
 from fairway.core.recovery.queue import owned
-from fairway.core.statistics import Statistics
+from fairway.core.recovery.runs import NEVER
+from fairway.core.refusals import (
+    TOO_LARGE_FOR_PATH,
+    already_open,
+    endpoint_closed,
+    no_flags,
+    no_such_peer,
+    send_queue_full,
+    still_closing,
+    too_large,
+    too_many_peers,
+    too_many_pings,
+)
+from fairway.core.timers import Deadlines
 from fairway.protocols.pydevts import snapshot as stored
 from fairway.protocols.pydevts import wire
 from fairway.protocols.pydevts.conversation import Conversation, Phase
 from fairway.protocols.pydevts.conversations import Conversations
+from fairway.protocols.pydevts.identifiers import IDS
 from fairway.protocols.pydevts.inbound import Inbound
 from fairway.protocols.pydevts.options import PydevtsOptions
 from fairway.protocols.pydevts.outbound import Outbound
-from fairway.protocols.pydevts.pings import Pings
 from fairway.protocols.pydevts.wire import ACK, HEADER_BYTES, KEY_MASK, TYPE_SHIFT
-
-CLOSED = "the conversation was closed"
 
 
 class PydevtsMachine:
@@ -61,18 +73,17 @@ class PydevtsMachine:
     name: ClassVar[str] = "pydevts"
 
     def __init__(self, options: PydevtsOptions, chance: Chance) -> None:
-        self.statistics = Statistics()
         self._options = options
-        self._outbox = Outbox(self.statistics, options.unproved_max)
-        self._events: list[Event] = []
-        self._conversations = Conversations(options, self._outbox, self.statistics, self._events)
-        shared = options, self._conversations, self._outbox, self.statistics, self._events
-        self._inbound = Inbound(*shared)
-        self._outbound = Outbound(*shared, chance)
-        self._pings = Pings(options, self._events, chance)
+        self._outputs: Outputs[Conversation] = Outputs(options)
+        self._outbox = self._outputs.outbox
+        self.statistics = self._outputs.statistics
+        self._conversations = Conversations(options, self._outputs)
+        self._inbound = Inbound(options, self._conversations, self._outputs)
+        self._outbound = Outbound(options, self._conversations, self._outputs, chance)
+        self._chance = chance
+        self._pings_due: Deadlines[Conversation] = Deadlines()
         self._flushing: deque[tuple[int, Conversation]] = deque()
         self._now_us = 0
-        self._next_token = 1
         self._body_bytes_max = wire.BODY_BYTES_MAX
 
     # Arrivals.
@@ -107,8 +118,18 @@ class PydevtsMachine:
         elif kind == wire.TYPE_ACK:
             self._outbound.ack(header, address, conversation, self._now_us)
             self._end_if_flushed(conversation)
-        elif not self._pings.answered(address, header & KEY_MASK, self._now_us):
+        elif conversation is None or conversation.pings is None or not self._ping_answered(conversation, header):
             self._inbound.closes((header & KEY_MASK,), conversation)
+
+    def _ping_answered(self, conversation: Conversation, header: int) -> bool:
+        """Take a close; return whether it answers a ping."""
+        assert conversation.pings is not None
+        ping = conversation.pings.find(header & KEY_MASK)
+        if ping is not None:
+            conversation.pings.answered(ping, self._now_us)
+            due_us = conversation.pings.next_us()
+            self._pings_due.set(conversation, None if due_us == NEVER else due_us)
+        return ping is not None
 
     def _receive_run(
         self, data: bytes, address: Address, conversation: Conversation | None, segment_bytes: int
@@ -136,7 +157,7 @@ class PydevtsMachine:
             taken = self._outbound.ack_run(keys, conversation, self._now_us)
             self._end_if_flushed(conversation)
             return taken
-        if kind == wire.TYPE_CLOSE and not self._pings:
+        if kind == wire.TYPE_CLOSE and not (conversation.pings and conversation.pings.waiting):
             self._inbound.closes(keys, conversation)
             return True
         return False
@@ -145,12 +166,14 @@ class PydevtsMachine:
 
     def connect(self, address: Address, now_us: int) -> int:
         if self._conversations.shut:
-            raise CallerError("the endpoint is closed; no conversation can be opened")
+            raise endpoint_closed()
+        known = self._conversations.get(address)
+        if known is None and not self._conversations.has_room():
+            raise too_many_peers(self._options.peers_max)
+        if known is not None and known.phase is Phase.CLOSING:
+            raise still_closing(address)
         self._now_us = now_us
-        token = self._take_tokens(1).start
-        if self._conversations.get(address) is None and not self._conversations.has_room():
-            self._events.append(ConnectRefused(token, address, "as many conversations as peers_max allows are open"))
-            return token
+        token = self._outputs.token()
         conversation = self._conversations.called(address, token)
         self._conversations.name(conversation)
         return token
@@ -159,11 +182,11 @@ class PydevtsMachine:
         self, peer: Peer, body: Buffer, now_us: int, *, flags: int | None = None, answers: int | None = None
     ) -> int:
         if flags is not None or answers is not None:
-            raise NotSupported("pydevts has neither flags nor requests: flags and answers belong to udpc")
+            raise no_flags(self.name)
         conversation = self._open(peer)
         _check_size(len(body), self._body_bytes_max)
         if not self._outbound.sender(conversation).backlog.accepts(len(body)):
-            raise QueueFull(f"the send queue of {peer.address} is full; wait for Writable")
+            raise send_queue_full(peer.address)
         return self._queue(conversation, (bytes(body),), now_us, equal=True).start
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
@@ -173,13 +196,13 @@ class PydevtsMachine:
         _check_size(largest, self._body_bytes_max)
         count = self._outbound.sender(conversation).backlog.accepts_of(sizes)
         if not count:
-            return self._take_tokens(0)
+            return self._outputs.tokens(0)
         return self._queue(conversation, owned(bodies[:count]), now_us, equal=min(sizes) == largest)
 
     def _queue(self, conversation: Conversation, bodies: Sequence[bytes], now_us: int, *, equal: bool) -> range:
         self._now_us = now_us
-        tokens = self._take_tokens(len(bodies))
-        self._outbound.queue(conversation, bodies, tokens.start, equal=equal)
+        tokens = self._outputs.tokens(len(bodies))
+        self._outbound.queue(conversation, bodies, tokens.start, now_us, equal=equal)
         return tokens
 
     def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None:
@@ -189,23 +212,36 @@ class PydevtsMachine:
     def _open(self, peer: Peer) -> Conversation:
         conversation = self._conversations.get(peer.address)
         if conversation is None or conversation.peer != peer or conversation.phase is not Phase.OPEN:
-            raise NoSuchPeer(f"there is no open conversation with {peer.address}; connect to it first")
+            raise no_such_peer(self.name, peer)
         return conversation
 
-    def _take_tokens(self, count: int) -> range:
-        tokens = range(self._next_token, self._next_token + count)
-        self._next_token += count
-        return tokens
+    def _known(self, peer: Peer) -> Conversation:
+        """Return what is known of an address, also after the end of its conversation."""
+        conversation = self._conversations.get(peer.address)
+        if conversation is None or conversation.peer != peer:
+            raise no_such_peer(self.name, peer)
+        return conversation
 
     def ping(self, peer: Peer, now_us: int) -> int:
-        """Sends an ack that belongs to nothing; every peer answers it with a close."""
+        """Send an ack that belongs to nothing; every peer answers it with a close."""
         conversation = self._open(peer)
-        self._pings.check_room()
+        pings = conversation.pings = conversation.pings or Pings(self._outputs, peer, self._options.ping_timeout_us)
+        if len(pings) >= self._options.pings_max:
+            raise too_many_pings(self._options.pings_max, peer.address)
         self._now_us = now_us
-        token = self._take_tokens(1).start
-        probe = wire.datagram(ACK | self._pings.start(conversation, token, now_us))
-        self._outbox.answer(peer.address, probe, HEADER_BYTES)
+        token = self._outputs.token()
+        # The crc is not 0, which would speak for every message with its id.
+        key = wire.key(self._chance.below(IDS), 1 + self._chance.below(wire.CRC_MASK))
+        while pings.find(key) is not None:
+            key = wire.key((key >> 32) + 1 & 0xFFFF, key & wire.CRC_MASK)
+        pings.start(token, key, now_us)
+        self._pings_due.set(conversation, pings.next_us())
+        self._outbox.answer(peer.address, wire.datagram(ACK | key), HEADER_BYTES)
         return token
+
+    def _end_pings(self, conversation: Conversation, reason: str) -> None:
+        if conversation.pings is not None:
+            conversation.pings.end(reason)
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
         self._now_us = now_us
@@ -217,9 +253,12 @@ class PydevtsMachine:
 
     def close(self, peer: Peer | None, now_us: int) -> None:
         if peer is not None:
-            conversation = self._open(peer)
+            conversation = self._known(peer)
+            if conversation.phase is Phase.CLOSED:
+                raise no_such_peer(self.name, peer)
             self._now_us = now_us
-            self._start_closing(conversation, CloseReason.LOCAL)
+            if conversation.phase is Phase.OPEN:
+                self._start_closing(conversation, CloseReason.LOCAL)
             return
         self._now_us = now_us
         self._conversations.shut = True
@@ -231,7 +270,7 @@ class PydevtsMachine:
         conversation.phase = Phase.CLOSING
         conversation.close_reason = reason
         if conversation.sender is not None:
-            conversation.sender.backlog.wanted = False
+            conversation.sender.backlog.close()
         self._flushing.append((self._now_us + self._options.flush_us, conversation))
         self._end_if_flushed(conversation)
 
@@ -242,19 +281,19 @@ class PydevtsMachine:
     def _end(self, conversation: Conversation) -> None:
         """Gives every token that is left its outcome, then reports the end."""
         conversation.phase = Phase.CLOSED
-        self._pings.end(conversation, CLOSED)
-        self._outbound.end(conversation, CLOSED)
+        self._end_pings(conversation, conversation.close_reason)
+        self._outbound.end(conversation, conversation.close_reason, self._now_us)
         self._inbound.end(conversation)
         self.statistics.conversations_closed += 1
-        self._events.append(Closed(conversation.peer, conversation.close_reason))
+        self._outputs.report(Closed(conversation.peer, conversation.close_reason))
         self._conversations.note(conversation)
 
     def unreachable(self, address: Address, reason: str, now_us: int) -> None:
         conversation = self._conversations.get(address)
         if conversation is not None and not conversation.answered:
             self._now_us = now_us
-            self._pings.end(conversation, reason)
-            self._outbound.end(conversation, reason)
+            self._end_pings(conversation, reason)
+            self._outbound.end(conversation, reason, now_us)
             self._end_if_flushed(conversation)
 
     # Time and outputs.
@@ -263,7 +302,11 @@ class PydevtsMachine:
         self._now_us = now_us
         self._outbound.wake(now_us)
         self._inbound.wake(now_us)
-        self._pings.wake(now_us)
+        for conversation in self._pings_due.pop_due(now_us):
+            if conversation.pings is not None and conversation.pings.waiting:
+                conversation.pings.expire(now_us)
+                due_us = conversation.pings.next_us()
+                self._pings_due.set(conversation, None if due_us == NEVER else due_us)
         self._conversations.wake(now_us)
         for _ in range(len(self._flushing)):
             due_us, conversation = self._flushing.popleft()
@@ -275,24 +318,20 @@ class PydevtsMachine:
                     self._flushing.append((due_us, conversation))
 
     def transmits(self) -> list[Transmit]:
-        if self._outbound.ready:
-            self._outbound.pump(self._now_us)
+        if self._outputs.ready:
+            self._outbound.flush()
         return self._outbox.take()
 
     def events(self) -> list[Event]:
-        if not self._events:
-            return []
-        events = self._events.copy()
-        self._events.clear()
-        return events
+        return self._outputs.events()
 
     def next_deadline_us(self) -> int | None:
-        if self._outbound.ready:
-            self._outbound.pump(self._now_us)
+        if self._outputs.ready:
+            self._outbound.flush()
         flushing_us = self._flushing[0][0] if self._flushing else None
         earliest_us = self._conversations.next_due_us(self._now_us)
         for due_us in (
-            self._outbound.next_due_us(), self._inbound.next_due_us(), self._pings.next_due_us(), flushing_us,
+            self._outbound.next_due_us(), self._inbound.next_due_us(), self._pings_due.next_us(), flushing_us,
         ):  # fmt: skip
             if due_us is not None and (earliest_us is None or due_us < earliest_us):
                 earliest_us = due_us
@@ -304,7 +343,7 @@ class PydevtsMachine:
         return self._options.send_queue_messages_max if sender is None else sender.backlog.room()
 
     def unfinished(self) -> int:
-        return self._outbound.unfinished + len(self._pings)
+        return self._outputs.unfinished
 
     # What survives a restart.
 
@@ -312,9 +351,7 @@ class PydevtsMachine:
         return self._conversations.peers()
 
     def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
-        conversation = self._conversations.get(peer.address)
-        if conversation is None:
-            raise NoSuchPeer(f"nothing is known of {peer.address}")
+        conversation = self._known(peer)
         numbers = {
             receipt.first + position
             for receipt in committing
@@ -325,9 +362,7 @@ class PydevtsMachine:
 
     def snapshot_in_pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes]:
         """Gives how far the numbers have come, and the keys of the messages that are about to be committed."""
-        conversation = self._conversations.get(peer.address)
-        if conversation is None:
-            raise NoSuchPeer(f"nothing is known of {peer.address}")
+        conversation = self._known(peer)
         ours = [receipt for receipt in committing if receipt.peer == peer]
         state, added = stored.take_in_pieces(conversation, ours, self._now_us)
         return stored.encode(state), stored.encode(added)
@@ -350,12 +385,11 @@ class PydevtsMachine:
         """Adds the keys of a further piece to a conversation that was restored just now."""
         before = len(conversation.receiver.known)
         if not stored.add(state, conversation, now_us):
-            raise CallerError(f"a conversation with {state.address} is already there; restore before anything arrives")
+            raise already_open(state.address)
         self._inbound.restored(conversation, now_us, before)
         return conversation.peer
 
 
 def _check_size(body_bytes: int, limit: int) -> None:
     if body_bytes > limit:
-        whose = "" if limit == wire.BODY_BYTES_MAX else f", {TOO_LARGE_FOR_PATH}"
-        raise BadMessage(f"the body has {body_bytes} bytes; a pydevts message has at most {limit}{whose}")
+        raise too_large("pydevts", body_bytes, limit, "" if limit == wire.BODY_BYTES_MAX else TOO_LARGE_FOR_PATH)

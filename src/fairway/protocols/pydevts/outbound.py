@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fairway.core.chance import Chance
-from fairway.core.events import Address, Event
-from fairway.core.outbox import Outbox
+from fairway.core.events import Address
+from fairway.core.outputs import Outputs
 from fairway.core.recovery.runs import NEVER
-from fairway.core.statistics import Statistics
 from fairway.core.timers import Deadlines
 from fairway.protocols.pydevts import wire
 from fairway.protocols.pydevts.conversation import Conversation
@@ -23,32 +22,24 @@ class Outbound:
     """What leaves for all peers."""
 
     __slots__ = (
-        "_chance", "_conversations", "_due", "_events", "_options", "_outbox", "_recent", "_senders", "_statistics",
-        "ready", "unfinished",
+        "_chance", "_conversations", "_due", "_options", "_outbox", "_outputs", "_recent", "_senders",
     )  # fmt: skip
 
     def __init__(
         self,
         options: PydevtsOptions,
         conversations: Conversations,
-        outbox: Outbox,
-        statistics: Statistics,
-        events: list[Event],
+        outputs: Outputs[Conversation],
         chance: Chance,
     ) -> None:
         self._options = options
         self._conversations = conversations
-        self._outbox = outbox
-        self._statistics = statistics
-        self._events = events
+        self._outputs = outputs
+        self._outbox = outputs.outbox
         self._chance = chance
         self._recent = RecentUses(options.reuse_after_us, options.recent_uses_max)
         self._senders = 0
-        self.ready: dict[Address, None] = {}
-        """Conversations that may have something to send."""
         self._due: Deadlines[Address] = Deadlines()
-        self.unfinished = 0
-        """Messages without an outcome."""
 
     # The queue.
 
@@ -61,25 +52,23 @@ class Outbound:
             self._senders += 1
             identifiers = Identifiers(first, self._recent, self._senders, self._options.reuse_after_us)
             identifiers.rest(conversation.used_blocks)
-            shared = self._outbox, self._statistics, self._events
-            conversation.sender = Sender(conversation.peer, self._options, identifiers, *shared)
+            conversation.sender = Sender(conversation.peer, self._options, identifiers, self._outputs)
         return conversation.sender
 
-    def queue(self, conversation: Conversation, bodies: Sequence[bytes], token: int, *, equal: bool) -> None:
+    def queue(
+        self, conversation: Conversation, bodies: Sequence[bytes], token: int, now_us: int, *, equal: bool
+    ) -> None:
         """Queue messages that there is room for."""
         self.sender(conversation).queue(bodies, token, equal=equal)
-        self.unfinished += len(bodies)
-        self.ready[conversation.address] = None
+        self._outputs.ready[conversation] = now_us
         self._conversations.busy(conversation)
 
-    def pump(self, now_us: int) -> None:
-        """Send what may leave. Done last, so that one call and many fill a batch alike."""
-        addresses, self.ready = self.ready, {}
-        for address in addresses:
-            conversation = self._conversations.get(address)
-            if conversation is not None and conversation.sender is not None:
-                due_us = conversation.sender.pump(now_us)
-                self._due.set(address, None if due_us == NEVER else due_us)
+    def flush(self) -> None:
+        """Send what may leave."""
+        for conversation, now_us in self._outputs.take_ready().items():
+            if conversation.sender is not None and self._conversations.get(conversation.address) is conversation:
+                due_us = conversation.sender.flush(now_us)
+                self._due.set(conversation.address, None if due_us == NEVER else due_us)
 
     # Acks.
 
@@ -93,27 +82,28 @@ class Outbound:
         elif header & FAILED:
             sender.damaged(number, now_us)
         else:
-            self._ended(conversation, sender.acknowledge(number, now_us))
+            sender.acknowledge(number, now_us)
+            self._resume(conversation, now_us)
 
     def ack_run(self, keys: tuple[int, ...], conversation: Conversation, now_us: int) -> bool:
         """Take good acks if all belong to open messages; change nothing otherwise."""
-        count = 0 if conversation.sender is None else conversation.sender.acknowledge_run(keys, now_us)
-        if count:
-            self._ended(conversation, count)
-        return count > 0
+        taken = conversation.sender is not None and conversation.sender.acknowledge_run(keys, now_us)
+        if taken:
+            self._resume(conversation, now_us)
+        return taken
 
-    def _ended(self, conversation: Conversation, count: int) -> None:
+    def _resume(self, conversation: Conversation, now_us: int) -> None:
         """Do what follows every outcome: have more sent, or let the conversation be idle."""
-        self.unfinished -= count
         if conversation.unfinished:
-            self.ready[conversation.address] = None
+            self._outputs.ready[conversation] = now_us
         else:
             self._conversations.note(conversation)
 
-    def end(self, conversation: Conversation, reason: str) -> None:
+    def end(self, conversation: Conversation, reason: str, now_us: int) -> None:
         """Give every message to a peer its outcome."""
         if conversation.sender is not None:
-            self._ended(conversation, conversation.sender.fail(reason))
+            conversation.sender.end(reason)
+            self._resume(conversation, now_us)
 
     # Time.
 
@@ -126,7 +116,6 @@ class Outbound:
         for address in self._due.pop_due(now_us):
             conversation = self._conversations.get(address)
             if conversation is not None and conversation.sender is not None:
-                ended = conversation.sender.wake(now_us, answered=conversation.answered)
-                if ended:
-                    self._ended(conversation, ended)
-                self.ready[address] = None
+                if conversation.sender.wake(now_us, answered=conversation.answered):
+                    self._resume(conversation, now_us)
+                self._outputs.ready[conversation] = now_us

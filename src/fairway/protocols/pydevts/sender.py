@@ -6,31 +6,34 @@ The shared recovery knows packets by wide numbers, an ack names an id and a crc;
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from zlib import crc32
 
-from fairway.core.events import NOT_SENT, Delivered, DeliveryUnknown, Event, Peer, Refused, Writable
+from fairway.core.events import NO_ACKNOWLEDGEMENT, Peer
 from fairway.core.machine import Buffer
-from fairway.core.outbox import Outbox
+from fairway.core.outputs import Outputs
 from fairway.core.recovery.congestion import make_controller
 from fairway.core.recovery.queue import Backlog, SendQueue
 from fairway.core.recovery.recovery import Kind, Recovery
 from fairway.core.recovery.runs import Run, Stream
 from fairway.core.recovery.timing import Fixed
-from fairway.core.statistics import Statistics
 from fairway.protocols.pydevts import wire
 from fairway.protocols.pydevts.identifiers import IDS, Identifiers
 from fairway.protocols.pydevts.options import PydevtsOptions
 from fairway.protocols.pydevts.wire import HEADER_BYTES
+
+if TYPE_CHECKING:
+    from fairway.protocols.pydevts.conversation import Conversation
 
 NO_ID_RETRY_US = 1_000_000
 """How long a message waits before it looks again for a free id: looking through all of them costs milliseconds."""
 
 
 class Sender:
-    """The sending side towards one peer. What ends messages returns how many."""
+    """The sending side towards one peer."""
 
     __slots__ = (
-        "_blocked_until_us", "_events", "_keys", "_numbers", "_outbox", "_packets", "_peer", "_queue", "_recovery",
+        "_blocked_until_us", "_keys", "_numbers", "_outbox", "_packets", "_peer", "_queue", "_recovery",
         "_statistics", "_window", "backlog", "identifiers",
     )  # fmt: skip
 
@@ -39,21 +42,18 @@ class Sender:
         peer: Peer,
         options: PydevtsOptions,
         identifiers: Identifiers,
-        outbox: Outbox,
-        statistics: Statistics,
-        events: list[Event],
+        outputs: Outputs[Conversation],
     ) -> None:
         self._peer = peer
         self._window = options.window
-        self._outbox = outbox
-        self._statistics = statistics
-        self._events = events
+        self._outbox = outputs.outbox
+        self._statistics = outputs.statistics
         self.identifiers = identifiers
-        self.backlog = Backlog(options)
+        self.backlog = Backlog(options, outputs, peer)
         self._queue = SendQueue()
         kind = Kind(by_name=False, transmissions_max=1 + options.packet_repeats_max)
         controller = make_controller(options.controller, options.window)
-        self._recovery = Recovery(kind, Fixed(options.repeat_after_us), controller, statistics)
+        self._recovery = Recovery(kind, Fixed(options.repeat_after_us), controller, outputs.statistics)
         self._packets = Stream()
         self._numbers: dict[int, int] = {}
         """The number of each open key."""
@@ -69,7 +69,7 @@ class Sender:
         self.backlog.add(len(bodies), sum(map(len, bodies)))
         self._queue.add(bodies, token, equal=equal)
 
-    def pump(self, now_us: int) -> int:
+    def flush(self, now_us: int) -> int:
         """Send what may leave now, retransmissions first; return when there is something to do again."""
         recovery, queue = self._recovery, self._queue
         while (run := recovery.next_retransmission(now_us)) is not None:
@@ -119,44 +119,43 @@ class Sender:
             number = self._numbers.get(self._keys.get(key >> 32, -1))
         return number
 
-    def acknowledge(self, number: int, now_us: int) -> int:
+    def acknowledge(self, number: int, now_us: int) -> None:
         """Answer the ack of an open message by a close and end the message as delivered."""
         key = self._keys[number % IDS]
         self._transmit(wire.datagram(wire.CLOSE | key), HEADER_BYTES)
         run = self._recovery.acknowledge_one(self._packets, number, now_us)
         if run is not None:
-            return self._delivered((key,), run.tokens, run.segment_bytes - HEADER_BYTES)
-        return self._take_off((key,), number, now_us)
+            self._delivered((key,), run.tokens, run.segment_bytes - HEADER_BYTES)
+        else:
+            self._take_off((key,), number, now_us)
 
-    def acknowledge_run(self, keys: Sequence[int], now_us: int) -> int:
-        """Do the same for many acks if each names another open message; change nothing otherwise and return 0."""
+    def acknowledge_run(self, keys: Sequence[int], now_us: int) -> bool:
+        """Do the same for many acks if each names another open message; change nothing otherwise and return False."""
         found = [self._numbers.get(key) for key in keys]
         numbers = [number for number in found if number is not None]
         if not len(numbers) == len(keys) == len(set(keys)):
-            return 0
+            return False
         self._transmit(wire.controls(keys, wire.TYPE_CLOSE), HEADER_BYTES, len(keys))
         if numbers == list(range(numbers[0], numbers[0] + len(keys))):
-            return self._take_off(keys, numbers[0], now_us)
-        return sum(self._take_off((key,), number, now_us) for key, number in zip(keys, numbers, strict=True))
+            self._take_off(keys, numbers[0], now_us)
+        else:
+            for key, number in zip(keys, numbers, strict=True):
+                self._take_off((key,), number, now_us)
+        return True
 
-    def _take_off(self, keys: Sequence[int], first: int, now_us: int) -> int:
+    def _take_off(self, keys: Sequence[int], first: int, now_us: int) -> None:
         """End open messages with consecutive numbers as delivered."""
         pieces = self._recovery.acknowledge(self._packets, first, len(keys), now_us)
         tokens = pieces[0].tokens if len(pieces) == 1 else [token for piece in pieces for token in piece.tokens]
-        return self._delivered(
-            keys, tokens, sum(piece.count * (piece.run.segment_bytes - HEADER_BYTES) for piece in pieces)
-        )
+        self._delivered(keys, tokens, sum(piece.count * (piece.run.segment_bytes - HEADER_BYTES) for piece in pieces))
 
-    def _delivered(self, keys: Sequence[int], tokens: Sequence[int], body_bytes: int) -> int:
+    def _delivered(self, keys: Sequence[int], tokens: Sequence[int], body_bytes: int) -> None:
         for key in keys:
             del self._numbers[key]
             del self._keys[key >> 32]
         statistics = self._statistics
-        statistics.messages_delivered += len(tokens)
         statistics.rtt_us = self._recovery.timing.smoothed_us or statistics.rtt_us
-        self._events.append(Delivered(self._peer, tokens))
-        self._settle(len(tokens), body_bytes)
-        return len(tokens)
+        self.backlog.delivered(tokens, body_bytes)
 
     def damaged(self, number: int, now_us: int) -> None:
         """Retransmit an open message that arrived damaged, and say so."""
@@ -168,34 +167,26 @@ class Sender:
 
     # What ends without an answer.
 
-    def wake(self, now_us: int, *, answered: bool) -> int:
-        """End what was transmitted as often as is allowed, and then, if the peer has never answered, all the rest."""
-        spent, reason = self._recovery.wake(now_us), "no acknowledgement came in time"
-        if not spent:
-            return 0
-        return self._unknown(spent, reason) if answered else self.fail(reason, spent)
+    def wake(self, now_us: int, *, answered: bool) -> bool:
+        """End what was transmitted as often as is allowed, and then, if the peer has never answered, all the rest.
+        Return whether anything ended."""
+        spent = self._recovery.wake(now_us)
+        if spent and answered:
+            self._unknown(spent, NO_ACKNOWLEDGEMENT)
+        elif spent:
+            self.end(NO_ACKNOWLEDGEMENT, spent)
+        return bool(spent)
 
-    def fail(self, reason: str, spent: Sequence[Run] = ()) -> int:
+    def end(self, reason: str, spent: Sequence[Run] = ()) -> None:
         """End everything: what was transmitted (some of it is taken off already) as unknown, the rest as refused."""
-        ended = 0
         for tokens, body_bytes in self._queue.clear():
-            ended += len(tokens)
-            self._statistics.messages_refused += len(tokens)
-            self._events.append(Refused(self._peer, tokens, NOT_SENT))
-            self._settle(len(tokens), body_bytes)
-        return ended + self._unknown([*spent, *self._recovery.withdraw(self._packets)], reason)
+            self.backlog.refused(tokens, body_bytes)
+        self._unknown([*spent, *self._recovery.withdraw(self._packets)], reason)
 
-    def _unknown(self, runs: Sequence[Run], reason: str) -> int:
-        tokens = [token for run in runs for token in run.tokens]
-        if tokens:
-            self._statistics.messages_unknown += len(tokens)
-            self._events.append(DeliveryUnknown(self._peer, tokens, reason))
+    def _unknown(self, runs: Sequence[Run], reason: str) -> None:
         for run in runs:
             for number in range(run.first, run.end):
                 del self._numbers[self._keys.pop(number % IDS)]
-            self._settle(run.count, run.count * (run.segment_bytes - HEADER_BYTES))
-        return len(tokens)
-
-    def _settle(self, count: int, body_bytes: int) -> None:
-        if self.backlog.settle(count, body_bytes):
-            self._events.append(Writable(self._peer))
+        if runs:
+            body_bytes = sum(run.count * (run.segment_bytes - HEADER_BYTES) for run in runs)
+            self.backlog.unknown([token for run in runs for token in run.tokens], body_bytes, reason)

@@ -1,14 +1,12 @@
-"""What survives a restart of one conversation, as bytes.
+"""What survives a restart of one conversation: the state in the envelope of `core/snapshots.py`.
 
     offset  size   field
-    0       4      "PDS2"
-    4       4      CRC-32 of all that follows
-    8       8      when it was taken, in microseconds of the machine's clock
-    16      8      highest number given to a message + 1
-    24      4      id that our next message would take, or 0xffffffff
-    28      4      count of gaps, then of blocks, then of arrivals, then of address bytes, four bytes each
-    44      1      1 if our application named the address, else 0
-    45      ...    gaps: start, end (8 each)
+    0       8      when it was taken, in microseconds of the machine's clock
+    8       8      highest number given to a message + 1
+    16      4      id that our next message would take, or 0xffffffff
+    20      4      count of gaps, then of blocks, then of arrivals, then of address bytes, four bytes each
+    36      1      1 if our application named the address, else 0
+    37      ...    gaps: start, end (8 each)
             ...    blocks of own ids: number of the block, age in microseconds (8 each)
             ...    arrivals: age in microseconds, number, key (8 each); bit 63 of the key says incoming
             ...    address as JSON
@@ -22,12 +20,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from struct import Struct, error, pack, unpack_from
-from zlib import crc32
+from struct import Struct, pack, unpack_from
 
-from fairway.core import addresses
-from fairway.core.errors import DamagedSnapshot
 from fairway.core.events import Address, Receipt
+from fairway.core.snapshots import address_bytes, reading, restored_address, seal, unseal
 from fairway.protocols.pydevts.conversation import Conversation
 from fairway.protocols.pydevts.identifiers import blocks_between
 from fairway.protocols.pydevts.options import PydevtsOptions
@@ -35,8 +31,7 @@ from fairway.protocols.pydevts.receiver import Arrival
 from fairway.protocols.pydevts.widening import Widener
 from fairway.protocols.pydevts.wire import KEY_MASK
 
-_MAGIC = b"PDS2"
-_FRONT = Struct(">4sI")
+_VERSION = b"PDS2"
 _HEAD = Struct(">QQIIIII?")
 _NO_ID = 0xFFFFFFFF
 _INCOMING = 1 << 63
@@ -173,7 +168,7 @@ def _age_us(one: Remembered) -> int:
 
 def encode(snapshot: Snapshot) -> bytes:
     """Gives the bytes of a snapshot."""
-    address = json.dumps(snapshot.address, separators=(",", ":")).encode()
+    address = address_bytes(snapshot.address)
     next_id = _NO_ID if snapshot.next_id is None else snapshot.next_id
     counts = len(snapshot.gaps), len(snapshot.blocks), len(snapshot.remembered), len(address)
     numbers = [number for pair in (*snapshot.gaps, *snapshot.blocks) for number in pair]
@@ -181,29 +176,24 @@ def encode(snapshot: Snapshot) -> bytes:
         numbers += (one.age_us, one.number, one.key | _INCOMING if one.incoming else one.key)
     rest = _HEAD.pack(snapshot.taken_us, snapshot.highest + 1, next_id, *counts, snapshot.named)
     rest += pack(f">{len(numbers)}Q", *numbers) + address
-    return _FRONT.pack(_MAGIC, crc32(rest)) + rest
+    return seal(_VERSION, rest)
 
 
 def decode(data: bytes) -> Snapshot:
-    """Gives the snapshot of these bytes, or raises `DamagedSnapshot`."""
-    try:
-        magic, check = _FRONT.unpack_from(data)
-        if magic != _MAGIC or check != crc32(data[_FRONT.size :]):
-            raise DamagedSnapshot("the snapshot is not one of pydevts, or its check sum is wrong")
-        return _decode(data)
-    except (error, ValueError) as problem:
-        raise DamagedSnapshot(f"the snapshot cannot be read: {problem}") from problem
+    """Return the snapshot of these bytes; raises `DamagedSnapshot`."""
+    state = unseal(_VERSION, data)
+    with reading("pydevts"):
+        return _decode(state)
 
 
 def _decode(data: bytes) -> Snapshot:
-    place = _FRONT.size
-    taken_us, above, next_id, gaps, blocks, count, _, named = _HEAD.unpack_from(data, place)
-    numbers = unpack_from(f">{2 * (gaps + blocks) + 3 * count}Q", data, place + _HEAD.size)
-    address = data[place + _HEAD.size + 8 * len(numbers) :]
+    taken_us, above, next_id, gaps, blocks, count, _, named = _HEAD.unpack_from(data)
+    numbers = unpack_from(f">{2 * (gaps + blocks) + 3 * count}Q", data, _HEAD.size)
+    address = data[_HEAD.size + 8 * len(numbers) :]
     pairs = tuple(zip(numbers[0 : 2 * (gaps + blocks) : 2], numbers[1 : 2 * (gaps + blocks) : 2], strict=True))
     rows = iter(numbers[2 * (gaps + blocks) :])
     return Snapshot(
-        address=addresses.restored(json.loads(address)),
+        address=restored_address(json.loads(address)),
         taken_us=taken_us,
         highest=above - 1,
         next_id=None if next_id == _NO_ID else next_id,

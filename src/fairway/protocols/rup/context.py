@@ -1,13 +1,11 @@
-"""What the halves of one rup machine share: options, randomness, counters, timers, the outbox and the events."""
+"""What the halves of one rup machine share: options, randomness, outputs and timers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
 from fairway.core.chance import Chance
-from fairway.core.events import Delivered, Event, Peer
-from fairway.core.outbox import Outbox
-from fairway.core.statistics import Statistics
+from fairway.core.outputs import Outputs
 from fairway.core.timers import Deadlines
 from fairway.protocols.rup.options import RupOptions
 
@@ -41,28 +39,27 @@ class Context:
         "_identities_drawn",
         "_serials",
         "chance",
-        "events",
+        "drop",
         "options",
         "outbox",
+        "outputs",
         "part_bytes_max",
         "statistics",
-        "stirred",
         "timers",
     )
 
     def __init__(self, options: RupOptions, chance: Chance) -> None:
         self.options = options
         self.chance = chance
-        self.statistics = Statistics()
-        self.outbox = Outbox(self.statistics, options.unproved_max)
+        self.outputs: Outputs[Sender] = Outputs(options)
+        self.statistics = self.outputs.statistics
+        self.outbox = self.outputs.outbox
+        self.drop = self.outputs.drop
         self.timers: Deadlines[Timed] = Deadlines()
-        self.stirred: dict[Sender, int] = {}
-        """Senders that may have something to send, and since when."""
         self._serials = 0
         self._identities: list[bytes] = []
         """Drawn and not yet used; the next one is last."""
         self._identities_drawn = 0
-        self.events: list[Event] = []
         self.part_bytes_max = options.body_bytes_per_part
         """Body bytes of the largest part that the options and the paths allow."""
         self._bursts: Bursts | None = None
@@ -87,19 +84,6 @@ class Context:
         if len(due) > 1:
             due.sort(key=lambda timed: timed.serial)
         return due
-
-    def drop(self, reason: str) -> None:
-        """Counts a datagram that no rule accepts."""
-        self.statistics.dropped[reason] += 1
-
-    def report_delivered(self, peer: Peer, token: int) -> None:
-        """Reports that a message was confirmed, together with its neighbours if they were the last that happened."""
-        events = self.events
-        last = events[-1] if events else None
-        if isinstance(last, Delivered) and last.peer is peer and last.tokens[-1] == token - 1:
-            events[-1] = Delivered(peer, range(last.tokens[0], token + 1))
-        else:
-            events.append(Delivered(peer, (token,)))
 
     def draw_identity(self) -> bytes:
         """Draws the 32 digits of a random UUID (version 4).

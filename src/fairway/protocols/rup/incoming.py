@@ -241,7 +241,7 @@ class Incoming:
 
     def due_us(self) -> int:
         """Tells when something is to be done for this message."""
-        due_us = self.heard_us + self._options.forget_us
+        due_us = self.heard_us + self._options.unfinished_us
         if self.confirm_due_us is not None:
             due_us = min(due_us, self.confirm_due_us)
         request_us = self.requests.next_us(self.parts)

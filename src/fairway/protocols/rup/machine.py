@@ -24,7 +24,7 @@ The first parts of a conversation are confirmed more often than every 64, so are
 still (`confirming.py`), and a confirm leaves at once when a hole closes or a duplicate shows that one was lost: all are
 "within 20 ms", and a small window does not stand still for those 20 ms.
 
-What is said to a sender only stirs it; it sends when the machine's outputs are asked for. So all confirms of a turn
+What is said to a sender only marks it ready; it sends when the machine is asked for outputs. So all confirms of a turn
 make one run of whole bursts, and bursts are what a large message costs: a few Python calls for each 54 parts.
 
 Conversations: rup has none on the wire. Here an address that our application names is one until it is closed; an
@@ -40,10 +40,18 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from fairway.core.chance import Chance
-from fairway.core.errors import MalformedDatagram, NoSuchPeer, NotSupported
-from fairway.core.events import Address, Closed, CloseReason, Connected, ConnectRefused, Event, Peer, Receipt
+from fairway.core.errors import MalformedDatagram, NotSupported
+from fairway.core.events import Address, Closed, CloseReason, Connected, Event, Peer, Receipt
 from fairway.core.machine import Buffer, Transmit
-from fairway.core.statistics import Statistics
+from fairway.core.refusals import (
+    endpoint_closed,
+    no_flags,
+    no_such_peer,
+    send_queue_full,
+    still_closing,
+    too_many_peers,
+)
+from fairway.core.statistics import CLOSING, ENDPOINT_CLOSED, PEERS_FULL, Statistics
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.context import Context
 from fairway.protocols.rup.conversation import Conversation
@@ -69,7 +77,7 @@ class RupMachine:
         self._receiver = Receiver(self._context)
         self._conversations: dict[Address, Conversation] = {}
         self._is_shut = False
-        self._tokens = 0
+        self._outputs = self._context.outputs
         self.statistics: Statistics = self._context.statistics
 
     # Datagrams.
@@ -133,7 +141,7 @@ class RupMachine:
         else:
             self._receive_word(conversation, header.kind, header.identity, header.position, now_us)
         if conversation is not None and conversation.is_blocked:
-            conversation.sender.stir(now_us)
+            conversation.sender.mark_ready(now_us)
 
     def _receive_part(
         self, header: wire.Header, data: Buffer, address: Address, conversation: Conversation | None, now_us: int
@@ -159,16 +167,16 @@ class RupMachine:
         if conversation is None:
             conversation = self._open(address, now_us)
             conversation.answered = True
-            self._context.events.append(Connected(conversation.peer, None))
+            self._outputs.report(Connected(conversation.peer, None))
         self._receiver.begin(conversation, header, data, now_us)
 
     def _door(self, conversation: Conversation | None) -> str:
         """Names what keeps new messages of this conversation out, or gives an empty string."""
+        if conversation is not None and conversation.closing is not None:
+            return CLOSING
         if self._is_shut:
-            return "shut_down"
-        if conversation is None:
-            return "peers_full" if len(self._conversations) >= self._options.peers_max else ""
-        return "closing" if conversation.closing is not None else ""
+            return ENDPOINT_CLOSED
+        return PEERS_FULL if conversation is None and self._is_full() else ""
 
     def _receive_words(self, words: list[tuple[int, bytes, int]], address: Address, now_us: int) -> None:
         """Takes requests and confirms, one after another."""
@@ -177,7 +185,7 @@ class RupMachine:
             self._receive_word(self._conversations.get(address), kind, identity, position, now_us)
         conversation = self._conversations.get(address)
         if conversation is not None and conversation.is_blocked:
-            conversation.sender.stir(now_us)
+            conversation.sender.mark_ready(now_us)
         if len(words) >= BURST_ROWS_MIN:
             self.statistics.batches += 1
 
@@ -202,41 +210,40 @@ class RupMachine:
 
     def connect(self, address: Address, now_us: int) -> int:
         """Names an address as a destination; `Connected` follows at once, for nothing needs to be said first."""
-        token = self._next_token()
-        reason = self._connect_refusal(address)
-        if reason:
-            self._context.events.append(ConnectRefused(token, address, reason))
-            return token
-        conversation = self._conversations.get(address) or self._open(address, now_us)
+        if self._is_shut:
+            raise endpoint_closed()
+        known = self._conversations.get(address)
+        if known is None and self._is_full():
+            raise too_many_peers(self._options.peers_max)
+        if known is not None and known.closing is not None:
+            raise still_closing(address)
+        token = self._outputs.token()
+        conversation = known or self._open(address, now_us)
         conversation.is_named = True
         self._context.outbox.prove(address)
         self._context.timers.set(conversation, None)
-        self._context.events.append(Connected(conversation.peer, token))
+        self._outputs.report(Connected(conversation.peer, token))
         if conversation.has_sent:
-            conversation.sender.stir(now_us)
+            conversation.sender.mark_ready(now_us)
         return token
 
-    def _connect_refusal(self, address: Address) -> str:
-        if self._is_shut:
-            return "the endpoint was shut down"
-        conversation = self._conversations.get(address)
-        if conversation is None:
-            return "the table of peers is full" if len(self._conversations) >= self._options.peers_max else ""
-        return "the conversation with this address is still closing" if conversation.closing is not None else ""
+    def _is_full(self) -> bool:
+        return len(self._conversations) >= self._options.peers_max
 
     def _open(self, address: Address, now_us: int) -> Conversation:
         conversation = Conversation(Peer(address), self._context, now_us)
         self._conversations[address] = conversation
         self.statistics.conversations_opened += 1
-        self._context.timers.set(conversation, now_us + self._options.idle_us)
+        self._context.timers.set(conversation, now_us + self._options.forget_us)
         return conversation
 
     def close(self, peer: Peer | None, now_us: int) -> None:
         """Closes one conversation, or all of them and the door; outstanding messages are flushed first."""
         if peer is not None:
             conversation = self._conversations.get(peer.address)
-            if conversation is not None:
-                self._begin_close(conversation, CloseReason.LOCAL, now_us)
+            if conversation is None:
+                raise no_such_peer(self.name, peer)
+            self._begin_close(conversation, CloseReason.LOCAL, now_us)
             return
         self._is_shut = True
         for conversation in list(self._conversations.values()):
@@ -245,6 +252,8 @@ class RupMachine:
     def _begin_close(self, conversation: Conversation, reason: CloseReason, now_us: int) -> None:
         if conversation.closing is None:
             conversation.closing = reason
+            if conversation.has_sent:
+                conversation.sender.backlog.close()
             self._close_if_flushed(conversation, now_us)
 
     def _close_if_flushed(self, conversation: Conversation, now_us: int) -> None:
@@ -260,17 +269,17 @@ class RupMachine:
         if conversation.has_sent:
             self._context.timers.set(conversation.sender, None)
         self.statistics.conversations_closed += 1
-        self._context.events.append(Closed(conversation.peer, reason))
+        self._outputs.report(Closed(conversation.peer, reason))
 
     def _idle(self, conversation: Conversation, now_us: int) -> None:
         """Ends a conversation that the peer began and nobody needs any more."""
         if conversation.is_named or self._conversations.get(conversation.peer.address) is not conversation:
             return
-        over_us = conversation.heard_us + self._options.idle_us
+        over_us = conversation.heard_us + self._options.forget_us
         if over_us > now_us:
             self._context.timers.set(conversation, over_us)
         elif conversation.is_busy or conversation.closing is not None:
-            self._context.timers.set(conversation, now_us + self._options.idle_us)
+            self._context.timers.set(conversation, now_us + self._options.forget_us)
         else:
             self._end(conversation, CloseReason.FORGOTTEN, now_us)
 
@@ -288,13 +297,14 @@ class RupMachine:
     ) -> int:
         """Queues one message. `bytes` and read-only views are not copied: they must not change before the outcome."""
         if flags is not None or answers is not None:
-            raise NotSupported("rup messages carry neither flags nor answers")
+            raise no_flags(self.name)
         sender = self._sender(peer)
         sender.check(body)
-        sender.refuse_if_full(body)
-        token = self._next_token()
+        if not sender.backlog.accepts(len(body)):
+            raise send_queue_full(peer.address)
+        token = self._outputs.token()
         sender.queue(token, body, now_us)
-        sender.stir(now_us)
+        sender.mark_ready(now_us)
         return token
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
@@ -302,27 +312,22 @@ class RupMachine:
         sender = self._sender(peer)
         for body in bodies:
             sender.check(body)
-        first = self._tokens + 1
-        for body in bodies:
-            if not sender.backlog.accepts(len(body)):
-                break
-            sender.queue(self._next_token(), body, now_us)
-        sender.stir(now_us)
-        return range(first, self._tokens + 1)
+        tokens = self._outputs.tokens(sender.backlog.accepts_of(list(map(len, bodies))))
+        for token, body in zip(tokens, bodies, strict=False):
+            sender.queue(token, body, now_us)
+        sender.mark_ready(now_us)
+        return tokens
 
     def _sender(self, peer: Peer) -> Sender:
         conversation = self._conversations.get(peer.address)
         if conversation is None or conversation.closing is not None:
-            raise NoSuchPeer(f"there is no open rup conversation with {peer.address!r}")
+            raise no_such_peer(self.name, peer)
         return conversation.sender
-
-    def _next_token(self) -> int:
-        self._tokens += 1
-        return self._tokens
 
     def ping(self, peer: Peer, now_us: int) -> int:
         """Raises `NotSupported`: every packet that a rup peer answers belongs to a message."""
-        raise NotSupported("rup has no packet that only asks for a sign of life; send an empty message instead")
+        self._sender(peer)
+        raise NotSupported("rup has no packet that only asks for an answer; send an empty message instead")
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
         """Frees the place of a received message and, when deferred, confirms it."""
@@ -361,28 +366,25 @@ class RupMachine:
         if conversation is not None:
             self._close_if_flushed(conversation, now_us)
 
-    def _pump(self) -> None:
-        """Lets the senders send that something was said or given to since the last output."""
-        if self._context.stirred:
-            stirred, self._context.stirred = self._context.stirred, {}
-            for sender, now_us in stirred.items():
-                sender.pump(now_us)
+    def _flush(self) -> None:
+        """Let the senders that are ready send what they may."""
+        for sender, now_us in self._outputs.take_ready().items():
+            sender.flush(now_us)
 
     def transmits(self) -> list[Transmit]:
         """Hands over what is to be sent now, in order."""
-        self._pump()
+        if self._outputs.ready:
+            self._flush()
         return self._context.outbox.take()
 
     def events(self) -> list[Event]:
         """Hands over what has happened since the last call, in order."""
-        events = self._context.events
-        if events:
-            self._context.events = []
-        return events
+        return self._outputs.events()
 
     def next_deadline_us(self) -> int | None:
         """Tells when `wake` is due next."""
-        self._pump()
+        if self._outputs.ready:
+            self._flush()
         return self._context.timers.next_us()
 
     def room(self, peer: Peer) -> int:
@@ -391,7 +393,7 @@ class RupMachine:
 
     def unfinished(self) -> int:
         """Counts the tokens without an outcome."""
-        return sum(conversation.unfinished for conversation in self._conversations.values())
+        return self._outputs.unfinished
 
     # What survives a restart.
 
@@ -401,6 +403,8 @@ class RupMachine:
 
     def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
         """Gives the completed messages of a peer, those about to be committed included."""
+        if peer.address not in self._conversations and not self._receiver.remembered.knows(peer.address):
+            raise no_such_peer(self.name, peer)
         completed = self._receiver.remembered.of(peer.address) + self._completing(peer, committing)
         return encode_snapshot(peer.address, self._context.outbox.is_proved(peer.address), completed)
 

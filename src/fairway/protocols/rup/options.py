@@ -36,7 +36,7 @@ class RupOptions(Options):
     and two of the largest messages. At a bound of bytes only the oldest message goes on, and may exceed the bound."""
     gaps_max: int = 4_096
     """Stretches of missing parts in one message; a part that would make one more is dropped."""
-    completed_max: int = 1 << 20
+    remembered_max: int = 1 << 20
     """Messages that are unfinished or remembered; when so many are, new ones are dropped."""
     spool_above_bytes: int = 0
     """Deliver a message larger than this part by part (`PartReceived`) instead of keeping it; 0 means never."""
@@ -61,11 +61,11 @@ class RupOptions(Options):
     """What is sent to a peer that says nothing at all for so long ends as unknown."""
     stall_us: int = 60_000_000
     """The same for a peer that says nothing new, and for a message that was left behind by three later ones."""
-    forget_us: int = 30_000_000
+    unfinished_us: int = 30_000_000
     """An unfinished message that gets no new part for so long is forgotten."""
     remember_us: int = 60_000_000
     """How long a completed id is remembered, from its delivery (deferred: its commit) and from its latest part."""
-    idle_us: int = 60_000_000
+    forget_us: int = 60_000_000
     """A conversation that a peer began is over when it was idle for so long."""
 
     def __post_init__(self) -> None:
@@ -86,7 +86,7 @@ class RupOptions(Options):
             "incoming_messages_max",
             "incoming_messages_per_peer_max",
             "gaps_max",
-            "completed_max",
+            "remembered_max",
             "request_after_parts",
             "requests_open_max",
         ):

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from fairway.core.events import Address, MessageReceived, PartReceived
 from fairway.core.machine import Buffer
-from fairway.core.statistics import TOO_LARGE
+from fairway.core.receipts import ReceiptSlots
+from fairway.core.statistics import RECEIPTS_FULL, REMEMBERED_FULL, TOO_LARGE
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.context import Context
 from fairway.protocols.rup.conversation import Conversation
@@ -52,8 +53,7 @@ class Receiver:
         self._held: dict[tuple[Address, bytes], Held] = {}
         self.incoming_count = 0
         self.memory = Memory(context.options)
-        self._receipt_count = 0
-        self._receipt_bytes = 0
+        self._slots = ReceiptSlots(context.options)
 
     # Parts, one by one.
 
@@ -106,22 +106,16 @@ class Receiver:
             return TOO_LARGE
         if header.position + size < total and (fault := grid_fault(header.position, size, total)):
             return fault
-        if self.incoming_count + len(self.remembered) + len(self._held) >= options.completed_max:
-            return "completed_full"
+        if self.incoming_count + len(self.remembered) + len(self._held) >= options.remembered_max:
+            return REMEMBERED_FULL
         if is_whole:
-            return "" if self._has_place(total) else "receipts_full"
+            return "" if self._slots.fit_alone(total) else RECEIPTS_FULL
         if self.incoming_count >= options.incoming_messages_max:
             return "incoming_full"
         if conversation is not None and len(conversation.incoming) >= options.incoming_messages_per_peer_max:
             return "incoming_full"
         is_kept = not is_spooled or header.position + size == total
         return "memory_full" if is_kept and not self.memory.admits(conversation, cost(size, 1)) else ""
-
-    def _has_place(self, size: int) -> bool:
-        """Return whether a message of this size may be delivered; with no bytes open, one of any size may."""
-        return self._receipt_count < self._options.open_receipts_max and (
-            self._receipt_bytes == 0 or self._receipt_bytes + size <= self._options.open_receipt_bytes_max
-        )
 
     def begin(self, conversation: Conversation, header: wire.Header, data: Buffer, now_us: int) -> None:
         """Begins a message that nothing refuses with one of its parts."""
@@ -167,8 +161,8 @@ class Receiver:
             and parts.makes_gap(position // message.part_bytes)
         ):
             return "too_many_gaps"
-        if message.would_complete(position, size) and not self._has_place(self._place_bytes(message)):
-            return "receipts_full"
+        if message.would_complete(position, size) and not self._slots.fit_alone(self._place_bytes(message)):
+            return RECEIPTS_FULL
         return "" if message.spooled or self.memory.lets_grow(message, cost(size, 1)) else "memory_full"
 
     def _place_bytes(self, message: Incoming) -> int:
@@ -211,7 +205,7 @@ class Receiver:
     def _spool(self, message: Incoming, first: int, body: bytes) -> None:
         identity, offset = message.identity.decode("ascii"), first * message.part_bytes
         event = PartReceived(message.conversation.peer, identity, offset, message.total, body)
-        self._context.events.append(event)
+        self._context.outputs.report(event)
 
     def _after_arrival(self, message: Incoming, now_us: int, *, at_once: bool) -> None:
         """Hands a complete message over; otherwise asks for what is missing and confirms what is here."""
@@ -330,10 +324,9 @@ class Receiver:
         """Reports a complete message, for which there is a place."""
         conversation.receipts[identity] = place_bytes
         conversation.heard_us = now_us
-        self._receipt_count += 1
-        self._receipt_bytes += place_bytes
+        self._slots.take(1, place_bytes)
         self._statistics.messages_received += 1
-        self._context.events.append(MessageReceived(conversation.peer, identity.decode("ascii"), body))
+        self._context.outputs.report(MessageReceived(conversation.peer, identity.decode("ascii"), body))
 
     def _hold(self, held: Held, confirm_due_us: int) -> None:
         """Keeps what is known of a message that was handed over until its commit."""
@@ -356,8 +349,7 @@ class Receiver:
         size = conversation.receipts.pop(identity, None)
         if size is None:
             return
-        self._receipt_count -= 1
-        self._receipt_bytes -= size
+        self._slots.free(1, size)
         address = conversation.peer.address
         held = self._held.pop((address, identity), None)
         if held is not None:
@@ -379,8 +371,7 @@ class Receiver:
             self._forget(message)
         address = conversation.peer.address
         for identity, size in conversation.receipts.items():
-            self._receipt_count -= 1
-            self._receipt_bytes -= size
+            self._slots.free(1, size)
             held = self._held.pop((address, identity), None)
             if held is not None:
                 self._timers.set(held, None)
@@ -398,7 +389,7 @@ class Receiver:
         """Does what is due for an unfinished message."""
         if message.conversation.incoming.get(message.identity) is not message:
             return
-        if message.heard_us + self._options.forget_us <= now_us:
+        if message.heard_us + self._options.unfinished_us <= now_us:
             self._forget(message)
             return
         again = message.requests.again(now_us)

@@ -7,19 +7,17 @@ neither delivered nor confirmed, and a snapshot leaves it out.
 from __future__ import annotations
 
 import json
-import struct
 from binascii import unhexlify
 from collections.abc import Iterable
 from struct import Struct
 
-from fairway.core import addresses
-from fairway.core.errors import BadAddress, DamagedSnapshot
 from fairway.core.events import Address
+from fairway.core.snapshots import address_bytes, reading, restored_address, seal, unseal
 from fairway.protocols.rup.wire import UINT_MAX
 
-_MAGIC = b"rup2"
-_FRONT = Struct(">4s?II")
-"""Magic, whether the address was proved, bytes of the address, number of records."""
+_VERSION = b"RUP3"
+_FRONT = Struct(">?I")
+"""Whether the address was proved, bytes of the address; records follow."""
 _RECORD = Struct(">16sI")
 
 
@@ -92,6 +90,10 @@ class Remembered:
         """Return when to call `expire` next, or None."""
         return min(self._expiring) * SWEEP_US if self._expiring else None
 
+    def knows(self, address: Address) -> bool:
+        """Return whether there is something to remember of an address."""
+        return address in self._totals
+
     def addresses(self) -> list[Address]:
         """List the addresses with something to remember, oldest first."""
         return list(self._totals)
@@ -108,26 +110,19 @@ def _second(us: int) -> int:
 
 
 def encode_snapshot(address: Address, proved: bool, completed: Iterable[tuple[bytes, int]]) -> bytes:
-    """Gives an address and its completed messages as bytes."""
-    try:
-        name = json.dumps(address).encode()
-    except TypeError as error:
-        raise BadAddress(f"the address {address!r} is no tuple of plain values and cannot be stored") from error
+    """Return an address and its completed messages as bytes."""
+    name = address_bytes(address)
     records = [_RECORD.pack(unhexlify(identity), total) for identity, total in completed]
-    return b"".join([_FRONT.pack(_MAGIC, proved, len(name), len(records)), name, *records])
+    return seal(_VERSION, b"".join([_FRONT.pack(proved, len(name)), name, *records]))
 
 
 def decode_snapshot(snapshot: bytes) -> tuple[Address, bool, list[tuple[bytes, int]]]:
-    """Gives back what `encode_snapshot` took, or raises `DamagedSnapshot`."""
-    try:
-        magic, proved, length, count = _FRONT.unpack_from(snapshot)
-        name, records = snapshot[_FRONT.size : _FRONT.size + length], snapshot[_FRONT.size + length :]
-        address = addresses.restored(json.loads(name))
+    """Return what `encode_snapshot` took; raises `DamagedSnapshot`."""
+    state = unseal(_VERSION, snapshot)
+    with reading("rup"):
+        proved, length = _FRONT.unpack_from(state)
+        name, records = state[_FRONT.size : _FRONT.size + length], state[_FRONT.size + length :]
         completed = [(identity.hex().encode(), total) for identity, total in _RECORD.iter_unpack(records)]
-    except (ValueError, RecursionError, OverflowError, struct.error) as error:
-        raise DamagedSnapshot(f"a rup snapshot of {len(snapshot)} bytes cannot be read: {error}") from None
-    if magic != _MAGIC or len(completed) != count or any(total > UINT_MAX for _, total in completed):
-        raise DamagedSnapshot(
-            f"a rup snapshot of {len(snapshot)} bytes is incomplete or holds what no rup machine wrote"
-        )
-    return address, proved, completed
+        if any(total > UINT_MAX for _, total in completed):
+            raise ValueError("a total that no rup message has")
+        return restored_address(json.loads(name)), proved, completed

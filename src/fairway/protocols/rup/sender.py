@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from fairway.core.errors import BadMessage, QueueFull
-from fairway.core.events import NOT_SENT, DeliveryUnknown, Peer, Refused, Writable
+from fairway.core.events import NO_ACKNOWLEDGEMENT, NOT_SENT, Delivered, Peer
 from fairway.core.machine import Buffer
 from fairway.core.recovery.congestion import make_controller
 from fairway.core.recovery.parts import PartRecovery
@@ -17,6 +16,7 @@ from fairway.core.recovery.queue import Backlog
 from fairway.core.recovery.recovery import Kind
 from fairway.core.recovery.runs import NEVER, Run
 from fairway.core.recovery.timing import RoundTrip
+from fairway.core.refusals import too_large
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.context import Context
 from fairway.protocols.rup.grid import SEGMENTS_MAX, Grid
@@ -37,7 +37,6 @@ REPEAT_WITHIN_US = 50_000_000
 be delivered twice, so it is not repeated at all. That is a rule of the wire about ids: it says neither that a part
 is lost nor when one leaves."""
 
-SILENT = "the peer said nothing in time"
 LEFT_BEHIND = "the peer said nothing about this message in time, but confirmed later ones"
 
 
@@ -71,7 +70,7 @@ class Sender:
         )
         self._slots = self._recovery.slots
         self._outstanding_max = OUTSTANDING_WINDOWS * options.window
-        self.backlog = Backlog(options)
+        self.backlog = Backlog(options, context.outputs, peer)
         self._waiting: deque[Outgoing] = deque()
         self._under_way: dict[bytes, Outgoing] = {}
         self._begun: dict[int, Outgoing] = {}
@@ -91,31 +90,25 @@ class Sender:
         """Raise `BadMessage` for a message that can never be sent."""
         size, limit = len(body), self._options.message_bytes_max
         if size > limit:
-            raise BadMessage(f"a message of {size} bytes is larger than message_bytes_max, which is {limit}")
-        if size > PARTS_MAX * self._context.part_bytes_max:
-            raise BadMessage(f"a message of {size} bytes takes more than {PARTS_MAX} parts, the most that rup allows")
-
-    def refuse_if_full(self, body: Buffer) -> None:
-        """Raise `QueueFull` for a message that there is no room for now."""
-        if not self.backlog.accepts(len(body)):
-            waiting = f"{self.backlog.messages} messages of {self.backlog.bytes} bytes"
-            raise QueueFull(f"{waiting} wait for this peer already")
+            raise too_large("rup", size, limit, ", which is message_bytes_max")
+        most = PARTS_MAX * self._context.part_bytes_max
+        if size > most:
+            raise too_large("rup", size, most, f", which is {PARTS_MAX} parts")
 
     def queue(self, token: int, body: Buffer, now_us: int) -> None:
-        """Queue a message for which there is room; `stir` has it sent."""
+        """Queue a message for which there is room; `mark_ready` has it sent."""
         stable = body if isinstance(body, bytes) or _is_stable(body) else bytes(body)
         context = self._context
         self._waiting.append(Outgoing(token, context.draw_identity(), stable, now_us, context.next_serial()))
         self.backlog.add(1, len(stable))
-        context.statistics.messages_sent += 1
 
     # Sending.
 
-    def stir(self, now_us: int) -> None:
-        """Have `pump` called before the machine's next output: once, however many inputs there are until then."""
-        self._context.stirred[self] = now_us
+    def mark_ready(self, now_us: int) -> None:
+        """Have `flush` called before the machine's next output: once, however many inputs there are until then."""
+        self._context.outputs.ready[self] = now_us
 
-    def pump(self, now_us: int) -> None:
+    def flush(self, now_us: int) -> None:
         """Send what window and pacing allow, and set the timer."""
         was_blocked, self.is_blocked = self.is_blocked, False
         recovery = self._recovery
@@ -264,6 +257,7 @@ class Sender:
         self._recovery.sent(message.stream, first, count, now_us)
         message.left_us = now_us
         message.sent = first + count
+        context.statistics.messages_sent += not first
 
     def _retransmit_lost(self, serial_max: int, now_us: int) -> None:
         while (run := self._recovery.next_retransmission(now_us, serial_max)) is not None:
@@ -307,7 +301,7 @@ class Sender:
             self._deliver(message, now_us)
         else:
             self._enter_round(message)
-        self.stir(now_us)
+        self.mark_ready(now_us)
         return ""
 
     def _answered(self, message: Outgoing, now_us: int) -> None:
@@ -333,7 +327,7 @@ class Sender:
         self._answered(message, now_us)
         reason = self._recovery.requested(message.stream, index, now_us)
         self._enter_round(message)
-        self.stir(now_us)
+        self.mark_ready(now_us)
         return reason
 
     # Timers.
@@ -343,11 +337,11 @@ class Sender:
         for run in self._recovery.wake(now_us):
             self._give_up(self._begun[run.stream.serial], LEFT_BEHIND)
         for stream in self._recovery.given_up(now_us):
-            self._give_up(self._begun[stream.serial], SILENT)
+            self._give_up(self._begun[stream.serial], NO_ACKNOWLEDGEMENT)
             self._refuse_queued(now_us - self._options.silence_us)
         if self.is_blocked and self._blocked_us + self._options.silence_us <= now_us:
             self._refuse_queued(now_us)
-        self.stir(now_us)
+        self.mark_ready(now_us)
 
     def _refuse_queued(self, before_us: int) -> None:
         """End what was queued before that time and never transmitted: it would only wait in its turn."""
@@ -361,19 +355,27 @@ class Sender:
     # Outcomes.
 
     def _deliver(self, message: Outgoing, now_us: int) -> None:
-        self._context.statistics.messages_delivered += 1
-        self._context.report_delivered(self.peer, message.token)
         self._end(message)
+        self._report_delivered(message.token)
+        self.backlog.settle(1, message.total)
         self._recovery.finished(message.stream, now_us)
 
-    def _give_up(self, message: Outgoing, reason: str) -> None:
-        if message.sent:
-            self._context.statistics.messages_unknown += 1
-            self._context.events.append(DeliveryUnknown(self.peer, (message.token,), reason))
+    def _report_delivered(self, token: int) -> None:
+        """Report that a message was confirmed, together with its neighbours if they were the last that happened."""
+        outputs = self._context.outputs
+        outputs.statistics.messages_delivered += 1
+        last = outputs.last_event()
+        if isinstance(last, Delivered) and last.peer is self.peer and last.tokens[-1] == token - 1:
+            outputs.replace_last(Delivered(self.peer, range(last.tokens[0], token + 1)))
         else:
-            self._context.statistics.messages_refused += 1
-            self._context.events.append(Refused(self.peer, (message.token,), NOT_SENT))
+            outputs.report(Delivered(self.peer, (token,)))
+
+    def _give_up(self, message: Outgoing, reason: str) -> None:
         self._end(message)
+        if message.sent:
+            self.backlog.unknown((message.token,), message.total, reason)
+        else:
+            self.backlog.refused((message.token,), message.total)
 
     def end_all(self, reason: str) -> None:
         """End everything without an outcome: nobody receives there."""
@@ -386,8 +388,6 @@ class Sender:
         self._recovery.withdraw(message.stream)
         if message.in_round:
             (self._round if message.stream.answered else self._fresh).remove(message)
-        if self.backlog.settle(1, message.total):
-            self._context.events.append(Writable(self.peer))
 
 
 def _serial(message: Outgoing) -> int:

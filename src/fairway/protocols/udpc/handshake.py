@@ -1,24 +1,333 @@
-"""What a session remembers of its handshake."""
+"""How sessions come and go: handshakes, moves to new addresses, deadlines, and who is replaced by whom."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from fairway.core.chance import Chance
+from fairway.core.events import Address, CloseReason, Connected, Peer, PeerMoved
+from fairway.core.handshakes import Call, Calls, HalfOpen, HalfOpens
+from fairway.core.machine import Buffer
+from fairway.core.outputs import Outputs
+from fairway.core.receipts import ReceiptSlots
+from fairway.core.refusals import already_open, endpoint_closed, too_many_peers
+from fairway.core.statistics import ENDPOINT_CLOSED, PEERS_FULL
+from fairway.core.timers import Deadlines
+from fairway.protocols.udpc.link import NEVER, Link
+from fairway.protocols.udpc.options import UdpcOptions
+from fairway.protocols.udpc.session import Handshake, Session, State
+from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, HEADER_BYTES, IMP, REQ, SYN, datagram
+
+SESSION_ID_DRAWS_MAX = 64
+HEARTBEAT_TICKS = 10
+"""Heartbeats leave at common instants, so many to an interval and so at most a tenth of it late: those of a thousand
+idle sessions, and the answers to them, then cost a few turns a second instead of one each."""
+
+_ASKING = (0, IMP, REQ, REQ | ASY, HBT, FIN)
+"""Packets that answer nothing: any of them completes a half-open session, or shows that a peer has moved."""
 
 
-class Handshake(NamedTuple):
-    """How a session was agreed upon: what both sides must remember to answer repeated handshake packets."""
+class HalfSession(HalfOpen):
+    """A call that we answered with SYN+ACK, and when to answer it again."""
 
-    called: bool
-    """Whether the peer called us."""
-    caller_id: int
-    """The provisional sessionID of the SYN."""
-    syn_index: int
-    syn_ack_index: int
+    __slots__ = ("_gap_us", "_left", "_options", "_repeat_us", "_sent", "handshake")
 
-    @property
-    def own_index(self) -> int:
-        return self.syn_ack_index if self.called else self.syn_index
+    def __init__(
+        self, options: UdpcOptions, address: Address, session_id: int, handshake: Handshake, now_us: int
+    ) -> None:
+        syn_ack = datagram(handshake.syn_ack_index, session_id, handshake.syn_index, SYN | ACK)
+        super().__init__(address, handshake.caller_id, session_id, syn_ack, now_us + options.half_open_us)
+        self._options = options
+        self.handshake = handshake
+        self._sent = False
+        self.called(now_us)
 
-    @property
-    def peer_index(self) -> int:
-        return self.syn_index if self.called else self.syn_ack_index
+    def called(self, now_us: int) -> None:
+        """Start the schedule of answers for a SYN that came now."""
+        self._left = self._options.syn_acks_per_syn
+        self._gap_us = self._options.connect_repeat_us
+        self._repeat_us = now_us
+
+    def send_due(self, outputs: Outputs[Link], now_us: int) -> None:
+        """Send the SYN+ACK when it is time to.
+
+        Three answers of 13 bytes to a call of 13 bytes are just what an unproved address may get.
+        """
+        if now_us < self._repeat_us or not self._left:
+            return
+        self._left -= 1
+        self._repeat_us = now_us + self._gap_us
+        self._gap_us = min(2 * self._gap_us, self._options.connect_repeat_us_max)
+        outputs.statistics.retransmissions += self._sent
+        self._sent = True
+        outputs.outbox.send(self.address, self.answer, HEADER_BYTES)
+
+    def due_us(self) -> int:
+        """Return when there is something to do."""
+        return min(self._repeat_us, self.expires_us) if self._left else self.expires_us
+
+
+class Sessions:
+    """The open and the lingering sessions of a machine."""
+
+    __slots__ = ("_by_id", "_called_by", "by_peer", "by_route")
+
+    def __init__(self) -> None:
+        self.by_peer: dict[Peer, Session] = {}
+        self.by_route: dict[tuple[Address, int], Session] = {}
+        """By address and sessionID: where a datagram belongs."""
+        self._by_id: dict[int, Session] = {}
+        self._called_by: dict[Address, Session] = {}
+        """The session that each address opened: one, because a new one replaces it."""
+
+    def __len__(self) -> int:
+        return len(self.by_peer)
+
+    def all(self) -> list[Session]:
+        """List the sessions, oldest first."""
+        return list(self.by_peer.values())
+
+    def of(self, peer: Peer) -> Session | None:
+        return self.by_peer.get(peer)
+
+    def anywhere(self, session_id: int) -> Session | None:
+        """Return a session by its number alone."""
+        return self._by_id.get(session_id)
+
+    def called_by(self, address: Address) -> Session | None:
+        """Return the session that this address opened."""
+        return self._called_by.get(address)
+
+    def add(self, session: Session) -> None:
+        link = session.link
+        self.by_peer[link.peer] = session
+        self._by_id.setdefault(link.session_id, session)
+        self._enter(session)
+
+    def remove(self, session: Session) -> None:
+        self._leave(session)
+        self.by_peer.pop(session.peer, None)
+        if self._by_id.get(session.link.session_id) is session:
+            del self._by_id[session.link.session_id]
+
+    def move(self, session: Session, address: Address, now_us: int) -> None:
+        """Move a session to another address."""
+        self._leave(session)
+        session.move(address, now_us)
+        self._enter(session)
+
+    def _enter(self, session: Session) -> None:
+        address = session.link.address
+        self.by_route[(address, session.link.session_id)] = session
+        if session.handshake.called:
+            self._called_by[address] = session
+
+    def _leave(self, session: Session) -> None:
+        address = session.link.address
+        self.by_route.pop((address, session.link.session_id), None)
+        if self._called_by.get(address) is session:
+            del self._called_by[address]
+
+
+class SessionTable:
+    """The sessions and handshakes of a machine, and one deadline for each of them."""
+
+    def __init__(self, options: UdpcOptions, chance: Chance, outputs: Outputs[Link], slots: ReceiptSlots) -> None:
+        self.sessions = Sessions()
+        self._heartbeats: Deadlines[Session] = Deadlines()
+        self.deadlines: Deadlines[Session | Call | HalfSession | Deadlines[Session]] = Deadlines()
+        """Of each entry; and of the heartbeats of all sessions together, at the next common instant."""
+        self._tick_us = options.keepalive_us // HEARTBEAT_TICKS or 1
+        self.calls = Calls(options, outputs, self.deadlines)
+        self._half_opens: HalfOpens[HalfSession] = HalfOpens(options, outputs, self.deadlines)
+        self._options = options
+        self._chance = chance
+        self._outputs = outputs
+        self._slots = slots
+        self._closed = False
+
+    # Our calls.
+
+    def connect(self, address: Address, now_us: int) -> int:
+        """Call an address. The first index is random: it comes back in the SYN+ACK and so proves it."""
+        if self._closed:
+            raise endpoint_closed()
+        if self._is_full():
+            raise too_many_peers(self._options.peers_max)
+        syn_index = self._options.first_index or 1 + self._chance.below((1 << 31) - 1)
+        while (address, syn_index) in self.calls:
+            syn_index = syn_index % ((1 << 31) - 1) + 1
+        caller_id = 1 + self._chance.below((1 << 32) - 1)
+        return self.calls.start(
+            (address, syn_index), caller_id, address, datagram(syn_index, caller_id, 0, SYN), now_us
+        )
+
+    def receive_syn_ack(self, index: int, session_id: int, ack_index: int, address: Address, now_us: int) -> None:
+        """Open the session that one of our calls asked for, and say so to the peer."""
+        call = self.calls.get((address, ack_index))
+        if call is None:
+            self._outputs.drop("unexpected_syn_ack")
+            return
+        self.calls.remove(call)
+        session = self._admit(Peer(address, session_id), Handshake(False, call.own_id, ack_index, index), now_us)
+        self._outputs.report(Connected(session.peer, call.token))
+        session.accept(index)
+        self.arm(session)
+
+    # Calls of others.
+
+    def receive_syn(self, index: int, caller_id: int, address: Address, now_us: int) -> None:
+        """Answer a call: the same for the same call, and without a session before it is completed."""
+        known = self.sessions.called_by(address)
+        if known is not None and known.handshake.caller_id == caller_id:
+            known.repeat_syn_ack()
+            return
+        half_open = self._half_opens.by_caller(address, caller_id)
+        if half_open is None:
+            half_open = self._half_open(index, caller_id, address, now_us)
+            if half_open is None:
+                return
+        else:
+            half_open.called(now_us)
+        self._send_syn_ack(half_open, now_us)
+
+    def _half_open(self, index: int, caller_id: int, address: Address, now_us: int) -> HalfSession | None:
+        if self._closed or not self._options.accepts_calls:
+            self._outputs.drop(ENDPOINT_CLOSED if self._closed else "not_accepting")
+            return None
+        session_id = self._draw_session_id()
+        if session_id is None or self._is_full_for(address):
+            self._outputs.drop(PEERS_FULL)
+            return None
+        handshake = Handshake(True, caller_id, index, self._options.first_index or 1)
+        half_open = HalfSession(self._options, address, session_id, handshake, now_us)
+        self._half_opens.add(half_open)
+        return half_open
+
+    def _draw_session_id(self) -> int | None:
+        for _ in range(SESSION_ID_DRAWS_MAX):
+            session_id = 1 + self._chance.below((1 << 32) - 1)
+            if self.sessions.anywhere(session_id) is None and session_id not in self._half_opens:
+                return session_id
+        return None
+
+    def _is_full(self) -> bool:
+        return len(self.sessions) + len(self.calls) >= self._options.peers_max
+
+    def _is_full_for(self, address: Address) -> bool:
+        """Return whether a caller is one too many; a session that it opened before makes room."""
+        return self._is_full() and self.sessions.called_by(address) is None
+
+    def _send_syn_ack(self, half_open: HalfSession, now_us: int) -> None:
+        half_open.send_due(self._outputs, now_us)
+        self.deadlines.set(half_open, half_open.due_us())
+
+    def unknown(
+        self, index: int, session_id: int, ack_index: int, flag: int, data: Buffer, address: Address, now_us: int
+    ) -> Session | None:
+        """Return the session of a packet whose address has none of that number: one that it completes, or one that it
+        brings along from another address. Drop it if there is neither."""
+        half_open = self._half_opens.by_id(session_id)
+        if half_open is not None and half_open.address == address:
+            return self._complete(half_open, ack_index, flag, data, now_us)
+        session = self.sessions.anywhere(session_id) if self._options.migration else None
+        if session is None:
+            self._outputs.drop("unknown_session")
+            return None
+        if flag not in _ASKING or session.state is not State.OPEN or not session.newer(index):
+            self._outputs.drop("no_reason_to_move")
+            return None
+        self._outputs.outbox.ledger.received(address, len(data))
+        self.sessions.move(session, address, now_us)
+        self._outputs.report(PeerMoved(session.peer, address))
+        return session
+
+    def _complete(self, half_open: HalfSession, ack_index: int, flag: int, data: Buffer, now_us: int) -> Session | None:
+        """Make a half-open session an open one; it replaces the one that the same address opened before."""
+        address, handshake = half_open.address, half_open.handshake
+        ends_handshake = flag == ACK and ack_index == handshake.syn_ack_index and len(data) == HEADER_BYTES
+        if not ends_handshake and flag not in _ASKING:
+            self._outputs.drop("answers_nothing")
+            return None
+        if self._is_full_for(address):
+            self._outputs.drop(PEERS_FULL)
+            return None
+        replaced = self.sessions.called_by(address)
+        if replaced is not None:
+            if replaced.state is not State.LINGERING:
+                replaced.replace()
+            self.remove(replaced)
+        self._half_opens.remove(half_open)
+        session = self._admit(Peer(address, half_open.own_id), handshake, now_us)
+        self._outputs.report(Connected(session.peer, None))
+        return session
+
+    # Sessions.
+
+    def _admit(self, peer: Peer, handshake: Handshake, now_us: int) -> Session:
+        session = Session(self._outputs, self._options, self._slots, peer, handshake, now_us)
+        self._enter(session)
+        return session
+
+    def readmit(self, session: Session) -> None:
+        """Add a restored session."""
+        if self.sessions.of(session.peer) is not None:
+            raise already_open(session.peer.address)
+        self._enter(session)
+        self.arm(session)
+
+    def _enter(self, session: Session) -> None:
+        self.sessions.add(session)
+        self.arm_heartbeat(session)
+        self._outputs.statistics.conversations_opened += 1
+
+    def arm(self, session: Session) -> None:
+        """Note the session's deadline when it has become earlier, and remove the session when it is over."""
+        link = session.link
+        if session.state is State.OVER:
+            self.remove(session)
+        elif link.wake_us < link.armed_us:
+            link.armed_us = link.wake_us
+            self.deadlines.set(session, link.wake_us)
+
+    def arm_heartbeat(self, session: Session) -> None:
+        """Note when the session's next heartbeat is due, earlier or later than before."""
+        self._heartbeats.set(session, session.heartbeat_due_us())
+        self._arm_tick()
+
+    def _arm_tick(self) -> None:
+        due_us = self._heartbeats.next_us()
+        self.deadlines.set(self._heartbeats, None if due_us is None else -(-due_us // self._tick_us) * self._tick_us)
+
+    def remove(self, session: Session) -> None:
+        self.sessions.remove(session)
+        self.deadlines.set(session, None)
+        self._heartbeats.set(session, None)
+        self._arm_tick()
+
+    def shut(self) -> None:
+        """Give up all handshakes and take no new calls."""
+        self._closed = True
+        self.calls.give_up_all(CloseReason.SHUT_DOWN)
+        self._half_opens.clear()
+
+    def wake(self, now_us: int) -> None:
+        """Do what is due for every entry."""
+        for entry in self.deadlines.pop_due(now_us):
+            if isinstance(entry, Session):
+                entry.wake(now_us)
+                entry.link.armed_us = NEVER
+                self.arm(entry)
+            elif isinstance(entry, Call):
+                self.calls.wake(entry, now_us)
+            elif isinstance(entry, HalfSession):
+                self._wake_half_open(entry, now_us)
+        for session in self._heartbeats.pop_due(now_us):
+            session.wake_heartbeat(now_us)
+            self._heartbeats.set(session, session.heartbeat_due_us())
+            self.arm(session)
+        self._arm_tick()
+
+    def _wake_half_open(self, half_open: HalfSession, now_us: int) -> None:
+        if now_us >= half_open.expires_us:
+            self._half_opens.remove(half_open)
+        else:
+            self._send_syn_ack(half_open, now_us)

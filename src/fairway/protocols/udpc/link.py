@@ -1,11 +1,10 @@
-"""The way to one peer, and what a machine has to say: datagrams, events, counts."""
+"""The way to one peer: its address, and which index the next datagram takes."""
 
 from __future__ import annotations
 
-from fairway.core.events import Event, Peer
+from fairway.core.events import Peer
 from fairway.core.machine import Buffer
-from fairway.core.outbox import Outbox
-from fairway.core.statistics import Statistics
+from fairway.core.outputs import Outputs
 
 INDEX_MASK = (1 << 32) - 1
 NEVER = 1 << 63
@@ -18,48 +17,6 @@ def following(index: int, count: int = 1) -> int:
     return wide if wide >> 32 == index >> 32 else wide + 1
 
 
-class Outputs:
-    """What leaves the machine: datagrams, events, tokens and counts."""
-
-    __slots__ = ("_events", "_token", "outbox", "ready", "report", "statistics", "unfinished")
-
-    def __init__(self, statistics: Statistics, unproved_max: int) -> None:
-        self.statistics = statistics
-        self.outbox = Outbox(statistics, unproved_max)
-        self.unfinished = 0
-        """Tokens without an outcome."""
-        self.ready: dict[Link, int] = {}
-        """Sessions that may have something to send, and since when: it leaves with the machine's next output, so that
-        what one call and many ask for fills a batch alike."""
-        self._token = 0
-        self._events: list[Event] = []
-        self.report = self._events.append
-        """Takes what happened."""
-
-    def token(self) -> int:
-        """Gives one new token."""
-        self._token += 1
-        return self._token
-
-    def tokens(self, count: int) -> range:
-        """Gives new tokens."""
-        first = self._token + 1
-        self._token += count
-        return range(first, first + count)
-
-    def drop(self, reason: str, count: int = 1) -> None:
-        """Counts refused datagrams."""
-        self.statistics.dropped[reason] += count
-
-    def events(self) -> list[Event]:
-        events = self._events
-        if not events:
-            return []
-        self._events = []
-        self.report = self._events.append
-        return events
-
-
 class Link:
     """Where the datagrams of one session go, and which index the next one takes."""
 
@@ -67,6 +24,7 @@ class Link:
         "address",
         "armed_us",
         "index_limit",
+        "moved_index",
         "next_index",
         "outbox",
         "outputs",
@@ -76,7 +34,7 @@ class Link:
         "wake_us",
     )
 
-    def __init__(self, outputs: Outputs, peer: Peer, session_id: int, next_index: int) -> None:
+    def __init__(self, outputs: Outputs[Link], peer: Peer, session_id: int, next_index: int) -> None:
         self.outputs = outputs
         self.outbox = outputs.outbox
         self.peer = peer
@@ -87,6 +45,8 @@ class Link:
         """The highest index that may be used for now: so far past the oldest packet that waits."""
         self.proved = True
         """False only at an address to which the session moved and that has not answered yet."""
+        self.moved_index = 0
+        """The first index that was sent to the present address."""
         self.wake_us = NEVER
         """The earliest deadline since the last wake."""
         self.armed_us = NEVER

@@ -29,16 +29,17 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from fairway.core.chance import Chance
-from fairway.core.errors import BadMessage, MalformedDatagram, NoSuchPeer, QueueFull
-from fairway.core.events import Address, Peer, Receipt
-from fairway.core.machine import TOO_LARGE_FOR_PATH, UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
+from fairway.core.errors import BadMessage, MalformedDatagram
+from fairway.core.events import Address, CloseReason, Peer, Receipt
+from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
+from fairway.core.outputs import Outputs
+from fairway.core.receipts import ReceiptSlots
 from fairway.core.recovery.queue import owned
-from fairway.core.statistics import Statistics
+from fairway.core.refusals import TOO_LARGE_FOR_PATH, no_such_peer, send_queue_full, too_large, too_many_pings
 from fairway.protocols.udpc import snapshot as snapshots
-from fairway.protocols.udpc.doorkeeper import Doorkeeper
-from fairway.protocols.udpc.link import Outputs
+from fairway.protocols.udpc.handshake import SessionTable
+from fairway.protocols.udpc.link import Link
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.receipts import Places
 from fairway.protocols.udpc.sender import RUN_MIN, Other
 from fairway.protocols.udpc.session import OPEN, Session, State
 from fairway.protocols.udpc.wire import (
@@ -74,29 +75,27 @@ class UdpcMachine:
     def __init__(self, options: UdpcOptions, chance: Chance) -> None:
         self.options = options
         self._body_bytes_max = BODY_BYTES_MAX
-        self.statistics = Statistics()
-        self._outputs = Outputs(self.statistics, options.unproved_max)
-        self._places = Places(options.open_receipts_max, options.open_receipt_bytes_max)
-        self._door = Doorkeeper(options, chance, self._outputs, self._places)
-        self._sessions = self._door.sessions
+        self._outputs: Outputs[Link] = Outputs(options)
+        self.statistics = self._outputs.statistics
+        self._slots = ReceiptSlots(options)
+        self._table = SessionTable(options, chance, self._outputs, self._slots)
+        self._sessions = self._table.sessions
         self._by_peer = self._sessions.by_peer
         self._by_route = self._sessions.by_route
-        self._closed = False
         # Asked several times a turn, so without a detour.
         self.events = self._outputs.events
-        self.next_deadline_us = self._door.deadlines.next_us
+        self.next_deadline_us = self._table.deadlines.next_us
 
     # Outputs.
 
     def transmits(self) -> list[Transmit]:
         outputs = self._outputs
         if outputs.ready:
-            ready, outputs.ready = outputs.ready, {}
-            for link, now_us in ready.items():
+            for link, now_us in outputs.take_ready().items():
                 session = self._by_peer.get(link.peer)
                 if session is not None and session.link is link:
-                    session.outgoing.pump(now_us)
-                    self._door.arm(session)
+                    session.outgoing.flush(now_us)
+                    self._table.arm(session)
         return outputs.outbox.take()
 
     def room(self, peer: Peer) -> int:
@@ -108,9 +107,7 @@ class UdpcMachine:
     # What the application asks for.
 
     def connect(self, address: Address, now_us: int) -> int:
-        if self._closed:
-            raise NoSuchPeer("this endpoint was closed: it opens no new sessions")
-        return self._door.connect(address, now_us)
+        return self._table.connect(address, now_us)
 
     def send(
         self, peer: Peer, body: Buffer, now_us: int, *, flags: int | None = None, answers: int | None = None
@@ -127,7 +124,7 @@ class UdpcMachine:
             _check(session, flag, answers)
         outgoing = session.outgoing
         if not outgoing.accepts(size):
-            raise QueueFull("the send queue of this session is full; wait for Writable")
+            raise send_queue_full(peer.address)
         token = self._outputs.token()
         if flag == IMP:
             outgoing.send_important((body if type(body) is bytes else bytes(body),), token, now_us, equal=True)
@@ -137,7 +134,7 @@ class UdpcMachine:
             outgoing.send_other(Other(flag, answers or 0, bytes(body), token), now_us)
         link = session.link
         if link.wake_us < link.armed_us:
-            self._door.arm(session)
+            self._table.arm(session)
         return token
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
@@ -154,11 +151,11 @@ class UdpcMachine:
 
     def ping(self, peer: Peer, now_us: int) -> int:
         session = self._open(peer)
-        if session.pings_open() >= self.options.pings_max:
-            raise QueueFull(f"{self.options.pings_max} pings of this session wait for their answer")
+        if len(session.pings) >= self.options.pings_max:
+            raise too_many_pings(self.options.pings_max, peer.address)
         token = self._outputs.token()
         session.ping(token, now_us)
-        self._door.arm(session)
+        self._table.arm(session)
         return token
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
@@ -169,21 +166,24 @@ class UdpcMachine:
         session.commit(first, count)
 
     def close(self, peer: Peer | None, now_us: int) -> None:
-        """Closes one session; or all of them, the handshakes under way, and the door."""
-        if peer is None:
-            self._closed = True
-            self._door.shut(now_us)
-        sessions = [self._open(peer)] if peer is not None else self._sessions.all()
-        for session in sessions:
-            if session.state is State.OPEN:
-                session.close(now_us)
-                self._door.arm(session)
+        """Close one session; or all of them, and the handshakes under way."""
+        if peer is not None:
+            self._close(self._known(peer), CloseReason.LOCAL, now_us)
+            return
+        self._table.shut()
+        for session in self._sessions.all():
+            self._close(session, CloseReason.SHUT_DOWN, now_us)
+
+    def _close(self, session: Session, reason: CloseReason, now_us: int) -> None:
+        if session.state is State.OPEN:
+            session.close(reason, now_us)
+            self._table.arm(session)
 
     def wake(self, now_us: int) -> None:
-        self._door.wake(now_us)
+        self._table.wake(now_us)
 
     def unreachable(self, address: Address, reason: str, now_us: int) -> None:
-        self._door.give_up_calls(address, reason)
+        self._table.calls.give_up_to(address, reason)
 
     def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None:
         if not fragments:
@@ -192,7 +192,14 @@ class UdpcMachine:
     def _open(self, peer: Peer) -> Session:
         session = self._by_peer.get(peer)
         if session is None or session.state is not OPEN:
-            raise NoSuchPeer(f"there is no open session {peer.session} with {peer.address}")
+            raise no_such_peer(self.name, peer)
+        return session
+
+    def _known(self, peer: Peer) -> Session:
+        """Return a session that has not ended: open or closing."""
+        session = self._by_peer.get(peer)
+        if session is None or session.state not in (State.OPEN, State.CLOSING):
+            raise no_such_peer(self.name, peer)
         return session
 
     # What arrives.
@@ -211,23 +218,23 @@ class UdpcMachine:
             self._outputs.drop(malformed.reason)
             return
         if flag == SYN:
-            self._door.receive_syn(index, session_id, address, now_us)
+            self._table.receive_syn(index, session_id, address, now_us)
             return
         session = self._by_route.get((address, session_id))
         if session is None:
             if flag == SYN | ACK:
-                self._door.receive_syn_ack(index, session_id, ack_index, address, now_us)
+                self._table.receive_syn_ack(index, session_id, ack_index, address, now_us)
                 return
-            session = self._door.unknown(index, session_id, ack_index, flag, data, address, now_us)
+            session = self._table.unknown(index, session_id, ack_index, flag, data, address, now_us)
             if session is None:
                 return
         elif not session.link.proved:
             self._outputs.outbox.ledger.received(address, size)
         session.receive(index, ack_index, flag, data, now_us)
         if flag & HBT:
-            self._door.arm_heartbeat(session)
+            self._table.arm_heartbeat(session)
         if session.state is not OPEN or session.link.wake_us < session.link.armed_us:
-            self._door.arm(session)
+            self._table.arm(session)
 
     def _receive_several(self, data: Buffer, address: Address, now_us: int, segment_bytes: int) -> None:
         if segment_bytes < HEADER_BYTES or len(data) < RUN_MIN * segment_bytes:
@@ -253,7 +260,7 @@ class UdpcMachine:
             if session is not None and whole:
                 self.statistics.datagrams_received += stretch.end - stretch.start
                 self.statistics.bytes_received += len(piece)
-                self._door.arm(session)
+                self._table.arm(session)
             else:
                 for datagram in split(piece, segment_bytes):
                     self.receive(datagram, address, now_us)
@@ -265,25 +272,24 @@ class UdpcMachine:
     # What survives a restart.
 
     def peers(self) -> list[Peer]:
-        return [session.peer for session in self._sessions.all() if session.state is State.OPEN]
+        return [session.peer for session in self._sessions.all() if session.state in (State.OPEN, State.CLOSING)]
 
     def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
-        return snapshots.write(self._open(peer), committing)
+        return snapshots.write(self._known(peer), committing)
 
     def unanswered(self, peer: Peer) -> list[int]:
-        """Lists the requests of a peer that the application has not answered yet, oldest first."""
-        return self._open(peer).answers.waiting()
+        """List the requests of a peer that the application has not answered yet, oldest first."""
+        return self._known(peer).answers.waiting()
 
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
-        session = snapshots.read(snapshot, self._outputs, self.options, self._places, now_us)
-        self._door.readmit(session)
+        session = snapshots.read(snapshot, self._outputs, self.options, self._slots, now_us)
+        self._table.readmit(session)
         return session.peer
 
 
 def _check_size(body_bytes: int, limit: int) -> None:
     if body_bytes > limit:
-        whose = "" if limit == BODY_BYTES_MAX else f", {TOO_LARGE_FOR_PATH}"
-        raise BadMessage(f"a udpc message is one datagram: {body_bytes} bytes are more than {limit}{whose}")
+        raise too_large("udpc", body_bytes, limit, "" if limit == BODY_BYTES_MAX else TOO_LARGE_FOR_PATH)
 
 
 def _check(session: Session, flag: int, answers: int | None) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from fairway.core.machine import Options, check_range
+from fairway.core.handshakes import HandshakeOptions
+from fairway.core.machine import check_range
 
 INDEX_RUN_MAX = 65_535
 """How far an index may run past the oldest packet that waits: the peer's bitmap covers 65,536 indices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UdpcOptions(Options):
+class UdpcOptions(HandshakeOptions):
     """Durations and bounds of udpc; the defaults are those of docs/wire/udpc.md."""
 
     window: int = 1_024
@@ -23,18 +24,14 @@ class UdpcOptions(Options):
     accepts_calls: bool = True
     """Answer SYN; off for an endpoint that only calls."""
 
-    syn_repeat_us: int = 250_000
-    syn_repeat_max_us: int = 2_000_000
-    connect_limit_us: int = 5_000_000
-    half_open_us: int = 5_000_000
     syn_acks_per_syn: int = 3
 
-    important_limit_us: int = 30_000_000
-    request_limit_us: int = 5_000_000
-    ping_limit_us: int = 5_000_000
+    important_timeout_us: int = 30_000_000
+    request_timeout_us: int = 5_000_000
+    ping_timeout_us: int = 5_000_000
     rto_initial_us: int = 200_000
-    rto_min_us: int = 20_000
-    rto_max_us: int = 3_000_000
+    rto_us_min: int = 20_000
+    rto_us_max: int = 3_000_000
     requests_max: int = 1_024
     """Per session and direction: requests without a response."""
     pings_max: int = 1_024
@@ -45,7 +42,7 @@ class UdpcOptions(Options):
     response_bytes_max: int = 1 << 20
     """Per session: responses kept for copies of their requests."""
 
-    heartbeat_us: int = 1_000_000
+    keepalive_us: int = 1_000_000
     silence_us: int = 10_000_000
     flush_us: int = 2_000_000
     linger_us: int = 3_000_000
@@ -55,9 +52,9 @@ class UdpcOptions(Options):
     """For tests only: the first index of both roles, to start close to the wrap; 0 leaves it to the rules."""
 
     def __post_init__(self) -> None:
-        Options.__post_init__(self)
+        HandshakeOptions.__post_init__(self)
         for field in fields(self):
-            if field.name.endswith("_us"):
+            if "_us" in field.name:
                 check_range(field.name, getattr(self, field.name), 1, 1 << 62)
         check_range("window", self.window, 1, INDEX_RUN_MAX)
         check_range("index_run_max", self.index_run_max, 1, INDEX_RUN_MAX)

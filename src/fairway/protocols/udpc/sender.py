@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fairway.core.events import NOT_SENT, Delivered, DeliveryUnknown, Refused, Writable
+from fairway.core.events import NO_ACKNOWLEDGEMENT, NO_RESPONSE
 from fairway.core.machine import Buffer
 from fairway.core.recovery.congestion import make_controller
 from fairway.core.recovery.queue import Backlog, SendQueue
@@ -53,9 +53,9 @@ class Outgoing:
         self._index_reserve = options.index_run_max // 2
         """Indices that only answers may use."""
         self._answers = answers
-        self.timing = RoundTrip(initial_us=options.rto_initial_us, min_us=options.rto_min_us, max_us=options.rto_max_us)
+        self.timing = RoundTrip(initial_us=options.rto_initial_us, min_us=options.rto_us_min, max_us=options.rto_us_max)
         self._recovery = Recovery(
-            Kind(bounded=True, life_us=options.important_limit_us, backoff_us_max=options.rto_max_us),
+            Kind(bounded=True, life_us=options.important_timeout_us, backoff_us_max=options.rto_us_max),
             self.timing,
             make_controller(options.controller, options.window),
             link.outputs.statistics,
@@ -68,7 +68,7 @@ class Outgoing:
         self._queue = SendQueue()
         self._others: deque[Other] | None = None
         self._requests: deque[Other] | None = None
-        self._backlog = Backlog(options)
+        self._backlog = Backlog(options, link.outputs, link.peer)
         self._paced_us = NEVER
 
     # What the application sends.
@@ -85,30 +85,26 @@ class Outgoing:
         """Return how many of these messages, from the first on, are accepted now."""
         return self._backlog.accepts_of(list(map(len, bodies)))
 
-    def _admit(self, count: int, body_bytes: int) -> None:
-        self._backlog.add(count, body_bytes)
-        self._link.outputs.unfinished += count
-
     def send_important(self, bodies: Sequence[bytes], token: int, now_us: int, *, equal: bool) -> None:
         """Send messages that were accepted, and again until they are acknowledged."""
-        self._admit(len(bodies), sum(map(len, bodies)))
+        self._backlog.add(len(bodies), sum(map(len, bodies)))
         self._queue.add(bodies, token, equal=equal)
         self._link.mark_ready(now_us)
 
     def send_other(self, message: Other, now_us: int) -> None:
         """Send a plain message, a request or a response; only requests have an outcome."""
         if self._queue:
-            self.pump(now_us)  # what was sent before leaves before, where nothing holds it back
+            self.flush(now_us)  # what was sent before leaves before, where nothing holds it back
         if message.flag & REQ:
-            self._admit(1, len(message.body))
+            self._backlog.add(1, len(message.body))
             if self._requests is None:
                 self._requests = deque()
             self._requests.append(message)
-            self._pump_requests(now_us)
+            self._flush_requests(now_us)
         elif not self._others and self._message_room(1):
             self._launch_other(message, now_us)
         else:
-            self._admit(1, len(message.body))
+            self._backlog.add(1, len(message.body))
             if self._others is None:
                 self._others = deque()
             self._others.append(message)
@@ -139,18 +135,18 @@ class Outgoing:
 
     # What leaves.
 
-    def pump(self, now_us: int) -> None:
+    def flush(self, now_us: int) -> None:
         """Send what may leave now: retransmissions first, then what is queued."""
         recovery, link = self._recovery, self._link
         self._retransmit(recovery, now_us)
         if self._asking is not None:
             self._retransmit(self._asking, now_us)
         if self._others:
-            self._pump_others(now_us)
+            self._flush_others(now_us)
         if self._requests:
-            self._pump_requests(now_us)
+            self._flush_requests(now_us)
         if self._queue:
-            self._pump_important(now_us)
+            self._flush_important(now_us)
         waits = self._queue and recovery.left < self._options.window and self._message_room(1)
         self._paced_us = recovery.next_room_us(now_us) if waits or recovery.has_lost else NEVER
         link.wake_by(self.due_us())
@@ -159,13 +155,13 @@ class Outgoing:
         while (run := recovery.next_retransmission(now_us)) is not None:
             self._link.transmit(run.datagrams(), run.segment_bytes, run.count)
 
-    def _pump_others(self, now_us: int) -> None:
+    def _flush_others(self, now_us: int) -> None:
         while self._others and self._message_room(1):
             message = self._others.popleft()
             self._launch_other(message, now_us)
-            self._settle(1, len(message.body))
+            self._backlog.settle(1, len(message.body))
 
-    def _pump_requests(self, now_us: int) -> None:
+    def _flush_requests(self, now_us: int) -> None:
         while self._requests and self._asked.left < self._options.requests_max and self._message_room(1):
             self._launch_other(self._requests.popleft(), now_us)
 
@@ -175,7 +171,7 @@ class Outgoing:
         data = datagram(number & INDEX_MASK, link.session_id, message.answers & INDEX_MASK, message.flag, message.body)
         if message.flag & REQ:
             if self._asking is None:
-                kind = Kind(by_name=False, sampled=False, life_us=self._options.request_limit_us)
+                kind = Kind(by_name=False, sampled=False, life_us=self._options.request_timeout_us)
                 self._asking = Recovery(kind, self.timing, None, link.outputs.statistics)
             self._asking.sent(self._asked, number, 1, now_us, data, len(data), message.token)
             self._limit_index(number)
@@ -185,7 +181,7 @@ class Outgoing:
         link.outputs.statistics.messages_sent += 1
         link.transmit(data, len(data))
 
-    def _pump_important(self, now_us: int) -> None:
+    def _flush_important(self, now_us: int) -> None:
         while self._queue:
             room = min(len(self._queue), self._options.window - self._recovery.left, self._link.indices_to_wrap())
             room = min(room, self._recovery.room(now_us)) if room > 0 else 0
@@ -243,11 +239,8 @@ class Outgoing:
         return pieces
 
     def _delivered(self, tokens: range, body_bytes: int) -> None:
-        outputs = self._link.outputs
-        outputs.report(Delivered(self._link.peer, tokens))
-        outputs.statistics.messages_delivered += len(tokens)
-        outputs.statistics.rtt_us = self.timing.smoothed_us
-        self._settle(len(tokens), body_bytes)
+        self._link.outputs.statistics.rtt_us = self.timing.smoothed_us
+        self._backlog.delivered(tokens, body_bytes)
 
     def in_order(self, ack_index: int, count: int) -> bool:
         """Return whether taking consecutive acknowledgements as a whole does what taking them one by one does."""
@@ -268,7 +261,7 @@ class Outgoing:
         """Take the response to a request, and return the request's token."""
         assert self._asking is not None
         (piece,) = self._asking.acknowledge(self._asked, request, 1, now_us)
-        self._settle(1, piece.run.segment_bytes - HEADER_BYTES)
+        self._backlog.settle(1, piece.run.segment_bytes - HEADER_BYTES)
         self._link.outputs.statistics.messages_delivered += 1
         if self._requests or self._queue or self._others:
             self._link.mark_ready(now_us)
@@ -279,10 +272,10 @@ class Outgoing:
     def wake(self, now_us: int) -> None:
         """Retransmit or give up what is due, then send what may leave."""
         for run in self._recovery.wake(now_us):
-            self._unknown(run, "no acknowledgement in time")
+            self._unknown(run, NO_ACKNOWLEDGEMENT)
         for run in () if self._asking is None else self._asking.wake(now_us):
-            self._unknown(run, "no response in time")
-        self.pump(now_us)
+            self._unknown(run, NO_RESPONSE)
+        self.flush(now_us)
 
     def due_us(self) -> int:
         """Return when `wake` has something to do."""
@@ -296,13 +289,13 @@ class Outgoing:
         return not self._packets.left and not self._queue
 
     def fail_requests(self, reason: str) -> None:
-        """End all requests: unknown if they were ever sent, else refused."""
-        self._backlog.wanted = False
+        """End all requests, because the session closes: unknown if they were ever sent, else refused."""
+        self._backlog.close()
         for run in () if self._asking is None else self._asking.withdraw(self._asked):
             self._unknown(run, reason)
         while self._requests:
             message = self._requests.popleft()
-            self._refuse(range(message.token, message.token + 1), len(message.body))
+            self._backlog.refused((message.token,), len(message.body))
 
     def fail(self, reason: str) -> None:
         """End everything that waits."""
@@ -310,24 +303,9 @@ class Outgoing:
         for run in self._recovery.withdraw(self._packets):
             self._unknown(run, reason)
         for tokens, body_bytes in self._queue.clear():
-            self._refuse(tokens, body_bytes)
+            self._backlog.refused(tokens, body_bytes)
         while self._others:
-            self._settle(1, len(self._others.popleft().body))
+            self._backlog.settle(1, len(self._others.popleft().body))
 
     def _unknown(self, run: Run, reason: str) -> None:
-        link = self._link
-        link.outputs.statistics.messages_unknown += run.count
-        link.outputs.report(DeliveryUnknown(link.peer, run.tokens, reason))
-        self._settle(run.count, run.count * (run.segment_bytes - HEADER_BYTES))
-
-    def _refuse(self, tokens: range, body_bytes: int) -> None:
-        link = self._link
-        link.outputs.statistics.messages_refused += len(tokens)
-        link.outputs.report(Refused(link.peer, tokens, NOT_SENT))
-        self._settle(len(tokens), body_bytes)
-
-    def _settle(self, count: int, body_bytes: int) -> None:
-        outputs = self._link.outputs
-        outputs.unfinished -= count
-        if self._backlog.settle(count, body_bytes):
-            outputs.report(Writable(self._link.peer))
+        self._backlog.unknown(run.tokens, run.count * (run.segment_bytes - HEADER_BYTES), reason)

@@ -18,6 +18,7 @@ A packet is accepted by the rule of its kind, or dropped with a reason; only an 
 from __future__ import annotations
 
 from enum import Enum
+from typing import NamedTuple
 
 from fairway.core.dedup import Seen
 from fairway.core.events import (
@@ -31,17 +32,39 @@ from fairway.core.events import (
     ResponseReceived,
 )
 from fairway.core.machine import Buffer
+from fairway.core.outputs import Outputs
+from fairway.core.pings import Pings
+from fairway.core.receipts import OpenReceipts, ReceiptSlots
 from fairway.core.serial import widen
+from fairway.core.statistics import CLOSING, RECEIPTS_FULL
 from fairway.protocols.udpc.answers import Answers
-from fairway.protocols.udpc.handshake import Handshake
-from fairway.protocols.udpc.link import INDEX_MASK, NEVER, Link, Outputs, following
+from fairway.protocols.udpc.link import INDEX_MASK, NEVER, Link, following
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.probes import Probes
-from fairway.protocols.udpc.receipts import OpenReceipts, Places
 from fairway.protocols.udpc.sender import RUN_MIN, Outgoing
 from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, HEADER_BYTES, IMP, REQ, SYN, Stretch, bodies, body, datagram
 
 BITMAP_SPAN = 65_536
+IMPORTANT = b"i"
+"""The note in the receipt of an important message: its commit is acknowledged."""
+
+
+class Handshake(NamedTuple):
+    """How a session was agreed upon: what both sides must remember to answer repeated handshake packets."""
+
+    called: bool
+    """Whether the peer called us."""
+    caller_id: int
+    """The provisional sessionID of the SYN."""
+    syn_index: int
+    syn_ack_index: int
+
+    @property
+    def own_index(self) -> int:
+        return self.syn_ack_index if self.called else self.syn_index
+
+    @property
+    def peer_index(self) -> int:
+        return self.syn_index if self.called else self.syn_ack_index
 
 
 class State(Enum):
@@ -63,12 +86,34 @@ class Session:
     """One conversation, from the moment it is open to the moment it is forgotten."""
 
     __slots__ = (
-        "_closing_us", "_fin", "_fin_us", "_heard_us", "_heartbeat_us", "_lingering_us", "_options",
-        "_outputs", "_probes", "answers", "handshake", "link", "newest_plain", "outgoing", "receipts", "seen", "state",
+        "_close_reason",
+        "_closing_us",
+        "_fin",
+        "_fin_us",
+        "_heard_us",
+        "_heartbeat_us",
+        "_lingering_us",
+        "_options",
+        "_outputs",
+        "answers",
+        "handshake",
+        "link",
+        "newest_plain",
+        "outgoing",
+        "pings",
+        "receipts",
+        "seen",
+        "state",
     )  # fmt: skip
 
     def __init__(
-        self, outputs: Outputs, options: UdpcOptions, places: Places, peer: Peer, handshake: Handshake, now_us: int
+        self,
+        outputs: Outputs[Link],
+        options: UdpcOptions,
+        slots: ReceiptSlots,
+        peer: Peer,
+        handshake: Handshake,
+        now_us: int,
     ) -> None:
         assert peer.session is not None
         self._outputs = outputs
@@ -77,7 +122,7 @@ class Session:
         self.link = Link(outputs, peer, peer.session, following(handshake.own_index))
         self.answers = Answers(options)
         self.outgoing = Outgoing(self.link, options, self.answers)
-        self.receipts = OpenReceipts(places)
+        self.receipts = OpenReceipts(slots)
         self.seen = Seen(BITMAP_SPAN)
         self.seen.add(handshake.peer_index)
         self.state = State.OPEN
@@ -85,8 +130,9 @@ class Session:
         self._heard_us = now_us
         self._heartbeat_us = now_us
         """When the latest heartbeat left; on the caller, half an interval after the latest one of the peer if later."""
-        self._probes = Probes(self.link, options)
+        self.pings = Pings(outputs, peer, options.ping_timeout_us)
         self._closing_us = NEVER
+        self._close_reason = CloseReason.LOCAL
         self._lingering_us = NEVER
         self._fin = b""
         self._fin_us = NEVER
@@ -145,8 +191,8 @@ class Session:
     def _receive_next(self, number: int, data: Buffer, now_us: int) -> None:
         """Takes an important packet that follows the newest one: the usual case, by the shortest way."""
         payload, outputs, link = body(data), self._outputs, self.link
-        if not self.receipts.add_one(number, len(payload), True):
-            outputs.drop("receiver_full")
+        if not self.receipts.add_one(number, len(payload), IMPORTANT):
+            outputs.drop(RECEIPTS_FULL)
             return
         self.seen.add(number)
         self._heard_us = now_us
@@ -186,12 +232,12 @@ class Session:
         return ""
 
     def _no_room(self, number: int, body_bytes: int, important: bool) -> str:
-        """Occupies a place for a new message, or says why not."""
+        """Occupy a receipt slot for a new message, or return why not."""
         if self.seen.too_old(number):
             return "too_old"
         if self.state is not State.OPEN:
-            return "closing"
-        return "" if self.receipts.add_one(number, body_bytes, important) else "receiver_full"
+            return CLOSING
+        return "" if self.receipts.add_one(number, body_bytes, IMPORTANT if important else b"") else RECEIPTS_FULL
 
     def _receive_request(self, number: int, ack_index: int, flag: int, data: Buffer, now_us: int) -> str:
         if number in self.seen:
@@ -249,15 +295,20 @@ class Session:
         self.seen.add(number)
         self._control(HBT | ACK, index)
         if not self.handshake.called:
-            self._heartbeat_us = now_us + self._options.heartbeat_us // 2
+            self._heartbeat_us = now_us + self._options.keepalive_us // 2
         return ""
 
     def _receive_heartbeat_ack(self, number: int, ack_index: int, now_us: int) -> str:
-        rtt_us = self._probes.answered(ack_index, now_us)
-        if rtt_us is None:
+        link = self.link
+        asked = widen(ack_index, link.next_index, 32)
+        ping = self.pings.find(asked)
+        if ping is None:
             return "answers_nothing"
+        if not link.proved and asked >= link.moved_index:
+            link.proved = True
+            self._outputs.outbox.ledger.forget(link.address)
         self.seen.add(number)
-        self.outgoing.sample(rtt_us)
+        self.outgoing.sample(self.pings.answered(ping, now_us))
         return ""
 
     def _receive_syn_ack(self, index: int, ack_index: int) -> str:
@@ -305,7 +356,7 @@ class Session:
         acks = important and not self._options.deferred
         if acks and (self.link.indices_to_wrap() < count or self.outgoing.index_room(count) < count):
             return False
-        if not self.receipts.add(first, count, segment_bytes - HEADER_BYTES, important):
+        if not self.receipts.add(first, count, segment_bytes - HEADER_BYTES, IMPORTANT * count if important else b""):
             return False
         self.seen.add(first, count)
         self._heard_us = now_us
@@ -359,11 +410,13 @@ class Session:
         link.transmit(data, HEADER_BYTES, count)
 
     def commit(self, first: int, count: int) -> None:
-        """Frees the places of committed messages and, when deferred, acknowledges the important ones."""
+        """Free the receipt slots of committed messages and, when deferred, acknowledge the important ones."""
+        if count == 1 and not self._options.deferred and self.receipts.free_one(first):
+            return
         committed = self.receipts.commit(first, count)
         if self._options.deferred:
             for piece in committed:
-                if piece.important:
+                if piece.note:
                     self._acknowledge_run(piece.first, piece.length)
 
     def accept(self, index: int) -> None:
@@ -376,22 +429,19 @@ class Session:
         data = datagram(handshake.syn_ack_index, self.link.session_id, handshake.syn_index, SYN | ACK)
         self.link.transmit(data, HEADER_BYTES)
 
-    def ping(self, token: int, now_us: int) -> None:
-        """Sends a heartbeat whose answer is reported."""
-        self._probe(token, now_us)
-
-    def pings_open(self) -> int:
-        return len(self._probes)
-
-    def _probe(self, token: int | None, now_us: int) -> None:
-        self._probes.start(token, now_us, leaves=self.outgoing.index_room(1) > 0)
+    def ping(self, token: int | None, now_us: int) -> None:
+        """Send a heartbeat; its answer is reported if it has a token. One that cannot leave only waits for its end."""
+        link = self.link
+        self.pings.start(token, link.next_index if self.outgoing.index_room(1) > 0 else None, now_us)
+        link.wake_by(now_us + self._options.ping_timeout_us)
         self._control(HBT, 0)
 
     def move(self, address: Address, now_us: int) -> None:
-        """Goes on at another address, which is unproved until it answers a heartbeat."""
+        """Go on at another address, which is unproved until it answers a heartbeat."""
         self.link.address = address
         self.link.proved = False
-        self._probe(None, now_us)
+        self.link.moved_index = self.link.next_index
+        self.ping(None, now_us)
 
     # Time.
 
@@ -407,7 +457,7 @@ class Session:
     def _wake_open(self, now_us: int) -> None:
         self.outgoing.wake(now_us)
         self.answers.expire(now_us)
-        self._probes.expire(now_us)
+        self.pings.expire(now_us)
         if self._finish_if_flushed(now_us):
             return
         if now_us >= self._heard_us + self._options.silence_us:
@@ -418,13 +468,13 @@ class Session:
         due_us = self.heartbeat_due_us()
         if due_us is not None and now_us >= due_us:
             self._heartbeat_us = now_us
-            self._probe(None, now_us)
+            self.ping(None, now_us)
 
     def heartbeat_due_us(self) -> int | None:
         """Return when the next heartbeat is due if nothing arrives until then, or None after the end."""
         if self.state is State.LINGERING or self.state is State.OVER:
             return None
-        return max(self._heard_us, self._heartbeat_us) + self._options.heartbeat_us
+        return max(self._heard_us, self._heartbeat_us) + self._options.keepalive_us
 
     def due_us(self) -> int:
         """Tells when `wake` has something to do."""
@@ -434,16 +484,17 @@ class Session:
         if self.state is State.OVER:
             return NEVER
         silent_us, flushed_us = self._heard_us + options.silence_us, self._closing_us + options.flush_us
-        return min(self.outgoing.due_us(), self._probes.due_us(), silent_us, flushed_us)
+        return min(self.outgoing.due_us(), self.pings.next_us(), silent_us, flushed_us)
 
     # The end.
 
-    def close(self, now_us: int) -> None:
-        """Sends FIN once what is important is acknowledged, or after a while."""
+    def close(self, reason: CloseReason, now_us: int) -> None:
+        """Send FIN once what is important is acknowledged, or after a while."""
         self.state = State.CLOSING
         self._closing_us = now_us
-        self.outgoing.fail_requests(CloseReason.LOCAL)
-        self.outgoing.pump(now_us)
+        self._close_reason = reason
+        self.outgoing.fail_requests(reason)
+        self.outgoing.flush(now_us)
         if not self._finish_if_flushed(now_us):
             self.link.wake_by(now_us + self._options.flush_us)
 
@@ -457,7 +508,7 @@ class Session:
         self._fin = datagram(link.take_index() & INDEX_MASK, link.session_id, 0, FIN)
         self._fin_us = self._lingering_us = now_us
         link.transmit(self._fin, HEADER_BYTES)
-        self._end(CloseReason.LOCAL)
+        self._end(self._close_reason)
         self.state = State.LINGERING
         link.wake_us = self.due_us()
         return True
@@ -465,7 +516,7 @@ class Session:
     def _end(self, reason: CloseReason) -> None:
         """Gives every open token its outcome and reports the end."""
         self.outgoing.fail(reason)
-        self._probes.fail(reason)
+        self.pings.end(reason)
         self.receipts.release()
         self.state = State.OVER
         self._outputs.statistics.conversations_closed += 1

@@ -1,7 +1,7 @@
 """What a session leaves behind for a restart: JSON, small while packets arrive in order.
 
 `own_index` is the next index; a restore starts 65,536 further, because what was sent since the snapshot is not known
-and an index used twice would be taken for a copy and lost.
+and an index used twice would be taken for a duplicate and lost.
 """
 
 from __future__ import annotations
@@ -11,22 +11,21 @@ from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from typing import Any
 
-from fairway.core import addresses
-from fairway.core.dedup import Seen
-from fairway.core.errors import DamagedSnapshot
+from fairway.core.dedup import Seen, subtract
 from fairway.core.events import Peer, Receipt
-from fairway.protocols.udpc.handshake import Handshake
-from fairway.protocols.udpc.link import Outputs, following
+from fairway.core.outputs import Outputs
+from fairway.core.receipts import ReceiptSlots
+from fairway.core.snapshots import reading, restored_address, seal, unseal
+from fairway.protocols.udpc.link import Link, following
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.receipts import Places, subtract
-from fairway.protocols.udpc.session import BITMAP_SPAN, Session
+from fairway.protocols.udpc.session import BITMAP_SPAN, Handshake, Session
 
-FORMAT = "udpc-1"
+_VERSION = b"UDC2"
 RESTORED_AFTER = 65_536
 
 
 def write(session: Session, committing: Sequence[Receipt]) -> bytes:
-    """Gives the session as it will be once the receipts are committed."""
+    """Return the session as it will be once the receipts are committed."""
     link, answers = session.link, session.answers
     committed = sorted(
         (receipt.first, receipt.first + receipt.count - 1)
@@ -38,7 +37,6 @@ def write(session: Session, committing: Sequence[Receipt]) -> bytes:
     uncommitted = subtract(subtract(session.receipts.ranges(), committed), answered)
     absent = {request for first, last in uncommitted for request in answers.waiting() if first <= request <= last}
     state = {
-        "format": FORMAT,
         "peer_address": link.peer.address,
         "address": link.address,
         "proved": link.proved,
@@ -50,31 +48,28 @@ def write(session: Session, committing: Sequence[Receipt]) -> bytes:
         "waiting": [request for request in answers.waiting() if request not in absent],
         "responses": [(request, b64encode(response).decode("ascii")) for request, response in kept],
     }
-    return json.dumps(state, separators=(",", ":")).encode("ascii")
+    return seal(_VERSION, json.dumps(state, separators=(",", ":")).encode("ascii"))
 
 
-def read(snapshot: bytes, outputs: Outputs, options: UdpcOptions, places: Places, now_us: int) -> Session:
-    """Makes the session again, or raises `DamagedSnapshot`."""
-    try:
-        state = json.loads(snapshot)
-        if state["format"] != FORMAT:
-            raise DamagedSnapshot(f"the snapshot has format {state['format']!r}; udpc reads {FORMAT!r}")
-        return _restored(state, outputs, options, places, now_us)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DamagedSnapshot(f"the snapshot is no udpc session: {error!r}") from error
+def read(snapshot: bytes, outputs: Outputs[Link], options: UdpcOptions, slots: ReceiptSlots, now_us: int) -> Session:
+    """Return the session again; raises `DamagedSnapshot`."""
+    with reading("udpc"):
+        return _restored(json.loads(unseal(_VERSION, snapshot)), outputs, options, slots, now_us)
 
 
-def _restored(state: dict[str, Any], outputs: Outputs, options: UdpcOptions, places: Places, now_us: int) -> Session:
+def _restored(
+    state: dict[str, Any], outputs: Outputs[Link], options: UdpcOptions, slots: ReceiptSlots, now_us: int
+) -> Session:
     called, *numbers = state["handshake"]
     handshake = Handshake(bool(called), *(_counter(number) for number in numbers))
-    peer = Peer(addresses.restored(state["peer_address"]), _counter(state["session_id"]))
+    peer = Peer(restored_address(state["peer_address"]), _counter(state["session_id"]))
     seen = [(_counter(first), _counter(last)) for first, last in state["seen"]]
     own_index = following(_counter(state["own_index"]), RESTORED_AFTER)
     newest_plain = _counter(state["newest_plain"] + 1) - 1
     waiting = [_counter(request) for request in state["waiting"]]
     responses = [(_counter(request), b64decode(response, validate=True)) for request, response in state["responses"]]
-    session = Session(outputs, options, places, peer, handshake, now_us)
-    session.link.address = addresses.restored(state["address"])
+    session = Session(outputs, options, slots, peer, handshake, now_us)
+    session.link.address = restored_address(state["address"])
     session.link.proved = bool(state["proved"])
     session.link.next_index = own_index
     session.newest_plain = newest_plain

@@ -1,0 +1,1 @@
+"""Links that look like real ones, for every peer."""

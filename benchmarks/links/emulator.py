@@ -1,0 +1,138 @@
+"""A link for whole IP packets: it delays, loses, limits the rate and queues, both ways, from a seed.
+
+    namespace a ── TUN device ── this process ── TUN device ── namespace b
+
+Each direction is a `Pipe` of the simulator, so that a link means the same here and there; only the clock is real. What
+the kernel of one namespace sends comes out of its device as packets of at most the MTU, super-buffers already cut. A
+packet is written to the other device when it is due. The kernel's queue in front of a device is not part of the link:
+it fills only when this process falls behind, and what it drops then is counted and told.
+
+python -m benchmarks.links.emulator '{"namespaces": ["a", "b"], "faults": {"delay_us": 10000}, "seed": 1}'
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import heapq
+import json
+import os
+import select
+import struct
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+
+from benchmarks.links.devices import HOSTS, dropped, place_device
+from fairway.core.chance import Seeded
+from fairway.sim.faults import Faults
+from fairway.sim.pipe import Pipe
+
+TUN = "/dev/net/tun"
+TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
+PACKET_BYTES_MAX = 65_536
+BATCH_MAX = 64
+"""Packets read from one device before those that are due leave."""
+PR_SET_TIMERSLACK, SLACK_NS = 29, 1
+REAL_TIME_PRIORITY = 10
+
+
+def open_device(name: str) -> int:
+    """Make a TUN device, and return the descriptor that its packets are read from."""
+    descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK)
+    fcntl.ioctl(descriptor, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TUN | IFF_NO_PI))
+    return descriptor
+
+
+class Way:
+    """One direction: packets read from one device are written to the other when they are due."""
+
+    def __init__(self, pipe: Pipe, source: int, target: int) -> None:
+        self.source = source
+        self.happened = pipe.happened
+        self._carry = pipe.carry
+        self._target = target
+        self._under_way: list[tuple[int, int, bytes]] = []
+        self._number = 0
+
+    def take(self) -> None:
+        """Read what has come and schedule what the pipe lets through."""
+        for _ in range(BATCH_MAX):
+            try:
+                packet = os.read(self.source, PACKET_BYTES_MAX)
+            except BlockingIOError:
+                return
+            self.happened["packets"] += 1
+            for due_us, arrived in self._carry(packet, now_us()):
+                self._number += 1  # packets that are due together keep their order
+                heapq.heappush(self._under_way, (due_us, self._number, arrived))
+
+    def deliver(self, at_us: int) -> int:
+        """Write what is due; return when the next packet is, or a second from now."""
+        while self._under_way and self._under_way[0][0] <= at_us:
+            due_us, _, packet = heapq.heappop(self._under_way)
+            self.happened["late_us"] += at_us - due_us
+            self.happened["delivered"] += 1
+            os.write(self._target, packet)
+        return self._under_way[0][0] if self._under_way else at_us + 1_000_000
+
+
+def now_us() -> int:
+    """Return the time by which packets are due."""
+    return time.monotonic_ns() // 1_000
+
+
+def ways(faults: Sequence[Faults], seed: int, devices: Sequence[int]) -> list[Way]:
+    """Return both directions of a link; each draws from a random source of its own."""
+    return [
+        Way(Pipe(faults[number], Seeded(2 * seed + number), Counter(), None), devices[number], devices[1 - number])
+        for number in (0, 1)
+    ]
+
+
+def run(both: Sequence[Way]) -> None:
+    """Carry packets until standard input ends."""
+    poll = select.poll()
+    poll.register(sys.stdin.fileno(), select.POLLIN | select.POLLHUP)
+    waiting = [way.source for way in both]
+    while True:
+        at_us = now_us()
+        next_us = min(way.deliver(at_us) for way in both)
+        # `select` waits to the microsecond; `poll` to the millisecond.
+        ready, _, _ = select.select(waiting, (), (), max(0, next_us - now_us()) / 1e6)
+        for way in both:
+            if way.source in ready:
+                way.take()
+        if not ready and poll.poll(0):
+            return
+
+
+def be_punctual() -> None:
+    """Ask the kernel to wake this process in time, and before others where that is permitted."""
+    ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, SLACK_NS, 0, 0, 0)
+    with suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(REAL_TIME_PRIORITY))
+
+
+def main(argument: str) -> None:
+    """Say that the link is up, carry until standard input ends, and print what happened to packets."""
+    job = json.loads(argument)
+    names = [f"{name}-tun"[-15:] for name in job["namespaces"]]
+    devices = [open_device(name) for name in names]
+    for name, namespace, (own, other) in zip(names, job["namespaces"], HOSTS, strict=True):
+        place_device(name, namespace, own, other)
+    faults = [Faults(**one) for one in job["faults"]]
+    both = ways(faults, job["seed"], devices)
+    be_punctual()
+    print("up", flush=True)
+    run(both)
+    counts = [dict(way.happened) for way in both]
+    for count, name, namespace in zip(counts, names, job["namespaces"], strict=True):
+        count["device_dropped"] = dropped(name, namespace)
+    print(json.dumps(counts), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

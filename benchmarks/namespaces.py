@@ -1,0 +1,145 @@
+"""Two network namespaces joined by a pair of virtual devices, whose kernel drops a share of what arrives.
+
+Segmentation is switched off on the devices: otherwise a loss would take a whole super-buffer instead of one datagram.
+Needs `ip` and `nft` and the permission to use them; nothing outside the two namespaces changes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import itertools
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+SENDER_HOST, RECEIVER_HOST = "192.0.2.1", "192.0.2.2"
+"""Reserved for documentation; inside a namespace of our own nobody else has them."""
+COMMAND_S = 20.0
+
+_SIOCETHTOOL = 0x8946
+_SWITCHES = {"tso": 0x1F, "gso": 0x24, "gro": 0x2C}
+"""The numbers of `ethtool`'s commands that set these."""
+_COUNT, _NAMES, _CHANGE, _FEATURES, _NAME_BYTES = 0x37, 0x1B, 0x3B, 4, 32
+"""How many names a set has; the names; changing features; the set of features; how long a name is."""
+_UDP_SEGMENTATION = b"tx-udp-segmentation"
+
+_numbers = itertools.count()
+
+
+class NotPermitted(Exception):
+    """This machine or this user cannot make network namespaces; the text says what is missing."""
+
+
+class Namespaces:
+    """Two namespaces, the sender's and the receiver's."""
+
+    def __init__(self, sender: str, receiver: str) -> None:
+        self.names = (sender, receiver)
+
+    @property
+    def sender_prefix(self) -> tuple[str, ...]:
+        """What a command begins with to run on the sender's side."""
+        return inside(self.names[0])
+
+    @property
+    def receiver_prefix(self) -> tuple[str, ...]:
+        return inside(self.names[1])
+
+    def set_loss(self, percent: float) -> None:
+        """Drops this share of all datagrams and segments, at random, in each direction."""
+        per_million = int(percent * 10_000)
+        drop = f"meta l4proto {{ tcp, udp }} numgen random mod 1000000 < {per_million} drop" if per_million else ""
+        rules = f"""
+            table inet fairway
+            delete table inet fairway
+            table inet fairway {{
+                chain input {{
+                    type filter hook input priority 0; policy accept;
+                    {drop}
+                }}
+            }}
+        """
+        for name in self.names:
+            _run(*inside(name), "nft", "-f", "-", given=rules)
+
+
+def inside(name: str) -> tuple[str, ...]:
+    return ("ip", "netns", "exec", name)
+
+
+@contextmanager
+def namespaces() -> Iterator[Namespaces]:
+    """Makes the two namespaces, and removes them; raises `NotPermitted`."""
+    for program in ("ip", "nft"):
+        if shutil.which(program) is None:
+            raise NotPermitted(f"the program {program} is not there")
+    stem = f"fairway-{os.getpid()}-{next(_numbers)}"
+    both = Namespaces(f"{stem}-s", f"{stem}-r")
+    made: list[str] = []
+    try:
+        for name in both.names:
+            _run("ip", "netns", "add", name)
+            made.append(name)
+        _join(both)
+        both.set_loss(0)
+        yield both
+    finally:
+        # A namespace takes its devices and rules with it.
+        for name in made:
+            _run("ip", "netns", "del", name)
+
+
+def _join(both: Namespaces) -> None:
+    sender, receiver = both.names
+    _run(*inside(sender), "ip", "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", receiver)
+    for name, host in zip(both.names, (SENDER_HOST, RECEIVER_HOST), strict=True):
+        _run(*inside(name), "ip", "address", "add", f"{host}/24", "dev", "wire")
+        _run(*inside(name), sys.executable, "-m", "benchmarks.namespaces", "wire")
+        _run(*inside(name), "ip", "link", "set", "wire", "up")
+        _run(*inside(name), "ip", "link", "set", "lo", "up")
+
+
+def _run(*command: str, given: str | None = None) -> None:
+    try:
+        subprocess.run(command, input=given, capture_output=True, text=True, timeout=COMMAND_S, check=True)
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr or "").strip().splitlines()
+        raise NotPermitted(f"{' '.join(command[:3])} failed: {said[-1] if said else error.returncode}") from error
+
+
+def switch_off_segmentation(device: str) -> None:
+    """Switches TSO, GSO and GRO of a device off, as `ethtool -K` does; raises `OSError`.
+
+    A veth pair carries a super-datagram of UDP whole, whatever TSO and GSO say, and one drop would then take all its
+    datagrams at once: that has a switch of its own, which goes by name.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for command in _SWITCHES.values():
+            _ask(sock, device, struct.pack("=II", command, 0))
+        count = struct.unpack_from("=I", _ask(sock, device, struct.pack("=IIQI", _COUNT, 0, 1 << _FEATURES, 0)), 16)[0]
+        asked = struct.pack("=III", _NAMES, _FEATURES, count).ljust(12 + count * _NAME_BYTES, b"\0")
+        names = _ask(sock, device, asked)[12:]
+        listed = [names[at : at + _NAME_BYTES].rstrip(b"\0") for at in range(0, count * _NAME_BYTES, _NAME_BYTES)]
+        words = [0] * -(-count // 32)
+        place = listed.index(_UDP_SEGMENTATION)
+        words[place // 32] |= 1 << place % 32
+        changes = b"".join(struct.pack("=II", word, 0) for word in words)
+        _ask(sock, device, struct.pack("=II", _CHANGE, len(words)) + changes)
+
+
+def _ask(sock: socket.socket, device: str, question: bytes) -> bytes:
+    """Asks the kernel about a device, or for a change; gives the answer, which takes the question's place."""
+    value = ctypes.create_string_buffer(question, len(question))
+    request = struct.pack("16sP", device.encode(), ctypes.addressof(value)).ljust(40, b"\0")
+    fcntl.ioctl(sock, _SIOCETHTOOL, request)
+    return value.raw
+
+
+if __name__ == "__main__":
+    switch_off_segmentation(sys.argv[1])

@@ -1,0 +1,88 @@
+"""Where a cell runs: on the loopback device, between two network namespaces, or through a lossy relay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from benchmarks.namespaces import RECEIVER_HOST, Namespaces
+from fairway.demo.relay import Faults, relaying
+
+LOOPBACK_HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The way between the two sides, with so much loss in each direction."""
+
+    name: str
+    loss_percent: float = 0.0
+    receiver_host: str = LOOPBACK_HOST
+    sender_prefix: tuple[str, ...] = ()
+    """What puts the sender's command into its place."""
+    receiver_prefix: tuple[str, ...] = ()
+    datagrams_only: bool = False
+    """TCP cannot go this way."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}, {self.loss_percent:g} % loss" if self.name != "loopback" else self.name
+
+    def prepare(self) -> None:
+        """Makes the way ready for the next cell."""
+
+    @contextmanager
+    def between(self, address: tuple[str, int], seed: int) -> Iterator[tuple[str, int]]:
+        """Gives the address that the sender calls."""
+        yield address
+
+
+@dataclass(frozen=True)
+class NamespaceEnvironment(Environment):
+    """Two namespaces joined by a pair of devices; the kernel drops."""
+
+    namespaces: Namespaces | None = None
+
+    def prepare(self) -> None:
+        assert self.namespaces is not None
+        self.namespaces.set_loss(self.loss_percent)
+
+
+@dataclass(frozen=True)
+class RelayEnvironment(Environment):
+    """A relay process between the two sides, on the loopback device."""
+
+    copies_percent: float = 0.0
+    reordered_percent: float = 0.0
+    done: list[dict[str, dict[str, int]]] = field(default_factory=list)
+    """What the relay did to each cell."""
+
+    @contextmanager
+    def between(self, address: tuple[str, int], seed: int) -> Iterator[tuple[str, int]]:
+        shares = (self.loss_percent, self.copies_percent, self.reordered_percent)
+        loss, copies, reordered = (int(percent * 10_000) for percent in shares)
+        with relaying(address, Faults(loss, copies, reordered, seed)) as (relayed, stop):
+            yield relayed
+            self.done.append(stop())
+
+
+LOOPBACK = Environment("loopback")
+
+
+def lossy_environments(losses: list[float], namespaces: Namespaces | None) -> list[Environment]:
+    """Gives one environment for each loss, and one without, to compare with."""
+    wanted = [0.0, *(loss for loss in losses if loss)] if losses else []
+    if namespaces is None:
+        return [RelayEnvironment("relay", loss, datagrams_only=True) for loss in wanted]
+    return [
+        NamespaceEnvironment(
+            "veth",
+            loss,
+            receiver_host=RECEIVER_HOST,
+            sender_prefix=namespaces.sender_prefix,
+            receiver_prefix=namespaces.receiver_prefix,
+            namespaces=namespaces,
+        )
+        for loss in wanted
+    ]

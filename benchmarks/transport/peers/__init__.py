@@ -1,0 +1,84 @@
+"""The peers: who is measured, what each can do, and where its two sides are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from benchmarks.transport.loads import LOADS
+
+if TYPE_CHECKING:
+    from benchmarks.transport.loads import Receiver, Sender
+
+ALL = tuple(LOADS)
+WITHOUT_AWAITABLES = ("bulk", "batches-64", "batches-1024", "ping-pong")
+
+INSTALL = "pip install --require-hashes -r requirements/bench.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One row of the table."""
+
+    name: str
+    title: str
+    module: str
+    """The module of this package that has `make_sender` and `make_receiver`."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    loads: tuple[str, ...] = ALL
+    needs: str | None = None
+    """The package that must be installed."""
+    reliable: bool = True
+    """Repairs what is lost; others are not measured under loss."""
+    datagrams: bool = True
+    """Runs over UDP, so that a relay can stand between its sides."""
+
+    @property
+    def installed(self) -> bool:
+        return self.needs is None or find_spec(self.needs) is not None
+
+    def make_sender(self) -> Sender:
+        """Makes the calling side."""
+        made: Sender = import_module(f"{__name__}.{self.module}").make_sender(**self.settings)
+        return made
+
+    def make_receiver(self) -> Receiver:
+        """Makes the listening side."""
+        made: Receiver = import_module(f"{__name__}.{self.module}").make_receiver(**self.settings)
+        return made
+
+
+def _fairway(name: str, title: str, protocol: str, controller: str, io: str = "auto") -> Peer:
+    settings = {"protocol": protocol, "controller": controller, "io": io}
+    return Peer(name, title, "endpoints", settings, loads=ALL if io == "auto" else ("bulk",))
+
+
+PEERS = {
+    peer.name: peer
+    for peer in (
+        Peer("raw", "raw UDP", "raw", {}, ("bulk", "ping-pong"), reliable=False),
+        Peer("raw-gso", "raw GSO/GRO", "raw", {"offload": "yes"}, ("bulk",), reliable=False),
+        Peer("tcp", "asyncio TCP", "tcp", datagrams=False),
+        Peer("aioquic", "aioquic", "quic", needs="aioquic"),
+        Peer("pyenet", "pyenet", "enet_peer", loads=WITHOUT_AWAITABLES, needs="enet"),
+        Peer("kcp", "kcp", "kcp_peer", loads=WITHOUT_AWAITABLES, needs="kcp"),
+        _fairway("rup", "rup, eager", "rup", "eager"),
+        _fairway("rup-mmsg", "rup, mmsg", "rup", "eager", "mmsg"),
+        _fairway("rup-portable", "rup, portable", "rup", "eager", "portable"),
+        _fairway("rup-fair", "rup, fair", "rup", "fair"),
+        _fairway("udpc", "udpc, eager", "udpc", "eager"),
+        _fairway("udpc-fair", "udpc, fair", "udpc", "fair"),
+        _fairway("mrp", "mrp, eager", "mrp", "eager"),
+        _fairway("mrp-fair", "mrp, fair", "mrp", "fair"),
+        _fairway("pydevts", "pydevts, eager", "pydevts", "eager"),
+        _fairway("pydevts-fair", "pydevts, fair", "pydevts", "fair"),
+    )
+}
+
+
+def missing() -> list[str]:
+    """Names the peers whose package is not installed."""
+    return [peer.name for peer in PEERS.values() if not peer.installed]

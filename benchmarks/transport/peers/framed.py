@@ -1,0 +1,192 @@
+"""Messages and bulk over one stream in each direction, for TCP and for QUIC.
+
+A transfer begins with its size. Messages carry their length in front; the receiver answers with how many units have
+come, after each read, and each answer settles the futures of the messages it covers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import AsyncIterator
+
+from benchmarks.transport.loads import Load, send_each
+from benchmarks.transport.pattern import (
+    BATCHES_IN_FLIGHT,
+    BLOCK,
+    BLOCK_BYTES,
+    NUMBER_BYTES,
+    Corrupt,
+    MessageCheck,
+    StreamCheck,
+    batch_messages,
+    cycle,
+    message,
+    tail,
+)
+
+READ_BYTES = 1 << 18
+IN_FLIGHT_BYTES = 32 * BLOCK_BYTES
+CONFIRM_BYTES = 4 * BLOCK_BYTES
+_LENGTH = struct.Struct(">I")
+
+
+def frame(body: bytes) -> bytes:
+    """Puts the length in front."""
+    return _LENGTH.pack(len(body)) + body
+
+
+def number(value: int) -> bytes:
+    return value.to_bytes(NUMBER_BYTES, "big")
+
+
+class FramedSender:
+    """Sends over a stream. Who opens it gives a reader and a writer."""
+
+    def __init__(self, load: Load, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._load = load
+        self._writer = writer
+        self._confirmed = 0
+        self._sent = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._room = asyncio.Event()
+        self._cycle = [frame(body) for body in cycle(load.message_bytes)] if load.kind == "batches" else []
+        self._reading = asyncio.create_task(self._read(reader))
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        rest = b""
+        while data := await reader.read(READ_BYTES):
+            data = rest + data
+            whole = len(data) // NUMBER_BYTES * NUMBER_BYTES
+            rest = data[whole:]
+            if whole:
+                self._confirm(int.from_bytes(data[whole - NUMBER_BYTES : whole], "big"))
+
+    def _confirm(self, count: int) -> None:
+        waiting = self._waiting
+        if waiting:
+            for _ in range(count - self._confirmed):
+                waiting.popleft().set_result(None)
+        self._confirmed = count
+        self._room.set()
+
+    async def _until(self, confirmed: int) -> None:
+        while self._confirmed < confirmed:
+            self._room.clear()
+            if self._reading.done():
+                raise ConnectionError("the receiver went away")
+            await self._room.wait()
+
+    async def begin(self, units: int) -> None:
+        self._begin(units)
+
+    def _begin(self, size: int) -> None:
+        self._confirmed = 0
+        header = number(size)
+        self._writer.write(header if self._load.kind == "bulk" else frame(header))
+
+    async def bulk(self, size: int) -> None:
+        self._begin(size)
+        for sent in range(0, size, BLOCK_BYTES):
+            await self._until(sent + BLOCK_BYTES - IN_FLIGHT_BYTES)
+            self._writer.write(BLOCK)
+            await self._writer.drain()
+        await self._until(size)
+
+    async def awaited(self, count: int) -> None:
+        self._begin(count)
+        await send_each([self.send], count, self._load.message_bytes)
+
+    def send(self, body: bytes) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        self._writer.write(frame(body))
+        return future
+
+    async def batches(self, count: int) -> None:
+        self._begin(count)
+        size, sent = batch_messages(self._load.message_bytes), 0
+        while sent < count:
+            await self._until(sent + size - BATCHES_IN_FLIGHT * size)
+            first = sent % len(self._cycle)
+            batch = self._cycle[first : first + min(size, count - sent)]
+            self._writer.write(b"".join(batch))
+            sent += len(batch)
+        await self._until(count)
+
+    async def ping(self, body: bytes) -> None:
+        self._confirmed = 0
+        await self.send(body)
+
+    async def close(self) -> None:
+        self._reading.cancel()
+        self._writer.close()
+
+
+class FramedReceiver:
+    """Receives from a stream, compares and confirms."""
+
+    def __init__(self) -> None:
+        self.received = 0
+
+    async def handle(self, load: Load, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serves one stream to its end."""
+        if load.kind == "bulk":
+            await self._bulk(reader, writer)
+        elif load.kind == "ping":
+            await self._pings(load, reader, writer)
+        else:
+            await self._messages(load, reader, writer)
+
+    async def _bulk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            size = int.from_bytes(await reader.readexactly(NUMBER_BYTES), "big")
+            check, told = StreamCheck(), 0
+            while check.total < size:
+                data = await reader.read(min(READ_BYTES, size - check.total))
+                if not data:
+                    return
+                check.take(data)
+                self.received += len(data)
+                if check.total - told >= CONFIRM_BYTES or check.total == size:
+                    told = check.total
+                    writer.write(number(told))
+
+    async def _pings(self, load: Load, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        expected = message(0, tail(load.message_bytes))
+        async for bodies in frames(reader):
+            if bodies != [expected]:
+                raise Corrupt("a ping differs from what was sent")
+            self.received += 1
+            writer.write(number(1))
+
+    async def _messages(self, load: Load, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        period = len(cycle(load.message_bytes)) if load.kind == "batches" else None
+        check: MessageCheck | None = None
+        async for bodies in frames(reader):
+            if check is None or check.complete:
+                check = MessageCheck(load.message_bytes, int.from_bytes(bodies.pop(0), "big"), period)
+            if bodies:
+                check.take(bodies)
+                self.received += len(bodies)
+                writer.write(number(check.total))
+
+
+async def frames(reader: asyncio.StreamReader) -> AsyncIterator[list[bytes]]:
+    """Cuts a stream into messages; gives those of each read."""
+    rest = b""
+    while data := await reader.read(READ_BYTES):
+        if rest:
+            data = rest + data
+        bodies, position, end = [], 0, len(data)
+        while end - position >= _LENGTH.size:
+            start = position + _LENGTH.size
+            (size,) = _LENGTH.unpack_from(data, position)
+            if end - start < size:
+                break
+            position = start + size
+            bodies.append(data[start:position])
+        rest = data[position:]
+        if bodies:
+            yield bodies

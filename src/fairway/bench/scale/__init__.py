@@ -1,4 +1,0 @@
-"""What must hold at size: exact bytes and counts over a bad link, crowds of sessions, floods, and long runs.
-
-`python -m fairway.bench.scale` runs everything at full size; the tests run the same functions smaller.
-"""

@@ -1,0 +1,68 @@
+"""What a machine puts out: datagrams, events, tokens and counts; and who may have something to send."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from fairway.core.events import Event
+from fairway.core.machine import Options
+from fairway.core.outbox import Outbox
+from fairway.core.statistics import Statistics
+
+Sending = TypeVar("Sending")
+
+
+class Outputs(Generic[Sending]):
+    """One per machine, shared by all its conversations."""
+
+    __slots__ = ("_events", "_token", "outbox", "ready", "report", "statistics", "unfinished")
+
+    def __init__(self, options: Options) -> None:
+        self.statistics = Statistics()
+        self.outbox = Outbox(self.statistics, options.unproved_max)
+        self.unfinished = 0
+        """Tokens without an outcome."""
+        self.ready: dict[Sending, int] = {}
+        """Who may have something to send, and since when: it leaves with the machine's next output, so that what one
+        call and many ask for fills a batch alike."""
+        self._token = 0
+        self._events: list[Event] = []
+        self.report = self._events.append
+        """Add an event."""
+
+    def token(self) -> int:
+        """Return a new token."""
+        self._token += 1
+        return self._token
+
+    def tokens(self, count: int) -> range:
+        """Return new tokens."""
+        first = self._token + 1
+        self._token += count
+        return range(first, first + count)
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        """Count datagrams that are refused."""
+        self.statistics.dropped[reason] += count
+
+    def take_ready(self) -> dict[Sending, int]:
+        """Return who may have something to send, and forget it."""
+        ready, self.ready = self.ready, {}
+        return ready
+
+    def last_event(self) -> Event | None:
+        """Return what was reported last, if nobody has taken it yet."""
+        return self._events[-1] if self._events else None
+
+    def replace_last(self, event: Event) -> None:
+        """Report an event in place of the last one, which says less."""
+        self._events[-1] = event
+
+    def events(self) -> list[Event]:
+        """Return what has happened since the last call, in order."""
+        events = self._events
+        if not events:
+            return []
+        self._events = []
+        self.report = self._events.append
+        return events

@@ -1,0 +1,161 @@
+"""A gateway and a stream as processes of their own: started, killed, stopped, and started again where they were."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+from typing import IO, Self
+
+from fairway.core.errors import FairwayError
+from fairway.demo.processes import HeldSignals
+
+START_S = 300.0
+STOP_S = 300.0
+"""Bounds for what takes seconds, on a machine that has far too much to do."""
+LINES_KEPT = 200
+
+
+class ServiceFailed(FairwayError):
+    """A service did not do what it should; the message holds what it said last."""
+
+
+class Service:
+    """A `fairway` command that runs until it is ended."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        self._arguments = list(arguments)
+        self._environment = dict(environment or {})
+        self.program: Sequence[str] = (sys.executable, "-m", "fairway")
+        self._process: subprocess.Popen[str] | None = None
+        self.lines: list[str] = []
+        self._said = threading.Condition()
+
+    def start(self, **environment: str) -> None:
+        """Starts the process in a session of its own; what is given by name goes into its environment this time."""
+        self.lines = []
+        command = [*self.program, *self._arguments]
+        everything = {**os.environ, **self._environment, **environment}
+        held = HeldSignals()
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                start_new_session=True, env=everything,
+            )  # fmt: skip
+        finally:
+            held.release()
+        assert self._process.stdout is not None
+        threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True).start()
+
+    def _listen(self, output: IO[str]) -> None:
+        with output:
+            for line in output:
+                with self._said:
+                    self.lines = [*self.lines[-LINES_KEPT:], line.rstrip("\n")]
+                    self._said.notify_all()
+        with self._said:
+            self._said.notify_all()
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def code(self) -> int | None:
+        """The exit code of the last process; None while it runs, or if there was none."""
+        return None if self._process is None else self._process.poll()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def wait_for(self, words: str, times: int = 1, timeout_s: float = START_S) -> list[str]:
+        """Waits until so many lines begin with the words, and gives them; raises `ServiceFailed`."""
+        until_s = monotonic() + timeout_s
+        with self._said:
+            while len(found := [line for line in self.lines if line.startswith(words)]) < times:
+                left_s = until_s - monotonic()
+                if not self.running or left_s <= 0:
+                    state = "still runs" if self.running else "has ended"
+                    raise ServiceFailed(f"{self._arguments[0]} {state} and never said {words!r}: {self.lines[-3:]}")
+                self._said.wait(min(left_s, 0.2))
+        return found
+
+    def kill(self) -> None:
+        """Ends the process and what it started, as kill -9 does."""
+        if self._process is not None:
+            if self.running:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(STOP_S)
+
+    def pause(self, seconds: float) -> None:
+        """Stops the process and what it started for a while, and lets them go on."""
+        with suppress(ProcessLookupError):  # it may be killed meanwhile
+            os.killpg(self.pid, signal.SIGSTOP)
+            sleep(seconds)
+            os.killpg(self.pid, signal.SIGCONT)
+
+    def ended(self, timeout_s: float = STOP_S) -> int:
+        """Waits until the process has ended by itself, and gives its exit code."""
+        assert self._process is not None
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise ServiceFailed(f"{self._arguments[0]} runs for {timeout_s:g} s: {self.lines[-3:]}") from None
+
+    def stop(self) -> int:
+        """Asks the process to end, and gives its exit code."""
+        assert self._process is not None
+        if self.running:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise ServiceFailed(f"{self._arguments[0]} did not end within {STOP_S:g} s: {self.lines[-3:]}") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+
+class GatewayService(Service):
+    """A gateway with all four protocols; after its first start it keeps its ports."""
+
+    def __init__(
+        self,
+        lake: Path | str,
+        protocols: Sequence[str],
+        options: Sequence[str] = (),
+        name: str = "gateway",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.urls = {protocol: f"{protocol}://127.0.0.1:0" for protocol in protocols}
+        self._fixed = ["--lake", str(lake), "--name", name, *options]
+        super().__init__([], environment)
+
+    def serve(self, **environment: str) -> float:
+        """Starts the gateway and waits until it listens; tells how long that took."""
+        self._arguments = ["gateway", *self.urls.values(), *self._fixed]
+        began_s = monotonic()
+        self.start(**environment)
+        lines = self.wait_for("listening ", len(self.urls))
+        said = [line.split()[1] for line in lines]
+        self.urls = {protocol: next(url for url in said if url.startswith(f"{protocol}://")) for protocol in self.urls}
+        return monotonic() - began_s
+
+
+def stream_service(
+    lake: Path | str, options: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> Service:
+    """Gives a stream of the lake; it is not started yet."""
+    return Service(["stream", "--lake", str(lake), *options], environment)

@@ -1,0 +1,195 @@
+"""The steps of the demo in their order. Each is announced in one line, and says what it found and how long it took.
+
+One Spark session serves stream, analysis and sweep; it starts while the first act runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from threading import Event, Thread
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from fairway.core.tables import CAPTURE_TABLES, MESSAGES
+from fairway.demo.cover import Step, cover
+from fairway.demo.fleet import ACKNOWLEDGED
+from fairway.demo.judgement import judge
+from fairway.demo.traffic import Carried, carry
+from fairway.report.blocks import Tile
+from fairway.report.units import count, duration
+
+if TYPE_CHECKING:
+    from fairway.lake.session import Session as SparkSession
+
+SETTINGS = {
+    # Small data: a task for each of 200 partitions would be most of the time.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.memory": "2g",
+}
+READINGS = "readings=sensor STRING, number INT, celsius DOUBLE, at TIMESTAMP"
+
+Tell = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Story:
+    """The demo, while it runs. Everything that it leaves is in one folder."""
+
+    folder: Path
+    tell: Tell
+    messages: int = 100
+    seed: int = 7
+    steps: list[Step] = field(default_factory=list)
+    numbers: list[Tile] = field(default_factory=list)
+    pages: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def run(self) -> bool:
+        """Tells the whole story; gives whether every promise was kept."""
+        began_s = monotonic()
+        captures, lake = self.folder / "captures", self.folder / "lake"
+        captures.mkdir(parents=True)
+        with spark_meanwhile() as session:
+            carried = self._carry(lake, captures)
+            spark = session()
+            self._land(spark, lake, carried)
+            self._analyse(spark, lake, captures)
+            self._sweep(spark)
+        kept = all(step.kept for step in self.steps)
+        page = self.folder / "index.html"
+        page.write_text(cover(self.steps, self.numbers, self.pages), encoding="utf-8")
+        self.tell(f"{'Every promise was kept' if kept else 'A PROMISE WAS BROKEN'}, in {monotonic() - began_s:.0f} s.")
+        return kept
+
+    def _did(self, title: str, found: str, began_s: float, kept: bool = True) -> None:
+        step = Step(title=title, found=found, seconds=monotonic() - began_s, kept=kept)
+        self.steps.append(step)
+        self.tell(f"{len(self.steps)}. {title}: {found} ({step.seconds:.1f} s){'' if kept else '  BROKEN'}")
+
+    def _carry(self, lake: Path, captures: Path) -> Carried:
+        began_s = monotonic()
+        carried = carry(lake, captures, messages=self.messages, seed=self.seed)
+        counts = carried.ledger.counts()
+        found = (
+            f"{count(len(carried.ledger.outcomes))} messages in four protocols over links that lost "
+            f"{count(carried.lost)} datagrams, doubled {count(carried.copied)} and let {count(carried.reordered)} be "
+            f"overtaken; the gateway was killed with kill -9 and served again after {carried.again_s:.1f} s; "
+            f"{count(counts[ACKNOWLEDGED])} were acknowledged"
+        )
+        expected = 2 * 4 * self.messages
+        self._did("Carry", found, began_s, kept=counts[ACKNOWLEDGED] == len(carried.ledger.outcomes) == expected)
+        self.numbers += [
+            Tile(name="Acknowledged", value=count(counts[ACKNOWLEDGED]), detail=f"of {count(expected)} sent"),
+            Tile(
+                name="Longest wait",
+                value=duration(carried.ledger.longest_s() * 1e6),
+                detail="for an acknowledgement, kill included",
+            ),
+        ]
+        return carried
+
+    def _land(self, spark: SparkSession, lake: Path, carried: Carried) -> None:
+        from fairway.lake.landing.reconcile import reconcile
+        from fairway.lake.landing.stream import Stream, StreamOptions
+        from fairway.lake.landing.typed import parse_wish
+        from fairway.store.lakes import Lake
+
+        began_s = monotonic()
+        options = StreamOptions(available_now=True, wishes=(parse_wish(READINGS),))
+        Stream(Lake(lake), options, lambda _: None).run(lambda: spark, Event())
+        table = lake / "tables" / MESSAGES.name
+        verdict = judge(carried.ledger, table)
+        accounts = reconcile(Lake(lake, create=False))
+        kept = verdict.kept and all(account.balanced for account in accounts)
+        query = f"SELECT protocol, count(*) FROM delta_scan('{table}') GROUP BY ALL"
+        self._did("Land", f"Spark wrote a Delta table; {verdict}. DuckDB reads it: {query}", began_s, kept=kept)
+        self.numbers += [
+            Tile(name="In the table", value=count(verdict.in_table), detail="read back and compared, body by body"),
+            Tile(name="Missing", value=count(verdict.missing), detail="acknowledged and not there", bad=not kept),
+            Tile(name="Double", value=count(verdict.double), detail="there more than once", bad=verdict.double > 0),
+        ]
+
+    def _analyse(self, spark: SparkSession, lake: Path, captures: Path) -> None:
+        from fairway.lake.analysis.job import analyze
+        from fairway.report.capture import capture_report
+        from fairway.store.lakes import Lake
+
+        began_s = monotonic()
+        files_ = sorted(str(path) for path in captures.glob("*.pcapng"))
+        done = analyze(spark, Lake(lake), files_)
+        rows = {table.name: _rows(lake, table.name) for table in CAPTURE_TABLES}
+        page = self.folder / "captures.html"
+        page.write_text(capture_report(lake), encoding="utf-8")
+        found = (
+            f"{count(rows['packets'])} datagrams of {len(files_)} captures are {count(rows['sessions'])} sessions and "
+            f"{count(rows['transfers'])} messages; {count(rows['violations'])} rules of the wire were broken"
+        )
+        self._did("Analyse", found, began_s, kept=not done.problems and rows["packets"] > 0 and not rows["violations"])
+        self.pages.append((page.name, "What happened on the wire", "sessions, repeats, round trips, broken rules"))
+
+    def _sweep(self, spark: SparkSession) -> None:
+        from fairway.lake.lab.folder import LabFolder
+        from fairway.lake.lab.grid import parse
+        from fairway.lake.lab.sweep import sweep
+        from fairway.report.lab import lab_report
+
+        began_s = monotonic()
+        lab = LabFolder(self.folder / "lab")
+        lab.prepare()
+        lab.add(parse((files("fairway.lake.lab") / "grids" / "demo.toml").read_text(), "demo"))
+        runs = sweep(spark, lab)
+        page = self.folder / "lab.html"
+        page.write_text(lab_report(lab.path), encoding="utf-8")
+        self._did("Compare", f"{count(runs)} simulated runs on Spark say which protocol suits which link", began_s)
+        self.pages.append((page.name, "Which protocol suits which link", "a small sweep, with intervals of confidence"))
+
+
+@contextmanager
+def spark_meanwhile() -> Iterator[Callable[[], SparkSession]]:
+    """Starts Spark in the background; gives a call that waits for it. The session ends with the block."""
+    from fairway.lake.session import start
+
+    sessions: list[SparkSession] = []
+    failures: list[BaseException] = []
+
+    def begin() -> None:
+        try:
+            sessions.append(start("fairway demo", settings=SETTINGS))
+        except BaseException as error:
+            failures.append(error)
+
+    starting = Thread(target=begin, daemon=True)
+    starting.start()
+
+    def session() -> SparkSession:
+        starting.join()
+        if failures:
+            raise failures[0]
+        return sessions[0]
+
+    try:
+        yield session
+    finally:
+        starting.join()
+        for spark in sessions:
+            spark.stop()
+
+
+def _rows(lake: Path, table: str) -> int:
+    from fairway.store.analyses import datasets
+    from fairway.store.places import place_of
+
+    return int(datasets(place_of(lake))[table].count_rows())
+
+
+def fresh_folder(wanted: Path) -> Path:
+    """Gives the folder, or the next one with a number behind it if it is there already."""
+    number = 1
+    folder = wanted
+    while folder.exists() and any(folder.iterdir()):
+        number += 1
+        folder = wanted.with_name(f"{wanted.name}-{number}")
+    return folder

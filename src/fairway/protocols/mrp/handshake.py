@@ -1,0 +1,224 @@
+"""How connections come about, how they are found, and how they go.
+
+Ours begin with a connect that is repeated until a con reply comes. Those of others begin with a con reply and are half
+open until a packet with the id that we gave comes back. All ids of a node live here, so that none is given twice.
+
+Ids are random, unique, and such that no datagram fits two connections. A type 3 datagram can be read in two layouts.
+Both readings name a connection of ours only if the low byte of a stamped id equals the high byte of a piggyback id
+(they lie at the same place: byte 6 of the datagram). Stamped ids of this node therefore have bit 7 set and piggyback
+ids bit 15 clear, whatever ids the peers choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fairway.core.chance import Chance
+from fairway.core.events import Address, CloseReason, Connected, ConnectRefused, Peer
+from fairway.core.handshakes import Call, Calls, HalfOpen, HalfOpens
+from fairway.core.refusals import endpoint_closed, too_many_peers
+from fairway.core.statistics import ENDPOINT_CLOSED, PEERS_FULL
+from fairway.core.timers import Deadlines
+from fairway.protocols.mrp import wire
+from fairway.protocols.mrp.connection import Connection
+from fairway.protocols.mrp.options import PIGGYBACK, STAMPED, MrpOptions
+from fairway.protocols.mrp.piggyback import PiggybackConnection
+from fairway.protocols.mrp.shared import Shared
+from fairway.protocols.mrp.stamped import StampedConnection
+
+LAYOUT_OF = {wire.VER_STAMPED: STAMPED, wire.VER_PIGGYBACK: PIGGYBACK}
+_STAMPED_BITS, _PIGGYBACK_BITS = 24, 15
+_STAMPED_MARK = 0x80
+_DRAWS_MAX = 64
+"""After so many taken ids the search goes on upwards from the last one, so that it ends."""
+
+
+class HalfCall(HalfOpen):
+    """A call that got its reply, in the layout that it asked for. A rejected one is remembered as well, so that a
+    repeated connect gets the first reply again."""
+
+    __slots__ = ("layout",)
+
+    def __init__(self, layout: str, address: Address, cl_conid: int, local: int, reply: bytes, expires_us: int) -> None:
+        super().__init__(address, cl_conid, local, reply, expires_us)
+        self.layout = layout
+
+
+class ConnectionTable:
+    """All connections of a machine, from their first packet on."""
+
+    def __init__(self, options: MrpOptions, chance: Chance) -> None:
+        self._options = options
+        self._chance = chance
+        self.shared = Shared(options, self._forget)
+        self.connections: dict[int, Connection] = {}
+        """Open connections by own id, oldest first."""
+        self._callers: dict[tuple[Address, int], Connection] = {}
+        """Open connections that others opened, by address and cl_conid: a repeated connect gets its reply again."""
+        self.deadlines: Deadlines[Connection | Call | HalfCall] = Deadlines()
+        self.calls = Calls(options, self.shared.outputs, self.deadlines)
+        """By own id."""
+        self.half_opens: HalfOpens[HalfCall] = HalfOpens(options, self.shared.outputs, self.deadlines)
+        self._closed = False
+
+    def lookup(self, local: int, remote: int, address: Address, layout: str, now_us: int) -> Connection | None:
+        """Return the one connection that address and both ids belong to, which is opened if it was half open."""
+        connection = self.connections.get(local)
+        if connection is not None:
+            belongs = connection.remote == remote and connection.layout == layout and connection.address == address
+            return connection if belongs else None
+        call = self.half_opens.by_id(local)
+        if call is None or (call.caller_id, call.layout, call.address) != (remote, layout, address):
+            return None
+        return self._complete(call, now_us)
+
+    def open(self, peer: Peer, remote: int, layout: str, *, client: bool, now_us: int) -> Connection:
+        """Add a connection whose ids are known."""
+        made = StampedConnection if layout == STAMPED else PiggybackConnection
+        connection: Connection = made(self.shared, peer, remote, client, now_us)
+        self.connections[peer.local] = connection
+        if not client:
+            self._callers[peer.address, remote] = connection
+        self.shared.statistics.conversations_opened += 1
+        connection.mark_ready(now_us)
+        return connection
+
+    def _forget(self, connection: Connection) -> None:
+        """Remove a connection that has ended."""
+        del self.connections[connection.local]
+        if not connection.client:
+            del self._callers[connection.address, connection.remote]
+        self.deadlines.set(connection, None)
+
+    def is_taken(self, number: int) -> bool:
+        """Return whether an id is in use."""
+        return number in self.connections or number in self.calls or number in self.half_opens
+
+    def _draw_id(self, layout: str) -> int | None:
+        return draw_id(layout, self._chance, self.is_taken)
+
+    # Calls of others.
+
+    def take_connect(self, packet: wire.Connect, address: Address, now_us: int) -> None:
+        """Answer a call: with the first reply again, or by accepting or rejecting it."""
+        if self._closed:
+            self.shared.drop(ENDPOINT_CLOSED)
+            return
+        known = self._callers.get((address, packet.cl_conid))
+        if known is not None:
+            reply = wire.ConReply(stat=wire.ACCEPT, cl_conid=packet.cl_conid, sv_conid=known.local)
+            self.shared.outbox.send(address, wire.encode(reply), wire.CON_REPLY_BYTES)
+            return
+        call = self.half_opens.by_caller(address, packet.cl_conid)
+        if call is None:
+            call = self._answer_call(packet, address, now_us)
+            self.half_opens.add(call)
+        self.shared.outbox.send(address, call.answer, wire.CON_REPLY_BYTES)
+
+    def _answer_call(self, packet: wire.Connect, address: Address, now_us: int) -> HalfCall:
+        """Accept or reject a call that was not heard before."""
+        layout = LAYOUT_OF.get(packet.ver)
+        local = self._draw_id(layout) if layout is not None and self._welcomes(layout, packet.cl_conid) else None
+        stat = wire.REJECT if local is None else wire.ACCEPT
+        reply = wire.ConReply(stat=stat, cl_conid=packet.cl_conid, sv_conid=local or 0)
+        expires_us = now_us + self._options.half_open_us
+        return HalfCall(layout or "", address, packet.cl_conid, local or 0, wire.encode(reply), expires_us)
+
+    def _welcomes(self, layout: str, cl_conid: int) -> bool:
+        if layout not in self._options.accepts or (layout == PIGGYBACK and cl_conid > wire.PIGGYBACK_CONID_MAX):
+            return False
+        if self._is_full():
+            self.shared.drop(PEERS_FULL)
+            return False
+        return True
+
+    def _is_full(self) -> bool:
+        return len(self.connections) + len(self.calls) >= self._options.peers_max
+
+    def _complete(self, call: HalfCall, now_us: int) -> Connection | None:
+        """Open a half-open connection whose caller has shown our id."""
+        if self._is_full():
+            self.shared.drop(PEERS_FULL)
+            return None
+        self.half_opens.remove(call)
+        peer = Peer(call.address, call.own_id, call.own_id)
+        connection = self.open(peer, call.caller_id, call.layout, client=False, now_us=now_us)
+        self.shared.outputs.report(Connected(peer, None))
+        return connection
+
+    # Calls of ours.
+
+    def call(self, address: Address, now_us: int) -> int:
+        """Ask for a connection in the layout of the options, and return the token."""
+        options = self._options
+        if self._closed:
+            raise endpoint_closed()
+        local = None if self._is_full() else self._draw_id(options.layout)
+        if local is None:
+            raise too_many_peers(min(options.peers_max, len(self.connections) + len(self.calls)))
+        ver = wire.VER_STAMPED if options.layout == STAMPED else wire.VER_PIGGYBACK
+        return self.calls.start(local, local, address, wire.encode(wire.Connect(ver=ver, cl_conid=local)), now_us)
+
+    def shut(self) -> None:
+        """Give up all handshakes and take no new calls."""
+        self._closed = True
+        self.calls.give_up_all(CloseReason.SHUT_DOWN)
+        self.half_opens.clear()
+
+    def wake(self, now_us: int) -> None:
+        """Do what is due for every entry."""
+        for entry in self.deadlines.pop_due(now_us):
+            if isinstance(entry, Connection):
+                if not entry.ended:
+                    entry.wake(now_us)
+            elif isinstance(entry, Call):
+                self.calls.wake(entry, now_us)
+            else:
+                self.half_opens.remove(entry)
+
+    def take_reply(self, packet: wire.ConReply, address: Address, now_us: int) -> None:
+        """Take the answer to a call of ours, or a duplicate of it."""
+        call = self.calls.get(packet.cl_conid)
+        if call is not None and call.address == address:
+            self._take_first_reply(packet, call, now_us)
+            return
+        connection = self.connections.get(packet.cl_conid)
+        known = connection is not None and connection.client and connection.address == address
+        if connection is not None and known and (packet.stat, packet.sv_conid) == (wire.ACCEPT, connection.remote):
+            connection.hear_reply(now_us)
+        else:
+            self.shared.drop("unexpected_reply")
+
+    def _take_first_reply(self, packet: wire.ConReply, call: Call, now_us: int) -> None:
+        layout, accepted = self._options.layout, packet.stat == wire.ACCEPT
+        if accepted and layout == PIGGYBACK and packet.sv_conid > wire.PIGGYBACK_CONID_MAX:
+            self.shared.drop("sv_conid_too_large")
+            return
+        self.calls.remove(call)
+        if not accepted:
+            event = ConnectRefused(call.token, call.address, "the peer rejected the connection")
+            self.shared.outputs.report(event)
+            return
+        peer = Peer(call.address, packet.sv_conid, call.own_id)
+        connection = self.open(peer, packet.sv_conid, layout, client=True, now_us=now_us)
+        connection.presence_us = now_us
+        self.shared.outputs.report(Connected(peer, call.token))
+
+
+def draw_id(layout: str, chance: Chance, taken: Callable[[int], bool]) -> int | None:
+    """Draw a free id for a connection of that layout, or return None when all are taken."""
+    bits = _STAMPED_BITS if layout == STAMPED else _PIGGYBACK_BITS
+    number = 0
+    for _ in range(_DRAWS_MAX):
+        number = _shape(layout, chance.bits(bits))
+        if number and not taken(number):
+            return number
+    for step in range(1, 1 << bits):
+        number = _shape(layout, (number + step) & ((1 << bits) - 1))
+        if number and not taken(number):
+            return number
+    return None
+
+
+def _shape(layout: str, drawn: int) -> int:
+    return (drawn | _STAMPED_MARK) & wire.CONID_MAX if layout == STAMPED else drawn

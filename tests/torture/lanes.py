@@ -1,0 +1,236 @@
+"""The two lanes: each starts its service, lets a blow fall on it, and starts it again, until its blows are spent.
+
+An end by SIGKILL is what a lane waits for, whoever sent it. Any other end is a fault, unless the disk was full
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from time import monotonic, sleep
+
+from fairway.demo.services import GatewayService, Service, ServiceFailed
+from fairway.store.crashpoints import VARIABLE
+from tests.torture.disk import Disk
+from tests.torture.plan import BOTH, COMPACTION, FILL, PAUSE, STREAM, Blow
+
+LOOK_S = 0.01
+PLACE_S = 60.0
+"""How long a named place is waited for; one that is not passed so often becomes a free instant."""
+FIRST_BATCH_S = 600.0
+"""Long, for a machine with other work: a stream that is killed before it has landed anything proves little."""
+COMPACT_S = 120.0
+STARTS_MAX = 20
+"""How often a service is started again that found no room."""
+
+CLAIMED = "was killed while it did"
+
+Tell = Callable[[str], None]
+
+
+class Tally:
+    """What was done, counted by both lanes."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._lock = threading.Lock()
+        self._tell = tell
+        self.kills: Counter[str] = Counter()
+        self.pauses = 0
+        self.faults: list[str] = []
+        self.slowest_start_s = 0.0
+        self.over = threading.Event()
+        """Set when nothing more may be begun."""
+
+    def killed(self, who: str, how: str) -> None:
+        """Notes an end by SIGKILL."""
+        with self._lock:
+            self.kills[who] += 1
+            self._tell(f"{sum(self.kills.values()):4} killed {who} {how}")
+
+    def fault(self, what: str) -> None:
+        """Notes what must not be; the run ends."""
+        with self._lock:
+            self.faults.append(what)
+            self._tell(f"FAULT {what}")
+        self.over.set()
+
+
+class Lane(threading.Thread):
+    """Lets blow after blow fall."""
+
+    def __init__(self, blows: Sequence[Blow], tally: Tally, disk: Disk) -> None:
+        super().__init__(daemon=True)
+        self._blows = blows
+        self._tally = tally
+        self._disk = disk
+        self.spent = threading.Event()
+        """Set when all blows of this lane have fallen."""
+        self.other: Lane | None = None
+        """As long as it has blows, this one's service runs."""
+
+    def run(self) -> None:
+        try:
+            for blow in self._blows:
+                if self._tally.over.is_set():
+                    return
+                self.strike(blow)
+            self.spent.set()
+            while self._others_strike():
+                self.keep()
+        except Exception as error:
+            self._tally.fault(f"{type(error).__name__}: {error}")
+        finally:
+            self.spent.set()
+
+    def _others_strike(self) -> bool:
+        return self.other is not None and not self.other.spent.is_set() and not self._tally.over.is_set()
+
+    def keep(self) -> None:
+        """Sees that the service runs while the other lane strikes, and notes if it is struck too."""
+        raise NotImplementedError
+
+    def strike(self, blow: Blow) -> None:
+        raise NotImplementedError
+
+    def _wait(self, service: Service, seconds: float) -> None:
+        """Waits so long, or until the service has ended."""
+        until_s = monotonic() + seconds
+        while service.running and monotonic() < until_s and not self._tally.over.is_set():
+            sleep(LOOK_S)
+
+    def _settle(self, service: Service, blow: Blow, began_s: float) -> bool:
+        """Judges how a service ended; True if it was killed."""
+        if service.code == -signal.SIGKILL:
+            self._tally.killed(blow.target, str(blow))
+            return True
+        if not self._disk.was_full_since(began_s):
+            self._tally.fault(f"{blow}: it left with {service.code}: {service.lines[-3:]}")
+        return False
+
+
+class GatewayLane(Lane):
+    """Serves, and is struck."""
+
+    def __init__(self, gateway: GatewayService, blows: Sequence[Blow], tally: Tally, disk: Disk) -> None:
+        super().__init__(blows, tally, disk)
+        self._gateway = gateway
+
+    def keep(self) -> None:
+        served = Blow(target=BOTH)
+        if not self._gateway.running and not self.serve(served):
+            return
+        began_s = monotonic()
+        while self._gateway.running and self._others_strike():
+            sleep(LOOK_S)
+        if not self._gateway.running:
+            self._settle(self._gateway, served, began_s)
+
+    def strike(self, blow: Blow) -> None:
+        gateway = self._gateway
+        if not gateway.running or blow.place:
+            gateway.kill()
+            if not self.serve(blow):
+                return
+        began_s = monotonic()
+        if blow.place:
+            self._wait(gateway, PLACE_S)
+        else:
+            self._wait(gateway, blow.after_s)
+        if gateway.running and blow.how == PAUSE:
+            self._tally.pauses += 1
+            gateway.pause(blow.for_s)
+        elif gateway.running and blow.how == FILL:
+            self._disk.fill(blow.for_s)
+        else:
+            gateway.kill()
+            self._settle(gateway, blow, began_s)
+
+    def serve(self, blow: Blow) -> bool:
+        """Starts the gateway; False if the blow fell on it before it listened."""
+        for _ in range(STARTS_MAX):
+            began_s = monotonic()
+            try:
+                took_s = self._gateway.serve(**{VARIABLE: blow.place})
+            except ServiceFailed:
+                self._gateway.kill()
+                if self._settle(self._gateway, blow, began_s) or self._tally.over.is_set():
+                    return False
+                sleep(1.0)
+            else:
+                self._tally.slowest_start_s = max(self._tally.slowest_start_s, took_s)
+                return True
+        raise ServiceFailed(f"the gateway did not start {STARTS_MAX} times")
+
+
+class StreamLane(Lane):
+    """Lands, and is struck; between two streams a compaction may be."""
+
+    def __init__(
+        self, stream: Service, gateway: GatewayService, lake: str, blows: Sequence[Blow], tally: Tally, disk: Disk
+    ) -> None:
+        super().__init__(blows, tally, disk)
+        self._stream = stream
+        self._gateway = gateway
+        self._lake = lake
+
+    def strike(self, blow: Blow) -> None:
+        if blow.target == COMPACTION:
+            self._compact(blow)
+            return
+        stream = self._stream
+        while not self._tally.over.is_set():
+            began_s = monotonic()
+            if not stream.running or blow.place:
+                stream.kill()
+                stream.start(**{VARIABLE: blow.place})
+            if self._struck(blow) or self._settle(stream, blow, began_s):
+                return
+
+    def keep(self) -> None:
+        began_s = monotonic()
+        if not self._stream.running:
+            self._stream.start()
+        while self._stream.running and self._others_strike():
+            sleep(LOOK_S)
+        if not self._stream.running:
+            self._settle(self._stream, Blow(target=STREAM), began_s)
+
+    def _struck(self, blow: Blow) -> bool:
+        """Waits for the place or the instant and strikes; True if the stream goes on."""
+        stream = self._stream
+        if blow.place:
+            self._wait(stream, FIRST_BATCH_S)
+        else:
+            self._first_batch()
+            self._wait(stream, blow.after_s)
+        if stream.running and blow.how == PAUSE:
+            self._tally.pauses += 1
+            stream.pause(blow.for_s)
+            return True
+        if stream.running and blow.target == BOTH:
+            self._gateway.kill()
+        stream.kill()
+        return False
+
+    def _first_batch(self) -> None:
+        until_s = monotonic() + FIRST_BATCH_S
+        while self._stream.running and monotonic() < until_s and not self._tally.over.is_set():
+            if any(line.startswith("version ") for line in list(self._stream.lines)):
+                return
+            sleep(LOOK_S)
+
+    def _compact(self, blow: Blow) -> None:
+        """Has a compaction die at a place; one that finds too little to do ends by itself."""
+        self._stream.kill()
+        began_s = monotonic()
+        with Service(["compact", "--lake", self._lake]) as compaction:
+            compaction.start(**{VARIABLE: blow.place})
+            self._wait(compaction, COMPACT_S)
+            compaction.kill()
+            # In an object store one that was killed before keeps others from compacting, for an hour.
+            refused = compaction.code == 1 and any(CLAIMED in line for line in compaction.lines)
+            if compaction.code != 0 and not refused:
+                self._settle(compaction, blow, began_s)
