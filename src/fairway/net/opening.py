@@ -224,7 +224,7 @@ async def _open_all(
 
 
 async def _bound(plan: Plan, descriptor: int | None) -> list[socket.socket]:
-    window = plan.options.window
+    window = plan.window
     if descriptor is not None:
         return [sockets.take_over(descriptor, plan.window_bytes, window)]
     found = await sockets.resolve(_anywhere(plan.target))
