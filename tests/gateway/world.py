@@ -132,8 +132,9 @@ class Ledger:
 class Sender:
     """Sends numbered messages over one connection until it is told to end, a few at a time."""
 
-    def __init__(self, url: str, tag: str, ledger: Ledger) -> None:
+    def __init__(self, url: str, tag: str, ledger: Ledger, more: str = "") -> None:
         self.url = url
+        self._more = more
         self.tag = tag
         self.ledger = ledger
         self.enough = asyncio.Event()
@@ -144,7 +145,8 @@ class Sender:
 
     async def connect(self) -> net.Connection:
         if self._connection is None:
-            self._connection = await net.connect(self.url + CLIENT[self.url.partition(":")[0]])
+            protocol = self.url.partition(":")[0].removesuffix("+dtls")
+            self._connection = await net.connect(self.url + CLIENT[protocol] + self._more)
         return self._connection
 
     async def run(self, pause_s: float = 0.01, at_once: int = 5) -> None:

@@ -358,11 +358,11 @@ def test_dir_and_help_show_everything_before_anything_is_used() -> None:
 
 
 PUBLIC = {
-    Connection: """address closed identity peer protocol session statistics url
+    Connection: """address closed device identity peer protocol session statistics url
         send send_nowait send_many request ping receive receive_many snapshot wait_closed close""",
     Listener: "url urls statistics connect connections receive receive_many restore close",
     Server: "url urls statistics serve_forever close",
-    Message: "body id peer receipt reliable commit",
+    Message: "body device id peer receipt reliable commit",
 }
 
 

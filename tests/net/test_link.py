@@ -47,8 +47,9 @@ class Ear:
         for start in range(0, len(copied) or 1, step):
             self.datagrams.append((copied[start : start + step], address))
 
-    def unreachable(self, address: Address | None, number: int) -> None:
-        self.trouble.append((address, number))
+    def unreachable(self, address: Address | None, why: int | str) -> None:
+        assert isinstance(why, int)
+        self.trouble.append((address, why))
         if self._enough is not None and not self._enough[1].done():
             self._enough[1].set_result(None)
 

@@ -35,6 +35,7 @@ def _row(message: Message) -> dict[str, object]:
     return {
         "protocol": message.peer.protocol,
         "peer": message.peer.peer,
+        **({} if message.device is None else {"device": message.device}),
         "session": message.peer.session,
         "id": message.id,
         "kind": kind_of(message),
@@ -67,7 +68,8 @@ def human_line(message: Message, terminal: bool) -> bytes:
     """Gives one line: who, which, what; a long one is cut. On a terminal who is dimmed."""
     kind = kind_of(message)
     asks = "" if kind == "message" else f" {kind}"
-    head = f"{message.peer.protocol} {message.peer.peer} {message.id}{asks}:"
+    who = message.peer.peer if message.device is None else f"{message.device} {message.peer.peer}"
+    head = f"{message.peer.protocol} {who} {message.id}{asks}:"
     most = CHARACTERS_MAX if terminal else CHARACTERS_ASIDE_MAX
     text = printable(_head(message.body, 4 * most))
     if len(text) > most:

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from fairway.core import events
+from fairway.core.addresses import device_of, format_address
 from fairway.core.errors import CallerError, DamagedSnapshot, NoSuchPeer
 from fairway.core.events import Peer, Receipt
 from fairway.core.machine import Machine, Piecewise
@@ -18,7 +19,6 @@ from fairway.gateway.guard import Guard
 from fairway.gateway.journal import Row, packed
 from fairway.net.endpoint import Endpoint
 from fairway.net.layers import Screen
-from fairway.net.urls import format_address
 
 SPOOLING = "rup"
 KEYS_MAX = 16_384
@@ -53,6 +53,7 @@ class Arrived(NamedTuple):
         return Row(
             offset, count, self.reception.protocol, name, peer.session, first, self.kind, self.reliable,
             self.received_us, size, sizes, body, self.spool.name if self.spool else None, port=self.reception.port,
+            device=device_of(peer.address),
         )  # fmt: skip
 
 

@@ -110,6 +110,11 @@ class Connection(_Receiving):
         return self._connection.url
 
     @property
+    def device(self) -> str | None:
+        """The peer's authenticated name; None on a plain port."""
+        return self._connection.device
+
+    @property
     def statistics(self) -> EndpointStatistics:
         return _wait(_call(lambda: self._connection.statistics))
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from fairway.core import events
+from fairway.core.addresses import device_of, format_address
 from fairway.core.errors import BadMessage
 from fairway.core.events import Address, Peer, Receipt
 from fairway.core.machine import Buffer
@@ -16,7 +17,7 @@ from fairway.net.inbox import Inbox, Receiving
 from fairway.net.messages import Message, Request, Run
 from fairway.net.outcomes import ConversationClosed, DeliveryUnknown, within
 from fairway.net.sending import Bulk, Outbox, Outgoing, Special
-from fairway.net.urls import format_address, format_url
+from fairway.net.urls import format_url
 
 if TYPE_CHECKING:
     from fairway.net.conversations import Conversations
@@ -92,7 +93,12 @@ class Connection(Receiving):
     @property
     def url(self) -> str:
         """The peer's URL."""
-        return format_url(self.protocol, self.address)
+        return format_url(self._endpoint.scheme, self.address)
+
+    @property
+    def device(self) -> str | None:
+        """The peer's authenticated name; None on a plain port."""
+        return device_of(self.address)
 
     @property
     def statistics(self) -> EndpointStatistics:

@@ -160,10 +160,10 @@ class Driver:
             self._above.failed(error)
             raise
 
-    def unreachable(self, address: Address | None, number: int) -> None:
-        """Pass an ICMP error on to the machine. It may come in the middle of a turn, so with the time of that."""
-        reason = f"{format_url(self.machine.name, address)}: {os.strerror(number)} (ICMP)"
-        self.machine.unreachable(address, reason, self._now_us)
+    def unreachable(self, address: Address | None, why: int | str) -> None:
+        """Pass an error on to the machine. It may come in the middle of a turn, so with the time of that."""
+        reason = f"{os.strerror(why)} (ICMP)" if isinstance(why, int) else why
+        self.machine.unreachable(address, f"{format_url(self.machine.name, address)}: {reason}", self._now_us)
         self.schedule()
 
     def path_limited(self, datagram_bytes: int, *, fragments: bool) -> None:

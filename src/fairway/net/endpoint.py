@@ -41,9 +41,12 @@ class Endpoint:
         make_handler: Callable[[Endpoint], EventHandler],
         *,
         close_timeout_s: float,
+        scheme: str = "",
     ) -> None:
         self.driver = driver
         self.machine: Machine = driver.machine
+        self.scheme = scheme or driver.machine.name
+        """Of its URL: the protocol, or what says that it is inside DTLS."""
         self.options = options
         self.closing = False
         self.loop = asyncio.get_running_loop()
@@ -88,13 +91,14 @@ class Endpoint:
     @property
     def url(self) -> str:
         """The URL of the bound socket, with its real port."""
-        return format_url(self.protocol, self.driver.link.local)
+        return format_url(self.scheme, self.driver.link.local)
 
     @property
     def statistics(self) -> EndpointStatistics:
         """What the machine and the socket have counted."""
-        self.driver.link.refresh()
-        return EndpointStatistics(self.protocol, self.machine.statistics, self.driver.link.counters)
+        link = self.driver.link
+        link.refresh()
+        return EndpointStatistics(self.protocol, self.machine.statistics, link.counters, link.dtls)
 
     # From above.
 

@@ -20,6 +20,7 @@ from typing import Protocol
 from fairway.core import events
 from fairway.core.events import Address, Event
 from fairway.core.machine import Buffer, Transmit
+from fairway.dtls import DtlsCounters
 from fairway.net.counters import SocketCounters
 
 Receive = Callable[[Buffer, Address, int, int | None], None]
@@ -34,6 +35,8 @@ class Link(Protocol):
     """Datagrams in and out."""
 
     counters: SocketCounters
+    dtls: DtlsCounters | None
+    """What a layer of DTLS has counted; None on a plain socket."""
 
     @property
     def local(self) -> Address:
@@ -77,8 +80,9 @@ class LinkEvents(Protocol):
     def readable(self) -> None:
         """Something has arrived: drain."""
 
-    def unreachable(self, address: Address | None, number: int) -> None:
-        """An ICMP error came back for this address (None: of the only one that a connected socket knows)."""
+    def unreachable(self, address: Address | None, why: int | str) -> None:
+        """An ICMP error, by its number, came back for this address (None: the only one that a connected socket knows);
+        or a layer above the socket says in words why nobody can be spoken with there."""
 
     def path_limited(self, datagram_bytes: int, *, fragments: bool) -> None:
         """The path takes no larger datagrams than this in one piece (`fragments`), or at all."""

@@ -20,6 +20,7 @@ from typing import Any, Literal
 from fairway.core.errors import BadOption
 from fairway.core.events import Address
 from fairway.core.machine import Transmit
+from fairway.dtls import DtlsCounters
 from fairway.net import kernel, mmsg
 from fairway.net.counters import SocketCounters
 from fairway.net.inlet import Inlet, ManyInlet, MergedInlet
@@ -56,6 +57,7 @@ class SocketLink(Outlet):
     """A socket that the loop watches and that is drained by hand."""
 
     deadline_us: int | None = None
+    dtls: DtlsCounters | None = None
 
     def __init__(self, sock: socket.socket, *, io: Io, remote: Address | None) -> None:
         segmented = io != "portable" and kernel.has_gso(sock)
@@ -200,6 +202,7 @@ class TransportLink(asyncio.DatagramProtocol):
     """A socket behind asyncio's own datagram transport, for event loops that cannot watch one."""
 
     deadline_us: int | None = None
+    dtls: DtlsCounters | None = None
 
     def __init__(self, remote: Address | None) -> None:
         self._loop = asyncio.get_running_loop()

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Self
 
-from fairway.core.errors import BadAddress, BadOption
+from fairway.core.errors import BadAddress, BadOption, NotSupported
 from fairway.core.events import Address
 from fairway.net.connection import Connection
 from fairway.net.conversations import Accepted, Conversations
@@ -70,6 +70,8 @@ class Listener(Receiving):
         target = parse(url)
         if target.settings:
             raise BadOption(f"{url!r} has options, but those of the listening socket hold for all its conversations")
+        if target.secure:
+            raise NotSupported("a listening socket opens no DTLS conversations; fairway.connect does, on its own")
         failure: Exception = BadAddress(
             f"this listener has no socket for {url!r}; it listens on {', '.join(self.urls)}"
         )
@@ -84,7 +86,7 @@ class Listener(Receiving):
 
     def _served_by(self, protocol: str, address: Address) -> Conversations | None:
         for one in self._served:
-            if one.endpoint.protocol == protocol and _same_family(one.endpoint.driver.link.local, address):
+            if one.endpoint.scheme == protocol and _same_family(one.endpoint.driver.link.local, address):
                 return one
         return None
 

@@ -33,6 +33,11 @@ class Message:
         self._run = run
 
     @property
+    def device(self) -> str | None:
+        """The sender's authenticated name; None on a plain port."""
+        return self.peer.device
+
+    @property
     def receipt(self) -> Receipt:
         return Receipt(self.peer.identity, self.id)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from fairway import protocols
-from fairway.core.errors import BadAddress
+from fairway.core.errors import BadAddress, BadOption
 from fairway.core.events import Address
 from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Machine, Options, check_choice
 from fairway.net import sockets
@@ -25,9 +25,13 @@ from fairway.net.listener import Listener
 from fairway.net.memory import keep_freed_memory
 from fairway.net.outcomes import AddressUnavailable, ConnectUnknown, within
 from fairway.net.recorder import CALLER, LISTENER, Recorder, Trace
+from fairway.net.security import SecureLink, Security, budget_bytes, take_settings
 from fairway.net.server import Server
-from fairway.net.urls import Setting, Target, build_options, parse
+from fairway.net.urls import DTLS_FILES, Setting, Target, build_options, parse
 from fairway.protocols import make_machine, options_class
+
+if TYPE_CHECKING:
+    from fairway.dtls.certificates import Role
 
 CLOSE_TIMEOUT_S = 5.0
 """What leaving the context waits for outstanding messages at the most."""
@@ -129,7 +133,7 @@ async def _serve(
 async def _connect(
     url: str, io: Io, trace: Trace | None, close_timeout_s: float, options: Mapping[str, Setting]
 ) -> Connection:
-    plan = _plan(url, options, io)
+    plan = _plan(url, options, io, "device")
     if not plan.target.host or not plan.target.port:
         raise BadAddress(f"{url!r} names no host and port to connect to")
     failure: Exception | None = None
@@ -146,7 +150,7 @@ async def _connect_to(
     plan: Plan, family: socket.AddressFamily, address: Address, trace: Trace | None, close_timeout_s: float
 ) -> Connection:
     # A peer that may move answers from elsewhere, which a connected socket would not hear.
-    moves = bool(getattr(plan.options, "migration", False))
+    moves = bool(getattr(plan.options, "migration", False)) and plan.security is None
     if moves:
         anywhere: Address = (ANY_HOST, 0) if family == socket.AF_INET else ("::", 0)
         sock = sockets.open_bound(family, anywhere, plan.window_bytes, plan.options.window)
@@ -155,7 +159,8 @@ async def _connect_to(
     common = _Common(trace, close_timeout_s)
     endpoint = await _open_endpoint(plan, sock, common, common.conversations, remote=None if moves else address)
     try:
-        connection = await common.served[0].connect(address)
+        inner = address if plan.security is None else plan.security.inner_address(address)
+        connection = await common.served[0].connect(inner)
     except BaseException:
         await endpoint.close(0.0)
         raise
@@ -167,7 +172,7 @@ async def _listen(
     urls: Sequence[str], io: Io, trace: Trace | None, close_timeout_s: float, options: Mapping[str, Setting]
 ) -> Listener:
     common = _Common(trace, close_timeout_s)
-    await _open_all([_plan(url, options, io) for url in urls], common, common.conversations)
+    await _open_all([_plan(url, options, io, "gateway") for url in urls], common, common.conversations)
     return Listener(common.served, common.inbox, common.accepted)
 
 
@@ -175,7 +180,7 @@ def plan_service(url: str, defaults: Mapping[str, Setting]) -> Plan:
     """Return what `open_service` opens for a URL: acknowledgement is deferred, and `defaults` hold where the URL sets
     nothing else. Nothing is bound yet."""
     missing = {name: value for name, value in defaults.items() if name not in parse(url).settings}
-    return _plan(url, {**missing, "deferred": True}, "auto")
+    return _plan(url, {**missing, "deferred": True}, "auto", "gateway")
 
 
 async def open_service(
@@ -233,6 +238,7 @@ class Plan:
     target: Target
     options: Options
     io: Io
+    security: Security | None = None
 
     @property
     def window_bytes(self) -> int:
@@ -244,7 +250,10 @@ class Plan:
 
     def machine(self) -> Machine:
         """Build the machine that serves it."""
-        return make_machine(self.target.protocol, self.options, Cryptographic())
+        machine = make_machine(self.target.protocol, self.options, Cryptographic())
+        if self.security is not None:
+            machine.limit_datagrams(self.options.datagram_bytes_max, fragments=False)
+        return machine
 
 
 class _Common:
@@ -268,7 +277,7 @@ class _Common:
         return self._recorder
 
 
-def _plan(url: str, given: Mapping[str, Setting], io: Io) -> Plan:
+def _plan(url: str, given: Mapping[str, Setting], io: Io, role: Role) -> Plan:
     """Reads a URL and joins its query's settings with those given by name, which win.
 
     `io` is the socket's, all others are the protocol's.
@@ -277,12 +286,30 @@ def _plan(url: str, given: Mapping[str, Setting], io: Io) -> Plan:
     settings: dict[str, Setting] = {**target.settings, **given}
     chosen = str(settings.pop("io", io))
     check_choice("io", chosen, IO_CHOICES)
+    security = _security(target, settings, role)
     options = build_options(options_class(target.protocol), settings)
-    return Plan(target, options, next(choice for choice in IO_CHOICES if choice == chosen))
+    if security is not None:
+        options = replace(options, datagram_bytes_max=budget_bytes(options.datagram_bytes_max))
+    return Plan(target, options, next(choice for choice in IO_CHOICES if choice == chosen), security)
+
+
+def _security(target: Target, settings: dict[str, Setting], role: Role) -> Security | None:
+    """Take the settings of DTLS out of the others, if the scheme asks for it."""
+    if not target.secure:
+        for name in DTLS_FILES:
+            if name in settings:
+                raise BadOption(f"the option {name!r} is for DTLS: write {target.protocol}+dtls://")
+        return None
+    security = take_settings(settings, role, target.host)
+    security.read()
+    if role == "gateway" and target.protocol == "udpc":
+        # A session follows its device, and only its device, to another address.
+        settings.setdefault("migration", True)
+    return security
 
 
 def _anywhere(target: Target) -> Target:
-    return target if target.host else Target(target.protocol, ANY_HOST, target.port, target.settings)
+    return target if target.host else replace(target, host=ANY_HOST)
 
 
 async def _open_endpoint(
@@ -298,9 +325,12 @@ async def _open_endpoint(
         if plan.takes_large_messages:
             keep_freed_memory()
         link = await open_link(sock, io=plan.io, remote=remote)
+        if plan.security is not None:
+            link = SecureLink(plan.security, link, remote)
         driver = Driver(plan.machine(), link, common.recorder(LISTENER if remote is None else CALLER))
         try:
-            endpoint = Endpoint(driver, plan.options, make_handler, close_timeout_s=common.close_timeout_s)
+            timeout_s, scheme = common.close_timeout_s, plan.target.scheme
+            endpoint = Endpoint(driver, plan.options, make_handler, close_timeout_s=timeout_s, scheme=scheme)
             endpoint.start()
         except BaseException:
             driver.close()

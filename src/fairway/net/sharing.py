@@ -34,7 +34,7 @@ class SharedPort:
 
     def __init__(self, url: str, sockets_: list[socket.socket]) -> None:
         _, mark, query = url.partition("?")
-        self.url = format_url(parse(url).protocol, sockets_[0].getsockname()) + mark + query
+        self.url = format_url(parse(url).scheme, sockets_[0].getsockname()) + mark + query
         self._sockets = sockets_
 
     @property
@@ -81,7 +81,7 @@ async def _bind_one(target: Target, count: int) -> list[socket.socket]:
     except OSError as error:
         for sock in group:
             sock.close()
-        shown = format_url(target.protocol, address)
+        shown = format_url(target.scheme, address)
         raise AddressUnavailable(f"cannot listen {count} times on {shown}: {error.strerror}", error) from error
     return group
 

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from fairway.core.addresses import format_address
 from fairway.core.errors import BadAddress
 from fairway.core.events import Address
 from fairway.net import kernel
 from fairway.net.outcomes import AddressUnavailable
-from fairway.net.urls import Target, format_address
+from fairway.net.urls import Target
 
 RECEIVE_BUFFER_BYTES = 4 << 20
 SEND_BUFFER_BYTES = 2 << 20

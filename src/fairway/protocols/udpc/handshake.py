@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fairway.core.addresses import device_of
 from fairway.core.chance import Chance
 from fairway.core.events import Address, CloseReason, Connected, Peer, PeerMoved
 from fairway.core.handshakes import Call, Calls, HalfOpen, HalfOpens
@@ -11,9 +12,9 @@ from fairway.core.receipts import ReceiptSlots
 from fairway.core.refusals import already_open, endpoint_closed, too_many_peers
 from fairway.core.statistics import ENDPOINT_CLOSED, PEERS_FULL
 from fairway.core.timers import Deadlines
-from fairway.protocols.udpc.link import NEVER, Link
+from fairway.protocols.udpc.link import NEVER, Handshake, Link
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.session import Handshake, Session, State
+from fairway.protocols.udpc.session import Session, State
 from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, HEADER_BYTES, IMP, REQ, SYN, datagram
 
 SESSION_ID_DRAWS_MAX = 64
@@ -229,7 +230,7 @@ class SessionTable:
         if half_open is not None and half_open.address == address:
             return self._complete(half_open, ack_index, flag, data, now_us)
         session = self.sessions.anywhere(session_id) if self._options.migration else None
-        if session is None:
+        if session is None or device_of(session.link.address) != device_of(address):
             self._outputs.drop("unknown_session")
             return None
         if flag not in _ASKING or session.state is not State.OPEN or not session.newer(index):
