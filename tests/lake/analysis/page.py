@@ -123,6 +123,8 @@ EXAMPLES = """## From a folder of captures to a plot
 In a notebook, or any Python program with a Spark session:
 
 ```python
+from pathlib import Path
+
 import fairway.lake
 from fairway.lake.analysis.job import analyze
 from fairway.lake.analysis.timeline import timeline
