@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-BYTES_MAX = 2_200
+BYTES_MAX = 1_700
 """For each packet: its record twice while batches are joined, what it says as each of the four protocols, and what is
 known of it. Its row of texts is not among them: rows are written few at a time."""
 
