@@ -1,7 +1,7 @@
 """How many sequences may start: at most half a turn of the counter within an interval.
 
-A copy of a packet may linger in the network. It is harmless while fewer than half the numbers have been used since:
-it is then recognised as old. Started sequences are counted in slots of a thirty-second of the interval, each taken to
+A duplicate may linger in the network. It is harmless while fewer than half the numbers have been used since: it is then
+recognised as old. Started sequences are counted in slots of a thirty-second of the interval, each taken to
 have happened at its end, so the limit is kept exactly and reached almost.
 """
 
@@ -26,7 +26,7 @@ class Starts:
         self._in_all = 0
 
     def started(self, count: int, interval_us: int, now_us: int) -> None:
-        """Takes note of sequences that start now."""
+        """Note sequences that start now."""
         slots = self._slots
         self._in_all += count
         if slots and (now_us - slots[-1][0]) * _SLOTS <= interval_us:
@@ -38,19 +38,19 @@ class Starts:
             self._in_all -= slots.popleft()[2]
 
     def room(self, interval_us: int, now_us: int) -> int:
-        """Tells how many sequences may start now."""
+        """Return how many sequences may start now."""
         room = self._most - self._in_all
         if room > 0 and self._in_all * 2 < self._most:
             return room
         return self._most - sum(slot[2] for slot in self._inside(interval_us, now_us))
 
     def next_room_us(self, interval_us: int, now_us: int) -> int:
-        """Tells when the oldest slot that counts leaves the interval."""
+        """Return when the oldest slot that counts leaves the interval."""
         inside = self._inside(interval_us, now_us)
         return (inside[-1][1] if inside else now_us) + interval_us
 
     def _inside(self, interval_us: int, now_us: int) -> list[list[int]]:
-        """Lists the slots that lie within the interval, newest first."""
+        """List the slots that lie within the interval, newest first."""
         inside: list[list[int]] = []
         for slot in reversed(self._slots):
             if slot[1] <= now_us - interval_us:

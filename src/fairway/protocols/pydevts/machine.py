@@ -2,8 +2,8 @@
 
 A message is sent as one packet and stays *open* until its ack comes; then a close tells the peer to stop repeating the
 ack. Both repeat on one fixed timer: every three seconds, ten times. A receiver knows a message by its *key* (id and
-crc) and remembers the key for forty seconds, so that late copies are acknowledged and not delivered again; a
-sender uses no id again with the same crc for two minutes, so that a new message is never taken for a copy.
+crc) and remembers the key for forty seconds, so that late duplicates are acknowledged and not delivered again; a
+sender uses no id again with the same crc for two minutes, so that a new message is never taken for a duplicate.
 
     timer       runs                              when it is over
     packet      3 s from each transmission        repeat; after 10 repeats the outcome is unknown
@@ -133,7 +133,7 @@ class PydevtsMachine:
     def _receive_run(
         self, data: bytes, address: Address, conversation: Conversation | None, segment_bytes: int
     ) -> bool:
-        """Takes a super-buffer as a whole if everything in it is plain; changes nothing otherwise."""
+        """Take a super-buffer as a whole if everything in it is plain; changes nothing otherwise."""
         if data[0] == wire.TYPE_PACKET:
             taken = segment_bytes >= HEADER_BYTES and self._inbound.packet_run(
                 data, segment_bytes, address, conversation, self._now_us
@@ -360,7 +360,7 @@ class PydevtsMachine:
         return stored.encode(stored.take(conversation, numbers, self._now_us, self._options))
 
     def snapshot_in_pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes]:
-        """Gives how far the numbers have come, and the keys of the messages that are about to be committed."""
+        """Return how far the numbers have come, and the keys of the messages that are about to be committed."""
         conversation = self._known(peer)
         ours = [receipt for receipt in committing if receipt.peer == peer]
         state, added = stored.take_in_pieces(conversation, ours, self._now_us)
@@ -381,7 +381,7 @@ class PydevtsMachine:
         return conversation.peer
 
     def _restore_more(self, state: stored.Snapshot, conversation: Conversation, now_us: int) -> Peer:
-        """Adds the keys of a further piece to a conversation that was restored just now."""
+        """Add the keys of a further piece to a conversation that was restored just now."""
         before = len(conversation.receiver.known)
         if not stored.add(state, conversation, now_us):
             raise already_open(state.address)

@@ -48,7 +48,7 @@ class Receiver:
     # Arrival.
 
     def accept(self, key: int, size: int, now_us: int) -> int:
-        """Takes a new message in and gives its number."""
+        """Take a new message in and return its number."""
         number = self.widener.take(key >> ID_SHIFT)
         self.known[key] = number
         self.places[number] = size << SIZE_SHIFT | key
@@ -56,7 +56,7 @@ class Receiver:
         return number
 
     def accept_run(self, keys: tuple[int, ...], size: int, now_us: int) -> int | None:
-        """Takes new messages with consecutive ids in and gives the first number; None if one is not plainly new."""
+        """Take new messages with consecutive ids in and return the first number; None if one is not plainly new."""
         first = self.widener.above(keys[0] >> ID_SHIFT)
         if first is None or not self.known.keys().isdisjoint(keys):
             return None
@@ -69,17 +69,17 @@ class Receiver:
         return first
 
     def answerable(self, key: int) -> bool:
-        """Tells whether copies of a known key are acknowledged."""
+        """Return whether duplicates of a known key are acknowledged."""
         return not self.held(key) and key not in self.silent
 
     def held(self, key: int) -> bool:
-        """Tells whether a known key waits for a commit before it may be acknowledged."""
+        """Return whether a known key waits for a commit before it may be acknowledged."""
         return self._deferred and self.known[key] in self.places
 
     # Incoming.
 
     def enter(self, keys: Sequence[int]) -> None:
-        """Takes note that these are acknowledged and wait for their close."""
+        """Note that these are acknowledged and wait for their close."""
         if len(keys) == 1:
             self._enter_one(keys[0] >> ID_SHIFT, keys[0])
             return
@@ -102,7 +102,7 @@ class Receiver:
         return self.incoming.get(message_id) == key or (bool(self._more) and key in self._more.get(message_id, ()))
 
     def leave(self, key: int) -> bool:
-        """Ends the repeats of an ack; tells whether there were any."""
+        """End the repeats of an ack; return whether there were any."""
         if not self.is_incoming(key):
             return False
         message_id = key >> ID_SHIFT
@@ -120,14 +120,14 @@ class Receiver:
         return True
 
     def leave_all(self, message_id: int) -> bool:
-        """Ends the repeats of every ack with this id."""
+        """End the repeats of every ack with this id."""
         keys = [key for key in (self.incoming.get(message_id), *self._more.get(message_id, ())) if key is not None]
         for key in keys:
             self.leave(key)
         return bool(keys)
 
     def closed(self, keys: Sequence[int]) -> int:
-        """Takes closes; tells how many of them ended something."""
+        """Take closes; return how many of them ended something."""
         if self._more or self._overdue:
             return sum(self.leave(key) if key & CRC_MASK else self.leave_all(key >> ID_SHIFT) for key in keys)
         incoming, ended = self.incoming, 0
@@ -139,28 +139,28 @@ class Receiver:
         return ended
 
     def all_incoming(self) -> list[int]:
-        """Lists the keys that wait for a close."""
+        """List the keys that wait for a close."""
         return [*self.incoming.values(), *(key for keys in self._more.values() for key in keys)]
 
     # Commit and the end.
 
     def all_held(self) -> list[int]:
-        """Lists the keys that wait for a commit before they may be acknowledged."""
+        """List the keys that wait for a commit before they may be acknowledged."""
         return [place & KEY_MASK for place in self.places.values()] if self._deferred else []
 
     def vacate(self, number: int) -> tuple[int, int] | None:
-        """Frees the place of a message and gives its key and size; None if it has none."""
+        """Free the place of a message and return its key and size; None if it has none."""
         place = self.places.pop(number, None)
         return None if place is None else (place & KEY_MASK, place >> SIZE_SHIFT)
 
     def settle(self, keys: Sequence[int]) -> None:
-        """Forgets what was known only because it was held."""
+        """Forget what was known only because it was held."""
         if self._overdue:
             for key in keys:
                 self._forget_overdue(key)
 
     def vacate_all(self) -> tuple[int, int]:
-        """Frees all places; what was never acknowledged stays silent. Gives the number of places and of bytes."""
+        """Free all places; what was never acknowledged stays silent. Gives the number of places and of bytes."""
         places = list(self.places.values())
         self.places.clear()
         if self._deferred:
@@ -171,7 +171,7 @@ class Receiver:
     # Forgetting.
 
     def expire(self, before_us: int) -> None:
-        """Forgets what arrived before that time; what is incoming or held stays until it no longer is."""
+        """Forget what arrived before that time; what is incoming or held stays until it no longer is."""
         while self.arrivals and self.arrivals[0].first_us <= before_us:
             for key in self.arrivals.popleft().keys:
                 if self.held(key) or self.is_incoming(key):
@@ -189,5 +189,5 @@ class Receiver:
         self.silent.pop(key, None)
 
     def overdue(self) -> list[int]:
-        """Lists the keys that are known beyond their time."""
+        """List the keys that are known beyond their time."""
         return list(self._overdue)

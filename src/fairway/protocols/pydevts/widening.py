@@ -25,12 +25,12 @@ class Widener:
         return Widener(self.highest, list(self.gaps))
 
     def above(self, wire_id: int) -> int | None:
-        """Gives the number of a message with this id if it is above all before; else None. Marks nothing."""
+        """Return the number of a message with this id if it is above all before; else None. Marks nothing."""
         wide = wire_id if self.highest < 0 else widen(wire_id, self.highest, BITS)
         return wide if wide > self.highest else None
 
     def take(self, wire_id: int) -> int:
-        """Gives a new message with this id a number that no other has."""
+        """Return a new message with this id a number that no other has."""
         wide = self.above(wire_id)
         if wide is None:
             wide = widen(wire_id, self.highest, BITS)
@@ -41,13 +41,13 @@ class Widener:
         return wide
 
     def take_run(self, first: int, count: int) -> None:
-        """Marks numbers above the highest as used."""
+        """Mark numbers above the highest as used."""
         if first > self.highest + 1:
             self._add_gap(len(self.gaps), self.highest + 1, first)
         self.highest = first + count - 1
 
     def release(self, number: int) -> None:
-        """Makes a used number free again: its message is not known after all."""
+        """Make a used number free again: its message is not known after all."""
         place = bisect_right(self.gaps, (number, self.highest + 1))
         if place and self.gaps[place - 1][1] == number:
             self.gaps[place - 1] = (self.gaps[place - 1][0], number + 1)
@@ -55,7 +55,7 @@ class Widener:
             self._add_gap(place, number, number + 1)
 
     def _fill(self, number: int) -> bool:
-        """Takes a number out of its gap, if it is in one."""
+        """Take a number out of its gap, if it is in one."""
         place = bisect_right(self.gaps, (number, self.highest + 1)) - 1
         if place < 0 or self.gaps[place][1] <= number:
             return False

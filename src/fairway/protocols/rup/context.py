@@ -74,19 +74,19 @@ class Context:
         return self._bursts
 
     def next_serial(self) -> int:
-        """Gives the next number for something with a timer."""
+        """Return the next number for something with a timer."""
         self._serials += 1
         return self._serials
 
     def due(self, now_us: int) -> list[Timed]:
-        """Takes out what is due, in the order of making."""
+        """Remove what is due, in the order of making."""
         due = self.timers.pop_due(now_us)
         if len(due) > 1:
             due.sort(key=lambda timed: timed.serial)
         return due
 
     def draw_identity(self) -> bytes:
-        """Draws the 32 digits of a random UUID (version 4).
+        """Draw the 32 digits of a random UUID (version 4).
 
         Where many are used they are drawn several at a time, a few in a hundred ahead: asking the operating system
         for each would cost a small message a tenth of its way out. The order is that of drawing them one by one.

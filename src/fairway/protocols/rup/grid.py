@@ -28,7 +28,7 @@ class Grid:
         self._context = context
 
     def part_bytes(self, message: Outgoing) -> int:
-        """Chooses a message's grid: the largest part, or one that fits what an unproved address may get."""
+        """Choose a message's grid: the largest part, or one that fits what an unproved address may get."""
         least = -(-message.total // PARTS_MAX)
         largest = max(self._context.part_bytes_max, least)
         budget = self._context.outbox.budget(self._address)
@@ -37,11 +37,11 @@ class Grid:
         return min(largest, max(budget - wire.DATA_HEADER_BYTES, PART_BYTES_MIN, least))
 
     def burst_max(self, message: Outgoing) -> int:
-        """Tells how many parts one system call carries."""
+        """Return how many parts one system call carries."""
         return min(SEGMENTS_MAX, UDP_PAYLOAD_BYTES_MAX // (wire.DATA_HEADER_BYTES + message.part_bytes))
 
     def allowed(self, message: Outgoing, count: int) -> int:
-        """Tells how many of the parts the three-times limit lets through."""
+        """Return how many of the parts the three-times limit lets through."""
         budget = self._context.outbox.budget(self._address)
         if budget is None:
             return count
@@ -49,7 +49,7 @@ class Grid:
         return min(count, budget // size)
 
     def encode(self, message: Outgoing, first: int, count: int) -> Buffer:
-        """Gives parts of a message, from part `first` on, as datagrams one after another."""
+        """Return parts of a message, from part `first` on, as datagrams one after another."""
         identity, total, part_bytes = message.identity, message.total, message.part_bytes
         if count == 1:
             return wire.part(identity, first * part_bytes, total, message.slice_of(first, 1))

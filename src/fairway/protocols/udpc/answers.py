@@ -1,4 +1,4 @@
-"""Requests of the peer: which still wait for an answer, and the responses kept for copies of their requests."""
+"""Requests of the peer: which still wait for an answer, and the responses kept for duplicates of their requests."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ class Answers:
         self._bytes = 0
 
     def __contains__(self, request: int) -> bool:
-        """Tells whether the application may answer this request."""
+        """Return whether the application may answer this request."""
         return request in self._waiting
 
     def full(self, now_us: int) -> bool:
-        """Tells whether no further request can be taken; those that waited too long make room."""
+        """Return whether no further request can be taken; those that waited too long make room."""
         if len(self._waiting) >= self._options.requests_max:
             self.expire(now_us)
         return len(self._waiting) >= self._options.requests_max
 
     def asked(self, request: int, now_us: int) -> None:
-        """Takes note of a request that is handed over."""
+        """Note a request that is delivered."""
         self._waiting[request] = now_us
 
     def answered(self, request: int) -> None:
-        """Takes note that the application has answered; the response follows by `keep` when it leaves."""
+        """Note that the application has answered; the response follows by `keep` when it leaves."""
         del self._waiting[request]
 
     def keep(self, request: int, response: bytes, now_us: int) -> None:
-        """Keeps a response for copies of its request; the oldest goes first."""
+        """Keep a response for duplicates of its request; the oldest goes first."""
         self._kept[request] = (response, now_us)
         self._bytes += len(response)
         while len(self._kept) > self._options.responses_max or self._bytes > self._options.response_bytes_max:
             self._drop_oldest()
 
     def response(self, request: int, now_us: int) -> bytes | None:
-        """Gives the response kept for a request."""
+        """Return the response kept for a request."""
         self.expire(now_us)
         kept = self._kept.get(request)
         return kept[0] if kept is not None else None
 
     def expire(self, now_us: int) -> None:
-        """Forgets what is too old: nobody waits for it any more."""
+        """Forget what is too old: nobody waits for it any more."""
         since_us = now_us - self._options.response_kept_us
         while self._kept and next(iter(self._kept.values()))[1] <= since_us:
             self._drop_oldest()
