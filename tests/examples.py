@@ -114,6 +114,57 @@ def run_shell(block: str, folder: Path) -> None:
             terminal.close()
 
 
+VANISHING = """
+import asyncio, os, sys, fairway
+async def main():
+    connection = await fairway.connect(sys.argv[1], timeout=30)
+    await connection.send(b"anybody?")
+    os._exit(0)
+asyncio.run(main())
+"""
+"""A client whose process ends in the middle of a conversation."""
+
+ASKING = """
+import asyncio, sys, fairway
+async def main():
+    async with fairway.connect(sys.argv[1], timeout=30) as connection:
+        await connection.send(b"hello")
+        print((await connection.receive(timeout=30)).body.decode())
+asyncio.run(main())
+"""
+
+
+def run_server(block: str, folder: Path) -> None:
+    """Run a block that serves for ever: one client vanishes, another is served before and after that is noticed."""
+    command = [sys.executable, "-W", "error", "-c", with_free_ports(block)]
+    with subprocess.Popen(
+        command, env=environment(), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
+        late = threading.Timer(PATIENCE_S, server.kill)
+        late.start()
+        try:
+            assert server.stdout is not None
+            word, url = server.stdout.readline().split()
+            assert word == "serving"
+            _client(VANISHING, url, folder)
+            assert _client(ASKING, url, folder) == "HELLO\n"
+            left = sorted(server.stdout.readline() for _ in range(2))
+            assert left == ["left: closed by the peer\n", "left: the peer is silent\n"]
+            assert _client(ASKING, url, folder) == "HELLO\n"
+        finally:
+            late.cancel()
+            server.kill()
+
+
+def _client(script: str, url: str, folder: Path) -> str:
+    command = [sys.executable, "-W", "error", "-c", script, url]
+    done = subprocess.run(
+        command, env=environment(), cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
 def run_python(block: str, folder: Path) -> None:
     """Runs a Python block, with every warning an error, and compares what it prints with what it says."""
     done = subprocess.run(

@@ -17,7 +17,8 @@ MAY_USE = {
     "protocols": ("core",),
     "capture": ("protocols",),
     "sim": ("protocols", "capture"),
-    "net": ("protocols", "capture"),
+    "dtls": ("core",),
+    "net": ("protocols", "capture", "dtls"),
     "store": ("core",),
     "gateway": ("net", "store"),
     "lake": ("capture", "sim", "store"),
@@ -50,6 +51,8 @@ PURE_BUILTINS_DENIED = ("open", "input", "print", "exec", "eval", "compile", "__
 ONLY_IN = {
     "pyspark": ("lake",),
     "numba": ("capture",),
+    "OpenSSL": ("dtls",),
+    "cryptography": ("dtls",),
     "py4j": ("lake",),
     "pandas": ("lake",),
     "pyarrow": ("store", "lake", "gateway", "report", "demo"),

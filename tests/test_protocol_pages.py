@@ -10,7 +10,7 @@ import pytest
 from fairway.net.urls import shown_name
 from fairway.protocols import NAMES, options_class
 from tests.conftest import ROOT
-from tests.examples import blocks, run_python, run_shell
+from tests.examples import blocks, run_python, run_server, run_shell
 
 FOLDER = ROOT / "docs" / "protocols"
 PAGES = sorted(FOLDER.glob("*.md"))
@@ -30,8 +30,14 @@ def test_every_shell_example_runs(block: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("block", examples("python"))
-def test_every_python_example_prints_what_it_says(block: str, tmp_path: Path) -> None:
-    run_python(block, tmp_path)
+def test_every_python_example_prints_what_it_says_and_servers_survive_a_client_that_vanishes(
+    block: str, tmp_path: Path
+) -> None:
+    (run_server if "serve_forever" in block else run_python)(block, tmp_path)
+
+
+def test_there_is_a_server_among_the_examples() -> None:
+    assert any("serve_forever" in block for page in PAGES for block in blocks(page, "python"))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -72,7 +72,7 @@ class Crowd:
         until_s = perf_counter() + OPEN_S
         while True:
             try:
-                self._connections[peer] = await net.open_connection(self._urls[peer])
+                self._connections[peer] = await net.connect(self._urls[peer])
                 return
             except FairwayError:
                 if perf_counter() > until_s:
@@ -101,7 +101,7 @@ class Crowd:
         numbers = ledger.outcomes[peer]
         number = len(numbers)
         try:
-            future = connection.send(message(peer << PEER_SHIFT | number, self._tail))
+            future = connection.send_nowait(message(peer << PEER_SHIFT | number, self._tail))
         except (FairwayError, CallerError):
             ledger.held_back += 1
             self._lost(peer, connection)

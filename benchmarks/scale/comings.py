@@ -141,7 +141,7 @@ async def _come_and_go(url: str, soaked: Soaked, chance: Random, until: float) -
 async def _abandon(connection: net.Connection, body: bytes, soaked: Soaked) -> None:
     """Stops waiting for a message; the conversation must not mind."""
     soaked.abandoned += 1
-    connection.send(body).cancel()
+    connection.send_nowait(body).cancel()
     await connection.send(body)
     soaked.acknowledged += 1
 

@@ -93,7 +93,7 @@ async def _echo(listener: net.Listener) -> None:
         for message in await listener.receive_many():
             # The peer may be gone by now, which is not this side's affair.
             if message.peer.closed is None:
-                message.peer.send(message.body).add_done_callback(_look)
+                message.peer.send_nowait(message.body).add_done_callback(_look)
 
 
 def _look(outcome: asyncio.Future[None]) -> None:
@@ -114,7 +114,7 @@ async def _report(listener: net.Listener, echoing: asyncio.Task[None]) -> None:
             "statistics": listener.statistics[0].as_dict(),
         }
         if line.strip() == b"entries":
-            report["entries"] = footprint(listener._endpoints[0].machine).entries
+            report["entries"] = footprint(listener._served[0].endpoint.machine).entries
         print(json.dumps(report), flush=True)
 
 

@@ -3,8 +3,8 @@
     async with fairway.connect("udpc://192.0.2.1:9000") as connection:
         await connection.send(b"hello")
 
-Importing this loads no more than a version; `fairway.connect`, `fairway.listen` and what belongs to them come from
-`fairway.net` when they are first used.
+`connect`, `listen` and `serve` open; `fairway.net.blocking` has the same for programs without asyncio. Importing this
+loads no more than a version: what belongs to it comes from `fairway.net` when it is first used.
 """
 
 from __future__ import annotations
@@ -12,8 +12,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fairway.core.errors import BadAddress, BadMessage, BadOption, CallerError, FairwayError, NotSupported
+    from fairway.core.errors import (
+        BadAddress,
+        BadMessage,
+        BadOption,
+        CallerError,
+        DamagedSnapshot,
+        FairwayError,
+        NotSupported,
+    )
     from fairway.net import (
+        AddressUnavailable,
         Batch,
         Connection,
         ConnectRefused,
@@ -24,23 +33,25 @@ if TYPE_CHECKING:
         EndpointStatistics,
         Listener,
         Message,
+        Opening,
         OutcomeRefused,
         OutcomeUnknown,
         Part,
         Request,
         Run,
+        Server,
         Tally,
         connect,
         listen,
-        open_connection,
-        open_listener,
+        serve,
     )
 
 __version__ = "0.1.0"
 
-_ERRORS = ("BadAddress", "BadMessage", "BadOption", "CallerError", "FairwayError", "NotSupported")
+_ERRORS = ("BadAddress", "BadMessage", "BadOption", "CallerError", "DamagedSnapshot", "FairwayError", "NotSupported")
 
 __all__ = [
+    "AddressUnavailable",
     "BadAddress",
     "BadMessage",
     "BadOption",
@@ -50,6 +61,7 @@ __all__ = [
     "ConnectUnknown",
     "Connection",
     "ConversationClosed",
+    "DamagedSnapshot",
     "DeliveryRefused",
     "DeliveryUnknown",
     "EndpointStatistics",
@@ -57,22 +69,23 @@ __all__ = [
     "Listener",
     "Message",
     "NotSupported",
+    "Opening",
     "OutcomeRefused",
     "OutcomeUnknown",
     "Part",
     "Request",
     "Run",
+    "Server",
     "Tally",
     "__version__",
     "connect",
     "listen",
-    "open_connection",
-    "open_listener",
+    "serve",
 ]
 
 
 def __getattr__(name: str) -> object:
-    """Loads what an application uses when it first asks for it."""
+    """Load what an application uses when it first asks for it."""
     if name not in __all__:
         raise AttributeError(f"module 'fairway' has no attribute {name!r}")
     from importlib import import_module
@@ -80,3 +93,8 @@ def __getattr__(name: str) -> object:
     found: object = getattr(import_module("fairway.core.errors" if name in _ERRORS else "fairway.net"), name)
     globals()[name] = found
     return found
+
+
+def __dir__() -> list[str]:
+    """Name everything, loaded or not."""
+    return sorted({*globals(), *__all__})

@@ -10,10 +10,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from types import SimpleNamespace
+from typing import IO, Any
 
 import pytest
 
+from fairway.cli.files import Files
+from fairway.net import Message
 from tests.acceptance.raw import PATIENCE_S, Command, RawPeer, fairway, listening
 from tests.acceptance.test_raw_udpc import ACK, HBT, IMP, fields, has_flag, packet, shake_hands
 from tests.cli.terminals import on_terminal
@@ -42,6 +45,38 @@ def test_what_send_sends_listen_prints(protocol: str) -> None:
         assert {row["protocol"] for row in rows} == {protocol}
         assert {"peer", "session", "id", "size", "encoding", "kind"} <= rows[0].keys()
         assert command.exit_code() == 0
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_each_message_becomes_a_file_and_none_replaces_another(protocol: str, tmp_path: Path) -> None:
+    folder = tmp_path / "not" / "there"
+    with fairway("listen", f"{protocol}://127.0.0.1:0", "--json", "--count", "3", "--out", str(folder)) as command:
+        url = url_of(command, protocol)
+        for text in ("one", "two", "three"):
+            assert send(url, text).returncode == 0
+        rows = [command.message() for _ in range(3)]
+        assert command.exit_code() == 0
+    files = [Path(row["file"]) for row in rows]
+    assert [file.read_text() for file in files] == ["one", "two", "three"]
+    assert sorted(folder.iterdir()) == sorted(files)
+    assert "body" not in rows[0]
+
+
+def test_two_messages_of_one_name_get_two_files(tmp_path: Path) -> None:
+    peer: Any = SimpleNamespace(protocol="udpc", peer="[::1]:9")
+    files = Files(tmp_path)
+    written = [files.write(Message(peer, 7, body)) for body in (b"old", b"new")]
+    assert [path.name for path in written] == ["udpc-__1_9-7", "udpc-__1_9-7-2"]
+    assert [path.read_bytes() for path in written] == [b"old", b"new"]
+
+
+def test_a_folder_that_takes_no_file_leaves_the_message_unacknowledged(tmp_path: Path) -> None:
+    with fairway("listen", "udpc://127.0.0.1:0", "--out", str(tmp_path / "out")) as command:
+        url = url_of(command, "udpc")
+        (tmp_path / "out").rmdir()
+        (tmp_path / "out").write_text("in the way")
+        assert send(f"{url}?important_timeout=1s", "lost").returncode == 3
+        assert command.exit_code() == 1
 
 
 def test_several_urls_are_announced_in_order_and_all_heard() -> None:

@@ -84,6 +84,9 @@ ROUNDS_MAX = 200
 
 TESTED: Address = ("tested", 0)
 
+DTLS = "dtls"
+TARGETS = (*NAMES, DTLS)
+
 
 @dataclass(slots=True)
 class FuzzResult:
@@ -108,7 +111,7 @@ class FuzzResult:
 
     def replay(self, datagrams: int) -> str:
         """Gives the command that runs exactly this again."""
-        words = ["python", "-m", "tests.fuzz.fuzzing", "--protocol", self.protocol, "--seed", str(self.seed)]
+        words = ["python", "-m", "tests.fuzz", "--protocol", self.protocol, "--seed", str(self.seed)]
         return shlex.join([*words, "--datagrams", str(datagrams)])
 
 
@@ -398,10 +401,17 @@ def fuzz(protocol: str, datagrams: int, seed: int = 1, *, progress: bool = False
     return result
 
 
-def run(datagrams_each: int, seed: int, protocols: Sequence[str] = NAMES, jobs: int = 1) -> int:
+def run(datagrams_each: int, seed: int, protocols: Sequence[str] = TARGETS, jobs: int = 1) -> int:
     """Runs the protocols side by side, prints a table, and gives the exit code."""
+    from tests.fuzz.secured import fuzz_dtls  # it is made of this module
+
     with ProcessPoolExecutor(max_workers=jobs) as pool:
-        pending = [pool.submit(fuzz, protocol, datagrams_each, seed, progress=True) for protocol in protocols]
+        pending = [
+            pool.submit(fuzz_dtls, datagrams_each, seed)
+            if protocol == DTLS
+            else pool.submit(fuzz, protocol, datagrams_each, seed, progress=True)
+            for protocol in protocols
+        ]
         results = [one.result() for one in pending]
     print(f"{'protocol':10}{'datagrams':>14}{'a second':>12}{'healthy':>10}{'entries':>12}{'ceiling':>12}  result")
     for result in results:
@@ -422,7 +432,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="hostile datagrams for machines")
     parser.add_argument("--datagrams", type=int, default=1_000_000, help="hostile datagrams for each protocol")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--protocol", action="append", choices=NAMES, help="this one only; may be repeated")
+    parser.add_argument("--protocol", action="append", choices=TARGETS, help="this one only; may be repeated")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="protocols at the same time")
     chosen = parser.parse_args(arguments)
-    return run(chosen.datagrams, chosen.seed, chosen.protocol or NAMES, chosen.jobs)
+    return run(chosen.datagrams, chosen.seed, chosen.protocol or TARGETS, chosen.jobs)

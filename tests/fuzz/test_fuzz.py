@@ -13,6 +13,7 @@ from fairway.core.machine import Machine, Options, Transmit
 from fairway.protocols import NAMES, make_machine
 from tests.fuzz import fuzzing as bench
 from tests.fuzz.hostility import Hostility
+from tests.fuzz.secured import fuzz_dtls
 
 EACH = 125_000
 
@@ -26,6 +27,14 @@ def test_hostile_datagrams_neither_break_nor_fill_a_machine_nor_disturb_the_heal
     assert result.conversations_insider > bench.INSIDERS
     assert len(result.dropped) >= 6
     assert sum(result.dropped.values()) > EACH // 4
+
+
+def test_hostile_datagrams_neither_break_the_dtls_layer_nor_disturb_the_healthy() -> None:
+    result = fuzz_dtls(EACH)
+    assert result.failures == []
+    assert result.messages_healthy >= 200
+    assert result.conversations_insider > 20
+    assert len(result.dropped) >= 10
 
 
 def test_a_run_is_a_function_of_its_seed() -> None:

@@ -58,7 +58,7 @@ async def _killed_with_large_messages(lake: Path) -> None:
         await connection.send(bodies[0])
         spool = lake / "gateways" / "gateway" / "spool"
         await until(lambda: any((lake / "landing" / "gateway").iterdir()) and not any(spool.iterdir()))
-        second = connection.send(bodies[1])
+        second = connection.send_nowait(bodies[1])
         assert await first.ended() == -signal.SIGKILL
         assert not second.done()
         assert len(list(spool.iterdir())) == 1
@@ -76,7 +76,7 @@ def test_a_session_without_a_message_survives_a_kill(tmp_path: Path) -> None:
 
 async def _killed_before_the_first_message(lake: Path) -> None:
     async with gateway(lake, any_ports(("udpc", "mrp"))) as first:
-        connections = [await net.open_connection(url) for url in first.urls]
+        connections = [await net.connect(url) for url in first.urls]
         await until(lambda: sessions_stored(lake) == 2)
         first.signal(signal.SIGKILL)
         await first.ended()
@@ -97,7 +97,7 @@ async def _killed_before_the_answer(lake: Path) -> None:
     first = await start(lake, any_ports(("udpc",)), environment={"FAIRWAY_CRASH_AT": "after-commit:2"})
     async with net.connect(first.urls[0] + "?silence=60s&request_timeout=60s") as connection:
         await until(lambda: sessions_stored(lake) == 1)
-        asked = connection.request(b"question")
+        asked = asyncio.ensure_future(connection.request(b"question"))
         assert await first.ended() == -signal.SIGKILL
         assert journalled(lake) == [b"question"]
         async with gateway(lake, first.urls) as second:

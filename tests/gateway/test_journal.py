@@ -30,14 +30,14 @@ def row(offset: int, bodies: list[bytes], identity: int | str = 7, **more: objec
 def test_a_segment_has_exactly_the_declared_columns_and_every_message_in_order(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"from a file")
     rows = [
-        row(3, [b"a", b"", b"ccc"], 10, port=9_000),
+        row(3, [b"a", b"", b"ccc"], 10, port=9_000, device="sensor-1"),
         row(6, [b"xx", b"yy"], 20, session=None, kind="plain", reliable=False, peer="[::1]:2"),
         row(8, [b""], "f" * 32, received_us=2_000_000, port=9_000)._replace(size_bytes=11, spool="large"),
     ]
     columns.write("edge", rows, tmp_path, tmp_path / "s.parquet")
     table = pq.read_table(tmp_path / "s.parquet")
     assert tuple(table.schema.names) == SEGMENT.names
-    assert {field.name for field in table.schema if field.nullable} == {"port", "session"}
+    assert {field.name for field in table.schema if field.nullable} == {"port", "device", "session"}
     assert str(table.schema.field("received").type) == "timestamp[us, tz=UTC]"
     assert table["gateway_offset"].to_pylist() == [3, 4, 5, 6, 7, 8]
     assert table["id"].to_pylist() == ["10", "11", "12", "20", "21", "f" * 32]
@@ -47,6 +47,7 @@ def test_a_segment_has_exactly_the_declared_columns_and_every_message_in_order(t
         ("::1", 2, None),
     }
     assert table["session"].to_pylist() == [5, 5, 5, None, None, 5]
+    assert table["device"].to_pylist() == ["sensor-1"] * 3 + [None] * 3
     assert table["kind"].to_pylist() == ["message"] * 3 + ["plain"] * 2 + ["message"]
     assert table["reliable"].to_pylist() == [True] * 3 + [False] * 2 + [True]
     assert [at.timestamp() for at in table["received"].to_pylist()] == [1.0] * 5 + [2.0]

@@ -175,7 +175,7 @@ def test_a_journal_of_a_newer_version_is_left_as_it_is(home: Home) -> None:
 def test_a_journal_of_version_1_goes_on_with_its_rows_unchecked(home: Home) -> None:
     three(home)
     old = sqlite3.connect(home.journal)
-    for column in ("crc", "port"):
+    for column in ("crc", "port", "device"):
         old.execute(f"ALTER TABLE messages DROP COLUMN {column}")
     old.execute("PRAGMA user_version = 1")
     old.close()

@@ -144,7 +144,7 @@ async def test_a_second_signal_ends_a_gateway_that_cannot_drain_and_loses_nothin
         async with net.connect(running.urls[0], close_timeout_s=0.1) as connection:
             await connection.send(b"kept")
             full.touch()
-            waiting = connection.send(b"never written")
+            waiting = connection.send_nowait(b"never written")
             await until(lambda: any("not acknowledging" in line for line in running.said))
             running.signal(signal.SIGTERM)
             await asyncio.sleep(0.2)
@@ -411,7 +411,7 @@ async def test_listening_beyond_loopback_without_an_allow_list_says_so(lake: Pat
 async def test_a_denied_network_gets_no_answer(lake: Path) -> None:
     async with gateway(lake, UDPC, "--deny", "127.0.0.0/8", "--metrics", "127.0.0.1:0") as running:
         with pytest.raises(net.ConnectUnknown):
-            await net.open_connection(running.urls[0] + "?connect_timeout=300ms")
+            await net.connect(running.urls[0] + "?connect_timeout=300ms")
         await until(lambda: any(line.startswith("metrics ") for line in running.said))
         _, text = await fetch(metrics_url(running))
     assert 'reason="guard_denied",where="udpc"' in text
@@ -449,7 +449,7 @@ async def test_a_large_message_that_finds_no_room_is_finished_when_there_is_some
     async with gateway(lake, ["rup://127.0.0.1:0"], environment={"FAIRWAY_DISK_FULL_WHILE": str(full)}) as running:
         async with net.connect(running.urls[0] + "?silence=60s") as connection:
             full.touch()
-            sending = connection.send(body)
+            sending = connection.send_nowait(body)
             await until(lambda: any("no room to spool" in line for line in running.said))
             assert not sending.done()
             full.unlink()

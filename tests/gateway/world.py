@@ -132,8 +132,9 @@ class Ledger:
 class Sender:
     """Sends numbered messages over one connection until it is told to end, a few at a time."""
 
-    def __init__(self, url: str, tag: str, ledger: Ledger) -> None:
+    def __init__(self, url: str, tag: str, ledger: Ledger, more: str = "") -> None:
         self.url = url
+        self._more = more
         self.tag = tag
         self.ledger = ledger
         self.enough = asyncio.Event()
@@ -144,7 +145,8 @@ class Sender:
 
     async def connect(self) -> net.Connection:
         if self._connection is None:
-            self._connection = await net.open_connection(self.url + CLIENT[self.url.partition(":")[0]])
+            protocol = self.url.partition(":")[0].removesuffix("+dtls")
+            self._connection = await net.connect(self.url + CLIENT[protocol] + self._more)
         return self._connection
 
     async def run(self, pause_s: float = 0.01, at_once: int = 5) -> None:
@@ -153,7 +155,7 @@ class Sender:
         while not self.enough.is_set():
             for _ in range(at_once):
                 body = f"{self.tag}-{self.sent}-".encode() + bytes([self.sent % 251]) * (self.sent % 90)
-                future: asyncio.Future[Any] = connection.send(body)
+                future: asyncio.Future[Any] = connection.send_nowait(body)
                 future.add_done_callback(partial(self._settle, body))
                 pending.append(future)
                 self.sent += 1

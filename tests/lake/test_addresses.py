@@ -7,9 +7,9 @@ from ipaddress import ip_address
 
 import pytest
 
+from fairway.core.addresses import format_address
 from fairway.gateway.columns import _address
 from fairway.lake.captures.readings import _text
-from fairway.net.urls import format_address
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1", "2001:db8::1", "2001:DB8:0:0:1:0:0:1", "fe80::1", "::1", "1:0:0:2::"])

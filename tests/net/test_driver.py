@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import Any
 
 from fairway.core.events import Event
 from fairway.core.machine import Transmit
@@ -39,30 +39,51 @@ class ClockedMachine:
         self.received.append((data, len(self.woken_us)))
 
 
-class NoApplication:
+class Nobody:
     """Nobody sends, nobody waits."""
 
-    gathered = False
-    short_of_places = False
-
-    def __init__(self) -> None:
-        self.awaited: list[Any] = []
-
-    def prepare(self, now_us: int) -> bool:
+    def gather(self, now_us: int) -> bool:
         return False
 
     def report(self, event: Event) -> None: ...
 
-    def settled(self) -> None: ...
+    def oversized(self) -> None: ...
 
-    def never_taken(self) -> None: ...
-
-    def broken(self, error: Exception) -> None: ...
+    def failed(self, error: Exception) -> None: ...
 
 
-def clocked() -> tuple[Any, Driver]:
+class Waiting:
+    """A link with so many datagrams in its socket, and perhaps something due."""
+
+    def __init__(self, *datagrams: bytes) -> None:
+        self.datagrams = list(datagrams)
+        self.deadline_us: int | None = None
+        self.woken_us: list[int] = []
+
+    def start(self, above: object) -> None: ...
+
+    def drain(self, receive: Any, now_us: int) -> int:
+        for datagram in self.datagrams:
+            receive(datagram, ("127.0.0.1", 1), now_us, None)
+        count = len(self.datagrams)
+        self.datagrams.clear()
+        return count
+
+    def wake(self, now_us: int) -> None:
+        self.woken_us.append(now_us)
+        self.deadline_us = None
+
+    def send(self, transmits: list[Transmit]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def clocked(link: Waiting | None = None) -> tuple[Any, Driver]:
     machine: Any = ClockedMachine()
-    return machine, Driver(machine, NoApplication(), None)
+    below: Any = link or Waiting()
+    driver = Driver(machine, below)
+    driver.start(Nobody())
+    return machine, driver
 
 
 async def woken(machine: ClockedMachine) -> int:
@@ -99,30 +120,29 @@ def test_a_deadline_that_moves_earlier_is_kept() -> None:
     run(main)
 
 
-class Waiting:
-    """A link with one datagram in its socket."""
-
-    def __init__(self) -> None:
-        self.datagrams = [b"answer"]
-
-    def drain(self, receive: Any, now_us: int) -> int:
-        for datagram in self.datagrams:
-            receive(datagram, ("127.0.0.1", 1), now_us, None)
-        count = len(self.datagrams)
-        self.datagrams.clear()
-        return count
-
-    def send(self, transmits: list[Transmit]) -> None: ...
-
-
 def test_an_answer_that_waits_in_the_socket_is_taken_in_before_anything_counts_as_late() -> None:
     async def main() -> None:
-        machine, driver = clocked()
-        driver.attach(cast(Any, Waiting()))
+        machine, driver = clocked(Waiting(b"answer"))
         machine.due_us = driver.now_us() + 1_000
         driver.settle()
         await woken(machine)
         assert machine.received == [(b"answer", 0)]
+
+    run(main)
+
+
+def test_what_wraps_a_socket_is_woken_at_its_own_deadline_and_the_machine_at_its_own() -> None:
+    async def main() -> None:
+        link = Waiting()
+        machine, driver = clocked(link)
+        start_us = driver.now_us()
+        link.deadline_us = start_us + 5_000
+        machine.due_us = start_us + 60_000_000
+        driver.flush()
+        while not link.woken_us:
+            await asyncio.sleep(0.001)
+        assert start_us + 5_000 <= link.woken_us[0] < start_us + 60_000_000
+        driver.close()
 
     run(main)
 
@@ -142,14 +162,16 @@ def test_a_deadline_that_is_gone_wakes_nobody() -> None:
 
 
 def test_a_reader_that_is_woken_and_cancelled_at_once_passes_the_message_on() -> None:
-    class Nobody:
+    class Untold:
         def took(self, messages: int, size: int, receipt: object) -> None: ...
 
+    class Somebody:
         identity: Any = None
+        _conversations = Untold()
 
     async def main() -> None:
-        inbox, nobody = Inbox(), Nobody()
-        peer: Any = nobody
+        inbox = Inbox()
+        peer: Any = Somebody()
         readers = [asyncio.ensure_future(inbox.receive()) for _ in range(2)]
         await asyncio.sleep(0)
         inbox.put(Message(peer, 1, b"only one"))

@@ -72,7 +72,7 @@ def test_awaited_messages_of_one_turn_leave_together(protocol: str) -> None:
     async def main() -> None:
         url = f"{protocol}://127.0.0.1:0?controller=eager"
         async with listen(url) as listener, connect(listener.url, controller="eager", io="gso") as connection:
-            await asyncio.gather(*[connection.send(b"%03d" % number) for number in range(200)])
+            await asyncio.gather(*[connection.send_nowait(b"%03d" % number) for number in range(200)])
             received = sorted([(await message(listener)).body for _ in range(200)])
             assert received == [b"%03d" % number for number in range(200)]
             assert connection.statistics.socket.send_calls < 100
@@ -96,7 +96,7 @@ def test_a_message_of_the_largest_size_arrives(protocol: str) -> None:
 def test_a_body_that_a_protocol_cannot_carry_is_the_callers_error_and_harms_no_other() -> None:
     async def main() -> None:
         async with listen("pydevts://127.0.0.1:0") as listener, connect(listener.url) as connection:
-            good, bad, also_good = (connection.send(body) for body in (b"1", bytes(65_500), b"2"))
+            good, bad, also_good = (connection.send_nowait(body) for body in (b"1", bytes(65_500), b"2"))
             await good
             await also_good
             with pytest.raises(BadMessage):
@@ -169,7 +169,7 @@ def test_a_listener_connects_only_with_what_it_listens_with() -> None:
 def test_with_deferral_a_message_is_acknowledged_at_its_commit(protocol: str) -> None:
     async def main() -> None:
         async with listen(f"{protocol}://127.0.0.1:0?deferred=true") as listener, connect(listener.url) as connection:
-            sends = [connection.send(b"%d" % number) for number in range(5)]
+            sends = [connection.send_nowait(b"%d" % number) for number in range(5)]
             held = [await message(listener) for _ in sends]
             answered = await connection.ping() if protocol != "rup" else 0
             assert answered >= 0
@@ -191,17 +191,17 @@ def test_with_deferral_a_message_is_acknowledged_at_its_commit(protocol: str) ->
 def test_requests_are_answered_and_may_ask_back() -> None:
     async def main() -> None:
         async with listen("udpc://127.0.0.1:0") as listener, connect(listener.url) as connection:
-            asked = connection.request(b"how much?")
+            asked = asyncio.ensure_future(connection.request(b"how much?"))
             request = await message(listener)
             assert isinstance(request, Request)
             assert not request.asynchronous
-            back = request.reply_with_request(b"of what?")
+            back = asyncio.ensure_future(request.reply_with_request(b"of what?"))
             answer = await asked
             assert (answer.body, isinstance(answer, Request)) == (b"of what?", True)
             assert isinstance(answer, Request)
             await answer.reply(b"of that")
             assert (await back).body == b"of that"
-            later = connection.request(b"no hurry", asynchronous=True)
+            later = asyncio.ensure_future(connection.request(b"no hurry", asynchronous=True))
             lazy = await message(listener)
             assert isinstance(lazy, Request)
             assert lazy.asynchronous
@@ -216,12 +216,12 @@ def test_a_reply_that_nobody_waits_for_does_not_raise(when: str) -> None:
     async def main() -> None:
         async with listen("udpc://127.0.0.1:0") as listener:
             async with connect(listener.url) as connection:
-                asked = connection.request(b"how much?")
+                asked = asyncio.ensure_future(connection.request(b"how much?"))
                 request = await message(listener)
                 assert isinstance(request, Request)
                 reply = None
                 if when == "while the reply waits":
-                    request.peer._endpoint.ready = lambda connection: None  # type: ignore[method-assign]  # never its turn
+                    request.peer._endpoint.ready = lambda outbox: None  # type: ignore[method-assign]  # never its turn
                     reply = request.reply(b"42")
             with pytest.raises(DeliveryUnknown):
                 await asked
@@ -403,7 +403,7 @@ def test_one_option_is_enough_for_a_rup_message_above_64_mib() -> None:
     async def main() -> None:
         option = "?message_bytes_max=1GiB"
         async with listen(f"rup://127.0.0.1:0{option}") as listener, connect(listener.url + option) as connection:
-            sent = connection.send(body)
+            sent = connection.send_nowait(body)
             assert (await message(listener)).body == body
             await sent
 
@@ -417,7 +417,7 @@ def test_a_message_that_will_never_be_taken_is_counted_and_logged_once(caplog: p
             connect(f"{listener.url}?silence=300ms&rto_initial=20ms") as connection,
         ):
             with pytest.raises(DeliveryUnknown):
-                await asyncio.gather(connection.send(bytes(3_000)), connection.send(bytes(3_000)))
+                await asyncio.gather(connection.send_nowait(bytes(3_000)), connection.send_nowait(bytes(3_000)))
             assert listener.statistics[0].machine.dropped["too_large"] > 1
 
     run(main)

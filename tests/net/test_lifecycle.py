@@ -18,11 +18,9 @@ from fairway.net import (
     Message,
     Part,
     connect,
-    endpoint,
+    conversations,
     kernel,
     listen,
-    open_connection,
-    open_listener,
 )
 from tests.capture.reading import read_pcapng
 from tests.loopback import closed_port, own_host
@@ -67,7 +65,7 @@ def test_a_message_to_a_closed_port_ends_by_the_icmp_error(protocol: str, path: 
             with pytest.raises(DeliveryUnknown, match="refused"):
                 await connection.send(b"anybody?")
             outcomes = await asyncio.gather(
-                *(connection.send(b"%d" % number) for number in range(100)), return_exceptions=True
+                *(connection.send_nowait(b"%d" % number) for number in range(100)), return_exceptions=True
             )
         assert {type(outcome) for outcome in outcomes} == {DeliveryUnknown, DeliveryRefused}
         assert {str(outcome) for outcome in outcomes if isinstance(outcome, DeliveryRefused)} == {"not sent"}
@@ -78,7 +76,7 @@ def test_a_message_to_a_closed_port_ends_by_the_icmp_error(protocol: str, path: 
 @pytest.mark.parametrize("protocol", ["rup", "pydevts"])
 def test_an_icmp_error_of_a_peer_that_has_answered_changes_nothing(protocol: str) -> None:
     async def main() -> None:
-        listener = await open_listener(f"{protocol}://127.0.0.1:0")
+        listener = await listen(f"{protocol}://127.0.0.1:0")
         async with connect(f"{listener.url}?{BRIEF[protocol]}") as connection:
             await connection.send(b"here")
             await listener.close()
@@ -132,7 +130,7 @@ def test_a_receiver_that_does_not_read_makes_its_senders_wait(protocol: str) -> 
         receiving = f"{protocol}://127.0.0.1:0?open_receipts_max=8"
         sending = "send_queue_messages_max=4&window=4"
         async with listen(receiving) as listener, connect(f"{listener.url}?{sending}") as connection:
-            sends = [connection.send(b"%d" % number) for number in range(40)]
+            sends = [connection.send_nowait(b"%d" % number) for number in range(40)]
             await asyncio.wait(sends, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait(sends, timeout=0.3)
             done = sum(send.done() for send in sends)
@@ -151,7 +149,7 @@ def test_send_many_waits_for_room_in_the_send_queue(protocol: str) -> None:
         few = "send_queue_messages_max=7"
         async with listen(f"{protocol}://127.0.0.1:0") as listener, connect(f"{listener.url}?{few}") as connection:
             first = connection.send_many([b"a%d" % number for number in range(100)])
-            between = connection.send(b"between")
+            between = connection.send_nowait(b"between")
             last = connection.send_many([b"b%d" % number for number in range(100)])
             await between
             assert (await first, await last) == (100, 100)
@@ -168,7 +166,7 @@ def test_cancelling_leaves_the_connection_usable(protocol: str) -> None:
     async def main() -> None:
         url = f"{protocol}://127.0.0.1:0?deferred=true"
         async with listen(url) as listener, connect(f"{listener.url}?send_queue_messages_max=3") as connection:
-            sends = [connection.send(b"%d" % number) for number in range(6)]
+            sends = [connection.send_nowait(b"%d" % number) for number in range(6)]
             bulk = connection.send_many([b"bulk"] * 50)
             receiving = asyncio.ensure_future(connection.receive())
             first = await message(listener)
@@ -212,7 +210,7 @@ def test_leaving_the_context_flushes_what_was_not_awaited(protocol: str) -> None
     async def main() -> None:
         async with listen(f"{protocol}://127.0.0.1:0") as listener:
             async with connect(f"{listener.url}?send_queue_messages_max=10") as connection:
-                sends = [connection.send(b"%d" % number) for number in range(100)]
+                sends = [connection.send_nowait(b"%d" % number) for number in range(100)]
             assert [send.done() for send in sends] == [True] * 100
             await asyncio.gather(*sends)
             received: list[bytes] = []
@@ -229,7 +227,7 @@ def test_leaving_the_context_is_bounded_when_nobody_answers(protocol: str) -> No
         with silent_socket() as sock:
             url = f"{protocol}://127.0.0.1:{sock.getsockname()[1]}"
             async with connect(url, close_timeout_s=0.2, send_queue_messages_max=2) as connection:
-                sends = [connection.send(b"anyone?") for _ in range(5)]
+                sends = [connection.send_nowait(b"anyone?") for _ in range(5)]
             results = await asyncio.gather(*sends, return_exceptions=True)
             ends = {DeliveryUnknown: "the endpoint was closed before an answer came", DeliveryRefused: NOT_SENT}
             assert {(type(result), str(result)) for result in results} == set(ends.items()), (
@@ -320,7 +318,7 @@ def test_a_large_message_is_spooled_part_by_part() -> None:
         body = bytes(range(256)) * 8_192
         url = "rup://127.0.0.1:0?spool_above_bytes=1MiB&deferred=true"
         async with listen(url) as listener, connect(listener.url) as connection:
-            sent = connection.send(body)
+            sent = connection.send_nowait(body)
             spooled = bytearray(len(body))
             received = await message(listener)
             while isinstance(received, Part):
@@ -340,7 +338,7 @@ def test_what_closed_conversations_left_unread_is_bounded_by_not_reading() -> No
                 async with connect(listener.url) as connection:
                     await connection.send_many([b"%d" % number] * 4)
             with pytest.raises(ConnectUnknown):
-                await open_connection(listener.url, connect_timeout="200ms")
+                await connect(listener.url, connect_timeout="200ms")
             assert [(await message(listener)).body[0] - 48 for _ in range(12)] == [0] * 4 + [1] * 4 + [2] * 4
             async with connect(listener.url) as connection:
                 await connection.send(b"now it reads again")
@@ -351,18 +349,18 @@ def test_what_closed_conversations_left_unread_is_bounded_by_not_reading() -> No
 def test_a_connection_goes_on_from_its_snapshot_after_a_restart() -> None:
     async def main() -> None:
         async with listen("mrp://127.0.0.1:0") as client:
-            listener = await open_listener(f"mrp://{own_host()}:0?deferred=true")
+            listener = await listen(f"mrp://{own_host()}:0?deferred=true")
             url = listener.url
             connection = await client.connect(url)
-            first = connection.send(b"one")
+            first = connection.send_nowait(b"one")
             received = await message(listener)
             snapshot = received.peer.snapshot([received.receipt])
             received.commit()
             await first
-            listener._endpoints[0].driver.close()
+            listener._served[0].endpoint.driver.close()
             async with listen(f"{url}?deferred=true") as restarted:
                 restarted.restore(snapshot, "mrp")
-                second = connection.send(b"two")
+                second = connection.send_nowait(b"two")
                 received = await message(restarted)
                 received.commit()
                 await second
@@ -372,15 +370,15 @@ def test_a_connection_goes_on_from_its_snapshot_after_a_restart() -> None:
 
 
 def test_a_forgotten_peer_can_still_be_answered_and_is_the_same_peer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "PASSIVE_MAX", 3)
+    monkeypatch.setattr(conversations, "PASSIVE_MAX", 3)
 
     async def main() -> None:
         async with listen("pydevts://127.0.0.1:0?send_queue_messages_max=2") as listener:
-            clients = [await open_connection(listener.url) for _ in range(10)]
+            clients = [await connect(listener.url) for _ in range(10)]
             for number, client in enumerate(clients):
                 await client.send(b"%d" % number)
             received = [await message(listener) for _ in clients]
-            assert len(listener._endpoints[0]._connections) <= 3
+            assert len(listener._served[0]._connections) <= 3
             await asyncio.gather(*[one.peer.send_many([b"to " + one.body] * 5) for one in received])
             for number, client in enumerate(clients):
                 assert (await message(client)).body == b"to %d" % number

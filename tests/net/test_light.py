@@ -43,7 +43,7 @@ def test_a_listener_has_loaded_what_batches_need_before_the_first_datagram() -> 
 def test_everything_that_an_application_touches_is_there_by_its_name() -> None:
     for name in fairway.__all__:
         assert getattr(fairway, name) is not None
-    assert fairway.open_connection is net.open_connection
+    assert fairway.serve is net.serve
     assert fairway.EndpointStatistics is net.EndpointStatistics
     with pytest.raises(AttributeError, match="no_such_name"):
         fairway.no_such_name  # noqa: B018
@@ -55,7 +55,7 @@ def test_awaited_messages_that_come_in_bursts_leave_in_one_call_a_burst(protocol
         url = f"{protocol}://127.0.0.1:0?controller=eager"
         async with listen(url, io="gso") as listener, connect(f"{listener.url}?controller=eager", io="gso") as caller:
             for _ in range(ROUNDS):
-                await asyncio.gather(*[caller.send(b"%03d" % number) for number in range(BURST)])
+                await asyncio.gather(*[caller.send_nowait(b"%03d" % number) for number in range(BURST)])
             machine = caller.statistics.machine
             assert machine.messages_delivered == BURST * ROUNDS
             repeats = machine.retransmissions
@@ -69,7 +69,7 @@ def test_a_lone_message_leaves_before_the_turn_ends() -> None:
         async with listen("udpc://127.0.0.1:0") as listener, connect(listener.url) as caller:
             for _ in range(3):
                 before = caller.statistics.machine.messages_sent
-                sending = caller.send(b"alone")
+                sending = caller.send_nowait(b"alone")
                 assert caller.statistics.machine.messages_sent == before + 1
                 await sending
 

@@ -15,7 +15,8 @@ from fairway.core.machine import Buffer, Transmit
 from fairway.net import kernel, mmsg, outlet
 from fairway.net.counters import SocketCounters
 from fairway.net.inlet import DRAIN_CALLS_MAX, LONE_DRAINS_MAX, LONE_READS_MAX, Inlet
-from fairway.net.link import Link, SocketLink, open_link
+from fairway.net.layers import Link
+from fairway.net.link import SocketLink, open_link
 from fairway.net.outlet import Outlet, join_neighbours
 from tests.loopback import own_host
 from tests.net.worlds import PATHS, io_of, run
@@ -46,8 +47,9 @@ class Ear:
         for start in range(0, len(copied) or 1, step):
             self.datagrams.append((copied[start : start + step], address))
 
-    def unreachable(self, address: Address | None, number: int) -> None:
-        self.trouble.append((address, number))
+    def unreachable(self, address: Address | None, why: int | str) -> None:
+        assert isinstance(why, int)
+        self.trouble.append((address, why))
         if self._enough is not None and not self._enough[1].done():
             self._enough[1].set_result(None)
 
@@ -71,10 +73,11 @@ async def open_ear(path: str, host: str = "", remote: Address | None = None) -> 
         sock.bind((host or own_host(), 0))
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
     try:
-        ear.link = await open_link(sock, ear, io=io_of(path), remote=remote)
+        ear.link = await open_link(sock, io=io_of(path), remote=remote)
     except BaseException:
         sock.close()
         raise
+    ear.link.start(ear)
     return ear, ear.link
 
 
@@ -302,17 +305,15 @@ class StubbornSocket:
 
 
 def open_outlet(stubborn: StubbornSocket, *, segmented: bool) -> tuple[Outlet, SocketCounters, list[tuple[int, int]]]:
-    counters, trouble = SocketCounters(), list[tuple[int, int]]()
+    trouble = list[tuple[int, int]]()
 
-    def troubled(address: Address, size: int, error: OSError, segmented: bool) -> None:
-        trouble.append((size, error.errno or 0))
+    class Noting(Outlet):
+        def _send_failed(self, address: Address, size: int, error: OSError, segmented: bool) -> None:
+            trouble.append((size, error.errno or 0))
 
     sock: Any = stubborn
-    return (
-        Outlet(sock, counters, troubled, segmented=segmented, connected=False, blocked=lambda: None),
-        counters,
-        trouble,
-    )
+    opened = Noting(sock, SocketCounters(), segmented=segmented, connected=False)
+    return opened, opened.counters, trouble
 
 
 def test_what_the_kernel_has_no_room_for_waits_and_leaves_in_order() -> None:
@@ -322,10 +323,10 @@ def test_what_the_kernel_has_no_room_for_waits_and_leaves_in_order() -> None:
     out.send([Transmit("a", b"5", None)])
     assert (stubborn.taken, out.waiting, counters.would_block) == ([b"11", b"22"], True, 1)
     stubborn.room = 1
-    out.resume()
+    out.send_waiting()
     assert out.waiting
     stubborn.room = 9
-    out.resume()
+    out.send_waiting()
     assert stubborn.taken == [b"11", b"22", b"33", b"4", b"5"]
     assert not out.waiting
 
@@ -337,7 +338,7 @@ def test_what_waits_for_the_kernel_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     out.send([Transmit("a", bytes(60), 20), Transmit("a", bytes(60), 20)])
     assert counters.send_queue_dropped == 3
     stubborn.room = 9
-    out.resume()
+    out.send_waiting()
     assert len(stubborn.taken) == 3
 
 
@@ -549,9 +550,11 @@ def test_a_full_kernel_is_waited_for_and_nothing_is_lost_or_reordered() -> None:
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         near.setblocking(False)
         far.setblocking(False)
-        outbound = await open_link(near, Ear(), io="portable", remote="far")
+        outbound = await open_link(near, io="portable", remote="far")
+        outbound.start(Ear())
         ear = Ear()
-        ear.link = await open_link(far, ear, io="portable", remote="near")
+        ear.link = await open_link(far, io="portable", remote="near")
+        ear.link.start(ear)
         expected = [b"%04d" % number for number in range(2_000)]
         outbound.send([Transmit("far", b"".join(expected), 4)])
         assert outbound.counters.would_block == 1

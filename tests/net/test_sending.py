@@ -51,7 +51,7 @@ def future() -> asyncio.Future[Any]:
 def test_a_bulk_ends_when_all_its_messages_have_an_outcome_in_whatever_pieces() -> None:
     async def main() -> None:
         tokens, roomy, bulk = Tokens(), machine(99), Bulk([b"x"] * 10, future())
-        assert bulk.hand_over(roomy, PEER, 0, tokens)
+        assert bulk.submit(roomy, PEER, 0, tokens)
         tokens.delivered(range(3, 7))
         tokens.delivered([0, 2, 1])
         tokens.delivered((9, 8))
@@ -69,7 +69,7 @@ def test_outcomes_that_span_bulks_and_single_messages_are_told_apart() -> None:
         first, last, singles = Bulk([b"x"] * 3, future()), Bulk([b"x"] * 3, future()), Singles()
         singles.bodies, singles.futures = [b"y", b"z"], [future(), future()]
         for outgoing in (first, singles, last):
-            assert outgoing.hand_over(roomy, PEER, 0, tokens)
+            assert outgoing.submit(roomy, PEER, 0, tokens)
         tokens.delivered(range(1, 8))
         assert (singles.futures[0].done(), singles.futures[1].done(), last.future.result()) == (True, True, 3)
         tokens.failed([0], DeliveryUnknown, "silence")
@@ -82,7 +82,7 @@ def test_outcomes_that_span_bulks_and_single_messages_are_told_apart() -> None:
 def test_refused_goes_before_unknown() -> None:
     async def main() -> None:
         tokens, bulk = Tokens(), Bulk([b"x"] * 3, future())
-        bulk.hand_over(machine(9), PEER, 0, tokens)
+        bulk.submit(machine(9), PEER, 0, tokens)
         tokens.failed([2], DeliveryRefused, "no")
         tokens.failed([0], DeliveryUnknown, "silence")
         tokens.delivered([1])
@@ -97,9 +97,9 @@ def test_a_bulk_goes_on_where_the_room_ended() -> None:
         tokens, roomy = Tokens(), RoomyMachine(4)
         some: Any = roomy
         bulk = Bulk([b"%d" % number for number in range(10)], future())
-        assert not bulk.hand_over(some, PEER, 0, tokens)
+        assert not bulk.submit(some, PEER, 0, tokens)
         roomy.room_left = 99
-        assert bulk.hand_over(some, PEER, 0, tokens)
+        assert bulk.submit(some, PEER, 0, tokens)
         assert roomy.taken == [b"%d" % number for number in range(10)]
         tokens.delivered(range(10))
         assert await bulk.future == 10
@@ -113,10 +113,10 @@ def test_single_messages_wait_for_room_and_those_whose_caller_left_are_not_sent(
         some: Any = roomy
         singles.bodies = [b"%d" % number for number in range(5)]
         singles.futures = [future() for _ in range(5)]
-        assert not singles.hand_over(some, PEER, 0, tokens)
+        assert not singles.submit(some, PEER, 0, tokens)
         singles.futures[0].cancel()
         roomy.room_left = 9
-        assert singles.hand_over(some, PEER, 0, tokens)
+        assert singles.submit(some, PEER, 0, tokens)
         assert roomy.taken == [b"0", b"1", b"3", b"4"]
 
     run(main)
@@ -127,7 +127,7 @@ def test_only_the_caller_of_a_bad_message_hears_of_it() -> None:
         tokens, singles = Tokens(), Singles()
         singles.bodies, singles.futures = [b"good", b"bad", b"fine"], [future() for _ in range(3)]
         good, bad, fine = singles.futures
-        assert singles.hand_over(machine(9), PEER, 0, tokens)
+        assert singles.submit(machine(9), PEER, 0, tokens)
         tokens.delivered([0, 1])
         assert (good.result(), fine.result()) == (None, None)
         with pytest.raises(BadMessage):
@@ -139,7 +139,7 @@ def test_only_the_caller_of_a_bad_message_hears_of_it() -> None:
 def test_what_is_abandoned_ends_as_unknown() -> None:
     async def main() -> None:
         tokens, single, bulk = Tokens(), future(), Bulk([b"x"] * 3, future())
-        bulk.hand_over(machine(2), PEER, 0, tokens)
+        bulk.submit(machine(2), PEER, 0, tokens)
         tokens.futures[77] = single
         tokens.delivered([0])
         tokens.abandon("gone")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fairway.core.addresses import format_address
 from fairway.core.errors import BadAddress, BadOption
-from fairway.net.urls import Target, build_options, format_address, format_url, parse
+from fairway.net.urls import Target, build_options, format_url, parse
 from fairway.protocols import NAMES, options_class
 from fairway.protocols.udpc.options import UdpcOptions
 

@@ -18,6 +18,9 @@ class WatchlessLoop(asyncio.SelectorEventLoop):
     def add_reader(self, *watch: Any) -> None:  # type: ignore[override]  # whatever it is asked, it cannot
         raise NotImplementedError
 
+    def remove_reader(self, *watch: Any) -> bool:
+        raise NotImplementedError
+
 
 class _Complaints(logging.Handler):
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ class FairwayClient:
     async def open(self, host: str, port: int, load: Load) -> None:
         url = f"{self._protocol}://{host}:{port}?controller=eager"
         for _ in range(1 if load.kind == "ping" else CONNECTIONS.get(self._protocol, 1)):
-            self._connections.append(await net.open_connection(url))
+            self._connections.append(await net.connect(url))
 
     async def bulk(self, size: int) -> None:
         raise NotImplementedError
@@ -46,7 +46,7 @@ class FairwayClient:
     async def awaited(self, count: int) -> None:
         connections = self._connections
         self.latencies_s = await send_each(
-            self.bodies.take(count), lambda number: connections[number % len(connections)].send
+            self.bodies.take(count), lambda number: connections[number % len(connections)].send_nowait
         )
 
     async def ping(self, body: bytes) -> None:

@@ -56,14 +56,14 @@ class EndpointSender:
         variants()  # made before the clock runs
         url = f"{self._protocol}://{host}:{port}{_options(self._controller)}"
         for _ in range(1 if load.kind == "ping" or load.drive else CONNECTIONS.get(self._protocol, 1)):
-            self._connections.append(await net.open_connection(url, io=self._io))
+            self._connections.append(await net.connect(url, io=self._io))
         self._first = self._connections[0]
 
     async def begin(self, units: int) -> None:
         await self._begin(units)
 
     def send(self, body: bytes) -> asyncio.Future[None]:
-        return self._first.send(body)
+        return self._first.send_nowait(body)
 
     async def _begin(self, units: int) -> None:
         await self._first.send(units.to_bytes(NUMBER_BYTES, "big"))
@@ -79,7 +79,7 @@ class EndpointSender:
         await self._begin(size)
         pending: deque[asyncio.Future[None]] = deque()
         for body in large_messages(size):
-            pending.append(self._first.send(body))
+            pending.append(self._first.send_nowait(body))
             if len(pending) >= LARGE_IN_FLIGHT:
                 await pending.popleft()
         for future in pending:
@@ -88,7 +88,7 @@ class EndpointSender:
 
     async def awaited(self, count: int) -> None:
         await self._begin(count)
-        sends: list[Callable[[bytes], asyncio.Future[None]]] = [one.send for one in self._connections]
+        sends: list[Callable[[bytes], asyncio.Future[None]]] = [one.send_nowait for one in self._connections]
         await send_each(sends, count, self._load.message_bytes)
         await self._confirmed()
 

@@ -39,6 +39,7 @@ VERBS = (
     Verb("analyze", "fairway.cli.analyze", "Turn captures into tables."),
     Verb("report", "fairway.cli.report", "Draw what tables tell, as one HTML file."),
     Verb("wireshark", "fairway.cli.wireshark", "Teach Wireshark the four protocols."),
+    Verb("ca", "fairway.cli.ca", "Issue and revoke certificates for gateways and devices."),
     Verb("sim", "fairway.cli.sim", "Run one simulated conversation and print what happened."),
     Verb("lab", "fairway.cli.lab", "Run many simulations on Spark, or one of them again."),
     Verb("bench", "fairway.cli.bench", "Measure this machine, this run."),
@@ -53,7 +54,7 @@ class OneScreen(TyperGroup):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         self.format_commands(ctx, formatter)
-        formatter.write("\nOptions: --version, --help. Every verb has --help, with an example.\n")
+        formatter.write("Options: --version, --help. Every verb has --help, with an example.\n")
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from fairway.core.errors import BadMessage
 from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Options
-from fairway.net.urls import build_options, parse
+from fairway.dtls import PLAINTEXT_BYTES_MAX
+from fairway.net.urls import DTLS_SETTINGS, build_options, parse
 from fairway.protocols import options_class, protocol
 
 
@@ -18,14 +19,17 @@ class Way:
         target = parse(url)
         self.url = url
         self.protocol = protocol(target.protocol)
-        settings = {name: value for name, value in target.settings.items() if name != "io"}
+        self._secure = target.secure
+        others = ("io", *DTLS_SETTINGS) if target.secure else ("io",)
+        settings = {name: value for name, value in target.settings.items() if name not in others}
         self.options: Options = build_options(options_class(target.protocol), settings)
 
     @property
     def body_bytes_max(self) -> int:
         """The largest body, as far as it is known before the peer is."""
         if self.protocol.single_datagram:
-            return UDP_PAYLOAD_BYTES_MAX if self._piggyback else self.protocol.message_bytes_max
+            most = UDP_PAYLOAD_BYTES_MAX if self._piggyback else self.protocol.message_bytes_max
+            return most - UDP_PAYLOAD_BYTES_MAX + PLAINTEXT_BYTES_MAX if self._secure else most
         return int(getattr(self.options, "message_bytes_max", self.protocol.message_bytes_max))
 
     @property

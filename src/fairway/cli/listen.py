@@ -3,7 +3,8 @@
 Without `--count` messages are acknowledged as they are taken in, and a command that is told to end prints what it has
 acknowledged before it leaves. With `--count N` acknowledgement is deferred: a message is printed, then committed. So
 there is nothing to undo when N is reached: what is not printed was never acknowledged, and for up to a second more
-copies of what was printed are answered.
+duplicates of what was printed are answered. With `--out DIR` acknowledgement is deferred as well, until a message is in
+its file.
 """
 
 from __future__ import annotations
@@ -14,18 +15,23 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
+from fairway import net
 from fairway.cli.exits import ExitCode
 from fairway.cli.loop import Interruption, complain, run
 from fairway.cli.ordering import Ordering
 from fairway.cli.printing import Printer
 from fairway.cli.progress import progress
-from fairway.cli.shown import PIECE_BYTES, human_line, json_pieces
+from fairway.cli.shown import PIECE_BYTES, file_line, human_line, json_pieces
 from fairway.core.errors import BadOption, CallerError
-from fairway.net import Batch, Connection, ConversationClosed, Listener, Message, OutcomeRefused, Request, open_listener
+from fairway.net import Batch, Connection, ConversationClosed, Listener, Message, OutcomeRefused, Request
 from fairway.net.urls import parse
+
+if TYPE_CHECKING:
+    from fairway.cli.files import Files
 
 BATCH_MESSAGES_MAX = 1_024
 COPIES_LOOK_S = 0.02
@@ -45,6 +51,7 @@ _URLS = typer.Argument(..., metavar="URL...", show_default=False, help="scheme:/
 _COUNT = typer.Option(None, min=1, help="Leave after so many messages.", show_default=False)
 _ECHO = typer.Option(False, "--echo", help="Answer udpc requests with their body.")
 _JSON = typer.Option(False, "--json", help="One JSON object per line.")
+_OUT = typer.Option(None, metavar="DIR", help="Write each message to a file in this folder.", show_default=False)
 _TRACE = typer.Option(None, metavar="FILE.pcapng", help="Record every datagram.", show_default=False)
 
 
@@ -53,25 +60,28 @@ def listen(
     count: int | None = _COUNT,
     echo: bool = _ECHO,
     json: bool = _JSON,
+    out: Path | None = _OUT,
     trace: Path | None = _TRACE,
 ) -> int:
     """Print what arrives.
 
     Says "listening URL" on standard error for each URL, with the real port. Ends with --count, Ctrl-C (130) or SIGTERM
-    (0, or 143 before --count is reached).
+    (0, or 143 before --count is reached). With --out a message is acknowledged when its file is on the disk.
 
     \b
-    Example:
+    Examples:
       fairway listen udpc://127.0.0.1:9000 "rup://[::1]:0?message_bytes_max=1GiB" --json
+      fairway listen rup://0.0.0.0:9000 --out received
     """
     for url in urls:
         for name in NOT_HERE.keys() & parse(url).settings.keys():
             raise BadOption(f"{NOT_HERE[name]}; leave {name} out of {url!r}")
-    return run(lambda interruption: _listen(urls, trace, _Desk(count, echo=echo, as_json=json), interruption))
+    desk = _Desk(count, echo=echo, as_json=json, out=out)
+    return run(lambda interruption: _listen(urls, trace, desk, interruption))
 
 
 async def _listen(urls: list[str], trace: Path | None, desk: _Desk, interruption: Interruption) -> int:
-    listener = await open_listener(*urls, trace=trace, close_timeout_s=CLOSE_S, deferred=desk.count is not None)
+    listener = await net.listen(*urls, trace=trace, close_timeout_s=CLOSE_S, deferred=desk.deferred)
     try:
         for url in listener.urls:
             print(f"listening {url}", file=sys.stderr, flush=True)
@@ -98,8 +108,15 @@ async def _listen(urls: list[str], trace: Path | None, desk: _Desk, interruption
 class _Desk:
     """Prints messages until there were enough."""
 
-    def __init__(self, count: int | None, *, echo: bool, as_json: bool) -> None:
+    def __init__(self, count: int | None, *, echo: bool, as_json: bool, out: Path | None) -> None:
         self.count = count
+        self.deferred = count is not None or out is not None
+        """Whether a message is acknowledged only when it is printed, or in its file."""
+        self._files: Files | None = None
+        if out is not None:
+            from fairway.cli.files import Files
+
+            self._files = Files(out)
         self.printed = 0
         self._echo = echo
         self._as_json = as_json
@@ -118,25 +135,27 @@ class _Desk:
             await self._take(await listener.receive_many(BATCH_MESSAGES_MAX))
 
     async def print_rest(self, listener: Listener) -> None:
-        """Prints what a closed listener has acknowledged and not handed over yet; with a count nothing is."""
+        """Print what a closed listener has acknowledged and not delivered yet; where that is deferred, nothing is."""
         with suppress(ConversationClosed):
-            while self.count is None:
+            while not self.deferred:
                 await self._take(await listener.receive_many(BATCH_MESSAGES_MAX))
 
     async def _take(self, batch: Batch) -> None:
-        if self.count is None:
+        if not self.deferred:
             await self._print(list(batch))
             return
-        messages = [message for arrived in batch for message in self._ordering.arrange(arrived)][: self.left]
+        messages = [message for arrived in batch for message in self._ordering.arrange(arrived)]
+        messages = messages if self.count is None else messages[: self.left]
         await self._print(messages)
         for message in messages:
             message.commit()
-            self._peers[message.peer] = None
+            if self.count is not None:
+                self._peers[message.peer] = None
 
     async def _print(self, messages: list[Message]) -> None:
         pieces: list[bytes] = []
         for message in messages:
-            for piece in self._pieces(message):
+            for piece in await self._pieces(message):
                 pieces.append(piece)
                 if len(piece) >= PIECE_BYTES:
                     await self._write(pieces)
@@ -151,7 +170,10 @@ class _Desk:
         pieces.clear()
         await asyncio.sleep(0)
 
-    def _pieces(self, message: Message) -> Iterable[bytes]:
+    async def _pieces(self, message: Message) -> Iterable[bytes]:
+        if self._files is not None:
+            path = await asyncio.to_thread(self._files.write, message)  # heartbeats must not wait for a disk
+            return (file_line(message, path, as_json=self._as_json),)
         return json_pieces(message) if self._as_json else (human_line(message, self._printer.terminal),)
 
     async def answer_copies(self) -> None:

@@ -18,6 +18,8 @@ from typing import Any
 from fairway.cli.exits import ExitCode
 from fairway.core.events import NOT_SENT
 from fairway.net import ConnectRefused, ConnectUnknown, DeliveryUnknown, OutcomeRefused, OutcomeUnknown
+from fairway.net.security import HANDSHAKE_FAILED
+from fairway.net.urls import DTLS
 
 MEANINGS: dict[type[Exception], str] = {
     ConnectUnknown: "nobody listens there, or something on the way drops UDP",
@@ -80,8 +82,24 @@ def run(verb: Callable[[Interruption], Coroutine[Any, Any, int]], url: str = "")
 def said_of(error: BaseException, url: str) -> str:
     """Gives the sentence for an outcome: with whom, what happened, and what that means."""
     sentence = str(error) if not url or str(error).startswith(url.partition("?")[0]) else f"{url}: {error}"
+    if HANDSHAKE_FAILED in sentence:
+        return sentence
     meaning = next((text for kind, text in MEANINGS.items() if isinstance(error, kind)), "")
+    if isinstance(error, ConnectUnknown | DeliveryUnknown):
+        meaning += _other_kind(url)
     return f"{sentence}; {meaning}" if meaning else sentence
+
+
+def _other_kind(url: str) -> str:
+    """Return a hint at the commonest cause of silence beside the others: a plain caller at a DTLS port, or the reverse.
+
+    Neither end can tell: each drops what it cannot read.
+    """
+    scheme = url.partition("://")[0]
+    plain = scheme.removesuffix(DTLS)
+    if not scheme:
+        return ""
+    return f", or the port is plain ({plain}://)" if scheme != plain else f", or the port is for DTLS ({plain}+dtls://)"
 
 
 def complain(reason: str, code: ExitCode) -> ExitCode:

@@ -19,7 +19,7 @@ from fairway.cli.exits import ExitCode
 from fairway.cli.loop import complain, run
 from fairway.cli.printing import Printer
 from fairway.cli.progress import progress
-from fairway.net import Connection, ConversationClosed, OutcomeUnknown, open_connection
+from fairway.net import Connection, ConversationClosed, OutcomeUnknown, connect
 
 COUNT = 4
 INDISTINCT = ("mrp",)
@@ -65,7 +65,7 @@ class _Pinging:
 
     async def run(self, interval_s: float, trace: Path | None) -> int:
         async with progress(f"waiting for {self._way.url}", lambda: 0, None, unit="seconds"):
-            connection = await open_connection(self._way.url, trace=trace)
+            connection = await connect(self._way.url, trace=trace)
         ended: ConversationClosed | None = None
         try:
             await self._ask(connection, interval_s)

@@ -13,7 +13,7 @@ from fairway.cli.printing import Printer
 from fairway.cli.progress import progress
 from fairway.cli.shown import json_pieces, printable
 from fairway.core.errors import NotSupported
-from fairway.net import Message, open_connection
+from fairway.net import Message, connect
 
 _URL = typer.Argument(..., metavar="URL", show_default=False, help="udpc://host:port?options")
 _TEXT = typer.Argument(..., metavar="TEXT", show_default=False, help="The question.")
@@ -41,7 +41,7 @@ def request(url: str = _URL, text: str = _TEXT, json: bool = _JSON, trace: Path 
 
 async def _request(way: Way, body: bytes, trace: Path | None, *, as_json: bool) -> int:
     async with progress(f"waiting for {way.url}", lambda: 0, None, unit="seconds"):
-        connection = await open_connection(way.url, trace=trace)
+        connection = await connect(way.url, trace=trace)
         try:
             answer = await connection.request(body)
         finally:

@@ -18,7 +18,7 @@ from fairway.cli.printing import Printer
 from fairway.cli.progress import Unit, progress
 from fairway.core.errors import BadMessage, NotSupported
 from fairway.core.events import CloseReason
-from fairway.net import Connection, ConversationClosed, OutcomeRefused, OutcomeUnknown, open_connection
+from fairway.net import Connection, ConversationClosed, OutcomeRefused, OutcomeUnknown, connect
 
 STANDARD_INPUT = 0
 
@@ -95,7 +95,7 @@ class _Sender:
 
     async def _connect(self, trace: Path | None) -> Connection:
         async with progress(f"waiting for {self._way.url}", lambda: 0, None, unit="seconds"):
-            return await open_connection(self._way.url, trace=trace)
+            return await connect(self._way.url, trace=trace)
 
     async def _report(self, as_json: bool) -> None:
         self._outcome.complain()
@@ -105,7 +105,7 @@ class _Sender:
 
     def _send(self, connection: Connection, body: bytes) -> None:
         try:
-            future = connection.send(body, reliable=self._reliable)
+            future = connection.send_nowait(body, reliable=self._reliable)
         except ConversationClosed as error:
             self._outcome.never_sent(len(body), error)
             raise

@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from functools import lru_cache
 from json import dumps
+from pathlib import Path
 
 from fairway.net import Message, Request
 
@@ -23,21 +24,32 @@ PIECE_BYTES = 3 << 18
 """Of a large body at a time; a multiple of three, so that pieces of base64 join."""
 
 
-def json_pieces(message: Message) -> Iterator[bytes]:
-    """Gives the JSON line of a message, a large one piece by piece; a body that is not UTF-8 is in base64."""
-    row: dict[str, object] = {
+def file_line(message: Message, path: Path, *, as_json: bool) -> bytes:
+    """Return the line of a message whose body is in a file."""
+    if as_json:
+        return dumps(_row(message) | {"file": str(path)}).encode() + b"\n"
+    return f"{message.peer.protocol} {message.peer.peer} {len(message.body):,} bytes: {path}\n".encode()
+
+
+def _row(message: Message) -> dict[str, object]:
+    return {
         "protocol": message.peer.protocol,
         "peer": message.peer.peer,
+        **({} if message.device is None else {"device": message.device}),
         "session": message.peer.session,
         "id": message.id,
         "kind": kind_of(message),
         "size": len(message.body),
     }
+
+
+def json_pieces(message: Message) -> Iterator[bytes]:
+    """Yield the JSON line of a message, a large one piece by piece; a body that is not UTF-8 is in base64."""
     try:
         text, encoding = message.body.decode(), "utf8"
     except UnicodeDecodeError:
         text, encoding = None, "base64"
-    head = dumps(row | {"encoding": encoding})[:-1]
+    head = dumps(_row(message) | {"encoding": encoding})[:-1]
     yield f'{head}, "body": "'.encode()
     for start in range(0, len(message.body if text is None else text), PIECE_BYTES):
         end = start + PIECE_BYTES
@@ -56,7 +68,8 @@ def human_line(message: Message, terminal: bool) -> bytes:
     """Gives one line: who, which, what; a long one is cut. On a terminal who is dimmed."""
     kind = kind_of(message)
     asks = "" if kind == "message" else f" {kind}"
-    head = f"{message.peer.protocol} {message.peer.peer} {message.id}{asks}:"
+    who = message.peer.peer if message.device is None else f"{message.device} {message.peer.peer}"
+    head = f"{message.peer.protocol} {who} {message.id}{asks}:"
     most = CHARACTERS_MAX if terminal else CHARACTERS_ASIDE_MAX
     text = printable(_head(message.body, 4 * most))
     if len(text) > most:

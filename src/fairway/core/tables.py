@@ -65,6 +65,7 @@ SEGMENT = Table(
         _maybe("port", "int", "UDP port on which the gateway received it; null if an earlier Fairway took it"),
         _always("peer", "string", "IP address of the sender"),
         _always("peer_port", "int", "UDP port of the sender"),
+        _maybe("device", "string", "authenticated name of the sender; null if it came without DTLS"),
         _maybe("session", "long", "udpc sessionID or mrp sv_conid; null for rup and pydevts"),
         _always("id", "string", "the message's identity in its protocol, widened to 64 bits; rup: 32 hex digits"),
         _always("kind", "string", "message, request, or plain (udpc without acknowledgement)"),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from time import monotonic, time
+from typing import BinaryIO
 
 from fairway.core.errors import CallerError
 from fairway.net import (
@@ -24,7 +25,7 @@ from fairway.net import (
     ConversationClosed,
     OutcomeRefused,
     OutcomeUnknown,
-    open_connection,
+    connect,
 )
 
 ACKNOWLEDGED, UNKNOWN, REFUSED = "acknowledged", "unknown", "refused"
@@ -138,7 +139,9 @@ class Fleet:
 class Device:
     """One device: sends its readings in turn, and opens a new conversation when one ends."""
 
-    def __init__(self, fleet: Fleet, orders: Orders, protocol: str, number: int, url: str, trace: object) -> None:
+    def __init__(
+        self, fleet: Fleet, orders: Orders, protocol: str, number: int, url: str, trace: BinaryIO | None
+    ) -> None:
         self._fleet = fleet
         self._orders = orders
         self._protocol = protocol
@@ -173,7 +176,7 @@ class Device:
         if self._connection is not None:
             return self._connection
         try:
-            self._connection = await open_connection(self._url, trace=self._trace)  # type: ignore[arg-type]
+            self._connection = await connect(self._url, trace=self._trace)
         except (ConnectUnknown, ConnectRefused):
             await asyncio.sleep(RECONNECT_S)
         return self._connection

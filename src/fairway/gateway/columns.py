@@ -31,7 +31,7 @@ _ARROW = {
     "binary": pa.binary(),
 }
 SCHEMA = pa.schema([pa.field(one.name, _ARROW[one.type], nullable=one.nullable) for one in SEGMENT.columns])
-REPEATING = ("gateway", "protocol", "peer", "kind")
+REPEATING = ("gateway", "protocol", "peer", "device", "kind")
 """Texts that many messages share."""
 _FOLDED = pa.schema(
     [one.with_type(pa.dictionary(pa.int32(), pa.string())) if one.name in REPEATING else one for one in SCHEMA]
@@ -47,7 +47,7 @@ def table(gateway: str, rows: Sequence[Row], spool: Path) -> pa.Table:
     def spread(values: list[Any], type_: pa.DataType) -> pa.Array:
         return pa.array(values, type_).take(row_of)
 
-    def folded(values: list[str]) -> pa.Array:
+    def folded(values: Sequence[str | None]) -> pa.Array:
         """Parquet takes a dictionary as it is, and need not find out that texts repeat."""
         return pa.array(values, pa.string()).dictionary_encode().take(row_of)
 
@@ -59,6 +59,7 @@ def table(gateway: str, rows: Sequence[Row], spool: Path) -> pa.Table:
         "port": spread([row.port for row in rows], pa.int32()),
         "peer": folded([host for host, _ in peers]),
         "peer_port": spread([port for _, port in peers], pa.int32()),
+        "device": folded([row.device for row in rows]),
         "session": spread([row.session for row in rows], pa.int64()),
         "id": _identities(rows, counts, place),
         "kind": folded([row.kind for row in rows]),

@@ -1,13 +1,13 @@
 """The journal: SQLite with a write-ahead log, synced at every commit.
 
     messages   "offset", count, protocol, peer, session, id, kind, reliable, received_us, size_bytes, sizes, body,
-               spool, crc, port
+               spool, crc, port, device
                one row for `count` messages of one peer that arrived together, with consecutive offsets and ids (`id`
                is the first). Their bodies follow one another in `body`; each has `size_bytes`, or, where that is null,
                its own entry in `sizes` (unsigned 32-bit, little-endian). A message that lies in a file has its name in
                `spool` and an empty `body`. `crc` is the CRC-32 of `sizes` and `body`, null in rows of version 1 and of
-               messages in files. `port` is the one on which they were received, null in rows of versions 1 and 2. Rows
-               are removed after sealing.
+               messages in files. `port` is the one on which they were received, null in rows of versions 1 and 2.
+               `device` is the sender's authenticated name, null without DTLS. Rows are removed after sealing.
     states     endpoint, peer, at_us, data: what `restore` needs of a conversation, replaced with every commit
     additions  number, endpoint, at_us, data: what commits add to the memory of copies where that grows with every
                message; removed when its time is over
@@ -34,8 +34,8 @@ from fairway.core import layout
 from fairway.gateway.errors import JournalTooNew
 from fairway.store import crashpoints
 
-VERSION = 3
-ADDED = {2: "crc", 3: "port"}
+VERSION = 4
+ADDED = {2: "crc INTEGER", 3: "port INTEGER", 4: "device TEXT"}
 """Columns of messages, by the version that added them."""
 PAGE_BYTES = 8_192
 CACHE_KIB = 65_536
@@ -53,7 +53,7 @@ CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITH
 CREATE TABLE IF NOT EXISTS messages (
     "offset" INTEGER PRIMARY KEY, count INTEGER NOT NULL, protocol TEXT NOT NULL, peer TEXT NOT NULL, session INTEGER,
     id, kind TEXT NOT NULL, reliable INTEGER NOT NULL, received_us INTEGER NOT NULL, size_bytes INTEGER, sizes BLOB,
-    body BLOB NOT NULL, spool TEXT, crc INTEGER, port INTEGER);
+    body BLOB NOT NULL, spool TEXT, crc INTEGER, port INTEGER, device TEXT);
 CREATE TABLE IF NOT EXISTS states (
     endpoint TEXT NOT NULL, peer TEXT NOT NULL, at_us INTEGER NOT NULL, data BLOB NOT NULL,
     PRIMARY KEY (endpoint, peer)) WITHOUT ROWID;
@@ -65,7 +65,7 @@ CREATE TABLE IF NOT EXISTS sealed (
 """
 
 _BYTES = "CASE WHEN spool IS NULL THEN length(body) ELSE size_bytes END"
-_ADD_MESSAGES = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ADD_MESSAGES = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _SET_STATE = "INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?)"
 _DROP_STATE = "DELETE FROM states WHERE endpoint = ? AND peer = ?"
 _ADD_ADDITION = "INSERT INTO additions (endpoint, at_us, data) VALUES (?, ?, ?)"
@@ -89,6 +89,7 @@ class Row(NamedTuple):
     spool: str | None = None
     crc: int | None = None
     port: int | None = None
+    device: str | None = None
 
     @property
     def body_bytes(self) -> int:
@@ -165,7 +166,7 @@ class Journal:
                 execute(statement)
             for since, column in ADDED.items():
                 if 0 < version < since:
-                    execute(f"ALTER TABLE messages ADD COLUMN {column} INTEGER")
+                    execute(f"ALTER TABLE messages ADD COLUMN {column}")
             execute(f"PRAGMA user_version = {VERSION}")
             execute("INSERT OR IGNORE INTO meta VALUES ('gateway', ?)", (gateway,))
             if first_offset and self.next_offset == 0:

@@ -27,6 +27,22 @@ SESSIONS = ("conversations_opened", "conversations_closed")
 NOT_COUNTERS = (*SESSIONS, "rtt_us", "dropped")
 
 
+DTLS_GAUGES = {
+    "associations": "DTLS associations that are up.",
+    "half_open": "DTLS handshakes under way.",
+}
+DTLS_COUNTERS = {
+    "handshakes": "DTLS handshakes that were completed.",
+    "renewals": "Those of them that replaced an association of the same device.",
+    "hellos": "Hellos that were answered with a cookie and forgotten.",
+    "hints": "Records of associations that this gateway does not know, answered with a hint.",
+}
+DTLS_REASONS = {
+    "failed": "DTLS handshakes that failed, by reason.",
+    "dropped": "Datagrams and associations that the DTLS layer dropped, by reason.",
+}
+
+
 class Gatherer(Collector):
     """Turns the figures of one gateway into metrics."""
 
@@ -42,6 +58,7 @@ class Gatherer(Collector):
         yield from self._messages()
         yield from self._machines()
         yield from self._drops()
+        yield from self._associations()
 
     def _own(self) -> Iterator[Metric]:
         figures = self._figures
@@ -105,6 +122,26 @@ class Gatherer(Collector):
         for (protocol, reason), count in self._guard.refused.items():
             family.add_metric([self._gateway, protocol, f"guard_{reason}"], count)
         yield family
+
+    def _associations(self) -> Iterator[Metric]:
+        labels = ["gateway", "endpoint"]
+        secure = [(one.url, told) for one in self._receptions if (told := one.endpoint.statistics.dtls) is not None]
+        for name, meaning in DTLS_GAUGES.items():
+            gauge = GaugeMetricFamily(f"fairway_gateway_dtls_{name}", meaning, labels=labels)
+            for url, told in secure:
+                gauge.add_metric([self._gateway, url], getattr(told, name))
+            yield gauge
+        for name, meaning in DTLS_COUNTERS.items():
+            family = CounterMetricFamily(f"fairway_gateway_dtls_{name}", meaning, labels=labels)
+            for url, told in secure:
+                family.add_metric([self._gateway, url], getattr(told, name))
+            yield family
+        for name, meaning in DTLS_REASONS.items():
+            family = CounterMetricFamily(f"fairway_gateway_dtls_{name}", meaning, labels=[*labels, "reason"])
+            for url, told in secure:
+                for reason, count in getattr(told, name).items():
+                    family.add_metric([self._gateway, url, reason], count)
+            yield family
 
     def _gauge(self, name: str, meaning: str, value: float) -> Metric:
         family = GaugeMetricFamily(f"fairway_gateway_{name}", meaning, labels=["gateway"])

@@ -11,13 +11,14 @@ from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from fairway.core import events
+from fairway.core.addresses import device_of, format_address
 from fairway.core.errors import CallerError, DamagedSnapshot, NoSuchPeer
 from fairway.core.events import Peer, Receipt
 from fairway.core.machine import Machine, Piecewise
 from fairway.gateway.guard import Guard
 from fairway.gateway.journal import Row, packed
 from fairway.net.endpoint import Endpoint
-from fairway.net.urls import format_address
+from fairway.net.layers import Screen
 
 SPOOLING = "rup"
 KEYS_MAX = 16_384
@@ -52,6 +53,7 @@ class Arrived(NamedTuple):
         return Row(
             offset, count, self.reception.protocol, name, peer.session, first, self.kind, self.reliable,
             self.received_us, size, sizes, body, self.spool.name if self.spool else None, port=self.reception.port,
+            device=device_of(peer.address),
         )  # fmt: skip
 
 
@@ -81,13 +83,15 @@ class Spooler(Protocol):
 
 
 class Reception:
-    """Takes the events of one endpoint. `url` names it in the journal, so that a restart finds its conversations."""
+    """The `EventHandler` of the gateway. `url` names the endpoint in the journal, so that a restart finds its
+    conversations."""
 
-    def __init__(self, endpoint: Endpoint, url: str, desk: Desk, spooler: Spooler, guard: Guard) -> None:
+    def __init__(self, endpoint: Endpoint, desk: Desk, spooler: Spooler, guard: Guard) -> None:
         self.endpoint = endpoint
-        self.url = url
+        self.url = endpoint.url
         self.protocol = endpoint.protocol
-        self.port = urlsplit(url).port
+        self.port = urlsplit(self.url).port
+        self.screen: Screen = partial(guard.admits, self.protocol)
         self._machine: Machine = endpoint.machine
         self._piecewise = endpoint.machine if isinstance(endpoint.machine, Piecewise) else None
         self._desk = desk
@@ -96,14 +100,6 @@ class Reception:
         self._now_us = endpoint.driver.now_us
         self._names: dict[Peer, str] = {}
         """Addresses as the table has them; a session keeps one for its life."""
-        endpoint.divert(events.MessageReceived, self._message)
-        endpoint.divert(events.MessagesReceived, self._messages)
-        endpoint.divert(events.RequestReceived, self._request)
-        endpoint.divert(events.PartReceived, self._part)
-        endpoint.watch(events.Connected, self._connected)
-        endpoint.watch(events.PeerMoved, self._moved)
-        endpoint.watch(events.Closed, self._closed)
-        endpoint.driver.screen(partial(guard.admits, self.protocol))
 
     def name_of(self, peer: Peer) -> str:
         """Gives host:port of a peer."""
@@ -111,36 +107,39 @@ class Reception:
 
     # Events.
 
-    def _message(self, event: events.MessageReceived) -> None:
+    def message(self, event: events.MessageReceived) -> None:
         spool = self._spooler.finished(event) if self.protocol == SPOOLING else None
         kind = "message" if event.reliable else "plain"
         self._desk.arrived(Arrived(self, event.receipt, kind, event.reliable, wall_us(), (event.body,), spool))
 
-    def _messages(self, event: events.MessagesReceived) -> None:
+    def messages(self, event: events.MessagesReceived) -> None:
         kind = "message" if event.reliable else "plain"
         self._desk.arrived(Arrived(self, event.receipt, kind, event.reliable, wall_us(), event.bodies))
 
-    def _request(self, event: events.RequestReceived) -> None:
+    def request(self, event: events.RequestReceived) -> None:
         self._desk.arrived(Arrived(self, event.receipt, "request", True, wall_us(), (event.body,)))
 
-    def _part(self, event: events.PartReceived) -> None:
+    def part(self, event: events.PartReceived) -> None:
         self._spooler.part(self.endpoint, event)
 
-    def _connected(self, event: events.Connected) -> None:
+    def connected(self, event: events.Connected) -> None:
         self._names[event.peer] = format_address(event.peer.address)
         self._guard.opened(event.peer, self._now_us())
         if event.peer.session is not None:
             self._desk.changed(self, event.peer)
 
-    def _moved(self, event: events.PeerMoved) -> None:
+    def moved(self, event: events.PeerMoved) -> None:
         self._names[event.peer] = format_address(event.address)
         self._guard.moved(event.peer, event.address, self._now_us())
         self._desk.changed(self, event.peer)
 
-    def _closed(self, event: events.Closed) -> None:
+    def closed(self, event: events.Closed) -> None:
         self._names.pop(event.peer, None)
         self._guard.closed(event.peer, self._now_us())
         self._desk.ended(self, event.peer)
+
+    def ended(self, reason: str) -> None:
+        """Nothing is left to do: whatever was acknowledged is in the journal."""
 
     # What survives.
 
@@ -195,8 +194,7 @@ class Reception:
         """Answers a request with nothing: it is on disk."""
         # The session may have ended, or its send queue be full: then the peer's outcome is unknown, as it must be.
         with suppress(CallerError):
-            self._machine.send(peer, b"", self._now_us(), answers=request)
-            self.endpoint.driver.schedule()
+            self.endpoint.answer(peer, request, b"")
 
 
 @lru_cache(KEYS_MAX)

@@ -65,7 +65,7 @@ class Service:
         self.home.take()
         try:
             self._open_journal()
-            await open_service(self.settings.plans(), self._prepare, handed=handed)
+            await open_service(self.settings.plans(), self._reception, handed=handed)
             await self._open_metrics(metrics_port_offset)
         except BaseException:
             for reception in self.receptions:
@@ -102,15 +102,16 @@ class Service:
             self.journal, self._writer, self.figures, settings, remember_us=REMEMBER_US, sync_spool=self._spool.sync
         )
 
-    def _prepare(self, endpoint: Endpoint, url: str) -> None:
-        """Restores the conversations of an endpoint before it reads anything, and writes down that it did."""
-        reception = Reception(endpoint, url, self._committer, self._spool, self.guard)
-        reception.restore(self.journal.states(url), _log.warning)
+    def _reception(self, endpoint: Endpoint) -> Reception:
+        """Restore the conversations of an endpoint before it reads anything, and write down that this was done."""
+        reception = Reception(endpoint, self._committer, self._spool, self.guard)
+        reception.restore(self.journal.states(reception.url), _log.warning)
         at_us = now_us()
         states = [(key, at_us, state) for key, state in reception.current()]
-        self.journal.replace_states(url, states)
+        self.journal.replace_states(reception.url, states)
         self._restored += len(states)
         self.receptions.append(reception)
+        return reception
 
     async def _open_metrics(self, port_offset: int) -> None:
         if self.settings.metrics is None:
@@ -148,7 +149,7 @@ class Service:
         """Takes nothing more, commits and acknowledges what has come, and seals it. Peers are told nothing: they go on
         with the next start."""
         for reception in self.receptions:
-            reception.endpoint.driver.link.pause()
+            reception.endpoint.pause()
         try:
             async with asyncio.timeout(self.settings.drain_us / 1e6):
                 await self._committer.drained()

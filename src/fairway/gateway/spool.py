@@ -80,7 +80,7 @@ class Spool:
                 _log.warning("no room to spool a message of %d bytes; not reading %s", event.total, endpoint.url)
                 self._loop.call_later(RETRY_S, self._retry)
             self._waiting.append(Waiting(endpoint, name, event))
-            endpoint.driver.link.pause()
+            endpoint.pause()
 
     def _file_of(self, event: events.PartReceived) -> str:
         """Gives the file of a message; a new one for one that begins anew with another size."""
@@ -108,7 +108,7 @@ class Spool:
         while self._waiting and self._write(self._waiting[0].name, self._waiting[0].event):
             endpoint = self._waiting.pop(0).endpoint
             if all(one.endpoint is not endpoint for one in self._waiting):
-                endpoint.driver.link.resume()
+                endpoint.resume()
         if self._waiting:
             self._loop.call_later(RETRY_S, self._retry)
         else:

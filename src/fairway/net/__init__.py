@@ -12,8 +12,9 @@ from fairway.net.connection import Connection
 from fairway.net.counters import EndpointStatistics, SocketCounters
 from fairway.net.listener import Listener
 from fairway.net.messages import Batch, Message, Part, Request, Run
-from fairway.net.opening import connect, listen, open_connection, open_listener, open_service
+from fairway.net.opening import Opening, connect, listen, serve
 from fairway.net.outcomes import (
+    AddressUnavailable,
     ConnectRefused,
     ConnectUnknown,
     ConversationClosed,
@@ -23,8 +24,10 @@ from fairway.net.outcomes import (
     OutcomeUnknown,
     Tally,
 )
+from fairway.net.server import Server
 
 __all__ = [
+    "AddressUnavailable",
     "Batch",
     "ConnectRefused",
     "ConnectUnknown",
@@ -35,16 +38,16 @@ __all__ = [
     "EndpointStatistics",
     "Listener",
     "Message",
+    "Opening",
     "OutcomeRefused",
     "OutcomeUnknown",
     "Part",
     "Request",
     "Run",
+    "Server",
     "SocketCounters",
     "Tally",
     "connect",
     "listen",
-    "open_connection",
-    "open_listener",
-    "open_service",
+    "serve",
 ]

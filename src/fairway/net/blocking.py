@@ -6,7 +6,7 @@
         connection.send(b"hello")
 
 One event loop in one background thread serves all; it keeps heartbeats and repeats going between calls. A call may be
-made from any thread. `timeout_s` raises `TimeoutError`; the conversation stays usable.
+made from any thread. `timeout` raises `TimeoutError`; the conversation stays usable.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, Self, TypeVar
 
 from fairway.core.errors import BadMessage
 from fairway.core.machine import Buffer
+from fairway.net import opening
 from fairway.net.connection import Connection as AsyncConnection
 from fairway.net.counters import EndpointStatistics
 from fairway.net.inbox import RECEIVE_MANY_MAX
@@ -26,8 +27,8 @@ from fairway.net.link import Io
 from fairway.net.listener import Listener as AsyncListener
 from fairway.net.messages import Batch, Message
 from fairway.net.messages import Request as AsyncRequest
-from fairway.net.opening import CLOSE_TIMEOUT_S, open_connection, open_listener
-from fairway.net.outcomes import ConversationClosed
+from fairway.net.opening import CLOSE_TIMEOUT_S, Opening
+from fairway.net.outcomes import ConversationClosed, DeliveryUnknown, within
 from fairway.net.recorder import Trace
 from fairway.net.urls import Setting
 
@@ -47,26 +48,20 @@ def _background() -> asyncio.AbstractEventLoop:
         return _loop
 
 
-def _wait(work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-    """Runs a coroutine on the background loop and waits for its result; on any way out it is not left running.
+def _wait(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the background loop and wait for its result; on any way out it is not left running.
 
-    The time is kept on the loop: a limit in this thread could cancel what has just taken a message.
+    A timeout is kept on the loop: a limit in this thread could cancel what has just taken a message.
     """
-    future = asyncio.run_coroutine_threadsafe(_within(work, timeout_s), _background())
+    future = asyncio.run_coroutine_threadsafe(work, _background())
     try:
         return future.result()
     finally:
         future.cancel()
 
 
-async def _within(work: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
-    try:
-        async with asyncio.timeout(timeout_s) as limit:
-            return await work
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        raise TimeoutError(f"nothing came within {timeout_s} s") from None
+async def _opened(opening: Callable[[], Opening[T]]) -> T:  # type: ignore[type-var]
+    return await opening()
 
 
 class _Receiving:
@@ -75,13 +70,13 @@ class _Receiving:
     def __init__(self, source: AsyncConnection | AsyncListener) -> None:
         self._source = source
 
-    def receive(self, timeout_s: float | None = None) -> Message:
-        """Takes the next message; waits for one."""
-        return _wait(self._source.receive(), timeout_s)
+    def receive(self, *, timeout: float | None = None) -> Message:
+        """Take the next message; wait for one."""
+        return _wait(self._source.receive(timeout=timeout))
 
-    def receive_many(self, limit: int = RECEIVE_MANY_MAX, timeout_s: float | None = None) -> Batch:
-        """Takes what has arrived, at least one message; waits for the first."""
-        return _wait(self._source.receive_many(limit), timeout_s)
+    def receive_many(self, limit: int = RECEIVE_MANY_MAX, *, timeout: float | None = None) -> Batch:
+        """Take what has arrived, at least one message; wait for the first."""
+        return _wait(self._source.receive_many(limit, timeout=timeout))
 
     def __iter__(self) -> Iterator[Message]:
         while True:
@@ -115,25 +110,31 @@ class Connection(_Receiving):
         return self._connection.url
 
     @property
+    def device(self) -> str | None:
+        """The peer's authenticated name; None on a plain port."""
+        return self._connection.device
+
+    @property
     def statistics(self) -> EndpointStatistics:
         return _wait(_call(lambda: self._connection.statistics))
 
-    def send(self, body: Buffer, *, reliable: bool = True, timeout_s: float | None = None) -> None:
-        """Sends a message and returns when the peer has acknowledged it."""
-        _wait(_await(lambda: self._connection.send(body, reliable=reliable)), timeout_s)
+    def send(self, body: Buffer, *, reliable: bool = True, timeout: float | None = None) -> None:
+        """Send a message and return when the peer has acknowledged it."""
+        _wait(self._connection.send(body, reliable=reliable, timeout=timeout))
 
-    def send_many(self, bodies: Iterable[Buffer], *, timeout_s: float | None = None) -> int:
-        """Sends messages in order and gives their number when all are acknowledged."""
+    def send_many(self, bodies: Iterable[Buffer], *, timeout: float | None = None) -> int:
+        """Send messages in order and return their number when all are acknowledged."""
         sequence = list(bodies)
-        return _wait(_await(lambda: self._connection.send_many(sequence)), timeout_s)
+        work = _await(lambda: self._connection.send_many(sequence))
+        return _wait(within(work, timeout, DeliveryUnknown))
 
-    def request(self, body: Buffer, *, timeout_s: float | None = None) -> Message:
-        """Asks (udpc only) and gives the answer."""
-        return _wait(_await(lambda: self._connection.request(body)), timeout_s)
+    def request(self, body: Buffer, *, timeout: float | None = None) -> Message:
+        """Ask (udpc only) and return the answer."""
+        return _wait(self._connection.request(body, timeout=timeout))
 
-    def ping(self, *, timeout_s: float | None = None) -> int:
-        """Gives the round-trip time in microseconds."""
-        return _wait(_await(self._connection.ping), timeout_s)
+    def ping(self, *, timeout: float | None = None) -> int:
+        """Return the round-trip time in microseconds."""
+        return _wait(within(_await(self._connection.ping), timeout, DeliveryUnknown))
 
 
 class Listener(_Receiving):
@@ -155,21 +156,23 @@ class Listener(_Receiving):
     def statistics(self) -> list[EndpointStatistics]:
         return _wait(_call(lambda: self._listener.statistics))
 
-    def connect(self, url: str) -> Connection:
-        """Opens a conversation from the listening socket."""
-        return Connection(_wait(self._listener.connect(url)))
+    def connect(self, url: str, *, timeout: float | None = None) -> Connection:
+        """Open a conversation from the listening socket."""
+        return Connection(_wait(self._listener.connect(url, timeout=timeout)))
 
 
 def connect(
     url: str,
     *,
+    timeout: float | None = None,
     io: Io = "auto",
     trace: Trace | None = None,
     close_timeout_s: float = CLOSE_TIMEOUT_S,
     **options: Setting,
 ) -> Connection:
-    """Opens a conversation; use it in a `with`, or close it."""
-    return Connection(_wait(open_connection(url, io=io, trace=trace, close_timeout_s=close_timeout_s, **options)))
+    """Open a conversation; use it in a `with`, or close it."""
+    settings = {"io": io, "trace": trace, "close_timeout_s": close_timeout_s, **options}
+    return Connection(_wait(_opened(lambda: opening.connect(url, timeout=timeout, **settings))))  # type: ignore[arg-type]
 
 
 def listen(
@@ -179,8 +182,9 @@ def listen(
     close_timeout_s: float = CLOSE_TIMEOUT_S,
     **options: Setting,
 ) -> Listener:
-    """Listens on one or more URLs; use it in a `with`, or close it."""
-    return Listener(_wait(open_listener(*urls, io=io, trace=trace, close_timeout_s=close_timeout_s, **options)))
+    """Listen on one or more URLs; use it in a `with`, or close it."""
+    settings = {"io": io, "trace": trace, "close_timeout_s": close_timeout_s, **options}
+    return Listener(_wait(_opened(lambda: opening.listen(*urls, **settings))))  # type: ignore[arg-type]
 
 
 def reply(request: Message, body: Buffer) -> None:
@@ -193,11 +197,6 @@ def reply(request: Message, body: Buffer) -> None:
 def answering(peer: AsyncConnection) -> Connection:
     """Gives the calls that wait for the peer of a received message."""
     return Connection(peer)
-
-
-def commit(message: Message | Batch) -> None:
-    """Acknowledges a received message or batch, where acknowledgement is deferred."""
-    _wait(_call(message.commit))
 
 
 async def _await(call: Callable[[], asyncio.Future[T]]) -> T:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from fairway.core import events
+from fairway.core.addresses import device_of, format_address
 from fairway.core.errors import BadMessage
-from fairway.core.events import NOT_SENT, Address, Peer, Receipt
-from fairway.core.machine import Buffer, Machine
+from fairway.core.events import Address, Peer, Receipt
+from fairway.core.machine import Buffer
 from fairway.net.inbox import Inbox, Receiving
-from fairway.net.messages import Message, Run
-from fairway.net.outcomes import ConversationClosed, DeliveryRefused
-from fairway.net.sending import Bulk, Outgoing, Singles, Special, Tokens
-from fairway.net.urls import format_address, format_url
+from fairway.net.messages import Message, Request, Run
+from fairway.net.outcomes import ConversationClosed, DeliveryUnknown, within
+from fairway.net.sending import Bulk, Outbox, Outgoing, Special
+from fairway.net.urls import format_url
 
 if TYPE_CHECKING:
+    from fairway.net.conversations import Conversations
     from fairway.net.counters import EndpointStatistics
-    from fairway.net.endpoint import Endpoint
 
 BODY_TYPES = (bytes, bytearray, memoryview)
 ONLY_BYTES = {bytes}
@@ -28,41 +30,41 @@ ONLY_BYTES = {bytes}
 class Connection(Receiving):
     """Sends to one peer and receives from it.
 
-    `send`, `request` and `ping` return futures: to await one means to wait for the outcome, which raises
-    `DeliveryRefused` or `DeliveryUnknown` where it is not an acknowledgement. Cancelling one leaves the conversation as
-    it is; the message may still be sent. A body is not copied: leave it unchanged until the outcome.
+    `send` and `request` wait for the outcome, and raise `DeliveryRefused` or `DeliveryUnknown` where it is not an
+    acknowledgement or an answer. Cancelling one leaves the conversation as it is; the message may still be sent. A body
+    is not copied: leave it unchanged until the outcome.
     """
 
     __slots__ = (
-        "_deferred",
+        "_conversations",
         "_endpoint",
-        "_loop",
-        "_outgoing",
-        "_singles",
+        "_inbox",
+        "_left",
+        "_outbox",
+        "_private",
         "address",
         "closed",
         "identity",
-        "private",
     )
 
-    def __init__(self, endpoint: Endpoint, identity: Peer, inbox: Inbox) -> None:
-        super().__init__(inbox)
+    def __init__(self, conversations: Conversations, identity: Peer) -> None:
         self.identity = identity
+        """The protocol's name of this conversation."""
         self.address: Address = identity.address
         self.closed: str | None = None
         """Why the conversation ended, or None while it is open."""
-        self.private = False
+        self._conversations = conversations
+        self._endpoint = conversations.endpoint
+        self._private = False
         """The endpoint serves this connection alone, and closes with it."""
-        self._endpoint = endpoint
-        self._loop = asyncio.get_running_loop()
-        self._outgoing: deque[Outgoing] | None = None
-        """What waits to be handed to the machine; made when needed, because of ten thousand peers most are silent."""
-        self._singles: Singles | None = None
-        """The last of the outgoing, while awaited messages may still be added to it."""
-        self._deferred = endpoint.options.deferred
+        self._inbox = conversations.inbox
+        """Where its messages arrive: that of the listener, until somebody receives from this connection."""
+        self._outbox: Outbox | None = None
+        self._left: asyncio.Future[str] | None = None
+        # Made when needed, because of ten thousand peers most are silent.
 
     def __eq__(self, other: object) -> bool:
-        """Tells whether both are the same conversation: an endpoint may forget a silent peer and meet it again."""
+        """Return whether both are the same conversation: an endpoint may forget a silent peer and meet it again."""
         if not isinstance(other, Connection):
             return NotImplemented
         return self.identity == other.identity and self._endpoint is other._endpoint
@@ -75,11 +77,12 @@ class Connection(Receiving):
 
     @property
     def protocol(self) -> str:
+        """The name of the protocol."""
         return self._endpoint.protocol
 
     @property
     def session(self) -> int | None:
-        """The protocol's name of this conversation, as it stands in JSON."""
+        """The protocol's number of this conversation, as it stands in JSON."""
         return self.identity.session
 
     @property
@@ -89,7 +92,13 @@ class Connection(Receiving):
 
     @property
     def url(self) -> str:
-        return format_url(self.protocol, self.address)
+        """The peer's URL."""
+        return format_url(self._endpoint.scheme, self.address)
+
+    @property
+    def device(self) -> str | None:
+        """The peer's authenticated name; None on a plain port."""
+        return device_of(self.address)
 
     @property
     def statistics(self) -> EndpointStatistics:
@@ -98,36 +107,43 @@ class Connection(Receiving):
 
     # Sending.
 
-    def send(self, body: Buffer, *, reliable: bool = True) -> asyncio.Future[None]:
-        """Sends a message; awaited, returns when the peer has acknowledged it.
+    async def send(self, body: Buffer, *, reliable: bool = True, timeout: float | None = None) -> None:
+        """Send a message and return when the peer has acknowledged it.
 
-        `reliable=False` sends it once, without acknowledgement (udpc only).
+        `reliable=False` sends it once, without acknowledgement (udpc only). After `timeout` seconds without an
+        acknowledgement `DeliveryUnknown` is raised; the message may still arrive.
         """
+        sending = self.send_nowait(body, reliable=reliable)
+        if timeout is None:
+            await sending
+        else:
+            await within(sending, timeout, DeliveryUnknown)
+
+    def send_nowait(self, body: Buffer, *, reliable: bool = True) -> asyncio.Future[None]:
+        """Send a message now, or with others at the end of the turn, and return a future of its outcome."""
         if not reliable:
             return self._send_special(body, 0, asks=False)
-        if type(body) is not bytes or self.closed is not None or self._endpoint.closing:
+        endpoint = self._endpoint
+        if type(body) is not bytes or self.closed is not None or endpoint.closing:
             self._check(body)
-        future: asyncio.Future[None] = asyncio.Future(loop=self._loop)
-        if not self._outgoing and self._endpoint.send_now(self.identity, body, future):
-            return future
-        singles = self._singles
-        if singles is not None:
-            singles.bodies.append(body)
-            singles.futures.append(future)
-            return future
-        singles = self._singles = Singles()
-        singles.bodies.append(body)
-        singles.futures.append(future)
-        self._add(singles)
+        future: asyncio.Future[None] = asyncio.Future(loop=endpoint.loop)
+        outbox = self._outbox
+        if not outbox:
+            if endpoint.send_now(self.identity, body, future):
+                return future
+            if outbox is None:
+                outbox = self._outbox = Outbox(self.identity)
+        if outbox.add_single(body, future):
+            endpoint.ready(outbox)
         return future
 
     def send_many(self, bodies: Iterable[Buffer]) -> asyncio.Future[int]:
-        """Sends messages in order; awaited, gives their number when all are acknowledged.
+        """Send messages in order; the future's result is their number when all are acknowledged.
 
         Otherwise it raises `DeliveryRefused`, or `DeliveryUnknown` if none was refused, whose `tally` counts all.
         """
         sequence = bodies if isinstance(bodies, list | tuple) else list(bodies)
-        future: asyncio.Future[int] = self._loop.create_future()
+        future: asyncio.Future[int] = self._endpoint.loop.create_future()
         self._check(b"")
         if set(map(type, sequence)) != ONLY_BYTES:
             for body in sequence:
@@ -136,46 +152,50 @@ class Connection(Receiving):
         if not sequence:
             future.set_result(0)
             return future
-        self._singles = None
         self._add(Bulk(sequence, future))
         return future
 
-    def request(self, body: Buffer, *, asynchronous: bool = False) -> asyncio.Future[Message]:
-        """Asks (udpc only); awaited, gives the answer, which is a `Request` itself when the peer asks back.
+    async def request(self, body: Buffer, *, asynchronous: bool = False, timeout: float | None = None) -> Message:
+        """Ask (udpc only) and return the answer, which is a `Request` itself when the peer asks back.
 
-        `asynchronous` tells the peer that nobody waits; the answer still resolves the future.
+        `asynchronous` tells the peer that nobody waits; the answer comes all the same. After `timeout` seconds without
+        an answer `DeliveryUnknown` is raised.
         """
         from fairway.protocols.udpc.wire import ASY, REQ
 
-        return self._send_special(body, REQ | ASY if asynchronous else REQ, asks=True)
+        future = self._send_special(body, REQ | ASY if asynchronous else REQ, asks=True)
+        return self._answer_in(await within(future, timeout, DeliveryUnknown))
 
-    def answer(self, request_id: int | str, body: Buffer) -> asyncio.Future[None]:
-        """Answers a request; see `Request.reply`."""
+    def ping(self) -> asyncio.Future[int]:
+        """Ask the peer to answer; the future's result is the round-trip time in microseconds."""
+        self._check(b"")
+        return self._endpoint.ping(self.identity)
+
+    def _answer(self, request_id: int | str, body: Buffer) -> asyncio.Future[None]:
         from fairway.protocols.udpc.wire import ACK
 
         if self.closed is not None and isinstance(body, BODY_TYPES):
-            unheard: asyncio.Future[None] = self._loop.create_future()
+            unheard: asyncio.Future[None] = self._endpoint.loop.create_future()
             unheard.set_result(None)
             return unheard
         return self._send_special(body, ACK, request_id, asks=False)
 
-    def answer_with_request(self, request_id: int | str, body: Buffer) -> asyncio.Future[Message]:
-        """Answers a request and asks back; see `Request.reply_with_request`."""
+    async def _answer_with_request(self, request_id: int | str, body: Buffer, timeout: float | None) -> Message:
         from fairway.protocols.udpc.wire import ACK, REQ
 
-        return self._send_special(body, ACK | REQ, request_id, asks=True)
+        future = self._send_special(body, ACK | REQ, request_id, asks=True)
+        return self._answer_in(await within(future, timeout, DeliveryUnknown))
 
-    def ping(self) -> asyncio.Future[int]:
-        """Asks for a sign of life; awaited, gives the round-trip time in microseconds."""
-        self._check(b"")
-        return self._endpoint.ping(self.identity)
+    def _answer_in(self, event: events.RequestReceived | events.ResponseReceived) -> Message:
+        if isinstance(event, events.RequestReceived):
+            return Request(self, event.id, event.body, event.asynchronous)
+        return Message(self, event.id, event.body)
 
     def _send_special(
         self, body: Buffer, flags: int, answers: int | str | None = None, *, asks: bool
     ) -> asyncio.Future[Any]:
         self._check(body)
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._singles = None
+        future: asyncio.Future[Any] = self._endpoint.loop.create_future()
         self._add(Special(body, flags, int(answers) if answers is not None else None, future, asks=asks))
         return future
 
@@ -186,60 +206,76 @@ class Connection(Receiving):
             raise ConversationClosed(self.closed or "the endpoint is closing")
 
     def _add(self, outgoing: Outgoing) -> None:
-        if self._outgoing is None:
-            self._outgoing = deque((outgoing,))
-            self._endpoint.ready(self)
-        else:
-            self._outgoing.append(outgoing)
-
-    # For the endpoint.
-
-    @property
-    def active(self) -> bool:
-        """Tells whether something waits to be handed to the machine."""
-        return self._outgoing is not None
-
-    def hand_over(self, machine: Machine, now_us: int, tokens: Tokens) -> bool:
-        """Hands what waits to the machine, as far as it has room; tells whether that was all."""
-        outgoing = self._outgoing
-        while outgoing:
-            if len(outgoing) == 1:
-                self._singles = None
-            if not outgoing[0].hand_over(machine, self.identity, now_us, tokens):
-                return False
-            outgoing.popleft()
-        self._outgoing = None
-        return True
-
-    def ended(self, reason: str) -> None:
-        """Takes note that the conversation is over. Messages already received stay readable."""
-        if self.closed is not None:
-            return
-        self.closed = reason
-        error = DeliveryRefused(NOT_SENT)
-        for outgoing in self._outgoing or ():
-            outgoing.refuse(error)
-        self._outgoing = self._singles = None
-        if self.private or self.inbox is not self._endpoint.inbox:
-            self.inbox.end(ConversationClosed(reason))
+        if self._outbox is None:
+            self._outbox = Outbox(self.identity)
+        if self._outbox.add(outgoing):
+            self._endpoint.ready(self._outbox)
 
     # Receiving.
 
-    def took(self, messages: int, size: int, receipt: Receipt | None) -> None:
-        """Takes note that messages were taken out of the inbox; the receipt is that of a message or run now taken
-        whole, which frees its place unless that is deferred."""
-        self._endpoint.took(messages, size, receipt)
+    @property
+    def _claimed(self) -> bool:
+        """Whether this connection has an inbox of its own."""
+        return self._inbox is not self._conversations.inbox
 
-    def commit(self, receipt: Receipt, run: Run | None = None) -> None:
-        """Commits received messages, where acknowledgement is deferred."""
-        if self._deferred:
-            self._endpoint.commit(receipt, run)
+    @property
+    def _held(self) -> bool:
+        """Whether somebody would miss this object."""
+        return self._claimed or self._left is not None
+
+    def _claim(self) -> Inbox:
+        """Return an inbox that has the messages of this peer alone; its listener receives them no longer."""
+        inbox = self._inbox
+        if inbox is self._conversations.inbox:
+            inbox = self._inbox = self._conversations.claim(self)
+            if self.closed is not None:
+                inbox.end(ConversationClosed(self.closed))
+        return inbox
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        """Iterate over the messages of this peer, until it has left."""
+        self._claim()
+        return super().__aiter__()
+
+    def _commit(self, receipt: Receipt, run: Run | None = None) -> None:
+        """Acknowledge received messages, where that is deferred; from whatever thread."""
+        endpoint = self._endpoint
+        if not endpoint.options.deferred:
+            return
+        if get_ident() == endpoint.thread:
+            endpoint.commit(receipt, run)
+            return
+        try:
+            endpoint.loop.call_soon_threadsafe(endpoint.commit, receipt)
+        except RuntimeError as error:
+            raise ConversationClosed("the event loop of this conversation has ended") from error
 
     def snapshot(self, committing: Sequence[Receipt] = ()) -> bytes:
-        """Gives the state that must survive a restart, as it will be once the receipts are committed."""
+        """Return the state that must survive a restart, as it will be once the receipts are committed."""
         return self._endpoint.machine.snapshot(self.identity, committing)
 
     # The end.
+
+    async def wait_closed(self) -> str:
+        """Wait until the conversation is over, and return why."""
+        if self.closed is not None:
+            return self.closed
+        if self._left is None:
+            self._left = self._endpoint.loop.create_future()
+            self._conversations.keep(self)
+        return await asyncio.shield(self._left)
+
+    def _end(self, reason: str) -> None:
+        """Note that the conversation is over. Messages already received stay readable."""
+        if self.closed is not None:
+            return
+        self.closed = reason
+        if self._outbox is not None:
+            self._outbox.refuse()
+        if self._claimed:
+            self._inbox.end(ConversationClosed(reason))
+        if self._left is not None:
+            self._left.set_result(reason)
 
     async def __aenter__(self) -> Self:
         return self
@@ -250,13 +286,19 @@ class Connection(Receiving):
         await self.close()
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Flushes what was accepted, then closes, within the timeout. Twice is fine."""
-        if self.private:
+        """Flush what was accepted, then close, within the timeout. Twice is fine.
+
+        On a listener, what was not received from this connection by then is dropped.
+        """
+        if self._private:
             await self._endpoint.close(timeout_s)
-        elif self.closed is None:
-            await self._endpoint.close_one(self, timeout_s)
+            return
+        if self.closed is None:
+            await self._conversations.close(self, timeout_s)
+        if self._claimed:
+            self._inbox.discard()
 
 
 def _without_gaps(body: Buffer) -> Buffer:
-    """Gives a body that can be joined to a header."""
+    """Return a body that can be joined to a header."""
     return body if not isinstance(body, memoryview) or body.c_contiguous else bytes(body)

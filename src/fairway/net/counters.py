@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 
 from fairway.core.statistics import Statistics
+from fairway.dtls import DtlsCounters
 
 
 @dataclass(slots=True)
@@ -42,9 +43,12 @@ class EndpointStatistics:
     protocol: str
     machine: Statistics
     socket: SocketCounters
+    dtls: DtlsCounters | None = None
+    """What the DTLS layer counted; None on a plain port."""
 
     def as_dict(self) -> dict[str, object]:
         """Gives plain values: the machine's counts, with the socket's under `socket`."""
         socket = asdict(self.socket)
         socket["send_failures"] = dict(sorted(self.socket.send_failures.items()))
-        return {"protocol": self.protocol, **self.machine.as_dict(), "socket": socket}
+        told: dict[str, object] = {"protocol": self.protocol, **self.machine.as_dict(), "socket": socket}
+        return told if self.dtls is None else {**told, "dtls": self.dtls.as_dict()}

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 from fairway.core.events import Receipt
 from fairway.net.messages import Batch, Message, Part, Run
-from fairway.net.outcomes import ConversationClosed
+from fairway.net.outcomes import ConversationClosed, within
+
+if TYPE_CHECKING:
+    from fairway.net.connection import Connection
 
 Arrival = Run | Message
 RECEIVE_MANY_MAX = 4_096
@@ -42,6 +45,25 @@ class Inbox:
             self._end = reason
             self._wake(len(self._waiters))
 
+    def split(self, peer: Connection) -> Inbox:
+        """Return an inbox with what is here from one peer, which this one has no longer."""
+        theirs = Inbox()
+        if self._arrivals and self._arrivals[0].peer == peer:
+            theirs._position, self._position = self._position, 0
+        arrivals, self._arrivals = self._arrivals, deque()
+        for arrival in arrivals:
+            (theirs if arrival.peer == peer else self)._arrivals.append(arrival)
+        return theirs
+
+    def discard(self) -> None:
+        """Drop what is here: nobody will receive it."""
+        while self._arrivals:
+            arrival = self._arrivals[0]
+            if isinstance(arrival, Run):
+                self._take_run(arrival, len(arrival))
+            else:
+                self._take_lone(arrival)
+
     def _wake(self, count: int) -> None:
         while count > 0 and self._waiters:
             waiter = self._waiters.popleft()
@@ -61,9 +83,9 @@ class Inbox:
     def _take_lone(self, message: Message) -> Message:
         self._arrivals.popleft()
         if isinstance(message, Part):
-            message.peer.took(0, len(message.body), None)
+            message.peer._conversations.took(0, len(message.body), None)
         else:
-            message.peer.took(1, len(message.body), message.receipt)
+            message.peer._conversations.took(1, len(message.body), Receipt(message.peer.identity, message.id))
         return message
 
     def _take_message(self, run: Run) -> Message:
@@ -71,7 +93,7 @@ class Inbox:
         body = run.bodies[position]
         identity = run.first if isinstance(run.first, str) else run.first + position
         self._position += 1
-        run.peer.took(1, len(body), self._pass(run))
+        run.peer._conversations.took(1, len(body), self._pass(run))
         return Message(run.peer, identity, body, run.reliable, run)
 
     def _pass(self, run: Run) -> Receipt | None:
@@ -103,7 +125,7 @@ class Inbox:
         start = self._position
         end = self._position = min(len(run.bodies), start + limit)
         taken = run if end - start == len(run.bodies) else run.part(start, end)
-        run.peer.took(end - start, sum(map(len, taken.bodies)), self._pass(run))
+        run.peer._conversations.took(end - start, sum(map(len, taken.bodies)), self._pass(run))
         return taken
 
     async def _wait(self) -> None:
@@ -123,27 +145,30 @@ class Inbox:
 class Receiving:
     """Takes messages out of an inbox, one by one, many at a time, or by `async for`."""
 
-    __slots__ = ("inbox",)
+    __slots__ = ()
 
-    def __init__(self, inbox: Inbox) -> None:
-        self.inbox = inbox
+    def _claim(self) -> Inbox:
+        """Return the inbox to take from."""
+        raise NotImplementedError
 
-    def receive(self) -> Coroutine[Any, Any, Message]:
-        """Takes the next message; waits for one. Raises `ConversationClosed` when nothing more will come.
+    async def receive(self, *, timeout: float | None = None) -> Message:
+        """Take the next message; wait for one, at most `timeout` seconds, then raise `TimeoutError`.
 
-        A listener, and each of its peers, takes from the inbox in which the messages of all its peers arrive.
+        Raises `ConversationClosed` when nothing more will come. A message is received once: by the connection that it
+        came on, if somebody receives from that, or else by the listener.
         """
-        return self.inbox.receive()
+        receiving = self._claim().receive()
+        return await receiving if timeout is None else await within(receiving, timeout, TimeoutError)
 
-    def receive_many(self, limit: int = RECEIVE_MANY_MAX) -> Coroutine[Any, Any, Batch]:
-        """Takes what has arrived, at least one message and at most `limit`; waits for the first."""
-        return self.inbox.receive_many(limit)
+    async def receive_many(self, limit: int = RECEIVE_MANY_MAX, *, timeout: float | None = None) -> Batch:
+        """Take what has arrived, at least one message and at most `limit`; wait for the first."""
+        return await within(self._claim().receive_many(limit), timeout, TimeoutError)
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self
 
     async def __anext__(self) -> Message:
         try:
-            return await self.inbox.receive()
+            return await self._claim().receive()
         except ConversationClosed:
             raise StopAsyncIteration from None

@@ -16,7 +16,7 @@ from functools import cache
 from fairway.core.events import Address
 from fairway.net import kernel, mmsg
 from fairway.net.counters import SocketCounters
-from fairway.net.mmsg import Receive
+from fairway.net.layers import Receive
 
 DRAIN_CALLS_MAX = 256
 DRAIN_BYTES_MAX = 1 << 18

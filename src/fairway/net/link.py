@@ -15,15 +15,16 @@ import errno
 import logging
 import socket
 from collections import deque
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from fairway.core.errors import BadOption
 from fairway.core.events import Address
 from fairway.core.machine import Transmit
+from fairway.dtls import DtlsCounters
 from fairway.net import kernel, mmsg
 from fairway.net.counters import SocketCounters
 from fairway.net.inlet import Inlet, ManyInlet, MergedInlet
-from fairway.net.mmsg import Receive
+from fairway.net.layers import Link, LinkEvents, Receive
 from fairway.net.outlet import QUEUE_BYTES_MAX, Outlet
 
 Io = Literal["auto", "gso", "mmsg", "portable"]
@@ -40,78 +41,41 @@ IP_AND_UDP_HEADER_BYTES = {socket.AF_INET: 28, socket.AF_INET6: 48}
 _log = logging.getLogger("fairway.net")
 
 
-class Owner(Protocol):
-    """What a link tells the one it works for."""
-
-    def readable(self) -> None:
-        """Something has arrived: drain."""
-
-    def unreachable(self, address: Address | None, number: int) -> None:
-        """An ICMP error came back for this address (None: of the only one that a connected socket knows)."""
-
-    def path_limited(self, datagram_bytes: int, *, fragments: bool) -> None:
-        """The path takes no larger datagrams than this in one piece (`fragments`), or at all."""
-
-
-class Link(Protocol):
-    """What an endpoint needs of a socket."""
-
-    counters: SocketCounters
-    local: Address
-
-    def drain(self, receive: Receive, now_us: int) -> int: ...
-
-    def send(self, transmits: list[Transmit]) -> None: ...
-
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-    def close(self) -> None: ...
-
-    def refresh(self) -> None: ...
-
-    def expect_errors(self, wanted: bool) -> None: ...
-
-
-async def open_link(sock: socket.socket, owner: Owner, *, io: Io, remote: Address | None) -> Link:
-    """Puts a bound, non-blocking socket on the running loop."""
+async def open_link(sock: socket.socket, *, io: Io, remote: Address | None) -> Link:
+    """Put a bound, non-blocking socket on the running loop. Nothing is read before `start`."""
     loop = asyncio.get_running_loop()
     try:
-        loop.add_reader(sock.fileno(), owner.readable)
+        loop.remove_reader(sock.fileno())  # the cheapest way to ask whether the loop can watch sockets at all
     except NotImplementedError:
         if io not in {"auto", "portable"}:
             raise BadOption(f"io is {io!r}, but this event loop has no add_reader; use io=portable") from None
-        return await TransportLink.open(sock, owner, remote=remote)
-    try:
-        return SocketLink(sock, owner, io=io, remote=remote)
-    except BaseException:
-        loop.remove_reader(sock.fileno())
-        raise
+        return await TransportLink.open(sock, remote=remote)
+    return SocketLink(sock, io=io, remote=remote)
 
 
-class SocketLink:
+class SocketLink(Outlet):
     """A socket that the loop watches and that is drained by hand."""
 
-    def __init__(self, sock: socket.socket, owner: Owner, *, io: Io, remote: Address | None) -> None:
+    deadline_us: int | None = None
+    dtls: DtlsCounters | None = None
+
+    def __init__(self, sock: socket.socket, *, io: Io, remote: Address | None) -> None:
+        segmented = io != "portable" and kernel.has_gso(sock)
+        super().__init__(sock, SocketCounters(), segmented=segmented, connected=remote is not None)
         self._loop = asyncio.get_running_loop()
-        self._sock = sock
-        self._owner = owner
+        self._above: LinkEvents | None = None
         self._remote = remote
         self.local: Address = sock.getsockname()
-        self.counters = SocketCounters()
         self.counters.receive_buffer_bytes = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         self._headers_bytes = IP_AND_UDP_HEADER_BYTES.get(socket.AddressFamily(sock.family), 0)
         self._errors_queued = kernel.queue_errors(sock, remote is not None)
-        segmented = io != "portable" and kernel.has_gso(sock)
         self._inlet = self._choose_inlet(io, segmented)
-        self._outlet = Outlet(
-            sock, self.counters, self._troubled,
-            segmented=segmented, connected=remote is not None, blocked=self._watch_writable,
-        )  # fmt: skip
-        self.send = self._outlet.send
-        """Sends in order; what the kernel has no room for leaves when it has."""
         self._paused = False
+
+    def start(self, above: LinkEvents) -> None:
+        """Begin to read."""
+        self._above = above
+        self._loop.add_reader(self._sock.fileno(), above.readable)
 
     def _choose_inlet(self, io: Io, segmented: bool) -> Inlet | ManyInlet | MergedInlet:
         sock, counters = self._sock, self.counters
@@ -133,7 +97,7 @@ class SocketLink:
         return Inlet(sock, counters, remote=self._remote)
 
     def drain(self, receive: Receive, now_us: int) -> int:
-        """Hands over what has arrived and gives the number of receives; errors that came back are told to the owner."""
+        """Pass on what has arrived and return the number of receives; errors that came back are reported."""
         if self._paused:
             return 0
         try:
@@ -151,21 +115,24 @@ class SocketLink:
             if number == errno.EMSGSIZE:
                 self._limit(path_bytes - self._headers_bytes, fragments=True)
             else:
-                self.counters.unreachable += 1
-                self._owner.unreachable(address or self._remote, number)
+                self._unreachable(address or self._remote, number)
         if error is not None and not queued and self._remote is not None:
-            self.counters.unreachable += 1
-            self._owner.unreachable(self._remote, error.errno or 0)
+            self._unreachable(self._remote, error.errno or 0)
 
-    def _watch_writable(self) -> None:
+    def _unreachable(self, address: Address | None, number: int) -> None:
+        self.counters.unreachable += 1
+        if self._above is not None:
+            self._above.unreachable(address, number)
+
+    def _blocked(self) -> None:
         self._loop.add_writer(self._sock.fileno(), self._writable)
 
     def _writable(self) -> None:
-        self._outlet.resume()
-        if not self._outlet.waiting:
+        self.send_waiting()
+        if not self.waiting:
             self._loop.remove_writer(self._sock.fileno())
 
-    def _troubled(self, address: Address, size: int, error: OSError, segmented: bool) -> None:
+    def _send_failed(self, address: Address, size: int, error: OSError, segmented: bool) -> None:
         if error.errno == errno.EMSGSIZE:
             self._limit(self._path_bytes(size), fragments=segmented)
         elif error.errno in {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH}:
@@ -173,8 +140,7 @@ class SocketLink:
             if self._remote is None and error.errno == errno.ECONNREFUSED and self._errors_queued:
                 self._take_errors(None)
             else:
-                self.counters.unreachable += 1
-                self._owner.unreachable(address, error.errno)
+                self._unreachable(address, error.errno)
 
     def _path_bytes(self, refused_bytes: int) -> int:
         """Tells what the path takes instead of a datagram that was too large: what the kernel knows, or a guess."""
@@ -189,7 +155,8 @@ class SocketLink:
         if datagram_bytes > 0 and (known == 0 or datagram_bytes < known):
             self.counters.datagram_bytes_max = datagram_bytes
             _log.warning("the path takes datagrams of at most %d bytes; the budget is lowered", datagram_bytes)
-            self._owner.path_limited(datagram_bytes, fragments=fragments)
+            if self._above is not None:
+                self._above.path_limited(datagram_bytes, fragments=fragments)
 
     def expect_errors(self, wanted: bool) -> None:
         """Asks for the ICMP errors of a socket for many, or no longer.
@@ -210,7 +177,11 @@ class SocketLink:
         """Reads again."""
         if self._paused:
             self._paused = False
-            self._loop.add_reader(self._sock.fileno(), self._owner.readable)
+            if self._above is not None:
+                self._loop.add_reader(self._sock.fileno(), self._above.readable)
+
+    def wake(self, now_us: int) -> None:
+        """Has nothing that could be due."""
 
     def close(self) -> None:
         """Takes the socket off the loop and closes it; what still waits for the kernel is gone. Twice is fine."""
@@ -230,9 +201,12 @@ class SocketLink:
 class TransportLink(asyncio.DatagramProtocol):
     """A socket behind asyncio's own datagram transport, for event loops that cannot watch one."""
 
-    def __init__(self, owner: Owner, remote: Address | None) -> None:
+    deadline_us: int | None = None
+    dtls: DtlsCounters | None = None
+
+    def __init__(self, remote: Address | None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._owner = owner
+        self._above: LinkEvents | None = None
         self._remote = remote
         self._arrived: deque[tuple[bytes, Address]] = deque()
         self._scheduled = False
@@ -240,10 +214,10 @@ class TransportLink(asyncio.DatagramProtocol):
         self.counters = SocketCounters(path="transport")
 
     @classmethod
-    async def open(cls, sock: socket.socket, owner: Owner, *, remote: Address | None) -> TransportLink:
-        """Hands the socket to a transport of the running loop."""
+    async def open(cls, sock: socket.socket, *, remote: Address | None) -> TransportLink:
+        """Give the socket to a transport of the running loop."""
         loop = asyncio.get_running_loop()
-        link = cls(owner, remote)
+        link = cls(remote)
         link.local = sock.getsockname()
         link._sock = sock
         link.counters.receive_buffer_bytes = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
@@ -253,6 +227,11 @@ class TransportLink(asyncio.DatagramProtocol):
     local: Address
     _transport: Any
     _sock: socket.socket
+
+    def start(self, above: LinkEvents) -> None:
+        """Pass on what arrives, and what has arrived already."""
+        self._above = above
+        self._drain_soon()
 
     def datagram_received(self, data: bytes, addr: Address) -> None:
         if self._paused or len(self._arrived) >= ARRIVED_MAX:
@@ -266,8 +245,8 @@ class TransportLink(asyncio.DatagramProtocol):
 
     def _drain_soon(self) -> None:
         self._scheduled = False
-        if self._arrived:
-            self._owner.readable()
+        if self._arrived and self._above is not None:
+            self._above.readable()
 
     def error_received(self, exc: Exception) -> None:
         number = exc.errno if isinstance(exc, OSError) else 0
@@ -275,10 +254,11 @@ class TransportLink(asyncio.DatagramProtocol):
             self.counters.send_failures["EMSGSIZE"] += 1
         elif self._remote is not None:
             self.counters.unreachable += 1
-            self._owner.unreachable(self._remote, number or errno.ECONNREFUSED)
+            if self._above is not None:
+                self._above.unreachable(self._remote, number or errno.ECONNREFUSED)
 
     def drain(self, receive: Receive, now_us: int) -> int:
-        """Hands over what the transport pushed."""
+        """Pass on what the transport pushed."""
         arrived = self._arrived
         count = len(arrived)
         for _ in range(count):
@@ -322,6 +302,9 @@ class TransportLink(asyncio.DatagramProtocol):
     def close(self) -> None:
         """Closes the transport and its socket. Twice is fine."""
         self._transport.abort()
+
+    def wake(self, now_us: int) -> None:
+        """Has nothing that could be due."""
 
     def expect_errors(self, wanted: bool) -> None:
         """Has no way to ask: a transport tells errors of a connected socket only."""

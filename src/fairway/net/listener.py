@@ -1,69 +1,100 @@
-"""Sockets that anyone may call: conversations with many peers, whose messages arrive in one inbox."""
+"""Sockets that anyone may call: conversations with many peers, and what arrives on them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Self
 
-from fairway.core.errors import BadAddress, BadOption
+from fairway.core.errors import BadAddress, BadOption, NotSupported
 from fairway.core.events import Address
 from fairway.net.connection import Connection
+from fairway.net.conversations import Accepted, Conversations
 from fairway.net.counters import EndpointStatistics
-from fairway.net.endpoint import Endpoint
 from fairway.net.inbox import Inbox, Receiving
+from fairway.net.outcomes import ConnectUnknown, within
 from fairway.net.sockets import resolve_peer
 from fairway.net.urls import parse
 
 
 class Listener(Receiving):
-    """Receives from whoever calls one of its URLs; `message.peer` answers there, from the same socket."""
+    """Receives from whoever calls one of its URLs; `message.peer` answers there, from the same socket.
 
-    def __init__(self, endpoints: Sequence[Endpoint], inbox: Inbox) -> None:
-        super().__init__(inbox)
-        self._endpoints = list(endpoints)
+    `receive` and `async for` give the messages of all peers; `connections()` gives the peers one by one, and what is
+    received from one of these connections the listener does not receive.
+    """
+
+    def __init__(self, served: Sequence[Conversations], inbox: Inbox, accepted: Accepted) -> None:
+        self._served = list(served)
+        self._inbox = inbox
+        self._accepted = accepted
+
+    def _claim(self) -> Inbox:
+        return self._inbox
 
     @property
     def urls(self) -> list[str]:
         """The URLs of the bound sockets, with their real ports."""
-        return [endpoint.url for endpoint in self._endpoints]
-
-    @property
-    def endpoints(self) -> list[Endpoint]:
-        """The endpoints, in the order of the URLs, for a service that drives them itself."""
-        return list(self._endpoints)
+        return [one.endpoint.url for one in self._served]
 
     @property
     def url(self) -> str:
         """The URL of the first socket."""
-        return self._endpoints[0].url
+        return self._served[0].endpoint.url
 
     @property
     def statistics(self) -> list[EndpointStatistics]:
         """What each endpoint has counted, in the order of the URLs."""
-        return [endpoint.statistics for endpoint in self._endpoints]
+        return [one.endpoint.statistics for one in self._served]
 
-    async def connect(self, url: str) -> Connection:
-        """Opens a conversation from the listening socket. What that peer sends is received from the connection."""
+    async def connections(self) -> AsyncIterator[Connection]:
+        """Iterate over the connections that peers have opened, those that are open already first.
+
+        When a peer leaves, `connection.wait_closed()` returns the reason, and iteration over its messages ends.
+        """
+        if not self._accepted.wanted:
+            self._accepted.wanted = True
+            for conversations in self._served:
+                for connection in conversations.open_connections():
+                    self._accepted.put(connection)
+        loop = asyncio.get_running_loop()
+        while (connection := await self._accepted.take(loop)) is not None:  # type: ignore[assignment]
+            yield connection
+
+    async def connect(self, url: str, *, timeout: float | None = None) -> Connection:
+        """Open a conversation from the listening socket. What that peer sends is received from the connection."""
+        return await within(self._connect(url), timeout, ConnectUnknown)
+
+    async def _connect(self, url: str) -> Connection:
         target = parse(url)
         if target.settings:
             raise BadOption(f"{url!r} has options, but those of the listening socket hold for all its conversations")
-        _, address = await resolve_peer(target)
-        return await self._endpoint_for(target.protocol, address, url).connect(address, Inbox())
+        if target.secure:
+            raise NotSupported("a listening socket opens no DTLS conversations; fairway.connect does, on its own")
+        failure: Exception = BadAddress(
+            f"this listener has no socket for {url!r}; it listens on {', '.join(self.urls)}"
+        )
+        for _, address in await resolve_peer(target):
+            served = self._served_by(target.protocol, address)
+            if served is not None:
+                try:
+                    return await served.connect(address)
+                except ConnectUnknown as error:
+                    failure = error
+        raise failure
 
-    def _endpoint_for(self, protocol: str, address: Address, url: str) -> Endpoint:
-        for endpoint in self._endpoints:
-            local = endpoint.driver.link.local
-            if endpoint.protocol == protocol and _same_family(local, address):
-                return endpoint
-        raise BadAddress(f"this listener has no socket for {url!r}; it listens on {', '.join(self.urls)}")
+    def _served_by(self, protocol: str, address: Address) -> Conversations | None:
+        for one in self._served:
+            if one.endpoint.scheme == protocol and _same_family(one.endpoint.driver.link.local, address):
+                return one
+        return None
 
     def restore(self, snapshot: bytes, protocol: str) -> Connection:
-        """Takes up a conversation from its snapshot; raises `DamagedSnapshot`."""
-        for endpoint in self._endpoints:
-            if endpoint.protocol == protocol:
-                return endpoint.restore(snapshot)
+        """Take up a conversation from its snapshot; raise `DamagedSnapshot`."""
+        for one in self._served:
+            if one.endpoint.protocol == protocol:
+                return one.connection(one.endpoint.restore(snapshot))
         raise BadAddress(f"this listener has no socket for {protocol}; it listens on {', '.join(self.urls)}")
 
     async def __aenter__(self) -> Self:
@@ -75,13 +106,14 @@ class Listener(Receiving):
         await self.close()
 
     async def close(self, timeout_s: float | None = None, linger_s: float = 0.0) -> None:
-        """Flushes what was accepted, closes every conversation, then the sockets; within the timeout. Twice is fine.
+        """Flush what was accepted, close every conversation, then the sockets; within the timeout. Twice is fine.
 
-        `linger_s` keeps the sockets for that long after all is done, to answer copies of what was acknowledged.
+        `linger_s` keeps the sockets for that long after all is done, to answer duplicates of what was acknowledged.
         """
-        for endpoint in self._endpoints:
+        endpoints = [one.endpoint for one in self._served]
+        for endpoint in endpoints:
             endpoint.closing = True
-        await asyncio.gather(*[endpoint.close(timeout_s, linger_s) for endpoint in self._endpoints])
+        await asyncio.gather(*[endpoint.close(timeout_s, linger_s) for endpoint in endpoints])
 
 
 def _same_family(one: Address, other: Address) -> bool:

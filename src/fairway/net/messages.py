@@ -33,12 +33,17 @@ class Message:
         self._run = run
 
     @property
+    def device(self) -> str | None:
+        """The sender's authenticated name; None on a plain port."""
+        return self.peer.device
+
+    @property
     def receipt(self) -> Receipt:
         return Receipt(self.peer.identity, self.id)
 
     def commit(self) -> None:
-        """Acknowledges the message now: it is safe with the application."""
-        self.peer.commit(self.receipt, self._run)
+        """Acknowledge the message now: it is safe with the application. May be called from any thread."""
+        self.peer._commit(self.receipt, self._run)
 
     def __repr__(self) -> str:
         shown = self.body if len(self.body) <= 32 else self.body[:29] + b"..."
@@ -57,11 +62,11 @@ class Request(Message):
     def reply(self, body: Buffer) -> Future[None]:
         """Answer. The response is kept and sent again for each duplicate of the request; there is no acknowledgement,
         and nothing is raised if the requester has left."""
-        return self.peer.answer(self.id, body)
+        return self.peer._answer(self.id, body)
 
-    def reply_with_request(self, body: Buffer) -> Future[Message]:
-        """Answers and asks in one message; gives the answer to that."""
-        return self.peer.answer_with_request(self.id, body)
+    async def reply_with_request(self, body: Buffer, *, timeout: float | None = None) -> Message:
+        """Answer and ask in one message, and return the answer to that."""
+        return await self.peer._answer_with_request(self.id, body, timeout)
 
 
 class Part(Message):
@@ -133,9 +138,9 @@ class Batch:
                 yield run
 
     def commit(self) -> None:
-        """Acknowledges all of them now."""
+        """Acknowledge all of them now. May be called from any thread."""
         for run in self.runs:
             if isinstance(run, Run):
-                run.peer.commit(run.receipt)
+                run.peer._commit(run.receipt)
             else:
                 run.commit()

@@ -19,9 +19,9 @@ from typing import Any
 from fairway.core.events import Address
 from fairway.core.machine import Buffer
 from fairway.net.kernel import CONTROL_BYTES, DATAGRAM_BYTES_MAX, LINUX, SO_RXQ_OVFL, SOL_UDP, UDP_GRO
+from fairway.net.layers import Receive
 
 MESSAGES_MAX = 64
-Receive = Callable[[Buffer, Address, int, int | None], None]
 """Takes one datagram or a super-buffer, as a machine's `receive` does. The buffer is used again afterwards."""
 
 ADDRESSES_MAX = 65_536

@@ -1,20 +1,27 @@
-"""How a send or a connect ends for the one who awaits it: it returns, or one of two kinds of error is raised.
+"""How a call ends for the one who awaits it: it returns, or one of these is raised.
 
 FairwayError
-├── OutcomeRefused              the peer or a rule said no
+├── OutcomeRefused              the peer or a rule said no                       a ConnectionError
 │   ├── DeliveryRefused         to a message
-│   └── ConnectRefused          to a conversation
-├── OutcomeUnknown              no answer in time
+│   └── ConnectRefused          to a conversation                                a ConnectionRefusedError
+├── OutcomeUnknown              no answer in time                                a TimeoutError
 │   ├── DeliveryUnknown         the message may have arrived
 │   └── ConnectUnknown          nobody may be there
-└── ConversationClosed          there is nothing more to receive, and no way to send
+├── ConversationClosed          nothing more to receive, and no way to send      a ConnectionError
+└── BadAddress
+    └── AddressUnavailable      the socket cannot be opened: a busy port         an OSError with its errno
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
-from fairway.core.errors import FairwayError
+from fairway.core.errors import BadAddress, FairwayError
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -29,16 +36,16 @@ class Tally:
         return f"{self.acknowledged} acknowledged, {self.refused} refused, {self.unknown} unknown"
 
 
-class OutcomeRefused(FairwayError):
+class OutcomeRefused(FairwayError, ConnectionError):
     """The peer, or a rule, said no."""
 
 
-class OutcomeUnknown(FairwayError):
+class OutcomeUnknown(FairwayError, TimeoutError):
     """No answer came in time; what was sent may have arrived."""
 
 
 class DeliveryRefused(OutcomeRefused):
-    """The message was refused. `tally` tells of the others when it was one of a `send_many`."""
+    """The message was refused. `tally` counts the others when it was one of a `send_many`."""
 
     def __init__(self, reason: str, tally: Tally | None = None) -> None:
         super().__init__(reason)
@@ -46,14 +53,14 @@ class DeliveryRefused(OutcomeRefused):
 
 
 class DeliveryUnknown(OutcomeUnknown):
-    """The message was not acknowledged in time. `tally` tells of the others when it was one of a `send_many`."""
+    """The message was not acknowledged in time. `tally` counts the others when it was one of a `send_many`."""
 
     def __init__(self, reason: str, tally: Tally | None = None) -> None:
         super().__init__(reason)
         self.tally = tally
 
 
-class ConnectRefused(OutcomeRefused):
+class ConnectRefused(OutcomeRefused, ConnectionRefusedError):
     """The peer or a rule said no to the conversation."""
 
 
@@ -61,5 +68,26 @@ class ConnectUnknown(OutcomeUnknown):
     """The peer did not answer in time, or nobody has its port: the message that says so may be anyone's."""
 
 
-class ConversationClosed(FairwayError):
+class ConversationClosed(FairwayError, ConnectionError):
     """The conversation, or the whole endpoint, is closed."""
+
+
+class AddressUnavailable(BadAddress, OSError):
+    """No socket can be opened there: the port is taken, or this machine has no such address or route."""
+
+    def __init__(self, sentence: str, cause: OSError) -> None:
+        super().__init__(sentence)
+        self.errno = cause.errno
+
+
+async def within(work: Awaitable[T], timeout_s: float | None, late: Callable[[str], Exception]) -> T:
+    """Return what the work returns; raise `late` when that takes longer than so many seconds."""
+    if timeout_s is None:
+        return await work
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await work
+    except OutcomeUnknown:
+        raise
+    except TimeoutError:
+        raise late(f"nothing came within {timeout_s:g} s") from None

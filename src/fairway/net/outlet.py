@@ -11,7 +11,6 @@ import errno
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable
 from typing import Any, cast
 
 from fairway.core.events import Address
@@ -28,24 +27,11 @@ _UNREACHABLE = (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
 class Outlet:
-    """Sends on one socket. `troubled` is told of every failed send with its address, size and error, and
-    whether it was the kernel's cutting that failed, so that the datagrams leave one by one instead."""
+    """The sending half of a socket; `SocketLink` adds the receiving half and the event loop."""
 
-    def __init__(
-        self,
-        sock: socket.socket,
-        counters: SocketCounters,
-        troubled: Callable[[Address, int, OSError, bool], None],
-        *,
-        segmented: bool,
-        connected: bool,
-        blocked: Callable[[], None],
-    ) -> None:
+    def __init__(self, sock: socket.socket, counters: SocketCounters, *, segmented: bool, connected: bool) -> None:
         self._sock = sock
-        self._counters = counters
-        self._troubled = troubled
-        self._blocked = blocked
-        """Told that something waits for the kernel."""
+        self.counters = counters
         self._segments_max = kernel.SEGMENTS_MAX if segmented else 1
         self._segment_bytes_max = kernel.SEGMENTED_BYTES_MAX
         """Larger segments leave one by one: the kernel does not cut a buffer into more than the path takes."""
@@ -53,6 +39,12 @@ class Outlet:
         self._controls: dict[int, list[tuple[int, int, bytes]]] = {}
         self._queue: deque[Transmit] = deque()
         self._queue_bytes = 0
+
+    def _send_failed(self, address: Address, size: int, error: OSError, segmented: bool) -> None:
+        """A send failed; `segmented` when it was the kernel's cutting, so that datagrams leave one by one instead."""
+
+    def _blocked(self) -> None:
+        """Something waits for the kernel: `send_waiting` is to be called when it has room."""
 
     @property
     def waiting(self) -> bool:
@@ -75,11 +67,11 @@ class Outlet:
                         self._sock.send(data)
                     else:
                         self._sock.sendto(data, address)  # type: ignore[call-overload]  # opaque but to the socket
-                    self._counters.send_calls += 1
+                    self.counters.send_calls += 1
                     return
                 except OSError as error:
                     if error.errno in _UNREACHABLE:
-                        self._troubled(address, len(data), error, False)
+                        self._send_failed(address, len(data), error, False)
         self._send_all(transmits)
 
     def _send_all(self, transmits: list[Transmit]) -> None:
@@ -92,15 +84,15 @@ class Outlet:
         for position, transmit in enumerate(transmits):
             rest = self._send_one(transmit)
             if rest is not None:
-                self._counters.would_block += 1
+                self.counters.would_block += 1
                 self._keep(rest)
                 for later in transmits[position + 1 :]:
                     self._keep(later)
                 self._blocked()
                 return
 
-    def resume(self) -> None:
-        """Sends what waited, as far as the kernel has room now."""
+    def send_waiting(self) -> None:
+        """Send what waited, as far as the kernel has room now."""
         while self._queue:
             transmit = self._queue.popleft()
             self._queue_bytes -= len(transmit.data)
@@ -114,7 +106,7 @@ class Outlet:
         size = len(transmit.data)
         if self._queue_bytes + size > QUEUE_BYTES_MAX:
             segment_bytes = transmit.segment_bytes or size or 1
-            self._counters.send_queue_dropped += -(-size // segment_bytes) or 1
+            self.counters.send_queue_dropped += -(-size // segment_bytes) or 1
             return
         self._queue.append(transmit)
         self._queue_bytes += size
@@ -152,10 +144,10 @@ class Outlet:
                     sendto(view[start : start + segment_bytes], target)
         except OSError as error:
             if error.errno in _UNREACHABLE:
-                self._troubled(address, segment_bytes, error, False)
-            self._counters.send_calls += start // segment_bytes
+                self._send_failed(address, segment_bytes, error, False)
+            self.counters.send_calls += start // segment_bytes
             return start
-        self._counters.send_calls += -(-size // segment_bytes)
+        self.counters.send_calls += -(-size // segment_bytes)
         return size
 
     def _segments_per_call(self, segment_bytes: int) -> int:
@@ -170,7 +162,7 @@ class Outlet:
             try:
                 if segment_bytes is not None:
                     self._sock.sendmsg((piece,), self._control(segment_bytes), 0, target)
-                    self._counters.segmented_sends += 1
+                    self.counters.segmented_sends += 1
                 elif target is None:
                     self._sock.send(piece)
                 else:
@@ -181,13 +173,13 @@ class Outlet:
                 if segment_bytes is not None and error.errno in {errno.EINVAL, errno.EIO, errno.EMSGSIZE}:
                     self._trust_less(address, segment_bytes, error)
                     return -1
-                self._troubled(address, len(piece), error, False)
+                self._send_failed(address, len(piece), error, False)
                 # An ICMP error of an earlier datagram comes out here and says nothing about this one.
                 if attempt == 0 and error.errno in _UNREACHABLE:
                     continue
-                self._counters.send_failures[errno.errorcode.get(error.errno or 0, "unknown")] += 1
+                self.counters.send_failures[errno.errorcode.get(error.errno or 0, "unknown")] += 1
             else:
-                self._counters.send_calls += 1
+                self.counters.send_calls += 1
             break
         return len(piece) or 1
 
@@ -200,7 +192,7 @@ class Outlet:
         else:
             self._segment_bytes_max = segment_bytes - 1
         if error.errno == errno.EMSGSIZE:
-            self._troubled(address, segment_bytes, error, True)
+            self._send_failed(address, segment_bytes, error, True)
 
     def _control(self, segment_bytes: int) -> list[tuple[int, int, bytes]]:
         control = self._controls.get(segment_bytes)

@@ -1,4 +1,4 @@
-"""Messages on their way out: gathered in a turn of the loop, handed to the machine together, resolved in bulk.
+"""Messages on their way out: gathered in a turn of the loop, submitted to the machine together, resolved in bulk.
 
 A message that is awaited costs a future; one of a `send_many` costs no object at all, because outcomes come as ranges
 of tokens and a batch is one range.
@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator, Sequence
 from operator import methodcaller
 from typing import Any, Protocol
 
 from fairway.core.errors import CallerError, NoSuchPeer, QueueFull
-from fairway.core.events import Peer
+from fairway.core.events import NOT_SENT, Peer
 from fairway.core.machine import Buffer, Machine
 from fairway.net.outcomes import DeliveryRefused, DeliveryUnknown, Tally
 
 _DONE = methodcaller("done")
 
-HAND_OVER_MESSAGES_MAX = 8_192
-"""Messages of one `send_many` handed to the machine at a time, so that a long one is not sliced again and again."""
+SUBMIT_MESSAGES_MAX = 8_192
+"""Messages of one `send_many` submitted to the machine at a time, so that a long one is not sliced again and again."""
 
 
 class Tokens:
@@ -126,13 +127,66 @@ def _neighbours(tokens: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 class Outgoing(Protocol):
-    """Something that waits to be handed to the machine."""
+    """Something that waits to be submitted to the machine."""
 
-    def hand_over(self, machine: Machine, peer: Peer, now_us: int, tokens: Tokens) -> bool:
-        """Hands over what there is room for; tells whether that was all."""
+    def submit(self, machine: Machine, peer: Peer, now_us: int, tokens: Tokens) -> bool:
+        """Submit what there is room for; return whether that was all."""
 
     def refuse(self, error: BaseException) -> None:
-        """Ends what was not handed over."""
+        """End what was not submitted."""
+
+
+class Outbox:
+    """What one conversation wants sent and the machine does not have yet, in order."""
+
+    __slots__ = ("_outgoing", "_singles", "peer")
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self._outgoing: deque[Outgoing] = deque()
+        self._singles: Singles | None = None
+        """The last of the outgoing, while awaited messages may still be added to it."""
+
+    def __bool__(self) -> bool:
+        return bool(self._outgoing)
+
+    def add(self, outgoing: Outgoing) -> bool:
+        """Append; return whether nothing was waiting before."""
+        self._singles = None
+        self._outgoing.append(outgoing)
+        return len(self._outgoing) == 1
+
+    def add_single(self, body: Buffer, future: asyncio.Future[None]) -> bool:
+        """Append an awaited message; return whether nothing was waiting before."""
+        if self._singles is not None:
+            self._singles.bodies.append(body)
+            self._singles.futures.append(future)
+            return False
+        singles = Singles()
+        singles.bodies.append(body)
+        singles.futures.append(future)
+        first = self.add(singles)
+        self._singles = singles
+        return first
+
+    def submit(self, machine: Machine, now_us: int, tokens: Tokens) -> bool:
+        """Submit what waits, as far as the machine has room; return whether that was all."""
+        outgoing = self._outgoing
+        while outgoing:
+            if len(outgoing) == 1:
+                self._singles = None
+            if not outgoing[0].submit(machine, self.peer, now_us, tokens):
+                return False
+            outgoing.popleft()
+        return True
+
+    def refuse(self) -> None:
+        """The conversation is over: nothing of what waits was ever sent."""
+        error = DeliveryRefused(NOT_SENT)
+        for outgoing in self._outgoing:
+            outgoing.refuse(error)
+        self._outgoing.clear()
+        self._singles = None
 
 
 class Singles:
@@ -144,8 +198,8 @@ class Singles:
         self.bodies: list[Buffer] = []
         self.futures: list[asyncio.Future[None]] = []
 
-    def hand_over(self, machine: Machine, peer: Peer, now_us: int, tokens: Tokens) -> bool:
-        """Hands over as many as there is room for, those whose caller has gone left out."""
+    def submit(self, machine: Machine, peer: Peer, now_us: int, tokens: Tokens) -> bool:
+        """Submit as many as there is room for, without those whose caller has gone."""
         if any(map(_DONE, self.futures)):
             waiting = [pair for pair in zip(self.bodies, self.futures, strict=True) if not pair[1].done()]
             self.bodies = [body for body, _ in waiting]
@@ -158,7 +212,7 @@ class Singles:
         except QueueFull:
             return False
         except CallerError:
-            # One of them is at fault: each is handed over on its own, so that only its caller hears of it.
+            # One of them is at fault: each is submitted on its own, so that only its caller hears of it.
             return self._one_by_one(machine, peer, now_us, tokens)
         tokens.futures.update(zip(given, self.futures, strict=False))
         if len(given) == len(self.bodies):
@@ -197,7 +251,7 @@ class Special:
         self.future = future
         self.asks = asks
 
-    def hand_over(self, machine: Machine, peer: Peer, now_us: int, tokens: Tokens) -> bool:
+    def submit(self, machine: Machine, peer: Peer, now_us: int, tokens: Tokens) -> bool:
         if self.future.done():
             return True
         try:
@@ -240,13 +294,13 @@ class Bulk:
         self.future = future
         self.tally = Tally()
 
-    def hand_over(self, machine: Machine, peer: Peer, now_us: int, tokens: Tokens) -> bool:
-        """Hands over as many as there is room for; of a cancelled one nothing more."""
+    def submit(self, machine: Machine, peer: Peer, now_us: int, tokens: Tokens) -> bool:
+        """Submit as many as there is room for; of a cancelled one nothing more."""
         bodies, count = self._bodies, len(self._bodies)
         while self._position < count and not self.future.done():
             start = self._position
-            whole = start == 0 and count <= HAND_OVER_MESSAGES_MAX
-            chunk = bodies if whole else bodies[start : start + HAND_OVER_MESSAGES_MAX]
+            whole = start == 0 and count <= SUBMIT_MESSAGES_MAX
+            chunk = bodies if whole else bodies[start : start + SUBMIT_MESSAGES_MAX]
             try:
                 given = machine.send_many(peer, chunk, now_us)
             except QueueFull:
@@ -284,7 +338,7 @@ class Bulk:
             self.future.set_exception(error(f"{reason} ({self.tally})", self.tally))
 
     def refuse(self, error: BaseException) -> None:
-        """Ends what was not handed over: it was never sent."""
+        """End what was not submitted: it was never sent."""
         if isinstance(error, DeliveryRefused):
             rest = len(self._bodies) - self._position
             self._position = len(self._bodies)

@@ -13,9 +13,9 @@ import socket
 import struct
 from collections.abc import Sequence
 
-from fairway.core.errors import BadAddress
 from fairway.net import sockets
 from fairway.net.opening import ANY_HOST
+from fairway.net.outcomes import AddressUnavailable
 from fairway.net.urls import Target, format_url, parse
 
 SO_ATTACH_REUSEPORT_CBPF = 51
@@ -34,7 +34,7 @@ class SharedPort:
 
     def __init__(self, url: str, sockets_: list[socket.socket]) -> None:
         _, mark, query = url.partition("?")
-        self.url = format_url(parse(url).protocol, sockets_[0].getsockname()) + mark + query
+        self.url = format_url(parse(url).scheme, sockets_[0].getsockname()) + mark + query
         self._sockets = sockets_
 
     @property
@@ -64,7 +64,7 @@ async def bind_shared(urls: Sequence[str], count: int) -> list[SharedPort]:
 
 async def _bind_one(target: Target, count: int) -> list[socket.socket]:
     host = target.host or ANY_HOST
-    family, address = await sockets.resolve(Target(target.protocol, host, target.port, {}))
+    family, address = (await sockets.resolve(Target(target.protocol, host, target.port, {})))[0]
     # Sharing a port lets others of the same user in silently: the first socket takes it alone, and shares it then.
     group = [sockets.open_bound(family, address, 0, 0)]
     address = group[0].getsockname()
@@ -81,8 +81,8 @@ async def _bind_one(target: Target, count: int) -> list[socket.socket]:
     except OSError as error:
         for sock in group:
             sock.close()
-        shown = format_url(target.protocol, address)
-        raise BadAddress(f"cannot listen {count} times on {shown}: {error.strerror}") from error
+        shown = format_url(target.scheme, address)
+        raise AddressUnavailable(f"cannot listen {count} times on {shown}: {error.strerror}", error) from error
     return group
 
 

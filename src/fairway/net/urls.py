@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
+from fairway.core.addresses import format_address
 from fairway.core.errors import BadAddress, BadOption
 from fairway.core.events import Address
 from fairway.core.machine import Options
@@ -21,6 +22,11 @@ from fairway.protocols import protocol
 SPAN_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
 SIZE_BYTES = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 SWITCH = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
+
+DTLS = "+dtls"
+DTLS_FILES = ("identity", "cert", "key", "ca", "revoked", "crl")
+DTLS_SETTINGS = (*DTLS_FILES, "name")
+"""Settings of a URL that are not the protocol's but those of DTLS below it."""
 
 _UNIT = re.compile(r"_us(?=$|_min$|_max$)")
 _NUMBER = re.compile(r"(\d[\d_]*(?:\.\d+)?) ?([A-Za-z]*)", re.ASCII)
@@ -37,12 +43,21 @@ class Target:
     host: str
     port: int
     settings: Mapping[str, str]
+    secure: bool = False
+    """Whether the scheme asks for DTLS."""
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of a URL: the protocol, with DTLS below it or without."""
+        return f"{self.protocol}{DTLS}" if self.secure else self.protocol
 
 
 def parse(url: str) -> Target:
     """Takes a URL apart; raises `BadAddress` in a sentence that says what is wrong with it."""
     parts = _split(url)
-    known = protocol(parts.scheme)
+    secure = parts.scheme.endswith(DTLS)
+    name = parts.scheme.removesuffix(DTLS)
+    known = protocol(name)
     if not url[len(parts.scheme) :].startswith("://"):
         raise BadAddress(f"{url!r} lacks the // of scheme://host:port")
     if parts.path not in {"", "/"} or parts.fragment or parts.username is not None:
@@ -52,7 +67,7 @@ def parse(url: str) -> Target:
         port = known.default_port
     if port is None:
         raise BadAddress(f"{url!r} names no port, and {parts.scheme} has no default")
-    return Target(parts.scheme, parts.hostname or "", port, _settings(url, parts.query))
+    return Target(name, parts.hostname or "", port, _settings(url, parts.query), secure)
 
 
 def _split(url: str) -> SplitResult:
@@ -83,14 +98,6 @@ def _settings(url: str, query: str) -> dict[str, str]:
 def format_url(scheme: str, address: Address) -> str:
     """Gives the URL of a socket address."""
     return f"{scheme}://{format_address(address)}"
-
-
-def format_address(address: Address) -> str:
-    """Gives host:port, IPv6 in brackets."""
-    if isinstance(address, tuple) and len(address) >= 2:
-        host, port = address[0], address[1]
-        return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
-    return str(address)
 
 
 def build_options(options: type[OptionsType], settings: Mapping[str, Setting]) -> OptionsType:

@@ -135,8 +135,8 @@ def talk(protocol: str, folder: Path, *, lossy: bool, query: str = "") -> list[P
         with relaying(_address(listener.url), LOSSY) if lossy else nullcontext((_address(listener.url), None)) as way:
             host, port = way[0]
             with blocking.connect(f"{protocol}://{host}:{port}{query}", trace=traces[1]) as connection:
-                assert connection.send_many(bodies, timeout_s=60) == MESSAGES
-        received = [bytes(listener.receive(timeout_s=60).body) for _ in bodies]
+                assert connection.send_many(bodies, timeout=60) == MESSAGES
+        received = [bytes(listener.receive(timeout=60).body) for _ in bodies]
     assert sorted(received) == sorted(bodies)
     return traces
 

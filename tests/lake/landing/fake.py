@@ -74,6 +74,7 @@ class FakeGateway:
             "port": [9_000 + offset % 2 for offset in offsets],
             "peer": ["127.0.0.1"] * len(offsets),
             "peer_port": [5_000] * len(offsets),
+            "device": [None] * len(offsets),
             "session": [None if offset % 4 > 1 else int(offset) for offset in offsets],
             "id": [str(offset) for offset in offsets],
             "kind": ["message"] * len(offsets),

@@ -18,7 +18,7 @@ from fairway.core.statistics import CLOSING
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection
 from fairway.protocols.mrp.options import STAMPED
-from fairway.protocols.mrp.receiver import DUPLICATE, DROP_REASONS, HELD_DUPLICATE, NEW
+from fairway.protocols.mrp.receiver import DROP_REASONS, DUPLICATE, HELD_DUPLICATE, NEW
 from fairway.protocols.mrp.shared import Shared
 
 NUMPY_FROM = 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fairway.core.addresses import device_of
 from fairway.core.chance import Chance
 from fairway.core.events import Address, CloseReason, Connected, Peer, PeerMoved
 from fairway.core.handshakes import Call, Calls, HalfOpen, HalfOpens
@@ -229,7 +230,7 @@ class SessionTable:
         if half_open is not None and half_open.address == address:
             return self._complete(half_open, ack_index, flag, data, now_us)
         session = self.sessions.anywhere(session_id) if self._options.migration else None
-        if session is None:
+        if session is None or device_of(session.link.address) != device_of(address):
             self._outputs.drop("unknown_session")
             return None
         if flag not in _ASKING or session.state is not State.OPEN or not session.newer(index):

@@ -1,0 +1,105 @@
+"""`fairway ca`: certificates for gateways and devices."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from json import dumps
+from pathlib import Path
+
+import typer
+
+ca = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+_DIR = typer.Argument(..., metavar="DIR", show_default=False, help="The CA's folder.")
+_CA_NAME = typer.Option("fairway-ca", "--name", help="Name of the CA.")
+_CA_DAYS = typer.Option(3_650, "--days", min=1, help="How long the CA is valid.")
+_NAME = typer.Argument(..., metavar="NAME", show_default=False, help="The device, or the gateway's host name.")
+_GATEWAY = typer.Option(False, "--gateway", help="For a gateway, not for a device.")
+_DAYS = typer.Option(365, "--days", min=1, help="How long it is valid.")
+_OUT = typer.Option(..., "--out", metavar="FILE", show_default=False, help="The identity file; it must not exist yet.")
+_WHICH = typer.Argument(..., metavar="NAME|SERIAL", show_default=False, help="Whose certificates, or which one.")
+_JSON = typer.Option(False, "--json", help="One JSON object per line.")
+
+
+@ca.command()
+def init(folder: Path = _DIR, name: str = _CA_NAME, days: int = _CA_DAYS) -> None:
+    """Make a certificate authority in a folder. Keep its key off the gateway.
+
+    \b
+    Example:
+      fairway ca init ca
+    """
+    from fairway.dtls.errors import require_packages
+
+    require_packages()
+    from fairway.dtls.authority import CERTIFICATE, Authority
+
+    Authority(folder).create(name, days, datetime.now(UTC))
+    print(f"{folder / CERTIFICATE}: the CA {name}, valid for {days} days")
+
+
+@ca.command()
+def issue(
+    folder: Path = _DIR, name: str = _NAME, gateway: bool = _GATEWAY, days: int = _DAYS, out: Path = _OUT
+) -> None:
+    """Issue a key and a certificate: one file for `identity=`, which only its owner may read.
+
+    \b
+    Example:
+      fairway ca issue ca gateway.example --gateway --out gateway.pem
+      fairway ca issue ca sensor-17 --days 730 --out sensor-17.pem
+    """
+    from fairway.dtls.errors import require_packages
+
+    require_packages()
+    from fairway.dtls.authority import Authority
+
+    issued = Authority(folder).issue(name, "gateway" if gateway else "device", days, out, datetime.now(UTC))
+    print(f"{out}: the {issued.role} {name}, serial {issued.serial:x}, until {issued.ends}")
+
+
+@ca.command("list")
+def list_(folder: Path = _DIR, json: bool = _JSON) -> None:
+    """Show what was issued, and what is revoked or expired.
+
+    \b
+    Example:
+      fairway ca list ca
+    """
+    from fairway.dtls.errors import require_packages
+
+    require_packages()
+    from fairway.dtls.authority import Authority
+
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    for one in Authority(folder).issued():
+        state = "revoked" if one.revoked else "expired" if one.ends < today else "valid"
+        if json:
+            print(
+                dumps(
+                    {"name": one.name, "role": one.role, "serial": f"{one.serial:x}", "until": one.ends, "state": state}
+                )
+            )
+        else:
+            print(f"{state:8}{one.role:8} {one.ends}  {one.serial:>40x}  {one.name}")
+
+
+@ca.command()
+def revoke(folder: Path = _DIR, which: str = _WHICH) -> None:
+    """Revoke certificates: they are entered in DIR/revoked.txt, which gateways read (`revoked=`).
+
+    \b
+    Example:
+      fairway ca revoke ca sensor-17
+    """
+    from fairway.dtls.errors import require_packages
+
+    require_packages()
+    from fairway.dtls.authority import REVOKED, Authority
+
+    revoked = Authority(folder).revoke(which)
+    for one in revoked:
+        print(f"revoked {one.serial:x} of {one.name}")
+    if not revoked:
+        print(f"{which} was revoked before")
+    print(f"{folder / REVOKED} is what gateways must have")

@@ -1,0 +1,111 @@
+"""What a gateway keeps of an address: the handshake, and the association that came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from fairway.core.events import Address
+from fairway.dtls.engine import Association, AssociationClosed, PeerIdentity, Plaintext
+from fairway.dtls.records import DATA
+
+
+@dataclass(slots=True, eq=False)
+class Handshake:
+    """A handshake, remembered until the peer shows that it has our last flight."""
+
+    association: Association
+    random: bytes
+    """The client's, which tells one hello from another."""
+    began_us: int
+    flight: list[bytes] = field(default_factory=list)
+    """What we sent last."""
+    resends: int = 0
+    ring_us: int | None = None
+    """When the library's own timer rings."""
+    _seen: list[bytes] = field(default_factory=list)
+
+    def take(self, datagram: bytes, seen_max: int) -> None:
+        """Remember a datagram of this handshake."""
+        if len(self._seen) < seen_max:
+            self._seen.append(_digest(datagram))
+
+    def has_seen(self, datagram: bytes) -> bool:
+        """Return whether a datagram was taken before: the peer repeats it because it lacks our last flight."""
+        return _digest(datagram) in self._seen
+
+    def due_us(self, limit_us: int) -> int:
+        """Return when the timer rings or the handshake has taken too long."""
+        end_us = self.began_us + limit_us
+        return end_us if self.ring_us is None else min(end_us, self.ring_us)
+
+
+@dataclass(slots=True, eq=False)
+class Up:
+    """An association that is up."""
+
+    association: Association
+    peer: PeerIdentity
+    outer: Address
+    """The socket's address of the device."""
+    inner: Address
+    """The same with the device's name: what the machine knows."""
+    since_us: int
+    heard_us: int
+    handshake: Handshake | None
+    random: bytes
+    previous: Association | None = None
+    """What this one replaced: its last records may still be under way."""
+    renewals: int = 0
+    records_in: int = 0
+    records_out: int = 0
+    dropped: int = 0
+
+    def open(self, datagram: bytes) -> list[bytes]:
+        """Return the plaintexts of a datagram, of this association or of the one before."""
+        plaintexts = self.association.open(datagram)
+        if plaintexts or self.previous is None or datagram[0] != DATA:
+            return plaintexts
+        try:
+            return self.previous.open(datagram)
+        except AssociationClosed:
+            self.forget_previous()
+            return []
+
+    def open_run(self, datagrams: list[bytes]) -> list[bytes]:
+        """Return the plaintexts of datagrams that arrived together."""
+        if self.previous is not None:
+            return [plaintext for datagram in datagrams for plaintext in self.open(datagram)]
+        return self.association.open_run(datagrams)
+
+    def forget_previous(self) -> None:
+        """Drop what this association replaced."""
+        if self.previous is not None:
+            self.previous.close(notify=False)
+            self.previous = None
+
+    def has_seen(self, datagram: bytes) -> bool:
+        """Return whether a datagram belongs to the handshake that led here."""
+        return self.handshake is not None and self.handshake.has_seen(datagram)
+
+
+def _digest(datagram: bytes) -> bytes:
+    return blake2b(datagram, digest_size=16).digest()
+
+
+def joined(plaintexts: list[bytes], address: Address, device: str) -> list[Plaintext]:
+    """Return plaintexts as super-buffers, as long as neighbours have one size; the last of a buffer may be shorter."""
+    found: list[Plaintext] = []
+    first, count = 0, len(plaintexts)
+    while first < count:
+        size, end = len(plaintexts[first]), first + 1
+        while end < count and len(plaintexts[end]) == size:
+            end += 1
+        if end < count and end - first > 1 and len(plaintexts[end]) < size:
+            end += 1
+        if end - first == 1:
+            found.append(Plaintext(plaintexts[first], address, device))
+        else:
+            found.append(Plaintext(b"".join(plaintexts[first:end]), address, device, size))
+        first = end
+    return found

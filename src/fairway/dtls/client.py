@@ -1,0 +1,371 @@
+"""The client's side: one gateway, one association, and another one beside it while it is renewed.
+
+A handshake begins with the first datagram to send. The last flight is repeated unchanged every quarter of a second,
+which the gateway answers with its own; an attempt that comes to nothing is followed by another, later each time.
+
+An association is renewed, and the old one used meanwhile, when it is a day old or has carried 2^24 records; when the
+gateway closed it; and when something was sent and nothing valid heard for two seconds: a gateway that was restarted, or
+one that sees us at another address now, drops our records in silence. A gateway's unprotected close_notify is a hint at
+the same, and no more than that, because anybody can write one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+
+from fairway.core.addresses import format_address, with_device
+from fairway.core.chance import Chance
+from fairway.core.events import Address
+from fairway.core.machine import Buffer, Transmit
+from fairway.dtls.association import joined
+from fairway.dtls.counters import DtlsCounters
+from fairway.dtls.engine import (
+    INPUT_BYTES_MAX,
+    PLAINTEXT_BYTES_MAX,
+    Association,
+    AssociationClosed,
+    ClientEngine,
+    HandshakeFailed,
+    Limits,
+    PeerIdentity,
+    Plaintext,
+)
+from fairway.dtls.records import ALERT, DATA, is_protected, is_record, is_run, is_unprotected_close
+
+_log = logging.getLogger("fairway.dtls")
+
+
+class Attempt:
+    """A handshake under way."""
+
+    __slots__ = ("association", "ends_us", "flight", "repeat_us", "repeats")
+
+    def __init__(self, association: Association, ends_us: int) -> None:
+        self.association = association
+        self.ends_us = ends_us
+        self.flight: list[bytes] = []
+        self.repeats = 0
+        self.repeat_us: int | None = None
+
+
+class DtlsClient:
+    """A client's association with the gateway at one address."""
+
+    def __init__(self, engine: ClientEngine, remote: Address, chance: Chance, limits: Limits | None = None) -> None:
+        self.counters = DtlsCounters()
+        self.remote = remote
+        self.inner = with_device(remote, engine.name)
+        """The address under which the machine knows the gateway."""
+        self.peer: PeerIdentity | None = None
+        self._engine = engine
+        self._chance = chance
+        self._limits = limits or Limits()
+        self._up: Association | None = None
+        self._previous: Association | None = None
+        """What was renewed: its last records may still be under way, until `_previous_us`."""
+        self._previous_us = 0
+        self._attempt: Attempt | None = None
+        self._queue: deque[Transmit] = deque()
+        self._attempts = 0
+        """Attempts since the last handshake that was completed."""
+        self._failures = 0
+        self._begin_us: int | None = None
+        """When the next attempt begins."""
+        self._renew_us = 0
+        self._records = 0
+        self._unanswered_us: int | None = None
+        """When silence since the first unanswered datagram becomes a reason to shake hands."""
+        self._liveness_us = self._limits.liveness_us
+        self._hinted_us: int | None = None
+        self._closed = False
+        self._transmits: list[Transmit] = []
+        self._plaintexts: list[Plaintext] = []
+        self._failed: list[str] = []
+
+    # Outputs.
+
+    def transmits(self) -> list[Transmit]:
+        """Return, once, the datagrams to send."""
+        transmits, self._transmits = self._transmits, []
+        return transmits
+
+    def plaintexts(self) -> list[Plaintext]:
+        """Return, once, what the gateway sent."""
+        plaintexts, self._plaintexts = self._plaintexts, []
+        return plaintexts
+
+    def failures(self) -> list[str]:
+        """Return, once, why handshakes failed twice or more in a row. A single failure may be anybody's forgery."""
+        failed, self._failed = self._failed, []
+        return failed
+
+    def next_deadline_us(self) -> int | None:
+        """Return when `wake` is wanted."""
+        if self._closed:
+            return None
+        dues: list[int] = []
+        if self._attempt is not None:
+            dues.append(self._attempt.ends_us)
+            if self._attempt.repeat_us is not None:
+                dues.append(self._attempt.repeat_us)
+        elif self._begin_us is not None:
+            dues.append(self._begin_us)
+        elif self._up is not None:
+            dues.append(self._renew_us)
+            if self._unanswered_us is not None:
+                dues.append(self._unanswered_us)
+        return min(dues, default=None)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether datagrams leave at once."""
+        return self._up is not None
+
+    # Inputs.
+
+    def send(self, transmits: list[Transmit], now_us: int) -> None:
+        """Seal what the machine sends; before the handshake is done a few datagrams wait for it."""
+        for transmit in transmits:
+            size = transmit.segment_bytes or len(transmit.data)
+            if not 0 < size <= PLAINTEXT_BYTES_MAX:
+                self.counters.dropped["plaintext_size"] += 1
+            elif self._up is not None:
+                self._seal(self._up, transmit, now_us)
+            else:
+                self._wait(transmit, now_us)
+
+    def _wait(self, transmit: Transmit, now_us: int) -> None:
+        kept = transmit._replace(data=bytes(transmit.data))
+        if len(self._queue) >= self._limits.queued_max:
+            self.counters.dropped["queue_full"] += 1
+        elif kept not in self._queue:
+            self._queue.append(kept)
+        if self._attempt is None and self._begin_us is None and not self._closed:
+            self._begin(now_us)
+
+    def _seal(self, up: Association, transmit: Transmit, now_us: int) -> None:
+        try:
+            sealed, step = up.seal(transmit.data, transmit.segment_bytes)
+        except AssociationClosed:
+            self._lost(now_us)
+            return
+        count = 1 if transmit.segment_bytes is None else -(-len(transmit.data) // transmit.segment_bytes)
+        self.counters.records_out += count
+        self._records += count
+        self._transmits.append(Transmit(self.remote, sealed, step))
+        if self._unanswered_us is None:
+            jitter_us = self._chance.below(self._liveness_us // 2)
+            self._unanswered_us = now_us + self._liveness_us + jitter_us
+        if self._records >= self._limits.renew_records:
+            self._renew_us = now_us
+
+    def receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None = None) -> None:
+        """Take one datagram, or a super-buffer of them."""
+        if address != self.remote:
+            self.counters.dropped["stranger"] += 1
+            return
+        size = len(data)
+        step = segment_bytes or size or 1
+        datagrams = [bytes(data[start : start + step]) for start in range(0, size, step)]
+        plaintexts: list[bytes] = []
+        if len(datagrams) > 1 and self._up is not None and self._previous is None and is_run(datagrams[:-1]):
+            plaintexts = self._open_run(self._up, datagrams[:-1], now_us)
+            del datagrams[:-1]
+        for datagram in datagrams:
+            plaintexts += self._receive_one(datagram, now_us)
+        if plaintexts:
+            self.counters.records_in += len(plaintexts)
+            self._records += len(plaintexts)
+            self._unanswered_us = None
+            self._liveness_us = self._limits.liveness_us
+            self._plaintexts += joined(plaintexts, self.inner, self._engine.name)
+
+    def _receive_one(self, datagram: bytes, now_us: int) -> list[bytes]:
+        if len(datagram) > INPUT_BYTES_MAX:
+            self.counters.dropped["too_large"] += 1
+        elif not is_record(datagram):
+            self.counters.dropped["not_dtls"] += 1
+        elif is_unprotected_close(datagram):
+            self._hint(now_us)
+        elif datagram[0] == DATA or (datagram[0] == ALERT and is_protected(datagram)):
+            return self._open(datagram, now_us)
+        elif self._attempt is not None:
+            return self._step(self._attempt, datagram, now_us)
+        else:
+            self.counters.dropped["late_handshake"] += 1
+        return []
+
+    def wake(self, now_us: int) -> None:
+        """Let time pass: repeat a flight, begin anew, renew."""
+        attempt = self._attempt
+        if self._closed:
+            return
+        if attempt is not None:
+            if now_us >= attempt.ends_us:
+                self._give_up(attempt, "no_answer")
+                self._begin(now_us)
+            elif attempt.repeat_us is not None and now_us >= attempt.repeat_us:
+                self._repeat(attempt, now_us)
+        elif self._begin_us is not None:
+            if now_us >= self._begin_us:
+                self._begin(now_us)
+        elif self._up is not None:
+            silent = self._unanswered_us is not None and now_us >= self._unanswered_us
+            if silent:
+                self._liveness_us = min(2 * self._liveness_us, self._limits.liveness_us_max)
+                self._unanswered_us = None
+            if silent or now_us >= self._renew_us:
+                self._begin(now_us)
+
+    def replace_engine(self, engine: ClientEngine) -> None:
+        """Use other keys or CAs from the next handshake on."""
+        self._engine = engine
+
+    def close(self) -> None:
+        """Send a close_notify and forget everything."""
+        self._closed = True
+        if self._attempt is not None:
+            self._give_up(self._attempt, "closed")
+        if self._up is not None:
+            self._transmits += [Transmit(self.remote, one) for one in self._up.close(notify=True)]
+            self._up = None
+        self._forget_previous()
+        self._queue.clear()
+        self.counters.associations = 0
+
+    # The handshake.
+
+    def _begin(self, now_us: int) -> None:
+        limits = self._limits
+        limit_us = limits.attempts_us[min(self._attempts, len(limits.attempts_us) - 1)]
+        self._attempts += 1
+        self._begin_us = None
+        self._attempt = attempt = Attempt(self._engine.call(), now_us + self._jittered(limit_us))
+        self.counters.half_open = 1
+        self._step(attempt, None, now_us)
+
+    def _jittered(self, duration_us: int) -> int:
+        """Return the duration, or up to a quarter less or more: a thousand devices must not come at once."""
+        return duration_us * 3 // 4 + self._chance.below(duration_us // 2 or 1)
+
+    def _step(self, attempt: Attempt, datagram: bytes | None, now_us: int) -> list[bytes]:
+        association = attempt.association
+        try:
+            association.advance(datagram)
+        except HandshakeFailed as failure:
+            self._transmits += [Transmit(self.remote, one) for one in association.flight()]
+            self._fail(attempt, failure.reason, now_us)
+            return []
+        flight = association.flight()
+        if flight:
+            attempt.flight, attempt.repeats = flight, 0
+            attempt.repeat_us = now_us + self._limits.repeat_us
+            self._transmits += [Transmit(self.remote, one) for one in flight]
+        return self._establish(attempt, now_us) if association.established else []
+
+    def _establish(self, attempt: Attempt, now_us: int) -> list[bytes]:
+        association = attempt.association
+        peer = association.peer()
+        if peer is None:
+            self._transmits += [Transmit(self.remote, one) for one in association.close(notify=True)]
+            self._fail(attempt, "not_accepted", now_us)
+            return []
+        self._forget_previous()
+        self._previous, self._previous_us = self._up, now_us + self._limits.overlap_us
+        self.counters.renewals += self.counters.handshakes > 0
+        self.counters.handshakes += 1
+        self.counters.associations, self.counters.half_open = 1, 0
+        self.peer, self._up, self._attempt = peer, association, None
+        self._attempts = self._failures = self._records = 0
+        self._renew_us = now_us + self._jittered(self._limits.renew_us)
+        self._unanswered_us = None
+        while self._queue:
+            self._seal(association, self._queue.popleft(), now_us)
+        return self._open(b"", now_us)
+
+    def _repeat(self, attempt: Attempt, now_us: int) -> None:
+        attempt.repeats += 1
+        self.counters.resent_flights += 1
+        self._transmits += [Transmit(self.remote, one) for one in attempt.flight]
+        more = attempt.repeats < self._limits.repeats_max
+        attempt.repeat_us = now_us + self._limits.repeat_us if more else None
+
+    def _fail(self, attempt: Attempt, reason: str, now_us: int) -> None:
+        self._give_up(attempt, reason)
+        self._failures += 1
+        _log.info("the handshake with %s failed: %s", format_address(self.remote), reason)
+        if self._failures > 1:
+            self._failed.append(reason)
+        limits = self._limits
+        later_us = limits.attempts_us[min(self._failures - 1, len(limits.attempts_us) - 1)]
+        self._begin_us = now_us + self._jittered(limits.retry_us if self._failures == 1 else later_us)
+
+    def _give_up(self, attempt: Attempt, reason: str) -> None:
+        attempt.association.close(notify=False)
+        self._attempt = None
+        self.counters.failed[reason] += 1
+        self.counters.half_open = 0
+
+    # Records.
+
+    def _open(self, datagram: bytes, now_us: int) -> list[bytes]:
+        """Open a record with the association that is up, or keep it for the one that is about to be."""
+        plaintexts: list[bytes] = []
+        if self._up is not None:
+            try:
+                plaintexts = self._up.open(datagram)
+            except AssociationClosed:
+                self._lost(now_us)
+                return []
+        if not plaintexts and datagram and self._previous is not None:
+            plaintexts = self._open_previous(self._previous, datagram, now_us)
+        if not plaintexts and datagram:
+            if self._attempt is not None:
+                return self._step(self._attempt, datagram, now_us)
+            self.counters.dropped["record_not_accepted"] += 1
+        return plaintexts
+
+    def _open_run(self, up: Association, datagrams: list[bytes], now_us: int) -> list[bytes]:
+        try:
+            plaintexts = up.open_run(datagrams)
+        except AssociationClosed:
+            self._lost(now_us)
+            return []
+        if len(plaintexts) < len(datagrams):
+            self.counters.dropped["record_not_accepted"] += len(datagrams) - len(plaintexts)
+        return plaintexts
+
+    def _open_previous(self, previous: Association, datagram: bytes, now_us: int) -> list[bytes]:
+        try:
+            if now_us < self._previous_us:
+                return previous.open(datagram)
+        except AssociationClosed:
+            self.counters.dropped["late_close"] += 1
+        self._forget_previous()
+        return []
+
+    def _forget_previous(self) -> None:
+        if self._previous is not None:
+            self._previous.close(notify=False)
+            self._previous = None
+
+    def _lost(self, now_us: int) -> None:
+        """The gateway closed the association: devices come back one after another."""
+        if self._up is not None:
+            self._up.close(notify=False)
+        self._up = None
+        self.counters.associations = 0
+        self._unanswered_us = None
+        if self._attempt is None and self._begin_us is None:
+            self._begin_us = now_us + self._chance.below(self._limits.retry_us)
+
+    def _hint(self, now_us: int) -> None:
+        """The gateway seems not to know our association. While a handshake is under way that is no news."""
+        recent = self._hinted_us is not None and now_us < self._hinted_us + self._limits.hint_us
+        if self._up is None or self._attempt is not None or self._begin_us is not None or recent:
+            self.counters.dropped["hint_ignored"] += 1
+            return
+        self._hinted_us = now_us
+        self.counters.hints += 1
+        self._begin(now_us)

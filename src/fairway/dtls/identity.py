@@ -1,0 +1,185 @@
+"""Identity files: private key, certificate chain, and the CA certificates to trust.
+
+All in one PEM file, as HAProxy takes it, or in three. The order of the blocks does not matter: the certificate is the
+one that belongs to the key, a CA certificate that signed itself is trusted, other CA certificates are sent along.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from OpenSSL import crypto
+
+from fairway.core.errors import BadOption
+from fairway.dtls.certificates import USAGE_WORDS, Role, common_name, is_authority, may_be
+from fairway.dtls.errors import BadIdentity
+from fairway.dtls.revocation import Revoked, parse_crl, parse_list
+
+_BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
+OTHERS_MODE = 0o077
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityFiles:
+    """Where an identity lies: `identity`, or all of `cert`, `key` and `ca`; and who is revoked."""
+
+    identity: str = ""
+    cert: str = ""
+    key: str = ""
+    ca: str = ""
+    revoked: str = ""
+    crl: str = ""
+
+    def __post_init__(self) -> None:
+        separate = (self.cert, self.key, self.ca)
+        if self.identity and any(separate):
+            raise BadOption("identity is given, and cert, key or ca too: give one file, or three")
+        if not self.identity and not all(separate):
+            raise BadOption("DTLS needs identity=FILE, or cert=FILE, key=FILE and ca=FILE")
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files that are there."""
+        return tuple(path for path in (self.identity, self.cert, self.key, self.ca, self.revoked, self.crl) if path)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Identity:
+    """An end's key, certificates and trust. It has no representation: a key is never printed."""
+
+    name: str
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+    chain: tuple[x509.Certificate, ...]
+    """Other certificates to send along."""
+    authorities: tuple[x509.Certificate, ...]
+    revoked: Revoked
+
+
+def read_identity(files: IdentityFiles, role: Role, now: datetime) -> Identity:
+    """Read and check an identity: `BadIdentity` names the file, what is wrong with it, and what helps."""
+    key_path = files.identity or files.key
+    key_pem = _read(key_path, secret=True)
+    cert_pem = key_pem if files.identity else _read(files.cert)
+    key = _key(key_pem, key_path)
+    certificates = _certificates(cert_pem, files.identity or files.cert)
+    mine = [one for one in certificates if one.public_key() == key.public_key()]
+    if not mine:
+        raise BadIdentity(_no_match(files, key_path, certificates))
+    others = [one for one in certificates if one is not mine[0]]
+    if files.identity:
+        authorities = [one for one in others if is_authority(one) and one.issuer == one.subject]
+        if not authorities:
+            raise BadIdentity(
+                f"{files.identity} holds no CA certificate to trust; append the CA's: cat ca.pem >> {files.identity}"
+            )
+    else:
+        authorities = _certificates(_read(files.ca), files.ca)
+    chain = [one for one in others if one not in authorities]
+    _check(mine[0], chain, authorities, role, files.identity or files.cert, now)
+    revoked = Revoked()
+    if files.revoked:
+        revoked |= parse_list(_read(files.revoked).decode(errors="replace"), files.revoked)
+    if files.crl:
+        revoked |= parse_crl(_read(files.crl), [*authorities, *chain], files.crl)
+    name = common_name(mine[0]) or ""
+    return Identity(name, key, mine[0], tuple(chain), tuple(authorities), revoked)
+
+
+def _read(path: str, *, secret: bool = False) -> bytes:
+    try:
+        mode = Path(path).stat().st_mode
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise BadIdentity(f"{path}: {error.strerror}") from error
+    if secret and mode & OTHERS_MODE:
+        raise BadIdentity(f"{path} holds a private key that others may read; run: chmod 600 {path}")
+    return data
+
+
+def _blocks(pem: bytes, kind: str, path: str) -> list[bytes]:
+    if pem.count(b"-----BEGIN ") != len(found := list(_BLOCK.finditer(pem))):
+        raise BadIdentity(f"{path} is truncated: a PEM block begins and does not end")
+    return [block[0] for block in found if block[1].decode().endswith(kind)]
+
+
+def _key(pem: bytes, path: str) -> ec.EllipticCurvePrivateKey:
+    blocks = _blocks(pem, "PRIVATE KEY", path)
+    if len(blocks) != 1:
+        count = "no private key" if not blocks else f"{len(blocks)} private keys"
+        raise BadIdentity(f"{path} holds {count}; it must hold one, in PEM")
+    try:
+        key = load_pem_private_key(blocks[0], password=None)
+    except TypeError as error:
+        raise BadIdentity(f"the key in {path} is encrypted; decrypt it: openssl pkey -in {path} -out NEW") from error
+    except ValueError as error:
+        raise BadIdentity(f"the key in {path} cannot be read: it is damaged or of an unknown kind") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise BadIdentity(f"the key in {path} is no EC key; make one: openssl ecparam -name prime256v1 -genkey -noout")
+    return key
+
+
+def _certificates(pem: bytes, path: str) -> list[x509.Certificate]:
+    blocks = _blocks(pem, "CERTIFICATE", path)
+    if not blocks:
+        raise BadIdentity(f"{path} holds no certificate in PEM")
+    try:
+        return [x509.load_pem_x509_certificate(block) for block in blocks]
+    except ValueError as error:
+        raise BadIdentity(f"a certificate in {path} is damaged: {error}") from error
+
+
+def _no_match(files: IdentityFiles, key_path: str, certificates: Sequence[x509.Certificate]) -> str:
+    where = f"in {files.identity}" if files.identity else f"in {files.cert} belongs to the key in {key_path}: it"
+    if files.identity:
+        return f"no certificate {where} belongs to its key: the key is another's, or the certificate is missing"
+    names = ", ".join(common_name(one) or "?" for one in certificates)
+    return f"no certificate {where} holds {names}"
+
+
+def _check(
+    certificate: x509.Certificate,
+    chain: Sequence[x509.Certificate],
+    authorities: Sequence[x509.Certificate],
+    role: Role,
+    path: str,
+    now: datetime,
+) -> None:
+    name = common_name(certificate)
+    if name is None:
+        raise BadIdentity(f"the certificate in {path} has no name of 1 to 64 letters, digits, '.', '_' and '-'")
+    for one, what in (
+        (certificate, f"the certificate of {name}"),
+        *((one, "the CA certificate") for one in authorities),
+    ):
+        _check_dates(
+            one, f"{what} in {path}" if one is certificate else f"{what} {common_name(one) or ''}".strip(), now
+        )
+    if not may_be(certificate, role):
+        raise BadIdentity(
+            f"the certificate of {name} in {path} is not for a {role}: it lacks the usage {USAGE_WORDS[role]}"
+        )
+    store = crypto.X509Store()
+    store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
+    store.set_time(now.astimezone(UTC).replace(tzinfo=None))
+    for authority in authorities:
+        store.add_cert(crypto.X509.from_cryptography(authority))
+    between = [crypto.X509.from_cryptography(one) for one in chain]
+    try:
+        crypto.X509StoreContext(store, crypto.X509.from_cryptography(certificate), between).verify_certificate()
+    except crypto.X509StoreContextError as error:
+        raise BadIdentity(f"the certificate of {name} in {path} is not signed by the CA beside it: {error}") from error
+
+
+def _check_dates(certificate: x509.Certificate, what: str, now: datetime) -> None:
+    if certificate.not_valid_after_utc < now:
+        raise BadIdentity(f"{what} expired on {certificate.not_valid_after_utc:%Y-%m-%d}; issue a new one")
+    if certificate.not_valid_before_utc > now:
+        raise BadIdentity(f"{what} is valid from {certificate.not_valid_before_utc:%Y-%m-%d} on; is the clock right?")

@@ -1,0 +1,356 @@
+"""DTLS 1.2 by OpenSSL, through pyOpenSSL's memory BIOs. What OpenSSL knows of time and randomness stays in here.
+
+Rules that experiments taught: a BIO is a stream, so one datagram is fed at a time and drained before the next; records
+above the MTU are written without complaint, so lengths are checked before; `send(b"")` raises; after an error the alert
+is still in the BIO; an object that is freed without a shutdown mark spoils its session; a context in use is never
+changed, but replaced.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from typing import TYPE_CHECKING
+
+from OpenSSL import SSL, crypto
+
+from fairway.core.events import Address
+from fairway.core.machine import Buffer
+from fairway.dtls.certificates import Admission, identity_of
+from fairway.dtls.cookies import Cookies
+from fairway.dtls.engine import (
+    DATAGRAM_BYTES_MAX,
+    INPUT_BYTES_MAX,
+    PLAINTEXT_BYTES_MAX,
+    AssociationClosed,
+    HandshakeFailed,
+    PeerIdentity,
+)
+from fairway.dtls.identity import Identity
+from fairway.dtls.records import is_run, is_single_data, pack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SUITES = (
+    b"ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-ECDSA-AES128-CCM"
+)
+OPTIONS = (
+    SSL.OP_NO_QUERY_MTU
+    | SSL.OP_NO_COMPRESSION
+    | SSL.OP_NO_RENEGOTIATION
+    | SSL.OP_NO_TICKET
+    | SSL.OP_CIPHER_SERVER_PREFERENCE
+)
+DTLS_1_2 = 0xFEFD
+READ_BYTES = 1 << 16
+RUN_BYTES_MAX = 16_000
+"""Records that are fed together: beyond 16.7 KB OpenSSL loses some."""
+BOTH_SHUT = SSL.SENT_SHUTDOWN | SSL.RECEIVED_SHUTDOWN
+
+VERIFY_REASONS = {
+    9: "not_yet_valid",
+    10: "expired",
+    2: "unknown_ca",
+    18: "unknown_ca",
+    19: "unknown_ca",
+    20: "unknown_ca",
+    21: "unknown_ca",
+    26: "wrong_role",
+}
+"""Short names for OpenSSL's numbers (`X509_V_ERR_...`)."""
+
+_log = logging.getLogger("fairway.dtls")
+
+
+def make_context(
+    identity: Identity, admission: Admission, *, cookies: _CookieAddress | None = None, keylog: str | None = None
+) -> SSL.Context:
+    """Return a context of a client, or of a gateway, which has cookies."""
+    context = SSL.Context(SSL.DTLS_CLIENT_METHOD if cookies is None else SSL.DTLS_SERVER_METHOD)
+    context.set_min_proto_version(DTLS_1_2)
+    context.set_max_proto_version(DTLS_1_2)
+    context.set_cipher_list(SUITES)
+    context.set_options(OPTIONS)
+    context.set_mode(SSL.MODE_RELEASE_BUFFERS)
+    context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+    context.use_certificate(identity.certificate)
+    for certificate in identity.chain:
+        context.add_extra_chain_cert(certificate)
+    context.use_privatekey(identity.key)
+    store = context.get_cert_store()
+    assert store is not None
+    store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
+    for authority in identity.authorities:
+        store.add_cert(crypto.X509.from_cryptography(authority))
+    context.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT, _verifier(admission))
+    if cookies is not None:
+        assert SSL.OP_COOKIE_EXCHANGE is not None
+        context.set_options(SSL.OP_COOKIE_EXCHANGE)
+        context.set_cookie_generate_callback(cookies.make)
+        context.set_cookie_verify_callback(cookies.valid)
+    if keylog:
+        context.set_keylog_callback(_key_logger(keylog))
+    return context
+
+
+def _verifier(admission: Admission) -> Callable[[SSL.Connection, crypto.X509, int, int, int], bool]:
+    """Return the callback that judges each certificate of a chain; it refuses whatever it cannot judge."""
+
+    def verify(connection: SSL.Connection, certificate: crypto.X509, number: int, depth: int, ok: int) -> bool:
+        association = connection.get_app_data()
+        try:
+            reason = "" if ok else VERIFY_REASONS.get(number, f"verify_{number}")
+            if not reason and depth == 0:
+                reason = admission.refusal(certificate.to_cryptography())
+        except Exception:
+            _log.exception("a certificate cannot be judged")
+            reason = "unreadable_certificate"
+        if reason and isinstance(association, OpensslAssociation):
+            association.refused = reason
+        return not reason
+
+    return verify
+
+
+@cache
+def _key_logger(path: str) -> Callable[[SSL.Connection, bytes], None]:
+    _log.warning("SSLKEYLOGFILE is set: whoever reads %s can decrypt everything", path)
+
+    def write(connection: SSL.Connection, line: bytes) -> None:
+        with open(path, "ab") as log:
+            log.write(line + b"\n")
+
+    return write
+
+
+class OpensslAssociation:
+    """One handshake by OpenSSL, and what follows it."""
+
+    def __init__(self, context: SSL.Context, admission: Admission) -> None:
+        self.established = False
+        self.refused = ""
+        """Why our own rules refused the peer's certificate."""
+        self._admission = admission
+        self._connection = SSL.Connection(context, None)
+        self._connection.set_ciphertext_mtu(DATAGRAM_BYTES_MAX)
+        self._connection.set_app_data(self)
+        self._overhead_bytes = 0
+
+    def listen(self, datagram: bytes) -> bool:
+        """Look at a hello; return whether its cookie is valid. Raises `HandshakeFailed`."""
+        self._connection.bio_write(datagram)
+        try:
+            self._connection.DTLSv1_listen()
+        except SSL.WantReadError:
+            return False
+        except SSL.Error as error:
+            raise HandshakeFailed(_reason(error)) from error
+        return True
+
+    def set_client(self) -> OpensslAssociation:
+        """Make it the calling end."""
+        self._connection.set_connect_state()
+        return self
+
+    def set_gateway(self) -> OpensslAssociation:
+        """Make it the called end."""
+        self._connection.set_accept_state()
+        return self
+
+    def advance(self, datagram: bytes | None = None) -> None:
+        """Take a handshake datagram, or begin."""
+        if datagram is not None:
+            self._connection.bio_write(datagram)
+        try:
+            self._connection.do_handshake()
+        except SSL.WantReadError:
+            return
+        except SSL.Error as error:
+            raise HandshakeFailed(self.refused or _reason(error)) from error
+        self.established = True
+
+    def flight(self) -> list[bytes]:
+        """Return what OpenSSL wants sent, as datagrams."""
+        return pack(self._drained(), DATAGRAM_BYTES_MAX)
+
+    def _drained(self) -> bytes:
+        stream = b""
+        try:
+            while len(stream) % READ_BYTES == 0:
+                stream += self._connection.bio_read(READ_BYTES)
+        except SSL.WantReadError:
+            return stream
+        return stream
+
+    def timeout_us(self) -> int | None:
+        """Return in how long OpenSSL's retransmission timer rings."""
+        seconds = self._connection.DTLSv1_get_timeout()
+        return None if seconds is None else int(seconds * 1_000_000)
+
+    def ring(self) -> None:
+        """Have OpenSSL retransmit, if its clock says so."""
+        try:
+            self._connection.DTLSv1_handle_timeout()
+        except SSL.Error as error:
+            raise HandshakeFailed("timeout") from error
+
+    def peer(self) -> PeerIdentity | None:
+        """Return who is there, judged once more: a callback alone would not see a resumed session."""
+        certificate = self._connection.get_peer_certificate(as_cryptography=True)
+        if certificate is None or self._admission.refusal(certificate):
+            return None
+        return identity_of(certificate, self._connection.get_cipher_name() or "")
+
+    def open(self, datagram: bytes) -> list[bytes]:
+        """Return the plaintexts in a datagram."""
+        connection = self._connection
+        if datagram:
+            connection.bio_write(datagram)
+        try:
+            if is_single_data(datagram):
+                # A second call that only finds nothing would double the cost.
+                return [connection.recv(INPUT_BYTES_MAX)]
+            plaintexts: list[bytes] = []
+            self._open_all(plaintexts)
+            return plaintexts
+        except SSL.WantReadError:
+            return []
+        except SSL.Error as error:
+            raise AssociationClosed(_reason(error)) from error
+
+    def open_run(self, datagrams: list[bytes]) -> list[bytes]:
+        """Return the plaintexts in datagrams that arrived together: a few are cheaper to feed at once."""
+        plaintexts: list[bytes] = []
+        count = max(1, RUN_BYTES_MAX // len(datagrams[0]))
+        recv = self._connection.recv
+        for start in range(0, len(datagrams), count):
+            run = datagrams[start : start + count]
+            if not is_run(run):
+                for datagram in run:
+                    plaintexts += self.open(datagram)
+                continue
+            self._connection.bio_write(b"".join(run))
+            try:
+                for _ in run:
+                    plaintexts.append(recv(INPUT_BYTES_MAX))
+            except SSL.WantReadError:
+                continue
+            except SSL.Error as error:
+                raise AssociationClosed(_reason(error)) from error
+        return plaintexts
+
+    def _open_all(self, plaintexts: list[bytes]) -> None:
+        try:
+            while True:
+                plaintexts.append(self._connection.recv(INPUT_BYTES_MAX))
+        except SSL.WantReadError:
+            return
+
+    def seal(self, data: Buffer, segment_bytes: int | None) -> tuple[bytes, int | None]:
+        """Return records: the datagrams of one size become records of one size."""
+        send, size = self._connection.send, len(data)
+        step = segment_bytes or size
+        assert 0 < step <= PLAINTEXT_BYTES_MAX
+        try:
+            if size <= step:
+                count = 1
+                send(data)
+            else:
+                view, count = memoryview(data), -(-size // step)
+                for start in range(0, size, step):
+                    send(view[start : start + step])
+            if not self._overhead_bytes:
+                return self._measured(size, step, count)
+            sealed = self._connection.bio_read(size + count * self._overhead_bytes)
+        except SSL.Error as error:
+            raise AssociationClosed(_reason(error)) from error
+        return sealed, step + self._overhead_bytes if count > 1 else None
+
+    def _measured(self, size: int, step: int, count: int) -> tuple[bytes, int | None]:
+        """Learn from the first records what the suite adds to each."""
+        sealed = self._drained()
+        self._overhead_bytes = (len(sealed) - size) // count
+        return sealed, step + self._overhead_bytes if count > 1 else None
+
+    def close(self, *, notify: bool) -> list[bytes]:
+        """End it; the peer's own close_notify is not waited for."""
+        datagrams: list[bytes] = []
+        if notify and self.established:
+            try:
+                self._connection.shutdown()
+                datagrams = self.flight()
+            except SSL.Error:
+                _log.debug("no close_notify: the association was unusable")
+        self._connection.set_shutdown(BOTH_SHUT)
+        self._connection.set_app_data(None)
+        return datagrams
+
+
+class _CookieAddress:
+    """Cookies for the address whose hello is being looked at: the callbacks know a connection, not an address."""
+
+    def __init__(self, cookies: Cookies) -> None:
+        self.cookies = cookies
+        self.address: Address = None
+        self.now_us = 0
+
+    def make(self, connection: SSL.Connection) -> bytes:
+        return self.cookies.make(self.address, self.now_us)
+
+    def valid(self, connection: SSL.Connection, cookie: bytes) -> bool:
+        return self.cookies.valid(cookie, self.address, self.now_us)
+
+
+class OpensslGatewayEngine:
+    """Makes a gateway's associations. New keys or a new list of the revoked need a new engine with the old cookies."""
+
+    def __init__(self, identity: Identity, cookies: Cookies, *, keylog: str | None = None) -> None:
+        self.cookies = cookies
+        self._admission = Admission("device", revoked=identity.revoked)
+        self._cookies = _CookieAddress(cookies)
+        self._context = make_context(identity, self._admission, cookies=self._cookies, keylog=keylog)
+        self._listener = self._new_listener()
+
+    def _new_listener(self) -> OpensslAssociation:
+        return OpensslAssociation(self._context, self._admission).set_gateway()
+
+    def listen(self, datagram: bytes, address: Address, now_us: int) -> tuple[list[bytes], OpensslAssociation | None]:
+        """Look at a ClientHello."""
+        self._cookies.address, self._cookies.now_us = address, now_us
+        association = self._listener
+        try:
+            if not association.listen(datagram):
+                return association.flight(), None
+        except HandshakeFailed:
+            self._listener = self._new_listener()
+            raise
+        self._listener = self._new_listener()
+        return [], association
+
+    def refusal(self, peer: PeerIdentity) -> str:
+        """Return why a live association must end."""
+        return "revoked" if self._admission.revoked.holds(peer) else ""
+
+
+class OpensslClientEngine:
+    """Makes a client's associations with the gateway of one name."""
+
+    def __init__(self, identity: Identity, name: str, *, keylog: str | None = None) -> None:
+        self.name = name
+        self._admission = Admission("gateway", name, identity.revoked)
+        self._context = make_context(identity, self._admission, keylog=keylog)
+
+    def call(self) -> OpensslAssociation:
+        """Return an association that has not begun."""
+        return OpensslAssociation(self._context, self._admission).set_client()
+
+
+def _reason(error: SSL.Error) -> str:
+    """Return a short name for what OpenSSL says."""
+    if isinstance(error, SSL.ZeroReturnError):
+        return "closed_by_peer"
+    entries = error.args[0] if error.args and isinstance(error.args[0], list) else []
+    text = str(entries[-1][-1]) if entries else type(error).__name__
+    before, alert, after = text.partition("alert ")
+    return "_".join((alert + after if alert else before).lower().split()) or "unknown"

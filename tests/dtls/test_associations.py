@@ -1,0 +1,304 @@
+"""A client and a gateway over bad links, restarts, moves, renewals: in virtual time, with OpenSSL and with the fake."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairway.core.addresses import device_of, with_device, without_device
+from fairway.core.machine import Transmit
+from fairway.dtls import OVERHEAD_BYTES, PLAINTEXT_BYTES_MAX, DtlsGateway, Limits
+from fairway.dtls.records import CLOSED
+from tests.dtls.world import GATEWAY, GATEWAY_NAME, SECOND_US, FakeFleet, Faults, Fleet, World, segments
+
+A, B = ("198.51.100.7", 4000), ("198.51.100.7", 4001)
+Either = Fleet | FakeFleet
+
+
+def up(fleet: Either, *, seed: int = 1, limits: Limits | None = None, client_limits: Limits | None = None) -> World:
+    """Return a world in which a sensor at A is up and has been answered."""
+    world = World(fleet.gateway(limits), seed)
+    world.add(fleet.client("sensor-1", seed=seed, limits=client_limits), A)
+    world.say(A, b"first")
+    assert world.run(10 * SECOND_US, lambda: A in world.answers)
+    return world
+
+
+def test_a_message_arrives_with_the_name_of_its_device_and_is_answered(either: Either) -> None:
+    world = up(either)
+    assert world.of(A, "sensor-1") == [b"first"]
+    assert world.answers[A] == [b"echo first"]
+    [association] = world.gateway.associations()
+    assert association.peer.name == "sensor-1"
+    assert world.clients[A].peer is not None
+    assert world.gateway.counters.handshakes == world.clients[A].counters.handshakes == 1
+    assert all(len(datagram) <= 1_200 for _, _, datagram in world.carried)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        Faults(loss=200_000),
+        Faults(loss=300_000),
+        Faults(duplicate=300_000),
+        Faults(reorder=300_000),
+        Faults(loss=200_000, duplicate=200_000, reorder=200_000),
+        Faults(flip=100_000),
+    ],
+    ids=str,
+)
+def test_a_hundred_of_a_hundred_handshakes_complete_over_a_bad_link(faults: Faults, either: Either) -> None:
+    for seed in range(100):
+        world = World(either.gateway(), seed, faults)
+        client = world.add(either.client("sensor-1", seed=seed), A)
+        world.say(A, b"hello")
+        assert world.run(120 * SECOND_US, lambda client=client: client.is_up), f"seed {seed}"  # type: ignore[misc]
+
+
+def test_datagrams_wait_for_the_handshake_and_no_more_than_the_bound(either: Either) -> None:
+    world = World(either.gateway())
+    client = world.add(either.client("sensor-1"), A)
+    world.say(A, *(b"%d" % number for number in range(20)), b"3")
+    world.run(SECOND_US)
+    assert world.of(A, "sensor-1") == [b"%d" % number for number in range(16)]
+    assert client.counters.dropped["queue_full"] == 5
+
+
+def test_a_run_of_equal_datagrams_is_a_run_of_equal_records_both_ways(either: Either) -> None:
+    world = up(either)
+    client = world.clients[A]
+    bodies = [bytes([number]) * 1_000 for number in range(40)]
+    client.send([Transmit(client.inner, b"".join([*bodies, b"short"]), 1_000)], world.now_us)
+    [sealed] = client.transmits()
+    assert sealed.segment_bytes == 1_000 + OVERHEAD_BYTES
+    assert len(sealed.data) == 40 * (1_000 + OVERHEAD_BYTES) + 5 + OVERHEAD_BYTES
+    world.gateway.receive(sealed.data, A, world.now_us, sealed.segment_bytes)
+    [plaintext] = world.gateway.plaintexts()
+    assert segments(plaintext.data, plaintext.segment_bytes) == [*bodies, b"short"]
+    assert (plaintext.segment_bytes, plaintext.device) == (1_000, "sensor-1")
+
+
+@pytest.mark.parametrize("byte", [*range(13), 20, 60, -1])
+def test_a_damaged_record_costs_its_super_buffer_only_itself(byte: int, either: Either) -> None:
+    world = up(either)
+    client = world.clients[A]
+    bodies = [bytes([number]) * 100 for number in range(10)]
+    client.send([Transmit(client.inner, b"".join(bodies), 100)], world.now_us)
+    [sealed] = client.transmits()
+    records = segments(sealed.data, sealed.segment_bytes)
+    damaged = bytearray(records[4])
+    damaged[byte] ^= 1
+    records[4] = bytes(damaged)
+    world.gateway.receive(b"".join(records), A, world.now_us, sealed.segment_bytes)
+    found = [body for one in world.gateway.plaintexts() for body in segments(one.data, one.segment_bytes)]
+    assert found == bodies[:4] + bodies[5:]
+    # A record that is no data any more may belong to a handshake, and is OpenSSL's to ignore.
+    assert world.gateway.counters.dropped.total() == (1 if byte else 0)
+
+
+def test_what_is_empty_or_too_large_for_a_record_is_dropped_and_counted(either: Either) -> None:
+    world = up(either)
+    client, device = world.clients[A], with_device(A, "sensor-1")
+    for size in (0, PLAINTEXT_BYTES_MAX + 1):
+        client.send([Transmit(client.inner, bytes(size))], world.now_us)
+        world.gateway.send([Transmit(device, bytes(size))], world.now_us)
+    assert (client.transmits(), world.gateway.transmits()) == ([], [])
+    assert client.counters.dropped == world.gateway.counters.dropped == {"plaintext_size": 2}
+    client.send([Transmit(client.inner, bytes(PLAINTEXT_BYTES_MAX))], world.now_us)
+    assert len(client.transmits()[0].data) == 1_200
+
+
+def test_an_association_is_renewed_by_age_and_by_records_and_nothing_is_lost(either: Either) -> None:
+    limits = Limits(renew_us=30 * SECOND_US, renew_records=50)
+    world = up(either, client_limits=limits)
+    sent = [b"%d" % number for number in range(200)]
+    for body in sent:
+        world.say(A, body)
+        world.run(100_000)
+    world.run(60 * SECOND_US)
+    assert world.of(A, "sensor-1") == [b"first", *sent]
+    assert world.gateway.counters.renewals >= 5
+    assert world.clients[A].counters.renewals == world.gateway.counters.renewals
+    assert len(world.gateway.associations()) == 1
+
+
+@pytest.mark.parametrize(("hints", "within_us"), [(100, SECOND_US), (0, 4 * SECOND_US)])
+def test_a_restarted_gateway_is_found_again(hints: int, within_us: int, either: Either) -> None:
+    world = up(either)
+    world.gateway = either.gateway(Limits(hints_per_second=hints), secret=b"another")
+    began_us = world.now_us
+    number = 0
+    while world.now_us < began_us + within_us:
+        world.say(A, b"%d" % number)
+        world.run(50_000)
+        number += 1
+    assert len(world.of(A, "sensor-1")) > 1
+    assert (world.gateway.counters.hints > 0) == (hints > 0)
+    assert world.clients[A].counters.renewals == 1
+
+
+def test_a_device_at_another_address_shakes_hands_anew_and_its_old_association_stays_till_it_is_idle(
+    either: Either,
+) -> None:
+    world = up(either)
+    world.clients[B] = world.clients.pop(A)
+    world.gateway.counters.dropped.clear()
+    for number in range(80):
+        world.say(B, b"%d" % number)
+        world.run(50_000)
+    assert len(world.of(B, "sensor-1")) > 1
+    assert [one.outer for one in world.gateway.associations()] == [A, B]
+    for _ in range(40):
+        world.say(B, b"still here")
+        world.run(100 * SECOND_US)
+    assert [one.outer for one in world.gateway.associations()] == [B]
+    assert world.gateway.counters.dropped["association_idle"] == 1
+
+
+def test_a_gateway_that_stops_says_so_and_devices_come_back(either: Either) -> None:
+    world = up(either)
+    world.gateway.close()
+    world.settle()
+    world.run(30_000)
+    assert not world.clients[A].is_up
+    world.gateway = either.gateway(secret=b"another")
+    assert world.run(5 * SECOND_US, lambda: world.clients[A].is_up)
+
+
+def test_a_client_that_leaves_is_forgotten_at_once(either: Either) -> None:
+    world = up(either)
+    world.clients[A].close()
+    world.run(SECOND_US)
+    assert world.gateway.associations() == []
+    assert world.gateway.counters.associations == 0
+    assert world.clients[A].next_deadline_us() is None
+
+
+def test_another_device_behind_the_same_address_is_another_peer(either: Either) -> None:
+    world = up(either)
+    world.add(either.client("sensor-2", seed=2), A)
+    world.say(A, b"I am new")
+    world.run(SECOND_US)
+    assert world.of(A, "sensor-1") == [b"first"]
+    assert world.of(A, "sensor-2") == [b"I am new"]
+    assert [one.peer.name for one in world.gateway.associations()] == ["sensor-2"]
+    world.gateway.send([Transmit(with_device(A, "sensor-1"), b"secret")], world.now_us)
+    assert world.gateway.transmits() == []
+    assert world.gateway.counters.dropped["no_association"] == 1
+
+
+def test_a_client_that_begins_anew_from_the_same_address_replaces_its_half_open_association(either: Either) -> None:
+    world = World(either.gateway())
+    world.add(either.client("sensor-1", seed=1), A)
+    world.say(A, b"lost")
+    world.run(70_000)
+    assert world.gateway.counters.half_open == 1
+    world.add(either.client("sensor-1", seed=2), A)
+    world.say(A, b"hello")
+    assert world.run(10 * SECOND_US, lambda: A in world.answers)
+    assert world.gateway.counters.failed["begun_anew"] >= 1
+
+
+def test_a_half_open_association_is_dropped_at_its_limit(either: Either) -> None:
+    world = World(either.gateway())
+    world.add(either.client("sensor-1"), A)
+    world.say(A, b"hello")
+    world.run(70_000)
+    world.clients.clear()
+    world.run(14 * SECOND_US)
+    assert world.gateway.counters.half_open == 1
+    world.run(2 * SECOND_US)
+    assert world.gateway.counters.half_open == 0
+    assert world.gateway.counters.failed == {"handshake_limit": 1}
+    assert world.gateway.next_deadline_us() is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason", "let_in"),
+    [
+        (Limits(up_max=3), "associations_full", 3),
+        (Limits(half_open_max=3), "half_open_full", 3),
+        (Limits(handshakes_per_second=1, handshakes_burst=3), "handshake_rate", 3),
+        (Limits(per_turn_max=1, backlog_max=2), "backlog_full", 3),
+    ],
+)
+def test_a_gateway_lets_in_as_many_as_its_bounds_allow(
+    limits: Limits, reason: str, let_in: int, either: Either
+) -> None:
+    world = World(either.gateway(limits))
+    for number in range(5):
+        world.add(either.client(f"sensor-{number}", seed=number), ("198.51.100.8", number))
+        world.say(("198.51.100.8", number), b"hello")
+    world.run(150_000)
+    assert len(world.gateway.associations()) == let_in
+    assert world.gateway.counters.dropped[reason] == 5 - let_in
+
+
+def test_a_crowd_that_comes_at_once_is_served_turn_by_turn(either: Either) -> None:
+    world = World(either.gateway())
+    for number in range(100):
+        world.add(either.client("sensor-1", seed=number), ("198.51.100.9", number))
+        world.say(("198.51.100.9", number), b"hello")
+    assert world.run(5 * SECOND_US, lambda: len(world.answers) == 100)
+    assert world.gateway.counters.dropped == {}
+
+
+def test_a_client_without_a_gateway_tries_later_each_time(either: Either) -> None:
+    world = World(either.gateway(), faults=Faults(loss=1_000_000))
+    client = world.add(either.client("sensor-1"), A)
+    world.say(A, b"hello")
+    world.run(300 * SECOND_US)
+    assert client.counters.failed["no_answer"] in range(5, 9)
+    assert client.counters.resent_flights == 12 * (client.counters.failed["no_answer"] + 1)
+
+
+def test_silence_after_a_renewal_doubles_the_time_to_the_next(either: Either) -> None:
+    world = up(either)
+    world.echo = False
+    for _ in range(600):
+        world.say(A, b"one way")
+        world.run(100_000)
+    assert world.clients[A].counters.renewals in range(3, 6)
+
+
+def test_an_unprotected_close_notify_makes_a_client_shake_hands_at_most_every_five_seconds(either: Either) -> None:
+    world = up(either)
+    for _ in range(100):
+        world.clients[A].receive(CLOSED, GATEWAY, world.now_us)
+        world.run(90_000)
+    assert world.clients[A].counters.hints == 2
+    assert world.clients[A].is_up
+    world.say(A, b"second")
+    world.run(SECOND_US)
+    assert world.of(A, "sensor-1") == [b"first", b"second"]
+
+
+def test_addresses_with_a_device_are_told_from_those_of_sockets() -> None:
+    for plain in (("192.0.2.1", 1), ("2001:db8::1", 1, 0, 3)):
+        assert device_of(plain) is None
+        assert device_of(with_device(plain, "sensor-1")) == "sensor-1"
+        assert without_device(with_device(plain, "sensor-1")) == without_device(plain) == plain
+
+
+def test_a_run_with_the_fake_is_a_function_of_its_seeds() -> None:
+    def carried(seed: int) -> list[tuple[object, ...]]:
+        world = World(FakeFleet().gateway(), seed, Faults(loss=200_000, reorder=200_000))
+        world.add(FakeFleet().client("sensor-1", seed=seed), A)
+        for number in range(50):
+            world.say(A, b"%d" % number)
+            world.run(100_000)
+        return list(world.carried)
+
+    assert carried(1) == carried(1) != carried(2)
+
+
+def test_the_wrong_gateway_is_not_believed(either: Either) -> None:
+    world = World(either.gateway())
+    client = world.add(either.client("sensor-1", expects="other.test"), A)
+    world.say(A, b"secret")
+    world.run(20 * SECOND_US)
+    assert not client.is_up
+    assert client.counters.failed.keys() == {"wrong_name"}
+    assert set(client.failures()) == {"wrong_name"}
+    assert world.received == {}
+    assert GATEWAY_NAME != "other.test"
+    assert isinstance(world.gateway, DtlsGateway)

@@ -1,0 +1,252 @@
+"""What strangers, forgers and the revoked achieve: nothing, and each failure has a name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from fairway.core.addresses import with_device
+from fairway.core.chance import Seeded
+from fairway.core.machine import Transmit
+from fairway.dtls import DtlsClient, DtlsGateway
+from fairway.dtls.authority import REVOKED, Authority
+from fairway.dtls.cookies import Cookies
+from fairway.dtls.identity import IdentityFiles, read_identity
+from fairway.dtls.openssl import OpensslClientEngine, OpensslGatewayEngine
+from fairway.dtls.records import CLOSED
+from tests.dtls.test_associations import A, B, Either, up
+from tests.dtls.world import GATEWAY, GATEWAY_NAME, NOW, SECOND_US, Fleet, World, flipped
+
+FATAL_ALERT = CLOSED[:-2] + b"\x02\x28"
+
+
+def hostile(world: World, chance: Seeded) -> bytes:
+    """Return noise, or a damaged, truncated, forged or rewritten datagram."""
+    datagram = world.carried[chance.below(len(world.carried))][2]
+    kind = chance.below(6)
+    if kind == 0:
+        return chance.bits(8 * 100).to_bytes(100, "big")[: 1 + chance.below(100)]
+    if kind == 1:
+        return datagram[: chance.below(len(datagram))]
+    if kind == 2:
+        return FATAL_ALERT[:5] + chance.bits(48).to_bytes(6, "big") + FATAL_ALERT[11:]
+    if kind == 3:
+        return datagram[:3] + chance.bits(16).to_bytes(2, "big") + datagram[5:]
+    if kind == 4:
+        return datagram + chance.bits(80).to_bytes(10, "big")
+    return flipped(datagram, chance)
+
+
+def test_live_associations_ignore_whatever_is_forged(either: Either) -> None:
+    world = up(either)
+    chance = Seeded(7)
+    world.gateway.counters.dropped.clear()
+    sent = [b"%d" % number for number in range(200)]
+    for body in sent:
+        for _ in range(8):
+            world.gateway.receive(hostile(world, chance), A, world.now_us)
+            world.clients[A].receive(hostile(world, chance), GATEWAY, world.now_us)
+        world.say(A, body)
+        world.run(50_000)
+    assert world.of(A, "sensor-1") == [b"first", *sent]
+    assert world.answers[A] == [b"echo first", *(b"echo " + body for body in sent)]
+    assert len(world.gateway.counters.dropped) >= 2
+    assert world.gateway.counters.associations == 1
+
+
+def test_a_replay_of_everything_delivers_nothing_twice(either: Either) -> None:
+    world = up(either)
+    for number in range(300):
+        world.say(A, b"%d" % number)
+        world.run(50_000)
+    recorded = list(world.carried)
+    got, answered = list(world.of(A, "sensor-1")), list(world.answers[A])
+    sent_before = sum(len(one) for source, _, one in recorded if source == GATEWAY)
+    for source, _, datagram in recorded:
+        if source == GATEWAY:
+            world.clients[A].receive(datagram, GATEWAY, world.now_us)
+        else:
+            world.gateway.receive(datagram, A, world.now_us)
+            world.gateway.receive(datagram, B, world.now_us)
+        world.settle()
+    world.run(SECOND_US)
+    assert world.of(A, "sensor-1") == got
+    assert world.answers[A] == answered
+    assert len(world.gateway.associations()) == 1
+    assert sent_before > 0
+
+
+def test_spoofed_hellos_leave_no_state_and_get_no_more_bytes_than_they_sent(fleet: Fleet) -> None:
+    world = up(fleet)
+    client = fleet.client("sensor-2")
+    client.send([Transmit(client.inner, b"hello")], 0)
+    [spoofed] = client.transmits()
+    size, got = len(spoofed.data), Counter[object]()
+    state = (len(world.gateway.associations()), world.gateway.counters.half_open)
+    for number in range(100_000):
+        world.gateway.receive(spoofed.data, ("203.0.113.1", number % 10_000), world.now_us)
+        for answer in world.gateway.transmits():
+            got[answer.address] += len(answer.data)
+    assert len(got) == 10_000
+    assert max(got.values()) <= 10 * size
+    assert (len(world.gateway.associations()), world.gateway.counters.half_open) == state
+    assert world.gateway.counters.hellos == 100_001
+    world.say(A, b"still up")
+    world.run(SECOND_US)
+    assert world.of(A, "sensor-1") == [b"first", b"still up"]
+
+
+def test_even_the_smallest_hello_gets_no_more_than_it_sent(either: Either) -> None:
+    world = up(either)
+    hello = next(datagram for source, _, datagram in world.carried if source == A)
+    for size in range(len(hello) + 1):
+        world.gateway.receive(hello[:size], B, world.now_us)
+        assert sum(len(answer.data) for answer in world.gateway.transmits()) <= size
+
+
+def test_a_cookie_of_another_address_and_an_old_one_are_not_valid() -> None:
+    cookies = Cookies(b"secret")
+    cookie = cookies.make(A, 0)
+    assert cookies.valid(cookie, A, 59 * SECOND_US)
+    assert not cookies.valid(cookie, A, 60 * SECOND_US)
+    assert not cookies.valid(cookie, B, 0)
+    assert not Cookies(b"other").valid(cookie, A, 0)
+
+
+def test_a_forged_alert_in_a_handshake_costs_one_attempt(either: Either) -> None:
+    world = World(either.gateway())
+    client = world.add(either.client("sensor-1"), A)
+    world.say(A, b"hello")
+    world.run(70_000)
+    client.receive(FATAL_ALERT, GATEWAY, world.now_us)
+    world.gateway.receive(FATAL_ALERT, A, world.now_us)
+    assert not client.is_up
+    assert world.run(20 * SECOND_US, lambda: A in world.answers)
+    assert client.counters.failed.total() >= 1
+
+
+def test_plain_datagrams_get_no_answer(either: Either) -> None:
+    world = up(either)
+    chance = Seeded(3)
+    for size in range(1, 1_500):
+        world.gateway.receive(chance.bits(8 * size).to_bytes(size, "big"), B, world.now_us)
+    assert world.gateway.transmits() == []
+    assert world.gateway.counters.dropped["not_dtls"] >= 1_490
+
+
+@pytest.mark.parametrize("size", [2_049, 9_000])
+def test_a_datagram_above_every_budget_is_dropped(size: int, either: Either) -> None:
+    world = up(either)
+    for address in (A, B):
+        world.gateway.receive(b"\x17\xfe\xfd\0\1" + bytes(size - 5), address, world.now_us)
+    assert world.gateway.counters.dropped["too_large"] == 2
+
+
+# Who may not come in.
+
+
+def refused(world: World, client: DtlsClient) -> tuple[set[str], set[str]]:
+    """Return why gateway and client say that a handshake failed; nothing may have been delivered."""
+    world.add(client, A)
+    world.say(A, b"let me in")
+    world.run(5 * SECOND_US)
+    assert world.received == {}
+    assert not client.is_up
+    assert world.gateway.associations() == []
+    return set(world.gateway.counters.failed), set(client.counters.failed)
+
+
+def client_of(fleet: Fleet, path: Path, *, days_ago: int = 0) -> DtlsClient:
+    identity = read_identity(IdentityFiles(identity=str(path)), "device", NOW - timedelta(days=days_ago))
+    return DtlsClient(OpensslClientEngine(identity, GATEWAY_NAME), GATEWAY, Seeded(1))
+
+
+def test_the_device_of_a_stranger_is_refused_and_refuses(fleet: Fleet, tmp_path: Path) -> None:
+    stranger = Fleet(tmp_path)
+    assert refused(World(fleet.gateway()), stranger.client("sensor-1"))[1] == {"unknown_ca"}
+    trusting = stranger.file("sensor-1")
+    # Now it trusts our gateway, and only the gateway is in its way.
+    both = tmp_path / "both.pem"
+    both.write_text(trusting.read_text() + (fleet.folder / "ca" / "ca.pem").read_text())
+    both.chmod(0o600)
+    assert refused(World(fleet.gateway()), client_of(fleet, both)) == ({"unknown_ca"}, {"alert_unknown_ca"})
+
+
+def test_an_expired_device_is_refused(fleet: Fleet, tmp_path: Path) -> None:
+    path = tmp_path / "old.pem"
+    authority = Authority(tmp_path / "ca")
+    authority.create("test-ca", 60, NOW - timedelta(days=40))
+    authority.issue("sensor-1", "device", 2, path, NOW - timedelta(days=40))
+    authority.issue(GATEWAY_NAME, "gateway", 60, tmp_path / "gateway.pem", NOW - timedelta(days=40))
+    identity = read_identity(IdentityFiles(identity=str(tmp_path / "gateway.pem")), "gateway", NOW)
+    gateway = DtlsGateway(OpensslGatewayEngine(identity, Cookies(b"secret")))
+    assert refused(World(gateway), client_of(fleet, path, days_ago=39)) == (
+        {"expired"},
+        {"alert_certificate_expired"},
+    )
+
+
+def test_a_device_that_poses_as_the_gateway_is_refused(fleet: Fleet) -> None:
+    posing = OpensslGatewayEngine(fleet.identity("sensor-1"), Cookies(b"secret"))
+    world = World(DtlsGateway(posing))
+    _, reasons = refused(world, fleet.client("sensor-2", expects="sensor-1"))
+    assert reasons == {"wrong_role"}
+
+
+def test_a_gateway_of_another_name_is_refused(fleet: Fleet) -> None:
+    _, reasons = refused(World(fleet.gateway()), fleet.client("sensor-1", expects="other.test"))
+    assert reasons == {"wrong_name"}
+
+
+def test_a_revoked_device_is_sent_away_at_once_and_not_let_in_again(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    world = World(fleet.gateway())
+    for address, name in ((A, "sensor-1"), (B, "sensor-2")):
+        world.add(fleet.client(name), address)
+        world.say(address, b"hello")
+    world.run(SECOND_US)
+    assert len(world.gateway.associations()) == 2
+    fleet.authority.revoke("sensor-1")
+    listed = tmp_path / "ca" / REVOKED
+    world.gateway.replace_engine(fleet.gateway_engine(revoked=listed), world.now_us)
+    world.settle()
+    for number in range(100):
+        world.say(A, b"refused %d" % number)
+        world.say(B, b"%d" % number)
+        world.run(50_000)
+    assert world.of(A, "sensor-1") == [b"hello"]
+    assert world.of(B, "sensor-2") == [b"hello", *(b"%d" % number for number in range(100))]
+    assert world.gateway.counters.dropped["association_revoked"] == 1
+    assert set(world.gateway.counters.failed) == {"revoked"}
+    assert world.clients[B].counters.renewals == 0
+    # Its name can be issued again, with another serial number.
+    fleet.authority.issue("sensor-1", "device", 5, tmp_path / "again.pem", NOW)
+    world.add(client_of(fleet, tmp_path / "again.pem"), A)
+    world.say(A, b"replaced")
+    world.run(SECOND_US)
+    assert world.of(A, "sensor-1") == [b"hello", b"replaced"]
+
+
+@pytest.mark.parametrize("by", ["name", "fingerprint"])
+def test_a_device_is_revoked_by_name_and_by_fingerprint(by: str, fleet: Fleet, tmp_path: Path) -> None:
+    world = up(fleet)
+    [association] = world.gateway.associations()
+    listed = tmp_path / "revoked.txt"
+    listed.write_text("sensor-1\n" if by == "name" else f"sha256:{association.peer.fingerprint.upper()}  # stolen\n")
+    world.gateway.replace_engine(fleet.gateway_engine(revoked=listed), world.now_us)
+    assert world.gateway.associations() == []
+
+
+def test_a_new_gateway_certificate_and_list_leave_live_associations_alone(fleet: Fleet, tmp_path: Path) -> None:
+    world = up(fleet)
+    listed = tmp_path / "revoked.txt"
+    listed.write_text("somebody-else\n")
+    world.gateway.replace_engine(fleet.gateway_engine(revoked=listed), world.now_us)
+    world.say(A, b"second")
+    world.run(SECOND_US)
+    assert world.of(A, "sensor-1") == [b"first", b"second"]
+    assert world.clients[A].counters.renewals == 0
+    assert with_device(A, "sensor-1") in world.received

@@ -1,0 +1,179 @@
+"""A gateway over DTLS: each message lands once, with the right device, whatever is killed, moved or revoked."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from fairway import net
+from fairway.dtls.openssl import OpensslClientEngine
+from fairway.net.security import SecureLink
+from tests.dtls.world import Fleet
+from tests.loopback import own_host
+
+from .world import PROTOCOLS, Ledger, Running, Sender, check_promise, gateway, journalled, landed, served, until
+
+SEALS_OFTEN = ("--seal-after", "150ms")
+KILLS = 3
+NAME = "gateway.test"
+
+
+def secure(fleet: Fleet, urls: list[str] | None = None) -> list[str]:
+    """Return URLs to serve: any ports, or those of before."""
+    identity = f"?identity={fleet.file(NAME, 'gateway')}&revoked={fleet.folder / 'ca' / 'revoked.txt'}"
+    plain = urls or [f"{protocol}+dtls://{own_host()}:0" for protocol in PROTOCOLS]
+    return [f"{url}{identity}" for url in plain]
+
+
+def sender(running: Running, fleet: Fleet, protocol: str, ledger: Ledger) -> Sender:
+    device = fleet.file(f"device-{protocol}")
+    return Sender(running.url(f"{protocol}+dtls"), protocol, ledger, f"&name={NAME}&identity={device}")
+
+
+def check_devices(lake: Path) -> None:
+    """See that each message bears the name of the device that sent it."""
+    rows = landed(lake)
+    assert {row["protocol"] for row in rows} == set(PROTOCOLS)
+    assert {(row["device"], row["body"].partition(b"-")[0].decode()) for row in rows} == {
+        (f"device-{protocol}", protocol) for protocol in PROTOCOLS
+    }
+
+
+class Nat(asyncio.DatagramProtocol):
+    """Passes datagrams of one caller on, from a port that changes when it is told so."""
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        self._target = target
+        self._caller: tuple[str, int] | None = None
+        self._inside: asyncio.DatagramTransport
+        self._outside = self._bind()
+
+    def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]
+        self._inside = transport
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        self._caller = addr
+        self._outside.sendto(data, self._target)
+
+    def _bind(self) -> socket.socket:
+        outside = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        outside.bind((self._target[0], 0))
+        outside.setblocking(False)
+        asyncio.get_running_loop().add_reader(outside, self._answered, outside)
+        return outside
+
+    def _answered(self, outside: socket.socket) -> None:
+        with suppress(BlockingIOError):
+            self._inside.sendto(outside.recv(65_536), self._caller)
+
+    def move(self) -> None:
+        """Take another port, and let go of the one before."""
+        self.close()
+        self._outside = self._bind()
+
+    def close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._outside)
+        self._outside.close()
+
+
+@asynccontextmanager
+async def nat(url: str) -> AsyncIterator[tuple[str, Nat]]:
+    """Yield the URL of a NAT in front of a gateway."""
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    target = (parts.hostname, parts.port)
+    loop = asyncio.get_running_loop()
+    transport, relay = await loop.create_datagram_endpoint(lambda: Nat(target), local_addr=(target[0], 0))
+    try:
+        yield f"{parts.scheme}://{target[0]}:{transport.get_extra_info('sockname')[1]}", relay
+    finally:
+        relay.close()
+        transport.close()
+
+
+def test_killed_gateways_lose_and_double_nothing_and_know_their_devices(tmp_path: Path) -> None:
+    asyncio.run(_killed(Fleet(tmp_path), tmp_path / "lake"))
+
+
+async def _killed(fleet: Fleet, lake: Path) -> None:
+    ledger = Ledger()
+    async with gateway(lake, secure(fleet), *SEALS_OFTEN) as first:
+        urls = first.urls
+        senders = [sender(first, fleet, protocol, ledger) for protocol in PROTOCOLS]
+        for one in senders:
+            await one.connect()
+        sending = [asyncio.create_task(one.run()) for one in senders]
+        await served(senders, 200)
+        first.process.kill()
+        await first.ended()
+    for kill in range(KILLS):
+        async with gateway(lake, secure(fleet, urls), *SEALS_OFTEN) as again:
+            before = len(ledger.acknowledged)
+            await until(lambda before=before: len(ledger.acknowledged) >= before + 200)  # type: ignore[misc]
+            if kill < KILLS - 1:
+                again.process.kill()
+                await again.ended()
+                continue
+            for one in senders:
+                one.enough.set()
+            await asyncio.gather(*sending)
+            assert await again.stop() == 0
+    assert not ledger.unknown, "a sender saw more than delay"
+    assert not journalled(lake)
+    check_promise(ledger, (row["body"] for row in landed(lake)))
+    check_devices(lake)
+
+
+def test_a_restored_session_is_only_for_its_own_device(tmp_path: Path) -> None:
+    """Another device at the same address, with the session's number, gets nothing of it."""
+    asyncio.run(_restored(Fleet(tmp_path), tmp_path / "lake"))
+
+
+async def _restored(fleet: Fleet, lake: Path) -> None:
+    one, two = fleet.file("one"), fleet.file("two")
+    async with gateway(lake, secure(fleet), *SEALS_OFTEN) as first:
+        connection = await net.connect(f"{first.url('udpc+dtls')}?name={NAME}&identity={one}")
+        await connection.send(b"mine")
+        link = connection._endpoint.driver.link
+        assert isinstance(link, SecureLink)
+        # The next handshake of the same socket, with the same session, has another certificate.
+        link._layer.replace_engine(OpensslClientEngine(fleet.identity("two"), NAME))  # type: ignore[arg-type,call-arg]
+        first.process.kill()
+        await first.ended()
+    async with gateway(lake, secure(fleet, first.urls), *SEALS_OFTEN) as second:
+        other = await net.connect(f"{first.url('udpc+dtls')}?name={NAME}&identity={two}")
+        with suppress(net.DeliveryUnknown, net.DeliveryRefused, net.ConversationClosed, TimeoutError):
+            async with asyncio.timeout(5):
+                await connection.send(b"stolen")
+        await other.send(b"my own")
+        await connection.close(0.0)
+        await other.close()
+        assert await second.stop() == 0
+    assert [(row["device"], row["body"]) for row in landed(lake)] == [("one", b"mine"), ("two", b"my own")]
+
+
+def test_a_udpc_session_follows_its_device_to_another_port(tmp_path: Path) -> None:
+    asyncio.run(_moved(Fleet(tmp_path), tmp_path / "lake"))
+
+
+async def _moved(fleet: Fleet, lake: Path) -> None:
+    async with gateway(lake, secure(fleet), *SEALS_OFTEN) as running:
+        options = f"?name={NAME}&silence=60s&important_timeout=60s&identity={fleet.file('one')}"
+        async with nat(running.url("udpc+dtls")) as (url, relay), net.connect(url + options) as connection:
+            for number in range(3):
+                await connection.send(b"%d" % number)
+                relay.move()
+                await connection.send(b"%d after the move" % number)
+        assert await running.stop() == 0
+    rows = landed(lake)
+    assert [row["body"] for row in rows] == [
+        body for number in range(3) for body in (b"%d" % number, b"%d after the move" % number)
+    ]
+    assert {row["device"] for row in rows} == {"one"}
+    assert len({row["session"] for row in rows}) == 1
+    assert len({row["peer_port"] for row in rows}) == 4
