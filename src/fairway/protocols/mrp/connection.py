@@ -261,14 +261,14 @@ class Connection(ABC):
     def next_us(self) -> int:
         """Return when `wake` is due."""
         options = self._shared.options
-        return min(
+        due_us = min(
             self.heard_us + options.forget_us,
             self._leave_us,
             self._idle_us(),
             self.presence_us,
             self.sender.recovery.next_us(),
-            self.pings.next_us(),
         )
+        return min(due_us, self.pings.next_us()) if self.pings.waiting else due_us
 
     def wake(self, now_us: int) -> None:
         """Do what is due."""

@@ -16,7 +16,7 @@ from fairway.core.receipts import OpenReceipts, Piece, ReceiptSlots
 from fairway.core.statistics import RECEIPTS_FULL
 
 NEW, DUPLICATE, HELD_DUPLICATE, BEYOND, FULL, NEVER_SENT = range(6)
-"""Verdicts. A held duplicate is one of a message that is delivered but not committed while acknowledging is deferred."""
+"""Verdicts. A held duplicate is one of a message delivered but not committed while acknowledging is deferred."""
 DROP_REASONS = {BEYOND: "beyond_window", FULL: RECEIPTS_FULL, NEVER_SENT: "before_first"}
 
 _TURN = 65_536

@@ -364,9 +364,10 @@ class Sender:
         """Report that a message was confirmed, together with its neighbours if they were the last that happened."""
         outputs = self._context.outputs
         outputs.statistics.messages_delivered += 1
-        last = outputs.last_event()
+        reported = outputs.reported
+        last = reported[-1] if reported else None
         if isinstance(last, Delivered) and last.peer is self.peer and last.tokens[-1] == token - 1:
-            outputs.replace_last(Delivered(self.peer, range(last.tokens[0], token + 1)))
+            reported[-1] = Delivered(self.peer, range(last.tokens[0], token + 1))
         else:
             outputs.report(Delivered(self.peer, (token,)))
 
