@@ -41,7 +41,7 @@ from typing import ClassVar
 
 from fairway.core.chance import Chance
 from fairway.core.errors import BadMessage, MalformedDatagram, NotSupported
-from fairway.core.events import Address, CloseReason, Event, Peer, Receipt
+from fairway.core.events import Address, CloseReason, Peer, Receipt
 from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
 from fairway.core.recovery.queue import owned
 from fairway.core.refusals import (
@@ -80,6 +80,7 @@ class MrpMachine:
         self._connections = self._table.connections
         self._outputs = self._shared.outputs
         self._take_transmits = self._outputs.outbox.take
+        self.events = self._outputs.events
         self.statistics: Statistics = self._shared.statistics
         self._datagram_bytes_max = UDP_PAYLOAD_BYTES_MAX
         self._body_bytes_max = BODY_BYTES_MAX
@@ -302,10 +303,6 @@ class MrpMachine:
         if self._outputs.ready:
             self._flush()
         return self._take_transmits()
-
-    def events(self) -> list[Event]:
-        """Return what has happened since the last call, in order."""
-        return self._outputs.events()
 
     def next_deadline_us(self) -> int | None:
         """Return when `wake` is due next."""

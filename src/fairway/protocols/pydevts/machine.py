@@ -37,7 +37,7 @@ from typing import ClassVar
 
 from fairway.core.chance import Chance
 from fairway.core.errors import MalformedDatagram
-from fairway.core.events import Address, Closed, CloseReason, Event, Peer, Receipt
+from fairway.core.events import Address, Closed, CloseReason, Peer, Receipt
 from fairway.core.machine import Buffer, Transmit, path_allows
 from fairway.core.outputs import Outputs
 from fairway.core.pings import Pings
@@ -76,6 +76,7 @@ class PydevtsMachine:
         self._outputs: Outputs[Conversation] = Outputs(options)
         self._outbox = self._outputs.outbox
         self.statistics = self._outputs.statistics
+        self.events = self._outputs.events
         self._conversations = Conversations(options, self._outputs)
         self._inbound = Inbound(options, self._conversations, self._outputs)
         self._outbound = Outbound(options, self._conversations, self._outputs, chance)
@@ -320,9 +321,6 @@ class PydevtsMachine:
         if self._outputs.ready:
             self._outbound.flush()
         return self._outbox.take()
-
-    def events(self) -> list[Event]:
-        return self._outputs.events()
 
     def next_deadline_us(self) -> int | None:
         if self._outputs.ready:

@@ -41,7 +41,7 @@ from typing import ClassVar
 
 from fairway.core.chance import Chance
 from fairway.core.errors import MalformedDatagram, NotSupported
-from fairway.core.events import Address, Closed, CloseReason, Connected, Event, Peer, Receipt
+from fairway.core.events import Address, Closed, CloseReason, Connected, Peer, Receipt
 from fairway.core.machine import Buffer, Transmit
 from fairway.core.refusals import (
     endpoint_closed,
@@ -78,6 +78,7 @@ class RupMachine:
         self._conversations: dict[Address, Conversation] = {}
         self._is_shut = False
         self._outputs = self._context.outputs
+        self.events = self._outputs.events
         self.statistics: Statistics = self._context.statistics
 
     # Datagrams.
@@ -376,10 +377,6 @@ class RupMachine:
         if self._outputs.ready:
             self._flush()
         return self._context.outbox.take()
-
-    def events(self) -> list[Event]:
-        """Return what has happened since the last call, in order."""
-        return self._outputs.events()
 
     def next_deadline_us(self) -> int | None:
         """Return when `wake` is due next."""
