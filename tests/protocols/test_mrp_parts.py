@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairway.core.chance import Seeded
 from fairway.core.errors import BadOption
 from fairway.core.events import Peer, Receipt
+from fairway.core.random_source import Seeded
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.handshake import draw_id
 from fairway.protocols.mrp.options import DEFAULT_PORT, MrpOptions

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
 
-from fairway.core.chance import MILLION
+from fairway.core.random_source import MILLION
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import cast
 
-from fairway.core.chance import Chance
 from fairway.core.errors import BadAddress, BadOption
 from fairway.core.machine import Machine, Options
+from fairway.core.random_source import RandomSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ def make_options(name: str, **chosen: object) -> Options:
     return kind(**chosen)  # type: ignore[arg-type]  # the class checks the values
 
 
-def make_machine(name: str, options: Options | None, chance: Chance) -> Machine:
+def make_machine(name: str, options: Options | None, random_source: RandomSource) -> Machine:
     """Make a machine; without options with the protocol's defaults."""
     kind = options_class(name)
     if options is None:
@@ -128,4 +128,4 @@ def make_machine(name: str, options: Options | None, chance: Chance) -> Machine:
     elif not isinstance(options, kind):
         raise BadOption(f"{type(options).__name__} are not the options of {name}; those are {kind.__name__}")
     machine = getattr(_part(name, "machine"), f"{name.capitalize()}Machine")
-    return cast(Machine, machine(options, chance))
+    return cast(Machine, machine(options, random_source))

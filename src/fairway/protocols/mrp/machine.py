@@ -39,10 +39,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from fairway.core.chance import Chance
 from fairway.core.errors import BadMessage, MalformedDatagram, NotSupported
 from fairway.core.events import Address, CloseReason, Peer, Receipt
 from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
+from fairway.core.random_source import RandomSource
 from fairway.core.recovery.queue import owned
 from fairway.core.refusals import (
     TOO_LARGE_FOR_PATH,
@@ -73,9 +73,9 @@ class MrpMachine:
 
     name: ClassVar[str] = "mrp"
 
-    def __init__(self, options: MrpOptions, chance: Chance) -> None:
+    def __init__(self, options: MrpOptions, random_source: RandomSource) -> None:
         self._options = options
-        self._table = ConnectionTable(options, chance)
+        self._table = ConnectionTable(options, random_source)
         self._shared = self._table.shared
         self._connections = self._table.connections
         self._outputs = self._shared.outputs

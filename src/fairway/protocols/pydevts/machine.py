@@ -35,12 +35,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import ClassVar
 
-from fairway.core.chance import Chance
 from fairway.core.errors import MalformedDatagram
 from fairway.core.events import Address, Closed, CloseReason, Peer, Receipt
 from fairway.core.machine import Buffer, Transmit, path_allows
 from fairway.core.outputs import Outputs
 from fairway.core.pings import Pings
+from fairway.core.random_source import RandomSource
 from fairway.core.recovery.queue import owned
 from fairway.core.recovery.runs import NEVER
 from fairway.core.refusals import (
@@ -71,7 +71,7 @@ class PydevtsMachine:
 
     name: ClassVar[str] = "pydevts"
 
-    def __init__(self, options: PydevtsOptions, chance: Chance) -> None:
+    def __init__(self, options: PydevtsOptions, random_source: RandomSource) -> None:
         self._options = options
         self._outputs: Outputs[Conversation] = Outputs(options)
         self._outbox = self._outputs.outbox
@@ -79,8 +79,8 @@ class PydevtsMachine:
         self.events = self._outputs.events
         self._conversations = Conversations(options, self._outputs)
         self._inbound = Inbound(options, self._conversations, self._outputs)
-        self._outbound = Outbound(options, self._conversations, self._outputs, chance)
-        self._chance = chance
+        self._outbound = Outbound(options, self._conversations, self._outputs, random_source)
+        self._random_source = random_source
         self._pings_due: Deadlines[Conversation] = Deadlines()
         self._flushing: deque[tuple[int, Conversation]] = deque()
         self._now_us = 0
@@ -231,7 +231,7 @@ class PydevtsMachine:
         self._now_us = now_us
         token = self._outputs.token()
         # The crc is not 0, which would speak for every message with its id.
-        key = wire.key(self._chance.below(IDS), 1 + self._chance.below(wire.CRC_MASK))
+        key = wire.key(self._random_source.below(IDS), 1 + self._random_source.below(wire.CRC_MASK))
         while pings.find(key) is not None:
             key = wire.key((key >> 32) + 1 & 0xFFFF, key & wire.CRC_MASK)
         pings.start(token, key, now_us)

@@ -39,10 +39,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from fairway.core.chance import Chance
 from fairway.core.errors import MalformedDatagram, NotSupported
 from fairway.core.events import Address, Closed, CloseReason, Connected, Peer, Receipt
 from fairway.core.machine import Buffer, Transmit
+from fairway.core.random_source import RandomSource
 from fairway.core.refusals import (
     endpoint_closed,
     no_flags,
@@ -71,8 +71,8 @@ class RupMachine:
 
     name: ClassVar[str] = "rup"
 
-    def __init__(self, options: RupOptions, chance: Chance) -> None:
-        self._context = Context(options, chance)
+    def __init__(self, options: RupOptions, random_source: RandomSource) -> None:
+        self._context = Context(options, random_source)
         self._options = options
         self._receiver = Receiver(self._context)
         self._conversations: dict[Address, Conversation] = {}

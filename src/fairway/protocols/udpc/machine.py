@@ -28,11 +28,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from fairway.core.chance import Chance
 from fairway.core.errors import BadMessage, MalformedDatagram
 from fairway.core.events import Address, CloseReason, Peer, Receipt
 from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
 from fairway.core.outputs import Outputs
+from fairway.core.random_source import RandomSource
 from fairway.core.receipts import ReceiptSlots
 from fairway.core.recovery.queue import owned
 from fairway.core.refusals import TOO_LARGE_FOR_PATH, no_such_peer, send_queue_full, too_large, too_many_pings
@@ -72,13 +72,13 @@ class UdpcMachine:
 
     name: ClassVar[str] = "udpc"
 
-    def __init__(self, options: UdpcOptions, chance: Chance) -> None:
+    def __init__(self, options: UdpcOptions, random_source: RandomSource) -> None:
         self.options = options
         self._body_bytes_max = BODY_BYTES_MAX
         self._outputs: Outputs[Link] = Outputs(options)
         self.statistics = self._outputs.statistics
         self._slots = ReceiptSlots(options)
-        self._table = SessionTable(options, chance, self._outputs, self._slots)
+        self._table = SessionTable(options, random_source, self._outputs, self._slots)
         self._sessions = self._table.sessions
         self._by_peer = self._sessions.by_peer
         self._by_route = self._sessions.by_route

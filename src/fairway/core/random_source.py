@@ -15,7 +15,7 @@ MILLION = 1_000_000
 _MASK = (1 << 64) - 1
 
 
-class Chance(Protocol):
+class RandomSource(Protocol):
     """A source of random integers."""
 
     def bits(self, count: int) -> int:
