@@ -8,7 +8,7 @@ single ones.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from fairway.core.events import (
@@ -21,16 +21,32 @@ from fairway.core.events import (
     Receipt,
 )
 from fairway.core.machine import Buffer
+from fairway.core.outputs import Outputs
 from fairway.core.pings import Pings
 from fairway.core.receipts import Piece
 from fairway.core.recovery.recovery import Recovery
 from fairway.core.recovery.runs import NEVER, Acknowledged, Run
 from fairway.protocols.mrp import wire
-from fairway.protocols.mrp.options import STAMPED
-from fairway.protocols.mrp.receiver import Receiver
+from fairway.protocols.mrp.options import STAMPED, MrpOptions
+from fairway.protocols.mrp.receiver import KeptSlots, Receiver
 from fairway.protocols.mrp.sender import Sender
-from fairway.protocols.mrp.shared import Shared
 from fairway.protocols.mrp.snapshot import Snapshot
+
+
+class Shared:
+    """One per machine, handed to each connection."""
+
+    __slots__ = ("drop", "forget", "options", "outbox", "outputs", "slots", "statistics")
+
+    def __init__(self, options: MrpOptions, forget: Callable[[Connection], None]) -> None:
+        self.options = options
+        self.forget = forget
+        """Takes a connection that has ended out of the machine's tables."""
+        self.outputs: Outputs[Connection] = Outputs(options)
+        self.statistics = self.outputs.statistics
+        self.outbox = self.outputs.outbox
+        self.drop = self.outputs.drop
+        self.slots = KeptSlots(options)
 
 
 class Connection(ABC):

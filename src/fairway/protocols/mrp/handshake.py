@@ -20,10 +20,9 @@ from fairway.core.refusals import endpoint_closed, too_many_peers
 from fairway.core.statistics import ENDPOINT_CLOSED, PEERS_FULL
 from fairway.core.timers import Deadlines
 from fairway.protocols.mrp import wire
-from fairway.protocols.mrp.connection import Connection
+from fairway.protocols.mrp.connection import Connection, Shared
 from fairway.protocols.mrp.options import PIGGYBACK, STAMPED, MrpOptions
 from fairway.protocols.mrp.piggyback import PiggybackConnection
-from fairway.protocols.mrp.shared import Shared
 from fairway.protocols.mrp.stamped import StampedConnection
 
 LAYOUT_OF = {wire.VER_STAMPED: STAMPED, wire.VER_PIGGYBACK: PIGGYBACK}

@@ -13,7 +13,7 @@ committed.
 
 *Loss* is left to `core.recovery`: a stamp names the transmission that arrived, a from_seq is a mark below which all
 has arrived, and the peer needs the lowest packet first. The time-out is 1.5 * ping / (loss + 1). No more than half a
-turn of sequences starts within an interval (`starts.py`), and no more than the window lies beyond the oldest
+turn of sequences starts within an interval (`sender.py`), and no more than the window lies beyond the oldest
 unacknowledged packet.
 
 *Timers of a connection*: those of the recovery; pacing; 10 s without traffic, then the last acknowledged packet is sent

@@ -15,10 +15,9 @@ from fairway.core.receipts import Piece
 from fairway.core.recovery.marks import MarkRecovery
 from fairway.core.statistics import CLOSING
 from fairway.protocols.mrp import wire
-from fairway.protocols.mrp.connection import Connection
+from fairway.protocols.mrp.connection import Connection, Shared
 from fairway.protocols.mrp.options import PIGGYBACK
 from fairway.protocols.mrp.receiver import DROP_REASONS, DUPLICATE, HELD_DUPLICATE, NEW
-from fairway.protocols.mrp.shared import Shared
 
 NUMPY_FROM = 8
 """Fewer datagrams than this are made faster one by one."""

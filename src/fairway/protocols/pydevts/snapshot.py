@@ -27,8 +27,7 @@ from fairway.core.snapshots import address_bytes, reading, restored_address, sea
 from fairway.protocols.pydevts.conversations import Conversation
 from fairway.protocols.pydevts.identifiers import blocks_between
 from fairway.protocols.pydevts.options import PydevtsOptions
-from fairway.protocols.pydevts.receiver import Arrival
-from fairway.protocols.pydevts.widening import Widener
+from fairway.protocols.pydevts.receiver import Arrival, Widener
 from fairway.protocols.pydevts.wire import KEY_MASK
 
 _VERSION = b"PDS2"

@@ -55,9 +55,9 @@ from fairway.core.statistics import CLOSING, ENDPOINT_CLOSED, PEERS_FULL, Statis
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.context import Context
 from fairway.protocols.rup.conversation import Conversation
-from fairway.protocols.rup.grid import PART_BYTES_MIN
 from fairway.protocols.rup.incoming import Incoming
 from fairway.protocols.rup.options import RupOptions
+from fairway.protocols.rup.outgoing import PART_BYTES_MIN
 from fairway.protocols.rup.receiver import Held, Receiver
 from fairway.protocols.rup.remembered import decode_snapshot, encode_snapshot
 from fairway.protocols.rup.sender import Sender

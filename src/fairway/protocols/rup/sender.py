@@ -19,9 +19,8 @@ from fairway.core.recovery.timing import RoundTrip
 from fairway.core.refusals import too_large
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.context import Context
-from fairway.protocols.rup.grid import SEGMENTS_MAX, Grid
 from fairway.protocols.rup.options import PARTS_MAX
-from fairway.protocols.rup.outgoing import Outgoing
+from fairway.protocols.rup.outgoing import SEGMENTS_MAX, Grid, Outgoing
 
 OUTSTANDING_WINDOWS = 4
 """Unconfirmed parts of a message at the most, in windows: while a hole is being repaired the others go on."""
