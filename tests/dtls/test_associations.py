@@ -242,6 +242,23 @@ def test_a_crowd_that_comes_at_once_is_served_turn_by_turn(either: Either) -> No
     assert world.gateway.counters.dropped == {}
 
 
+def test_a_fleet_is_back_a_few_seconds_after_a_restart(either: Either) -> None:
+    world = World(either.gateway())
+    for number in range(150):
+        world.add(either.client("sensor-1", seed=number), ("198.51.100.10", number))
+        world.say(("198.51.100.10", number), b"before")
+    assert world.run(5 * SECOND_US, lambda: len(world.answers) == 150)
+    world.gateway = either.gateway(secret=b"another")
+    world.received.clear()
+    for _ in range(10):
+        for address in world.clients:
+            world.say(address, b"after")
+        world.run(SECOND_US // 2)
+    assert len(world.received) == 150
+    assert world.gateway.counters.associations == 150
+    assert world.gateway.counters.hints >= 100
+
+
 def test_a_client_without_a_gateway_tries_later_each_time(either: Either) -> None:
     world = World(either.gateway(), faults=Faults(loss=1_000_000))
     client = world.add(either.client("sensor-1"), A)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 from fairway import net
 from fairway.dtls.openssl import OpensslClientEngine
@@ -162,13 +163,20 @@ def test_a_udpc_session_follows_its_device_to_another_port(tmp_path: Path) -> No
 
 
 async def _moved(fleet: Fleet, lake: Path) -> None:
-    async with gateway(lake, secure(fleet), *SEALS_OFTEN) as running:
+    async with gateway(lake, secure(fleet), *SEALS_OFTEN, "--metrics", f"{own_host()}:0") as running:
         options = f"?name={NAME}&silence=60s&important_timeout=60s&identity={fleet.file('one')}"
         async with nat(running.url("udpc+dtls")) as (url, relay), net.connect(url + options) as connection:
             for number in range(3):
                 await connection.send(b"%d" % number)
                 relay.move()
                 await connection.send(b"%d after the move" % number)
+            await until(lambda: any(line.startswith("metrics ") for line in running.said))
+            page = next(line.split()[1] for line in running.said if line.startswith("metrics "))
+            with await asyncio.to_thread(urlopen, page) as answer:
+                metrics = answer.read().decode()
+            endpoint = f'{{endpoint="{running.url("udpc+dtls")}",gateway="gateway"}}'
+            assert f"fairway_gateway_dtls_handshakes_total{endpoint} 4.0" in metrics
+            assert f"fairway_gateway_dtls_half_open{endpoint} 0.0" in metrics
         assert await running.stop() == 0
     rows = landed(lake)
     assert [row["body"] for row in rows] == [
