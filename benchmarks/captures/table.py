@@ -8,10 +8,10 @@ from statistics import median
 from typing import Any
 
 GOALS = (
-    ("decoded and grouped", "tshark", 25.0),
-    ("decoded and grouped", "dpkt", 10.0),
-    ("packets table", "tshark", 10.0),
-    ("all tables", "tshark", 5.0),
+    ("decoded and grouped", "tshark", 20.0),
+    ("decoded and grouped", "dpkt", 8.0),
+    ("packets table", "tshark", 6.0),
+    ("all tables", "tshark", 3.0),
 )
 """A step on all cores, what it is compared with, and how many times that it must be (NUMBERS)."""
 SCALING_GOAL = 0.8

@@ -96,5 +96,5 @@ def test_a_piece_is_not_added_to_a_conversation_that_knows_it() -> None:
     server = machine("pydevts", deferred=True)
     receipts = [receipt for receipt, _ in received(server, datagrams, 1_000)]
     _, added = pieces(server, receipts)
-    with pytest.raises(CallerError, match="already there"):
+    with pytest.raises(CallerError, match="open already"):
         server.restore(added, 2_000)

@@ -10,7 +10,7 @@ from fairway.core.chance import Seeded
 from fairway.core.events import Address, Delivered, MessageReceived, Peer
 from fairway.core.machine import Transmit
 from fairway.protocols.rup import wire
-from fairway.protocols.rup.confirming import BACKLOG_PARTS, QUICK_CONFIRMS, Confirming
+from fairway.protocols.rup.ack_policy import BACKLOG_PARTS, QUICK_CONFIRMS, AckPolicy
 from fairway.protocols.rup.machine import RupMachine
 from fairway.protocols.rup.options import RupOptions
 from fairway.sim.swarm import run_seed
@@ -32,7 +32,7 @@ class Turns:
         self.confirms = 0
         self.received: list[bytes] = []
         self.delivered: list[int] = []
-        self.loses: Callable[[Address, wire.Header], bool] = lambda source, header: False
+        self.loses: Callable[[Address, wire.Headed], bool] = lambda source, header: False
         self.a.connect(B, 0)
         self.a.events()
 
@@ -117,7 +117,7 @@ def test_what_is_lost_at_the_end_of_a_message_is_repeated_before_any_timer_of_th
     turns.until_delivered(turns.send(body_of(300)), 500 * MILLISECOND)
     left = {"repair": 2, "last part": 1, "last confirm": 1}[lost]
 
-    def loses(source: Address, header: wire.Header) -> bool:
+    def loses(source: Address, header: wire.Headed) -> bool:
         nonlocal left
         chosen = {
             "repair": source == A and header.position == 290 * PART_BYTES,
@@ -157,35 +157,35 @@ def test_a_copy_below_the_mark_is_answered_at_once() -> None:
 
 
 def test_confirms_are_close_at_first_and_64_parts_apart_in_the_end() -> None:
-    confirming = Confirming(64)
+    policy = AckPolicy(64)
     distances = []
     for _ in range(200):
-        distances.append(confirming.step(1))
-        confirming.left(distances[-1])
+        distances.append(policy.step(1))
+        policy.left(distances[-1])
     assert distances[:QUICK_CONFIRMS] == [1] * QUICK_CONFIRMS
     assert distances == sorted(distances)
     assert distances[60:] == [64] * 140
 
 
 def test_a_sender_that_stands_still_is_confirmed_more_often_until_it_keeps_pace_again() -> None:
-    confirming = Confirming(64)
-    confirming.left(10_000)
-    confirming.stood_still(21)
-    assert confirming.step(1) == 10
-    confirming.kept_pace()
-    assert confirming.step(1) == 11
-    confirming.stood_still(1)
-    assert confirming.step(1) == 1
+    policy = AckPolicy(64)
+    policy.left(10_000)
+    policy.stood_still(21)
+    assert policy.step(1) == 10
+    policy.kept_pace()
+    assert policy.step(1) == 11
+    policy.stood_still(1)
+    assert policy.step(1) == 1
     for _ in range(126):
-        confirming.kept_pace()
-    assert confirming.step(1) == 64
+        policy.kept_pace()
+    assert policy.step(1) == 64
 
 
 def test_many_messages_at_once_share_what_may_wait_for_a_confirm() -> None:
-    confirming = Confirming(64)
-    confirming.left(10_000)
-    assert [confirming.step(messages) for messages in (1, 4, 8, 256, 1_000)] == [64, 64, 32, 1, 1]
-    assert all(confirming.step(messages) * messages <= BACKLOG_PARTS for messages in range(1, 257))
+    policy = AckPolicy(64)
+    policy.left(10_000)
+    assert [policy.step(messages) for messages in (1, 4, 8, 256, 1_000)] == [64, 64, 32, 1, 1]
+    assert all(policy.step(messages) * messages <= BACKLOG_PARTS for messages in range(1, 257))
 
 
 def test_seed_910000_a_part_that_was_sent_too_often_does_not_keep_the_machine_awake() -> None:

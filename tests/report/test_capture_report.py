@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from html import unescape
@@ -20,7 +21,7 @@ from fairway.report.drawings import ANSWER, COPY, DUPLICATE, FIRST, LOST, stream
 from fairway.report.packets import COPIES_DRAWN_MAX, DRAWN_MAX, LADDER_PACKETS, packets_of
 from fairway.report.survey import survey, trouble
 from fairway.report.tables import LakeTables
-from fairway.report.traffic import BINS_MAX, Messages, step_seconds
+from fairway.report.traffic import BINS_MAX, Messages, step_us
 from tests.report.lakes import START_US, Tables, crowd, mixed, put, schema, transmission
 
 
@@ -94,7 +95,9 @@ def test_the_ladder_holds_the_first_packets_in_order(text: str) -> None:
 
 def test_the_goodput_over_time_adds_up_to_the_messages(text: str) -> None:
     data = data_of(text)
-    assert sum(data["details"][0]["timeline"]["goodput_out"]) == data["chosen"][0]["transfers_out"] * 1_000
+    timeline = data["details"][0]["timeline"]
+    sent_bytes = data["chosen"][0]["transfers_out"] * 1_000
+    assert sum(timeline["goodput_out"]) * timeline["step"] == pytest.approx(sent_bytes)
 
 
 def test_broken_rules_name_the_frame_to_open(lake: Path, text: str) -> None:
@@ -127,9 +130,11 @@ def test_the_goodput_of_all_sessions_is_summed_second_by_second(lake: Path, text
         put(tmp_path, TIMELINE, rows[piece::4])
     put(tmp_path, SESSIONS, DeltaTable(lake / "tables" / "sessions").to_pyarrow_table().to_pylist())
     for page in (text, capture_report(tmp_path)):
-        lines = {line["name"]: sum(line["y"]) for line in charts_of(page)["Goodput"]["lines"]}
+        lines = {line["name"]: line for line in charts_of(page)["Goodput"]["lines"]}
         for protocol in ("udpc", "mrp", "rup"):
-            assert lines[protocol] == sum(row["goodput_out"] for row in rows if row["protocol"] == protocol)
+            first_s, second_s = lines[protocol]["x"][:2]
+            sent = sum(row["goodput_out"] for row in rows if row["protocol"] == protocol)
+            assert sum(lines[protocol]["y"]) * (second_s - first_s) == pytest.approx(sent)
 
 
 def test_rules_are_shown_where_they_were_seen_broken(tmp_path: Path) -> None:
@@ -327,11 +332,44 @@ def test_trouble_weighs_rules_before_losses_and_losses_of_many_before_those_of_f
     assert points[1] > points[2] > points[3] > points[0] == 0
 
 
-def test_steps_of_time_are_round_and_few() -> None:
-    assert step_seconds(0, 10_000_000) == 1
+def test_steps_of_time_are_round_and_few(lake: Path) -> None:
+    tables = LakeTables(lake)
+    assert step_us(tables, 0, 14_000) == 50
+    assert step_us(tables, 0, 60_000_000) == 1_000_000
+    assert step_us(tables, 0, 7 * 86_400_000_000) == 3_600_000_000
     for days in (0.1, 1, 30, 4_000):
         span_us = int(days * 86_400_000_000)
-        assert span_us / 1_000_000 / step_seconds(0, span_us) <= BINS_MAX
+        assert span_us / step_us(tables, 0, span_us) <= BINS_MAX
+
+
+def test_a_capture_of_milliseconds_is_shown_in_milliseconds(tmp_path: Path) -> None:
+    tables = Tables()
+    transmission(tables, 1, messages=100, rate_per_s=10_000, rtt_us=1_000)
+    text = capture_report(tables.write(tmp_path))
+    (line,) = charts_of(text)["Goodput"]["lines"]
+    steps = [later - earlier for earlier, later in itertools.pairwise(line["x"])]
+    assert charts_of(text)["Goodput"]["x"]["unit"] == "seconds"
+    assert line["x"][0] == 0.0
+    assert max(line["x"]) < 0.02
+    assert max(steps) == pytest.approx(50e-6)
+    assert sum(line["y"]) * 50e-6 == pytest.approx(100 * 1_000)
+    timeline = data_of(text)["details"][0]["timeline"]
+    assert timeline["step"] == 50e-6
+    assert len(timeline["t"]) > 100
+    assert sum(timeline["goodput_out"]) * timeline["step"] == pytest.approx(100 * 1_000)
+
+
+def test_a_capture_of_a_week_is_shown_in_hours(tmp_path: Path) -> None:
+    tables = Tables()
+    transmission(tables, 1, messages=10)
+    hours = [tables.rows["timeline"][0] | {"second": START_US + hour * 3_600_000_000} for hour in range(7 * 24)]
+    week = {"first": START_US, "last": START_US + 7 * 24 * 3_600_000_000}
+    put(tmp_path, SESSIONS, [tables.rows["sessions"][0] | week])
+    put(tmp_path, TIMELINE, hours)
+    text = capture_report(tmp_path)
+    (line,) = charts_of(text)["Goodput"]["lines"]
+    assert {later - earlier for earlier, later in itertools.pairwise(line["x"])} == {3_600.0}
+    assert "each 1 h 0 min" in text
 
 
 def test_a_quantile_lies_in_its_bucket() -> None:

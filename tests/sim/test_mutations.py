@@ -33,7 +33,7 @@ from fairway.protocols.mrp import receiver as mrp_receiver
 from fairway.protocols.rup.remembered import Remembered
 from fairway.protocols.udpc import snapshot as udpc_snapshot
 from fairway.protocols.udpc.link import Link
-from fairway.protocols.udpc.session import Session
+from fairway.protocols.udpc.receiver import Receiver
 from fairway.sim.configuration import Configuration
 from fairway.sim.run import run
 from fairway.sim.swarm import draw, run_seed
@@ -214,13 +214,13 @@ def _no_amplification_limit(patch: pytest.MonkeyPatch) -> None:
 
 
 def _acknowledges_when_full(patch: pytest.MonkeyPatch) -> None:
-    hand_over = Session._hand_over
+    deliver = Receiver.deliver
 
-    def lenient(self: Session, number: int, payload: bytes, important: bool) -> str:
-        reason = hand_over(self, number, payload, important)
+    def lenient(self: Receiver, number: int, payload: bytes, important: bool) -> str:
+        reason = deliver(self, number, payload, important)
         return "" if reason == "receipts_full" else reason
 
-    patch.setattr(Session, "_hand_over", lenient)
+    patch.setattr(Receiver, "deliver", lenient)
 
 
 def _reuses_indices(patch: pytest.MonkeyPatch) -> None:

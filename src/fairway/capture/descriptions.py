@@ -1,4 +1,4 @@
-"""The packets of the four protocols as data: which fields stand where, and what must hold.
+"""The packets of the four protocols as data: which forms there are, of the headers that each `wire.py` describes.
 
 `dissectors.py` writes Wireshark's dissectors from these; a test reads datagrams with `read` and with each protocol's
 own decoder and compares, so a description cannot drift away from the bytes.
@@ -7,34 +7,13 @@ own decoder and compares, so a description cannot drift away from the bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, replace
 
+from fairway.core.headers import Field, Header
 from fairway.protocols.mrp import wire as mrp
 from fairway.protocols.pydevts import wire as pydevts
 from fairway.protocols.rup import wire as rup
 from fairway.protocols.udpc import wire as udpc
-
-Type = Literal["uint", "uint255", "digits"]
-"""A big-endian number, a number of four digits in base 255, or lower-case hexadecimal digits as text."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
-    """One field: its place, its type, and what it may hold."""
-
-    name: str
-    offset: int
-    size: int
-    meaning: str
-    type: Type = "uint"
-    hexadecimal: bool = False
-    """How it is shown."""
-    not_zero: bool = False
-    values: Mapping[int, str] = field(default_factory=dict)
-    """If there are any, no other is accepted."""
-    bits: Mapping[int, str] = field(default_factory=dict)
-    """What each bit is called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,138 +88,49 @@ def _value(one: Field, data: bytes) -> int | str | None:
 
 
 def _udpc_forms() -> tuple[Form, ...]:
-    fields = (
-        Field(name="index", offset=0, size=4, meaning="number of the packet", not_zero=True),
-        Field(name="session_id", offset=4, size=4, meaning="sessionID", hexadecimal=True, not_zero=True),
-        Field(name="ack_index", offset=8, size=4, meaning="number of the packet that is answered"),
-        Field(
-            name="flag",
-            offset=12,
-            size=1,
-            meaning="flags",
-            hexadecimal=True,
-            bits={
-                udpc.ACK: "ACK",
-                udpc.REQ: "REQ",
-                udpc.ASY: "ASY",
-                udpc.SYN: "SYN",
-                udpc.IMP: "IMP",
-                udpc.FIN: "FIN",
-                udpc.HBT: "HBT",
-            },
-        ),
-    )
+    flag_at = udpc.HEADER["flag"].offset
     return tuple(
-        Form(
-            kind=kind,
-            where={12: (flag,)},
-            header_bytes=udpc.HEADER_BYTES,
-            fields=fields,
-            body=flag not in udpc.CONTROL_FLAGS,
-        )
+        _form(kind, {flag_at: (flag,)}, udpc.HEADER, body=flag not in udpc.CONTROL_FLAGS)
         for flag, kind in udpc.KIND_OF_FLAG.items()
     )
 
 
-def _conid(name: str, offset: int, meaning: str, *, size: int = 3, not_zero: bool = True) -> Field:
-    return Field(name=name, offset=offset, size=size, meaning=meaning, not_zero=not_zero)
-
-
-def _mrp_form(kind: str, number: int, size: int, *fields: Field, body: bool = False, layout: str = "") -> Form:
-    magic: dict[int, tuple[int, ...]] = {place: (byte,) for place, byte in enumerate(mrp.MAGIC)}
-    names = dict(enumerate(mrp.KINDS[1:]))
-    kind_of = Field(name="type", offset=3, size=1, meaning="type", values=names)
-    where = magic | {3: (number,)}
-    return Form(kind=kind, where=where, header_bytes=size, fields=(kind_of, *fields), body=body, layout=layout)
+def _form(
+    kind: str, where: Mapping[int, tuple[int, ...]], *headers: Header, body: bool = False, layout: str = ""
+) -> Form:
+    fields = tuple(one for header in headers for one in header.fields)
+    return Form(kind=kind, where=where, header_bytes=headers[-1].size, fields=fields, body=body, layout=layout)
 
 
 def _mrp_forms() -> tuple[Form, ...]:
-    ver = Field(name="ver", offset=4, size=1, meaning="version: 0 stamped layout, 1 piggyback", hexadecimal=True)
-    stat = Field(name="stat", offset=4, size=1, meaning="status", values={mrp.ACCEPT: "accept", mrp.REJECT: "reject"})
-    fill = Field(name="fill", offset=5, size=1, meaning="fill, ignored")
-    client = _conid("cl_conid", 6, "connection id of the client")
-    stamped = (
-        _conid("dest_conid", 4, "connection id of the receiver"),
-        _conid("from_conid", 7, "connection id of the sender"),
-        Field(name="sequence", offset=10, size=2, meaning="sequence number"),
-        Field(name="stamp", offset=12, size=2, meaning="sender's clock, milliseconds modulo 65,536"),
-    )
-    piggyback = (
-        _conid("from_conid", 4, "connection id of the sender", size=2),
-        _conid("dest_conid", 6, "connection id of the receiver", size=2),
-        Field(name="sequence", offset=8, size=2, meaning="sequence number"),
-        Field(name="from_seq", offset=10, size=2, meaning="highest sequence received with none missing below"),
-    )
-    accepted = _mrp_form(
-        "con_reply",
-        mrp.TYPE_CON_REPLY,
-        mrp.CON_REPLY_BYTES,
-        *(stat, fill, client, _conid("sv_conid", 9, "connection id of the server")),
-    )
+    def form(number: int, *headers: Header, body: bool = False, layout: str = "") -> Form:
+        where = {place: (byte,) for place, byte in enumerate((*mrp.MAGIC, number))}
+        return _form(mrp.KINDS[number + 1], where, mrp.HEAD, *headers, body=body, layout=layout)
+
+    reply = form(mrp.TYPE_CON_REPLY, mrp.CON_REPLY)
+    stat_at, (*others, server) = mrp.CON_REPLY["stat"].offset, reply.fields
     return (
-        _mrp_form("ignore", mrp.TYPE_IGNORE, mrp.HEAD_BYTES, body=True),
-        _mrp_form("connect", mrp.TYPE_CONNECT, mrp.CONNECT_BYTES, ver, _conid("cl_conid", 5, client.meaning)),
-        Form(
-            kind=accepted.kind,
-            where={**accepted.where, 4: (mrp.ACCEPT,)},
-            header_bytes=accepted.header_bytes,
-            fields=accepted.fields,
-        ),
-        _mrp_form(
-            "con_reply",
-            mrp.TYPE_CON_REPLY,
-            mrp.CON_REPLY_BYTES,
-            *(stat, fill, client, _conid("sv_conid", 9, "connection id of the server", not_zero=False)),
-        ),
-        _mrp_form("data", mrp.TYPE_DATA, mrp.STAMPED_BYTES, *stamped, body=True, layout="stamped"),
-        _mrp_form("data", mrp.TYPE_DATA, mrp.PIGGYBACK_BYTES, *piggyback, body=True, layout="piggyback"),
-        _mrp_form("ack", mrp.TYPE_ACK, mrp.ACK_BYTES, *stamped),
+        form(mrp.TYPE_IGNORE, body=True),
+        form(mrp.TYPE_CONNECT, mrp.CONNECT),
+        replace(reply, where={**reply.where, stat_at: (mrp.ACCEPT,)}),
+        replace(reply, fields=(*others, replace(server, not_zero=False))),
+        form(mrp.TYPE_DATA, mrp.STAMPED, body=True, layout="stamped"),
+        form(mrp.TYPE_DATA, mrp.PIGGYBACK, body=True, layout="piggyback"),
+        form(mrp.TYPE_ACK, mrp.STAMPED),
     )
 
 
 def _rup_forms() -> tuple[Form, ...]:
-    def identity(offset: int) -> Field:
-        return Field(name="id", offset=offset, size=rup.ID_DIGITS, meaning="id of the message", type="digits")
-
-    def position(meaning: str) -> Field:
-        return Field(name="position", offset=34, size=4, meaning=meaning, type="uint255")
-
-    zero = Field(name="separator", offset=33, size=1, meaning="separator, 0", values={0: "zero"})
-    start = Field(name="start", offset=1, size=1, meaning="start", values={0: "later part", 1: "first part"})
-    total = Field(name="total", offset=38, size=4, meaning="size of the message", type="uint255")
-    letters = {rup.KINDS[kind]: letter for kind, letter in rup.LETTER_OF_KIND.items()}
-    data_fields = (start, identity(2), position("where the body begins in the message"), total)
-    request_fields = (identity(1), zero, position("where the missing part begins"))
-    confirm_fields = (identity(1), zero, position("everything below has arrived"))
-    control = rup.CONTROL_BYTES
-    return (
-        Form(
-            kind="data",
-            where={0: (letters["data"],)},
-            header_bytes=rup.DATA_HEADER_BYTES,
-            fields=data_fields,
-            body=True,
-        ),
-        Form(kind="request", where={0: (letters["request"],)}, header_bytes=control, fields=request_fields),
-        Form(kind="confirm", where={0: (letters["confirm"],)}, header_bytes=control, fields=confirm_fields),
+    headers = {rup.DATA: rup.DATA_HEADER, rup.REQUEST: rup.REQUEST_HEADER, rup.CONFIRM: rup.CONFIRM_HEADER}
+    return tuple(
+        _form(rup.KINDS[kind], {0: (rup.LETTER_OF_KIND[kind],)}, header, body=kind == rup.DATA)
+        for kind, header in headers.items()
     )
 
 
 def _pydevts_forms() -> tuple[Form, ...]:
-    fields = (
-        Field(name="type", offset=0, size=1, meaning="type", values=pydevts.KIND_OF_TYPE),
-        Field(name="success", offset=1, size=1, meaning="success", values={0: "good", 1: "the CRC failed"}),
-        Field(name="message_id", offset=2, size=2, meaning="id of the message"),
-        Field(name="crc", offset=4, size=4, meaning="CRC-32 of the packet's body", hexadecimal=True),
-    )
     return tuple(
-        Form(
-            kind=kind,
-            where={0: (number,)},
-            header_bytes=pydevts.HEADER_BYTES,
-            fields=fields,
-            body=number == pydevts.TYPE_PACKET,
-        )
+        _form(kind, {0: (number,)}, pydevts.HEADER, body=number == pydevts.TYPE_PACKET)
         for number, kind in pydevts.KIND_OF_TYPE.items()
     )
 

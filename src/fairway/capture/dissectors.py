@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fairway import __version__
-from fairway.capture.descriptions import DESCRIPTIONS, Description, Field, Form
+from fairway.capture.descriptions import DESCRIPTIONS, Description, Form
+from fairway.core.headers import Field
 
 FILE_NAME = "fairway.lua"
 

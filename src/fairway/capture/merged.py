@@ -30,6 +30,11 @@ _MRP_SIZES = {1: (mrp.CONNECT_BYTES,) * 2, 2: (mrp.CON_REPLY_BYTES,) * 2, 4: (mr
 _MRP_DATA = (mrp.PIGGYBACK_BYTES, 1 << 16)
 _INDEX_REACH = 1 << 16
 _CONTROLS = frozenset(udpc.CONTROL_FLAGS)
+_INDEX, _SESSION, _FLAG_AT = udpc.HEADER.place("index"), udpc.HEADER.place("session_id"), udpc.HEADER["flag"].offset
+_CRC, _SUCCESS_AT = pydevts.HEADER.place("crc"), pydevts.HEADER["success"].offset
+_TYPE_AT = mrp.HEAD["type"].offset
+_CONIDS = slice(mrp.HEAD_BYTES, mrp.CONNECT_BYTES)
+"""The id of a connection's other end lies here in both layouts."""
 
 
 def segment_bytes(payload: bytes) -> int:
@@ -72,11 +77,11 @@ def _places(payload: bytes, sign: bytes, least: int, before: int) -> Iterator[in
 
 
 def _mrp_fits(payload: bytes, segment: bytes) -> bool:
-    """Same connection: bytes 4 to 8 hold the id of its other end in both layouts."""
-    if len(segment) < mrp.CONNECT_BYTES or segment[:3] != mrp.MAGIC or segment[4:8] != payload[4:8]:
+    """Return whether a segment is one of the same connection."""
+    if len(segment) < mrp.CONNECT_BYTES or segment[:3] != mrp.MAGIC or segment[_CONIDS] != payload[_CONIDS]:
         return False
-    least, most = _MRP_SIZES.get(segment[3], _MRP_DATA)
-    return segment[3] <= 4 and least <= len(segment) <= most
+    least, most = _MRP_SIZES.get(segment[_TYPE_AT], _MRP_DATA)
+    return segment[_TYPE_AT] <= mrp.TYPE_ACK and least <= len(segment) <= most
 
 
 def _rup_places(payload: bytes) -> Iterator[int]:
@@ -90,14 +95,14 @@ def _rup_fits(payload: bytes, segment: bytes) -> bool:
 
 
 def _pydevts_answers(payload: bytes) -> bool:
-    heads = payload[:: pydevts.HEADER_BYTES], payload[1 :: pydevts.HEADER_BYTES]
+    heads = payload[:: pydevts.HEADER_BYTES], payload[_SUCCESS_AT :: pydevts.HEADER_BYTES]
     whole = len(payload) % pydevts.HEADER_BYTES == 0
     return whole and not _repeats(payload, pydevts.HEADER_BYTES) and set(heads[0]) <= {1, 3} and set(heads[1]) <= {0, 1}
 
 
 def _pydevts(payload: bytes) -> int:
     """Finds packets by their CRC; that of an empty body, 0, proves nothing."""
-    if payload[0] != 0 or payload[1] > 1 or not any(payload[4:8]) or _crc_is_right(payload, payload):
+    if payload[0] != 0 or payload[_SUCCESS_AT] > 1 or not any(payload[_CRC]) or _crc_is_right(payload, payload):
         return 0
     places = _places(payload, payload[:3], pydevts.HEADER_BYTES, 0)
     return _first_that_fits(payload, places, _crc_is_right)
@@ -107,20 +112,20 @@ def _crc_is_right(payload: bytes, segment: bytes) -> bool:
     return (
         len(segment) >= pydevts.HEADER_BYTES
         and segment[0] == 0
-        and segment[1] <= 1
-        and crc32(segment[8:]) == int.from_bytes(segment[4:8], "big")
+        and segment[_SUCCESS_AT] <= 1
+        and crc32(segment[pydevts.HEADER_BYTES :]) == int.from_bytes(segment[_CRC], "big")
     )
 
 
 def _udpc(payload: bytes) -> int:
-    return _first_that_fits(payload, _places(payload, payload[4:8], udpc.HEADER_BYTES, 4), _udpc_fits)
+    return _first_that_fits(payload, _places(payload, payload[_SESSION], udpc.HEADER_BYTES, _SESSION.start), _udpc_fits)
 
 
 def _udpc_fits(payload: bytes, segment: bytes) -> bool:
     """Same session, an index near the first one, and a flag that is used."""
-    if len(segment) < udpc.HEADER_BYTES or segment[4:8] != payload[4:8] or not any(payload[4:8]):
+    if len(segment) < udpc.HEADER_BYTES or segment[_SESSION] != payload[_SESSION] or not any(payload[_SESSION]):
         return False
-    flag, index = segment[12], int.from_bytes(segment[:4], "big")
-    distance = (index - int.from_bytes(payload[:4], "big") + _INDEX_REACH) % (1 << 32)
+    flag, index = segment[_FLAG_AT], int.from_bytes(segment[_INDEX], "big")
+    distance = (index - int.from_bytes(payload[_INDEX], "big") + _INDEX_REACH) % (1 << 32)
     near = index > 0 and distance <= 2 * _INDEX_REACH
     return near and flag in udpc.KIND_OF_FLAG and (flag not in _CONTROLS or len(segment) == udpc.HEADER_BYTES)

@@ -46,6 +46,10 @@ SETTINGS: Mapping[str, str] = {
     "spark.executor.defaultJavaOptions": f"{COMPILE_ALL} {CODE_ROOM}",
     # One run generates more classes than the 100 that Spark remembers: the next would compile all of them again.
     "spark.sql.codegen.cache.maxEntries": "1000",
+    # Packets lie by flow; what joins them by the flow and more need not move them again.
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    # Where in Python a column was made: eleven calls of the JVM for one alias.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

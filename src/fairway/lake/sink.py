@@ -8,7 +8,7 @@ vacuum removes them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -107,18 +107,32 @@ def put(frame: DataFrame, table: Delta, *, expected_rows: int | None = None) -> 
     return found
 
 
+def put_rows(rows: pa.Table, table: Delta) -> list[DataFile]:
+    """Write few rows, which the driver has, as `put` does."""
+    (written,) = _writer(table)(iter(rows.to_batches()))
+    return _written(written.to_pylist())[0]
+
+
 def _put(frame: DataFrame, table: Delta, work: Work | None) -> tuple[list[DataFile], list[str]]:
+    return _written(row.asDict() for row in frame.mapInArrow(_writer(table, work), _RETURNED).collect())
+
+
+def _writer(table: Delta, work: Work | None = None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     snapshot = table.open()
     schema, partitions = pa.schema(snapshot.schema()), snapshot.metadata().partition_columns
-    written = frame.mapInArrow(
-        partial(write_batches, table.place.uri, schema, partitions, work=work), _RETURNED
-    ).collect()
-    files = [
-        DataFile(row.path, row.size_bytes, row.rows, json.loads(row.partition), row.stats)
-        for row in written
-        if row.path is not None
-    ]
-    return files, [row.notes for row in written if row.notes is not None]
+    return partial(write_batches, table.place.uri, schema, partitions, work=work)
+
+
+def _written(rows: Iterable[dict[str, Any]]) -> tuple[list[DataFile], list[str]]:
+    """Return the files that tasks have written, and what they have noted."""
+    files, notes = [], []
+    for row in rows:
+        if row["path"] is not None:
+            partition = json.loads(row["partition"])
+            files.append(DataFile(row["path"], row["size_bytes"], row["rows"], partition, row["stats"]))
+        if row["notes"] is not None:
+            notes.append(row["notes"])
+    return files, notes
 
 
 def commit(

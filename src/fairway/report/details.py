@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairway.core.tables import TIMELINE, TRANSFERS, VIOLATIONS
+from fairway.core.tables import TRANSFERS, VIOLATIONS
 from fairway.report.drawings import ladder, streams
 from fairway.report.packets import Key, Row, packets_of
 from fairway.report.tables import LakeTables
-from fairway.report.traffic import step_seconds
+from fairway.report.traffic import over_time, step_us
 from fairway.report.units import MICROSECONDS_PER_SECOND
 
 MESSAGES_SHOWN = 15
@@ -60,25 +59,46 @@ def _names(sessions: Sequence[Row]) -> list[str]:
 
 def _timelines(tables: LakeTables, sessions: Sequence[Row]) -> dict[Key, dict[str, object]]:
     """Gives bytes and round trips over time, in steps that leave a few hundred of them."""
-    steps = {_key(row): step_seconds(int(str(row["first"])), int(str(row["last"]))) for row in sessions}
+    steps = {_key(row): step_us(tables, int(str(row["first"])), int(str(row["last"]))) for row in sessions}
     sums: dict[Key, dict[int, Row]] = {key: {} for key in steps}
-    columns = ["session", "point", "second", *_SUMS[:-1], "rtt_p50_us", "rtt_p99_us"]
-    for batch in tables.batches(TIMELINE, columns, _names(sessions)) if sessions else ():
-        weight = pc.multiply(pc.fill_null(batch["rtt_p50_us"], 0), batch["rtt_samples"])
-        rows = _stepped(batch.append_column("rtt_weight", weight), steps)
-        totals = [*((name, "sum") for name in _SUMS), ("rtt_p99_us", "max")]
-        for row in rows.group_by(["session", "point", "step"]).aggregate(totals).to_pylist():
-            if _key(row) in sums:
-                _merge(sums[_key(row)], row)
+    longer = _longer_ways(tables, [row for row in sessions if steps[_key(row)] < MICROSECONDS_PER_SECOND])
+    for step in set(steps.values()):
+        names = _names([row for row in sessions if steps[_key(row)] == step])
+        for batch in over_time(tables, step, names):
+            if step < MICROSECONDS_PER_SECOND:
+                batch = _of_longer(batch, longer)  # noqa: PLW2901
+            weight = pc.multiply(pc.fill_null(batch["rtt_p50_us"], 0), batch["rtt_samples"])
+            start = batch["at_us"].to_numpy() // step * step
+            rows = batch.append_column("rtt_weight", weight).append_column("step", pa.array(start))
+            totals = [*((name, "sum") for name in _SUMS), ("rtt_p99_us", "max")]
+            for row in rows.group_by(["session", "point", "step"]).aggregate(totals).to_pylist():
+                if steps.get(_key(row)) == step:
+                    _merge(sums[_key(row)], row)
     return {_key(row): _as_columns(sums[_key(row)], steps[_key(row)], int(str(row["first"]))) for row in sessions}
 
 
-def _stepped(batch: pa.Table, steps: dict[Key, int]) -> pa.Table:
-    """Adds the start of the step that each second falls into, in seconds since 1970."""
-    keys = zip(batch["session"].to_pylist(), batch["point"].to_pylist(), strict=True)
-    width = np.fromiter((steps.get(key, 1) for key in keys), np.int64, len(batch))
-    seconds = batch["second"].cast(pa.int64()).to_numpy() // MICROSECONDS_PER_SECOND
-    return batch.append_column("step", pa.array(seconds // width * width))
+def _longer_ways(tables: LakeTables, sessions: Sequence[Row]) -> dict[Key, bool]:
+    """Return of sessions that are looked at packet by packet which way's round trips count: the longer ones."""
+    trips: dict[tuple[Key, bool], list[int]] = {}
+    for batch in over_time(tables, 1, _names(sessions)) if sessions else ():
+        sums = [("rtt_p50_us", "sum"), ("rtt_samples", "sum")]
+        for row in batch.group_by(["session", "point", "from_caller"]).aggregate(sums).to_pylist():
+            found = trips.setdefault((_key(row), row["from_caller"]), [0, 0])
+            found[0] += row["rtt_p50_us_sum"] or 0
+            found[1] += row["rtt_samples_sum"]
+    means = {way: total / count for way, (total, count) in trips.items() if count}
+    # What travels from the caller is acknowledged by what comes back.
+    return {key: means.get((key, True), -1) > means.get((key, False), -1) for key, _ in trips}
+
+
+def _of_longer(packets: pa.Table, longer: dict[Key, bool]) -> pa.Table:
+    """Leave out the round trips of the other way."""
+    keys = zip(packets["session"].to_pylist(), packets["point"].to_pylist(), strict=True)
+    wanted = pc.equal(packets["from_caller"], pa.array([longer.get(key, False) for key in keys], pa.bool_()))
+    for name, nothing in (("rtt_samples", 0), ("rtt_p50_us", None), ("rtt_p99_us", None)):
+        left = pc.if_else(wanted, packets[name], pa.scalar(nothing, pa.int64()))
+        packets = packets.set_column(packets.column_names.index(name), name, left)
+    return packets
 
 
 def _merge(steps: dict[int, Row], row: Row) -> None:
@@ -91,11 +111,12 @@ def _merge(steps: dict[int, Row], row: Row) -> None:
     steps[int(str(row["step"]))] = row
 
 
-def _as_columns(steps: dict[int, Row], width_s: int, first_us: int) -> dict[str, object]:
+def _as_columns(steps: dict[int, Row], width_us: int, first_us: int) -> dict[str, object]:
     """Gives columns over seconds since the session's start; rates per second."""
     order = sorted(steps)
-    start_s = first_us / MICROSECONDS_PER_SECOND
-    found: dict[str, object] = {"step": width_s, "t": [round(max(0.0, step - start_s), 3) for step in order]}
+    width_s = width_us / MICROSECONDS_PER_SECOND
+    times = [max(0, step - first_us) / MICROSECONDS_PER_SECOND for step in order]
+    found: dict[str, object] = {"step": width_s, "t": times}
     for name in _SUMS[:-2]:
         found[name] = [round(int(str(steps[step][f"{name}_sum"])) / width_s, 3) for step in order]
     found["rtt_p50_us"] = [_mean_rtt(steps[step]) for step in order]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from fairway.report.blocks import (
     Block,
@@ -21,7 +22,7 @@ from fairway.report.charts import COLOURS, Axis, Chart, Line, chart
 from fairway.report.rules import Broken, Place
 from fairway.report.survey import LOSES_TOO_MUCH, REPEATS_TOO_MUCH, Survey, Totals
 from fairway.report.traffic import Key, Messages, Traffic, edge_us
-from fairway.report.units import NOTHING, bytes_, count, duration, share
+from fairway.report.units import MICROSECONDS_PER_SECOND, NOTHING, bytes_, count, duration, share
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,8 @@ def _over_time(traffic: Traffic, point: str, protocols: Sequence[str]) -> list[B
     there = [protocol for protocol in protocols if (point, protocol) in traffic.by_key]
     if not there:
         return []
-    times = [float(time) for time in traffic.times_s()]
+    fine = traffic.step_us < MICROSECONDS_PER_SECOND
+    times = traffic.times_s(traffic.start_us if fine else 0)
 
     def lines(measure: str) -> list[Line]:
         return [
@@ -187,8 +189,10 @@ def _over_time(traffic: Traffic, point: str, protocols: Sequence[str]) -> list[B
             for protocol in there
         ]
 
-    every = "each second" if traffic.step_s == 1 else f"each {duration(traffic.step_s * 1_000_000)}"
-    clock = Axis(label="time, UTC", unit="clock")
+    every = "each second" if traffic.step_us == MICROSECONDS_PER_SECOND else f"each {duration(traffic.step_us)}"
+    began = datetime.fromtimestamp(traffic.start_us / MICROSECONDS_PER_SECOND, UTC)
+    since = Axis(label=f"since {began:%H:%M:%S.%f} UTC", unit="seconds")
+    clock = since if fine else Axis(label="time, UTC", unit="clock")
     return [
         chart(
             Chart(

@@ -13,9 +13,9 @@ Row = dict[str, Any]
 
 
 def table_rows(lake: Path, name: str) -> list[Row]:
-    """Return the rows of a table as a reader sees them."""
-    found: list[dict[str, Any]] = datasets(place_of(lake))[name].to_table().to_pylist()
-    return found
+    """Return the rows of a table as a reader sees them; none before the table is there."""
+    found = datasets(place_of(lake))
+    return found[name].to_table().to_pylist() if name in found else []
 
 
 def all_tables(lake: Path) -> dict[str, list[Row]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, NamedTuple
 
 from fairway.core.tables import CAPTURE_TABLES, CAPTURES, Table
@@ -93,7 +94,7 @@ that a notebook can ask for them too.
   lose alike; what one way loses more, half of it is shown on the other. Reordering, retransmissions sent too early and
   duplicates made by the network count as loss. With captures of both ends the lost packets are counted: what left one
   end less what was seen at the other, as far as both captures hold everything and none is under way at their ends
-  (question 4).
+  (question 5).
 - **Merged datagrams**: Linux hands a batch of equal datagrams through its stack as one (UDP GSO and GRO), and
   captures taken on a host hold it as one frame of up to 64 kB. Where the protocol's framing makes the cuts certain,
   each datagram is a row of its own: same `frame`, `offset` one higher each, `frame_bytes` as if it had travelled
@@ -117,70 +118,156 @@ every packet with a session counts once in `sessions` and in `timeline`; every r
 """
 
 
+EXAMPLES = """## From a folder of captures to a plot
+
+In a notebook, or any Python program with a Spark session:
+
+```python
+import fairway.lake
+from fairway.lake.analysis.job import analyze
+from fairway.lake.analysis.timeline import timeline
+from fairway.report.charts import Axis, Chart, Line, chart
+from fairway.report.page import page
+from fairway.store.lakes import Lake
+
+analyze(spark, Lake("lake"), ["captures"])
+fairway.lake.register(spark)
+packets = spark.read.format("fairway.delta").load("lake/tables/packets")
+seconds = timeline(packets.where("protocol = 'mrp' AND point = 'server'")).orderBy("second").toPandas()
+since = (seconds.second - seconds.second[0]).dt.total_seconds()
+goodput = Line(name="mrp", x=since.tolist(), y=seconds.goodput_out.tolist())
+picture = Chart(title="Goodput", x=Axis(label="seconds"), y=Axis(label="bytes per second"), lines=[goodput])
+Path("goodput.html").write_text(page(title="Goodput", about="mrp at the server", blocks=[chart(picture)]))
+```
+
+## Examples
+
+In Spark SQL (no jar is needed), DuckDB and Polars, asked of the example (`tests.lake.analysis.example`): one
+simulated conversation of each protocol over a bad link, captured at both ends. Spark and DuckDB both take the SQL; the
+answers are made with this page.
+
+```python
+import fairway.lake
+
+fairway.lake.register(spark)
+for name in ("captures", "packets", "sessions", "transfers", "violations", "timeline"):
+    spark.read.format("fairway.delta").load(f"lake/tables/{name}").createOrReplaceTempView(name)
+```
+
+```sql
+INSTALL delta; LOAD delta; -- DuckDB
+CREATE VIEW captures AS SELECT * FROM delta_scan('lake/tables/captures');
+CREATE VIEW packets AS SELECT * FROM delta_scan('lake/tables/packets');
+CREATE VIEW sessions AS SELECT * FROM delta_scan('lake/tables/sessions');
+CREATE VIEW transfers AS SELECT * FROM delta_scan('lake/tables/transfers');
+CREATE VIEW violations AS SELECT * FROM delta_scan('lake/tables/violations');
+CREATE VIEW timeline AS SELECT * FROM delta_scan('lake/tables/timeline');
+```
+
+```python
+from polars import col, len, scan_delta
+
+captures, packets, sessions, transfers, violations, timeline = (
+    scan_delta(f"lake/tables/{name}")
+    for name in ("captures", "packets", "sessions", "transfers", "violations", "timeline")
+)
+```
+"""
+
+
 class Question(NamedTuple):
-    """Something that a user asks, and how."""
+    """Something that a user asks, in SQL and in Polars."""
 
     text: str
     sql: str
+    polars: str
 
 
 QUESTIONS = (
-    Question("Who talked, and how much?", "SELECT protocol, point, packets_out, packets_in, ending FROM sessions"),
+    Question(
+        "Which captures were read?",
+        "SELECT file, records, damages FROM captures ORDER BY file",
+        'captures.select("file", "records", "damages").sort("file")',
+    ),
+    Question(
+        "Who talked, and how much?",
+        "SELECT protocol, point, packets_out, packets_in, ending FROM sessions ORDER BY protocol, point",
+        'sessions.select("protocol", "point", "packets_out", "packets_in", "ending").sort("protocol", "point")',
+    ),
     Question(
         "Which sessions repeat most?",
         "SELECT protocol, point, round(retransmission_ratio, 3) AS ratio FROM sessions"
         " ORDER BY ratio DESC, protocol, point LIMIT 3",
+        'sessions.select("protocol", "point", col("retransmission_ratio").round(3).alias("ratio"))\n'
+        '.sort("ratio", "protocol", "point", descending=[True, False, False]).limit(3)',
     ),
     Question(
         "How long is the round trip at the sender's end, in milliseconds?",
         "SELECT protocol, rtt_samples, rtt_p50_us / 1000 AS median, rtt_p99_us / 1000 AS p99 FROM sessions"
-        " WHERE point = 'client 1'",
+        " WHERE point = 'client 1' ORDER BY protocol",
+        'sessions.filter(col("point") == "client 1").sort("protocol").select(\n'
+        '    "protocol",\n    "rtt_samples",\n    (col("rtt_p50_us") / 1000).alias("median"),\n'
+        '    (col("rtt_p99_us") / 1000).alias("p99"),\n)',
     ),
     Question(
         "How many of the caller's packets left one end, and how many were seen at the other?",
-        "SELECT protocol, sum(IF(point = 'client 1', packets_out, 0)) AS sent,"
-        " sum(IF(point = 'server', packets_out, 0)) AS arrived FROM sessions GROUP BY protocol",
+        "SELECT protocol, sum(packets_out) FILTER (WHERE point = 'client 1') AS sent,"
+        " sum(packets_out) FILTER (WHERE point = 'server') AS arrived FROM sessions"
+        " GROUP BY protocol ORDER BY protocol",
+        'sessions.group_by("protocol").agg(\n'
+        '    col("packets_out").filter(col("point") == "client 1").sum().alias("sent"),\n'
+        '    col("packets_out").filter(col("point") == "server").sum().alias("arrived"),\n).sort("protocol")',
     ),
     Question(
         "And what does one end estimate?",
-        "SELECT protocol, round(loss_out, 3) AS loss FROM sessions WHERE point = 'client 1'",
+        "SELECT protocol, round(loss_out, 3) AS loss FROM sessions WHERE point = 'client 1' ORDER BY protocol",
+        'sessions.filter(col("point") == "client 1")\n'
+        '.select("protocol", col("loss_out").round(3).alias("loss")).sort("protocol")',
     ),
     Question(
         "What became of the messages?",
         "SELECT protocol, outcome, count(*) AS messages FROM transfers WHERE point = 'client 1'"
-        " GROUP BY protocol, outcome",
+        " GROUP BY protocol, outcome ORDER BY protocol, outcome",
+        'transfers.filter(col("point") == "client 1").group_by("protocol", "outcome").agg(len().alias("messages"))\n'
+        '.sort("protocol", "outcome")',
     ),
     Question(
         "Which messages took longest?",
         "SELECT protocol, size_bytes, attempts, latency_us FROM transfers WHERE point = 'client 1'"
-        " ORDER BY latency_us DESC, protocol, message LIMIT 3",
+        " ORDER BY latency_us DESC NULLS LAST, protocol, message LIMIT 3",
+        'transfers.filter(col("point") == "client 1")\n'
+        '.sort("latency_us", "protocol", "message", descending=[True, False, False], nulls_last=True)\n'
+        '.limit(3).select("protocol", "size_bytes", "attempts", "latency_us")',
     ),
     Question(
         "Which packets arrived for nothing?",
         "SELECT protocol, kind, count(*) AS duplicates FROM packets WHERE duplicate AND point = 'server'"
-        " GROUP BY protocol, kind",
+        " GROUP BY protocol, kind ORDER BY protocol, kind",
+        'packets.filter(col("duplicate"), col("point") == "server").group_by("protocol", "kind")'
+        '.agg(len().alias("duplicates"))\n.sort("protocol", "kind")',
     ),
     Question(
-        "In which seconds was goodput highest?",
-        "SELECT protocol, date_format(second, 'HH:mm:ss') AS second, goodput_out FROM timeline WHERE point = 'server'"
-        " ORDER BY goodput_out DESC, protocol LIMIT 3",
+        "How much arrived in the best second?",
+        "SELECT protocol, max(goodput_out) AS goodput FROM timeline WHERE point = 'server'"
+        " GROUP BY protocol ORDER BY protocol",
+        'timeline.filter(col("point") == "server").group_by("protocol")\n'
+        '.agg(col("goodput_out").max().alias("goodput")).sort("protocol")',
     ),
-    Question("Was a rule broken?", "SELECT severity, rule, count(*) AS times FROM violations GROUP BY severity, rule"),
+    Question(
+        "Was a rule broken?",
+        "SELECT severity, rule, count(*) AS times FROM violations GROUP BY severity, rule ORDER BY severity, rule",
+        'violations.group_by("severity", "rule").agg(len().alias("times")).sort("severity", "rule")',
+    ),
 )
 
 
 def page(spark: SparkSession, lake: Path) -> str:
-    """Gives the whole page; the lake holds the example."""
+    """Return the whole page; the lake holds the example."""
     for name, table in tables(place_of(lake)).items():
         read_table(spark, table).createOrReplaceTempView(name)
-    questions = ["## Ten questions", "", _EXAMPLE, *(_answered(spark, *item) for item in enumerate(QUESTIONS, 1))]
+    answers = [_answered(spark, *item) for item in enumerate(QUESTIONS, 1)]
     described = (_described(table) for table in (CAPTURES, *CAPTURE_TABLES))
-    return "\n".join([HEAD, *described, *questions])
-
-
-_EXAMPLE = """In Spark SQL, asked of the example (`tests.lake.analysis.example`): one simulated conversation of each
-protocol over a bad link, captured at both ends. The answers are made with this page.
-"""
+    return "\n".join([HEAD, *described, EXAMPLES, *answers])
 
 
 def _described(table: Table) -> str:
@@ -191,11 +278,11 @@ def _described(table: Table) -> str:
 
 def _answered(spark: SparkSession, number: int, question: Question) -> str:
     found = spark.sql(question.sql).toArrow()
-    rows = found.to_pylist()
-    if "ORDER BY" not in question.sql:
-        rows.sort(key=lambda row: [str(value) for value in row.values()])
-    lines = [f"{number}. {question.text}", "", "   ```sql", f"   {question.sql}", "   ```", ""]
+    lines = [f"{number}. {question.text}", ""]
+    for language, text in (("sql", question.sql), ("python", f"({question.polars}).collect()")):
+        lines += [f"   ```{language}", indent(text, "   "), "   ```", ""]
     lines += [f"   | {' | '.join(found.column_names)} |", "   |" + "---|" * found.num_columns]
+    rows = found.to_pylist()
     lines += [f"   | {' | '.join('' if value is None else str(value) for value in row.values())} |" for row in rows]
     return "\n".join([*lines, ""])
 

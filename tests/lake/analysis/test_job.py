@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from random import Random
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
-from fairway.core.tables import ANALYSIS_TABLES, CAPTURES, PACKETS, SESSIONS, Table
+from benchmarks.captures.made import ETHERNET, MAKERS, START_NS
+from fairway import protocols
+from fairway.capture.frames import LinkType
+from fairway.capture.packets import encode_ip
+from fairway.capture.pcap import PcapWriter
+from fairway.core.tables import ANALYSIS_TABLES, CAPTURES, PACKETS, PROTOCOLS, SESSIONS, Table
 from fairway.lake.analysis import enrich, job
-from fairway.lake.analysis.enrich import Counts, Enrich
+from fairway.lake.analysis.enrich import ORDER, Capture, Counts, Enrich
+from fairway.lake.analysis.episodes import Span
 from fairway.lake.analysis.job import analyze
 from fairway.lake.analysis.state import State
 from fairway.lake.analysis.summary import summary
+from fairway.lake.captures import readings
+from fairway.lake.captures.readings import Source
 from fairway.sim.cases import Wishes, case
 from fairway.store.analyses import APPLICATION, common_run, tables
 from fairway.store.delta import DataFile, Overtaken
@@ -22,6 +38,7 @@ from fairway.store.lakes import Lake
 from tests.capture.adversaries import pcap
 from tests.lake.analysis.lakes import all_tables, table_rows
 from tests.lake.analysis.worlds import simulated
+from tests.lake.captures.reading import records_of
 from tests.torture.readers import duckdb_with_delta
 
 if TYPE_CHECKING:
@@ -262,7 +279,99 @@ def test_counts_of_tasks_add_up() -> None:
     counts = Counts(3, 7, 1)
     counts.add(Counts(2, 9, 0))
     assert counts == Counts(5, 9, 1)
-    assert Enrich({}, {}).notes() == "{}"
+    notes = [
+        json.dumps({"counts": {"5": asdict(one)}, "spoken": ["mrp"]}) for one in (Counts(3, 7, 1), Counts(2, 9, 0))
+    ]
+    assert Enrich.noted([*notes, Enrich({}, {}).notes()]) == ({5: counts}, {"mrp"})
+
+
+class Noting(Enrich):
+    """Notes how many records were understood, whoever asks for them."""
+
+    log = ""
+
+    def enriched(self, records: pa.Table) -> pa.Table:
+        with Path(self.log).open("a") as file:
+            file.write(f"{len(records)}\n")
+        return super().enriched(records)
+
+
+def test_every_row_of_packets_is_computed_once(
+    spark: SparkSession, captures: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All other tables are made of the rows that were written, and nothing asks for them twice."""
+    monkeypatch.setattr(Noting, "log", str(tmp_path / "log"))
+    monkeypatch.setattr(job, "Enrich", Noting)
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+    try:
+        done = analyze(spark, Lake(tmp_path / "lake"), map(str, captures))
+    finally:
+        cloudpickle.unregister_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+    noted = sum(map(int, (tmp_path / "log").read_text().split()))
+    assert noted == done.records == len(table_rows(tmp_path / "lake", "packets")) > 0
+
+
+def test_every_datagram_is_decoded_once_as_each_protocol(captures: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As all four: which one a flow speaks is known only when all of its datagrams have been looked at."""
+    decoded: Counter[str] = Counter()
+
+    def counting(protocol: str) -> Any:
+        def decode(buffer: Any, starts: Any, lengths: Any) -> Any:
+            decoded[protocol] += len(starts)
+            return protocols.columns(protocol).decode_columns(buffer, starts, lengths)
+
+        return SimpleNamespace(decode_columns=decode)
+
+    monkeypatch.setattr(readings, "protocol_columns", counting)
+    records = pa.concat_tables([records_of(path, payload=False) for path in captures])
+    ordered = records.sort_by([(name, "ascending") for name in ORDER])
+    spans = {
+        number: Capture(Source("id", "name", payload=False), Span(0, 0))
+        for number in set(ordered["file_id"].to_pylist())
+    }
+    rows = sum(len(batch) for batch in Enrich(spans, {}, 50)(iter(ordered.to_batches(max_chunksize=20))))
+    assert decoded == dict.fromkeys(PROTOCOLS, rows)
+    assert rows == len(records) > 0
+
+
+HOURS = 5
+
+
+@pytest.mark.parametrize("hours", [HOURS, pytest.param(100, marks=pytest.mark.long)])
+def test_files_of_one_hour_each_cost_what_they_hold(spark: SparkSession, tmp_path: Path, hours: int) -> None:
+    """Each hour holds a conversation of its own and half of one that goes on in the next; they come in any order."""
+    paths, continued = _hours(tmp_path, hours)
+    together, lake = Lake(tmp_path / "together"), Lake(tmp_path / "lake")
+    ports = {9_000: "udpc", 9_001: "mrp"}
+    total = analyze(spark, together, map(str, paths), port_map=ports).records
+    Random(5).shuffle(paths)
+    computed = sum(analyze(spark, lake, [str(path)], port_map=ports).records for path in paths)
+    assert all_tables(lake.path) == all_tables(together.path)
+    assert computed - total <= 1.5 * continued
+
+
+def _hours(folder: Path, hours: int) -> tuple[list[Path], int]:
+    """Write a capture for each hour; return also how many packets belong to conversations that go on in the next."""
+    hour_ns, paths, continued = 3_600 * 10**9, [], 0
+    for hour in range(hours):
+        paths.append(folder / f"{hour}.pcap")
+        with paths[-1].open("wb") as file:
+            writer = PcapWriter(file.write, LinkType.ETHERNET)
+            for second in range(0, 3_600, 10):
+                within = 1_200 <= second < 1_320
+                number = (second + (360 if second < 60 else 0)) // 10
+                if within or second < 60 or second >= 3_540:
+                    conversation = hour - (second < 60)
+                    continued += not within
+                    maker, port = (MAKERS["udpc"], 9_000) if within else (MAKERS["mrp"], 9_001)
+                    client = (f"10.{port % 10}.{1 + conversation // 200}.{1 + conversation % 200}", 40_000)
+                    answer = number % 4 == 3
+                    ends = (("10.9.0.1", port), client) if answer else (client, ("10.9.0.1", port))
+                    frame = ETHERNET + encode_ip(
+                        *ends, maker(conversation + 1, number // 4 * 3 + min(number % 4, 2), answer)
+                    )
+                    writer.frame(START_NS + hour * hour_ns + second * 10**9, frame)
+    return paths, continued
 
 
 def test_duckdb_reads_the_same_rows(together: Lake) -> None:

@@ -1,23 +1,84 @@
-"""docs/tables.md is what the tables' columns and the example make it."""
+"""docs/tables.md is what the tables' columns and the example make it, and its examples run as they stand there."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fairway.lake.analysis.job import analyze
+import pytest
+
+from fairway.core.tables import ANALYSIS_TABLES
 from fairway.store.lakes import Lake
+from tests.conftest import ROOT
+from tests.examples import blocks
 from tests.lake.analysis.example import write_example
 from tests.lake.analysis.page import QUESTIONS, page
+from tests.torture.readers import duckdb_with_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PAGE = Path(__file__).parents[3] / "docs" / "tables.md"
+PAGE = ROOT / "docs" / "tables.md"
+SOURCES, NOTEBOOK, SPARK, POLARS = blocks(PAGE, "python")
+DUCKDB = blocks(PAGE, "sql")[0].split("-- DuckDB\n")[1]  # without INSTALL: the extension is a package here
 
 
-def test_the_page_is_what_is_computed_today(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake(tmp_path / "lake")
-    analyze(spark, lake, [str(path) for path in write_example(tmp_path)])
-    assert page(spark, lake.path) == PAGE.read_text()
-    assert len(QUESTIONS) == 10
+@pytest.fixture(scope="module")
+def example(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with captures, in which the notebook of the page has run."""
+    folder = tmp_path_factory.mktemp("example")
+    (folder / "captures").mkdir()
+    write_example(folder / "captures")
+    with pytest.MonkeyPatch.context() as here:
+        here.chdir(folder)
+        exec(NOTEBOOK, {"spark": spark, "Path": Path})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def duckdb(example: Path) -> Any:
+    with duckdb_with_delta() as connection:
+        connection.execute(DUCKDB.replace("delta_scan('", f"delta_scan('{example}/"))
+        yield connection
+
+
+def test_the_page_is_what_is_computed_today(spark: SparkSession, example: Path) -> None:
+    assert page(spark, Lake(example / "lake").path) == PAGE.read_text()
+
+
+def test_the_notebook_draws_a_plot(example: Path) -> None:
+    drawn = (example / "goodput.html").read_text()
+    assert "Goodput" in drawn
+    assert "data-chart" in drawn
+
+
+def test_the_sources_of_the_page_have_rows(spark: SparkSession, example: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(example)
+    named: dict[str, Any] = {"spark": spark}
+    exec(SOURCES, named)
+    assert named["records"].count() == named["decoded"].count() == named["packets"].count()
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.text)
+def test_spark_duckdb_and_polars_have_the_same_answer(
+    question: Any, spark: SparkSession, duckdb: Any, example: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(example)
+    opened: dict[str, Any] = {}
+    exec(SPARK, {"spark": spark})
+    exec(POLARS, opened)
+    expected = spark.sql(question.sql).toArrow().to_pylist()
+    found = duckdb.execute(question.sql)
+    names = [column[0] for column in found.description]
+    assert [dict(zip(names, row, strict=True)) for row in found.fetchall()] == expected
+    assert eval(f"({question.polars})", opened).collect().to_dicts() == expected
+    assert expected
+
+
+def test_every_table_has_an_example() -> None:
+    assert {table.name for table in ANALYSIS_TABLES} == {
+        word for question in QUESTIONS for word in question.sql.replace(",", " ").split() if word in TABLES
+    }
+
+
+TABLES = {table.name for table in ANALYSIS_TABLES}

@@ -86,4 +86,4 @@ def test_goals_are_judged_where_both_sides_were_measured() -> None:
         "packets table, times tshark": (5.0, False),
         "decoded and grouped, 2 cores of linear": (1.0, True),
     }
-    assert "| packets table, times tshark | 10.0 | 5.0 | no |" in markdown(FIGURES, verdicts(FIGURES, 2))
+    assert "| packets table, times tshark | 6.0 | 5.0 | no |" in markdown(FIGURES, verdicts(FIGURES, 2))

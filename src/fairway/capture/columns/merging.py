@@ -10,14 +10,18 @@ from fairway.capture.columns.compiled import compiled, inner
 from fairway.capture.columns.crcs import crcs
 from fairway.core.columns import Bytes, Integers
 from fairway.protocols.mrp.wire import CONNECT_BYTES, MAGIC
-from fairway.protocols.pydevts.wire import HEADER_BYTES as PYDEVTS_BYTES
-from fairway.protocols.rup.wire import CONFIRM, CONTROL_BYTES, DATA, LETTER_OF_KIND, REQUEST
-from fairway.protocols.udpc.wire import HEADER_BYTES as UDPC_BYTES
+from fairway.protocols.pydevts.wire import HEADER as PYDEVTS
+from fairway.protocols.rup.wire import CONFIRM, CONTROL_BYTES, CONTROL_ID, DATA, DATA_ID, LETTER_OF_KIND, REQUEST
+from fairway.protocols.rup.wire import SEPARATOR_AT as AFTER_ID
+from fairway.protocols.udpc.wire import HEADER as UDPC
 
 M, R, P = MAGIC
 RUP_DATA, RUP_REQUEST, RUP_CONFIRM = (LETTER_OF_KIND[kind] for kind in (DATA, REQUEST, CONFIRM))
-AFTER_ID = 33
-"""Where the zero byte of a request or confirm stands."""
+PYDEVTS_BYTES, UDPC_BYTES = PYDEVTS.size, UDPC.size
+CRC_AT, CRC_END = PYDEVTS["crc"].offset, PYDEVTS["crc"].end
+SESSION_AT, SESSION_END = UDPC["session_id"].offset, UDPC["session_id"].end
+DATA_ID_AT, DATA_ID_END = DATA_ID.start, DATA_ID.stop
+CONTROL_ID_AT, CONTROL_ID_END = CONTROL_ID.start, CONTROL_ID.stop
 SINGLE, SUSPECTED, SUSPECTED_PACKET = range(3)
 """A packet of pydevts is not suspected any more if its CRC proves that it is one."""
 
@@ -28,7 +32,7 @@ def may_be_merged(buffer: Bytes, starts: Integers, ends: Integers) -> NDArray[np
     _fill(buffer, starts, ends, verdicts)
     packets = np.flatnonzero(verdicts == SUSPECTED_PACKET)
     if len(packets):
-        said = buffer[starts[packets, None] + np.arange(4, 8)].view(">u4")[:, 0]
+        said = buffer[starts[packets, None] + np.arange(CRC_AT, CRC_END)].view(">u4")[:, 0]
         proved = said == crcs(buffer, starts[packets] + PYDEVTS_BYTES, ends[packets])
         verdicts[packets[proved]] = SINGLE
     suspected: NDArray[np.bool_] = verdicts != SINGLE
@@ -46,13 +50,14 @@ def _verdict(payload: Bytes) -> int:
     length, first, second = len(payload), payload[0], payload[1]
     if first == M and second == R and payload[2] == P:
         return SUSPECTED if _again(payload, 0, 3, CONNECT_BYTES) else SINGLE
-    if first == RUP_DATA and second <= 1 and length >= 34 and _is_id(payload[2:34]):
+    if first == RUP_DATA and second <= 1 and length >= DATA_ID_END and _is_id(payload[DATA_ID_AT:DATA_ID_END]):
         return SUSPECTED if length > CONTROL_BYTES and _rup_head(payload[CONTROL_BYTES:]) else SINGLE
-    if (first in (RUP_REQUEST, RUP_CONFIRM)) and length > AFTER_ID and payload[AFTER_ID] == 0 and _is_id(payload[1:33]):
+    is_control = first in (RUP_REQUEST, RUP_CONFIRM) and length > AFTER_ID and payload[AFTER_ID] == 0
+    if is_control and _is_id(payload[CONTROL_ID_AT:CONTROL_ID_END]):
         return SUSPECTED if length > CONTROL_BYTES and length % CONTROL_BYTES == 0 else SINGLE
     if first in (1, 3) and second <= 1 and length % PYDEVTS_BYTES == 0:
         return SUSPECTED
-    if length >= 2 * UDPC_BYTES and _again(payload, 4, 8, UDPC_BYTES + 4):
+    if length >= 2 * UDPC_BYTES and _again(payload, SESSION_AT, SESSION_END, UDPC_BYTES + SESSION_AT):
         return SUSPECTED
     if first == 0 and second <= 1 and _again(payload, 0, 3, PYDEVTS_BYTES):
         return SUSPECTED_PACKET

@@ -8,7 +8,7 @@ is in memory as a whole.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
@@ -69,17 +69,33 @@ class Enrich:
     group_rows: int = GROUP_ROWS
     counts: dict[int, Counts] = field(default_factory=dict)
     """By file, what this task has read."""
+    spoken: set[str] = field(default_factory=set)
+    """The protocols that it has met."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Return the rows of `packets`."""
         for gathered in self.groups(batches):
             records = self.cut(gathered.combine_chunks())
             self._count(Rows(records))
-            yield from self.enriched(records).to_batches()
+            packets = self.enriched(records)
+            self.spoken.update(packets["protocol"].unique().drop_null().to_pylist())
+            yield from packets.to_batches()
 
     def notes(self) -> str:
-        """Return what was counted."""
-        return json.dumps({number: asdict(counts) for number, counts in self.counts.items()})
+        """Return what was counted and met."""
+        counts = {number: asdict(counts) for number, counts in self.counts.items()}
+        return json.dumps({"counts": counts, "spoken": sorted(self.spoken)})
+
+    @staticmethod
+    def noted(notes: Iterable[str]) -> tuple[dict[int, Counts], set[str]]:
+        """Return what all tasks have counted, by file, and which protocols they have met."""
+        counts: dict[int, Counts] = {}
+        spoken: set[str] = set()
+        for note in map(json.loads, notes):
+            spoken.update(note["spoken"])
+            for number, one in note["counts"].items():
+                counts.setdefault(int(number), Counts()).add(Counts(**one))
+        return counts, spoken
 
     def _count(self, records: Rows) -> None:
         numbers, file = np.unique(records.numbers("file_id"), return_inverse=True)

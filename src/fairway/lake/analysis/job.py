@@ -11,17 +11,17 @@ another run has changed meanwhile refuses the commit. A run that did not reach `
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from fairway.core.errors import FairwayError
-from fairway.core.tables import PACKETS, SESSIONS, TIMELINE, TRANSFERS, VIOLATIONS, Table
+from fairway.core.tables import PACKETS, PROTOCOLS, SESSIONS, TIMELINE, TRANSFERS, VIOLATIONS, Table
 from fairway.lake.analysis.enrich import Counts, Enrich, records_of, sorted_by_flow
 from fairway.lake.analysis.failures import failure_of
 from fairway.lake.analysis.sessions import sessions
@@ -34,8 +34,9 @@ from fairway.lake.captures.files import number_of
 from fairway.lake.captures.parts import PART_BYTES
 from fairway.lake.captures.source import load_parts
 from fairway.lake.reader import read_table
+from fairway.lake.schemas import spark_schema
 from fairway.lake.sink import put, put_through
-from fairway.lake.violations import by_protocol
+from fairway.lake.violations import checks_of, violations
 from fairway.store.delta import DataFile
 
 if TYPE_CHECKING:
@@ -43,6 +44,14 @@ if TYPE_CHECKING:
 
     from fairway.store.lakes import Lake
 
+NEEDED = StructType(
+    [
+        field
+        for field in spark_schema(PACKETS).fields
+        if field.name not in ("piece", "frame_bytes", "evidence", "body", "head", "payload_crc")
+    ]
+)
+"""The columns of packets that other tables are made of."""
 BEHIND = (TRANSFERS, TIMELINE, VIOLATIONS, SESSIONS)
 """The tables that are made of packets, in the order of their commits."""
 
@@ -157,13 +166,13 @@ class _Run:
         with _tuned(self._spark, replaced + sum(capture.file.size_bytes for capture in self._found.new)):
             self._tell("packets", 0)
             old = self._replaced()
-            fresh, counts = self._packets(old)
+            fresh, counts, spoken = self._packets(old)
             records = sum(one.rows for one in counts.values())
             kept = self._kept(PACKETS, old)
             self._check(old, kept, counts)
             self._commit_captures(counts)
             self._state.commit(PACKETS, [*fresh, *kept], old.files[PACKETS.name])
-            self._derive(fresh, old, records)
+            self._derive(fresh, old, records, spoken)
         return records
 
     def _replaced(self) -> Touched:
@@ -177,8 +186,8 @@ class _Run:
     def _recomputes(self) -> bool:
         return self._ports != self._state.port_map or not self._state.has_packets
 
-    def _packets(self, old: Touched) -> tuple[list[DataFile], dict[int, Counts]]:
-        """Write packets: those of the new captures, and of the episodes that they touch."""
+    def _packets(self, old: Touched) -> tuple[list[DataFile], dict[int, Counts], set[str]]:
+        """Write packets: those of the new captures, and of the episodes that they touch; return what they speak."""
         new = [part for capture in self._found.new for part in capture.parts]
         frames = (
             [load_parts(self._spark, new, payload=self._payload, pieces=True, part_bytes=self._part_bytes)]
@@ -188,14 +197,10 @@ class _Run:
         stale = old.stale(PACKETS)
         frames += [records_of(stale)] if stale is not None else []
         if not frames:
-            return [], {}
+            return [], {}, set()
         records = reduce(DataFrame.unionByName, frames)
         files, notes = put_through(sorted_by_flow(records), self._state.delta(PACKETS), self._enrich)
-        counts: dict[int, Counts] = {}
-        for note in notes:
-            for number, one in json.loads(note).items():
-                counts.setdefault(int(number), Counts()).add(Counts(**one))
-        return files, counts
+        return files, *Enrich.noted(notes)
 
     def _kept(self, table: Table, old: Touched) -> list[DataFile]:
         """Write the rows of replaced files that stay as they are."""
@@ -219,31 +224,34 @@ class _Run:
             for one in rows
             if one.is_new and one.damages and not any(one.path in said for said in self._found.problems)
         )
-        self._state.commit_captures(self._spark, rows, self._ports)
+        self._state.commit_captures(rows, self._ports)
 
-    def _derive(self, fresh: list[DataFile], old: Touched, records: int) -> None:
+    def _derive(self, fresh: list[DataFile] | None, old: Touched, records: int, spoken: Collection[str]) -> None:
         """Compute the tables behind packets, of the episodes that were computed."""
-        packets = self._read(PACKETS, fresh)
         if not self._state.has_derived:
-            packets, old = self._read(PACKETS), everything(self._spark, self._state, BEHIND)
+            fresh, spoken, old = None, PROTOCOLS, everything(self._spark, self._state, BEHIND)
         self._tell("messages", records)
-        packets = packets.persist()  # every rule reads them again
-        sent = self._write(TRANSFERS, [transfers(packets)], old)
-        self._write(TIMELINE, [timeline(packets)], old)
+        # All that is asked of packets is asked within a flow. Every rule reads them again, but only some kinds of one
+        # protocol: Spark passes over stretches that hold no such rows.
+        parts = int(str(self._spark.conf.get("spark.sql.shuffle.partitions")))
+        by_flow = self._read(PACKETS, fresh, NEEDED).where("flow IS NOT NULL").repartition(parts, "flow")
+        packets = by_flow.sortWithinPartitions("protocol", "kind").persist()
+        sent = self._write(TRANSFERS, transfers(packets), old)
+        self._write(TIMELINE, timeline(packets), old)
         self._tell(VIOLATIONS.name, records)
-        broken = self._write(VIOLATIONS, by_protocol(packets), old)
+        broken = self._write(VIOLATIONS, violations(packets, checks_of(spoken)), old)
         self._tell(SESSIONS.name, records)
         told = sessions(packets, self._read(TRANSFERS, sent), self._read(VIOLATIONS, broken))
-        self._write(SESSIONS, [told], old)
+        self._write(SESSIONS, told, old)
         packets.unpersist()
 
-    def _write(self, table: Table, parts: Sequence[DataFrame], old: Touched) -> list[DataFile]:
-        files = [file for rows in parts for file in put(rows, self._state.delta(table))]
+    def _write(self, table: Table, rows: DataFrame, old: Touched) -> list[DataFile]:
+        files = put(rows, self._state.delta(table))
         self._state.commit(table, [*files, *self._kept(table, old)], old.files[table.name])
         return files
 
-    def _read(self, table: Table, files: Sequence[DataFile] | None = None) -> DataFrame:
+    def _read(self, table: Table, files: Sequence[DataFile] | None, schema: StructType | None = None) -> DataFrame:
         """Read back what was committed; only some files if they are named."""
         paths = None if files is None else [file.path for file in files]
         version = self._state.committed[table.name]
-        return read_table(self._spark, self._state.delta(table), version=version, files=paths)
+        return read_table(self._spark, self._state.delta(table), version=version, files=paths, schema=schema)

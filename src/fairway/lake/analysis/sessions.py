@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F
-
 from fairway.core.tables import SESSIONS
-from fairway.lake.analysis.sums import AT_US, EPISODE, OWNERS, added_up, columns, in_sessions, measured, sums
+from fairway.lake.analysis.sums import AT_US, EPISODE, OWNERS, added_up, grouped, in_sessions, measured, named, sums
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,35 +57,26 @@ _TOLD = {
         WHEN packets_in = 0 THEN 'unanswered'
         WHEN protocol = 'udpc' AND next_us <= last_us + {REPLACED_WITHIN_US} THEN 'replaced' ELSE 'open' END""",
 }
+_FOLLOWING = "PARTITION BY point, flow, protocol ORDER BY first_us, last_us, session"
 
 
 def beginnings(packets: DataFrame) -> DataFrame:
     """Return of each session `first`, `from_start`, `packets_out` and `packets_in`, as `sessions` has them."""
-    seen = (
-        in_sessions(packets)
-        .groupBy("session")
-        .agg(
-            *columns({name: _SEEN[name] for name in ("first_us", "first_ns", "begun_ns")}),
-            F.expr("count_if(from_caller)").alias("packets_out"),
-            F.expr("count_if(NOT from_caller)").alias("packets_in"),
-        )
-    )
-    told = columns({name: _TOLD[name] for name in ("first", "from_start")})
-    return seen.select("session", *told, "packets_out", "packets_in")
+    counts = {"packets_out": "count_if(from_caller)", "packets_in": "count_if(NOT from_caller)"}
+    times = {name: _SEEN[name] for name in ("first_us", "first_ns", "begun_ns")}
+    seen = grouped(in_sessions(packets), ["flow", "session"], times | counts)
+    return seen.selectExpr("flow", "session", *named({name: _TOLD[name] for name in ("first", "from_start")}), *counts)
 
 
 def sessions(packets: DataFrame, transfers: DataFrame, violations: DataFrame) -> DataFrame:
     """Return the table `sessions`, with the transfers and violations of each counted."""
     # Of one session all packets have the same two endpoints.
-    ends = columns(_ENDPOINTS)
-    seen = measured(packets).groupBy(*OWNERS, "flow", *ends).agg(*sums(), *columns(_SEEN))
-    following = Window.partitionBy("point", "flow", "protocol").orderBy("first_us", "last_us", "session")
-    ordered = seen.withColumn("next_us", F.lead("first_us").over(following))
-    told = ordered.select(*OWNERS, "flow", *_ENDPOINTS, "duplicates", *added_up(), *columns(_TOLD))
-    sent = transfers.groupBy("session").agg(
-        F.expr("count_if(from_caller)").alias("transfers_out"),
-        F.expr("count_if(NOT from_caller)").alias("transfers_in"),
-    )
-    broken = violations.where("session IS NOT NULL").groupBy("session").agg(F.count("*").alias("violations"))
+    ended = measured(packets).selectExpr("*", *named(_ENDPOINTS))
+    seen = grouped(ended, [*OWNERS, *_ENDPOINTS], sums() | _SEEN)
+    ordered = seen.selectExpr("*", f"lead(first_us) OVER ({_FOLLOWING}) AS next_us")
+    told = ordered.selectExpr(*OWNERS, *_ENDPOINTS, "duplicates", *added_up(), *named(_TOLD))
+    counts = {"transfers_out": "count_if(from_caller)", "transfers_in": "count_if(NOT from_caller)"}
+    sent = grouped(transfers, ["session"], counts)
+    broken = grouped(violations.where("session IS NOT NULL"), ["session"], {"violations": "count(*)"})
     joined = told.join(sent, on="session", how="left").join(broken, on="session", how="left")
-    return joined.na.fill(0, ["transfers_out", "transfers_in", "violations"]).select(*SESSIONS.names, *EPISODE)
+    return joined.na.fill(0, [*counts, "violations"]).selectExpr(*SESSIONS.names, *EPISODE)

@@ -21,7 +21,7 @@ from fairway.lake.analysis.survey import UNTIMED, NewCapture
 from fairway.lake.captures.files import number_of
 from fairway.lake.captures.readings import Source
 from fairway.lake.schemas import arrow_schema
-from fairway.lake.sink import put
+from fairway.lake.sink import put_rows
 from fairway.store.analyses import APPLICATION, dataset, tables
 from fairway.store.delta import DamagedTable, DataFile, Delta
 from fairway.store.tending import CHECKPOINT_EVERY, HISTORY_S, checkpoint, history
@@ -29,7 +29,6 @@ from fairway.store.tending import CHECKPOINT_EVERY, HISTORY_S, checkpoint, histo
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from deltalake.transaction import RemoveAction
-    from pyspark.sql import SparkSession
 
     from fairway.store.lakes import Lake
 
@@ -150,12 +149,11 @@ class State:
         ids = {one.file_id for one in added}
         return sorted([*(one for one in self.captures if one.file_id not in ids), *added], key=lambda one: one.file_id)
 
-    def commit_captures(self, spark: SparkSession, rows: Sequence[Captured], ports: Mapping[int, str]) -> None:
+    def commit_captures(self, rows: Sequence[Captured], ports: Mapping[int, str]) -> None:
         """Replace the table `captures`."""
         text = json.dumps({str(port): name for port, name in sorted(ports.items())})
         table = pa.Table.from_pylist([one.row(text) for one in rows], schema=arrow_schema(CAPTURES))
-        files = put(spark.createDataFrame(table).coalesce(1), self.delta(CAPTURES))
-        self.commit(CAPTURES, files, self.files(CAPTURES))
+        self.commit(CAPTURES, put_rows(table, self.delta(CAPTURES)), self.files(CAPTURES))
 
     def files(self, table: Table) -> list[DataFile]:
         """Return the files of a table as it was."""

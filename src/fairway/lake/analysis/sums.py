@@ -21,7 +21,7 @@ lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -29,7 +29,7 @@ from pyspark.sql import functions as F
 from fairway.core.tables import OF_EPISODES
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 CARRIES = """(retransmission IS NOT NULL AND message IS NOT NULL
     AND NOT (kind = 'response' AND coalesce(udpc_ack, 0) = 1 AND body_bytes = 0))"""
@@ -38,7 +38,7 @@ handshake and holds none."""
 AT_US = "at_ns DIV 1000"
 EPISODE = [column.name for column in OF_EPISODES]
 """What every table has behind its own columns: to which episode a row belongs."""
-OWNERS = ["session", "protocol", "point", *EPISODE]
+OWNERS = ["flow", "session", "protocol", "point", *EPISODE]
 """What all packets of a session have in common."""
 WAYS = {"out": "from_caller", "in": "NOT from_caller"}
 """From the caller, and to it."""
@@ -71,9 +71,17 @@ _ADDED = {
 """What a packet adds to the sums of its way."""
 
 
-def columns(expressions: Mapping[str, str]) -> list[Column]:
-    """Return columns by name from SQL."""
-    return [F.expr(text).alias(name) for name, text in expressions.items()]
+def named(expressions: Mapping[str, str]) -> list[str]:
+    """Return SQL of columns with their names.
+
+    Spark is told of a column in one call this way; built from `Column`s, a plan takes longer than what it computes.
+    """
+    return [f"{text} AS {name}" for name, text in expressions.items()]
+
+
+def grouped(rows: DataFrame, keys: Sequence[str], expressions: Mapping[str, str]) -> DataFrame:
+    """Return rows with equal keys as one, with aggregates by name."""
+    return rows.groupBy(*keys).agg(*map(F.expr, named(expressions)))
 
 
 def in_sessions(packets: DataFrame) -> DataFrame:
@@ -83,10 +91,10 @@ def in_sessions(packets: DataFrame) -> DataFrame:
 
 def measured(packets: DataFrame) -> DataFrame:
     """Return the packets of sessions with what each adds to `sums`."""
-    return in_sessions(packets).select("*", *columns(_FLAGS)).select("*", *columns(_ADDED))
+    return in_sessions(packets).selectExpr("*", *named(_FLAGS)).selectExpr("*", *named(_ADDED))
 
 
-def sums() -> list[Column]:
+def sums() -> dict[str, str]:
     """Return the aggregates of `measured` packets from which `added_up` makes columns."""
     both: dict[str, str] = {}
     shares = ", ".join(map(str, QUANTILES.values()))
@@ -99,10 +107,10 @@ def sums() -> list[Column]:
             f"rtt_min_us_{suffix}": f"min({trip})",
             f"rtt_quantiles_{suffix}": f"percentile_approx({trip}, array({shares}), {ACCURACY})",
         }
-    return columns(both)
+    return both
 
 
-def added_up() -> list[Column]:
+def added_up() -> list[str]:
     """Return the columns that sessions and seconds have in common, made from `sums`."""
     # A point at one end sees the whole way of what that end sends, and of what it receives only how fast it answers: of
     # the two ways the one that takes longer is shown.
@@ -114,7 +122,7 @@ def added_up() -> list[Column]:
         for place, name in enumerate(QUANTILES)
     }
     sent = [f"{name}_{suffix}" for suffix in WAYS for name in ("packets", "bytes", "retransmissions", "goodput")]
-    return [*map(F.col, sent), *columns(told)]
+    return [*sent, *named(told)]
 
 
 def _loss(way: str) -> str:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from fairway.core.tables import TIMELINE
-from fairway.lake.analysis.sums import EPISODE, OWNERS, added_up, measured, sums
+from fairway.lake.analysis.sums import EPISODE, OWNERS, added_up, grouped, measured, sums
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -15,6 +13,6 @@ if TYPE_CHECKING:
 
 def timeline(packets: DataFrame) -> DataFrame:
     """Return the table `timeline`; a round trip counts in the second in which it ended."""
-    second = F.expr("timestamp_seconds(at_ns DIV 1000000000)").alias("second")
-    seconds = measured(packets).groupBy(*OWNERS, second).agg(*sums())
-    return seconds.select(*OWNERS, "second", *added_up()).select(*TIMELINE.names, *EPISODE)
+    timed = measured(packets).selectExpr("*", "timestamp_seconds(at_ns DIV 1000000000) AS second")
+    seconds = grouped(timed, [*OWNERS, "second"], sums())
+    return seconds.selectExpr(*OWNERS, "second", *added_up()).selectExpr(*TIMELINE.names, *EPISODE)

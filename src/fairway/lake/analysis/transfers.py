@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from fairway.core.tables import TRANSFERS
-from fairway.lake.analysis.sums import AT_US, CARRIES, EPISODE, OWNERS, columns, in_sessions
+from fairway.lake.analysis.sums import AT_US, CARRIES, EPISODE, OWNERS, grouped, in_sessions, named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -76,14 +75,16 @@ _OUTCOME = """CASE WHEN kind IN ('plain', 'response') THEN 'unreliable'
 def transfers(packets: DataFrame) -> DataFrame:
     """Return the table `transfers`."""
     rows = in_sessions(packets)
-    said = rows.select(*OWNERS, F.expr(_CUMULATIVE).alias("cumulative"), F.explode(F.expr(_SAID)).alias("said"))
-    each = said.select(*OWNERS, "cumulative", "said.*")
-    named = each.where("NOT cumulative").unionByName(_covered(each.where("cumulative")))
-    messages = named.groupBy(*OWNERS, "from_caller", "message").agg(*columns(_SEEN))
+    each = rows.selectExpr(*OWNERS, f"{_CUMULATIVE} AS cumulative", f"inline({_SAID})")
+    covered = each.where("NOT cumulative").unionByName(_covered(each.where("cumulative")))
+    messages = grouped(covered, [*OWNERS, "from_caller", "message"], _SEEN)
     seen = messages.where("protocol != 'pydevts' OR sent_kind IS NOT NULL")
-    told = seen.join(F.broadcast(_closings(rows)), on=["session", "from_caller"], how="left")
-    listed = told.select("*", *columns(_TOLD))
-    return listed.withColumn("outcome", F.expr(_OUTCOME)).select(*TRANSFERS.names, *EPISODE)
+    told = seen.join(_closings(rows).hint("shuffle_hash"), on=["flow", "session", "from_caller"], how="left")
+    return (
+        told.selectExpr("*", *named(_TOLD))
+        .selectExpr("*", f"{_OUTCOME} AS outcome")
+        .selectExpr(*TRANSFERS.names, *EPISODE)
+    )
 
 
 def _covered(said: DataFrame) -> DataFrame:
@@ -91,12 +92,12 @@ def _covered(said: DataFrame) -> DataFrame:
 
     Sorted by falling number, the acknowledgements that cover a message are those before it.
     """
-    falling = Window.partitionBy("session", "from_caller").orderBy(F.expr("bigint(message)").desc())
-    first = F.min("acknowledged_us").over(falling.rangeBetween(Window.unboundedPreceding, Window.currentRow))
-    return said.withColumn("acknowledged_us", first).where("sent_us IS NOT NULL")
+    falling = "PARTITION BY flow, session, from_caller ORDER BY bigint(message) DESC"
+    first = f"min(acknowledged_us) OVER ({falling} RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+    return said.withColumn("acknowledged_us", F.expr(first)).where("sent_us IS NOT NULL")
 
 
 def _closings(rows: DataFrame) -> DataFrame:
     """Return when the receiver of either side's messages closed the session."""
-    fins = rows.where("kind = 'fin'").select("session", F.expr("NOT from_caller").alias("from_caller"), "position")
-    return fins.groupBy("session", "from_caller").agg(F.max("position").alias("closed_at"))
+    fins = rows.where("kind = 'fin'").selectExpr("flow", "session", "NOT from_caller AS from_caller", "position")
+    return grouped(fins, ["flow", "session", "from_caller"], {"closed_at": "max(position)"})

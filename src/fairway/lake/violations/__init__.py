@@ -14,21 +14,21 @@ break no rule.
 
 from __future__ import annotations
 
-from functools import reduce
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from fairway.core.tables import VIOLATIONS
+from fairway.core.tables import PROTOCOLS, VIOLATIONS
 from fairway.lake.analysis.sessions import beginnings
-from fairway.lake.analysis.sums import EPISODE
+from fairway.lake.analysis.sums import EPISODE, grouped
 from fairway.lake.violations import amplification, mrp, pydevts, rup, udpc
-from fairway.lake.violations.rule import Check, Rule, judged, malformed
+from fairway.lake.violations.rule import Check, Rule, beside, judged, malformed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["CHECKS", "Check", "Rule", "by_protocol", "rules", "violations"]
+__all__ = ["CHECKS", "Check", "Rule", "checks_of", "rules", "violations"]
 
 MICROSECOND_NS = 1_000
 
@@ -45,7 +45,14 @@ CHECKS_OF = {
     "pydevts": pydevts.CHECKS,
 }
 """By protocol; first those that concern all four."""
-CHECKS: tuple[Check, ...] = tuple(check for checks in CHECKS_OF.values() for check in checks)
+
+
+def checks_of(spoken: Collection[str]) -> tuple[Check, ...]:
+    """Return the checks that concern all protocols, and those of the ones that are spoken."""
+    return tuple(check for name, checks in CHECKS_OF.items() if name is None or name in spoken for check in checks)
+
+
+CHECKS = checks_of(PROTOCOLS)
 
 
 def rules(protocol: str) -> list[Rule]:
@@ -54,34 +61,30 @@ def rules(protocol: str) -> list[Rule]:
     return [rule for check in CHECKS for rule in check.rules if rule.clause.startswith(prefixes)]
 
 
-def by_protocol(packets: DataFrame) -> list[DataFrame]:
-    """Return the parts of `violations`, one for what concerns all protocols and one for each that is spoken.
-
-    Every task of a job carries the job's whole plan with it: one of all checks is several megabytes.
-    """
-    spoken = {row.protocol for row in packets.select("protocol").distinct().collect()}
-    return [violations(packets, checks) for name, checks in CHECKS_OF.items() if name is None or name in spoken]
-
-
 def violations(packets: DataFrame, checks: tuple[Check, ...] = CHECKS) -> DataFrame:
     """Return the table `violations`.
 
     Each check reads `packets` for itself: pass a stored table, not a plan that would be computed again each time.
     Whether a rule that needs the beginning applies is asked of what was found, which is little, not of every packet.
     """
-    found = reduce(lambda one, other: one.unionByName(other), (judged(packets, check) for check in checks))
-    whole = (
-        beginnings(packets)
-        .where("from_start AND packets_out > 0 AND packets_in > 0")
-        .select("session", F.expr(f"{MICROSECOND_NS} * unix_micros(first)").alias("first_ns"))
-    )
-    joined = found.join(whole, on="session", how="left").where(
+    found = _together([judged(packets, check) for check in checks])
+    known = beginnings(packets).where("from_start AND packets_out > 0 AND packets_in > 0")
+    whole = known.selectExpr("flow", "session", f"{MICROSECOND_NS} * unix_micros(first) AS first_ns")
+    joined = beside(found, whole, ["flow", "session"]).where(
         "NOT needs_start OR coalesce(captured_by_ns >= first_ns, false)"
     )
     between = f"""point = spoilt_point AND flow = spoilt_flow AND spoilt_ns >= IF(needs_start, first_ns, all_since_ns)
         AND spoilt_ns <= {MICROSECOND_NS} * unix_micros(at) + {MICROSECOND_NS - 1}"""
-    kept = joined.join(_spoilt(packets), on=F.expr(between), how="left_anti")
-    return kept.select(*VIOLATIONS.names, *EPISODE)
+    kept = joined.join(_spoilt(packets).hint("shuffle_hash"), on=F.expr(between), how="left_anti")
+    return kept.selectExpr(*VIOLATIONS.names, *EPISODE)
+
+
+def _together(frames: Sequence[DataFrame]) -> DataFrame:
+    """Return the rows of all frames; joined in halves, because every union goes through all that is below it."""
+    if len(frames) == 1:
+        return frames[0]
+    half = len(frames) // 2
+    return _together(frames[:half]).union(_together(frames[half:]))
 
 
 def _spoilt(packets: DataFrame) -> DataFrame:
@@ -90,5 +93,5 @@ def _spoilt(packets: DataFrame) -> DataFrame:
     From then on the capture does not hold all that came before.
     """
     behind = packets.where("damages_before > 0 AND at_ns IS NOT NULL")
-    spoilt = behind.groupBy("file_id", "damages_before", "point", "flow").agg(F.min("at_ns").alias("spoilt_ns"))
-    return spoilt.select(F.col("point").alias("spoilt_point"), F.col("flow").alias("spoilt_flow"), "spoilt_ns")
+    spoilt = grouped(behind, ["file_id", "damages_before", "point", "flow"], {"spoilt_ns": "min(at_ns)"})
+    return spoilt.selectExpr("point AS spoilt_point", "flow AS spoilt_flow", "spoilt_ns")

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from fairway.core.tables import PROTOCOLS
+from fairway.lake.analysis.sums import grouped
 from fairway.lake.violations.limits import AMPLIFICATION_MAX as LIMIT
-from fairway.lake.violations.rule import FORWARD, FRAME, Check, Rule
+from fairway.lake.violations.rule import FORWARD, FRAME, Check, Rule, beside
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 _ASKS = "kind IN ('syn', 'connect', 'packet') OR (protocol = 'rup' AND kind = 'data')"
 _PROVES = f"protocol IN ('udpc', 'mrp') AND NOT ({_ASKS})"
@@ -26,35 +25,22 @@ _ANSWERS = """kind IN ('syn_ack', 'con_reply', 'confirm', 'close') OR (protocol 
 
 def _limited(packets: DataFrame) -> DataFrame:
     """Return the last packet of each side that sent more than the limit allows, with the bytes of both."""
-    rows = packets.where(F.col("protocol").isin(*PROTOCOLS) & F.col("at_ns").isNotNull())
-    directed = rows.withColumn("forward", F.expr(FORWARD))
-    facts = directed.groupBy("point", "flow").agg(
-        *_side("forward", "forward", "NOT forward"), *_side("backward", "NOT forward", "forward")
-    )
-    suspects = _suspects(facts, "forward").unionByName(_suspects(facts, "backward"))
-    joined = directed.join(F.broadcast(suspects), on=["point", "flow", "forward"], how="inner")
-    return joined.where("at_ns = last_at").select(*FRAME, "sent", "got")
+    rows = packets.where(f"protocol IN {PROTOCOLS} AND at_ns IS NOT NULL").selectExpr("*", f"{FORWARD} AS forward")
+    both = grouped(rows, ["point", "flow"], {"ahead": _side("forward"), "back": _side("NOT forward")})
+    sides = both.selectExpr("point", "flow", "inline(array(ahead, back))")
+    suspects = sides.where(f"limited AND sent > {LIMIT} * got")
+    joined = beside(rows, suspects, ["point", "flow", "forward"], "inner")
+    return joined.where("at_ns = last_at").selectExpr(*FRAME, "sent", "got")
 
 
-def _side(name: str, ours: str, theirs: str) -> list[Column]:
-    texts = {
-        "limited": f"""bool_or(coalesce({theirs} AND ({_ASKS}), false))
+def _side(ours: str) -> str:
+    theirs = f"NOT ({ours})"
+    return f"""named_struct('forward', {ours == "forward"},
+        'limited', bool_or(coalesce({theirs} AND ({_ASKS}), false))
             AND NOT bool_or(coalesce({theirs} AND {_PROVES}, false))
-            AND NOT bool_or(coalesce({ours} AND NOT ({_ANSWERS}), false))""",
-        "sent": f"sum(IF({ours}, payload_bytes, 0))",
-        "got": f"sum(IF({theirs}, payload_bytes, 0))",
-        "last_at": f"max(IF({ours}, at_ns, NULL))",
-    }
-    return [F.expr(text).alias(f"{name}_{column}") for column, text in texts.items()]
-
-
-def _suspects(facts: DataFrame, name: str) -> DataFrame:
-    return facts.where(f"{name}_limited AND {name}_sent > {LIMIT} * {name}_got").select(
-        "point",
-        "flow",
-        F.lit(name == "forward").alias("forward"),
-        *(F.col(f"{name}_{column}").alias(column) for column in ("sent", "got", "last_at")),
-    )
+            AND NOT bool_or(coalesce({ours} AND NOT ({_ANSWERS}), false)),
+        'sent', sum(IF({ours}, payload_bytes, 0)), 'got', sum(IF({theirs}, payload_bytes, 0)),
+        'last_at', max(IF({ours}, at_ns, NULL)))"""
 
 
 _RULES = (

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
+from fairway.lake.analysis.sums import named
 from fairway.lake.violations import mrp_opening
 from fairway.lake.violations.limits import SECOND_NS, SLACK_NS, UNACKNOWLEDGED_NS, WINDOW_MAX
 from fairway.lake.violations.rule import (
@@ -26,6 +25,7 @@ from fairway.lake.violations.rule import (
     until,
     until_now,
     where_any,
+    with_columns,
 )
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ def _spoken(packets: DataFrame) -> DataFrame:
 def _numbers(packets: DataFrame) -> DataFrame:
     """Add to data and acks whether what they acknowledge, and the stamp that they repeat, was seen by now."""
     seen = {
-        "sent": F.expr(f"coalesce(acknowledges_at_ns {BY_NOW}, false)"),
-        "stamped": F.expr(f"coalesce(echoes_at_ns {BY_NOW}, false)"),
+        "sent": f"coalesce(acknowledges_at_ns {BY_NOW}, false)",
+        "stamped": f"coalesce(echoes_at_ns {BY_NOW}, false)",
     }
     fields = ("kind", "mrp_layout", "mrp_sequence", "mrp_stamp", "mrp_from_sequence", "differs")
-    return _spoken(packets).withColumns(seen).select(*FRAME, *fields, *seen)
+    return _spoken(packets).selectExpr(*FRAME, *fields, *named(seen))
 
 
 _ACKNOWLEDGES = "kind = 'ack' AND mrp_layout = 'stamped' AND NOT (mrp_sequence = 0 AND mrp_stamp = 0)"
@@ -88,10 +88,10 @@ def _stalled(packets: DataFrame) -> DataFrame:
     """Add to late retransmissions of stamped data when a sequence of its sender was last newly acknowledged."""
     rows = _spoken(packets).where("mrp_layout = 'stamped'")
     late = f"kind = 'data' AND NOT duplicate AND at_ns - first_at_ns > {UNACKNOWLEDGED_NS}"
-    spoken = where_any(rows, late, "session").withColumn("side", F.expr("from_caller = (kind = 'data')"))
+    spoken = with_columns(where_any(rows, late, "flow", "session"), {"side": "from_caller = (kind = 'data')"})
     newly = "max(IF(kind = 'ack' AND at_ns = first_at_ns, at_ns, NULL))"
-    known = spoken.withColumns(over(until_now("session", "side"), advanced_at=newly)).where(late)
-    return known.select(*FRAME, "first_at_ns", "advanced_at")
+    known = with_columns(spoken, over(until_now("flow", "session", "side"), advanced_at=newly)).where(late)
+    return known.selectExpr(*FRAME, "first_at_ns", "advanced_at")
 
 
 _STALLED_RULES = (
@@ -115,21 +115,21 @@ def _piggyback(packets: DataFrame) -> DataFrame:
     """
     rows = _spoken(packets).where("kind = 'data' AND mrp_layout = 'piggyback'")
     by_now = over(
-        until_now("session"),
+        until_now("flow", "session"),
         of_caller="count_if(from_caller AND retransmission = 0)",
         of_callee="count_if(NOT from_caller AND retransmission = 0)",
     )
     long_ago = over(
-        until("session", ago_ns=SLACK_NS),
+        until("flow", "session", ago_ns=SLACK_NS),
         caller_said="max_by(mrp_from_sequence, IF(from_caller, at_ns, NULL))",
         callee_said="max_by(mrp_from_sequence, IF(from_caller, NULL, at_ns))",
     )
-    return rows.withColumns(by_now | long_ago).select(
+    return with_columns(rows, by_now, long_ago).selectExpr(
         *FRAME,
         "mrp_from_sequence",
         "acknowledges_at_ns",
-        F.expr("IF(from_caller, of_callee, of_caller)").alias("seen"),
-        F.expr("IF(from_caller, caller_said, callee_said)").alias("said"),
+        "IF(from_caller, of_callee, of_caller) AS seen",
+        "IF(from_caller, caller_said, callee_said) AS said",
     )
 
 

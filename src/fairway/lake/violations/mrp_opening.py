@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F
-
+from fairway.lake.analysis.sums import grouped
 from fairway.lake.violations.limits import HALF_OPEN_NS, JITTER_NS, PIGGYBACK_CONID_MAX, SECOND_NS, SLACK_NS, WINDOW_MAX
-from fairway.lake.violations.rule import FRAME, Check, Rule, of_protocol, over, until_now
+from fairway.lake.violations.rule import FRAME, Check, Rule, beside, of_protocol, over, until_now, with_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,23 +26,20 @@ _CARRIES = "(kind = 'data' AND (mrp_layout = 'stamped' OR body_bytes > 0))"
 def _speakers(mrp: DataFrame) -> DataFrame:
     """Return each pair of ids that one side of a flow names in data and acks, and when."""
     named = mrp.where("kind IN ('data', 'ack')")
-    return named.groupBy("point", "flow", "forward", "kind", "mrp_origin", "mrp_destination").agg(
-        F.min("at_ns").alias("named_at"), F.max("at_ns").alias("named_last_at")
-    )
+    keys = ["point", "flow", "forward", "kind", "mrp_origin", "mrp_destination"]
+    return grouped(named, keys, {"named_at": "min(at_ns)", "named_last_at": "max(at_ns)"})
 
 
 def _accepted(mrp: DataFrame) -> DataFrame:
     """Return each pair of ids that a con reply of a flow made a connection, with the directions of such replies."""
-    replies = mrp.where(_ACCEPTS)
-    return replies.groupBy("point", "flow", "mrp_client", "mrp_server").agg(
-        F.collect_set("forward").alias("reply_forward")
-    )
+    keys = ["point", "flow", "mrp_client", "mrp_server"]
+    return grouped(mrp.where(_ACCEPTS), keys, {"reply_forward": "collect_set(forward)"})
 
 
 def _first_versions(mrp: DataFrame) -> DataFrame:
     """Return for each cl_conid of a flow the ver of its first connect, and the direction of the call."""
-    connects = mrp.where("kind = 'connect'").groupBy("point", "flow", "forward", "mrp_client")
-    return connects.agg(F.min_by("mrp_version", "at_ns").alias("version"))
+    calls = mrp.where("kind = 'connect'").selectExpr("*", "forward AS called_forward")
+    return grouped(calls, ["point", "flow", "called_forward", "mrp_client"], {"version": "min_by(mrp_version, at_ns)"})
 
 
 def _whole_flows(mrp: DataFrame) -> DataFrame:
@@ -52,47 +47,34 @@ def _whole_flows(mrp: DataFrame) -> DataFrame:
 
     A capture of one direction has none, and cannot tell which ids belong together.
     """
-    flows = (
-        mrp.where("kind <> 'ignore'")
-        .groupBy("point", "flow")
-        .agg(
-            F.expr("min(at_ns) = min(at_ns) FILTER (WHERE kind = 'connect')").alias("whole"),
-            F.expr("count_if(kind = 'con_reply')").alias("replies"),
-            F.min("at_ns").alias("flow_begins_at"),
-        )
-    )
-    return flows.where("whole AND replies > 0").select("point", "flow", "whole", "flow_begins_at")
+    seen = {
+        "whole": "min(at_ns) = min(at_ns) FILTER (WHERE kind = 'connect')",
+        "replies": "count_if(kind = 'con_reply')",
+        "flow_begins_at": "min(at_ns)",
+    }
+    flows = grouped(mrp.where("kind <> 'ignore'"), ["point", "flow"], seen)
+    return flows.where("whole AND replies > 0").selectExpr("point", "flow", "whole", "flow_begins_at")
 
 
 def _calls(packets: DataFrame) -> DataFrame:
     """Add to connects and con replies what was called and answered before."""
     mrp = of_protocol(packets, "mrp")
-    rows = mrp.where("kind IN ('connect', 'con_reply')").withColumn(
-        "called_forward", F.expr("IF(kind = 'connect', forward, NOT forward)")
+    calls = mrp.where("kind IN ('connect', 'con_reply')")
+    rows = with_columns(calls, {"called_forward": "IF(kind = 'connect', forward, NOT forward)"})
+    before = over(
+        until_now("point", "flow", "called_forward", "mrp_client"),
+        connects="count_if(kind = 'connect')",
+        acceptable=f"count_if(kind = 'connect' AND {_ACCEPTABLE})",
+        version="min_by(mrp_version, IF(kind = 'connect', at_ns, NULL))",
+        given_server=f"min(IF({_ACCEPTS}, struct(at_ns, mrp_server), NULL))",
     )
-    of_call = until_now("point", "flow", "called_forward", "mrp_client")
-    known = rows.withColumns(
-        over(
-            of_call,
-            connects="count_if(kind = 'connect')",
-            acceptable=f"count_if(kind = 'connect' AND {_ACCEPTABLE})",
-            version="min_by(mrp_version, IF(kind = 'connect', at_ns, NULL))",
-            given=f"min(IF({_ACCEPTS}, struct(at_ns, mrp_server), NULL))",
-        )
-    ).withColumn("given_server", F.col("given.mrp_server"))
-    spoken = _speakers(mrp).groupBy(
-        "point",
-        "flow",
-        "forward",
-        F.col("mrp_origin").alias("given_server"),
-        F.col("mrp_destination").alias("mrp_client"),
-    )
-    last = spoken.agg(F.max("named_last_at").alias("given_last_at"))
-    joined = known.join(_whole_flows(mrp), on=["point", "flow"], how="left").join(
-        last, on=["point", "flow", "forward", "given_server", "mrp_client"], how="left"
-    )
-    context = ("kind", "mrp_version", "mrp_status", "mrp_client", "mrp_server", "connects", "acceptable", "version")
-    return joined.select(*FRAME, *context, "given_server", "given_last_at", "whole", "flow_begins_at")
+    before["given_server"] += ".mrp_server"
+    pair = ("point", "flow", "forward", "given_server", "mrp_client")
+    names = ("point", "flow", "forward", "mrp_origin AS given_server", "mrp_destination AS mrp_client", "named_last_at")
+    last = grouped(_speakers(mrp).selectExpr(*names), pair, {"given_last_at": "max(named_last_at)"})
+    known = beside(with_columns(rows, before), _whole_flows(mrp), ["point", "flow"])
+    context = ("kind", "mrp_version", "mrp_status", "mrp_client", "mrp_server", *before)
+    return beside(known, last, pair).selectExpr(*FRAME, *context, "given_last_at", "whole", "flow_begins_at")
 
 
 _VERSION = "concat(mrp_version DIV 16, '.', mrp_version % 16)"
@@ -144,26 +126,24 @@ def _ids(packets: DataFrame) -> DataFrame:
     accepts; the id is in use until the last packet of the connection, and for as long as one is half open.
     """
     mrp = of_protocol(packets, "mrp").where("session IS NOT NULL")
-    last = mrp.groupBy("session").agg(F.max("at_ns").alias("last_at"))
-    given = mrp.where(f"kind = 'connect' OR ({_ACCEPTS})").select(
+    last = grouped(mrp, ["flow", "session"], {"last_at": "max(at_ns)"})
+    given = mrp.where(f"kind = 'connect' OR ({_ACCEPTS})").selectExpr(
         *FRAME,
-        F.expr("IF(kind = 'connect', mrp_client, mrp_server)").alias("id"),
-        F.expr("struct(source, source_port)").alias("node"),
-        F.expr("struct(destination, destination_port, mrp_client, kind)").alias("connection"),
+        "IF(kind = 'connect', mrp_client, mrp_server) AS id",
+        "struct(source, source_port) AS node",
+        "struct(destination, destination_port, mrp_client, kind) AS connection",
     )
-    lives = (
-        given.join(last, on="session", how="left")
-        .groupBy("point", "node", "id", "connection", "session")
-        .agg(
-            F.expr(f"min(struct(at_ns AS begins_at, {', '.join(FRAME)}))").alias("first"),
-            F.expr(f"max(greatest(last_at, at_ns + {HALF_OPEN_NS}))").alias("ends_at"),
-        )
-        .withColumn("at_ns", F.col("first.at_ns"))
+    life = {
+        "first": f"min(struct(at_ns AS begins_at, {', '.join(FRAME)}))",
+        "ends_at": f"max(greatest(last_at, at_ns + {HALF_OPEN_NS}))",
+    }
+    of_life = ["flow", "session", "point", "node", "id", "connection"]
+    lives = grouped(beside(given, last, ["flow", "session"]), of_life, life)
+    earlier = (
+        "PARTITION BY point, node, id ORDER BY first.at_ns, connection ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
     )
-    before = Window.partitionBy("point", "node", "id").orderBy("at_ns", "connection")
-    earlier = before.rowsBetween(Window.unboundedPreceding, -1)
-    known = lives.withColumns(over(earlier, other="max(struct(ends_at, connection))"))
-    return known.select(*(f"first.{name}" for name in FRAME), "id", "connection", "other")
+    known = with_columns(lives, over(earlier, other="max(struct(ends_at, connection))"))
+    return known.selectExpr(*(f"first.{name}" for name in FRAME), "id", "connection", "other")
 
 
 _PEER = "concat('client ', {0}.mrp_client, ', ', {0}.destination, ' port ', {0}.destination_port)"
@@ -189,67 +169,51 @@ def _pairs(packets: DataFrame) -> DataFrame:
     """
     mrp = of_protocol(packets, "mrp")
     accepted, versions = _accepted(mrp), _first_versions(mrp)
-    as_client = accepted.select(
+    replies = accepted.selectExpr(
         "point",
         "flow",
-        F.col("mrp_client").alias("mrp_origin"),
-        F.col("mrp_server").alias("mrp_destination"),
-        F.col("reply_forward").alias("client_reply_forward"),
-    )
-    as_server = accepted.select(
-        "point",
-        "flow",
-        F.col("mrp_server").alias("mrp_origin"),
-        F.col("mrp_client").alias("mrp_destination"),
-        F.col("reply_forward").alias("server_reply_forward"),
-    )
-    rejected = mrp.where("kind = 'con_reply' AND mrp_status = 2").select(
-        "point",
-        "flow",
-        (~F.col("forward")).alias("forward"),
-        F.col("mrp_client").alias("mrp_origin"),
-        F.lit(True).alias("rejected"),
+        "inline(array(named_struct('mrp_origin', mrp_client, 'mrp_destination', mrp_server, 'client', true,"
+        " 'replies', reply_forward), named_struct('mrp_origin', mrp_server, 'mrp_destination', mrp_client,"
+        " 'client', false, 'replies', reply_forward)))",
     )
     keys = ["point", "flow", "mrp_origin", "mrp_destination"]
-    known = (
-        _speakers(mrp)
-        .join(_whole_flows(mrp), on=["point", "flow"], how="inner")
-        .join(as_client, on=keys, how="left")
-        .join(as_server, on=keys, how="left")
-        .join(rejected.distinct(), on=["point", "flow", "forward", "mrp_origin"], how="left")
-        .withColumns(
-            {
-                # Both ends may have chosen the same number: then either reading may be the one that fits.
-                "as_client": F.expr("coalesce(array_contains(client_reply_forward, NOT forward), false)"),
-                "as_server": F.expr("coalesce(array_contains(server_reply_forward, forward), false)"),
-                "named": F.expr("client_reply_forward IS NOT NULL OR server_reply_forward IS NOT NULL"),
-            }
-        )
-        .withColumns(
-            {
-                "agreed": F.expr("as_client OR as_server"),
-                "exchanged": F.expr("named AND NOT as_client AND NOT as_server"),
-                "is_client": F.expr("as_client OR (client_reply_forward IS NOT NULL AND NOT as_server)"),
-            }
-        )
-        .withColumns(
-            {
-                "called_forward": F.expr("IF(is_client, forward, NOT forward)"),
-                "mrp_client": F.expr("IF(is_client, mrp_origin, mrp_destination)"),
-            }
-        )
-        .join(
-            versions.withColumnRenamed("forward", "called_forward"),
-            on=["point", "flow", "called_forward", "mrp_client"],
-            how="left",
-        )
-    )
-    odd = known.where("NOT agreed OR (kind = 'ack' AND version = 1)").select(
-        *keys, "forward", "kind", "named_at", "agreed", "exchanged", "rejected", "version", "flow_begins_at"
-    )
-    joined = mrp.join(F.broadcast(odd), on=[*keys, "forward", "kind"], how="inner").where("at_ns = named_at")
+    either = {
+        "client_reply_forward": "any_value(IF(client, replies, NULL), true)",
+        "server_reply_forward": "any_value(IF(client, NULL, replies), true)",
+    }
+    rejections = mrp.where("kind = 'con_reply' AND mrp_status = 2")
+    caller = ["point", "flow", "forward", "mrp_origin"]
+    rejected = rejections.selectExpr("point", "flow", "NOT forward AS forward", "mrp_client AS mrp_origin")
+    speakers = beside(_speakers(mrp), _whole_flows(mrp), ["point", "flow"], "inner")
+    named = beside(speakers, grouped(replies, keys, either), keys)
+    known = beside(named, grouped(rejected, caller, {"rejected": "true"}), caller)
+    for step in _PAIRED:
+        known = with_columns(known, step)
+    told = beside(known, versions, ["point", "flow", "called_forward", "mrp_client"])
     known_of_pair = ("agreed", "exchanged", "rejected", "version", "flow_begins_at")
-    return joined.select(*FRAME, "kind", "mrp_origin", "mrp_destination", *known_of_pair)
+    names = [*keys, "forward", "kind"]
+    odd = told.where("NOT agreed OR (kind = 'ack' AND version = 1)").selectExpr(*names, "named_at", *known_of_pair)
+    joined = beside(mrp, odd, names, "inner").where("at_ns = named_at")
+    return joined.selectExpr(*FRAME, "kind", "mrp_origin", "mrp_destination", *known_of_pair)
+
+
+_PAIRED = (
+    {
+        # Both ends may have chosen the same number: then either reading may be the one that fits.
+        "as_client": "coalesce(array_contains(client_reply_forward, NOT forward), false)",
+        "as_server": "coalesce(array_contains(server_reply_forward, forward), false)",
+        "named": "client_reply_forward IS NOT NULL OR server_reply_forward IS NOT NULL",
+    },
+    {
+        "agreed": "as_client OR as_server",
+        "exchanged": "named AND NOT as_client AND NOT as_server",
+        "is_client": "as_client OR (client_reply_forward IS NOT NULL AND NOT as_server)",
+    },
+    {
+        "called_forward": "IF(is_client, forward, NOT forward)",
+        "mrp_client": "IF(is_client, mrp_origin, mrp_destination)",
+    },
+)
 
 
 _IDS = "concat(kind, ' from ', mrp_origin, ' to ', mrp_destination)"
@@ -292,24 +256,23 @@ def _openings(packets: DataFrame) -> DataFrame:
     """Return the packets of connections whose sides seem to speak too early, or whose first sequence is odd."""
     mrp = of_protocol(packets, "mrp").where("session IS NOT NULL")
     speaks = "kind IN ('data', 'ack')"
-    facts = mrp.groupBy("session").agg(
-        F.expr("min(at_ns) FILTER (WHERE kind = 'con_reply' AND mrp_status = 1)").alias("given_at"),
-        F.expr(f"min(at_ns) FILTER (WHERE from_caller AND {speaks})").alias("caller_at"),
-        F.expr(f"min(at_ns) FILTER (WHERE NOT from_caller AND {speaks})").alias("called_at"),
-        # By time, then by place: a batch is captured at one instant.
-        *(
-            F.expr(f"min(IF({side} AND {_CARRIES}, struct(at_ns, file_id, offset, mrp_sequence), NULL))").alias(name)
-            for name, side in (("caller_first", "from_caller"), ("called_first", "NOT from_caller"))
-        ),
-    )
+    # By time, then by place: a batch is captured at one instant.
+    first_of = f"min(IF({{0}} AND {_CARRIES}, struct(at_ns, file_id, offset, mrp_sequence), NULL))"
+    seen = {
+        "given_at": f"min(at_ns) FILTER (WHERE {_ACCEPTS})",
+        "caller_at": f"min(at_ns) FILTER (WHERE from_caller AND {speaks})",
+        "called_at": f"min(at_ns) FILTER (WHERE NOT from_caller AND {speaks})",
+        "caller_first": first_of.format("from_caller"),
+        "called_first": first_of.format("NOT from_caller"),
+    }
     odd = f"""caller_at < given_at OR called_at < coalesce(caller_at, {1 << 62})
         OR caller_first.mrp_sequence NOT BETWEEN 1 AND {WINDOW_MAX}
         OR called_first.mrp_sequence NOT BETWEEN 1 AND {WINDOW_MAX}"""
-    joined = mrp.join(F.broadcast(facts.where(odd)), on="session", how="inner")
+    of_session = ["flow", "session"]
+    joined = beside(mrp, grouped(mrp, of_session, seen).where(odd), of_session, "inner")
     first = "IF(from_caller, caller_first, called_first)"
-    told = joined.withColumn("is_first", F.expr(f"file_id = {first}.file_id AND offset = {first}.offset"))
-    context = ("kind", "from_caller", "mrp_sequence", "given_at", "caller_at", "called_at", "is_first")
-    return told.select(*FRAME, *context)
+    context = ("kind", "from_caller", "mrp_sequence", "given_at", "caller_at", "called_at")
+    return joined.selectExpr(*FRAME, *context, f"file_id = {first}.file_id AND offset = {first}.offset AS is_first")
 
 
 _OPENING_RULES = (

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
+from fairway.lake.analysis.sums import named
 from fairway.lake.violations.limits import PYDEVTS_LATE_NS as LATE_NS
 from fairway.lake.violations.limits import PYDEVTS_LIFE_NS as LIFE_NS
 from fairway.lake.violations.limits import PYDEVTS_TRANSMISSIONS_MAX as TRANSMISSIONS_MAX
@@ -30,6 +29,7 @@ from fairway.lake.violations.rule import (
     over,
     until_now,
     where_any,
+    with_columns,
 )
 
 if TYPE_CHECKING:
@@ -41,22 +41,21 @@ _MESSAGE = ("point", "flow", "side", "pydevts_id")
 
 
 def _rows(packets: DataFrame) -> DataFrame:
-    return of_protocol(packets, "pydevts").withColumns(
-        {
-            "side": F.expr("IF(kind = 'ack', NOT forward, forward)"),
-            "good": F.expr("kind = 'packet' AND coalesce(body_crc = pydevts_crc, true)"),
-        }
-    )
+    told = {
+        "side": "IF(kind = 'ack', NOT forward, forward)",
+        "good": "kind = 'packet' AND coalesce(body_crc = pydevts_crc, true)",
+    }
+    return with_columns(of_protocol(packets, "pydevts"), told)
 
 
 def _answers(packets: DataFrame) -> DataFrame:
     """Add whether a packet with the id of an ack was seen by now, an ack with that of a close, and one with its crc."""
     seen = {
-        "named": F.expr(f"coalesce(acknowledges_at_ns {BY_NOW}, false)"),
-        "echoed": F.expr(f"coalesce(echoes_at_ns {BY_NOW}, false)"),
+        "named": f"coalesce(acknowledges_at_ns {BY_NOW}, false)",
+        "echoed": f"coalesce(echoes_at_ns {BY_NOW}, false)",
     }
     fields = ("kind", "pydevts_id", "pydevts_success", "pydevts_crc", "body_crc", "good")
-    return _rows(packets).withColumns(seen).select(*FRAME, *fields, *seen)
+    return _rows(packets).selectExpr(*FRAME, *fields, *named(seen))
 
 
 _CRC = hexadecimal("pydevts_crc")
@@ -154,7 +153,7 @@ def _ids(packets: DataFrame) -> DataFrame:
     )
     context = by_now | other | same_by_now | recent | long_ago
     fields = ("kind", "pydevts_id", "pydevts_success", "pydevts_crc", "good")
-    return pydevts.withColumns(context).select(*FRAME, *fields, *context)
+    return with_columns(pydevts, context).selectExpr(*FRAME, *fields, *context)
 
 
 _ID_RULES = (

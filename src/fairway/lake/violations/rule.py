@@ -20,20 +20,16 @@ Durations and bounds are defaults that an endpoint may change: what breaks only 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F
-
-from fairway.core.tables import VIOLATIONS
-from fairway.lake.analysis.sums import EPISODE
+from fairway.core.tables import PACKETS
+from fairway.lake.analysis.sums import EPISODE, named
 from fairway.lake.violations.limits import JITTER_NS, SECOND_NS
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.window import WindowSpec
+    from pyspark.sql import DataFrame
 
 Severity = Literal["error", "warning"]
 
@@ -48,6 +44,12 @@ BY_NOW = f"<= at_ns + {JITTER_NS}"
 
 FRAME = ("protocol", "session", "point", "flow", "file_id", "file", "offset", "frame", "at", "at_ns", *EPISODE)
 """The columns of a packet that every context keeps: where a violation is, and when."""
+
+_SHARED = (
+    *("source", "source_port", "destination", "destination_port", "kind", "from_caller", "retransmission", "duplicate"),
+    *("first_at_ns", "differs", "acknowledges_kind", "acknowledges_at_ns", "echoes_at_ns", "body_bytes", "body_crc"),
+)
+"""What else the rules of all protocols look at. Spark's planner pays for every column, also one that it leaves out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,34 +88,34 @@ class Check:
 
 
 def judged(packets: DataFrame, check: Check) -> DataFrame:
-    """Return the columns of `VIOLATIONS` and five more, a row for each rule that a row of packets breaks."""
-    rows = check.context(packets)
-    broken = F.filter(F.array(*(_verdict(rule) for rule in check.rules)), lambda verdict: verdict.isNotNull())
-    verdicts = rows.select(*FRAME, F.explode(broken).alias("verdict"))
-    more = ("flow", *EPISODE, "needs_start", "captured_by_ns", "all_since_ns")
-    return verdicts.select("*", "verdict.*").select(*VIOLATIONS.names, *more)
+    """Return `FRAME` and what is wrong, a row for each rule that a row of packets breaks."""
+    verdicts = ", ".join(map(_verdict, check.rules))
+    broken = f"inline(filter(array({verdicts}), verdict -> verdict IS NOT NULL))"
+    return check.context(packets).selectExpr(*FRAME, broken)
 
 
-def _verdict(rule: Rule) -> Column:
-    broken = F.expr(f"coalesce(({rule.where}), false) AND NOT coalesce(({rule.holds}), false)")
-    return F.when(
-        broken,
-        F.struct(
-            F.lit(rule.clause).alias("rule"),
-            F.lit(rule.severity).alias("severity"),
-            F.coalesce(F.expr(rule.found).cast("string"), F.lit("nothing")).alias("found"),
-            F.lit(rule.expected).alias("expected"),
-            F.lit(rule.needs_start).alias("needs_start"),
-            F.expr(f"({rule.since}) - {rule.settled_s * SECOND_NS}").alias("captured_by_ns"),
-            F.expr(rule.all_since).cast("long").alias("all_since_ns"),
-        ),
-    )
+def _verdict(rule: Rule) -> str:
+    return f"""CASE WHEN coalesce(({rule.where}), false) AND NOT coalesce(({rule.holds}), false) THEN named_struct(
+        'rule', {_quoted(rule.clause)}, 'severity', {_quoted(rule.severity)},
+        'found', coalesce(string({rule.found}), 'nothing'), 'expected', {_quoted(rule.expected)},
+        'needs_start', {rule.needs_start}, 'captured_by_ns', ({rule.since}) - {rule.settled_s * SECOND_NS},
+        'all_since_ns', bigint({rule.all_since})) END"""
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def of_protocol(packets: DataFrame, protocol: str) -> DataFrame:
     """Return the well-formed packets of a protocol, with `forward`."""
-    good = packets.where((F.col("protocol") == protocol) & (F.col("kind") != "malformed") & F.col("at_ns").isNotNull())
-    return good.withColumn("forward", F.expr(FORWARD))
+    good = packets.where(f"protocol = '{protocol}' AND kind <> 'malformed' AND at_ns IS NOT NULL")
+    own = (name for name in PACKETS.names if name.startswith(f"{protocol}_"))
+    return good.selectExpr(*FRAME, *_SHARED, *own, f"{FORWARD} AS forward")
+
+
+def beside(rows: DataFrame, others: DataFrame, keys: Sequence[str], how: str = "left") -> DataFrame:
+    """Join what is known of few keys; keys have the flow, by which packets lie, so that neither side is moved."""
+    return rows.join(others.hint("shuffle_hash"), on=list(keys), how=how)
 
 
 def where_any(rows: DataFrame, condition: str, *keys: str) -> DataFrame:
@@ -121,13 +123,13 @@ def where_any(rows: DataFrame, condition: str, *keys: str) -> DataFrame:
 
     A window is dear; a rule that speaks of few rows needs it only over those that share their keys.
     """
-    return rows.join(rows.where(condition).select(*keys).distinct(), on=list(keys), how="left_semi")
+    return beside(rows, rows.where(condition).selectExpr(*keys), keys, "left_semi")
 
 
 def malformed(packets: DataFrame) -> DataFrame:
     """Return the malformed datagrams that the capture holds whole: the context of rules about format."""
-    bad = packets.where((F.col("kind") == "malformed") & ~F.col("truncated") & F.col("at").isNotNull())
-    return bad.select(*FRAME, "reason", "payload_bytes")
+    bad = packets.where("kind = 'malformed' AND NOT truncated AND at IS NOT NULL")
+    return bad.selectExpr(*FRAME, "reason", "payload_bytes")
 
 
 def format_rule(clause: str, reasons: str, expected: str, *, where: str = "true", severity: Severity = "error") -> Rule:
@@ -149,27 +151,35 @@ def hexadecimal(number: str) -> str:
     return f"translate(hex({number}), 'ABCDEF', 'abcdef')"
 
 
-def until_now(*keys: str) -> WindowSpec:
+def until_now(*keys: str) -> str:
     """Return the rows with these keys up to now; what was seen at nearly the same instant counts as seen before."""
-    return Window.partitionBy(*keys).orderBy("at_ns").rangeBetween(Window.unboundedPreceding, JITTER_NS)
+    return _window(keys, f"RANGE BETWEEN UNBOUNDED PRECEDING AND {JITTER_NS}L FOLLOWING")
 
 
-def until(*keys: str, ago_ns: int) -> WindowSpec:
+def until(*keys: str, ago_ns: int) -> str:
     """Return the rows with these keys that are at least so old."""
-    return Window.partitionBy(*keys).orderBy("at_ns").rangeBetween(Window.unboundedPreceding, -ago_ns)
+    return _window(keys, f"RANGE BETWEEN UNBOUNDED PRECEDING AND {ago_ns}L PRECEDING")
 
 
-def between(*keys: str, from_ns: int, to_ns: int = 0) -> WindowSpec:
+def between(*keys: str, from_ns: int, to_ns: int = 0) -> str:
     """Return the rows with these keys whose age lies in this range."""
-    return Window.partitionBy(*keys).orderBy("at_ns").rangeBetween(-from_ns, -to_ns)
+    return _window(keys, f"RANGE BETWEEN {from_ns}L PRECEDING AND {to_ns}L PRECEDING")
 
 
-def of_all(*keys: str) -> WindowSpec:
+def of_all(*keys: str) -> str:
     """Return all rows with these keys; in the order of the other windows, so that one sort serves them all."""
-    everything = (Window.unboundedPreceding, Window.unboundedFollowing)
-    return Window.partitionBy(*keys).orderBy("at_ns").rowsBetween(*everything)
+    return _window(keys, "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING")
 
 
-def over(window: WindowSpec, **expressions: str) -> dict[str, Column]:
-    """Return columns computed over one window, by name."""
-    return {name: F.expr(text).over(window) for name, text in expressions.items()}
+def _window(keys: Sequence[str], frame: str) -> str:
+    return f"PARTITION BY {', '.join(keys)} ORDER BY at_ns {frame}"
+
+
+def over(window: str, **expressions: str) -> dict[str, str]:
+    """Return SQL of columns computed over one window, by name."""
+    return {name: f"{text} OVER ({window})" for name, text in expressions.items()}
+
+
+def with_columns(rows: DataFrame, *expressions: Mapping[str, str]) -> DataFrame:
+    """Return rows with more columns, by name."""
+    return rows.selectExpr("*", *(column for each in expressions for column in named(each)))

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
+from fairway.lake.analysis.sums import named
 from fairway.lake.violations.limits import RUP_PARTS_MAX as PARTS_MAX
 from fairway.lake.violations.limits import RUP_PROGRESS_NS as PROGRESS_NS
 from fairway.lake.violations.limits import RUP_SILENCE_NS as SILENCE_NS
@@ -27,6 +26,7 @@ from fairway.lake.violations.rule import (
     until,
     until_now,
     where_any,
+    with_columns,
 )
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _REGULAR = "kind = 'data' AND body_bytes > 0 AND rup_position + body_bytes < rup
 
 
 def _rows(packets: DataFrame) -> DataFrame:
-    return of_protocol(packets, "rup").withColumn("side", F.expr("forward = (kind = 'data')"))
+    return with_columns(of_protocol(packets, "rup"), {"side": "forward = (kind = 'data')"})
 
 
 def _messages(packets: DataFrame) -> DataFrame:
@@ -71,13 +71,13 @@ def _messages(packets: DataFrame) -> DataFrame:
         confirmed="max(IF(kind = 'confirm', struct(rup_position, at_ns), NULL))",
     )
     told = {
-        "total": F.col("first_part.rup_total"),
-        "size": F.col("first_regular.body_bytes"),
-        "begins": F.expr("first_part.rup_position = 0 AND first_part.at_ns = begun_by"),
+        "total": "first_part.rup_total",
+        "size": "first_regular.body_bytes",
+        "begins": "first_part.rup_position = 0 AND first_part.at_ns = begun_by",
     }
     fields = ("kind", "rup_position", "rup_total", "rup_start", "body_bytes", "differs", "begun_by")
-    known = _rows(packets).withColumns(whole | by_now | long_ago).withColumns(told)
-    return known.select(*FRAME, *fields, *told, *by_now, *long_ago)
+    known = with_columns(_rows(packets), whole, by_now, long_ago)
+    return known.selectExpr(*FRAME, *fields, *named(told), *by_now, *long_ago)
 
 
 _PART = "concat('a part of ', body_bytes, ' bytes at ', rup_position, ' of ', rup_total)"
@@ -206,15 +206,15 @@ def _stalled(packets: DataFrame) -> DataFrame:
     """
     late = f"kind = 'data' AND at_ns - first_at_ns > {SILENCE_NS}"
     rows = where_any(_rows(packets), late, *_SENDER)
-    marked = rows.withColumns(over(until_now(*_MESSAGE), mark="max(IF(kind = 'confirm', rup_position, NULL))"))
+    marked = with_columns(rows, over(until_now(*_MESSAGE), mark="max(IF(kind = 'confirm', rup_position, NULL))"))
     news = "at_ns = first_at_ns AND (kind = 'request' OR (kind = 'confirm' AND rup_position >= mark))"
     heard = over(
         until_now(*_SENDER),
         answered_at="max(IF(kind <> 'data', at_ns, NULL))",
         advanced_at=f"max(IF({news}, at_ns, NULL))",
     )
-    known = marked.withColumns(heard).where(late)
-    return known.select(*FRAME, F.expr("at_ns - first_at_ns").alias("late_ns"), *heard)
+    known = with_columns(marked, heard).where(late)
+    return known.selectExpr(*FRAME, "at_ns - first_at_ns AS late_ns", *heard)
 
 
 _AGAIN = "concat('a retransmission ', late_ns DIV 1000000, ' ms after the first')"

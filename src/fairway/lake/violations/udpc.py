@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
+from fairway.lake.analysis.sums import grouped
 from fairway.lake.violations.limits import FIN_NS, IMPORTANT_NS, JITTER_NS, NEARBY, REQUEST_NS, SECOND_NS, SLACK_NS
 from fairway.lake.violations.limits import UDPC_TURN as TURN
 from fairway.lake.violations.rule import (
@@ -20,10 +19,12 @@ from fairway.lake.violations.rule import (
     FRAME,
     Check,
     Rule,
+    beside,
     format_rule,
     of_protocol,
     over,
     until_now,
+    with_columns,
 )
 
 if TYPE_CHECKING:
@@ -45,9 +46,7 @@ def _numbers(packets: DataFrame) -> DataFrame:
     """
     named = f"IF({_ANSWERS} AND acknowledges_at_ns {BY_NOW}, acknowledges_kind, NULL)"
     fields = ("kind", "from_caller", "udpc_index", "udpc_ack", "body_bytes", "differs")
-    return _in_sessions(packets).select(
-        *FRAME, *fields, F.expr(named).alias("named"), F.expr("at_ns - first_at_ns").alias("late_ns")
-    )
+    return _in_sessions(packets).selectExpr(*FRAME, *fields, f"{named} AS named", "at_ns - first_at_ns AS late_ns")
 
 
 _SAME_KIND = "NOT contains(differs, 'kind')"
@@ -153,8 +152,8 @@ _NUMBER_RULES = (
 def _responses(packets: DataFrame) -> DataFrame:
     """Add to responses the first one to the same request."""
     rows = _in_sessions(packets).where(f"{_RESPONDS} AND acknowledges_kind IN ('request', 'answering_request')")
-    first = over(until_now("session", "from_caller", "udpc_ack"), response="min(struct(at_ns, udpc_index))")
-    return rows.withColumns(first).select(*FRAME, "udpc_index", "udpc_ack", "acknowledges_at_ns", "response")
+    first = over(until_now("flow", "session", "from_caller", "udpc_ack"), response="min(struct(at_ns, udpc_index))")
+    return with_columns(rows, first).selectExpr(*FRAME, "udpc_index", "udpc_ack", "acknowledges_at_ns", "response")
 
 
 _RESPONSE_RULES = (
@@ -170,54 +169,50 @@ _RESPONSE_RULES = (
 
 def _by_id(udpc: DataFrame) -> DataFrame:
     """Return for each sessionID that one side of a flow uses when it did."""
-    return udpc.groupBy("point", "flow", "forward", "udpc_session").agg(
-        F.expr("min(at_ns)").alias("begins_at"),
-        F.expr("min(at_ns) FILTER (WHERE kind = 'syn')").alias("called_at"),
-        F.expr("min(at_ns) FILTER (WHERE kind = 'syn_ack')").alias("given_at"),
-        F.expr("min(at_ns) FILTER (WHERE kind <> 'syn')").alias("used_at"),
-        F.expr("max(at_ns) FILTER (WHERE kind NOT IN ('syn', 'syn_ack'))").alias("spoken_at"),
-    )
+    seen = {
+        "begins_at": "min(at_ns)",
+        "called_at": "min(at_ns) FILTER (WHERE kind = 'syn')",
+        "given_at": "min(at_ns) FILTER (WHERE kind = 'syn_ack')",
+        "used_at": "min(at_ns) FILTER (WHERE kind <> 'syn')",
+        "spoken_at": "max(at_ns) FILTER (WHERE kind NOT IN ('syn', 'syn_ack'))",
+    }
+    return grouped(udpc, ["point", "flow", "forward", "udpc_session"], seen)
 
 
 def _flows(by_id: DataFrame) -> DataFrame:
     """Return for each flow that begins with a SYN, so that the capture holds its beginning, its first SYN+ACK."""
-    flows = by_id.groupBy("point", "flow").agg(
-        F.expr("min(begins_at) = min(called_at)").alias("whole"),
-        F.min("begins_at").alias("flow_begins_at"),
-        F.expr("min(given_at)").alias("first_given_at"),
-    )
-    return flows.where("whole")
+    seen = {
+        "whole": "min(begins_at) = min(called_at)",
+        "flow_begins_at": "min(begins_at)",
+        "first_given_at": "min(given_at)",
+    }
+    return grouped(by_id, ["point", "flow"], seen).where("whole")
 
 
 def _handshakes(packets: DataFrame) -> DataFrame:
     """Add to SYN, SYN+ACK and FIN the first of their kind, and to a SYN+ACK what it answers."""
     udpc = of_protocol(packets, "udpc")
     by_id = _by_id(udpc)
-    spoken = by_id.select(
-        "point", "flow", "forward", F.col("udpc_session").alias("answered_session"), F.col("spoken_at")
-    )
-    rows = udpc.where("kind IN ('syn', 'syn_ack', 'fin')").withColumns(
-        {
-            "call": F.expr("CASE kind WHEN 'syn' THEN udpc_index WHEN 'syn_ack' THEN udpc_ack END"),
-            "called_forward": F.expr("IF(kind = 'syn', forward, NOT forward)"),
-        }
-    )
+    spoken = by_id.selectExpr("point", "flow", "forward", "udpc_session AS answered_session", "spoken_at")
+    call = {
+        "call": "CASE kind WHEN 'syn' THEN udpc_index WHEN 'syn_ack' THEN udpc_ack END",
+        "called_forward": "IF(kind = 'syn', forward, NOT forward)",
+    }
+    rows = with_columns(udpc.where("kind IN ('syn', 'syn_ack', 'fin')"), call)
     of_kind = until_now("point", "flow", "forward", "udpc_session", "kind")
     of_call = until_now("point", "flow", "called_forward", "call")
-    known = rows.withColumns(
-        over(of_kind, first="min(struct(at_ns, udpc_index))")
-        | over(
-            of_call,
-            calls="count_if(kind = 'syn')",
-            answer="min(IF(kind = 'syn_ack', struct(at_ns, udpc_session), NULL))",
-        )
-    ).withColumn("answered_session", F.col("answer.udpc_session"))
-    flows = _flows(by_id).select("point", "flow", "whole", "flow_begins_at")
-    joined = known.join(flows, on=["point", "flow"], how="left").join(
-        spoken, on=["point", "flow", "forward", "answered_session"], how="left"
+    first = over(of_kind, first="min(struct(at_ns, udpc_index))")
+    answered = over(
+        of_call,
+        calls="count_if(kind = 'syn')",
+        answered_session="min(IF(kind = 'syn_ack', struct(at_ns, udpc_session), NULL))",
     )
-    context = ("kind", "udpc_index", "udpc_ack", "udpc_session", "first", "calls", "answered_session")
-    return joined.select(*FRAME, *context, "whole", "flow_begins_at", "spoken_at")
+    answered["answered_session"] += ".udpc_session"
+    flows = _flows(by_id).selectExpr("point", "flow", "whole", "flow_begins_at")
+    known = beside(with_columns(rows, first, answered), flows, ["point", "flow"])
+    joined = beside(known, spoken, ["point", "flow", "forward", "answered_session"])
+    context = ("kind", "udpc_index", "udpc_ack", "udpc_session", *first, *answered)
+    return joined.selectExpr(*FRAME, *context, "whole", "flow_begins_at", "spoken_at")
 
 
 _ANOTHER_INDEX = f"pmod(udpc_index - first.udpc_index, {TURN})"
@@ -271,29 +266,23 @@ _HANDSHAKE_RULES = (
 
 def _openings(packets: DataFrame) -> DataFrame:
     """Return the packets of sessions whose sides seem to speak too early, or after their end."""
-    udpc = of_protocol(packets, "udpc").where("session IS NOT NULL")
-    facts = udpc.groupBy("session").agg(
-        F.expr("min(at_ns) FILTER (WHERE kind = 'syn_ack')").alias("given_at"),
-        F.expr("min(at_ns) FILTER (WHERE from_caller AND kind <> 'syn')").alias("caller_at"),
-        F.expr("min(at_ns) FILTER (WHERE NOT from_caller AND kind <> 'syn_ack')").alias("called_at"),
-        *(
-            F.expr(f"{function}(udpc_index) FILTER (WHERE {side} AND {kinds})").alias(name)
-            for name, function, side, kinds in (
-                ("caller_fin", "min", "from_caller", "kind = 'fin'"),
-                ("called_fin", "min", "NOT from_caller", "kind = 'fin'"),
-                ("caller_newest", "max", "from_caller", _ASKS),
-                ("called_newest", "max", "NOT from_caller", _ASKS),
-            )
-        ),
-    )
+    udpc = _in_sessions(packets)
+    seen = {
+        "given_at": "min(at_ns) FILTER (WHERE kind = 'syn_ack')",
+        "caller_at": "min(at_ns) FILTER (WHERE from_caller AND kind <> 'syn')",
+        "called_at": "min(at_ns) FILTER (WHERE NOT from_caller AND kind <> 'syn_ack')",
+        "caller_fin": "min(udpc_index) FILTER (WHERE from_caller AND kind = 'fin')",
+        "called_fin": "min(udpc_index) FILTER (WHERE NOT from_caller AND kind = 'fin')",
+        "caller_newest": f"max(udpc_index) FILTER (WHERE from_caller AND {_ASKS})",
+        "called_newest": f"max(udpc_index) FILTER (WHERE NOT from_caller AND {_ASKS})",
+    }
     beyond = f"pmod({{0}}_newest - {{0}}_fin, {TURN}) BETWEEN 1 AND {NEARBY}"
     odd = f"""caller_at < given_at OR called_at < coalesce(caller_at, {1 << 62})
         OR {beyond.format("caller")} OR {beyond.format("called")}"""
-    suspects = facts.where(odd).select("session", "given_at", "caller_at", "called_at", "caller_fin", "called_fin")
-    joined = udpc.join(F.broadcast(suspects), on="session", how="inner")
-    return joined.withColumn("fin", F.expr("IF(from_caller, caller_fin, called_fin)")).select(
-        *FRAME, "kind", "from_caller", "udpc_index", "given_at", "caller_at", "called_at", "fin"
-    )
+    of_session = ["flow", "session"]
+    joined = beside(udpc, grouped(udpc, of_session, seen).where(odd), of_session, "inner")
+    context = ("kind", "from_caller", "udpc_index", "given_at", "caller_at", "called_at")
+    return joined.selectExpr(*FRAME, *context, "IF(from_caller, caller_fin, called_fin) AS fin")
 
 
 _OPENING_RULES = (
@@ -327,17 +316,13 @@ def _strangers(packets: DataFrame) -> DataFrame:
     """Return the first packet of each sessionID that came up in a known flow without a SYN+ACK."""
     udpc = of_protocol(packets, "udpc")
     by_id = _by_id(udpc)
-    ids = by_id.groupBy("point", "flow", "udpc_session").agg(
-        F.expr("min(used_at)").alias("used_at"), F.expr("min(given_at)").alias("given_at")
-    )
-    suspects = (
-        ids.where("given_at IS NULL AND used_at IS NOT NULL")
-        .join(_flows(by_id), on=["point", "flow"], how="inner")
-        .where("used_at > first_given_at")
-        .select("point", "flow", "udpc_session", "used_at", "flow_begins_at")
-    )
-    joined = udpc.join(F.broadcast(suspects), on=["point", "flow", "udpc_session"], how="inner")
-    return joined.where("kind <> 'syn' AND at_ns = used_at").select(*FRAME, "kind", "udpc_session", "flow_begins_at")
+    keys = ["point", "flow", "udpc_session"]
+    ids = grouped(by_id, keys, {"used_at": "min(used_at)", "given_at": "min(given_at)"})
+    nameless = ids.where("given_at IS NULL AND used_at IS NOT NULL")
+    suspects = beside(nameless, _flows(by_id), ["point", "flow"], "inner").where("used_at > first_given_at")
+    joined = beside(udpc, suspects.selectExpr(*keys, "used_at", "flow_begins_at"), keys, "inner")
+    found = joined.where("kind <> 'syn' AND at_ns = used_at")
+    return found.selectExpr(*FRAME, "kind", "udpc_session", "flow_begins_at")
 
 
 _STRANGER_RULES = (

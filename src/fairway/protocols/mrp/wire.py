@@ -21,16 +21,10 @@ import struct
 from dataclasses import dataclass
 
 from fairway.core.errors import MalformedDatagram
+from fairway.core.headers import Field, Header
 from fairway.core.machine import Buffer
 
 MAGIC = b"MRP"
-HEAD_BYTES = 4
-CONNECT_BYTES = 8
-CON_REPLY_BYTES = 12
-STAMPED_BYTES = 14
-PIGGYBACK_BYTES = 12
-ACK_BYTES = 14
-
 TYPE_IGNORE, TYPE_CONNECT, TYPE_CON_REPLY, TYPE_DATA, TYPE_ACK = range(5)
 ACCEPT, REJECT = 1, 2
 VER_STAMPED, VER_PIGGYBACK = 0x00, 0x01
@@ -40,6 +34,49 @@ PIGGYBACK_CONID_MAX = 0xFFFF
 KINDS = ("malformed", "ignore", "connect", "con_reply", "data", "ack")
 """A well-formed datagram of type t has kind t + 1."""
 REASONS = ("", "too_short", "bad_magic", "unknown_type", "wrong_size", "bad_stat", "zero_conid")
+
+
+def _conid(name: str, whose: str, size: int = 3) -> Field:
+    return Field(name=name, size=size, meaning=f"connection id of the {whose}", not_zero=True)
+
+
+HEAD = Header(Field(name="type", size=1, meaning="type", values=dict(enumerate(KINDS[1:]))), start=len(MAGIC))
+HEAD_BYTES = HEAD.size
+CONNECT = Header(
+    Field(name="ver", size=1, meaning="version: 0 stamped layout, 1 piggyback", hexadecimal=True),
+    _conid("cl_conid", "client"),
+    start=HEAD_BYTES,
+)
+CON_REPLY = Header(
+    Field(name="stat", size=1, meaning="status", values={ACCEPT: "accept", REJECT: "reject"}),
+    Field(name="fill", size=1, meaning="fill, ignored"),
+    _conid("cl_conid", "client"),
+    _conid("sv_conid", "server"),
+    start=HEAD_BYTES,
+)
+STAMPED = Header(
+    _conid("dest_conid", "receiver"),
+    _conid("from_conid", "sender"),
+    Field(name="sequence", size=2, meaning="sequence number"),
+    Field(name="stamp", size=2, meaning="sender's clock, milliseconds modulo 65,536"),
+    start=HEAD_BYTES,
+)
+"""Of data in the stamped layout, and of an ack."""
+PIGGYBACK = Header(
+    _conid("from_conid", "sender", 2),
+    _conid("dest_conid", "receiver", 2),
+    Field(name="sequence", size=2, meaning="sequence number"),
+    Field(name="from_seq", size=2, meaning="highest sequence received with none missing below"),
+    start=HEAD_BYTES,
+)
+CONNECT_BYTES, CON_REPLY_BYTES = CONNECT.size, CON_REPLY.size
+STAMPED_BYTES = ACK_BYTES = STAMPED.size
+PIGGYBACK_BYTES = PIGGYBACK.size
+_SEQUENCE_AT, _STAMP_AT, _FROM_SEQ_AT = (
+    STAMPED["sequence"].offset,
+    STAMPED["stamp"].offset,
+    PIGGYBACK["from_seq"].offset,
+)
 
 _CONNECT = struct.Struct(">4sI")
 _CON_REPLY = struct.Struct(">4sBBHI")
@@ -111,7 +148,11 @@ class Data:
         if not dest_conid or not from_conid:
             return None
         return StampedData(
-            dest_conid=dest_conid, from_conid=from_conid, sequence=sequence, stamp=stamp, body=self.rest[10:]
+            dest_conid=dest_conid,
+            from_conid=from_conid,
+            sequence=sequence,
+            stamp=stamp,
+            body=self.rest[STAMPED_BYTES - HEAD_BYTES :],
         )
 
     def as_piggyback(self) -> PiggybackData | None:
@@ -122,7 +163,11 @@ class Data:
         if not dest_conid or not from_conid:
             return None
         return PiggybackData(
-            from_conid=from_conid, dest_conid=dest_conid, sequence=sequence, from_seq=from_seq, body=self.rest[8:]
+            from_conid=from_conid,
+            dest_conid=dest_conid,
+            sequence=sequence,
+            from_seq=from_seq,
+            body=self.rest[PIGGYBACK_BYTES - HEAD_BYTES :],
         )
 
 
@@ -278,17 +323,17 @@ def number(value: int) -> bytes:
 
 def echoed(stamped: bytes) -> bytes:
     """Gives sequence and stamp of stamped data as they go into its acknowledgement."""
-    return stamped[10:STAMPED_BYTES]
+    return stamped[_SEQUENCE_AT:STAMPED_BYTES]
 
 
 def restamped(stamped: Buffer, stamp: int) -> bytes:
     """Gives stamped data again, with another stamp."""
-    return b"".join((stamped[:12], stamp.to_bytes(2, "big"), stamped[STAMPED_BYTES:]))
+    return b"".join((stamped[:_STAMP_AT], stamp.to_bytes(2, "big"), stamped[STAMPED_BYTES:]))
 
 
 def with_from_seq(piggyback: Buffer, from_seq: int) -> bytes:
     """Gives piggyback data again, with another from_seq."""
-    return b"".join((piggyback[:10], from_seq.to_bytes(2, "big"), piggyback[PIGGYBACK_BYTES:]))
+    return b"".join((piggyback[:_FROM_SEQ_AT], from_seq.to_bytes(2, "big"), piggyback[PIGGYBACK_BYTES:]))
 
 
 def body_of(datagram: bytes, header_bytes: int) -> bytes:

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from fairway.core.columns import Bytes, Columns, Integers, assembled, whole_headers
 from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX
-from fairway.protocols.pydevts.wire import HEADER_BYTES, KIND_OF_TYPE, KINDS, REASONS, TYPE_PACKET
+from fairway.protocols.pydevts.wire import HEADER, HEADER_BYTES, KIND_OF_TYPE, KINDS, REASONS, TYPE_PACKET, TYPE_SHIFT
 
-_HEADER = np.dtype([("word", ">u8")])
+_HEADER = np.dtype([("word", f">u{HEADER_BYTES}")])
 """All of it is one number."""
 _TOO_SHORT, _UNKNOWN_TYPE, _BAD_SUCCESS, _WRONG_SIZE, _TOO_LONG = range(1, len(REASONS))
 _KIND = np.array([KINDS.index(KIND_OF_TYPE.get(number, KINDS[0])) for number in range(256)], dtype=np.uint8)
@@ -19,12 +19,11 @@ def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Colum
     """Decodes the headers of many datagrams; agrees with `wire.decode` on every input."""
     short = lengths < HEADER_BYTES
     header = whole_headers(buffer, offsets, short, _HEADER)["word"].astype(np.uint64)
-    number = (header >> np.uint64(56)).astype(np.uint8)
-    fields: dict[str, NDArray[np.generic]] = {
-        "success": (header >> np.uint64(48)).astype(np.int64) & 0xFF,
-        "message_id": (header >> np.uint64(32)).astype(np.int64) & 0xFFFF,
-        "crc": (header & np.uint64(0xFFFFFFFF)).astype(np.int64),
-    }
+    number = (header >> np.uint64(TYPE_SHIFT)).astype(np.uint8)
+    fields: dict[str, NDArray[np.generic]] = {}
+    for field in HEADER.fields[1:]:
+        shifted = header >> np.uint64(HEADER.shift(field.name))
+        fields[field.name] = shifted.astype(np.int64) & ((1 << 8 * field.size) - 1)
     kind = _KIND[number]
     reason = _reasons(number, fields["success"], lengths, short)
     return assembled(

@@ -1,4 +1,4 @@
-"""All peers of a machine: a bounded table in which only idle ones make room for new ones."""
+"""The peers of a machine, both directions of each: a bounded table in which only idle ones make room for new ones."""
 
 from __future__ import annotations
 
@@ -6,8 +6,53 @@ from collections import OrderedDict
 
 from fairway.core.events import Address, Closed, CloseReason, Connected, Peer
 from fairway.core.outputs import Outputs
-from fairway.protocols.pydevts.conversation import Conversation, Phase
+from fairway.core.pings import Pings
 from fairway.protocols.pydevts.options import PydevtsOptions
+from fairway.protocols.pydevts.receiver import Receiver
+from fairway.protocols.pydevts.sender import Sender
+
+
+class Conversation:
+    """What the machine knows of one address; also after the end, to answer duplicates and to number later messages."""
+
+    __slots__ = (
+        "address", "answered", "closing", "ended", "first_id", "named", "peer", "pings", "receiver", "sender",
+        "used_blocks",
+    )  # fmt: skip
+
+    def __init__(self, address: Address, deferred: bool) -> None:
+        self.address = address
+        self.peer = Peer(address)
+        self.receiver = Receiver(deferred)
+        self.sender: Sender | None = None
+        """Made when the first message is sent: most callers of a server are never written to."""
+        self.first_id: int | None = None
+        """Where own ids go on after a restart."""
+        self.used_blocks: dict[int, int] = {}
+        """Blocks of own ids used before a restart, and when: they rest before they are used again."""
+        self.closing: CloseReason | None = None
+        """Set from `close` on, while outstanding messages are flushed, and after the end."""
+        self.ended = False
+        self.answered = False
+        """Something well-formed has come from there."""
+        self.pings: Pings | None = None
+        """Marked by the key of an ack that belongs to nothing; every peer answers it with a close."""
+        self.named = False
+        """Whether our application named the address, which proves it."""
+
+    @property
+    def unfinished(self) -> int:
+        """Messages of ours without an outcome."""
+        return 0 if self.sender is None else self.sender.backlog.messages
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing would be delivered twice, and nothing lost, if this were gone."""
+        if self.named and not self.ended:
+            return False
+        return not (
+            self.receiver.known or self.receiver.places or self.unfinished or (self.pings and self.pings.waiting)
+        )
 
 
 class Conversations:
@@ -45,11 +90,11 @@ class Conversations:
         conversation = self._by_address.get(address)
         if conversation is None:
             conversation = self.add(address)
-        elif conversation.phase is Phase.CLOSED:
+        elif conversation.ended:
             self._statistics.conversations_opened += 1
         elif token is None:
             return conversation
-        conversation.phase = Phase.OPEN
+        conversation.closing, conversation.ended = None, False
         conversation.answered = conversation.answered or token is None
         self._outputs.report(Connected(conversation.peer, token))
         return conversation
@@ -72,7 +117,7 @@ class Conversations:
             self._reached[address] = conversation.receiver.widener.highest
             if len(self._reached) > self._options.peers_max:
                 self._reached.popitem(last=False)
-        if conversation.phase is Phase.OPEN:
+        if conversation.closing is None:
             self._statistics.conversations_closed += 1
             self._outputs.report(Closed(conversation.peer, CloseReason.FORGOTTEN))
 

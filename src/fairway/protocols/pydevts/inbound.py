@@ -19,8 +19,7 @@ from fairway.core.statistics import (
 )
 from fairway.core.timers import Deadlines
 from fairway.protocols.pydevts import wire
-from fairway.protocols.pydevts.conversation import Conversation, Phase
-from fairway.protocols.pydevts.conversations import Conversations
+from fairway.protocols.pydevts.conversations import Conversation, Conversations
 from fairway.protocols.pydevts.options import PydevtsOptions
 from fairway.protocols.pydevts.wire import ACK, CRC_MASK, FAILED, HEADER_BYTES, KEY_MASK
 
@@ -91,7 +90,7 @@ class Inbound:
         if refusal is not None:
             self._statistics.dropped[refusal] += 1
             return
-        if conversation is None or conversation.phase is not Phase.OPEN:
+        if conversation is None or conversation.closing is not None:
             conversation = self._conversations.called(address, None)
         number = conversation.receiver.accept(key, len(body), now_us)
         self._outputs.report(MessageReceived(conversation.peer, number, body))
@@ -101,7 +100,7 @@ class Inbound:
         self, data: bytes, segment_bytes: int, address: Address, conversation: Conversation | None, now_us: int
     ) -> bool:
         """Takes a super-buffer of packets if all are good, new and in a row; changes nothing otherwise."""
-        if conversation is not None and conversation.phase is not Phase.OPEN:
+        if conversation is not None and conversation.closing is not None:
             return False
         run = wire.packet_run(data, segment_bytes)
         size = segment_bytes - HEADER_BYTES
@@ -119,7 +118,7 @@ class Inbound:
     def _refusal(self, conversation: Conversation | None, count: int, size: int) -> str | None:
         """Names the reason for which new messages are dropped, or None."""
         options = self._options
-        if conversation is not None and conversation.phase is Phase.CLOSING:
+        if conversation is not None and conversation.closing is not None and not conversation.ended:
             return CLOSING
         if self._conversations.shut:
             return ENDPOINT_CLOSED

@@ -58,8 +58,7 @@ from fairway.core.refusals import (
 from fairway.core.timers import Deadlines
 from fairway.protocols.pydevts import snapshot as stored
 from fairway.protocols.pydevts import wire
-from fairway.protocols.pydevts.conversation import Conversation, Phase
-from fairway.protocols.pydevts.conversations import Conversations
+from fairway.protocols.pydevts.conversations import Conversation, Conversations
 from fairway.protocols.pydevts.identifiers import IDS
 from fairway.protocols.pydevts.inbound import Inbound
 from fairway.protocols.pydevts.options import PydevtsOptions
@@ -117,7 +116,7 @@ class PydevtsMachine:
             self._inbound.packet(header, wire.body(data), address, conversation, self._now_us)
         elif kind == wire.TYPE_ACK:
             self._outbound.ack(header, address, conversation, self._now_us)
-            self._end_if_flushed(conversation)
+            self._close_if_flushed(conversation)
         elif conversation is None or conversation.pings is None or not self._ping_answered(conversation, header):
             self._inbound.closes((header & KEY_MASK,), conversation)
 
@@ -155,7 +154,7 @@ class PydevtsMachine:
             return False
         if kind == wire.TYPE_ACK:
             taken = self._outbound.ack_run(keys, conversation, self._now_us)
-            self._end_if_flushed(conversation)
+            self._close_if_flushed(conversation)
             return taken
         if kind == wire.TYPE_CLOSE and not (conversation.pings and conversation.pings.waiting):
             self._inbound.closes(keys, conversation)
@@ -170,7 +169,7 @@ class PydevtsMachine:
         known = self._conversations.get(address)
         if known is None and not self._conversations.has_room():
             raise too_many_peers(self._options.peers_max)
-        if known is not None and known.phase is Phase.CLOSING:
+        if known is not None and known.closing is not None and not known.ended:
             raise still_closing(address)
         self._now_us = now_us
         token = self._outputs.token()
@@ -211,7 +210,7 @@ class PydevtsMachine:
 
     def _open(self, peer: Peer) -> Conversation:
         conversation = self._conversations.get(peer.address)
-        if conversation is None or conversation.peer != peer or conversation.phase is not Phase.OPEN:
+        if conversation is None or conversation.peer != peer or conversation.closing is not None:
             raise no_such_peer(self.name, peer)
         return conversation
 
@@ -254,38 +253,38 @@ class PydevtsMachine:
     def close(self, peer: Peer | None, now_us: int) -> None:
         if peer is not None:
             conversation = self._known(peer)
-            if conversation.phase is Phase.CLOSED:
+            if conversation.ended:
                 raise no_such_peer(self.name, peer)
             self._now_us = now_us
-            if conversation.phase is Phase.OPEN:
-                self._start_closing(conversation, CloseReason.LOCAL)
+            self._begin_close(conversation, CloseReason.LOCAL)
             return
         self._now_us = now_us
         self._conversations.shut = True
         for conversation in self._conversations.all():
-            if conversation.phase is Phase.OPEN:
-                self._start_closing(conversation, CloseReason.SHUT_DOWN)
+            self._begin_close(conversation, CloseReason.SHUT_DOWN)
 
-    def _start_closing(self, conversation: Conversation, reason: CloseReason) -> None:
-        conversation.phase = Phase.CLOSING
-        conversation.close_reason = reason
+    def _begin_close(self, conversation: Conversation, reason: CloseReason) -> None:
+        if conversation.closing is not None:
+            return
+        conversation.closing = reason
         if conversation.sender is not None:
             conversation.sender.backlog.close()
         self._flushing.append((self._now_us + self._options.flush_us, conversation))
-        self._end_if_flushed(conversation)
+        self._close_if_flushed(conversation)
 
-    def _end_if_flushed(self, conversation: Conversation | None) -> None:
-        if conversation is not None and conversation.phase is Phase.CLOSING and not conversation.unfinished:
-            self._end(conversation)
+    def _close_if_flushed(self, conversation: Conversation | None) -> None:
+        if conversation is None or conversation.closing is None or conversation.ended or conversation.unfinished:
+            return
+        self._end(conversation, conversation.closing)
 
-    def _end(self, conversation: Conversation) -> None:
-        """Gives every token that is left its outcome, then reports the end."""
-        conversation.phase = Phase.CLOSED
-        self._end_pings(conversation, conversation.close_reason)
-        self._outbound.end(conversation, conversation.close_reason, self._now_us)
+    def _end(self, conversation: Conversation, reason: CloseReason) -> None:
+        """Give every token that is left its outcome, then report the end."""
+        conversation.ended = True
+        self._end_pings(conversation, reason)
+        self._outbound.end(conversation, reason, self._now_us)
         self._inbound.end(conversation)
         self.statistics.conversations_closed += 1
-        self._outputs.report(Closed(conversation.peer, conversation.close_reason))
+        self._outputs.report(Closed(conversation.peer, reason))
         self._conversations.note(conversation)
 
     def unreachable(self, address: Address, reason: str, now_us: int) -> None:
@@ -294,7 +293,7 @@ class PydevtsMachine:
             self._now_us = now_us
             self._end_pings(conversation, reason)
             self._outbound.end(conversation, reason, now_us)
-            self._end_if_flushed(conversation)
+            self._close_if_flushed(conversation)
 
     # Time and outputs.
 
@@ -310,10 +309,10 @@ class PydevtsMachine:
         self._conversations.wake(now_us)
         for _ in range(len(self._flushing)):
             due_us, conversation = self._flushing.popleft()
-            self._end_if_flushed(conversation)
-            if conversation.phase is Phase.CLOSING:
+            self._close_if_flushed(conversation)
+            if conversation.closing is not None and not conversation.ended:
                 if due_us <= now_us:
-                    self._end(conversation)
+                    self._end(conversation, conversation.closing)
                 else:
                     self._flushing.append((due_us, conversation))
 

@@ -10,8 +10,7 @@ from fairway.core.outputs import Outputs
 from fairway.core.recovery.runs import NEVER
 from fairway.core.timers import Deadlines
 from fairway.protocols.pydevts import wire
-from fairway.protocols.pydevts.conversation import Conversation
-from fairway.protocols.pydevts.conversations import Conversations
+from fairway.protocols.pydevts.conversations import Conversation, Conversations
 from fairway.protocols.pydevts.identifiers import IDS, Identifiers, RecentUses
 from fairway.protocols.pydevts.options import PydevtsOptions
 from fairway.protocols.pydevts.sender import Sender

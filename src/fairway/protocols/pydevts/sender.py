@@ -23,7 +23,7 @@ from fairway.protocols.pydevts.options import PydevtsOptions
 from fairway.protocols.pydevts.wire import HEADER_BYTES
 
 if TYPE_CHECKING:
-    from fairway.protocols.pydevts.conversation import Conversation
+    from fairway.protocols.pydevts.conversations import Conversation
 
 NO_ID_RETRY_US = 1_000_000
 """How long a message waits before it looks again for a free id: looking through all of them costs milliseconds."""

@@ -24,7 +24,7 @@ from struct import Struct, pack, unpack_from
 
 from fairway.core.events import Address, Receipt
 from fairway.core.snapshots import address_bytes, reading, restored_address, seal, unseal
-from fairway.protocols.pydevts.conversation import Conversation
+from fairway.protocols.pydevts.conversations import Conversation
 from fairway.protocols.pydevts.identifiers import blocks_between
 from fairway.protocols.pydevts.options import PydevtsOptions
 from fairway.protocols.pydevts.receiver import Arrival

@@ -20,25 +20,32 @@ from typing import NamedTuple
 from zlib import crc32
 
 from fairway.core.errors import MalformedDatagram
+from fairway.core.headers import Field, Header
 from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Buffer
-
-HEADER_BYTES = 8
-BODY_BYTES_MAX = UDP_PAYLOAD_BYTES_MAX - HEADER_BYTES
 
 TYPE_PACKET, TYPE_ACK, TYPE_CLOSE = 0, 1, 3
 KINDS = ("malformed", "packet", "ack", "close")
 REASONS = ("", "too_short", "unknown_type", "bad_success", "wrong_size", "too_long")
 KIND_OF_TYPE = {TYPE_PACKET: "packet", TYPE_ACK: "ack", TYPE_CLOSE: "close"}
 
-KEY_MASK = (1 << 48) - 1
-CRC_MASK = (1 << 32) - 1
-TYPE_SHIFT = 56
-FAILED = 1 << 48
+HEADER = Header(
+    Field(name="type", size=1, meaning="type", values=KIND_OF_TYPE),
+    Field(name="success", size=1, meaning="success", values={0: "good", 1: "the CRC failed"}),
+    Field(name="message_id", size=2, meaning="id of the message"),
+    Field(name="crc", size=4, meaning="CRC-32 of the packet's body", hexadecimal=True),
+)
+HEADER_BYTES = HEADER.size
+BODY_BYTES_MAX = UDP_PAYLOAD_BYTES_MAX - HEADER_BYTES
+
+TYPE_SHIFT, _SUCCESS_SHIFT = HEADER.shift("type"), HEADER.shift("success")
+KEY_MASK = (1 << _SUCCESS_SHIFT) - 1
+CRC_MASK = (1 << HEADER.shift("message_id")) - 1
+FAILED = 1 << _SUCCESS_SHIFT
 """The success field with 1 in it, in a header read as one number."""
 ACK = TYPE_ACK << TYPE_SHIFT
 CLOSE = TYPE_CLOSE << TYPE_SHIFT
 
-_HEADER = Struct(">BBHI")
+_HEADER = HEADER.struct()
 _NUMBER = Struct(">Q")
 _HIGH = bytes(number >> 8 for number in range(1 << 16)) * 2
 _LOW = bytes(number & 0xFF for number in range(1 << 16)) * 2
@@ -107,7 +114,7 @@ def header(data: Buffer) -> int:
     if length < HEADER_BYTES:
         raise MalformedDatagram("too_short", found=f"{length} bytes", expected=f"at least {HEADER_BYTES}")
     number: int = _NUMBER.unpack_from(data)[0]
-    kind, success = number >> TYPE_SHIFT, (number >> 48) & 0xFF
+    kind, success = number >> TYPE_SHIFT, (number >> _SUCCESS_SHIFT) & 0xFF
     if kind not in KIND_OF_TYPE:
         raise MalformedDatagram("unknown_type", found=f"type {kind}", expected="0, 1 or 3")
     if success > 1:

@@ -17,13 +17,18 @@ from fairway.core.machine import Buffer
 from fairway.protocols.rup.wire import (
     BASE,
     CONTROL_BYTES,
+    CONTROL_ID,
     DATA,
     DATA_HEADER_BYTES,
+    DATA_ID,
     ID_DIGITS,
     KINDS,
     LETTER_OF_KIND,
+    POSITION_AT,
     REASONS,
     REQUEST,
+    SEPARATOR_AT,
+    TOTAL_AT,
     part,
 )
 
@@ -51,8 +56,8 @@ def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Colum
     fields: dict[str, NDArray[np.generic]] = {
         "start": np.where(is_data, rows[:, 1], 0).astype(np.int64),
         "id": ids.view(f"S{ID_DIGITS}")[:, 0],
-        "position": _uint(rows, 34),
-        "total": np.where(is_data, _uint(rows, 38), 0),
+        "position": _uint(rows, POSITION_AT),
+        "total": np.where(is_data, _uint(rows, TOTAL_AT), 0),
     }
     header_bytes = _HEADER_BYTES_OF_KIND[kind]
     return assembled(
@@ -67,9 +72,9 @@ def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Colum
 
 
 def _gather(buffer: Bytes, offsets: Integers) -> Bytes:
-    """Copies 42 bytes from each offset on into a row; bytes past a datagram's end are there, and no rule looks at them.
+    """Copy a header's bytes from each offset on into a row; no rule looks at bytes past a datagram's end.
 
-    One overlapping view of the buffer with a row per byte lets numpy copy a row in one go. The view needs 42 bytes
+    One overlapping view of the buffer with a row per byte lets numpy copy a row in one go. The view needs as many bytes
     behind every offset, so the last few datagrams are read from a padded copy of the buffer's end.
     """
     count, width = len(offsets), DATA_HEADER_BYTES
@@ -88,9 +93,9 @@ def _gather(buffer: Bytes, offsets: Integers) -> Bytes:
 def _ids(rows: Bytes, is_data: NDArray[np.bool_]) -> Bytes:
     """Gives the id's bytes of each row; they stand one byte later in data."""
     if is_data.all():
-        return np.ascontiguousarray(rows[:, 2:34])
-    ids = np.ascontiguousarray(rows[:, 1:33])
-    ids[is_data] = rows[is_data, 2:34]
+        return np.ascontiguousarray(rows[:, DATA_ID])
+    ids = np.ascontiguousarray(rows[:, CONTROL_ID])
+    ids[is_data] = rows[is_data, DATA_ID]
     return ids
 
 
@@ -100,7 +105,7 @@ def _reasons(rows: Bytes, ids: Bytes, kind: Bytes, lengths: Integers) -> Bytes:
     is_control = kind >= REQUEST
     reason = np.zeros(len(rows), dtype=np.uint8)
     reason[_has_bad_digit(rows, is_data)] = _BAD_DIGIT
-    reason[is_control & (rows[:, 33] != 0)] = _BAD_SEPARATOR
+    reason[is_control & (rows[:, SEPARATOR_AT] != 0)] = _BAD_SEPARATOR
     reason[~_are_hexadecimal(ids)] = _BAD_ID
     reason[is_data & (rows[:, 1] > 1)] = _BAD_START
     reason[is_control & (lengths > CONTROL_BYTES)] = _TOO_LONG
@@ -119,7 +124,7 @@ def _are_hexadecimal(ids: Bytes) -> NDArray[np.bool_]:
 
 
 def _has_bad_digit(rows: Bytes, is_data: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    bad = rows[:, 34:42] == BASE
+    bad = rows[:, POSITION_AT:DATA_HEADER_BYTES] == BASE
     first = bad[:, 0] | bad[:, 1] | bad[:, 2] | bad[:, 3]
     second = bad[:, 4] | bad[:, 5] | bad[:, 6] | bad[:, 7]
     digits: NDArray[np.bool_] = first | (second & is_data)
@@ -194,7 +199,7 @@ def encode_headers(identity: bytes, total: int, part_bytes: int, first: int, cou
 
 def _positions(headers: bytearray, row: int, count: int) -> NDArray[np.uint32]:
     """Sees the positions of headers that stand one after another, four digits as one number."""
-    return np.ndarray((count,), np.uint32, headers, row * DATA_HEADER_BYTES + 34, (DATA_HEADER_BYTES,))
+    return np.ndarray((count,), np.uint32, headers, row * DATA_HEADER_BYTES + POSITION_AT, (DATA_HEADER_BYTES,))
 
 
 @lru_cache(maxsize=BLOCKS_MAX)

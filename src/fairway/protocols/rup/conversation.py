@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fairway.core.events import CloseReason, Peer
-from fairway.protocols.rup.confirming import Confirming
+from fairway.protocols.rup.ack_policy import AckPolicy
 from fairway.protocols.rup.context import Context
 from fairway.protocols.rup.incoming import Incoming
 from fairway.protocols.rup.requests import Pace
@@ -16,9 +16,9 @@ class Conversation:
     __slots__ = (
         "_context",
         "_sender",
+        "ack_policy",
         "answered",
         "closing",
-        "confirming",
         "heard_us",
         "incoming",
         "incoming_bytes",
@@ -38,7 +38,7 @@ class Conversation:
         self.closing: CloseReason | None = None
         """Set from `close` on, while outstanding messages are flushed."""
         self.heard_us = now_us
-        self.confirming = Confirming(context.options.confirm_every_parts)
+        self.ack_policy = AckPolicy(context.options.confirm_every_parts)
         self.pace = Pace(context.options)
         self.incoming: dict[bytes, Incoming] = {}
         self.incoming_bytes = 0

@@ -28,10 +28,10 @@ class Incoming:
     """The state of one unfinished message."""
 
     __slots__ = (
+        "_ack_policy",
         "_assembly",
         "_confirm_at",
         "_confirmed_at",
-        "_confirming",
         "_last",
         "_options",
         "_pieces",
@@ -75,9 +75,9 @@ class Incoming:
         """When the latest part came that was not here."""
         self.arrived = 0
         self.confirm_due_us: int | None = None
-        self._confirming = conversation.confirming
+        self._ack_policy = conversation.ack_policy
         self._confirmed_at = 0
-        self._confirm_at = self._confirming.step(len(conversation.incoming) + 1)
+        self._confirm_at = self._ack_policy.step(len(conversation.incoming) + 1)
         """The numbers of arrivals at which a confirm left and at which the next leaves at once."""
         self._last = b""
         self._pieces: dict[int, bytes] = {}
@@ -209,12 +209,12 @@ class Incoming:
             self.confirm_due_us = now_us + self._options.confirm_after_us
         if self.arrived < self._confirm_at:
             return False
-        self._confirming.kept_pace()
+        self._ack_policy.kept_pace()
         return True
 
     def stood_still(self) -> None:
         """Takes note that a confirm is due by time."""
-        self._confirming.stood_still(self.arrived - self._confirmed_at)
+        self._ack_policy.stood_still(self.arrived - self._confirmed_at)
 
     def count_burst(self, count: int, now_us: int) -> list[int]:
         """Counts arrived parts; lists after how many of them a confirm leaves."""
@@ -222,7 +222,7 @@ class Incoming:
         while self._confirm_at <= end:
             self.arrived = self._confirm_at
             leaving.append(self.arrived - start)
-            self._confirming.kept_pace()
+            self._ack_policy.kept_pace()
             self.confirmed()
         self.arrived = end
         self.heard_us = now_us
@@ -233,9 +233,9 @@ class Incoming:
     def confirmed(self) -> None:
         """Takes note that a confirm has left."""
         self.confirm_due_us = None
-        self._confirming.left(self.arrived - self._confirmed_at)
+        self._ack_policy.left(self.arrived - self._confirmed_at)
         self._confirmed_at = self.arrived
-        self._confirm_at = self.arrived + self._confirming.step(len(self.conversation.incoming))
+        self._confirm_at = self.arrived + self._ack_policy.step(len(self.conversation.incoming))
 
     # Timers.
 

@@ -21,7 +21,7 @@ however many holes there are. The sender's own timers (`core/recovery`) are only
     idle, 60 s             conversations that the peer began                from the last part or word
 
 The first parts of a conversation are confirmed more often than every 64, so are those of a sender that seems to stand
-still (`confirming.py`), and a confirm leaves at once when a hole closes or a duplicate shows that one was lost: all are
+still (`ack_policy.py`), and a confirm leaves at once when a hole closes or a duplicate shows that one was lost: all are
 "within 20 ms", and a small window does not stand still for those 20 ms.
 
 What is said to a sender only marks it ready; it sends when the machine is asked for outputs. So all confirms of a turn
@@ -144,7 +144,7 @@ class RupMachine:
             conversation.sender.mark_ready(now_us)
 
     def _receive_part(
-        self, header: wire.Header, data: Buffer, address: Address, conversation: Conversation | None, now_us: int
+        self, header: wire.Headed, data: Buffer, address: Address, conversation: Conversation | None, now_us: int
     ) -> None:
         """Finds out what a part belongs to; the order of the questions is that of `receiver.py`."""
         size = len(data) - wire.DATA_HEADER_BYTES
@@ -430,7 +430,7 @@ class RupMachine:
         return conversation.peer
 
 
-def _part_fault(header: wire.Header, size: int) -> str:
+def _part_fault(header: wire.Headed, size: int) -> str:
     """Names the rule that a part breaks by itself, or gives an empty string."""
     if (header.position == 0) != (header.start == 1):
         return "wrong_start"

@@ -57,7 +57,7 @@ class Receiver:
 
     # Parts, one by one.
 
-    def answers_copy(self, address: Address, header: wire.Header, now_us: int) -> bool:
+    def answers_copy(self, address: Address, header: wire.Headed, now_us: int) -> bool:
         """Deals with a part of a message that is complete; tells whether it was one."""
         identity = header.identity
         total = self.remembered.total(address, identity)
@@ -97,7 +97,7 @@ class Receiver:
         address = held.conversation.peer.address
         self._outbox.answer(address, wire.control(wire.CONFIRM, held.identity, held.last_start), wire.CONTROL_BYTES)
 
-    def refusal(self, conversation: Conversation | None, header: wire.Header, size: int) -> str:
+    def refusal(self, conversation: Conversation | None, header: wire.Headed, size: int) -> str:
         """Names the rule that keeps a new message from beginning with this part, or gives an empty string."""
         options, total = self._options, header.total
         is_whole = size == total
@@ -117,7 +117,7 @@ class Receiver:
         is_kept = not is_spooled or header.position + size == total
         return "memory_full" if is_kept and not self.memory.admits(conversation, cost(size, 1)) else ""
 
-    def begin(self, conversation: Conversation, header: wire.Header, data: Buffer, now_us: int) -> None:
+    def begin(self, conversation: Conversation, header: wire.Headed, data: Buffer, now_us: int) -> None:
         """Begins a message that nothing refuses with one of its parts."""
         body = wire.body(data)
         if len(body) == header.total:
@@ -134,7 +134,7 @@ class Receiver:
         self.memory.begin(message)
         self._keep(message, header.position, body, now_us)
 
-    def part(self, message: Incoming, header: wire.Header, data: Buffer, now_us: int) -> None:
+    def part(self, message: Incoming, header: wire.Headed, data: Buffer, now_us: int) -> None:
         """Take a part of an unfinished message."""
         position = header.position
         size = len(data) - wire.DATA_HEADER_BYTES

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from fairway.core.recovery.timing import RoundTrip
+from fairway.core.recovery.timing import PingLoss
 from fairway.protocols.rup.options import RupOptions
 from fairway.protocols.rup.parts import Parts
 
@@ -23,37 +23,31 @@ BACK_OFF_MAX = 10
 class Pace:
     """How long a request to one peer waits before it is repeated, measured on requests that were sent once."""
 
-    __slots__ = ("_kept_us", "_options", "_round_trip")
+    __slots__ = ("_kept_us", "_law", "_options")
 
     def __init__(self, options: RupOptions) -> None:
         self._options = options
-        self._round_trip = RoundTrip(
+        self._law = PingLoss(
             initial_us=options.request_again_us,
             min_us=options.request_again_us_min,
             max_us=options.request_again_us_max,
         )
+        """One and a half round trips: a request or its answer is lost, and nothing here tells how much is."""
         self._kept_us = 0
         """A back-off that stays until the next sample (Karn): when the measured time is far too short every request
         is repeated, and none would give a sample."""
 
     def wait_us(self, back_off: int) -> int:
         """Return how long to wait after a request that was backed off so many times."""
-        return max(self._kept_us, self._measured_wait_us(back_off))
-
-    def _measured_wait_us(self, back_off: int) -> int:
-        options, measured_us = self._options, self._round_trip.smoothed_us
-        wait_us = options.request_again_us
-        if measured_us:
-            wait_us = max(options.request_again_us_min, measured_us + (measured_us >> 1))
-        return min(wait_us << back_off, options.request_again_us_max)
+        return max(self._kept_us, self._law.backed_off_us(back_off, self._options.request_again_us_max))
 
     def answered(self, transmissions: int, back_off: int, elapsed_us: int) -> None:
         """Measure a requested part that has come, `elapsed_us` after its latest request."""
         if transmissions == 1:
-            self._round_trip.sample(elapsed_us)
+            self._law.sample(elapsed_us)
             self._kept_us = 0
         elif back_off > 1:
-            self._kept_us = self._measured_wait_us(back_off - 1)
+            self._kept_us = self._law.backed_off_us(back_off - 1, self._options.request_again_us_max)
 
 
 class Requests:

@@ -16,19 +16,36 @@ digit of 255 is malformed. `position` is what the wire calls from (data, request
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
 from fairway.core.errors import MalformedDatagram
+from fairway.core.headers import Field, Header
 from fairway.core.machine import Buffer
 
 BASE = 255
 UINT_MAX = BASE**4 - 1
 ID_DIGITS = 32
-DATA_HEADER_BYTES = 42
-CONTROL_BYTES = 38
+
+_ID = Field(name="id", size=ID_DIGITS, meaning="id of the message", type="digits")
+_POSITION = Field(name="position", size=4, meaning="where the body begins in the message", type="uint255")
+DATA_HEADER = Header(
+    Field(name="start", size=1, meaning="start", values={0: "later part", 1: "first part"}),
+    _ID,
+    _POSITION,
+    Field(name="total", size=4, meaning="size of the message", type="uint255"),
+    start=1,
+)
+_SEPARATOR = Field(name="separator", size=1, meaning="separator, 0", values={0: "zero"})
+REQUEST_HEADER = Header(_ID, _SEPARATOR, replace(_POSITION, meaning="where the missing part begins"), start=1)
+CONFIRM_HEADER = Header(_ID, _SEPARATOR, replace(_POSITION, meaning="everything below has arrived"), start=1)
+"""What follows the first letter."""
+DATA_HEADER_BYTES, CONTROL_BYTES = DATA_HEADER.size, CONFIRM_HEADER.size
+POSITION_AT, TOTAL_AT = DATA_HEADER["position"].offset, DATA_HEADER["total"].offset
+DATA_ID, CONTROL_ID = DATA_HEADER.place("id"), CONFIRM_HEADER.place("id")
+SEPARATOR_AT = CONFIRM_HEADER["separator"].offset
 
 KINDS = ("malformed", "data", "request", "confirm")
 REASONS = ("", "too_short", "bad_type", "too_long", "bad_start", "bad_id", "bad_separator", "bad_digit")
@@ -79,7 +96,7 @@ class Confirm:
 Packet = Data | Request | Confirm
 
 
-class Header(NamedTuple):
+class Headed(NamedTuple):
     """The header fields of any packet; `start` and `total` are 0 in a request or confirm."""
 
     kind: int
@@ -118,15 +135,15 @@ def decode(data: Buffer) -> Packet:
     return Confirm(id=name, position=position)
 
 
-def header(data: Buffer) -> Header:
+def header(data: Buffer) -> Headed:
     """Gives the header of a well-formed datagram, or raises `MalformedDatagram`."""
     if _DATA_FORM.match(data):
         start, identity, a, b, c, d, e, f, g, h = _DATA_FIELDS.unpack_from(data)
         position = a + 255 * (b + 255 * (c + 255 * d))
-        return Header(DATA, start, identity, position, e + 255 * (f + 255 * (g + 255 * h)))
+        return Headed(DATA, start, identity, position, e + 255 * (f + 255 * (g + 255 * h)))
     if len(data) == CONTROL_BYTES and _CONTROL_FORM.match(data):
         letter, identity, a, b, c, d = _CONTROL_FIELDS.unpack_from(data)
-        return Header(_KIND_OF_LETTER[letter], 0, identity, a + 255 * (b + 255 * (c + 255 * d)), 0)
+        return Headed(_KIND_OF_LETTER[letter], 0, identity, a + 255 * (b + 255 * (c + 255 * d)), 0)
     raise _malformed(bytes(data[: DATA_HEADER_BYTES + 1]), len(data))
 
 
@@ -154,12 +171,12 @@ def _malformed(front: bytes, length: int) -> MalformedDatagram:
         return MalformedDatagram("too_long", found=f"{length} bytes", expected=f"exactly {least}")
     if is_data and front[1] > 1:
         return MalformedDatagram("bad_start", found=f"start {front[1]}", expected="0 or 1")
-    id_at = 2 if is_data else 1
+    id_at = DATA_ID.start if is_data else CONTROL_ID.start
     if not _ID_FORM.match(front, id_at):
         found = repr(front[id_at : id_at + ID_DIGITS])
         return MalformedDatagram("bad_id", found=found, expected="32 lower-case hexadecimal digits")
-    if not is_data and front[33]:
-        return MalformedDatagram("bad_separator", found=f"{front[33]:02x} after the id", expected="00")
+    if not is_data and front[SEPARATOR_AT]:
+        return MalformedDatagram("bad_separator", found=f"{front[SEPARATOR_AT]:02x} after the id", expected="00")
     return MalformedDatagram("bad_digit", found="a digit of 255", expected="digits from 0 to 254")
 
 
@@ -170,12 +187,12 @@ def body(data: Buffer) -> bytes:
 
 def part_identity(data: memoryview, start: int) -> bytes:
     """Gives the id of a datagram that begins at `start`, if it is a part: nothing is checked."""
-    return data[start + 2 : start + 2 + ID_DIGITS].tobytes()
+    return data[start + DATA_ID.start : start + DATA_ID.stop].tobytes()
 
 
 def part_position(data: memoryview, start: int) -> int:
     """Gives the position of a datagram that begins at `start`, if it is a part: nothing is checked."""
-    a, b, c, d = data[start + 34 : start + 38]
+    a, b, c, d = data[start + POSITION_AT : start + TOTAL_AT]
     return a + 255 * (b + 255 * (c + 255 * d))
 
 

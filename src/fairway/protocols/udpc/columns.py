@@ -10,9 +10,19 @@ from numpy.typing import NDArray
 
 from fairway.core.columns import Bytes, Columns, Integers, assembled, whole_headers
 from fairway.core.machine import Buffer
-from fairway.protocols.udpc.wire import ACK, CONTROL_FLAGS, HEADER_BYTES, IMP, KIND_OF_FLAG, KINDS, REASONS, Stretch
+from fairway.protocols.udpc.wire import (
+    ACK,
+    CONTROL_FLAGS,
+    HEADER,
+    HEADER_BYTES,
+    IMP,
+    KIND_OF_FLAG,
+    KINDS,
+    REASONS,
+    Stretch,
+)
 
-_HEADER = np.dtype([("index", ">u4"), ("session_id", ">u4"), ("ack_index", ">u4"), ("flag", "u1")])
+_HEADER = np.dtype(HEADER.dtype())
 _KIND = np.array([KINDS.index(KIND_OF_FLAG.get(flag, KINDS[0])) for flag in range(256)], dtype=np.uint8)
 _CONTROL = np.array([flag in CONTROL_FLAGS for flag in range(256)])
 _TOO_SHORT, _BAD_FLAG, _CONTROL_WITH_BODY, _ZERO_INDEX, _ZERO_SESSION = range(1, len(REASONS))
@@ -26,8 +36,8 @@ def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Colum
     kind = _KIND[flag]
     reason = _reasons(header, kind, lengths, short)
     fields: dict[str, NDArray[np.generic]] = {}
-    for name in ("index", "session_id", "ack_index", "flag"):
-        fields[name] = header[name].astype(np.int64)
+    for field in HEADER.fields:
+        fields[field.name] = header[field.name].astype(np.int64)
     return assembled(
         kinds=KINDS,
         reasons=REASONS,

@@ -12,9 +12,9 @@ from fairway.core.receipts import ReceiptSlots
 from fairway.core.refusals import already_open, endpoint_closed, too_many_peers
 from fairway.core.statistics import ENDPOINT_CLOSED, PEERS_FULL
 from fairway.core.timers import Deadlines
-from fairway.protocols.udpc.link import NEVER, Link
+from fairway.protocols.udpc.link import NEVER, Handshake, Link
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.session import Handshake, Session, State
+from fairway.protocols.udpc.session import Session, State
 from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, HEADER_BYTES, IMP, REQ, SYN, datagram
 
 SESSION_ID_DRAWS_MAX = 64

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from fairway.core.events import Peer
 from fairway.core.machine import Buffer
 from fairway.core.outputs import Outputs
@@ -15,6 +17,25 @@ def following(index: int, count: int = 1) -> int:
     """Gives the wide index `count` after this one; 0 is skipped at each wrap."""
     wide = index + count
     return wide if wide >> 32 == index >> 32 else wide + 1
+
+
+class Handshake(NamedTuple):
+    """How a session was agreed upon: what both sides must remember to answer repeated handshake packets."""
+
+    called: bool
+    """Whether the peer called us."""
+    caller_id: int
+    """The provisional sessionID of the SYN."""
+    syn_index: int
+    syn_ack_index: int
+
+    @property
+    def own_index(self) -> int:
+        return self.syn_ack_index if self.called else self.syn_index
+
+    @property
+    def peer_index(self) -> int:
+        return self.syn_index if self.called else self.syn_ack_index
 
 
 class Link:

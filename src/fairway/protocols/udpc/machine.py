@@ -40,7 +40,7 @@ from fairway.protocols.udpc import snapshot as snapshots
 from fairway.protocols.udpc.handshake import SessionTable
 from fairway.protocols.udpc.link import Link
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.sender import RUN_MIN, Other
+from fairway.protocols.udpc.sender import RUN_MIN, Waiting
 from fairway.protocols.udpc.session import OPEN, Session, State
 from fairway.protocols.udpc.wire import (
     ACK,
@@ -94,12 +94,12 @@ class UdpcMachine:
             for link, now_us in outputs.take_ready().items():
                 session = self._by_peer.get(link.peer)
                 if session is not None and session.link is link:
-                    session.outgoing.flush(now_us)
+                    session.sender.flush(now_us)
                     self._table.arm(session)
         return outputs.outbox.take()
 
     def room(self, peer: Peer) -> int:
-        return self._open(peer).outgoing.room()
+        return self._open(peer).sender.room()
 
     def unfinished(self) -> int:
         return self._outputs.unfinished
@@ -122,16 +122,16 @@ class UdpcMachine:
         if flag != IMP or answers is not None or size > self._body_bytes_max:
             _check_size(size, self._body_bytes_max)
             _check(session, flag, answers)
-        outgoing = session.outgoing
-        if not outgoing.accepts(size):
+        sender = session.sender
+        if not sender.accepts(size):
             raise send_queue_full(peer.address)
         token = self._outputs.token()
         if flag == IMP:
-            outgoing.send_important((body if type(body) is bytes else bytes(body),), token, now_us, equal=True)
+            sender.send_important((body if type(body) is bytes else bytes(body),), token, now_us, equal=True)
         else:
             if answers is not None:
-                session.answers.answered(answers)
-            outgoing.send_other(Other(flag, answers or 0, bytes(body), token), now_us)
+                session.receiver.answers.answered(answers)
+            sender.send_other(Waiting(flag, answers or 0, bytes(body), token), now_us)
         link = session.link
         if link.wake_us < link.armed_us:
             self._table.arm(session)
@@ -142,11 +142,11 @@ class UdpcMachine:
         session = self._open(peer)
         sizes = set(map(len, bodies))
         _check_size(max(sizes, default=0), self._body_bytes_max)
-        count = session.outgoing.accepts_of(bodies)
+        count = session.sender.accepts_of(bodies)
         tokens = self._outputs.tokens(count)
         if count:
             accepted = bodies if count == len(bodies) else bodies[:count]
-            session.outgoing.send_important(owned(accepted), tokens.start, now_us, equal=len(sizes) == 1)
+            session.sender.send_important(owned(accepted), tokens.start, now_us, equal=len(sizes) == 1)
         return tokens
 
     def ping(self, peer: Peer, now_us: int) -> int:
@@ -279,7 +279,7 @@ class UdpcMachine:
 
     def unanswered(self, peer: Peer) -> list[int]:
         """List the requests of a peer that the application has not answered yet, oldest first."""
-        return self._known(peer).answers.waiting()
+        return self._known(peer).receiver.answers.waiting()
 
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
         session = snapshots.read(snapshot, self._outputs, self.options, self._slots, now_us)
@@ -303,5 +303,5 @@ def _check(session: Session, flag: int, answers: int | None) -> None:
         raise BadMessage("a message with ACK is a response: say which request it answers")
     if answers is not None and not flag & ACK:
         raise BadMessage("a message that answers a request carries ACK")
-    if answers is not None and answers not in session.answers:
+    if answers is not None and answers not in session.receiver.answers:
         raise BadMessage(f"request {answers} is unknown, was answered before, or is too old to answer")

@@ -29,7 +29,7 @@ RUN_MIN = 8
 """Fewer messages than this are encoded one by one: numpy's fixed cost would not pay."""
 
 
-class Other(NamedTuple):
+class Waiting(NamedTuple):
     """A plain message, a request or a response that waits."""
 
     flag: int
@@ -39,7 +39,7 @@ class Other(NamedTuple):
     token: int
 
 
-class Outgoing:
+class Sender:
     """The sending half of a session."""
 
     __slots__ = (
@@ -66,8 +66,8 @@ class Outgoing:
         self._asked = Stream()
         """Requests without a response."""
         self._queue = SendQueue()
-        self._others: deque[Other] | None = None
-        self._requests: deque[Other] | None = None
+        self._others: deque[Waiting] | None = None
+        self._requests: deque[Waiting] | None = None
         self._backlog = Backlog(options, link.outputs, link.peer)
         self._paced_us = NEVER
 
@@ -91,7 +91,7 @@ class Outgoing:
         self._queue.add(bodies, token, equal=equal)
         self._link.mark_ready(now_us)
 
-    def send_other(self, message: Other, now_us: int) -> None:
+    def send_other(self, message: Waiting, now_us: int) -> None:
         """Send a plain message, a request or a response; only requests have an outcome."""
         if self._queue:
             self.flush(now_us)  # what was sent before leaves before, where nothing holds it back
@@ -165,7 +165,7 @@ class Outgoing:
         while self._requests and self._asked.left < self._options.requests_max and self._message_room(1):
             self._launch_other(self._requests.popleft(), now_us)
 
-    def _launch_other(self, message: Other, now_us: int) -> None:
+    def _launch_other(self, message: Waiting, now_us: int) -> None:
         link = self._link
         number = link.take_index()
         data = datagram(number & INDEX_MASK, link.session_id, message.answers & INDEX_MASK, message.flag, message.body)
@@ -213,6 +213,31 @@ class Outgoing:
             link.outbox.send(link.address, data, segment_bytes, count)
         else:
             link.transmit(data, segment_bytes, count)
+
+    def control(self, flag: int, ack_number: int) -> None:
+        """Send a control packet or the handshake's ACK, under a new index."""
+        link = self._link
+        if link.next_index > link.index_limit and not self.index_room(1):
+            link.outputs.drop("answer_withheld")
+            return
+        data = datagram(link.take_index() & INDEX_MASK, link.session_id, ack_number & INDEX_MASK, flag)
+        if link.proved:
+            link.outbox.send(link.address, data, HEADER_BYTES)
+        else:
+            link.transmit(data, HEADER_BYTES)
+
+    def acknowledge_run(self, first: int, count: int) -> None:
+        """Acknowledge consecutive important packets."""
+        link = self._link
+        if count < RUN_MIN or link.indices_to_wrap() < count or self.index_room(count) < count:
+            for number in range(first, first + count):
+                self.control(IMP | ACK, number)
+            return
+        from fairway.protocols.udpc.columns import encode_acks
+
+        index = link.take_index(count)
+        data = encode_acks(index & INDEX_MASK, link.session_id, first & INDEX_MASK, count)
+        link.transmit(data, HEADER_BYTES, count)
 
     # What comes back.
 

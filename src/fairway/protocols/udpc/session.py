@@ -18,15 +18,11 @@ A packet is accepted by the rule of its kind, or dropped with a reason; only an 
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
 
-from fairway.core.dedup import Seen
 from fairway.core.events import (
     Address,
     Closed,
     CloseReason,
-    MessageReceived,
-    MessagesReceived,
     Peer,
     RequestReceived,
     ResponseReceived,
@@ -34,37 +30,14 @@ from fairway.core.events import (
 from fairway.core.machine import Buffer
 from fairway.core.outputs import Outputs
 from fairway.core.pings import Pings
-from fairway.core.receipts import OpenReceipts, ReceiptSlots
+from fairway.core.receipts import ReceiptSlots
 from fairway.core.serial import widen
 from fairway.core.statistics import CLOSING, RECEIPTS_FULL
-from fairway.protocols.udpc.answers import Answers
-from fairway.protocols.udpc.link import INDEX_MASK, NEVER, Link, following
+from fairway.protocols.udpc.link import INDEX_MASK, NEVER, Handshake, Link, following
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.sender import RUN_MIN, Outgoing
-from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, HEADER_BYTES, IMP, REQ, SYN, Stretch, bodies, body, datagram
-
-BITMAP_SPAN = 65_536
-IMPORTANT = b"i"
-"""The note in the receipt of an important message: its commit is acknowledged."""
-
-
-class Handshake(NamedTuple):
-    """How a session was agreed upon: what both sides must remember to answer repeated handshake packets."""
-
-    called: bool
-    """Whether the peer called us."""
-    caller_id: int
-    """The provisional sessionID of the SYN."""
-    syn_index: int
-    syn_ack_index: int
-
-    @property
-    def own_index(self) -> int:
-        return self.syn_ack_index if self.called else self.syn_index
-
-    @property
-    def peer_index(self) -> int:
-        return self.syn_index if self.called else self.syn_ack_index
+from fairway.protocols.udpc.receiver import Receiver
+from fairway.protocols.udpc.sender import RUN_MIN, Sender
+from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, HEADER_BYTES, IMP, REQ, SYN, Stretch, body, datagram
 
 
 class State(Enum):
@@ -86,24 +59,8 @@ class Session:
     """One conversation, from the moment it is open to the moment it is forgotten."""
 
     __slots__ = (
-        "_close_reason",
-        "_closing_us",
-        "_fin",
-        "_fin_us",
-        "_heard_us",
-        "_heartbeat_us",
-        "_lingering_us",
-        "_options",
-        "_outputs",
-        "answers",
-        "handshake",
-        "link",
-        "newest_plain",
-        "outgoing",
-        "pings",
-        "receipts",
-        "seen",
-        "state",
+        "_close_reason", "_closing_us", "_fin", "_fin_us", "_heard_us", "_heartbeat_us", "_lingering_us", "_options",
+        "_outputs", "handshake", "link", "pings", "receiver", "sender", "state",
     )  # fmt: skip
 
     def __init__(
@@ -120,13 +77,10 @@ class Session:
         self._options = options
         self.handshake = handshake
         self.link = Link(outputs, peer, peer.session, following(handshake.own_index))
-        self.answers = Answers(options)
-        self.outgoing = Outgoing(self.link, options, self.answers)
-        self.receipts = OpenReceipts(slots)
-        self.seen = Seen(BITMAP_SPAN)
-        self.seen.add(handshake.peer_index)
+        self.receiver = Receiver(outputs, options, slots, peer)
+        self.sender = Sender(self.link, options, self.receiver.answers)
+        self.receiver.seen.add(handshake.peer_index)
         self.state = State.OPEN
-        self.newest_plain = 0
         self._heard_us = now_us
         self._heartbeat_us = now_us
         """When the latest heartbeat left; on the caller, half an interval after the latest one of the peer if later."""
@@ -146,13 +100,18 @@ class Session:
 
     def receive(self, index: int, ack_index: int, flag: int, data: Buffer, now_us: int) -> None:
         """Takes one well-formed packet of this session."""
-        highest = self.seen.highest
+        highest = self.receiver.seen.highest
         if index == (highest + 1) & INDEX_MASK and self.state is OPEN:
             if flag == IMP:
-                self._receive_next(highest + 1, data, now_us)
+                if not self.receiver.deliver_next(highest + 1, data):
+                    self._outputs.drop(RECEIPTS_FULL)
+                    return
+                self._heard_us = now_us
+                if not self._options.deferred:
+                    self.sender.control(IMP | ACK, highest + 1)
                 return
-            if flag == IMP | ACK and self.outgoing.acknowledge_single(ack_index, now_us):
-                self.seen.add(highest + 1)
+            if flag == IMP | ACK and self.sender.acknowledge_single(ack_index, now_us):
+                self.receiver.seen.add(highest + 1)
                 self._heard_us = now_us
                 return
         number = widen(index, highest, 32)
@@ -188,93 +147,65 @@ class Session:
         else:
             self._heard_us = now_us
 
-    def _receive_next(self, number: int, data: Buffer, now_us: int) -> None:
-        """Takes an important packet that follows the newest one: the usual case, by the shortest way."""
-        payload, outputs, link = body(data), self._outputs, self.link
-        if not self.receipts.add_one(number, len(payload), IMPORTANT):
-            outputs.drop(RECEIPTS_FULL)
-            return
-        self.seen.add(number)
-        self._heard_us = now_us
-        outputs.statistics.messages_received += 1
-        outputs.report(MessageReceived(link.peer, number, payload))
-        if not self._options.deferred:
-            self._control(IMP | ACK, number)
-
     def _receive_plain(self, number: int, data: Buffer) -> str:
-        if number in self.seen:
-            self._outputs.statistics.duplicates += 1
+        if self.receiver.is_duplicate(number):
             return "copy"
-        if self._options.sequenced and number <= self.newest_plain:
+        if self._options.sequenced and number <= self.receiver.newest_plain:
             return "not_newest"
-        return self._hand_over(number, body(data), False)
+        return self._deliver(number, data, False)
 
     def _receive_important(self, number: int, data: Buffer) -> str:
-        if number in self.seen:
-            self._outputs.statistics.duplicates += 1
-            if not self._options.deferred or number not in self.receipts:
-                self._control(IMP | ACK, number)
+        if self.receiver.is_duplicate(number):
+            if not self._options.deferred or number not in self.receiver.receipts:
+                self.sender.control(IMP | ACK, number)
             return ""
-        reason = self._hand_over(number, body(data), True)
+        reason = self._deliver(number, data, True)
         if not reason and not self._options.deferred:
-            self._control(IMP | ACK, number)
+            self.sender.control(IMP | ACK, number)
         return reason
 
-    def _hand_over(self, number: int, payload: bytes, important: bool) -> str:
-        reason = self._no_room(number, len(payload), important)
-        if reason:
-            return reason
-        self.seen.add(number)
-        if not important:
-            self.newest_plain = max(self.newest_plain, number)
-        self._outputs.statistics.messages_received += 1
-        self._outputs.report(MessageReceived(self.link.peer, number, payload, important))
-        return ""
-
-    def _no_room(self, number: int, body_bytes: int, important: bool) -> str:
-        """Occupy a receipt slot for a new message, or return why not."""
-        if self.seen.too_old(number):
-            return "too_old"
+    def _deliver(self, number: int, data: Buffer, important: bool) -> str:
         if self.state is not State.OPEN:
-            return CLOSING
-        return "" if self.receipts.add_one(number, body_bytes, IMPORTANT if important else b"") else RECEIPTS_FULL
+            return "too_old" if self.receiver.seen.too_old(number) else CLOSING
+        return self.receiver.deliver(number, body(data), important)
 
     def _receive_request(self, number: int, ack_index: int, flag: int, data: Buffer, now_us: int) -> str:
-        if number in self.seen:
-            # A copy comes first: its own ACK, if any, has done its work, and the peer waits for our response.
-            self._outputs.statistics.duplicates += 1
+        if self.receiver.is_duplicate(number):
+            # A duplicate comes first: its own ACK, if any, has done its work, and the peer waits for our response.
             self._repeat_response(number, now_us)
             return ""
-        answered = self.outgoing.request_open(ack_index) if flag & ACK else None
+        answered = self.sender.request_open(ack_index) if flag & ACK else None
         if flag & ACK and answered is None:
             return "answers_nothing"
-        if self.answers.full(now_us):
+        if self.receiver.answers.full(now_us):
             return "requests_full"
+        if self.state is not State.OPEN:
+            return "too_old" if self.receiver.seen.too_old(number) else CLOSING
         payload = body(data)
-        reason = self._no_room(number, len(payload), False)
+        reason = self.receiver.refusal(number, len(payload), False)
         if reason:
             return reason
-        self.seen.add(number)
-        self.answers.asked(number, now_us)
-        token = self.outgoing.answered(answered, now_us) if answered is not None else None
+        self.receiver.seen.add(number)
+        self.receiver.answers.asked(number, now_us)
+        token = self.sender.answered(answered, now_us) if answered is not None else None
         self._outputs.statistics.messages_received += 1
         self._outputs.report(RequestReceived(self.link.peer, number, payload, bool(flag & ASY), token))
         return ""
 
     def _repeat_response(self, request: int, now_us: int) -> None:
-        response = self.answers.response(request, now_us)
+        response = self.receiver.answers.response(request, now_us)
         if response is not None:
             self._outputs.statistics.retransmissions += 1
             self.link.transmit(response, len(response))
 
     def _receive_response(self, number: int, ack_index: int, data: Buffer, now_us: int) -> str:
-        request = self.outgoing.request_open(ack_index)
+        request = self.sender.request_open(ack_index)
         if request is None and not self._completes(ack_index, data):
             return "answers_nothing"
-        self.seen.add(number)
+        self.receiver.seen.add(number)
         if request is None:
             return ""
-        token = self.outgoing.answered(request, now_us)
+        token = self.sender.answered(request, now_us)
         self._outputs.statistics.messages_received += 1
         self._outputs.report(ResponseReceived(self.link.peer, token, number, body(data)))
         return ""
@@ -284,16 +215,16 @@ class Session:
         return self.handshake.called and ack_index == self.handshake.syn_ack_index and len(data) == HEADER_BYTES
 
     def _receive_important_ack(self, number: int, ack_index: int, now_us: int) -> str:
-        if not self.outgoing.acknowledge(ack_index, 1, now_us):
+        if not self.sender.acknowledge(ack_index, 1, now_us):
             return "answers_nothing"
-        self.seen.add(number)
+        self.receiver.seen.add(number)
         self._finish_if_flushed(now_us)
         return ""
 
     def _receive_heartbeat(self, number: int, index: int, now_us: int) -> str:
         """Answers. A caller then stays behind the called side: one that asks is enough to keep both informed."""
-        self.seen.add(number)
-        self._control(HBT | ACK, index)
+        self.receiver.seen.add(number)
+        self.sender.control(HBT | ACK, index)
         if not self.handshake.called:
             self._heartbeat_us = now_us + self._options.keepalive_us // 2
         return ""
@@ -307,29 +238,33 @@ class Session:
         if not link.proved and asked >= link.moved_index:
             link.proved = True
             self._outputs.outbox.ledger.forget(link.address)
-        self.seen.add(number)
-        self.outgoing.sample(self.pings.answered(ping, now_us))
+        self.receiver.seen.add(number)
+        self.sender.sample(self.pings.answered(ping, now_us))
         return ""
 
     def _receive_syn_ack(self, index: int, ack_index: int) -> str:
         if self.handshake != self.handshake._replace(called=False, syn_index=ack_index, syn_ack_index=index):
             return "unexpected_syn_ack"
-        self._control(ACK, index)
+        self.sender.control(ACK, index)
         return ""
 
     def _receive_lingering(self, number: int, flag: int, now_us: int) -> None:
         if flag == FIN:
             return
-        if flag == IMP and number in self.seen and not (self._options.deferred and number in self.receipts):
+        if (
+            flag == IMP
+            and number in self.receiver.seen
+            and not (self._options.deferred and number in self.receiver.receipts)
+        ):
             self._outputs.statistics.duplicates += 1
-            self._control(IMP | ACK, number)
+            self.sender.control(IMP | ACK, number)
         if now_us >= self._fin_us + self._options.fin_gap_us:
             self._fin_us = now_us
             self.link.transmit(self._fin, HEADER_BYTES)
 
     def newer(self, index: int) -> bool:
         """Tells whether a packet is newer than every one before."""
-        return widen(index, self.seen.highest, 32) > self.seen.highest
+        return self.receiver.widen(index) > self.receiver.seen.highest
 
     # What arrives in batches.
 
@@ -351,31 +286,25 @@ class Session:
         return False
 
     def _receive_messages(self, index: int, data: bytes, segment_bytes: int, important: bool, now_us: int) -> bool:
-        count = len(data) // segment_bytes
-        first = widen(index, self.seen.highest, 32)
+        count, first = len(data) // segment_bytes, self.receiver.widen(index)
         acks = important and not self._options.deferred
-        if acks and (self.link.indices_to_wrap() < count or self.outgoing.index_room(count) < count):
+        if acks and (self.link.indices_to_wrap() < count or self.sender.index_room(count) < count):
             return False
-        if not self.receipts.add(first, count, segment_bytes - HEADER_BYTES, IMPORTANT * count if important else b""):
+        if not self.receiver.deliver_run(first, data, segment_bytes, important):
             return False
-        self.seen.add(first, count)
         self._heard_us = now_us
-        if not important:
-            self.newest_plain = first + count - 1
-        self._outputs.statistics.messages_received += count
-        self._outputs.report(MessagesReceived(self.link.peer, first, bodies(data, segment_bytes), important))
         if acks:
-            self._acknowledge_run(first, count)
+            self.sender.acknowledge_run(first, count)
         return True
 
     def _receive_acks(self, index: int, ack_index: int, count: int, now_us: int) -> bool:
-        first = widen(index, self.seen.highest, 32)
-        if not self.outgoing.in_order(ack_index, count):
+        first = self.receiver.widen(index)
+        if not self.sender.in_order(ack_index, count):
             return False
         accepted = 0
-        for piece in self.outgoing.acknowledge(ack_index, count, now_us):
+        for piece in self.sender.acknowledge(ack_index, count, now_us):
             ahead = (piece.first - ack_index) & INDEX_MASK
-            self.seen.add(first + ahead, piece.count)
+            self.receiver.seen.add(first + ahead, piece.count)
             accepted += piece.count
         if accepted < count:
             self._outputs.drop("answers_nothing", count - accepted)
@@ -384,44 +313,18 @@ class Session:
 
     # What leaves.
 
-    def _control(self, flag: int, ack_number: int) -> None:
-        """Sends a control packet or the handshake's ACK, under a new index."""
-        link = self.link
-        if link.next_index > link.index_limit and not self.outgoing.index_room(1):
-            self._outputs.drop("answer_withheld")
-            return
-        data = datagram(link.take_index() & INDEX_MASK, link.session_id, ack_number & INDEX_MASK, flag)
-        if link.proved:
-            link.outbox.send(link.address, data, HEADER_BYTES)
-        else:
-            link.transmit(data, HEADER_BYTES)
-
-    def _acknowledge_run(self, first: int, count: int) -> None:
-        """Acknowledges consecutive important packets."""
-        link = self.link
-        if count < RUN_MIN or link.indices_to_wrap() < count or self.outgoing.index_room(count) < count:
-            for number in range(first, first + count):
-                self._control(IMP | ACK, number)
-            return
-        from fairway.protocols.udpc.columns import encode_acks
-
-        index = link.take_index(count)
-        data = encode_acks(index & INDEX_MASK, link.session_id, first & INDEX_MASK, count)
-        link.transmit(data, HEADER_BYTES, count)
-
     def commit(self, first: int, count: int) -> None:
         """Free the receipt slots of committed messages and, when deferred, acknowledge the important ones."""
-        if count == 1 and not self._options.deferred and self.receipts.free_one(first):
+        if count == 1 and not self._options.deferred and self.receiver.receipts.free_one(first):
             return
-        committed = self.receipts.commit(first, count)
+        committed = self.receiver.commit(first, count)
         if self._options.deferred:
             for piece in committed:
-                if piece.note:
-                    self._acknowledge_run(piece.first, piece.length)
+                self.sender.acknowledge_run(piece.first, piece.length)
 
     def accept(self, index: int) -> None:
         """Answers the SYN+ACK that opened this session."""
-        self._control(ACK, index)
+        self.sender.control(ACK, index)
 
     def repeat_syn_ack(self) -> None:
         """Answers a repeated SYN as the first one was answered."""
@@ -432,9 +335,9 @@ class Session:
     def ping(self, token: int | None, now_us: int) -> None:
         """Send a heartbeat; its answer is reported if it has a token. One that cannot leave only waits for its end."""
         link = self.link
-        self.pings.start(token, link.next_index if self.outgoing.index_room(1) > 0 else None, now_us)
+        self.pings.start(token, link.next_index if self.sender.index_room(1) > 0 else None, now_us)
         link.wake_by(now_us + self._options.ping_timeout_us)
-        self._control(HBT, 0)
+        self.sender.control(HBT, 0)
 
     def move(self, address: Address, now_us: int) -> None:
         """Go on at another address, which is unproved until it answers a heartbeat."""
@@ -455,8 +358,8 @@ class Session:
         self.link.wake_us = self.due_us()
 
     def _wake_open(self, now_us: int) -> None:
-        self.outgoing.wake(now_us)
-        self.answers.expire(now_us)
+        self.sender.wake(now_us)
+        self.receiver.answers.expire(now_us)
         self.pings.expire(now_us)
         if self._finish_if_flushed(now_us):
             return
@@ -484,7 +387,7 @@ class Session:
         if self.state is State.OVER:
             return NEVER
         silent_us, flushed_us = self._heard_us + options.silence_us, self._closing_us + options.flush_us
-        return min(self.outgoing.due_us(), self.pings.next_us(), silent_us, flushed_us)
+        return min(self.sender.due_us(), self.pings.next_us(), silent_us, flushed_us)
 
     # The end.
 
@@ -493,8 +396,8 @@ class Session:
         self.state = State.CLOSING
         self._closing_us = now_us
         self._close_reason = reason
-        self.outgoing.fail_requests(reason)
-        self.outgoing.flush(now_us)
+        self.sender.fail_requests(reason)
+        self.sender.flush(now_us)
         if not self._finish_if_flushed(now_us):
             self.link.wake_by(now_us + self._options.flush_us)
 
@@ -502,7 +405,7 @@ class Session:
         """Sends FIN when closing has nothing more to wait for."""
         if self.state is not State.CLOSING:
             return False
-        if not self.outgoing.idle() and now_us < self._closing_us + self._options.flush_us:
+        if not self.sender.idle() and now_us < self._closing_us + self._options.flush_us:
             return False
         link = self.link
         self._fin = datagram(link.take_index() & INDEX_MASK, link.session_id, 0, FIN)
@@ -515,9 +418,9 @@ class Session:
 
     def _end(self, reason: CloseReason) -> None:
         """Gives every open token its outcome and reports the end."""
-        self.outgoing.fail(reason)
+        self.sender.fail(reason)
         self.pings.end(reason)
-        self.receipts.release()
+        self.receiver.receipts.release()
         self.state = State.OVER
         self._outputs.statistics.conversations_closed += 1
         self._outputs.report(Closed(self.link.peer, reason))

@@ -16,9 +16,10 @@ from fairway.core.events import Peer, Receipt
 from fairway.core.outputs import Outputs
 from fairway.core.receipts import ReceiptSlots
 from fairway.core.snapshots import reading, restored_address, seal, unseal
-from fairway.protocols.udpc.link import Link, following
+from fairway.protocols.udpc.link import Handshake, Link, following
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.session import BITMAP_SPAN, Handshake, Session
+from fairway.protocols.udpc.receiver import BITMAP_SPAN
+from fairway.protocols.udpc.session import Session
 
 _VERSION = b"UDC2"
 RESTORED_AFTER = 65_536
@@ -26,7 +27,7 @@ RESTORED_AFTER = 65_536
 
 def write(session: Session, committing: Sequence[Receipt]) -> bytes:
     """Return the session as it will be once the receipts are committed."""
-    link, answers = session.link, session.answers
+    link, receiver, answers = session.link, session.receiver, session.receiver.answers
     committed = sorted(
         (receipt.first, receipt.first + receipt.count - 1)
         for receipt in committing
@@ -34,7 +35,7 @@ def write(session: Session, committing: Sequence[Receipt]) -> bytes:
     )
     kept = answers.kept()
     answered = sorted((request, request) for request, _ in kept)
-    uncommitted = subtract(subtract(session.receipts.ranges(), committed), answered)
+    uncommitted = subtract(subtract(receiver.receipts.ranges(), committed), answered)
     absent = {request for first, last in uncommitted for request in answers.waiting() if first <= request <= last}
     state = {
         "peer_address": link.peer.address,
@@ -43,8 +44,8 @@ def write(session: Session, committing: Sequence[Receipt]) -> bytes:
         "session_id": link.session_id,
         "handshake": session.handshake,
         "own_index": link.next_index,
-        "seen": subtract(session.seen.ranges(), uncommitted),
-        "newest_plain": session.newest_plain,
+        "seen": subtract(receiver.seen.ranges(), uncommitted),
+        "newest_plain": receiver.newest_plain,
         "waiting": [request for request in answers.waiting() if request not in absent],
         "responses": [(request, b64encode(response).decode("ascii")) for request, response in kept],
     }
@@ -72,12 +73,12 @@ def _restored(
     session.link.address = restored_address(state["address"])
     session.link.proved = bool(state["proved"])
     session.link.next_index = own_index
-    session.newest_plain = newest_plain
-    session.seen = Seen.from_ranges(BITMAP_SPAN, seen or [(handshake.peer_index, handshake.peer_index)])
+    session.receiver.newest_plain = newest_plain
+    session.receiver.seen = Seen.from_ranges(BITMAP_SPAN, seen or [(handshake.peer_index, handshake.peer_index)])
     for request in waiting:
-        session.answers.asked(request, now_us)
+        session.receiver.answers.asked(request, now_us)
     for request, response in responses:
-        session.answers.keep(request, response, now_us)
+        session.receiver.answers.keep(request, response, now_us)
     return session
 
 

@@ -29,6 +29,7 @@ from struct import Struct
 from typing import ClassVar, NamedTuple
 
 from fairway.core.errors import MalformedDatagram
+from fairway.core.headers import Field, Header
 from fairway.core.machine import Buffer
 
 ACK = 0x01
@@ -39,7 +40,15 @@ IMP = 0x10
 FIN = 0x20
 HBT = 0x40
 
-HEADER_BYTES = 13
+FLAG_NAMES = {ACK: "ACK", REQ: "REQ", ASY: "ASY", SYN: "SYN", IMP: "IMP", FIN: "FIN", HBT: "HBT"}
+
+HEADER = Header(
+    Field(name="index", size=4, meaning="number of the packet", not_zero=True),
+    Field(name="session_id", size=4, meaning="sessionID", hexadecimal=True, not_zero=True),
+    Field(name="ack_index", size=4, meaning="number of the packet that is answered"),
+    Field(name="flag", size=1, meaning="flags", hexadecimal=True, bits=FLAG_NAMES),
+)
+HEADER_BYTES = HEADER.size
 
 KINDS = (
     "malformed",
@@ -77,23 +86,16 @@ KIND_OF_FLAG = {
 CONTROL_FLAGS = (IMP | ACK, SYN, SYN | ACK, FIN, HBT, HBT | ACK)
 """Combinations whose datagram is a bare header."""
 
-_HEADER = Struct(">IIIB")
+_HEADER = HEADER.struct()
 _LEGAL = tuple(flag in KIND_OF_FLAG for flag in range(256))
 _CONTROL = tuple(flag in CONTROL_FLAGS for flag in range(256))
-_NAMES = (
-    (ACK, "ACK"),
-    (REQ, "REQ"),
-    (ASY, "ASY"),
-    (SYN, "SYN"),
-    (IMP, "IMP"),
-    (FIN, "FIN"),
-    (HBT, "HBT"),
-    (0x80, "0x80"),
-)
+_NAMES = (*FLAG_NAMES.items(), (0x80, "0x80"))
+_SAME_IN_STRETCH = (HEADER["flag"].offset, *reversed(range(HEADER["session_id"].offset, HEADER["session_id"].end)))
+_INDEX_AT, _ACK_INDEX_AT = HEADER["index"].offset, HEADER["ack_index"].offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
+class Headed:
     """What every packet begins with; `ack_index` is kept, and means nothing, where the flag has no ACK."""
 
     index: int
@@ -102,7 +104,7 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plain(Header):
+class Plain(Headed):
     """A message that is sent once."""
 
     flag: ClassVar[int] = 0
@@ -110,7 +112,7 @@ class Plain(Header):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Important(Header):
+class Important(Headed):
     """A message that is repeated until its acknowledgement comes."""
 
     flag: ClassVar[int] = IMP
@@ -118,7 +120,7 @@ class Important(Header):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request(Header):
+class Request(Headed):
     """A message that is repeated until its response comes."""
 
     asynchronous: bool
@@ -130,7 +132,7 @@ class Request(Header):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Response(Header):
+class Response(Headed):
     """The answer to the request `ack_index`, or, empty, to a SYN+ACK."""
 
     flag: ClassVar[int] = ACK
@@ -138,7 +140,7 @@ class Response(Header):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnsweringRequest(Header):
+class AnsweringRequest(Headed):
     """The answer to the request `ack_index` that asks something itself."""
 
     asynchronous: bool
@@ -149,42 +151,42 @@ class AnsweringRequest(Header):
         return ACK | REQ | ASY if self.asynchronous else ACK | REQ
 
 
-class ImportantAck(Header):
+class ImportantAck(Headed):
     """The acknowledgement of the important packet `ack_index`."""
 
     __slots__ = ()
     flag: ClassVar[int] = IMP | ACK
 
 
-class Syn(Header):
+class Syn(Headed):
     """A call; `session_id` is the caller's provisional one."""
 
     __slots__ = ()
     flag: ClassVar[int] = SYN
 
 
-class SynAck(Header):
+class SynAck(Headed):
     """The answer to the call whose SYN had `ack_index`; `session_id` is the one that counts from here on."""
 
     __slots__ = ()
     flag: ClassVar[int] = SYN | ACK
 
 
-class Fin(Header):
+class Fin(Headed):
     """The end of the session."""
 
     __slots__ = ()
     flag: ClassVar[int] = FIN
 
 
-class Heartbeat(Header):
+class Heartbeat(Headed):
     """A question for a sign of life."""
 
     __slots__ = ()
     flag: ClassVar[int] = HBT
 
 
-class HeartbeatAck(Header):
+class HeartbeatAck(Headed):
     """The answer to the heartbeat `ack_index`."""
 
     __slots__ = ()
@@ -291,12 +293,12 @@ def one_stretch(data: bytes, segment_bytes: int) -> Stretch | None:
     end = count * segment_bytes
     fields: tuple[int, int, int, int] = _HEADER.unpack_from(data)
     index, session_id, ack_index, flag = fields
-    for place in (12, 7, 6, 5, 4):
+    for place in _SAME_IN_STRETCH:
         if data[place:end:segment_bytes] != _SINGLE_BYTES[data[place]] * count:
             return None
-    if not _counts_up(data, 0, end, segment_bytes, count):
+    if not _counts_up(data, _INDEX_AT, end, segment_bytes, count):
         return None
-    if flag == IMP | ACK and not _counts_up(data, 8, end, segment_bytes, count):
+    if flag == IMP | ACK and not _counts_up(data, _ACK_INDEX_AT, end, segment_bytes, count):
         return None
     return Stretch(0, count, index, session_id, ack_index, flag)
 

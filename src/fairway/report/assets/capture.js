@@ -274,7 +274,7 @@
   function overTime(detail, at) {
     const times = detail.timeline;
     if (!times.t.length) return [];
-    const per = times.step === 1 ? "each second" : `each ${times.step} s`;
+    const per = times.step === 1 ? "each second" : `each ${format(times.step * 1e6, "us")}`;
     const line = (name, column, colour, drawing = "steps") => ({ name, x: times.t, y: times[column], colour, drawing });
     const x = { label: "since the session began", unit: "seconds", log: false };
     const pictures = [

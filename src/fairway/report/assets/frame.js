@@ -39,7 +39,7 @@ window.fairway = (() => {
       if (seconds >= 1) return `${three(seconds)} s`;
       return value >= 1000 ? `${three(value / 1000)} ms` : `${Math.round(value)} µs`;
     },
-    seconds: (value) => (value >= 120 ? write.us(value * 1e6) : `${value.toFixed(value < 10 ? 3 : 2)} s`),
+    seconds: (value) => (value >= 120 || (value > 0 && value < 0.1) ? write.us(value * 1e6) : `${value.toFixed(value < 10 ? 3 : 2)} s`),
     share: (value) => {
       const percent = 100 * value;
       if (percent > 0 && percent < 0.1) return "< 0.1 %";
@@ -55,7 +55,7 @@ window.fairway = (() => {
     bytes: (value) => { const [size, unit] = scaled(value, BYTES, "B"); return `${trimmed(size)} ${unit}`; },
     bytes_per_s: (value) => `${tick.bytes(value)}/s`,
     us: (value) => { const [size, unit] = scaled(value, [[1e6, "s"], [1e3, "ms"]], "µs"); return `${trimmed(size)} ${unit}`; },
-    seconds: (value) => `${trimmed(value)} s`,
+    seconds: (value) => (value >= 7200 ? `${trimmed(value / 3600)} h` : value >= 120 ? `${trimmed(value / 60)} min` : value < 1 && value > 0 ? tick.us(value * 1e6) : `${trimmed(value)} s`),
     share: (value) => `${trimmed(100 * value)} %`,
     clock: (value) => new Date(value * 1000).toISOString().slice(11, 19),
   };
@@ -85,7 +85,9 @@ window.fairway = (() => {
   const axisFont = "12px system-ui, sans-serif";
   function axis(description, extra = {}) {
     const unit = description.unit;
-    const words = (splits) => splits.map((value) => (value === null ? "" : tick[unit](value)));
+    const day = (value) => new Date(value * 1000).toISOString().slice(5, 16).replace("T", " ");
+    const word = (splits) => (unit === "clock" && splits.at(-1) - splits[0] > 86400 ? day : tick[unit]);
+    const words = (splits) => splits.map((value) => (value === null ? "" : word(splits)(value)));
     return {
       label: description.label, labelSize: 22, labelFont: axisFont, font: axisFont, stroke: style("--soft"),
       grid: { stroke: style("--grid"), width: 1 }, ticks: { stroke: style("--line"), width: 1, size: 4 },

@@ -15,7 +15,7 @@ BACKLOG_PARTS = 256
 """Parts that wait for a confirm by number at the most, over all messages: a quarter of the default window."""
 
 
-class Confirming:
+class AckPolicy:
     """The distance between confirms, for all messages of one peer."""
 
     __slots__ = ("_arrived", "_half_steps", "_half_steps_max")

@@ -1,0 +1,88 @@
+"""What one session has received: indices that were seen, open receipts, requests that wait for an answer."""
+
+from __future__ import annotations
+
+from fairway.core.dedup import Seen
+from fairway.core.events import MessageReceived, MessagesReceived, Peer
+from fairway.core.machine import Buffer
+from fairway.core.outputs import Outputs
+from fairway.core.receipts import OpenReceipts, Piece, ReceiptSlots
+from fairway.core.serial import widen
+from fairway.core.statistics import RECEIPTS_FULL
+from fairway.protocols.udpc.answers import Answers
+from fairway.protocols.udpc.link import Link
+from fairway.protocols.udpc.options import UdpcOptions
+from fairway.protocols.udpc.wire import HEADER_BYTES, bodies, body
+
+BITMAP_SPAN = 65_536
+IMPORTANT = b"i"
+"""The note in the receipt of an important message: its commit is acknowledged."""
+
+
+class Receiver:
+    """The receiving half of a session. Numbers are wide indices."""
+
+    __slots__ = ("_outputs", "_peer", "answers", "newest_plain", "receipts", "seen")
+
+    def __init__(self, outputs: Outputs[Link], options: UdpcOptions, slots: ReceiptSlots, peer: Peer) -> None:
+        self._outputs = outputs
+        self._peer = peer
+        self.answers = Answers(options)
+        self.receipts = OpenReceipts(slots)
+        self.seen = Seen(BITMAP_SPAN)
+        self.newest_plain = 0
+
+    def widen(self, index: int) -> int:
+        """Return the number that an index on the wire stands for."""
+        return widen(index, self.seen.highest, 32)
+
+    def is_duplicate(self, number: int) -> bool:
+        """Return whether a packet was seen, and count it if it was."""
+        if number not in self.seen:
+            return False
+        self._outputs.statistics.duplicates += 1
+        return True
+
+    def refusal(self, number: int, body_bytes: int, important: bool) -> str:
+        """Occupy a receipt slot for a new message, or return why not."""
+        if self.seen.too_old(number):
+            return "too_old"
+        return "" if self.receipts.add_one(number, body_bytes, IMPORTANT if important else b"") else RECEIPTS_FULL
+
+    def deliver_next(self, number: int, data: Buffer) -> bool:
+        """Deliver an important message that follows the newest packet, if there is a slot: the usual case."""
+        payload, outputs = body(data), self._outputs
+        if not self.receipts.add_one(number, len(payload), IMPORTANT):
+            return False
+        self.seen.add(number)
+        outputs.statistics.messages_received += 1
+        outputs.report(MessageReceived(self._peer, number, payload))
+        return True
+
+    def deliver(self, number: int, payload: bytes, important: bool) -> str:
+        """Deliver a new message, or return why not."""
+        reason = self.refusal(number, len(payload), important)
+        if reason:
+            return reason
+        self.seen.add(number)
+        if not important:
+            self.newest_plain = max(self.newest_plain, number)
+        self._outputs.statistics.messages_received += 1
+        self._outputs.report(MessageReceived(self._peer, number, payload, important))
+        return ""
+
+    def deliver_run(self, first: int, data: bytes, segment_bytes: int, important: bool) -> bool:
+        """Deliver messages newer than all before, if there are slots for all of them."""
+        count = len(data) // segment_bytes
+        if not self.receipts.add(first, count, segment_bytes - HEADER_BYTES, IMPORTANT * count if important else b""):
+            return False
+        self.seen.add(first, count)
+        if not important:
+            self.newest_plain = first + count - 1
+        self._outputs.statistics.messages_received += count
+        self._outputs.report(MessagesReceived(self._peer, first, bodies(data, segment_bytes), important))
+        return True
+
+    def commit(self, first: int, count: int) -> list[Piece]:
+        """Free the receipt slots of committed messages, and return the important ones."""
+        return [piece for piece in self.receipts.commit(first, count) if piece.note]
