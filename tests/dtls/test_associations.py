@@ -277,6 +277,18 @@ def test_silence_after_a_renewal_doubles_the_time_to_the_next(either: Either) ->
     assert world.clients[A].counters.renewals in range(3, 6)
 
 
+def test_slow_answers_are_not_taken_for_silence(either: Either) -> None:
+    world = World(either.gateway(), delay_us=2 * SECOND_US)
+    client = world.add(either.client("sensor-1"), A)
+    world.say(A, b"first")
+    assert world.run(60 * SECOND_US, lambda: A in world.answers)
+    before = client.counters.handshakes
+    for _ in range(100):
+        world.say(A, b"again")
+        world.run(SECOND_US)
+    assert client.counters.handshakes <= before + 1
+
+
 def test_an_unprotected_close_notify_makes_a_client_shake_hands_at_most_every_five_seconds(either: Either) -> None:
     world = up(either)
     for _ in range(100):

@@ -33,6 +33,9 @@ from fairway.dtls.engine import (
 )
 from fairway.dtls.records import ALERT, DATA, is_protected, is_record, is_run, is_unprotected_close
 
+RESPONSES = 3
+"""Silence is no news before so many times the response time."""
+
 _log = logging.getLogger("fairway.dtls")
 
 
@@ -74,9 +77,13 @@ class DtlsClient:
         """When the next attempt begins."""
         self._renew_us = 0
         self._records = 0
+        self._sent_us = 0
+        """When the first datagram left that is not answered yet."""
         self._unanswered_us: int | None = None
-        """When silence since the first unanswered datagram becomes a reason to shake hands."""
+        """When silence since then becomes a reason to shake hands."""
         self._liveness_us = self._limits.liveness_us
+        self._response_us = 0
+        """How long answers take: the slowest of late."""
         self._hinted_us: int | None = None
         self._closed = False
         self._transmits: list[Transmit] = []
@@ -156,7 +163,7 @@ class DtlsClient:
         self._transmits.append(Transmit(self.remote, sealed, step))
         if self._unanswered_us is None:
             jitter_us = self._chance.below(self._liveness_us // 2)
-            self._unanswered_us = now_us + self._liveness_us + jitter_us
+            self._sent_us, self._unanswered_us = now_us, now_us + self._liveness_us + jitter_us
         if self._records >= self._limits.renew_records:
             self._renew_us = now_us
 
@@ -177,8 +184,10 @@ class DtlsClient:
         if plaintexts:
             self.counters.records_in += len(plaintexts)
             self._records += len(plaintexts)
-            self._unanswered_us = None
-            self._liveness_us = self._limits.liveness_us
+            if self._unanswered_us is not None:
+                self._response_us = max(now_us - self._sent_us, self._response_us * 7 // 8)
+                self._unanswered_us = None
+            self._liveness_us = max(self._limits.liveness_us, RESPONSES * self._response_us)
             self._plaintexts += joined(plaintexts, self.inner, self._engine.name)
 
     def _receive_one(self, datagram: bytes, now_us: int) -> list[bytes]:

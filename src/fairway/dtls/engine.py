@@ -32,8 +32,8 @@ class Limits:
     retry_us: int = SECOND_US
     """How soon a client begins anew after the first failure: anybody may forge an alert during a handshake."""
     liveness_us: int = 2 * SECOND_US
-    """How long a client sends without hearing anything valid before it shakes hands anew; doubled, while that does not
-    help, up to `liveness_us_max`."""
+    """How long a client sends without hearing anything valid before it shakes hands anew, or three times what answers
+    took of late; doubled, while that does not help, up to `liveness_us_max`."""
     liveness_us_max: int = 60 * SECOND_US
     hint_us: int = 5 * SECOND_US
     """A client follows a hint of the gateway at most so often."""
