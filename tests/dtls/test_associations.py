@@ -277,6 +277,24 @@ def test_silence_after_a_renewal_doubles_the_time_to_the_next(either: Either) ->
     assert world.clients[A].counters.renewals in range(3, 6)
 
 
+def test_a_client_that_has_something_to_send_finds_a_gateway_that_was_away_within_two_seconds(either: Either) -> None:
+    world = up(either)
+    world.gateway.close()
+    world.settle()
+    world.faults = Faults(loss=1_000_000)
+    world.run(SECOND_US)
+    assert not world.clients[A].is_up
+    for number in range(200):
+        world.say(A, b"%d" % number)
+        world.run(SECOND_US // 2)
+    world.faults = Faults()
+    world.gateway = either.gateway(secret=b"another")
+    for number in range(4):
+        world.say(A, b"back %d" % number)
+        world.run(SECOND_US // 2)
+    assert world.clients[A].is_up
+
+
 def test_slow_answers_are_not_taken_for_silence(either: Either) -> None:
     world = World(either.gateway(), delay_us=2 * SECOND_US)
     client = world.add(either.client("sensor-1"), A)

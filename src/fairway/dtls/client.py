@@ -148,8 +148,12 @@ class DtlsClient:
             self.counters.dropped["queue_full"] += 1
         elif kept not in self._queue:
             self._queue.append(kept)
-        if self._attempt is None and self._begin_us is None and not self._closed:
+        attempt = self._attempt
+        if attempt is None and self._begin_us is None and not self._closed:
             self._begin(now_us)
+        elif attempt is not None and attempt.repeat_us is None:
+            # Somebody is waiting: a gateway that was away is found soon after it is back.
+            attempt.repeat_us = now_us + self._limits.probe_us
 
     def _seal(self, up: Association, transmit: Transmit, now_us: int) -> None:
         try:

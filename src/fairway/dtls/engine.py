@@ -29,6 +29,8 @@ class Limits:
     repeats_max: int = 12
     attempts_us: tuple[int, ...] = tuple(seconds * SECOND_US for seconds in (5, 10, 20, 40, 60))
     """How long a client gives one attempt after another before it begins anew."""
+    probe_us: int = SECOND_US
+    """How often the flight is repeated after that, while there is something to send."""
     retry_us: int = SECOND_US
     """How soon a client begins anew after the first failure: anybody may forge an alert during a handshake."""
     liveness_us: int = 2 * SECOND_US
