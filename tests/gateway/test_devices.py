@@ -19,7 +19,7 @@ from tests.loopback import own_host
 from .world import PROTOCOLS, Ledger, Running, Sender, check_promise, gateway, journalled, landed, served, until
 
 SEALS_OFTEN = ("--seal-after", "150ms")
-KILLS = 3
+KILLS = 12
 NAME = "gateway.test"
 
 
@@ -115,7 +115,7 @@ async def _killed(fleet: Fleet, lake: Path) -> None:
     for kill in range(KILLS):
         async with gateway(lake, secure(fleet, urls), *SEALS_OFTEN) as again:
             before = len(ledger.acknowledged)
-            await until(lambda before=before: len(ledger.acknowledged) >= before + 200)  # type: ignore[misc]
+            await until(lambda before=before: len(ledger.acknowledged) >= before + 100)  # type: ignore[misc]
             if kill < KILLS - 1:
                 again.process.kill()
                 await again.ended()
