@@ -136,21 +136,51 @@ def test_a_restarted_gateway_is_found_again(hints: int, within_us: int, either: 
     assert world.clients[A].counters.renewals == 1
 
 
-def test_a_device_at_another_address_shakes_hands_anew_and_its_old_association_stays_till_it_is_idle(
-    either: Either,
-) -> None:
+def test_a_client_at_another_address_shakes_hands_anew_and_is_to_the_machine_where_it_was(either: Either) -> None:
     world = up(either)
     world.clients[B] = world.clients.pop(A)
-    world.gateway.counters.dropped.clear()
     for number in range(80):
         world.say(B, b"%d" % number)
         world.run(50_000)
-    assert len(world.of(B, "sensor-1")) > 1
-    assert [one.outer for one in world.gateway.associations()] == [A, B]
-    for _ in range(40):
-        world.say(B, b"still here")
-        world.run(100 * SECOND_US)
+    assert len(world.of(A, "sensor-1")) > 10
+    assert len(world.answers[B]) > 10
+    assert world.of(B, "sensor-1") == []
     assert [one.outer for one in world.gateway.associations()] == [B]
+    assert world.gateway.counters.moved == 1
+
+
+def test_two_clients_of_one_device_are_two_peers(either: Either) -> None:
+    world = up(either)
+    world.add(either.client("sensor-1", seed=2), B)
+    for number in range(100):
+        world.say(B if number % 2 else A, b"%d" % number)
+        world.run(50_000)
+    assert world.of(A, "sensor-1") == [b"first", *(b"%d" % number for number in range(0, 100, 2))]
+    assert world.of(B, "sensor-1") == [b"%d" % number for number in range(1, 100, 2)]
+    assert world.gateway.counters.moved == 0
+
+
+def test_a_client_that_moved_begins_anew_when_another_of_its_device_gets_its_old_address(either: Either) -> None:
+    world = up(either)
+    world.clients[B] = world.clients.pop(A)
+    for number in range(80):
+        world.say(B, b"%d" % number)
+        world.run(50_000)
+    world.add(either.client("sensor-1", seed=2), A)
+    world.say(A, b"I am new here")
+    world.run(5 * SECOND_US)
+    world.say(B, b"I am elsewhere")
+    world.run(SECOND_US)
+    assert world.of(A, "sensor-1")[-1] == b"I am new here"
+    assert world.of(B, "sensor-1") == [b"I am elsewhere"]
+    assert [one.outer for one in world.gateway.associations()] == [A, B]
+
+
+def test_an_idle_association_is_closed(either: Either) -> None:
+    world = up(either)
+    world.clients.clear()
+    world.run(3_700 * SECOND_US)
+    assert world.gateway.associations() == []
     assert world.gateway.counters.dropped["association_idle"] == 1
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from fairway.core.addresses import device_of
+from fairway.core.addresses import device_of, with_device
 from fairway.core.chance import Seeded
 from fairway.core.drive import settle
 from fairway.core.events import Connected, Delivered, Event, MessageReceived, MessagesReceived
 from fairway.core.machine import Machine
 from fairway.dtls import OVERHEAD_BYTES, DtlsClient, DtlsGateway
 from fairway.protocols import NAMES, make_machine, make_options
-from tests.dtls.test_associations import A
+from fairway.protocols.udpc import wire
+from tests.dtls.test_associations import A, B
 from tests.dtls.world import GATEWAY, SECOND_US, FakeFleet, Faults, World, segments
 
 BODIES = [b"%3d" % number * 50 for number in range(200)]
@@ -75,3 +76,20 @@ def test_every_message_arrives_once_with_its_device(protocol: str) -> None:
     assert sorted(world.got) == [("sensor-1", body) for body in sorted(BODIES)]
     assert all(len(one) <= 1_200 for _, _, datagram in world.carried for one in segments(datagram, None))
     assert any(destination == GATEWAY for _, destination, _ in world.carried)
+
+
+def test_a_udpc_session_moves_with_its_own_device_only() -> None:
+    """As a device of another maker needs it, whose handshakes do not say that it is the same client."""
+    machine = make_machine("udpc", make_options("udpc", migration=True), Seeded(1))
+    mine = with_device(A, "one")
+    machine.receive(wire.encode(wire.Syn(index=1, session_id=5, ack_index=0)), mine, 0)
+    session = wire.decode(machine.transmits()[0].data).session_id
+
+    def say(index: int, body: bytes, device: str) -> list[bytes]:
+        packet = wire.Important(index=index, session_id=session, ack_index=0, body=body)
+        machine.receive(wire.encode(packet), with_device(A if index == 2 else B, device), index)
+        return [event.body for event in machine.events() if isinstance(event, MessageReceived)]
+
+    assert say(2, b"here", "one") == [b"here"]
+    assert say(3, b"stolen", "two") == []
+    assert say(4, b"moved", "one") == [b"moved"]

@@ -62,6 +62,8 @@ class DtlsClient:
         """The address under which the machine knows the gateway."""
         self.peer: PeerIdentity | None = None
         self._engine = engine
+        self._instance = chance.bits(64).to_bytes(8, "big").hex().encode()
+        """By this the gateway knows us again when our address has changed."""
         self._chance = chance
         self._limits = limits or Limits()
         self._up: Association | None = None
@@ -254,7 +256,7 @@ class DtlsClient:
         limit_us = limits.attempts_us[min(self._attempts, len(limits.attempts_us) - 1)]
         self._attempts += 1
         self._begin_us = None
-        self._attempt = attempt = Attempt(self._engine.call(), now_us + self._jittered(limit_us))
+        self._attempt = attempt = Attempt(self._engine.call(self._instance), now_us + self._jittered(limit_us))
         self.counters.half_open = 1
         self._step(attempt, None, now_us)
 

@@ -101,6 +101,8 @@ class Association(Protocol):
     """One handshake, and what follows it."""
 
     established: bool
+    instance: bytes
+    """What a client calls itself in all its handshakes, whatever its address; empty for those of other makers."""
 
     def advance(self, datagram: bytes | None = None) -> None:
         """Take a handshake datagram, or begin. Raises `HandshakeFailed`; what is in `flight` then still leaves."""
@@ -148,5 +150,5 @@ class ClientEngine(Protocol):
     name: str
     """Who must be at the other end."""
 
-    def call(self) -> Association:
-        """Return an association that has not begun."""
+    def call(self, instance: bytes) -> Association:
+        """Return an association that has not begun, for the client that calls itself this."""
