@@ -136,21 +136,51 @@ def test_a_restarted_gateway_is_found_again(hints: int, within_us: int, either: 
     assert world.clients[A].counters.renewals == 1
 
 
-def test_a_device_at_another_address_shakes_hands_anew_and_its_old_association_stays_till_it_is_idle(
-    either: Either,
-) -> None:
+def test_a_client_at_another_address_shakes_hands_anew_and_is_to_the_machine_where_it_was(either: Either) -> None:
     world = up(either)
     world.clients[B] = world.clients.pop(A)
-    world.gateway.counters.dropped.clear()
     for number in range(80):
         world.say(B, b"%d" % number)
         world.run(50_000)
-    assert len(world.of(B, "sensor-1")) > 1
-    assert [one.outer for one in world.gateway.associations()] == [A, B]
-    for _ in range(40):
-        world.say(B, b"still here")
-        world.run(100 * SECOND_US)
+    assert len(world.of(A, "sensor-1")) > 10
+    assert len(world.answers[B]) > 10
+    assert world.of(B, "sensor-1") == []
     assert [one.outer for one in world.gateway.associations()] == [B]
+    assert world.gateway.counters.moved == 1
+
+
+def test_two_clients_of_one_device_are_two_peers(either: Either) -> None:
+    world = up(either)
+    world.add(either.client("sensor-1", seed=2), B)
+    for number in range(100):
+        world.say(B if number % 2 else A, b"%d" % number)
+        world.run(50_000)
+    assert world.of(A, "sensor-1") == [b"first", *(b"%d" % number for number in range(0, 100, 2))]
+    assert world.of(B, "sensor-1") == [b"%d" % number for number in range(1, 100, 2)]
+    assert world.gateway.counters.moved == 0
+
+
+def test_a_client_that_moved_begins_anew_when_another_of_its_device_gets_its_old_address(either: Either) -> None:
+    world = up(either)
+    world.clients[B] = world.clients.pop(A)
+    for number in range(80):
+        world.say(B, b"%d" % number)
+        world.run(50_000)
+    world.add(either.client("sensor-1", seed=2), A)
+    world.say(A, b"I am new here")
+    world.run(5 * SECOND_US)
+    world.say(B, b"I am elsewhere")
+    world.run(SECOND_US)
+    assert world.of(A, "sensor-1")[-1] == b"I am new here"
+    assert world.of(B, "sensor-1") == [b"I am elsewhere"]
+    assert [one.outer for one in world.gateway.associations()] == [A, B]
+
+
+def test_an_idle_association_is_closed(either: Either) -> None:
+    world = up(either)
+    world.clients.clear()
+    world.run(3_700 * SECOND_US)
+    assert world.gateway.associations() == []
     assert world.gateway.counters.dropped["association_idle"] == 1
 
 
@@ -242,6 +272,23 @@ def test_a_crowd_that_comes_at_once_is_served_turn_by_turn(either: Either) -> No
     assert world.gateway.counters.dropped == {}
 
 
+def test_a_fleet_is_back_a_few_seconds_after_a_restart(either: Either) -> None:
+    world = World(either.gateway())
+    for number in range(150):
+        world.add(either.client("sensor-1", seed=number), ("198.51.100.10", number))
+        world.say(("198.51.100.10", number), b"before")
+    assert world.run(5 * SECOND_US, lambda: len(world.answers) == 150)
+    world.gateway = either.gateway(secret=b"another")
+    world.received.clear()
+    for _ in range(10):
+        for address in world.clients:
+            world.say(address, b"after")
+        world.run(SECOND_US // 2)
+    assert len(world.received) == 150
+    assert world.gateway.counters.associations == 150
+    assert world.gateway.counters.hints >= 100
+
+
 def test_a_client_without_a_gateway_tries_later_each_time(either: Either) -> None:
     world = World(either.gateway(), faults=Faults(loss=1_000_000))
     client = world.add(either.client("sensor-1"), A)
@@ -258,6 +305,36 @@ def test_silence_after_a_renewal_doubles_the_time_to_the_next(either: Either) ->
         world.say(A, b"one way")
         world.run(100_000)
     assert world.clients[A].counters.renewals in range(3, 6)
+
+
+def test_a_client_that_has_something_to_send_finds_a_gateway_that_was_away_within_two_seconds(either: Either) -> None:
+    world = up(either)
+    world.gateway.close()
+    world.settle()
+    world.faults = Faults(loss=1_000_000)
+    world.run(SECOND_US)
+    assert not world.clients[A].is_up
+    for number in range(200):
+        world.say(A, b"%d" % number)
+        world.run(SECOND_US // 2)
+    world.faults = Faults()
+    world.gateway = either.gateway(secret=b"another")
+    for number in range(4):
+        world.say(A, b"back %d" % number)
+        world.run(SECOND_US // 2)
+    assert world.clients[A].is_up
+
+
+def test_slow_answers_are_not_taken_for_silence(either: Either) -> None:
+    world = World(either.gateway(), delay_us=2 * SECOND_US)
+    client = world.add(either.client("sensor-1"), A)
+    world.say(A, b"first")
+    assert world.run(60 * SECOND_US, lambda: A in world.answers)
+    before = client.counters.handshakes
+    for _ in range(20):
+        world.say(A, b"again")
+        world.run(5 * SECOND_US)
+    assert client.counters.handshakes <= before + 1
 
 
 def test_an_unprotected_close_notify_makes_a_client_shake_hands_at_most_every_five_seconds(either: Either) -> None:

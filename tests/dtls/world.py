@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 from fairway.core.addresses import with_device
-from fairway.core.chance import Seeded
 from fairway.core.events import Address
 from fairway.core.machine import Transmit
+from fairway.core.random_source import Seeded
 from fairway.dtls.authority import Authority
 from fairway.dtls.certificates import Role
 from fairway.dtls.client import DtlsClient
@@ -116,6 +116,7 @@ class World:
     carried: list[tuple[Address, Address, bytes]] = field(default_factory=list)
     """Every datagram that was sent, with source and destination."""
     echo: bool = True
+    delay_us: int = DELAY_US
 
     def __post_init__(self) -> None:
         self._chance = Seeded(self.seed)
@@ -154,7 +155,7 @@ class World:
             for _ in range(copies):
                 if chance.happens(faults.loss):
                     continue
-                delay_us = DELAY_US + (chance.below(200_000) if chance.happens(faults.reorder) else 0)
+                delay_us = self.delay_us + (chance.below(200_000) if chance.happens(faults.reorder) else 0)
                 data = flipped(datagram, chance) if chance.happens(faults.flip) else datagram
                 entry = (self.now_us + delay_us, len(self.carried) * 2 + _, source, transmit.address, data)
                 heapq.heappush(self._flying, entry)

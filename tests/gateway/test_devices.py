@@ -8,6 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+import pytest
 
 from fairway import net
 from fairway.dtls.openssl import OpensslClientEngine
@@ -15,10 +18,10 @@ from fairway.net.security import SecureLink
 from tests.dtls.world import Fleet
 from tests.loopback import own_host
 
-from .world import PROTOCOLS, Ledger, Running, Sender, check_promise, gateway, journalled, landed, served, until
+from .world import CLIENT, PROTOCOLS, Ledger, Running, Sender, check_promise, gateway, journalled, landed, served, until
 
 SEALS_OFTEN = ("--seal-after", "150ms")
-KILLS = 3
+KILLS = 12
 NAME = "gateway.test"
 
 
@@ -114,7 +117,7 @@ async def _killed(fleet: Fleet, lake: Path) -> None:
     for kill in range(KILLS):
         async with gateway(lake, secure(fleet, urls), *SEALS_OFTEN) as again:
             before = len(ledger.acknowledged)
-            await until(lambda before=before: len(ledger.acknowledged) >= before + 200)  # type: ignore[misc]
+            await until(lambda before=before: len(ledger.acknowledged) >= before + 100)  # type: ignore[misc]
             if kill < KILLS - 1:
                 again.process.kill()
                 await again.ended()
@@ -157,18 +160,26 @@ async def _restored(fleet: Fleet, lake: Path) -> None:
     assert [(row["device"], row["body"]) for row in landed(lake)] == [("one", b"mine"), ("two", b"my own")]
 
 
-def test_a_udpc_session_follows_its_device_to_another_port(tmp_path: Path) -> None:
-    asyncio.run(_moved(Fleet(tmp_path), tmp_path / "lake"))
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_conversation_goes_on_when_the_port_of_its_client_changes(protocol: str, tmp_path: Path) -> None:
+    asyncio.run(_moved(protocol, Fleet(tmp_path), tmp_path / "lake"))
 
 
-async def _moved(fleet: Fleet, lake: Path) -> None:
-    async with gateway(lake, secure(fleet), *SEALS_OFTEN) as running:
-        options = f"?name={NAME}&silence=60s&important_timeout=60s&identity={fleet.file('one')}"
-        async with nat(running.url("udpc+dtls")) as (url, relay), net.connect(url + options) as connection:
+async def _moved(protocol: str, fleet: Fleet, lake: Path) -> None:
+    async with gateway(lake, secure(fleet), *SEALS_OFTEN, "--metrics", f"{own_host()}:0") as running:
+        options = f"{CLIENT[protocol]}&name={NAME}&identity={fleet.file('one')}"
+        async with nat(running.url(f"{protocol}+dtls")) as (url, relay), net.connect(url + options) as connection:
             for number in range(3):
                 await connection.send(b"%d" % number)
                 relay.move()
                 await connection.send(b"%d after the move" % number)
+            await until(lambda: any(line.startswith("metrics ") for line in running.said))
+            page = next(line.split()[1] for line in running.said if line.startswith("metrics "))
+            with await asyncio.to_thread(urlopen, page) as answer:
+                metrics = answer.read().decode()
+            endpoint = f'{{endpoint="{running.url(f"{protocol}+dtls")}",gateway="gateway"}}'
+            assert f"fairway_gateway_dtls_moved_total{endpoint} 3.0" in metrics
+            assert f"fairway_gateway_dtls_half_open{endpoint} 0.0" in metrics
         assert await running.stop() == 0
     rows = landed(lake)
     assert [row["body"] for row in rows] == [
@@ -176,4 +187,4 @@ async def _moved(fleet: Fleet, lake: Path) -> None:
     ]
     assert {row["device"] for row in rows} == {"one"}
     assert len({row["session"] for row in rows}) == 1
-    assert len({row["peer_port"] for row in rows}) == 4
+    assert len({row["peer_port"] for row in rows}) == 1

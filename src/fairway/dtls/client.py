@@ -15,9 +15,9 @@ import logging
 from collections import deque
 
 from fairway.core.addresses import format_address, with_device
-from fairway.core.chance import Chance
 from fairway.core.events import Address
 from fairway.core.machine import Buffer, Transmit
+from fairway.core.random_source import RandomSource
 from fairway.dtls.association import joined
 from fairway.dtls.counters import DtlsCounters
 from fairway.dtls.engine import (
@@ -32,6 +32,9 @@ from fairway.dtls.engine import (
     Plaintext,
 )
 from fairway.dtls.records import ALERT, DATA, is_protected, is_record, is_run, is_unprotected_close
+
+RESPONSES = 3
+"""Silence is no news before so many times the response time."""
 
 _log = logging.getLogger("fairway.dtls")
 
@@ -52,13 +55,17 @@ class Attempt:
 class DtlsClient:
     """A client's association with the gateway at one address."""
 
-    def __init__(self, engine: ClientEngine, remote: Address, chance: Chance, limits: Limits | None = None) -> None:
+    def __init__(
+        self, engine: ClientEngine, remote: Address, chance: RandomSource, limits: Limits | None = None
+    ) -> None:
         self.counters = DtlsCounters()
         self.remote = remote
         self.inner = with_device(remote, engine.name)
         """The address under which the machine knows the gateway."""
         self.peer: PeerIdentity | None = None
         self._engine = engine
+        self._instance = chance.bits(64).to_bytes(8, "big").hex().encode()
+        """By this the gateway knows us again when our address has changed."""
         self._chance = chance
         self._limits = limits or Limits()
         self._up: Association | None = None
@@ -74,9 +81,13 @@ class DtlsClient:
         """When the next attempt begins."""
         self._renew_us = 0
         self._records = 0
+        self._sent_us = 0
+        """When the first datagram left that is not answered yet."""
         self._unanswered_us: int | None = None
-        """When silence since the first unanswered datagram becomes a reason to shake hands."""
+        """When silence since then becomes a reason to shake hands."""
         self._liveness_us = self._limits.liveness_us
+        self._response_us = 0
+        """How long answers take: the slowest of late."""
         self._hinted_us: int | None = None
         self._closed = False
         self._transmits: list[Transmit] = []
@@ -141,8 +152,12 @@ class DtlsClient:
             self.counters.dropped["queue_full"] += 1
         elif kept not in self._queue:
             self._queue.append(kept)
-        if self._attempt is None and self._begin_us is None and not self._closed:
+        attempt = self._attempt
+        if attempt is None and self._begin_us is None and not self._closed:
             self._begin(now_us)
+        elif attempt is not None and attempt.repeat_us is None:
+            # Somebody is waiting: a gateway that was away is found soon after it is back.
+            attempt.repeat_us = now_us + self._limits.probe_us
 
     def _seal(self, up: Association, transmit: Transmit, now_us: int) -> None:
         try:
@@ -156,7 +171,7 @@ class DtlsClient:
         self._transmits.append(Transmit(self.remote, sealed, step))
         if self._unanswered_us is None:
             jitter_us = self._chance.below(self._liveness_us // 2)
-            self._unanswered_us = now_us + self._liveness_us + jitter_us
+            self._sent_us, self._unanswered_us = now_us, now_us + self._liveness_us + jitter_us
         if self._records >= self._limits.renew_records:
             self._renew_us = now_us
 
@@ -177,8 +192,10 @@ class DtlsClient:
         if plaintexts:
             self.counters.records_in += len(plaintexts)
             self._records += len(plaintexts)
-            self._unanswered_us = None
-            self._liveness_us = self._limits.liveness_us
+            if self._unanswered_us is not None:
+                self._response_us = max(now_us - self._sent_us, self._response_us * 7 // 8)
+                self._unanswered_us = None
+            self._liveness_us = max(self._limits.liveness_us, RESPONSES * self._response_us)
             self._plaintexts += joined(plaintexts, self.inner, self._engine.name)
 
     def _receive_one(self, datagram: bytes, now_us: int) -> list[bytes]:
@@ -241,7 +258,7 @@ class DtlsClient:
         limit_us = limits.attempts_us[min(self._attempts, len(limits.attempts_us) - 1)]
         self._attempts += 1
         self._begin_us = None
-        self._attempt = attempt = Attempt(self._engine.call(), now_us + self._jittered(limit_us))
+        self._attempt = attempt = Attempt(self._engine.call(self._instance), now_us + self._jittered(limit_us))
         self.counters.half_open = 1
         self._step(attempt, None, now_us)
 

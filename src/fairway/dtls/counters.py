@@ -16,6 +16,8 @@ class DtlsCounters:
     """Handshakes that were completed."""
     renewals: int = 0
     """Those of them that replaced an association with the same peer."""
+    moved: int = 0
+    """Those of them by which a client went on at another address."""
     hellos: int = 0
     """Hellos without a valid cookie, answered with one and forgotten."""
     hints: int = 0

@@ -29,11 +29,13 @@ class Limits:
     repeats_max: int = 12
     attempts_us: tuple[int, ...] = tuple(seconds * SECOND_US for seconds in (5, 10, 20, 40, 60))
     """How long a client gives one attempt after another before it begins anew."""
+    probe_us: int = SECOND_US
+    """How often the flight is repeated after that, while there is something to send."""
     retry_us: int = SECOND_US
     """How soon a client begins anew after the first failure: anybody may forge an alert during a handshake."""
     liveness_us: int = 2 * SECOND_US
-    """How long a client sends without hearing anything valid before it shakes hands anew; doubled, while that does not
-    help, up to `liveness_us_max`."""
+    """How long a client sends without hearing anything valid before it shakes hands anew, or three times what answers
+    took of late; doubled, while that does not help, up to `liveness_us_max`."""
     liveness_us_max: int = 60 * SECOND_US
     hint_us: int = 5 * SECOND_US
     """A client follows a hint of the gateway at most so often."""
@@ -99,6 +101,8 @@ class Association(Protocol):
     """One handshake, and what follows it."""
 
     established: bool
+    instance: bytes
+    """What a client calls itself in all its handshakes, whatever its address; empty for those of other makers."""
 
     def advance(self, datagram: bytes | None = None) -> None:
         """Take a handshake datagram, or begin. Raises `HandshakeFailed`; what is in `flight` then still leaves."""
@@ -146,5 +150,5 @@ class ClientEngine(Protocol):
     name: str
     """Who must be at the other end."""
 
-    def call(self) -> Association:
-        """Return an association that has not begun."""
+    def call(self, instance: bytes) -> Association:
+        """Return an association that has not begun, for the client that calls itself this."""

@@ -7,7 +7,7 @@ layer above works as it does with OpenSSL. But whoever reads the handshake knows
     gateway  hello verify request        (cookie)
     client   hello                       (random, cookie)
     gateway  server hello                (random, name of the gateway)
-    client   finished                    (name of the device, tag)
+    client   finished                    (name of the device, instance, tag)
     gateway  finished                    (tag)
 """
 
@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from hashlib import blake2b
 
-from fairway.core.chance import Chance
 from fairway.core.events import Address
 from fairway.core.machine import Buffer
+from fairway.core.random_source import RandomSource
 from fairway.dtls.cookies import Cookies
 from fairway.dtls.engine import DATAGRAM_BYTES_MAX, AssociationClosed, HandshakeFailed, PeerIdentity
 from fairway.dtls.records import ALERT, CLIENT_HELLO, DATA, HANDSHAKE, HEADER_BYTES, OVERHEAD_BYTES, pack, split
@@ -34,8 +34,17 @@ SUITE = "fake"
 class FakeAssociation:
     """One end of a handshake, and what follows it."""
 
-    def __init__(self, name: str, random: bytes, *, expects: str = "", refused: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        random: bytes,
+        *,
+        expects: str = "",
+        refused: Collection[str] = (),
+        instance: bytes = b"",
+    ) -> None:
         self.established = False
+        self.instance = instance
         self._name = name
         self._calls = bool(expects)
         self._expects = expects
@@ -90,7 +99,7 @@ class FakeAssociation:
             self._write(ALERT, 0, b"\x02\x2e")
             raise HandshakeFailed("wrong_name")
         self._peer_name, self._key = name, _key(self._random, random)
-        own = self._name.encode()
+        own = self._name.encode() + b"\0" + self.instance
         self._write(HANDSHAKE, 1, _message(FINISHED, own + _tag(self._key, own)))
 
     def _finish(self, content: bytes) -> None:
@@ -98,7 +107,8 @@ class FakeAssociation:
         if _tag(self._key, name) != tag:
             return
         if not self._calls:
-            self._peer_name = name.decode(errors="replace")
+            self._peer_name = name.partition(b"\0")[0].decode(errors="replace")
+            self.instance = name.partition(b"\0")[2]
             if self._peer_name in self._refused:
                 self._write(ALERT, 0, b"\x02\x2c")
                 raise HandshakeFailed("revoked")
@@ -184,7 +194,7 @@ class FakeAssociation:
 class FakeGatewayEngine:
     """Makes a gateway's associations; `refused` are the names of devices that it does not accept."""
 
-    def __init__(self, name: str, chance: Chance, refused: Collection[str] = ()) -> None:
+    def __init__(self, name: str, chance: RandomSource, refused: Collection[str] = ()) -> None:
         self._name = name
         self._chance = chance
         self._refused = refused
@@ -208,17 +218,17 @@ class FakeGatewayEngine:
 class FakeClientEngine:
     """Makes the associations of a device with the gateway of one name."""
 
-    def __init__(self, device: str, name: str, chance: Chance) -> None:
+    def __init__(self, device: str, name: str, chance: RandomSource) -> None:
         self.name = name
         self._device = device
         self._chance = chance
 
-    def call(self) -> FakeAssociation:
+    def call(self, instance: bytes) -> FakeAssociation:
         """Return an association that has not begun."""
-        return FakeAssociation(self._device, _draw(self._chance), expects=self.name)
+        return FakeAssociation(self._device, _draw(self._chance), expects=self.name, instance=instance)
 
 
-def _draw(chance: Chance) -> bytes:
+def _draw(chance: RandomSource) -> bytes:
     return chance.bits(256).to_bytes(32, "big")
 
 

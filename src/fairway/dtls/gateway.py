@@ -60,6 +60,8 @@ class DtlsGateway:
         self._half_open: dict[Address, Handshake] = {}
         self._up: dict[Address, Up] = {}
         self._inner: dict[Address, Up] = {}
+        self._instances: dict[tuple[str, bytes], Up] = {}
+        """What is up by device and by what the client calls itself, so that it is known again at another address."""
         self._backlog: deque[tuple[bytes, Address]] = deque()
         self._served_us = -1
         self._served = 0
@@ -241,6 +243,9 @@ class DtlsGateway:
             del self._up[up.outer]
         if self._inner.get(up.inner) is up:
             del self._inner[up.inner]
+        key = up.peer.name, up.association.instance
+        if self._instances.get(key) is up:
+            del self._instances[key]
         self.counters.associations = len(self._up)
 
     # Everything else.
@@ -380,11 +385,15 @@ class DtlsGateway:
             return
         del self._half_open[address]
         before = self._up.get(address)
-        up = Up(
-            association, peer, address, with_device(address, peer.name), now_us, now_us, handshake, handshake.random
-        )
+        known = self._instances.get((peer.name, association.instance)) if association.instance else None
+        inner = with_device(address, peer.name) if known is None else known.inner
+        up = Up(association, peer, address, inner, now_us, now_us, handshake, handshake.random)
+        if known is not None and known is not before:
+            # The same client at another address. To the machine it is where it was.
+            self.counters.moved += 1
+            self._end(known, notify=False)
         if before is not None:
-            if before.peer.name == peer.name:
+            if before.inner == inner:
                 up.renewals = before.renewals + 1
                 self.counters.renewals += 1
                 before.forget_previous()
@@ -393,7 +402,13 @@ class DtlsGateway:
                 self._end(before, notify=False)
         elif self._swept_us is None:
             self._swept_us = now_us
-        self._up[address] = self._inner[up.inner] = up
+        claimed = self._inner.get(inner)
+        if claimed is not None and claimed is not before:
+            # Another client of the device had this address and moved on: it has to begin anew where it is now.
+            self._end(claimed, notify=True)
+        self._up[address] = self._inner[inner] = up
+        if association.instance:
+            self._instances[peer.name, association.instance] = up
         self.counters.handshakes += 1
         self.counters.associations, self.counters.half_open = len(self._up), len(self._half_open)
 

@@ -43,6 +43,7 @@ OPTIONS = (
     | SSL.OP_CIPHER_SERVER_PREFERENCE
 )
 DTLS_1_2 = 0xFEFD
+INSTANCE = b"fairway-instance-"
 READ_BYTES = 1 << 16
 RUN_BYTES_MAX = 16_000
 """Records that are fed together: beyond 16.7 KB OpenSSL loses some."""
@@ -89,9 +90,19 @@ def make_context(
         context.set_options(SSL.OP_COOKIE_EXCHANGE)
         context.set_cookie_generate_callback(cookies.make)
         context.set_cookie_verify_callback(cookies.valid)
+        context.set_alpn_select_callback(_note_instance)
     if keylog:
         context.set_keylog_callback(_key_logger(keylog))
     return context
+
+
+def _note_instance(connection: SSL.Connection, protocols: list[bytes]) -> SSL._NoOverlappingProtocols:
+    """Remember what a client calls itself. It says so where TLS has the names of protocols, which nobody else minds."""
+    association = connection.get_app_data()
+    named = [one.removeprefix(INSTANCE) for one in protocols if one.startswith(INSTANCE)]
+    if named and isinstance(association, OpensslAssociation):
+        association.instance = named[0]
+    return SSL.NO_OVERLAPPING_PROTOCOLS
 
 
 def _verifier(admission: Admission) -> Callable[[SSL.Connection, crypto.X509, int, int, int], bool]:
@@ -129,6 +140,7 @@ class OpensslAssociation:
 
     def __init__(self, context: SSL.Context, admission: Admission) -> None:
         self.established = False
+        self.instance = b""
         self.refused = ""
         """Why our own rules refused the peer's certificate."""
         self._admission = admission
@@ -148,8 +160,10 @@ class OpensslAssociation:
             raise HandshakeFailed(_reason(error)) from error
         return True
 
-    def set_client(self) -> OpensslAssociation:
+    def set_client(self, instance: bytes) -> OpensslAssociation:
         """Make it the calling end."""
+        self.instance = instance
+        self._connection.set_alpn_protos([INSTANCE + instance])
         self._connection.set_connect_state()
         return self
 
@@ -341,9 +355,9 @@ class OpensslClientEngine:
         self._admission = Admission("gateway", name, identity.revoked)
         self._context = make_context(identity, self._admission, keylog=keylog)
 
-    def call(self) -> OpensslAssociation:
+    def call(self, instance: bytes) -> OpensslAssociation:
         """Return an association that has not begun."""
-        return OpensslAssociation(self._context, self._admission).set_client()
+        return OpensslAssociation(self._context, self._admission).set_client(instance)
 
 
 def _reason(error: SSL.Error) -> str:

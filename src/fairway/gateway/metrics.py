@@ -34,6 +34,7 @@ DTLS_GAUGES = {
 DTLS_COUNTERS = {
     "handshakes": "DTLS handshakes that were completed.",
     "renewals": "Those of them that replaced an association of the same device.",
+    "moved": "Those by which a client went on at another address.",
     "hellos": "Hellos that were answered with a cookie and forgotten.",
     "hints": "Records of associations that this gateway does not know, answered with a hint.",
 }

@@ -31,7 +31,7 @@ def land_example(spark: SparkSession, lake: Path) -> None:
         peer = ("192.0.2.7", "192.0.2.8", "2001:db8::1")[offset % 3]
         body = f'{{"sensor": "s{offset % 3}", "celsius": {15 + offset}.5}}' if offset % 5 else "hello"
         received = datetime(2026, 3, 1, 22, tzinfo=UTC) + timedelta(minutes=20 * offset)
-        kinds = ("mrp", 8192, peer, 50_000 + offset % 3, 7, str(offset), "message", True)
+        kinds = ("mrp", 8192, peer, 50_000 + offset % 3, None, 7, str(offset), "message", True)
         rows.append(("harbour", offset, *kinds, received, body.encode()))
     segment = pa.table([list(column) for column in zip(*rows, strict=True)], schema=arrow_schema(SEGMENT))
     (lake / LANDING / "harbour").mkdir()
