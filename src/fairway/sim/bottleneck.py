@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from fairway import protocols as registry
-from fairway.core.chance import MILLION, Seeded
 from fairway.core.drive import settle
 from fairway.core.events import (
     Address,
@@ -28,6 +27,7 @@ from fairway.core.events import (
     RequestReceived,
 )
 from fairway.core.machine import Machine, Options, Transmit
+from fairway.core.random_source import MILLION, Seeded
 from fairway.sim.faults import Faults
 from fairway.sim.measures import quantile
 from fairway.sim.pipe import Pipe
