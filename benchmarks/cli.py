@@ -40,6 +40,22 @@ def simulator(seconds: int = SECONDS, json: bool = JSON) -> None:
     print_rows(measure(seconds=seconds), title="Simulated datagrams", as_json=json)
 
 
+@bench.command(epilog="Example: fairway bench paths --rates 20 --round-trips 100")
+def paths(
+    protocols: str = typer.Option("udpc,mrp,rup", help="Joined by commas."),
+    rates: str = typer.Option("5,20,100", help="Mbit/s of the bottleneck, joined by commas."),
+    round_trips: str = typer.Option("20,100,400", help="Milliseconds, joined by commas."),
+    losses: str = typer.Option("0,1,2,5,10,5b", help="Per cent each way, joined by commas; b for bursts."),
+    json: bool = JSON,
+) -> None:
+    """Measures which share of a simulated bottleneck one long flow reaches, and the queue: share / queue."""
+    from benchmarks.paths import measure
+
+    numbers = [[int(one) for one in some.split(",")] for some in (rates, round_trips)]
+    rows = measure(protocols.split(","), numbers[0], numbers[1], losses.split(","))
+    print_rows(rows, title="Share of the bottleneck / mean queue of a full one; ! misses a goal", as_json=json)
+
+
 ROUNDS = typer.Option(5, min=1, help="How often each cell is measured; under loss half as often.")
 LENGTH = typer.Option(0.5, min=0.01, help="How long to measure each cell, in seconds.")
 ONLY = typer.Option("", metavar="NAMES", help="Peers and loads to measure, joined by commas.")

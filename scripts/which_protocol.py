@@ -13,12 +13,12 @@ import duckdb
 STEADY = "messages = 200 AND size_bytes = 200 AND interval_ms = 10 AND reorder = 0"
 PLAIN = ("udpc", "mrp", "rup", "pydevts")
 FAST = (
-    "udpc controller=fair", "mrp controller=fair", "rup controller=fair", "pydevts",
+    "udpc controller=newreno", "mrp controller=newreno", "rup controller=newreno", "pydevts",
     "udpc controller=eager", "mrp controller=eager", "rup controller=eager",
 )  # fmt: skip
 LAYOUTS = tuple(
     f"mrp controller={controller} layout={layout}"
-    for controller in ("fair", "eager")
+    for controller in ("newreno", "eager")
     for layout in ("stamped", "piggyback")
 )
 MS = "format('{{:,}}', CAST(round(avg({}) / 1000) AS BIGINT))"
@@ -36,7 +36,9 @@ TABLES = (
         "delay_ms, loss",
         f"{MS.format('latency_p50_us')} || ' / ' || {MS.format('latency_p99_us')}",
         tuple(
-            f"mrp controller={how} layout={layout}" for how in ("fair", "eager") for layout in ("stamped", "piggyback")
+            f"mrp controller={how} layout={layout}"
+            for how in ("newreno", "eager")
+            for layout in ("stamped", "piggyback")
         ),
     ),
     (

@@ -41,7 +41,7 @@ def _exact(environment: Environment, size: int, count: int) -> Iterator[Carried]
     for peer in ("udpc", "mrp"):
         yield carry_messages(peer, count, environment, seed=1, limit_s=LIMIT_S)
         # One that shares the link is slower on it by design: a tenth must do.
-        yield carry_messages(f"{peer}-fair", count // 10, environment, seed=1, limit_s=LIMIT_S)
+        yield carry_messages(f"{peer}-newreno", count // 10, environment, seed=1, limit_s=LIMIT_S)
 
 
 def crowds(sessions: int) -> Iterator[Finding]:

@@ -31,7 +31,7 @@ BUILT_IN = [peer for peer in PEERS.values() if peer.needs is None]
 def test_a_quick_run_measures_every_built_in_peer_and_writes_everything(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    only = ",".join([*(peer.name for peer in BUILT_IN if not peer.name.endswith("-fair")), "bulk", "ping-pong"])
+    only = ",".join([*(peer.name for peer in BUILT_IN if not peer.name.endswith("-newreno")), "bulk", "ping-pong"])
     code = command_line(["bench", "transport", "--quick", "--only", only, "--out", str(tmp_path)])
     printed = capsys.readouterr().out
     assert code == 0, printed
@@ -48,7 +48,7 @@ def test_a_quick_run_measures_every_built_in_peer_and_writes_everything(
 
 
 @pytest.mark.parametrize("load", ["awaited-64", "batches-1024"])
-@pytest.mark.parametrize("peer", ["tcp", "udpc", "mrp-fair", "pydevts"])
+@pytest.mark.parametrize("peer", ["tcp", "udpc", "mrp-newreno", "pydevts"])
 def test_exactly_the_messages_asked_for_arrive(peer: str, load: str) -> None:
     result = run_cell(Cell(PEERS[peer], LOADS[load], LOOPBACK), 1.0, 1, units=1_000)
     assert result["units"] == result["total_units"] == 1_000

@@ -22,7 +22,7 @@ def in_promised_order(case: Case, node: Node) -> list[bytes]:
     return sorted(node.bodies)
 
 
-@over(deferred=BOTH, controllers=("fair", "eager"), batched=BOTH)
+@over(deferred=BOTH, controllers=("model", "eager"), batched=BOTH)
 def test_each_message_is_delivered_once_and_reported_as_delivered(case: Case) -> None:
     pair = case.pair()
     bodies = numbered(60, 40)
@@ -59,7 +59,7 @@ def test_copies_made_by_the_network_are_not_delivered_again(case: Case) -> None:
     assert pair.server.machine.statistics.duplicates >= len(bodies)
 
 
-@over(deferred=BOTH, controllers=("fair", "eager"), batched=BOTH)
+@over(deferred=BOTH, controllers=("model", "eager"), batched=BOTH)
 def test_loss_and_copies_in_both_directions_change_neither_content_nor_order(case: Case) -> None:
     pair = case.pair()
     pair.pump.lose_at_random(200_000, seed=5)
@@ -104,7 +104,7 @@ def test_bytes_are_exact_at_every_size_at_which_something_changes(case: Case) ->
     assert sorted(pair.server.bodies) == sorted(bodies)
 
 
-@over(RUP, deferred=BOTH, controllers=("fair", "eager"), batched=BOTH)
+@over(RUP, deferred=BOTH, controllers=("model", "eager"), batched=BOTH)
 def test_a_message_of_several_mebibytes_arrives_exactly_under_loss(case: Case) -> None:
     pair = case.pair()
     pair.pump.records = False

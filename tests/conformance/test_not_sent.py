@@ -30,7 +30,7 @@ def unreachable(pump: Pump, node: Node) -> None:
     pump.settle(node)
 
 
-@over(controllers=("fair", "eager"))
+@over(controllers=("model", "eager"))
 def test_at_the_end_only_what_was_transmitted_is_unknown(case: Case) -> None:
     pair = case.pair(client={"window": 4})
     pair.pump.remove(pair.server)

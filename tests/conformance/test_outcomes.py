@@ -223,7 +223,7 @@ def test_a_message_above_the_configured_maximum_is_not_answered_and_not_kept(cas
     assert pair.client.outcome(good) == "Delivered"
 
 
-@over(deferred=BOTH, controllers=("fair", "eager"))
+@over(deferred=BOTH, controllers=("model", "eager"))
 def test_closing_while_sending_flushes_what_was_queued(case: Case) -> None:
     pair = case.pair()
     bodies = numbered(100)

@@ -37,7 +37,7 @@ def test_where_fragments_get_through_a_message_that_cannot_be_cut_is_sent_as_bef
     assert pair.server.bodies == [bytes(2_000)]
 
 
-@over(controllers=("fair", "eager"))
+@over(controllers=("model", "eager"))
 def test_a_limit_is_never_lifted(case: Case) -> None:
     pair = case.pair()
     machine = pair.client.machine
@@ -51,7 +51,7 @@ def test_a_limit_is_never_lifted(case: Case) -> None:
             machine.send(pair.peer, bytes(NARROW_BYTES), pair.pump.now_us)
 
 
-@over(where=lambda variant: variant is RUP, controllers=("fair", "eager"))
+@over(where=lambda variant: variant is RUP, controllers=("model", "eager"))
 def test_rup_cuts_what_it_has_not_begun_and_goes_on_with_what_it_has(case: Case) -> None:
     pair = case.pair(client={"window": 4})
     bodies = [bytes([number]) * 20_000 for number in range(3)]

@@ -88,7 +88,7 @@ def repaired(case: Case, pair: Pair, lost: Datagram) -> list[int]:
     ]
 
 
-@over(batched=BOTH, controllers=("fair", "eager"), where=lambda variant: variant.repairs)
+@over(batched=BOTH, controllers=("model", "newreno", "eager"), where=lambda variant: variant.repairs)
 def test_a_packet_overtaken_by_others_is_repaired_about_one_round_trip_later(case: Case) -> None:
     pair = case.pair(delay_us=20_000)
     gone: list[Datagram] = []

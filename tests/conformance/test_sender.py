@@ -10,7 +10,7 @@ from fairway.core.events import Writable
 from .variants import BOTH, SECOND, Case, numbered, over
 
 
-@over(controllers=("fair", "eager"))
+@over(controllers=("model", "newreno", "eager"))
 def test_a_full_queue_refuses_the_next_message_and_says_when_there_is_room_again(case: Case) -> None:
     pair = case.pair(client={"send_queue_messages_max": 5})
     machine = pair.client.machine
@@ -41,7 +41,7 @@ def test_the_bytes_of_the_queue_are_bounded_too(case: Case) -> None:
     assert len(pair.server.received) == 4
 
 
-@over(controllers=("fair", "eager"))
+@over(controllers=("model", "newreno", "eager"))
 def test_many_messages_are_taken_as_far_as_there_is_room(case: Case) -> None:
     pair = case.pair(client={"send_queue_messages_max": 50})
     bodies = numbered(120)
@@ -70,7 +70,7 @@ def test_a_queue_that_fills_towards_a_silent_peer_empties_with_outcomes(case: Ca
     assert all(pair.client.outcome(token) in ("DeliveryUnknown", "Refused") for token in tokens)
 
 
-@over(controllers=("fair", "eager"), batched=BOTH, where=lambda variant: variant.windowed)
+@over(controllers=("model", "newreno", "eager"), batched=BOTH, where=lambda variant: variant.windowed)
 def test_no_more_packets_are_in_flight_than_the_window_allows(case: Case) -> None:
     pair = case.pair(client={"window": 6})
     pair.pump.remove(pair.server)
@@ -82,7 +82,7 @@ def test_no_more_packets_are_in_flight_than_the_window_allows(case: Case) -> Non
     assert pair.pump.sent - sent == 6
 
 
-@over(batched=BOTH, controllers=("fair", "eager"), where=lambda variant: variant.windowed)
+@over(batched=BOTH, controllers=("model", "newreno", "eager"), where=lambda variant: variant.windowed)
 def test_a_window_of_one_is_served_packet_by_packet(case: Case) -> None:
     pair = case.pair(client={"window": 1}, server={"window": 1})
     bodies = numbered(20)

@@ -168,7 +168,7 @@ class Case:
 
     variant: Variant
     deferred: bool = False
-    controller: str = "fair"
+    controller: str = "newreno"
     batched: bool = False
 
     def __str__(self) -> str:
@@ -225,7 +225,7 @@ class Case:
 def over(
     *variants: Variant,
     deferred: Iterable[bool] = (False,),
-    controllers: Iterable[str] = ("fair",),
+    controllers: Iterable[str] = ("newreno",),
     batched: Iterable[bool] = (False,),
     where: Callable[[Variant], bool] = lambda _: True,
 ) -> pytest.MarkDecorator:

@@ -12,7 +12,7 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Literal
 
-from fairway.core.recovery.congestion import Fair
+from fairway.core.recovery.congestion import NewReno
 from fairway.core.recovery.marks import MarkRecovery
 from fairway.core.recovery.parts import PartRecovery
 from fairway.core.recovery.recovery import Kind, Recovery
@@ -27,7 +27,7 @@ Answers = Literal["each", "stamped", "mark", "strict", "parts"]
 it in silence; by a mark for each stream, asking once for what is missing."""
 
 
-class Watched(Fair):
+class Watched(NewReno):
     """Counts what it is told."""
 
     def __init__(self, window: int) -> None:

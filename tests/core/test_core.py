@@ -109,7 +109,12 @@ def test_chances_come_up_about_as_often_as_they_say() -> None:
 
 @pytest.mark.parametrize(
     ("options", "named"),
-    [({"controller": "brave"}, "controller"), ({"window": 0}, "window"), ({"datagram_bytes_max": 10}, "datagram")],
+    [
+        ({"controller": "brave"}, "controller"),
+        ({"controller": "fair"}, "called newreno now"),
+        ({"window": 0}, "window"),
+        ({"datagram_bytes_max": 10}, "datagram"),
+    ],
 )
 def test_an_option_out_of_range_is_named_in_one_sentence(options: dict[str, object], named: str) -> None:
     with pytest.raises(BadOption, match=named):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fairway.core.recovery.congestion import Fair
+from fairway.core.recovery.congestion import NewReno
 from fairway.core.recovery.flight import STALE_MAX
 from fairway.core.recovery.marks import MarkRecovery
 from fairway.core.recovery.parts import PartRecovery
@@ -34,7 +34,7 @@ LAWS: dict[str, type[RoundTrip]] = {"stamped": PingLoss, "piggyback": PingLoss}
 def make(name: str) -> Recovery:
     law = LAWS.get(name, RoundTrip)
     timing = Fixed(300_000) if name == "pydevts" else law(initial_us=200_000, min_us=20_000, max_us=3_000_000)
-    return TYPES.get(name, Recovery)(KINDS[name], timing, None if name == "requests" else Fair(64), Statistics())
+    return TYPES.get(name, Recovery)(KINDS[name], timing, None if name == "requests" else NewReno(64), Statistics())
 
 
 class Model:

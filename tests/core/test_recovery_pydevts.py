@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairway.core.recovery.congestion import Fair
+from fairway.core.recovery.congestion import NewReno
 from fairway.core.recovery.queue import SendQueue
 from fairway.core.recovery.recovery import Kind, Recovery
 from fairway.core.recovery.runs import Stream
@@ -17,7 +17,7 @@ class Conversation:
     """A recovery with one stream of packets that have a timer each."""
 
     def __init__(self, transmissions_max: int = 11, window: int = 100) -> None:
-        self.controller = Fair(window)
+        self.controller = NewReno(window)
         self.statistics = Statistics()
         kind = Kind(by_name=False, transmissions_max=transmissions_max)
         self.recovery = Recovery(kind, Fixed(AFTER_US), self.controller, self.statistics)

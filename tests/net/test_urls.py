@@ -87,7 +87,7 @@ def test_options_are_read_as_what_they_are(settings: dict[str, str], field: str,
         ({"keepalive": "5 parsecs"}, "number with a unit"),
         ({"keepalive": "5s", "keepalive_us": "1"}, "twice"),
         ({"deferred": "maybe"}, "true or false"),
-        ({"controller": "reckless"}, "one of fair, eager"),
+        ({"controller": "reckless"}, "one of model, newreno, eager"),
         ({"window": "0"}, "window is 0; it must be from 1"),
     ],
 )

@@ -216,7 +216,7 @@ def test_the_window_bounds_open_messages_and_acks_make_room() -> None:
 
 
 def test_an_overtaken_message_frees_the_controller_but_is_repeated_on_the_timer() -> None:
-    client, peer = connected(controller="fair", window=20, first_id=0)
+    client, peer = connected(controller="newreno", window=20, first_id=0)
     bodies = [bytes([number]) for number in range(12)]
     client.send_many(peer, bodies, 0)
     assert len(sent(client)) == 10
@@ -231,7 +231,7 @@ def test_an_overtaken_message_frees_the_controller_but_is_repeated_on_the_timer(
 
 
 def test_messages_that_count_as_lost_still_take_their_place_in_the_window() -> None:
-    client, peer = connected(controller="fair", window=12, first_id=0)
+    client, peer = connected(controller="newreno", window=12, first_id=0)
     bodies = [bytes([number]) for number in range(60)]
     client.send_many(peer, bodies, 0)
     waiting: list[int] = []

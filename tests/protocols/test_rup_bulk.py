@@ -104,7 +104,7 @@ def test_the_confirms_of_one_turn_are_answered_together() -> None:
 
 
 def test_a_fair_window_that_losses_have_cut_does_not_stand_still_for_every_confirm() -> None:
-    turns = Turns(controller="fair")
+    turns = Turns(controller="newreno")
     lost = iter(range(1, 100_000))
     turns.loses = lambda source, header: source == A and next(lost) % 100 == 0
     turns.until_delivered(turns.send(body_of(1_000)), 1_000 * MILLISECOND)

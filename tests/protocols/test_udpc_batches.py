@@ -106,7 +106,7 @@ def test_messages_in_batches_have_the_effect_of_messages_one_by_one(
 
 @settings(max_examples=80)
 @given(
-    st.sampled_from(["eager", "fair"]),
+    st.sampled_from(["eager", "newreno"]),
     st.integers(1, 90),
     st.lists(st.tuples(st.integers(0, 80), st.integers(1, 40)), min_size=1, max_size=6),
     st.integers(1, 64),

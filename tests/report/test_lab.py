@@ -22,9 +22,10 @@ Row = dict[str, object]
 def row(cell: int, **changed: object) -> Row:
     """Gives a run of udpc at its plainest."""
     plain: Row = {
-        "cell": cell, "key": f"{cell:032x}", "protocol": "udpc", "variant": "udpc", "controller": "fair", "window": 9,
-        "options": "{}", "loss": 0.0, "burst_length": 1.0, "delay_ms": 10.0, "jitter_ms": 0.0, "bandwidth": 0,
-        "queue_bytes": 65536, "reorder": 0.0, "duplicate": 0.0, "corrupt": 0.0, "messages": 100, "size_bytes": 200,
+        "cell": cell, "key": f"{cell:032x}", "protocol": "udpc", "variant": "udpc", "controller": "newreno",
+        "window": 9, "options": "{}", "loss": 0.0, "burst_length": 1.0, "delay_ms": 10.0, "jitter_ms": 0.0,
+        "bandwidth": 0, "queue_bytes": 65536, "reorder": 0.0, "duplicate": 0.0, "corrupt": 0.0,
+        "messages": 100, "size_bytes": 200,
         "interval_ms": 5.0, "flows": 1, "seed": 1, "delivered": 100, "acknowledged": 100, "failed": 0,
         "latency_p50_us": 10_000, "latency_p90_us": 10_000, "latency_p99_us": 10_000, "acknowledgement_p50_us": 20_000,
         "acknowledgement_p99_us": 20_000, "goodput_bytes_per_s": 40_000.0, "load_us": 500_000, "datagrams": 203,

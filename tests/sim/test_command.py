@@ -86,7 +86,10 @@ def test_a_broken_promise_fails_and_prints_how_to_replay_it(
         (["--protocol", "mrp", "--messages", "-1"], "messages is -1; it must not be negative"),
         (["--protocol", "mrp", "--window", "0"], "window is 0; it must be from 1 to"),
         (["--protocol", "mrp", "--clients", "0"], "clients is 0; it must be from 1 to 64"),
-        (["--protocol", "mrp", "--controller", "rude"], "controller is 'rude'; it must be one of fair, eager"),
+        (
+            ["--protocol", "mrp", "--controller", "rude"],
+            "controller is 'rude'; it must be one of model, newreno, eager",
+        ),
         (["--protocol", "udpc", "--layout", "stamped"], "layout is stamped; only mrp has layouts"),
         (["--protocol", "mrp", "--layout", "round"], "layout is 'round'; it must be one of stamped, piggyback"),
     ],

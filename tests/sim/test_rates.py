@@ -66,7 +66,7 @@ def test_two_fair_flows_share_a_bottleneck_within_a_quarter_of_equal(protocol: s
     begin_us, end_us = 8_000_000, 24_000_000
     configuration = Configuration(
         protocol=protocol,
-        options=make_options(protocol, controller="fair"),
+        options=make_options(protocol, controller="newreno"),
         faults=Faults(delay_us=10_000, bandwidth_bytes_per_s=BOTTLENECK),
         load=Load(messages=3_000, bytes_min=1_000, bytes_max=1_000),
         clients=2,
@@ -92,7 +92,7 @@ def test_a_path_slower_than_the_first_guess_is_not_taken_for_a_full_one(protocol
     options = {"layout": layout} if layout else {}
     configuration = Configuration(
         protocol=protocol,
-        options=make_options(protocol, controller="fair", **options),
+        options=make_options(protocol, controller="newreno", **options),
         faults=Faults(delay_us=200_000),
         load=Load(messages=200, bytes_min=200, bytes_max=200, interval_us=10_000, batch=1),
         fault_us=60_000_000,

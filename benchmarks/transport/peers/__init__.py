@@ -68,13 +68,13 @@ PEERS = {
         _fairway("rup", "rup, eager", "rup", "eager"),
         _fairway("rup-mmsg", "rup, mmsg", "rup", "eager", "mmsg"),
         _fairway("rup-portable", "rup, portable", "rup", "eager", "portable"),
-        _fairway("rup-fair", "rup, fair", "rup", "fair"),
+        _fairway("rup-newreno", "rup, newreno", "rup", "newreno"),
         _fairway("udpc", "udpc, eager", "udpc", "eager"),
-        _fairway("udpc-fair", "udpc, fair", "udpc", "fair"),
+        _fairway("udpc-newreno", "udpc, newreno", "udpc", "newreno"),
         _fairway("mrp", "mrp, eager", "mrp", "eager"),
-        _fairway("mrp-fair", "mrp, fair", "mrp", "fair"),
+        _fairway("mrp-newreno", "mrp, newreno", "mrp", "newreno"),
         _fairway("pydevts", "pydevts, eager", "pydevts", "eager"),
-        _fairway("pydevts-fair", "pydevts, fair", "pydevts", "fair"),
+        _fairway("pydevts-newreno", "pydevts, newreno", "pydevts", "newreno"),
     )
 }
 

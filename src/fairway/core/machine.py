@@ -51,6 +51,11 @@ Buffer = bytes | bytearray | memoryview
 UDP_PAYLOAD_BYTES_MAX = 65_507
 """What one UDP datagram carries over IPv4 at the most; the bound of the single-datagram protocols."""
 
+CONTROLLERS = ("model", "newreno", "eager")
+WINDOW = 256
+BY_PATH = -1
+"""A window that the user left open."""
+
 
 class Transmit(NamedTuple):
     """Datagrams for one address: `data` is one datagram, or, with `segment_bytes`, several of that size, only the
@@ -67,10 +72,11 @@ class Options:
 
     deferred: bool = False
     """Acknowledge a message when its receipt is committed, not when it is handed over."""
-    controller: str = "fair"
-    """Congestion control: `fair` shares a bottleneck, `eager` keeps a fixed window (closed networks only)."""
-    window: int = 256
-    """Packets in flight per conversation at the most."""
+    controller: str = "newreno"
+    """Congestion control: `model` measures the path, `newreno` reacts to losses, `eager` keeps a fixed window (closed
+    networks only)."""
+    window: int = BY_PATH
+    """Packets in flight per conversation at the most. Left open, the protocol sets it: see `fill_window`."""
     datagram_bytes_max: int = 1_200
     """The path's datagram budget."""
     send_queue_messages_max: int = 65_536
@@ -85,7 +91,12 @@ class Options:
     """Addresses whose bytes are counted for the three-times limit."""
 
     def __post_init__(self) -> None:
-        check_choice("controller", self.controller, ("fair", "eager"))
+        fill_window(self, WINDOW, WINDOW)
+        if self.controller == "fair":
+            raise BadOption(
+                f"controller is 'fair', which is called newreno now; choose one of {', '.join(CONTROLLERS)}"
+            )
+        check_choice("controller", self.controller, CONTROLLERS)
         check_range("datagram_bytes_max", self.datagram_bytes_max, 64, UDP_PAYLOAD_BYTES_MAX)
         for field in fields(self):
             value = getattr(self, field.name)
@@ -93,6 +104,13 @@ class Options:
                 raise BadOption(f"{field.name} is {value}; it must not be negative")
         for name in ("window", "open_receipts_max", "send_queue_messages_max", "peers_max", "half_open_max"):
             check_range(name, getattr(self, name), 1, 1 << 31)
+
+
+def fill_window(options: Options, by_path: int, fixed: int) -> None:
+    """Set the window that the user left open: as far as memory allows where the controller measures what the path
+    takes, and what suits most networks where it goes on until something is lost."""
+    if options.window == BY_PATH:
+        object.__setattr__(options, "window", by_path if options.controller == "model" else fixed)
 
 
 def check_range(name: str, value: int, low: int, high: int) -> None:

@@ -392,7 +392,7 @@ RUNS = Table(
         _always("key", "string", "hash of everything that the run is a function of"),
         _always("protocol", "string", "udpc, mrp, rup or pydevts"),
         _always("variant", "string", "the protocol with the options that the grid sets for it"),
-        _always("controller", "string", "congestion controller: fair or eager"),
+        _always("controller", "string", "congestion controller: model, newreno or eager"),
         _always("window", "long", "packets in flight at the most"),
         _always("options", "string", "the options that the grid sets, as JSON"),
         _always("loss", "double", "average share of datagrams lost, each way"),

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 CLOSE_TIMEOUT_S = 5.0
 """What leaving the context waits for outstanding messages at the most."""
+PACED_AT_ONCE = 1_024
+"""Datagrams of a paced sender that may arrive before the socket is read: 2 ms of 5 Gbit/s."""
 
 ANY_HOST = "0.0.0.0"
 
@@ -153,9 +155,9 @@ async def _connect_to(
     moves = bool(getattr(plan.options, "migration", False)) and plan.security is None
     if moves:
         anywhere: Address = (ANY_HOST, 0) if family == socket.AF_INET else ("::", 0)
-        sock = sockets.open_bound(family, anywhere, plan.window_bytes, plan.options.window)
+        sock = sockets.open_bound(family, anywhere, plan.window_bytes, plan.window)
     else:
-        sock = sockets.open_connected(family, address, plan.window_bytes, plan.options.window)
+        sock = sockets.open_connected(family, address, plan.window_bytes, plan.window)
     common = _Common(trace, close_timeout_s)
     endpoint = await _open_endpoint(plan, sock, common, common.conversations, remote=None if moves else address)
     try:
@@ -222,7 +224,7 @@ async def _open_all(
 
 
 async def _bound(plan: Plan, descriptor: int | None) -> list[socket.socket]:
-    window = plan.options.window
+    window = plan.window
     if descriptor is not None:
         return [sockets.take_over(descriptor, plan.window_bytes, window)]
     found = await sockets.resolve(_anywhere(plan.target))
@@ -242,7 +244,12 @@ class Plan:
 
     @property
     def window_bytes(self) -> int:
-        return self.options.window * self.options.datagram_bytes_max
+        return self.window * self.options.datagram_bytes_max
+
+    @property
+    def window(self) -> int:
+        """Datagrams that may arrive before any is read: where the window is a bound of memory, fewer than that."""
+        return min(self.options.window, PACED_AT_ONCE) if self.options.controller == "model" else self.options.window
 
     @property
     def takes_large_messages(self) -> bool:

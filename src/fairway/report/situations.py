@@ -150,7 +150,7 @@ def _against_loss(aim: Aim, points: Sequence[Point], delay_ms: float) -> Block:
 
 def _response(points: Sequence[Point], delay_ms: float) -> list[Line]:
     """Gives the closed form beside what fair controllers reached, where nothing but loss and delay limits them."""
-    fair = [p for p in points if p.controller == "fair" and p.loss > 0 and not p.surroundings["bandwidth"]]
+    fair = [p for p in points if p.controller == "newreno" and p.loss > 0 and not p.surroundings["bandwidth"]]
     losses = axis(fair, "loss")
     if not losses or not delay_ms:
         return []

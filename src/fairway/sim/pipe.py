@@ -64,6 +64,10 @@ class Pipe:
         self._last_us = max(self._last_us, now_us + self.faults.delay_us)
         return self._last_us, lost
 
+    def waiting_us(self, now_us: int) -> int:
+        """Return how long what waits in the queue takes."""
+        return max(0, self._free_us - now_us)
+
     def _lose(self, reason: str) -> Arrivals:
         self.happened[reason] += 1
         return NOTHING

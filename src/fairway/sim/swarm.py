@@ -63,7 +63,7 @@ def draw_bulk(protocol: str, chance: Seeded) -> Configuration:
     options = make_options(
         protocol,
         deferred=deferred,
-        controller=chance.choose(("fair", "eager")),
+        controller=chance.choose(("newreno", "eager")),
         window=chance.choose((64, 256)),
         **_beginning(protocol, chance),
     )
@@ -149,7 +149,7 @@ def draw_options(protocol: str, chance: Seeded, tight: bool, hostile: bool) -> O
     names = {field.name for field in fields(kind)}
     chosen: dict[str, object] = {
         "deferred": chance.happens(500_000),
-        "controller": chance.choose(("fair", "eager")),
+        "controller": chance.choose(("newreno", "eager")),
         "window": chance.choose((1, 4, 32, 256)),
     }
     if tight:

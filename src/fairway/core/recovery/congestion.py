@@ -1,6 +1,6 @@
 """How many packets may be in flight: a small interface with two members.
 
-`Fair` is NewReno with pacing, in integers so that a simulated run has the same digest everywhere (the cube root of
+`NewReno` is NewReno with pacing, in integers so that a simulated run has the same digest everywhere (the cube root of
 CUBIC would depend on the machine's mathematics library). `Eager` keeps a fixed window and is meant for closed
 networks. Both count packets: the protocols number packets, and none mixes sizes enough to matter.
 """
@@ -19,8 +19,28 @@ BURST_US = 2_000
 """Timers of an event loop come about a millisecond late; a burst makes up for two."""
 
 
+class Departure:
+    """What had been delivered when packets left: their acknowledgement shows at which rate it has gone on since."""
+
+    def __init__(self, sent_us: int, delivered: int, delivered_us: int, first_us: int, limited: bool) -> None:
+        self.sent_us = sent_us
+        self.delivered = delivered
+        """Packets that were delivered by then."""
+        self.delivered_us = delivered_us
+        """When the latest of them was acknowledged."""
+        self.first_us = first_us
+        """When the latest of them had left."""
+        self.limited = limited
+        """The application had less to send than the path takes."""
+
+
 class Controller(Protocol):
     """Decides when the next packet may leave."""
+
+    gathers: bool
+    """Whether a sender may wait until the window has room for a whole burst."""
+    certain_losses: int
+    """How many losses of one packet in a row are the path's doing; beyond, the peer may never take it."""
 
     @property
     def window(self) -> int:
@@ -35,12 +55,22 @@ class Controller(Protocol):
         """Return when pacing will make room; None when only an acknowledgement can."""
         ...
 
-    def sent(self, packets: int, now_us: int) -> None:
-        """Take packets that left, retransmissions included."""
+    def sent(self, packets: int, in_flight: int, now_us: int) -> Departure | None:
+        """Take packets that leave, retransmissions included, with so many in flight before; return what `delivered`
+        wants to know when they are acknowledged."""
         ...
 
     def acknowledged(self, packets: int, in_flight: int, smoothed_rtt_us: int, now_us: int) -> None:
         """Take newly acknowledged packets; `in_flight` is how many there were when the latest packet left."""
+        ...
+
+    def delivered(self, packets: int, departure: Departure | None, in_flight: int, rtt_us: int, now_us: int) -> None:
+        """Take packets that arrived, each once: the departure of the latest of them, what is still in flight, and the
+        round trip where it was measured, else 0. Without a departure more may have arrived by now than is known."""
+        ...
+
+    def missed(self, packets: int) -> None:
+        """Take transmissions that count as lost, whoever is to blame."""
         ...
 
     def lost(self, sent_us: int, now_us: int) -> bool:
@@ -60,6 +90,8 @@ class Eager:
     """A fixed window: never slows down."""
 
     __slots__ = ("window",)
+    gathers = True
+    certain_losses = 1
 
     def __init__(self, window: int) -> None:
         self.window = window
@@ -70,10 +102,16 @@ class Eager:
     def next_room_us(self, in_flight: int, now_us: int) -> int | None:
         return None
 
-    def sent(self, packets: int, now_us: int) -> None:
-        return
+    def sent(self, packets: int, in_flight: int, now_us: int) -> Departure | None:
+        return None
 
     def acknowledged(self, packets: int, in_flight: int, smoothed_rtt_us: int, now_us: int) -> None:
+        return
+
+    def delivered(self, packets: int, departure: Departure | None, in_flight: int, rtt_us: int, now_us: int) -> None:
+        return
+
+    def missed(self, packets: int) -> None:
         return
 
     def lost(self, sent_us: int, now_us: int) -> bool:
@@ -86,7 +124,7 @@ class Eager:
         return
 
 
-class Fair:
+class NewReno:
     """NewReno: doubles per round trip up to the threshold, then adds one packet per round trip, halves on loss.
 
     One loss cuts once per round trip: losses of packets sent before the latest cut say nothing new. The window does
@@ -96,6 +134,8 @@ class Fair:
     __slots__ = (
         "_before", "_credit", "_credited_us", "_cut_us", "_known_us", "_rtt_us", "_threshold", "_window", "_window_max",
     )  # fmt: skip
+    gathers = True
+    certain_losses = 1
 
     def __init__(self, window: int) -> None:
         self._window_max = window * SCALE
@@ -133,11 +173,12 @@ class Fair:
         missing = missing_packets * SCALE - self._credit
         return now_us + max(1, -(-missing * self._rtt_us // self._rate()))
 
-    def sent(self, packets: int, now_us: int) -> None:
+    def sent(self, packets: int, in_flight: int, now_us: int) -> Departure | None:
         if self._rtt_us:
             self._earn(now_us)
             # What left beyond the credit (repairs do not wait for it) holds up the rest for a round trip at the most.
             self._credit = max(self._credit - packets * SCALE, -self._window)
+        return None
 
     def acknowledged(self, packets: int, in_flight: int, smoothed_rtt_us: int, now_us: int) -> None:
         if self._rtt_us == 0:
@@ -153,6 +194,12 @@ class Fair:
             for _ in range(packets):
                 window += SCALE if window < self._threshold else SCALE * SCALE // window
         self._window = min(self._window_max, window)
+
+    def delivered(self, packets: int, departure: Departure | None, in_flight: int, rtt_us: int, now_us: int) -> None:
+        return
+
+    def missed(self, packets: int) -> None:
+        return
 
     def lost(self, sent_us: int, now_us: int) -> bool:
         if sent_us <= self._cut_us:
@@ -191,6 +238,11 @@ class Fair:
             self._credited_us = now_us
 
 
-def make_controller(name: str, window: int) -> Controller:
-    """Return the controller of that name with at most `window` packets in flight."""
-    return Eager(window) if name == "eager" else Fair(window)
+def make_controller(name: str, window: int, held_us: int = 0) -> Controller:
+    """Return the controller of that name with at most `window` packets in flight, towards a peer that holds answers
+    back for up to `held_us`."""
+    if name == "model":
+        from fairway.core.recovery.model import Model
+
+        return Model(window, held_us)
+    return Eager(window) if name == "eager" else NewReno(window)

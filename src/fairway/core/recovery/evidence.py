@@ -159,3 +159,14 @@ def raise_top(top: list[int], order: int, count: int) -> None:
         if one > top[0] and one not in top:
             top[0] = one
             top.sort()
+
+
+def asked_after_us(run: Run, least_us: int, now_us: int) -> int:
+    """Return a bound of the round trip that the first request for a packet shows; 0 if it may have waited.
+
+    A peer asks as soon as a few later packets are there, or after some time if they are not.
+    """
+    next_one, few_later = run.stream.find(run.first + 1), run.stream.find(run.first + OVERTAKEN_BY)
+    if next_one is None or few_later is None or len(next_one.sent_us) > 1:
+        return 0
+    return now_us - next_one.sent_us[0] if few_later.sent_us[0] - run.sent_us[0] <= least_us >> 2 else 0

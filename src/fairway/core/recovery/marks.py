@@ -98,6 +98,13 @@ class MarkRecovery(Recovery):
         """Return no: what is not below the mark may have arrived all the same."""
         return False
 
+    def _waits_alone(self, run: Run) -> bool:
+        """Return whether nothing will tell soon that a run which was lost again has arrived."""
+        return run.losses > 1 and not self._kind.ordered and not self._told_at_once(run)
+
+    def _backed_off_us(self, run: Run) -> int:
+        return self.timing.backed_off_us(run.losses - 1, self._kind.backoff_us_max)
+
     def _settle_old(self, now_us: int) -> None:
         """Take what is older than the time-out out of the flight: others need the room, and it is no longer there."""
         for run in self._flight.left_before(now_us - self.timing.delay_us):

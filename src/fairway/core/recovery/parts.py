@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections import deque
 
 from fairway.core.recovery.congestion import Controller
-from fairway.core.recovery.evidence import OVERTAKEN_BY
+from fairway.core.recovery.evidence import OVERTAKEN_BY, asked_after_us
 from fairway.core.recovery.marks import MarkRecovery, probed_us
 from fairway.core.recovery.recovery import UNLIMITED, Kind
 from fairway.core.recovery.runs import FLYING, LOST, NEVER, OVER, SETTLED, URGENT, Run, Stream
@@ -132,7 +132,8 @@ class PartRecovery(MarkRecovery):
         """Take a packet for lost because the peer asks for it."""
         stream, below = run.stream, run.first < run.stream.mark
         if not below:
-            self._settle_to(stream, run.first + 1)
+            rtt_us = 0 if run.named else asked_after_us(run, self.timing.least_us, now_us)
+            self._settle_to(stream, run.first + 1, rtt_us, now_us)
         self._named(run, now_us)
         run.asked = True
         run.sure = len(run.sent_us)
@@ -150,12 +151,16 @@ class PartRecovery(MarkRecovery):
             self._learned(run.stream, now_us)
         run.named = True
 
-    def _settle_to(self, stream: Stream, number: int) -> None:
+    def _is_all_known(self) -> bool:
+        return not self._holes
+
+    def _settle_to(self, stream: Stream, number: int, rtt_us: int, now_us: int) -> None:
         """Take what left before packet `number` did out of the flight: that one has come, so the others have landed."""
         flight, later = self._flight, stream.find(number)
         if later is None:
             return
         line = later.orders[0] + number - later.base
+        landed, latest = 0, None
         run = flight.head.following
         while run is not flight.head and run.order <= line:
             following = run.following
@@ -163,7 +168,13 @@ class PartRecovery(MarkRecovery):
                 if run.first + run.count > number + 1:
                     following = flight.split(run, number + 1)
                 flight.settle(run)
+                if not run.landed and run.first != number - 1 and not self._polls:
+                    run.landed = True
+                    landed += run.count
+                    latest = run
             run = following
+        if latest is not None and self._controller is not None:
+            self._controller.delivered(landed, latest.departure, flight.in_flight, rtt_us, now_us)
 
     def _detect(self, now_us: int) -> None:
         super()._detect(now_us)

@@ -20,7 +20,8 @@ What repeats known facts restarts nothing; it shows that the peer is there (`hea
 
 *Packets that are never answered* cost the others nothing: from its second loss on a packet waits for its own doubled
 time-out, and neither then nor after it has left again is it in flight. Otherwise a window full of such packets would
-stay so, because nothing that is answered would leave after them.
+stay so, because nothing that is answered would leave after them. Under a controller that losses do not cut that begins
+with the fifth loss: before, three later transmissions show a lost retransmission a round trip after it left.
 
 *Packets repaired by timer only* (`by_name` off) have a timer each, and leave when it runs out, whatever the window.
 That they were overtaken still takes them out of the flight and is told to the controller: it hears of a loss a round
@@ -87,9 +88,11 @@ class Recovery:
         self.timing = timing
         self._controller = controller
         self._statistics = statistics
+        self._cumulative = cumulative
         self._flight = Flight()
         self._evidence = Evidence(timing, cumulative=cumulative, doubts=kind.by_name, most_us=kind.backoff_us_max)
         self._blame = Blame(timing, controller)
+        self._certain_losses = 1 if controller is None else controller.certain_losses
         self.streams: dict[int, Stream] = {}
         """By serial, oldest first: those that were transmitted and have packets without an acknowledgement."""
         self.news_us = 0
@@ -139,6 +142,11 @@ class Recovery:
         due_us = None if self._controller is None else self._controller.next_room_us(self._flight.in_flight, now_us)
         return NEVER if due_us is None else due_us
 
+    @property
+    def gathers(self) -> bool:
+        """Whether to wait until the window has room for a whole burst."""
+        return self._controller is None or self._controller.gathers
+
     def window_room(self) -> int:
         """Return how many packets the window lets leave, pacing left aside."""
         return UNLIMITED if self._controller is None else self._controller.window - self._flight.in_flight
@@ -176,9 +184,9 @@ class Recovery:
         """Put a transmission that leaves now into the network."""
         if not self._flight.is_waiting:
             self._base_us = now_us
-        self._flight.launch(run)
         if self._controller is not None:
-            self._controller.sent(run.count, now_us)
+            run.departure = self._controller.sent(run.count, self._flight.in_flight, now_us)
+        self._flight.launch(run)
         if not self._kind.by_name:
             delay_us = self.timing.backed_off_us(len(run.sent_us) - 1, self._kind.backoff_us_max)
             self._flight.arm(run, min(now_us + delay_us, run.sent_us[0] + self._kind.life_us))
@@ -207,11 +215,20 @@ class Recovery:
             self._has_suspects = True
             self._flight.ground(run)
             run.state = LOST
-            self._flight.arm(run, now_us + self.timing.backed_off_us(run.losses, self._kind.backoff_us_max))
+            backoffs = run.losses - self._certain_losses + 1
+            self._flight.arm(run, now_us + self.timing.backed_off_us(backoffs, self._kind.backoff_us_max))
 
     def _is_suspect(self, run: Run) -> bool:
-        """Return whether the peer may never answer a run: it was lost more than once while others arrived."""
-        return run.losses > 1 and self._kind.by_name and not self._kind.ordered
+        """Return whether the peer may never answer a run: it was lost again and again while others arrived."""
+        return run.losses > self._certain_losses and self._kind.by_name and not self._kind.ordered
+
+    def _waits_alone(self, run: Run) -> bool:
+        """Return whether a run that was lost waits for a timer of its own."""
+        return self._is_suspect(run)
+
+    def _backed_off_us(self, run: Run) -> int:
+        """Return how long that timer is."""
+        return self.timing.backed_off_us(run.losses - self._certain_losses, self._kind.backoff_us_max)
 
     # What comes back.
 
@@ -247,6 +264,8 @@ class Recovery:
         self._evidence.take_one(run)
         if self._kind.sampled:
             self._evidence.sample_one(run.sent_us[0], now_us)
+        if self._controller is not None:
+            self._controller.delivered(1, run.departure, flight.in_flight, now_us - run.sent_us[0], now_us)
         self._news(stream, 1, now_us)
         return run
 
@@ -277,8 +296,27 @@ class Recovery:
                 self._evidence.clear_doubt(pieces[0].run)
             if self._kind.sampled:
                 self._evidence.sample(pieces, transmission, now_us, prompt=prompt)
+            if self._controller is not None:
+                self._tell_delivered(self._controller, pieces, transmission, now_us)
             self._news(stream, total, now_us)
         return pieces
+
+    def _tell_delivered(
+        self, controller: Controller, pieces: list[Acknowledged], transmission: int, now_us: int
+    ) -> None:
+        """Tell the controller what arrived, unless it knows."""
+        latest = max((piece.run for piece in pieces), key=_order)
+        count = sum(piece.count for piece in pieces if not piece.run.landed)
+        only = transmission == len(latest.sent_us) - 1 or len(latest.sent_us) == 1
+        # A mark waits for what was retransmitted below it.
+        waited = self._cumulative and any(len(piece.run.sent_us) > 1 for piece in pieces)
+        rtt_us = now_us - latest.sent_us[-1] if only and not waited else 0
+        departure = latest.departure if self._is_all_known() else None
+        controller.delivered(count, departure, self._flight.in_flight, rtt_us, now_us)
+
+    def _is_all_known(self) -> bool:
+        """Return whether what is acknowledged is all that has arrived, as far as this side can tell."""
+        return True
 
     def _take_off(self, run: Run, count: int, now_us: int, transmission: int) -> bool:
         """Take the first packets of a run off as acknowledged; return whether it is certain which transmission was."""
@@ -336,8 +374,10 @@ class Recovery:
             if order >= top:
                 break
             following, sent_us = run.following, run.sent_us[-1]
-            due_us = sent_us + max(timing.delay_us + self._kind.held_us, patience_us) if self._kind.by_name else NEVER
-            if order < line and self._told_at_once(run):
+            at_once = self._told_at_once(run)
+            held_us = 0 if at_once else self._kind.held_us
+            due_us = sent_us + max(timing.delay_us + held_us, patience_us) if self._kind.by_name else NEVER
+            if order < line and at_once:
                 overtaken_us = sent_us + patience_us if patience_us else now_us
                 if overtaken_us <= now_us:
                     if line - order < run.count:
@@ -383,6 +423,8 @@ class Recovery:
         flight.ground(run)
         run.state = LOST
         run.losses += 1
+        if self._controller is not None:
+            self._controller.missed(run.count)
         if run.losses == 1 and blame and run.segment_bytes <= self._taken_bytes_max:
             cut = self._blame.lost(run, now_us)
         elif run.losses > 1:
@@ -396,8 +438,8 @@ class Recovery:
                 flight.split(run, run.first + 1)
             flight.urge(run)
             return
-        if run.losses > 1 and not self._kind.ordered:
-            again_us = run.sent_us[-1] + self.timing.backed_off_us(run.losses - 1, self._kind.backoff_us_max)
+        if self._waits_alone(run):
+            again_us = run.sent_us[-1] + self._backed_off_us(run)
             if again_us > now_us:
                 flight.arm(run, again_us)
                 return
@@ -537,3 +579,7 @@ class Recovery:
         for run in runs:
             self._leave(run, run.count)
         return runs
+
+
+def _order(run: Run) -> int:
+    return run.orders[-1]

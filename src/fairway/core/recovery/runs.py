@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fairway.core.machine import Buffer
+from fairway.core.recovery.congestion import Departure
 
 FLYING, SETTLED, LOST, URGENT, OVER = range(5)
 """Where a run is: in the network, as far as is known; out of it, arrived or not; lost, until window and pacing let it
@@ -27,8 +28,8 @@ class Run:
     """
 
     __slots__ = (
-        "again_us", "asked", "base", "count", "cut", "data", "first", "following", "losses", "named", "orders",
-        "preceding", "segment_bytes", "sent_us", "state", "stream", "sure", "token",
+        "again_us", "asked", "base", "count", "cut", "data", "departure", "first", "following", "landed", "losses",
+        "named", "orders", "preceding", "segment_bytes", "sent_us", "state", "stream", "sure", "token",
     )  # fmt: skip
 
     def __init__(
@@ -60,6 +61,10 @@ class Run:
         """How often these packets were taken for lost."""
         self.cut = 0
         """The cut of the window that their first loss counts for; 0 if it counted for none."""
+        self.departure: Departure | None = None
+        """What the controller wants to know when the latest transmission is acknowledged."""
+        self.landed = False
+        """Whether the controller has been told that these packets arrived, or are out of the network."""
         self.named = False
         """Whether the peer has asked for this packet by name."""
         self.asked = False
@@ -101,6 +106,8 @@ class Run:
         other.state = self.state
         other.losses = self.losses
         other.cut = self.cut
+        other.departure = self.departure
+        other.landed = self.landed
         other.named = self.named
         return other
 

@@ -3,7 +3,7 @@
     [[sweep]]
     protocol = ["udpc", "mrp"]
     seeds = 20                          # 1 to 20, or a list
-    options = { controller = "fair" }   # for every protocol of the sweep
+    options = { controller = "newreno" }   # for every protocol of the sweep
     options.mrp = { layout = ["stamped", "piggyback"] }
     link = { loss = [0, 0.01, 0.05], burst_length = [1, 8], delay_ms = [5, 50] }
     load = { messages = 200, size = 200, interval_ms = 5 }

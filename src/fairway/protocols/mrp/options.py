@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from fairway.core.errors import BadOption
 from fairway.core.handshakes import HandshakeOptions
-from fairway.core.machine import check_choice, check_range
+from fairway.core.machine import check_choice, check_range, fill_window
 
 DEFAULT_PORT = 8192
 STAMPED, PIGGYBACK = "stamped", "piggyback"
 LAYOUTS = (STAMPED, PIGGYBACK)
 WINDOW_MAX = 32_767
 """One less than half the number space: a sequence is then either ahead or a duplicate, never both."""
+FIXED_WINDOW = 256
 HALF_TURN = 32_768
 
 
@@ -42,6 +43,7 @@ class MrpOptions(HandshakeOptions):
     """For tests: both sides of a connection start counting here, so that a wrap is near."""
 
     def __post_init__(self) -> None:
+        fill_window(self, WINDOW_MAX, FIXED_WINDOW)
         HandshakeOptions.__post_init__(self)
         check_choice("layout", self.layout, LAYOUTS)
         for layout in self.accepts:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fairway.core.errors import BadOption
-from fairway.core.machine import Options, check_range
+from fairway.core.machine import Options, check_range, fill_window
 
 SECOND_US = 1_000_000
 WINDOW_MAX = 1 << 15
 """Half of the message ids: so that the other half is always there to choose from."""
+
+WINDOW = 4_096
+"""Packets open at the most: 5 MB. What is lost waits for three seconds, with its id."""
+FIXED_WINDOW = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,7 @@ class PydevtsOptions(Options):
 
     def __post_init__(self) -> None:
         # The form without arguments does not find the class that `slots=True` makes anew.
+        fill_window(self, WINDOW, FIXED_WINDOW)
         super(PydevtsOptions, self).__post_init__()
         check_range("window", self.window, 1, WINDOW_MAX)
         for name in ("repeat_after_us", "ping_timeout_us", "pings_max", "remembered_max"):

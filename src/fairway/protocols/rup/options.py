@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fairway.core.machine import Options, check_range
+from fairway.core.machine import Options, check_range, fill_window
 from fairway.protocols.rup.wire import DATA_HEADER_BYTES, UINT_MAX
 
 PARTS_MAX = 1 << 20
 """A message has at most so many parts."""
 
+WINDOW = 16_384
+"""Parts in flight to one peer at the most: 20 MB."""
+FIXED_WINDOW = 1_024
+"""On a path without delay more than 1.3 MB in flight do not pay."""
 DURATION_US_MAX = 1 << 40
 MESSAGE_BYTES_MAX = 64 << 20
 """What is sent and taken unless the option says otherwise."""
@@ -17,9 +21,8 @@ MESSAGE_BYTES_MAX = 64 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RupOptions(Options):
-    """Durations and bounds of rup. The window counts parts: beyond 1.3 MB in flight a larger one does not pay."""
+    """Durations and bounds of rup. The window counts parts."""
 
-    window: int = 1_024
     part_bytes: int = 0
     """Body bytes of each part but the last; 0 takes the largest that fits `datagram_bytes_max`."""
     message_bytes_max: int = MESSAGE_BYTES_MAX
@@ -70,6 +73,7 @@ class RupOptions(Options):
 
     def __post_init__(self) -> None:
         # `super()` without arguments does not work in a slotted dataclass.
+        fill_window(self, WINDOW, FIXED_WINDOW)
         super(RupOptions, self).__post_init__()
         largest = max(self.message_bytes_max, MESSAGE_BYTES_MAX)
         object.__setattr__(self, "incoming_bytes_max", self.incoming_bytes_max or 4 * largest)

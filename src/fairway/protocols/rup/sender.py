@@ -63,7 +63,7 @@ class Sender:
                 stall_us=options.stall_us,
             ),
             RoundTrip(initial_us=options.rto_initial_us, min_us=options.rto_us_min, max_us=options.rto_us_max),
-            make_controller(options.controller, options.window),
+            make_controller(options.controller, options.window, options.confirm_after_us),
             context.statistics,
             ahead_max=options.messages_under_way_max,
         )
@@ -207,7 +207,8 @@ class Sender:
         So many parts in flight bring a confirm by their number, without waiting for the receiver's timer. Sending
         what each confirm frees would cost a call for half a burst.
         """
-        return self._recovery.in_flight >= IN_FLIGHT_TO_WAIT and self._recovery.window_room() < wanted
+        recovery = self._recovery
+        return recovery.gathers and recovery.in_flight >= IN_FLIGHT_TO_WAIT and recovery.window_room() < wanted
 
     def _begin_waiting(self) -> None:
         """Begin waiting messages while there may be a place for them at the peer."""

@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from fairway.core.handshakes import HandshakeOptions
-from fairway.core.machine import check_range
+from fairway.core.machine import check_range, fill_window
 
 INDEX_RUN_MAX = 65_535
 """How far an index may run past the oldest packet that waits: the peer's bitmap covers 65,536 indices."""
+
+WINDOW = 16_384
+"""Important packets unacknowledged per session at the most: 20 MB, a quarter of what the peer's bitmap covers."""
+FIXED_WINDOW = 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UdpcOptions(HandshakeOptions):
     """Durations and bounds of udpc; the defaults are those of docs/wire/udpc.md."""
 
-    window: int = 1_024
-    """Important packets unacknowledged per session at the most."""
     sequenced: bool = False
     """Drop plain messages that are not newer than the newest one delivered."""
     migration: bool = False
@@ -52,6 +54,7 @@ class UdpcOptions(HandshakeOptions):
     """For tests only: the first index of both roles, to start close to the wrap; 0 leaves it to the rules."""
 
     def __post_init__(self) -> None:
+        fill_window(self, WINDOW, FIXED_WINDOW)
         HandshakeOptions.__post_init__(self)
         for field in fields(self):
             if "_us" in field.name:

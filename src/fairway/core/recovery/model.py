@@ -1,0 +1,383 @@
+"""A congestion controller that measures the path instead of waiting for losses, in the manner of BBR.
+
+Two numbers describe a path: the *rate* at which its narrowest link delivers (`delivery.py`), and the shortest *round
+trip*. Their product is what fits on the path without a queue. Losses do not describe it: a radio link loses packets at
+any rate. So packets leave at the rate, times a gain that depends on the phase, and little more than a product is in
+flight:
+
+    STARTUP      2.77   until the rate has not grown by a quarter for three round trips, or the queue runs over
+    DRAIN        0.35   until what startup left in the queue is gone
+    UP           1.25   a round trip or more, as long as it raises the rate: is there more?
+    DOWN         0.75   until the queue that this made is gone
+    CRUISE       1      four to seven round trips; how many differs from flow to flow, so that two do not probe in step
+    ROUND TRIP   1      half a product in flight for a round trip, after ten seconds without a short one
+
+*Loss of the path.* The rate counts what is delivered, so a path that loses one packet in ten must be sent more. How
+much it loses is measured in DOWN: a loss that stays when the sender slows down is the path's, and one that goes away
+was the sender's own. The pace makes up for the former.
+
+*A long queue* shows in a round trip whose shortest sample is half as long again as the shortest of all. Where packets
+are lost as well, more than one in fifty, that is *congestion*: the path delivers what it delivered in that round trip,
+less what the sender's share of the losses is. Where none are lost the rate was measured too high: while there is a
+queue, what is delivered is the rate itself. Both times the queue is drained, ever more slowly sent into as long as it
+does not get shorter. Nothing else cuts the rate: loss alone never does.
+
+*Others in the queue.* If it does not get shorter at all for three round trips, it is kept full by others, that look
+for losses only. Then delay says nothing until the next DOWN, and two products may be in flight: with less the sender
+would get ever less beside them.
+
+All arithmetic is in integers, and nothing is random: a simulated run has the same digest everywhere. Packets are
+counted, as by the other controllers.
+"""
+
+from __future__ import annotations
+
+from fairway.core.recovery.congestion import BURST_US, INITIAL_PACKETS, MIN_PACKETS, SCALE, Departure
+from fairway.core.recovery.delivery import BUNCHES, SECOND, DeliveryRate
+
+STARTUP, DRAIN, UP, DOWN, CRUISE, ROUND_TRIP = range(6)
+
+STARTUP_GAIN = 2_840
+"""2.77 of 1,024: the least that lets the delivered rate double in a round trip."""
+GAINS = (STARTUP_GAIN, 363, 1_280, 768, 1_024, 1_024)
+"""By which the pace differs from the rate, by phase, in parts of 1,024."""
+DEEP_GAIN = 512
+GAIN_MIN = 128
+"""The same in DOWN after congestion, and where the queue does not get shorter."""
+CLOSE_GAIN = 1_280
+"""Products in flight at the most, in parts of 1,024; in UP beyond what was in flight before."""
+CONTESTED_GAIN = 2_048
+"""The same where others keep the queue full, so that the round trip is longer than it could be."""
+GROWTH = 1_280
+"""The rate grows if it is a quarter higher, in parts of 1,024."""
+FULL_ROUNDS = 3
+STILL_ROUNDS = 3
+"""A queue that has not got shorter for so many round trips of DOWN is that of others."""
+CRUISE_ROUNDS_MIN = 4
+CRUISE_ROUNDS_SPREAD = 4
+LEAST_FOR_US = 10_000_000
+"""How long the shortest round trip is believed."""
+LOSS_NOTICED = SCALE // 50
+LOST_MANY = 8
+"""With more lost than this, and one in eight, startup does not wait for the end of the round trip."""
+LOSS_MADE_UP_MAX = SCALE // 4
+"""Of a path that loses more than a quarter no more than that is made up for."""
+LOSS_PACKETS = 512
+"""How many packets the share of losses is measured over."""
+CALM_ROUNDS = 3
+"""After congestion: until then its losses are still being noticed."""
+QUEUE_US_MIN = 4_000
+"""A round trip that is longer by less says nothing: timers and scheduling take as long."""
+BURST_PACKETS = 4
+QUANTUM_US = 1_000
+"""Packets that are due within this time leave together: a wake-up for each would cost more than it smooths."""
+
+
+class Round:
+    """What is known of the round trip under way. It is over when what left after its begin is acknowledged."""
+
+    def __init__(self, delivered: int, lost: int, now_us: int) -> None:
+        self.delivered = delivered
+        self.lost = lost
+        """What had been delivered and lost at its begin."""
+        self.begin_us = now_us
+        self.least_us = 0
+        """Its shortest sample; 0 if there was none."""
+        self.limited = False
+
+
+class Model:
+    """Keeps the rate and the round trip of a path, and paces by them."""
+
+    gathers = False
+    certain_losses = 4
+    """A path that loses a third both ways loses one packet in a hundred as often."""
+
+    def __init__(self, window: int, held_us: int = 0) -> None:
+        self._window_max = window
+        self._slack_us = QUEUE_US_MIN + held_us // 2
+        """What the shortest of some round trips may be longer by without a queue: the peer holds answers back."""
+        self._delivery = DeliveryRate()
+        self._lost = 0
+        self._missing = self._tried = 0
+        """Transmissions that were lost, and all of them, as measured in DOWN."""
+        self.least_us = 0
+        """The shortest round trip; 0 before the first."""
+        self._least_at_us = 0
+        self._latest_us = 0
+        self._round = Round(0, 0, 0)
+        self._before_us = 0
+        """The shortest sample of the round trip before."""
+        self._was_down = False
+        """The round trip before was one of DOWN, so its losses show in this one."""
+        self._calm_rounds = 0
+        """Round trips since startup or congestion."""
+        self.phase = STARTUP
+        self._gain = self._gain_before = STARTUP_GAIN
+        """Now, and in the round trip before."""
+        self._phase_rounds = self._still_rounds = 0
+        """Round trips of the phase, and those in a row that did not get shorter."""
+        self._full_rate = self._full_rounds = 0
+        self._cruise_rounds = CRUISE_ROUNDS_MIN
+        self._up_flight = self._up_rate = self._up_delivered = 0
+        """What UP began with."""
+        self._contested = False
+        """Others keep the queue full: it is there even when this sender slows down."""
+        self._probed_us = 0
+        """The shortest round trip since ROUND TRIP began."""
+        self._stalled = False
+        """Nothing at all came back for long: only a few packets look whether the path is still there."""
+        self._blocked = False
+        """The window had no room when it was last asked for, or used."""
+        self._cut_us = -1
+        self._credit = BURST_PACKETS * SCALE
+        self._credited_us = 0
+
+    # The model.
+
+    @property
+    def rate(self) -> int:
+        """What the path delivers, in 1/1024 packets a second."""
+        return self._delivery.rate
+
+    @property
+    def product(self) -> int:
+        """Packets that fit on the path without a queue."""
+        return self._delivery.rate * self.least_us // (SCALE * SECOND)
+
+    @property
+    def loss(self) -> int:
+        """The share that the path loses at any rate, in parts of 1,024."""
+        return min(LOSS_MADE_UP_MAX, self._missing * SCALE // self._tried) if self._tried else 0
+
+    @property
+    def window(self) -> int:
+        """Packets in flight at the most."""
+        if self._stalled:
+            return min(MIN_PACKETS, self._window_max)
+        product = self.product
+        held = min(self._delivery.bunch, product)  # arrived, and not yet acknowledged
+        if self.phase == STARTUP:
+            window = max(INITIAL_PACKETS, product * STARTUP_GAIN // SCALE + held)
+        elif self.phase == ROUND_TRIP:
+            window = product // 2
+        elif self.phase == UP:
+            window = max(product * CLOSE_GAIN // SCALE + held, self._up_flight * CLOSE_GAIN // SCALE) + 1
+        else:
+            window = product * (CONTESTED_GAIN if self._contested else CLOSE_GAIN) // SCALE + held + 1
+        return min(max(window, MIN_PACKETS), self._window_max)
+
+    def _pace(self) -> int:
+        """Return how fast packets leave, in 1/1024 packets a second."""
+        rate = self.rate
+        if self.phase == STARTUP:
+            rate = max(rate, INITIAL_PACKETS * SCALE * SECOND // self.least_us)
+        # What slows down on purpose makes up for nothing, or it would not show whose the losses are.
+        return rate * self._gain // (SCALE if self.phase in (DRAIN, DOWN) else SCALE - self.loss) + 1
+
+    # What leaves.
+
+    def room(self, in_flight: int, now_us: int) -> int:
+        by_window = self.window - in_flight
+        if by_window > 0 and self.least_us:
+            self._earn(in_flight, now_us)
+        self._blocked = by_window <= 0
+        if by_window <= 0 or not self.least_us:
+            return max(0, by_window)
+        # With nothing in flight one may always leave: without it nothing would be measured any more.
+        return max(not in_flight, min(by_window, self._credit // SCALE))
+
+    def next_room_us(self, in_flight: int, now_us: int) -> int | None:
+        by_window = self.window - in_flight
+        if by_window <= 0 or not self.least_us:
+            return None
+        self._earn(in_flight, now_us)
+        pace = self._pace()
+        wanted = min(by_window * SCALE, max(SCALE, pace * QUANTUM_US // SECOND))
+        return now_us + max(1, -(-(wanted - self._credit) * SECOND // pace))
+
+    def sent(self, packets: int, in_flight: int, now_us: int) -> Departure:
+        if self.least_us:
+            self._earn(in_flight, now_us)
+            # What left beyond the credit (repairs do not wait for it) holds up the rest for a round trip at the most.
+            self._credit = max(self._credit - packets * SCALE, -max(self.product, MIN_PACKETS) * SCALE)
+            self._blocked = in_flight + packets >= self.window
+        return self._delivery.depart(in_flight, now_us)
+
+    def _earn(self, in_flight: int, now_us: int) -> None:
+        elapsed_us = now_us - self._credited_us
+        if elapsed_us <= 0:
+            return
+        pace = self._pace()
+        burst = max(BURST_PACKETS * SCALE, pace * BURST_US // SECOND)
+        self._credit += elapsed_us * pace // SECOND
+        self._credited_us = now_us
+        if self._credit > burst:
+            self._credit = burst
+            if not self._blocked:
+                self._delivery.starved(in_flight)
+
+    # What comes back.
+
+    def acknowledged(self, packets: int, in_flight: int, smoothed_rtt_us: int, now_us: int) -> None:
+        return
+
+    def delivered(self, packets: int, departure: Departure | None, in_flight: int, rtt_us: int, now_us: int) -> None:
+        delivery = self._delivery
+        delivery.packets += packets
+        self._stalled = False
+        if rtt_us > 0:
+            self._take_round_trip(rtt_us, now_us)
+        if departure is None:
+            return
+        delivery.take(packets, departure, self.least_us, 1 if self.phase == STARTUP else BUNCHES, now_us)
+        if not self.least_us:
+            return
+        self._round.limited = self._round.limited or departure.limited
+        # What is delivered may be known so late that a round trip by count takes several.
+        late = now_us - self._round.begin_us > 2 * max(self.least_us, self._latest_us)
+        if departure.delivered >= self._round.delivered or late:
+            self._end_round(now_us)
+            delivery.end_round(departure, now_us)
+        self._advance(in_flight, now_us)
+
+    def _take_round_trip(self, rtt_us: int, now_us: int) -> None:
+        if not self.least_us:
+            self._credited_us = now_us
+            self._round = Round(0, 0, now_us)
+        self._latest_us = rtt_us
+        self.least_us = min(self.least_us or rtt_us, rtt_us)
+        if rtt_us <= self.least_us + (self.least_us >> 4):
+            self._least_at_us = now_us
+        self._round.least_us = min(self._round.least_us or rtt_us, rtt_us)
+        self._probed_us = min(self._probed_us or rtt_us, rtt_us)
+
+    def _is_grown(self, rtt_us: int) -> bool:
+        """Return whether a round trip shows that the queue is long."""
+        return rtt_us > self.least_us + max(self.least_us >> 1, self._slack_us)
+
+    def _is_short(self, rtt_us: int) -> bool:
+        """Return whether a round trip shows that hardly anything was in the queue."""
+        return 0 < rtt_us <= self.least_us + max(self.least_us >> 2, self._slack_us)
+
+    def _end_round(self, now_us: int) -> None:
+        """Judge the round trip that ends."""
+        over, delivered = self._round, self._delivery.packets - self._round.delivered
+        lost, grown = self._lost - over.lost, self._is_grown(over.least_us)
+        noticed = lost * SCALE > (lost + delivered) * LOSS_NOTICED
+        self._calm_rounds += self.phase not in (STARTUP, DRAIN)
+        if self._was_down and self._calm_rounds > CALM_ROUNDS and not grown:
+            self._measure_loss(lost, delivered)
+        self._was_down = self.phase == DOWN
+        self._phase_rounds += 1
+        # What is lost when a drain begins left before it.
+        drains = self.phase == DRAIN or (self.phase == DOWN and self._phase_rounds < 2)
+        if grown and noticed and not drains:
+            self._calm_rounds = 0
+            own = max(0, lost * SCALE // (lost + delivered) - self.loss)
+            self._believe(self._delivery.average(1, 2, now_us) * (SCALE - own) // SCALE, now_us)
+            self._gain = min(self._gain, DEEP_GAIN)
+        elif grown and not self._contested and self.phase in (UP, CRUISE):
+            self._believe(self._delivery.average(1, BUNCHES, now_us), now_us)
+        elif self.phase == STARTUP and not over.limited:
+            self._judge_growth(now_us)
+        shorter = over.least_us < self._before_us - (self._before_us >> 6)
+        self._still_rounds = 0 if shorter else self._still_rounds + 1
+        if self.phase == DOWN and self._phase_rounds > 1 and self._still_rounds and grown:
+            self._gain = max(self._gain // 2, GAIN_MIN)
+        self._before_us, self._gain_before = over.least_us, self._gain
+        self._round = Round(self._delivery.packets, self._lost, now_us)
+
+    def _measure_loss(self, lost: int, delivered: int) -> None:
+        self._missing += lost
+        self._tried += lost + delivered
+        if self._tried > LOSS_PACKETS:
+            self._missing = self._missing * LOSS_PACKETS // self._tried
+            self._tried = LOSS_PACKETS
+
+    def _judge_growth(self, now_us: int) -> None:
+        """Leave startup when the rate has stopped growing."""
+        if self.rate * SCALE >= self._full_rate * GROWTH:
+            self._full_rate, self._full_rounds = self.rate, 0
+            return
+        self._full_rounds += 1
+        if self._full_rounds >= FULL_ROUNDS:
+            self._believe(self._delivery.average(FULL_ROUNDS, 1, now_us), now_us)
+
+    def _believe(self, rate: int, now_us: int) -> None:
+        """Take the rate at which a queue was emptied for that of the path, and drain it.
+
+        What was delivered had left a round trip before, perhaps more slowly than the path allows.
+        """
+        self._delivery.believe(rate * SCALE // min(SCALE, self._gain_before), now_us)
+        self._begin(DRAIN if self.phase == STARTUP else DOWN)
+
+    # Phases.
+
+    def _begin(self, phase: int) -> None:
+        self.phase = phase
+        self._gain = GAINS[phase]
+        self._phase_rounds = self._still_rounds = 0
+
+    def _advance(self, in_flight: int, now_us: int) -> None:
+        """Go to the next phase if this one has done its work."""
+        phase = self.phase
+        if phase == STARTUP:
+            lost = self._lost - self._round.lost
+            many = lost > LOST_MANY and lost * 8 > self._delivery.packets - self._round.delivered + lost
+            if many and self._is_grown(self._latest_us):
+                self._begin(DRAIN)
+        elif phase == ROUND_TRIP:
+            if self._phase_rounds > 1 and in_flight <= self.window:
+                self.least_us, self._least_at_us = self._probed_us, now_us
+                self._begin(CRUISE)
+        elif now_us - self._least_at_us > LEAST_FOR_US:
+            self._probed_us = 0
+            self._begin(ROUND_TRIP)
+        elif phase in (DRAIN, DOWN):
+            self._end_drain(in_flight)
+        elif phase == CRUISE:
+            if self._phase_rounds >= self._cruise_rounds:
+                self._delivery.turn()
+                self._up_rate = 0
+                self._go_up(in_flight)
+        elif self._phase_rounds > 0:
+            if not self._contested and self._is_grown(self._latest_us):
+                self._believe(self._delivery.average(1, BUNCHES, now_us), now_us)
+            elif self._delivery.covers(self._up_delivered, BUNCHES):  # long enough for a sample of what it brings
+                self._go_up(in_flight)
+
+    def _end_drain(self, in_flight: int) -> None:
+        """Go on at the rate when the queue is empty, or not this sender's."""
+        rtt_us, product = self._round.least_us or self._before_us, self.product
+        short = not rtt_us or self._is_short(rtt_us)
+        empty = short and self._phase_rounds > 0 and in_flight <= product + min(self._delivery.bunch, product)
+        if empty or self._still_rounds >= STILL_ROUNDS:
+            self._contested = not short
+            self._begin(CRUISE)
+            self._cruise_rounds = CRUISE_ROUNDS_MIN + (self._delivery.packets * 40_503 >> 8) % CRUISE_ROUNDS_SPREAD
+
+    def _go_up(self, in_flight: int) -> None:
+        """Begin UP, or go on with it as long as that raises the rate."""
+        if self.rate * 8 < self._up_rate * 9:
+            self._begin(DOWN)
+            return
+        self._up_flight, self._up_rate, self._up_delivered = in_flight, self.rate, self._delivery.packets
+        self._begin(UP)
+
+    # Losses: only what they say of a round trip counts.
+
+    def missed(self, packets: int) -> None:
+        self._lost += packets
+
+    def lost(self, sent_us: int, now_us: int) -> bool:
+        if sent_us <= self._cut_us:
+            return False
+        self._cut_us = now_us
+        return True
+
+    def undo(self) -> None:
+        return
+
+    def timed_out(self, sent_us: int, now_us: int) -> None:
+        self._stalled = self.least_us > 0
