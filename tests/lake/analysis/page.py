@@ -47,11 +47,11 @@ packets = spark.read.format("fairway.delta").load("lake/tables/packets")
 ```
 
 Records are brought together by flow and sorted by time in Spark's own shuffle; one pass in Arrow batches understands
-them. An episode is in the memory of one Python worker as a whole, 1.5 kB for each of its packets: 3.1 GB for
-2,000,000; all else is computed in groups of 131,072 records. A capture in an object store (`s3://...`) is read by ranges, twice: once to find
-where its records begin. The other tables are computed by Spark from the stored packets, each by a function from
-DataFrame to DataFrame (`fairway.lake.analysis`: `transfers`, `timeline`, `sessions`; `fairway.lake.violations`), so
-that a notebook can ask for them too.
+them. An episode is in the memory of one Python worker as a whole, 1.5 kB for each of its packets: 3.1 GB for 2,000,000;
+all else is computed in groups of 131,072 records. A capture in an object store (`s3://...`) is read by ranges, twice:
+once to find where its records begin. The other tables are computed by Spark from the stored packets, each by a function
+from DataFrame to DataFrame (`fairway.lake.analysis`: `transfers`, `timeline`, `sessions`; `fairway.lake.violations`),
+so that a notebook can ask for them too.
 
 ## What the words mean
 
