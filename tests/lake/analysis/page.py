@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -281,12 +282,18 @@ def _described(table: Table) -> str:
 def _answered(spark: SparkSession, number: int, question: Question) -> str:
     found = spark.sql(question.sql).toArrow()
     lines = [f"{number}. {question.text}", ""]
-    for language, text in (("sql", question.sql), ("python", f"({question.polars}).collect()")):
+    for language, text in (("sql", question.sql), ("python", _formatted(f"({question.polars}).collect()"))):
         lines += [f"   ```{language}", indent(text, "   "), "   ```", ""]
     lines += [f"   | {' | '.join(found.column_names)} |", "   |" + "---|" * found.num_columns]
     rows = found.to_pylist()
     lines += [f"   | {' | '.join('' if value is None else str(value) for value in row.values())} |" for row in rows]
     return "\n".join([*lines, ""])
+
+
+def _formatted(code: str) -> str:
+    """Return code as the formatter leaves it on the page."""
+    command = [sys.executable, "-m", "ruff", "format", "-"]
+    return subprocess.run(command, input=code, capture_output=True, text=True, check=True).stdout.rstrip()
 
 
 def main() -> None:
