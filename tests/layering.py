@@ -72,7 +72,7 @@ OUTSIDE = ("benchmarks", "scripts", "tests")
 """What is in a checkout and not in the installed package."""
 
 RANDOMNESS = ("random", "numpy.random")
-"""No package draws from these: a `Chance` is passed in."""
+"""No package draws from these: a `RandomSource` is passed in."""
 
 PROTOCOL_MODULES_OPEN = ("", "wire", "columns", "machine", "options")
 """What a protocol's folder offers to other rooms; its nouns are its own."""

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from benchmarks.links.devices import HOSTS, dropped, place_device
-from fairway.core.chance import Seeded
+from fairway.core.random_source import Seeded
 from fairway.sim.faults import Faults
 from fairway.sim.pipe import Pipe
 

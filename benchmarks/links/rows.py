@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fairway.core.chance import MILLION
+from fairway.core.random_source import MILLION
 from fairway.sim.faults import Faults
 
 BURST_LEAVE, BURST_LOSS = 250_000, 900_000

@@ -17,8 +17,8 @@ from benchmarks.links.rounds import Key, Plan, Results, cells, choose
 from benchmarks.links.rows import ROWS, Row
 from benchmarks.links.table import judge
 from fairway.cli import run as command_line
-from fairway.core.chance import Seeded
 from fairway.core.errors import BadOption
+from fairway.core.random_source import Seeded
 from fairway.sim.faults import Faults
 from fairway.sim.pipe import Pipe
 

@@ -62,7 +62,7 @@ def test_a_body_is_shown_without_what_a_terminal_would_obey(body: bytes, shown: 
 
 @pytest.mark.parametrize("body", [b"", b"x" * 2_000_000, '\u00e9\n"'.encode() * 400_000, bytes(range(256)) * 8_000])
 def test_the_pieces_of_a_large_message_are_one_line_of_json(body: bytes) -> None:
-    peer = SimpleNamespace(protocol="rup", peer="127.0.0.1:9", session=None)
+    peer = SimpleNamespace(protocol="rup", peer="127.0.0.1:9", session=None, device=None)
     line = b"".join(json_pieces(Message(peer, "0" * 32, body)))  # type: ignore[arg-type]
     assert line.count(b"\n") == 1
     row = json.loads(line)
@@ -71,7 +71,7 @@ def test_the_pieces_of_a_large_message_are_one_line_of_json(body: bytes) -> None
 
 
 def test_a_message_of_wide_characters_is_cut_between_two_of_them() -> None:
-    peer = SimpleNamespace(protocol="rup", peer="127.0.0.1:9", session=None)
+    peer = SimpleNamespace(protocol="rup", peer="127.0.0.1:9", session=None, device=None)
     message = Message(peer, "0" * 32, ("x" + "\U0001f600" * 100_000).encode())  # type: ignore[arg-type]
     assert b"\\x" not in human_line(message, True)
 
@@ -97,7 +97,7 @@ def test_bytes_that_are_no_text_are_shown_ten_times_as_fast_as_one_by_one(top: i
 
 
 def test_a_long_message_is_cut_for_people_and_says_so() -> None:
-    peer = SimpleNamespace(protocol="rup", peer="127.0.0.1:9", session=None)
+    peer = SimpleNamespace(protocol="rup", peer="127.0.0.1:9", session=None, device=None)
     message = Message(peer, "0" * 32, b"x" * 1_000_000)  # type: ignore[arg-type]
     for terminal in (True, False):
         line = human_line(message, terminal)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from fairway.core.chance import MILLION, Seeded
 from fairway.core.drive import settle
 from fairway.core.events import (
     Address,
@@ -32,6 +31,7 @@ from fairway.core.events import (
     ResponseReceived,
 )
 from fairway.core.machine import Buffer, Machine, Transmit
+from fairway.core.random_source import MILLION, Seeded
 
 STEPS_MAX = 3_000_000
 """More steps than any scenario needs: a machine that keeps itself busy fails here instead of hanging."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fairway.core.chance import Seeded
 from fairway.core.errors import BadMessage, BadOption, CallerError, NoSuchPeer, NotSupported
 from fairway.core.events import Peer
+from fairway.core.random_source import Seeded
 from fairway.protocols import make_machine, options_class
 
 from .variants import (

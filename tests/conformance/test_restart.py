@@ -7,10 +7,10 @@ from contextlib import suppress
 
 import pytest
 
-from fairway.core.chance import Seeded
 from fairway.core.errors import DamagedSnapshot
 from fairway.core.events import Event, Peer, Receipt
 from fairway.core.machine import Buffer, Machine, Transmit
+from fairway.core.random_source import Seeded
 from fairway.core.statistics import Statistics
 
 from .pair import Node, Received

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from fairway.core.chance import Seeded
 from fairway.core.events import Peer
 from fairway.core.machine import Machine
+from fairway.core.random_source import Seeded
 from fairway.protocols import make_machine, make_options
 
 from .pair import Datagram, Node, Predicate, Pump

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairway.core.amplification import Ledger
-from fairway.core.chance import MILLION, Seeded
 from fairway.core.errors import BadOption, MalformedDatagram
 from fairway.core.machine import Options
+from fairway.core.random_source import MILLION, Seeded
 from fairway.core.serial import newer, widen
 from fairway.core.timers import Deadlines
 

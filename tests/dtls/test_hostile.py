@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fairway.core.addresses import with_device
-from fairway.core.chance import Seeded
 from fairway.core.machine import Transmit
+from fairway.core.random_source import Seeded
 from fairway.dtls import DtlsClient, DtlsGateway
 from fairway.dtls.authority import REVOKED, Authority
 from fairway.dtls.cookies import Cookies

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairway.capture.trace import TraceWriter
-from fairway.core.chance import Seeded
+from fairway.core.random_source import Seeded
 from fairway.dtls import DtlsClient
 from fairway.dtls.openssl import OpensslClientEngine
 from tests.dtls.test_associations import A

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fairway.core.addresses import device_of, with_device
-from fairway.core.chance import Seeded
 from fairway.core.drive import settle
 from fairway.core.events import Connected, Delivered, Event, MessageReceived, MessagesReceived
 from fairway.core.machine import Machine
+from fairway.core.random_source import Seeded
 from fairway.dtls import OVERHEAD_BYTES, DtlsClient, DtlsGateway
 from fairway.protocols import NAMES, make_machine, make_options
 from fairway.protocols.udpc import wire

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fairway.core.chance import Seeded
 from fairway.core.machine import Transmit
+from fairway.core.random_source import Seeded
 from fairway.dtls import DtlsClient
 from fairway.dtls.openssl import OpensslClientEngine
 from tests.dtls.pump import Pump

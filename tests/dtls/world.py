@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 from fairway.core.addresses import with_device
-from fairway.core.chance import Seeded
 from fairway.core.events import Address
 from fairway.core.machine import Transmit
+from fairway.core.random_source import Seeded
 from fairway.dtls.authority import Authority
 from fairway.dtls.certificates import Role
 from fairway.dtls.client import DtlsClient

@@ -28,7 +28,6 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
 from benchmarks.footprint import footprint
-from fairway.core.chance import Seeded
 from fairway.core.errors import CallerError
 from fairway.core.events import (
     Address,
@@ -44,6 +43,7 @@ from fairway.core.events import (
     RequestReceived,
 )
 from fairway.core.machine import Machine, Transmit
+from fairway.core.random_source import Seeded
 from fairway.protocols import NAMES, make_machine, make_options
 from tests.fuzz.hostility import Hostility, Insider
 

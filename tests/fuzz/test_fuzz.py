@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from benchmarks.footprint import footprint
-from fairway.core.chance import Chance
 from fairway.core.events import Event, MessageReceived, MessagesReceived
 from fairway.core.machine import Machine, Options, Transmit
+from fairway.core.random_source import RandomSource
 from fairway.protocols import NAMES, make_machine
 from tests.fuzz import fuzzing as bench
 from tests.fuzz.hostility import Hostility
@@ -121,7 +121,7 @@ class Loses(Flawed):
 def test_a_flawed_machine_is_found_out(
     flaw: Callable[[Machine], Machine], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def make(name: str, options: Options, chance: Chance) -> Machine:
+    def make(name: str, options: Options, chance: RandomSource) -> Machine:
         machine = make_machine(name, options, chance)
         return flaw(machine) if options.peers_max == bench.BOUNDS["peers_max"] else machine
 

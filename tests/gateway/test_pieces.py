@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from fairway.core.chance import Seeded
 from fairway.core.errors import CallerError
 from fairway.core.events import MessageReceived, MessagesReceived, Receipt
 from fairway.core.machine import Machine, Piecewise
+from fairway.core.random_source import Seeded
 from fairway.protocols import make_machine, make_options
 
 CLIENT, SERVER = ("192.0.2.1", 1), ("192.0.2.2", 2)

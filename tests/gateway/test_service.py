@@ -20,8 +20,8 @@ import pytest
 from fairway import net
 from fairway.cli import run
 from fairway.core import layout
-from fairway.core.chance import Chance
 from fairway.core.machine import Machine, Options
+from fairway.core.random_source import RandomSource
 from fairway.gateway.service import Service
 from fairway.gateway.settings import Settings, build
 from fairway.protocols import make_machine, make_options
@@ -336,7 +336,7 @@ def test_a_url_with_options_is_served_as_check_says(url: str, workers: int, tmp_
 def test_check_builds_what_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[Options | None] = []
 
-    def keep(name: str, options: Options | None, chance: Chance) -> Machine:
+    def keep(name: str, options: Options | None, chance: RandomSource) -> Machine:
         built.append(options)
         return make_machine(name, options, chance)
 

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 import pytest
 
-from fairway.core.chance import Seeded
 from fairway.core.events import Connected, Delivered
+from fairway.core.random_source import Seeded
 from fairway.core.recovery.timing import RoundTrip
 from fairway.protocols import make_machine, make_options
 from tests.conformance.pair import Pump, cut

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairway.core.chance import Seeded
 from fairway.core.events import Connected, Delivered, Event, MessageReceived, MessagesReceived, Peer
 from fairway.core.machine import Transmit
+from fairway.core.random_source import Seeded
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.machine import MrpMachine
 from fairway.protocols.mrp.options import MrpOptions

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import pytest
 
-from fairway.core.chance import Seeded
 from fairway.core.errors import (
     AlreadyOpen,
     BadMessage,
@@ -30,6 +29,7 @@ from fairway.core.events import (
     Refused,
     Writable,
 )
+from fairway.core.random_source import Seeded
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.machine import MrpMachine
 from fairway.protocols.mrp.options import MrpOptions

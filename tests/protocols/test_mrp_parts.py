@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairway.core.chance import Seeded
 from fairway.core.errors import BadOption
 from fairway.core.events import Peer, Receipt
+from fairway.core.random_source import Seeded
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.handshake import draw_id
 from fairway.protocols.mrp.options import DEFAULT_PORT, MrpOptions
-from fairway.protocols.mrp.receiver import BEYOND, COPY, FULL, HELD_COPY, NEVER_SENT, NEW, KeptSlots, Receiver
+from fairway.protocols.mrp.receiver import BEYOND, DUPLICATE, FULL, HELD_DUPLICATE, NEVER_SENT, NEW, KeptSlots, Receiver
 
 
 def test_the_defaults_are_those_of_the_standard() -> None:
@@ -106,11 +106,11 @@ def test_messages_ahead_wait_for_the_gap_and_leave_in_order() -> None:
     some = receiver()
     assert some.take(3, b"c") == some.take(2, b"b") == []
     assert [some.judge(number, 1) for number in (0, 1, 2, 3, 4, 8, 9)] == [
-        *(NEVER_SENT, NEW, COPY, COPY, NEW, NEW, BEYOND)
+        *(NEVER_SENT, NEW, DUPLICATE, DUPLICATE, NEW, NEW, BEYOND)
     ]
     assert some.take(1, b"a") == [(1, b"a"), (2, b"b"), (3, b"c")]
     assert some.next == 4
-    assert some.judge(1, 1) == COPY
+    assert some.judge(1, 1) == DUPLICATE
 
 
 def test_kept_messages_leave_the_last_place_to_the_one_that_fills_the_gap() -> None:
@@ -155,7 +155,13 @@ def test_deferred_the_floor_passes_what_is_committed_in_any_order() -> None:
     assert [piece.note for piece in some.commit(5, 1)] == [b"5" * 14]
     assert some.floor == 1
     assert [piece.note for piece in some.commit(2, 2)] == [b"\x01" * 14 + b"\x02" * 14]
-    assert [some.judge(number, 1) for number in (1, 2, 3, 4, 5)] == [HELD_COPY, COPY, COPY, HELD_COPY, COPY]
+    assert [some.judge(number, 1) for number in (1, 2, 3, 4, 5)] == [
+        HELD_DUPLICATE,
+        DUPLICATE,
+        DUPLICATE,
+        HELD_DUPLICATE,
+        DUPLICATE,
+    ]
     some.commit(1, 1)
     assert some.floor == 4
     assert [piece.note for piece in some.commit(1, 1_000_000)] == [b"\x03" * 14]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fairway.core.chance import Seeded
 from fairway.core.events import Delivered, MessageReceived, MessagesReceived
+from fairway.core.random_source import Seeded
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.machine import MrpMachine
 from tests.protocols.test_mrp_world import Node, World, pair

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairway.protocols.mrp.starts import Starts
+from fairway.protocols.mrp.sender import Starts
 
 INTERVAL_US = 100_000
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any, TypeVar
 
-from fairway.core.chance import Seeded
 from fairway.core.drive import settle
 from fairway.core.events import Connected, Delivered, Event, MessageReceived, MessagesReceived, Peer
 from fairway.core.machine import Transmit
+from fairway.core.random_source import Seeded
 from fairway.protocols.mrp.machine import MrpMachine
 from fairway.protocols.mrp.options import MrpOptions
 

@@ -7,8 +7,8 @@ from zlib import crc32
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairway.core.chance import Seeded
 from fairway.core.events import Delivered, Event, MessageReceived, MessagesReceived, Peer
+from fairway.core.random_source import Seeded
 from fairway.protocols.pydevts import wire
 from fairway.protocols.pydevts.machine import PydevtsMachine
 from fairway.protocols.pydevts.options import PydevtsOptions

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from fairway.core.chance import Seeded
 from fairway.core.events import Delivered, MessageReceived, MessagesReceived, Peer
+from fairway.core.random_source import Seeded
 from fairway.protocols.pydevts import wire
 from fairway.protocols.pydevts.machine import PydevtsMachine
 from fairway.protocols.pydevts.options import PydevtsOptions

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fairway.core.errors import BadOption
 from fairway.protocols.pydevts.identifiers import BLOCK, IDS, Identifiers, RecentUses, Taken
 from fairway.protocols.pydevts.options import PydevtsOptions
-from fairway.protocols.pydevts.widening import GAPS_MAX, Widener
+from fairway.protocols.pydevts.receiver import GAPS_MAX, Widener
 
 SECOND = 1_000_000
 REST_US = 120 * SECOND

@@ -6,7 +6,6 @@ from zlib import crc32
 
 import pytest
 
-from fairway.core.chance import Seeded
 from fairway.core.errors import (
     BadMessage,
     CallerError,
@@ -32,6 +31,7 @@ from fairway.core.events import (
     Refused,
     Writable,
 )
+from fairway.core.random_source import Seeded
 from fairway.protocols.pydevts import wire
 from fairway.protocols.pydevts.machine import PydevtsMachine
 from fairway.protocols.pydevts.options import PydevtsOptions

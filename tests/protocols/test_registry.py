@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from fairway.core.chance import Seeded
 from fairway.core.errors import BadAddress, BadOption
 from fairway.core.machine import Options
+from fairway.core.random_source import Seeded
 from fairway.protocols import (
     NAMES,
     PROTOCOLS,
@@ -69,7 +69,7 @@ def test_nothing_is_loaded_before_it_is_asked_for() -> None:
         "import sys, fairway.protocols as registry\n"
         "registry.protocol('pydevts')\n"
         "assert not any(name.startswith('fairway.protocols.') for name in sys.modules)\n"
-        "from fairway.core.chance import Seeded\n"
+        "from fairway.core.random_source import Seeded\n"
         "machine = registry.make_machine('pydevts', None, Seeded(1))\n"
         "assert not any(name.startswith('fairway.protocols.mrp') for name in sys.modules)\n"
         "machine.receive(bytes(16), 'a', 0, 8)\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fairway.core.chance import Seeded
 from fairway.core.events import MessageReceived
+from fairway.core.random_source import Seeded
 from fairway.protocols.rup import assembly, wire
 from fairway.protocols.rup.incoming import Incoming, cost
 from fairway.protocols.rup.machine import RupMachine

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from fairway.core.chance import Seeded
 from fairway.core.events import Address, Delivered, MessageReceived, Peer
 from fairway.core.machine import Transmit
+from fairway.core.random_source import Seeded
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.ack_policy import BACKLOG_PARTS, QUICK_CONFIRMS, AckPolicy
 from fairway.protocols.rup.machine import RupMachine

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairway.core.chance import Seeded
 from fairway.core.drive import settle
 from fairway.core.errors import (
     BadAddress,
@@ -36,6 +35,7 @@ from fairway.core.events import (
     Writable,
 )
 from fairway.core.machine import Transmit
+from fairway.core.random_source import Seeded
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.incoming import PART_OVERHEAD_BYTES
 from fairway.protocols.rup.machine import RupMachine

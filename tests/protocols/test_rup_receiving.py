@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.footprint import footprint
-from fairway.core.chance import Seeded
 from fairway.core.events import Address, MessageReceived, Peer
+from fairway.core.random_source import Seeded
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.incoming import cost
 from fairway.protocols.rup.machine import RupMachine

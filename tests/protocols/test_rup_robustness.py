@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fairway.core.chance import Seeded
 from fairway.core.events import Delivered, MessageReceived, Peer
 from fairway.core.machine import Transmit
+from fairway.core.random_source import Seeded
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.incoming import cost
 from fairway.protocols.rup.machine import RupMachine

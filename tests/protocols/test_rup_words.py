@@ -7,8 +7,8 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairway.core.chance import Seeded
 from fairway.core.events import Delivered, Peer
+from fairway.core.random_source import Seeded
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.context import Context
 from fairway.protocols.rup.machine import RupMachine

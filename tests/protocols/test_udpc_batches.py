@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairway.core.chance import Seeded
 from fairway.core.events import Connected, Event, MessageReceived, MessagesReceived, Peer, Receipt
+from fairway.core.random_source import Seeded
 from fairway.protocols.udpc.machine import UdpcMachine
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.wire import ACK, HBT, IMP, REQ, SYN, datagram, header, split

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from fairway.core.chance import Seeded
 from fairway.core.errors import AlreadyOpen, DamagedSnapshot
 from fairway.core.events import (
     Closed,
@@ -20,6 +19,7 @@ from fairway.core.events import (
     RequestReceived,
     ResponseReceived,
 )
+from fairway.core.random_source import Seeded
 from fairway.core.snapshots import seal, unseal
 from fairway.protocols.udpc.machine import UdpcMachine
 from fairway.protocols.udpc.options import UdpcOptions

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from fairway.core.chance import Seeded
 from fairway.core.errors import BadMessage, BadOption, CannotConnect, NoSuchPeer, QueueFull
 from fairway.core.events import (
     Closed,
@@ -23,6 +22,7 @@ from fairway.core.events import (
     ResponseReceived,
     Writable,
 )
+from fairway.core.random_source import Seeded
 from fairway.protocols.udpc.machine import BODY_BYTES_MAX, UdpcMachine
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, IMP, REQ, SYN, datagram, decode, header, split

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import TypeVar
 
-from fairway.core.chance import Seeded
 from fairway.core.drive import settle
 from fairway.core.events import (
     Connected,
@@ -18,6 +17,7 @@ from fairway.core.events import (
     RequestReceived,
 )
 from fairway.core.machine import Transmit
+from fairway.core.random_source import Seeded
 from fairway.protocols.udpc.machine import UdpcMachine
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.wire import split

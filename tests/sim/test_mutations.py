@@ -13,7 +13,6 @@ from functools import partial
 import pytest
 
 from fairway.core.amplification import Ledger
-from fairway.core.chance import Chance, Seeded
 from fairway.core.dedup import Seen
 from fairway.core.errors import NoSuchPeer
 from fairway.core.events import (
@@ -28,6 +27,7 @@ from fairway.core.events import (
     Receipt,
 )
 from fairway.core.machine import Buffer, Options, Transmit
+from fairway.core.random_source import RandomSource, Seeded
 from fairway.protocols import make_machine
 from fairway.protocols.mrp import receiver as mrp_receiver
 from fairway.protocols.rup.remembered import Remembered
@@ -44,7 +44,7 @@ SEEDS_MAX = 150
 class Between:
     """Stands between a machine and its driver and changes nothing; mutations override one method."""
 
-    def __init__(self, protocol: str, options: Options, chance: Chance) -> None:
+    def __init__(self, protocol: str, options: Options, chance: RandomSource) -> None:
         self.protocol = protocol
         self.options = options
         self.machine = make_machine(protocol, self.changed_options(options), chance)
@@ -70,7 +70,7 @@ class AcknowledgesBeforeCommit(Between):
 class NeverRepeats(Between):
     """Sends no datagram a second time."""
 
-    def __init__(self, protocol: str, options: Options, chance: Chance) -> None:
+    def __init__(self, protocol: str, options: Options, chance: RandomSource) -> None:
         super().__init__(protocol, options, chance)
         self._sent: dict[tuple[Address, bytes], bool] = {}
 
@@ -179,7 +179,7 @@ class WakesAtOnce(Between):
 class RemembersEverybody(Between):
     """Keeps something of every address, for ever."""
 
-    def __init__(self, protocol: str, options: Options, chance: Chance) -> None:
+    def __init__(self, protocol: str, options: Options, chance: RandomSource) -> None:
         super().__init__(protocol, options, chance)
         self.guests: list[Address] = []
 
@@ -282,7 +282,7 @@ def _name(mutation: Piece | type[Between]) -> str:
 def _broken(configuration: Configuration, seed: int, mutation: Piece | type[Between]) -> set[str]:
     """Runs a configuration with the mutation and gives the names of the rules that were broken."""
     with pytest.MonkeyPatch.context() as patch:
-        maker: Callable[[Chance], object] | None = None
+        maker: Callable[[RandomSource], object] | None = None
         if isinstance(mutation, type):
             maker = partial(mutation, configuration.protocol, configuration.options)
         else:

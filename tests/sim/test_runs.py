@@ -10,7 +10,6 @@ from io import BytesIO
 
 import pytest
 
-from fairway.core.chance import Chance
 from fairway.core.events import (
     Address,
     Closed,
@@ -23,6 +22,7 @@ from fairway.core.events import (
     Receipt,
 )
 from fairway.core.machine import Options, Transmit
+from fairway.core.random_source import RandomSource
 from fairway.protocols import NAMES
 from fairway.sim.configuration import Configuration, Crash, Partition, Rebind
 from fairway.sim.faults import Faults
@@ -39,7 +39,7 @@ PLAN = (
     Partition(at_us=900_000, between=(0, 1), for_us=800_000),
     Crash(at_us=2_000_000, node=1, down_us=50_000, with_snapshot=False),
 )
-Maker = Callable[[Options, Chance], ToyMachine]
+Maker = Callable[[Options, RandomSource], ToyMachine]
 
 
 def toy(deferred: bool = False, **changes: object) -> Configuration:
@@ -205,7 +205,7 @@ class Spins(ToyMachine):
 
 
 class Hoards(ToyMachine):
-    def __init__(self, options: Options, chance: Chance) -> None:
+    def __init__(self, options: Options, chance: RandomSource) -> None:
         super().__init__(options, chance)
         self.hoard: dict[int, Address] = {}
 

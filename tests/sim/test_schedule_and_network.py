@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from fairway.core.chance import Seeded
 from fairway.core.errors import BadOption
 from fairway.core.events import Address
 from fairway.core.machine import Transmit
+from fairway.core.random_source import Seeded
 from fairway.sim.digest import Digest
 from fairway.sim.faults import Faults, per_million
 from fairway.sim.ledger import AmplificationLedger

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import ClassVar
 
-from fairway.core.chance import Chance
 from fairway.core.errors import NotSupported, QueueFull
 from fairway.core.events import (
     Address,
@@ -25,6 +24,7 @@ from fairway.core.events import (
     Writable,
 )
 from fairway.core.machine import Buffer, Options, Transmit
+from fairway.core.random_source import RandomSource
 from fairway.core.statistics import Statistics
 
 HEADER = Struct(">BQI")
@@ -45,7 +45,7 @@ class Outgoing:
 class ToyMachine:
     name: ClassVar[str] = "toy"
 
-    def __init__(self, options: Options, chance: Chance) -> None:
+    def __init__(self, options: Options, chance: RandomSource) -> None:
         self.statistics = Statistics()
         self.options = options
         self.process = chance.bits(64)

@@ -21,10 +21,13 @@ def load(checkout: Path = CHECKOUT) -> typer.Typer:
             "benchmarks are not in the installed package: clone the repository, run `make setup` in it, "
             "then `.venv/bin/fairway bench`"
         )
-    if str(checkout) not in sys.path:
-        sys.path.append(str(checkout))
-        # The benchmarks' worker processes must find the folder as well.
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(checkout))))
+    folder = str(checkout)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    # The benchmarks' worker processes must find the folder as well.
+    inherited = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if folder not in inherited:
+        os.environ["PYTHONPATH"] = os.pathsep.join([*inherited, folder])
     commands = import_module("benchmarks.cli").bench
     assert isinstance(commands, typer.Typer)
     return commands

@@ -24,7 +24,9 @@ def sim(
     json: bool = typer.Option(False, "--json", help="One JSON object.", rich_help_panel=_RUN),
     trace: Path | None = _TRACE,
     loss: float = typer.Option(0.0, help="Share of datagrams lost, 0 to 1.", rich_help_panel=_FAULTS),
-    burst: float = typer.Option(0.0, help="Chance of a datagram to begin a burst of losses.", rich_help_panel=_FAULTS),
+    burst: float = typer.Option(
+        0.0, help="RandomSource of a datagram to begin a burst of losses.", rich_help_panel=_FAULTS
+    ),
     duplicate: float = typer.Option(0.0, help="Share of datagrams that arrive twice.", rich_help_panel=_FAULTS),
     reorder: float = typer.Option(0.0, help="Share of datagrams that are overtaken.", rich_help_panel=_FAULTS),
     corrupt: float = typer.Option(0.0, help="Share of datagrams that are damaged.", rich_help_panel=_FAULTS),

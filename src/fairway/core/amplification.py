@@ -30,7 +30,7 @@ class Ledger:
         return len(self._budget)
 
     def received(self, address: Address, count: int) -> None:
-        """Credits bytes that came from an unproved address."""
+        """Credit bytes that came from an unproved address."""
         budget = self._budget.get(address)
         if budget is None:
             if len(self._budget) >= self._max:
@@ -39,7 +39,7 @@ class Ledger:
         self._budget[address] = budget + FACTOR * count
 
     def allows(self, address: Address, count: int) -> bool:
-        """Takes `count` bytes from the address's budget if it holds them."""
+        """Take `count` bytes from the address's budget if it holds them."""
         if device_of(address) is not None:
             return True
         budget = self._budget.get(address, 0)
@@ -49,9 +49,9 @@ class Ledger:
         return True
 
     def budget(self, address: Address) -> int:
-        """Tells how many bytes may leave for an unproved address now."""
+        """Return how many bytes may leave for an unproved address now."""
         return ENOUGH if device_of(address) is not None else self._budget.get(address, 0)
 
     def forget(self, address: Address) -> None:
-        """Drops an address that has proved itself, or is gone."""
+        """Drop an address that has proved itself, or is gone."""
         self._budget.pop(address, None)

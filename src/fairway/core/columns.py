@@ -46,7 +46,7 @@ def assembled(
     body_offset: Integers,
     body_bytes: Integers,
 ) -> Columns:
-    """Makes columns of these arrays, whose malformed rows it sets to 0."""
+    """Make columns of these arrays, whose malformed rows it sets to 0."""
     bad = reason != 0
     if bad.any():
         kind[bad] = 0
@@ -65,7 +65,7 @@ def assembled(
 
 
 def windows(buffer: Bytes, width: int) -> NDArray[np.void]:
-    """Gives an overlapping view with a row per byte of the buffer: numpy copies a row in one go, from any place."""
+    """Return an overlapping view with a row per byte of the buffer: numpy copies a row in one go, from any place."""
     rows = max(0, len(buffer) - width + 1)
     return np.ndarray((rows,), dtype=f"V{width}", buffer=np.ascontiguousarray(buffer), strides=(1,))
 
@@ -73,7 +73,7 @@ def windows(buffer: Bytes, width: int) -> NDArray[np.void]:
 def whole_headers(
     buffer: Bytes, offsets: Integers, short: NDArray[np.bool_], header: np.dtype[np.void]
 ) -> NDArray[np.void]:
-    """Copies each datagram's header into a row; rows of datagrams that are too short for one are 0."""
+    """Copy each datagram's header into a row; rows of datagrams that are too short for one are 0."""
     rows = windows(buffer, header.itemsize)
     if len(rows) == 0 or len(offsets) == 0:
         return np.zeros(len(offsets), dtype=header)
@@ -85,7 +85,7 @@ def whole_headers(
 
 
 def headers(buffer: Bytes, offsets: Integers, lengths: Integers, header_bytes: int) -> Bytes:
-    """Gathers the first `header_bytes` of each datagram into a matrix; what a datagram does not have is 0."""
+    """Gather the first `header_bytes` of each datagram into a matrix; what a datagram does not have is 0."""
     if len(offsets) == 0 or len(buffer) == 0:
         return np.zeros((len(offsets), header_bytes), dtype=np.uint8)
     places = offsets[:, None] + np.arange(header_bytes, dtype=np.int64)

@@ -26,7 +26,7 @@ class Seen:
         """The highest number seen; -1 before the first."""
 
     def too_old(self, number: int) -> bool:
-        """Tells whether the number lies before the span."""
+        """Return whether the number lies before the span."""
         return number <= self.highest - self._span
 
     def __contains__(self, number: int) -> bool:
@@ -38,7 +38,7 @@ class Seen:
         return bool(self._bits[place >> 3] & (1 << (place & 7)))
 
     def add(self, first: int, count: int = 1) -> None:
-        """Marks numbers as seen; those too old are ignored."""
+        """Mark numbers as seen; those too old are ignored."""
         last = first + count - 1
         if self._bits is None:
             if first == self.highest + 1 and first:
@@ -63,7 +63,7 @@ class Seen:
         self._fill(max(self._start, self.highest - self._span + 1), self.highest + 1, 1)
 
     def _fill(self, start: int, end: int, bit: int) -> None:
-        """Sets the bits of [start, end), at most one turn of the ring, in one or two stretches."""
+        """Set the bits of [start, end), at most one turn of the ring, in one or two stretches."""
         while start < end:
             place = start % self._span
             stretch = min(end - start, self._span - place)
@@ -89,14 +89,14 @@ class Seen:
         bits[place] = bits[place] | mask if bit else bits[place] & ~mask & 0xFF
 
     def ranges(self) -> list[tuple[int, int]]:
-        """Gives what was seen as ascending (first, last) ranges: what a snapshot keeps."""
+        """Return what was seen as ascending (first, last) ranges: what a snapshot keeps."""
         if self.highest < 0:
             return []
         lowest = max(0, self.highest - self._span + 1)
         return [(max(self._start, lowest), self.highest)] if self._bits is None else self._scan(lowest)
 
     def _scan(self, lowest: int) -> list[tuple[int, int]]:
-        """Reads the ring as text, in which searching for the next 0 or 1 costs no Python operation a number."""
+        """Read the ring as text, in which searching for the next 0 or 1 costs no Python operation a number."""
         assert self._bits is not None
         text = format(int.from_bytes(self._bits, "little"), f"0{self._span}b")[::-1]
         turn = lowest % self._span
@@ -112,7 +112,7 @@ class Seen:
 
     @classmethod
     def from_ranges(cls, span: int, ranges: Iterable[tuple[int, int]]) -> Seen:
-        """Makes it again from what `ranges` gave."""
+        """Make it again from what `ranges` gave."""
         seen = cls(span)
         for first, last in ranges:
             seen.add(first, last - first + 1)

@@ -47,16 +47,16 @@ def progress(gateway: str, table: str | None = None) -> str:
 
 
 def segment_name(first: int, last: int) -> str:
-    """Gives the file name of the segment with these offsets, both inclusive."""
+    """Return the file name of the segment with these offsets, both inclusive."""
     return f"{first:020}-{last:020}.parquet"
 
 
 def segment_range(name: str) -> tuple[int, int] | None:
-    """Gives the first and the last offset of a segment's file, or None if the name is not one of a segment."""
+    """Return the first and the last offset of a segment's file, or None if the name is not one of a segment."""
     found = _SEGMENT.fullmatch(name)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def is_strange(name: str) -> bool:
-    """Tells whether something of this name does not belong at the top of a lake."""
+    """Return whether something of this name does not belong at the top of a lake."""
     return name != MARKER and name not in FOLDERS and not name.startswith(".")

@@ -96,19 +96,19 @@ class Options:
 
 
 def check_range(name: str, value: int, low: int, high: int) -> None:
-    """Raises `BadOption` unless low <= value <= high."""
+    """Raise `BadOption` unless low <= value <= high."""
     if not low <= value <= high:
         raise BadOption(f"{name} is {value}; it must be from {low} to {high}")
 
 
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    """Raises `BadOption` unless the value is one of the choices."""
+    """Raise `BadOption` unless the value is one of the choices."""
     if value not in choices:
         raise BadOption(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
 
 
 def path_allows(limit: int, datagram_bytes: int, header_bytes: int) -> int:
-    """Lowers a limit of body bytes to what fits the datagrams that a path takes."""
+    """Lower a limit of body bytes to what fits the datagrams that a path takes."""
     return max(0, min(limit, datagram_bytes - header_bytes))
 
 
@@ -121,7 +121,7 @@ class Machine(Protocol):
     # Inputs.
 
     def receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None = None) -> None:
-        """Takes one datagram, or a super-buffer of them."""
+        """Take one datagram, or a super-buffer of them."""
         ...
 
     def connect(self, address: Address, now_us: int) -> int:
@@ -135,14 +135,14 @@ class Machine(Protocol):
     def send(
         self, peer: Peer, body: Buffer, now_us: int, *, flags: int | None = None, answers: int | None = None
     ) -> int:
-        """Queues one message; the token's outcome is `Delivered`, `DeliveryUnknown`, `Refused` (or a response).
+        """Queue one message; the token's outcome is `Delivered`, `DeliveryUnknown`, `Refused` (or a response).
 
         `flags` and `answers` (the id of the request that this message answers) belong to udpc.
         """
         ...
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
-        """Queues as many of the messages, from the first on, as there is room for, and gives their tokens."""
+        """Queue as many of the messages, from the first on, as there is room for, and return their tokens."""
         ...
 
     def ping(self, peer: Peer, now_us: int) -> int:
@@ -161,17 +161,17 @@ class Machine(Protocol):
         ...
 
     def wake(self, now_us: int) -> None:
-        """Does what is due."""
+        """Do what is due."""
         ...
 
     def unreachable(self, address: Address, reason: str, now_us: int) -> None:
-        """Takes an ICMP error: nobody receives at this address. It is easily forged, so that it changes nothing once
+        """Take an ICMP error: nobody receives at this address. It is easily forged, so that it changes nothing once
         anything valid has come from there. Before, it ends what is open towards it: connects, pings and transmitted
         messages as unknown with this reason, other messages as refused (`NOT_SENT`). Conversations stay open."""
         ...
 
     def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None:
-        """Takes note that a path takes no larger datagrams: in one piece (`fragments`), or not at all.
+        """Note that a path takes no larger datagrams: in one piece (`fragments`), or not at all.
 
         A protocol that cuts messages cuts what it has not begun to send so that its datagrams fit. The others cannot:
         where larger datagrams get through in fragments they go on, and where they do not, `send` raises `BadMessage`.
@@ -182,23 +182,23 @@ class Machine(Protocol):
     # Outputs.
 
     def transmits(self) -> list[Transmit]:
-        """Hands over what is to be sent now, in order."""
+        """Return what is to be sent now, in order."""
         ...
 
     def events(self) -> list[Event]:
-        """Hands over what has happened since the last call, in order."""
+        """Return what has happened since the last call, in order."""
         ...
 
     def next_deadline_us(self) -> int | None:
-        """Tells when `wake` is due next."""
+        """Return when `wake` is due next."""
         ...
 
     def room(self, peer: Peer) -> int:
-        """Tells how many more messages `send` would accept for this peer now (an estimate where bytes decide)."""
+        """Return how many more messages `send` would accept for this peer now (an estimate where bytes decide)."""
         ...
 
     def unfinished(self) -> int:
-        """Counts the tokens without an outcome; 0 means that closing would lose nothing."""
+        """Count the tokens without an outcome; 0 means that closing would lose nothing."""
         ...
 
     # What survives a restart.
@@ -227,11 +227,11 @@ class Machine(Protocol):
 
 @runtime_checkable
 class Piecewise(Protocol):
-    """A machine whose memory of copies grows with every message: to write all of it with each commit would cost more
-    than to write the messages."""
+    """A machine that remembers every message to recognise its duplicates: to write all of that with each commit would
+    cost more than to write the messages."""
 
     def snapshot_in_pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes]:
-        """Gives a small piece that takes the place of the one before, and one with what the receipts add.
+        """Return a small piece that takes the place of the one before, and one with what the receipts add.
 
         `restore` takes the latest of the first, then all of the second in order, and knows what `snapshot` would tell.
         """

@@ -45,31 +45,31 @@ class Outbox:
     # Who has proved that it receives.
 
     def prove(self, address: Address) -> None:
-        """Lifts the limit for an address that has shown that it receives, or that our application named."""
+        """Lift the limit for an address that has shown that it receives, or that our application named."""
         if address not in self._proved:
             self._proved[address] = None
             self.ledger.forget(address)
 
     def disown(self, address: Address) -> None:
-        """Puts the limit back: the conversation that proved the address is over."""
+        """Put the limit back: the conversation that proved the address is over."""
         self._proved.pop(address, None)
 
     def is_proved(self, address: Address) -> bool:
         return address in self._proved
 
     def received(self, address: Address, count: int) -> None:
-        """Credits bytes that came from an address."""
+        """Credit bytes that came from an address."""
         if address not in self._proved:
             self.ledger.received(address, count)
 
     def budget(self, address: Address) -> int | None:
-        """Tells how many bytes may leave for an address; None when there is no limit."""
+        """Return how many bytes may leave for an address; None when there is no limit."""
         return None if address in self._proved else self.ledger.budget(address)
 
     # What leaves.
 
     def send(self, address: Address, data: Buffer, segment_bytes: int, count: int = 1) -> None:
-        """Queues `count` datagrams of `segment_bytes` each, only the last of which may be shorter."""
+        """Queue `count` datagrams of `segment_bytes` each, only the last of which may be shorter."""
         size = len(data)
         statistics = self._statistics
         statistics.datagrams_sent += count
@@ -92,14 +92,14 @@ class Outbox:
         self._pieces_bytes = size
 
     def answer(self, address: Address, data: Buffer, segment_bytes: int, count: int = 1) -> None:
-        """Queues datagrams for an address of which perhaps nothing is known, within what it may get."""
+        """Queue datagrams for an address of which perhaps nothing is known, within what it may get."""
         if address in self._proved:
             self.send(address, data, segment_bytes, count)
         else:
             self.send_unproved(address, data, segment_bytes, count)
 
     def send_unproved(self, address: Address, data: Buffer, segment_bytes: int, count: int = 1) -> None:
-        """Queues what the limit lets through: as one by one, all of the datagrams or the first few."""
+        """Queue what the limit lets through: as one by one, all of the datagrams or the first few."""
         allows = self.ledger.allows
         if allows(address, len(data)):
             self.send(address, data, segment_bytes, count)
@@ -112,7 +112,7 @@ class Outbox:
             self.send(address, data[: passed * segment_bytes], segment_bytes, passed)
 
     def take(self) -> list[Transmit]:
-        """Hands over everything gathered."""
+        """Return everything gathered."""
         if self._pieces:
             self._seal()
         elif not self._transmits:
@@ -121,7 +121,7 @@ class Outbox:
         return transmits
 
     def _seal(self) -> None:
-        """Makes what was gathered a transmit."""
+        """Make what was gathered a transmit."""
         pieces = self._pieces
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()

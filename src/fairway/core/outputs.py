@@ -15,7 +15,7 @@ Sending = TypeVar("Sending")
 class Outputs(Generic[Sending]):
     """One per machine, shared by all its conversations."""
 
-    __slots__ = ("_events", "_token", "outbox", "ready", "report", "statistics", "unfinished")
+    __slots__ = ("_token", "outbox", "ready", "report", "reported", "statistics", "unfinished")
 
     def __init__(self, options: Options) -> None:
         self.statistics = Statistics()
@@ -26,8 +26,9 @@ class Outputs(Generic[Sending]):
         """Who may have something to send, and since when: it leaves with the machine's next output, so that what one
         call and many ask for fills a batch alike."""
         self._token = 0
-        self._events: list[Event] = []
-        self.report = self._events.append
+        self.reported: list[Event] = []
+        """What has happened and nobody has taken yet."""
+        self.report = self.reported.append
         """Add an event."""
 
     def token(self) -> int:
@@ -50,19 +51,11 @@ class Outputs(Generic[Sending]):
         ready, self.ready = self.ready, {}
         return ready
 
-    def last_event(self) -> Event | None:
-        """Return what was reported last, if nobody has taken it yet."""
-        return self._events[-1] if self._events else None
-
-    def replace_last(self, event: Event) -> None:
-        """Report an event in place of the last one, which says less."""
-        self._events[-1] = event
-
     def events(self) -> list[Event]:
         """Return what has happened since the last call, in order."""
-        events = self._events
+        events = self.reported
         if not events:
             return []
-        self._events = []
-        self.report = self._events.append
+        self.reported = []
+        self.report = self.reported.append
         return events

@@ -132,6 +132,9 @@ class OpenReceipts:
         """Take the numbers from `start` to before `end` out of the pieces, and return what was there."""
         firsts, pieces = self._firsts, self._pieces
         low = bisect_right(firsts, start) - 1
+        if low >= 0 and firsts[low] == start and pieces[low].length == end - start:
+            del firsts[low]
+            return [pieces.pop(low)]  # a whole batch, as it was delivered: the usual case
         if low < 0 or pieces[low].end <= start:
             low += 1
         high = bisect_left(firsts, end, low)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 
 def newer(a: int, b: int, bits: int) -> bool:
-    """Tells whether `a` comes after `b` among numbers that wrap at 2^bits."""
+    """Return whether `a` comes after `b` among numbers that wrap at 2^bits."""
     return 0 < (a - b) & ((1 << bits) - 1) < 1 << (bits - 1)
 
 
 def widen(wire: int, near: int, bits: int) -> int:
-    """Gives the number that ends in `wire` and lies nearest to the wide number `near`.
+    """Return the number that ends in `wire` and lies nearest to the wide number `near`.
 
     At exactly half the number space the older one is taken: the wire number is then not newer. A number below 0 is
     older than the first one ever.

@@ -38,7 +38,7 @@ class Statistics:
     repairs: int = 0
     """Retransmissions caused by what overtook the packet, not by a timer."""
     duplicates: int = 0
-    """Copies of data that had already arrived."""
+    """Duplicates of data that had already arrived."""
     batches: int = 0
     """Received super-buffers handled as a whole; those with a hole take the exact path and are not counted."""
     conversations_opened: int = 0
@@ -50,7 +50,7 @@ class Statistics:
     dropped: Counter[str] = field(default_factory=Counter)
 
     def as_dict(self) -> dict[str, object]:
-        """Gives the counts as plain values, reasons in alphabetical order."""
+        """Return the counts as plain values, reasons in alphabetical order."""
         plain = asdict(self)
         plain["dropped"] = dict(sorted(self.dropped.items()))
         return plain

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
 
-from fairway.core.chance import MILLION
+from fairway.core.random_source import MILLION
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,34 +21,34 @@ class Expectation:
     variance: Fraction
 
     def deviates_by(self, observed: int) -> float:
-        """Tells how many standard deviations an observation lies from the mean, with its sign."""
+        """Return how many standard deviations an observation lies from the mean, with its sign."""
         return float(observed - self.mean) / sqrt(self.variance)
 
 
 def exchange_fails(loss: int) -> Fraction:
-    """Gives the chance that a packet or its acknowledgement is lost, for a loss per million each way."""
+    """Return the chance that a packet or its acknowledgement is lost, for a loss per million each way."""
     passes = Fraction(MILLION - loss, MILLION)
     return 1 - passes * passes
 
 
 def repeats_until_acknowledged(loss: int, messages: int) -> Expectation:
-    """Counts repeats when each message is repeated until it is acknowledged: a geometric law for each of them."""
+    """Count repeats when each message is repeated until it is acknowledged: a geometric law for each of them."""
     fails = exchange_fails(loss)
     return Expectation(messages * fails / (1 - fails), messages * fails / (1 - fails) ** 2)
 
 
 def gives_up(loss: int, transmissions: int, messages: int) -> Expectation:
-    """Counts the messages of which all transmissions went without an acknowledgement: a binomial law."""
+    """Count the messages of which all transmissions went without an acknowledgement: a binomial law."""
     fails = exchange_fails(loss) ** transmissions
     return Expectation(messages * fails, messages * fails * (1 - fails))
 
 
 def one_per_round_trip_us(messages: int, delay_us: int) -> int:
-    """Tells how long messages take, one after another, each waiting for the acknowledgement of the one before."""
+    """Return how long messages take, one after another, each waiting for the acknowledgement of the one before."""
     return messages * 2 * delay_us
 
 
 def response_bytes_per_s(loss: int, round_trip_us: int, packet_bytes: int) -> float:
-    """Gives the rate of a NewReno sender under independent loss: a window that falls by half each time one of
+    """Return the rate of a NewReno sender under independent loss: a window that falls by half each time one of
     `3 / 2 * window ** 2` packets is lost. The loss is per million and not 0."""
     return packet_bytes * sqrt(1.5 * MILLION / loss) * 1_000_000 / round_trip_us

@@ -32,7 +32,7 @@ class Deadlines(Generic[Key]):
         return len(self._due)
 
     def set(self, key: Key, due_us: int | None) -> None:
-        """Moves the key's deadline, or clears it with None."""
+        """Move the key's deadline, or clears it with None."""
         if due_us is None:
             self._due.pop(key, None)
             return
@@ -52,13 +52,13 @@ class Deadlines(Generic[Key]):
             self._drop_stale()
 
     def _drop_stale(self) -> None:
-        """Rebuilds the heap from the entries that count: a peer must not grow it by what was set and cleared."""
+        """Rebuild the heap from the entries that count: a peer must not grow it by what was set and cleared."""
         live = [entry for entry in self._heap if entry[2] in self._due and self._queued.get(entry[2]) == entry[0]]
         self._queued = {key: queued_us for queued_us, _, key in live}
         self._heap[:] = sorted(live)
 
     def next_us(self) -> int | None:
-        """Tells the earliest deadline, or None."""
+        """Return the earliest deadline, or None."""
         heap = self._heap
         while heap:
             queued_us, _, key = heap[0]
@@ -73,7 +73,7 @@ class Deadlines(Generic[Key]):
         return None
 
     def pop_due(self, now_us: int) -> list[Key]:
-        """Takes out the keys whose deadline has come, earliest first."""
+        """Remove the keys whose deadline has come, earliest first."""
         due: list[Key] = []
         while True:
             next_us = self.next_us()

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from fairway.core.chance import Seeded
+from fairway.core.random_source import Seeded
 from fairway.demo.processes import process
 
 HOST = "127.0.0.1"

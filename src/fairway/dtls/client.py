@@ -15,9 +15,9 @@ import logging
 from collections import deque
 
 from fairway.core.addresses import format_address, with_device
-from fairway.core.chance import Chance
 from fairway.core.events import Address
 from fairway.core.machine import Buffer, Transmit
+from fairway.core.random_source import RandomSource
 from fairway.dtls.association import joined
 from fairway.dtls.counters import DtlsCounters
 from fairway.dtls.engine import (
@@ -67,7 +67,9 @@ class Attempt:
 class DtlsClient:
     """A client's association with the gateway at one address."""
 
-    def __init__(self, engine: ClientEngine, remote: Address, chance: Chance, limits: Limits | None = None) -> None:
+    def __init__(
+        self, engine: ClientEngine, remote: Address, chance: RandomSource, limits: Limits | None = None
+    ) -> None:
         self.counters = DtlsCounters()
         self.remote = remote
         self.inner = with_device(remote, engine.name)

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from hashlib import blake2b
 
-from fairway.core.chance import Chance
 from fairway.core.events import Address
 from fairway.core.machine import Buffer
+from fairway.core.random_source import RandomSource
 from fairway.dtls.cookies import Cookies
 from fairway.dtls.engine import DATAGRAM_BYTES_MAX, AssociationClosed, HandshakeFailed, PeerIdentity
 from fairway.dtls.records import (
@@ -204,7 +204,7 @@ class FakeAssociation:
 class FakeGatewayEngine:
     """Makes a gateway's associations; `refused` are the names of devices that it does not accept."""
 
-    def __init__(self, name: str, chance: Chance, refused: Collection[str] = ()) -> None:
+    def __init__(self, name: str, chance: RandomSource, refused: Collection[str] = ()) -> None:
         self._name = name
         self._chance = chance
         self._refused = refused
@@ -228,7 +228,7 @@ class FakeGatewayEngine:
 class FakeClientEngine:
     """Makes the associations of a device with the gateway of one name."""
 
-    def __init__(self, device: str, name: str, chance: Chance) -> None:
+    def __init__(self, device: str, name: str, chance: RandomSource) -> None:
         self.name = name
         self._device = device
         self._chance = chance
@@ -238,7 +238,7 @@ class FakeClientEngine:
         return FakeAssociation(self._device, _draw(self._chance), expects=self.name, instance=instance)
 
 
-def _draw(chance: Chance) -> bytes:
+def _draw(chance: RandomSource) -> bytes:
     return chance.bits(256).to_bytes(32, "big")
 
 

@@ -34,12 +34,15 @@ class Accepted:
         """Whether anybody has asked for connections."""
         self._waiting: deque[Connection] = deque()
         self._takers: deque[asyncio.Future[None]] = deque()
+        self._looked_at = ACCEPTED_MAX
+        """How many may wait before those that have closed are looked for again."""
         self._ended = False
 
     def put(self, connection: Connection) -> None:
         """Add a connection and wake who waits for one."""
-        if len(self._waiting) >= ACCEPTED_MAX:
+        if len(self._waiting) >= self._looked_at:
             self._waiting = deque(one for one in self._waiting if one.closed is None)
+            self._looked_at = max(ACCEPTED_MAX, 2 * len(self._waiting))
         self._waiting.append(connection)
         self._wake(1)
 
@@ -163,8 +166,13 @@ class Conversations:
             connection._end(str(event.reason))
 
     def message(self, event: events.MessageReceived) -> None:
+        # The same as `_put`, without its call: a lone message has the shortest way.
         peer = self._connections.get(event.peer) or self.connection(event.peer)
-        self._put(peer, Message(peer, event.id, event.body, event.reliable), 1, len(event.body))
+        self._unread_messages += 1
+        self._unread_bytes += len(event.body)
+        peer._inbox.put(Message(peer, event.id, event.body, event.reliable))
+        if self._unread_messages > self._messages_max or self._unread_bytes > self._bytes_max:
+            self._pause()
 
     def messages(self, event: events.MessagesReceived) -> None:
         peer, bodies = self.connection(event.peer), event.bodies
@@ -185,8 +193,11 @@ class Conversations:
         self._unread_bytes += size
         peer._inbox.put(arrival)
         if self._unread_messages > self._messages_max or self._unread_bytes > self._bytes_max:
-            self._paused = True
-            self.endpoint.pause()
+            self._pause()
+
+    def _pause(self) -> None:
+        self._paused = True
+        self.endpoint.pause()
 
     def ended(self, reason: str) -> None:
         connections, self._connections = self._connections, {}

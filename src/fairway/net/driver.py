@@ -96,8 +96,10 @@ class Driver:
     def settle(self) -> None:
         """Send and report what the last input caused, and give the machine what that made room for."""
         settle(self.machine, self._transmit, self._above.report, self._arm)
-        if self.gathered and self._gather():
-            self._settle_again()
+        if self.gathered:
+            self.gathered = self.urgent = False
+            if self._above.gather(self._now_us):
+                self._settle_again()
         if self._awaited:
             for condition, future in self._awaited:
                 if not future.done() and condition():

@@ -11,9 +11,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import cast
 
-from fairway.core.chance import Chance
 from fairway.core.errors import BadAddress, BadOption
 from fairway.core.machine import Machine, Options
+from fairway.core.random_source import RandomSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ _BY_NAME = {known.name: known for known in PROTOCOLS}
 
 
 def protocol(name: str) -> Protocol:
-    """Gives the protocol of that name, or raises `BadAddress` with the names there are."""
+    """Return the protocol of that name, or raise `BadAddress` with the names there are."""
     try:
         return _BY_NAME[name]
     except KeyError:
@@ -96,22 +96,22 @@ def _part(name: str, part: str) -> ModuleType:
 
 
 def wire(name: str) -> ModuleType:
-    """Gives the module with `encode`, `decode`, `KINDS` and `REASONS`."""
+    """Return the module with `encode`, `decode`, `KINDS` and `REASONS`."""
     return _part(name, "wire")
 
 
 def columns(name: str) -> ModuleType:
-    """Gives the module with `decode_columns`; loads numpy."""
+    """Return the module with `decode_columns`; loads numpy."""
     return _part(name, "columns")
 
 
 def options_class(name: str) -> type[Options]:
-    """Gives the class of the protocol's options, `UdpcOptions` for `udpc`."""
+    """Return the class of the protocol's options, `UdpcOptions` for `udpc`."""
     return cast(type[Options], getattr(_part(name, "options"), f"{name.capitalize()}Options"))
 
 
 def make_options(name: str, **chosen: object) -> Options:
-    """Makes a protocol's options, or raises `BadOption` for one that it does not have."""
+    """Make a protocol's options, or raise `BadOption` for one that it does not have."""
     kind = options_class(name)
     known = [field.name for field in fields(kind)]
     for option in chosen:
@@ -120,12 +120,12 @@ def make_options(name: str, **chosen: object) -> Options:
     return kind(**chosen)  # type: ignore[arg-type]  # the class checks the values
 
 
-def make_machine(name: str, options: Options | None, chance: Chance) -> Machine:
-    """Makes a machine; without options with the protocol's defaults."""
+def make_machine(name: str, options: Options | None, random_source: RandomSource) -> Machine:
+    """Make a machine; without options with the protocol's defaults."""
     kind = options_class(name)
     if options is None:
         options = kind()
     elif not isinstance(options, kind):
         raise BadOption(f"{type(options).__name__} are not the options of {name}; those are {kind.__name__}")
     machine = getattr(_part(name, "machine"), f"{name.capitalize()}Machine")
-    return cast(Machine, machine(options, chance))
+    return cast(Machine, machine(options, random_source))

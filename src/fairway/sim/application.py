@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from fairway.core.chance import Seeded
 from fairway.core.errors import CallerError, NoSuchPeer, NotSupported, QueueFull
 from fairway.core.events import (
     Address,
@@ -32,6 +31,7 @@ from fairway.core.events import (
     ResponseReceived,
     Writable,
 )
+from fairway.core.random_source import Seeded
 from fairway.sim import node as nodes
 from fairway.sim.disk import Stored
 from fairway.sim.letters import CONNECT, PING, PLAIN, RELIABLE, REQUEST

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from fairway.core.chance import MILLION
 from fairway.core.errors import BadOption
+from fairway.core.random_source import MILLION
 
 CHANCES = ("loss", "burst_enter", "burst_leave", "burst_loss", "duplicate", "reorder", "corrupt")
 

@@ -12,8 +12,8 @@ from collections import deque
 from struct import pack
 from zlib import crc32
 
-from fairway.core.chance import Seeded
 from fairway.core.events import Address
+from fairway.core.random_source import Seeded
 from fairway.sim.ledger import AmplificationLedger
 from fairway.sim.network import Network, Sighting
 from fairway.sim.schedule import Schedule

@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields
 from functools import cache
 from struct import Struct
 
-from fairway.core.chance import MILLION, Seeded
 from fairway.core.errors import BadOption
+from fairway.core.random_source import MILLION, Seeded
 
 _NAME = Struct(">BBI")
 NAMED_BYTES_MIN = _NAME.size + 2

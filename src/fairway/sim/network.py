@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from fairway.core.chance import Seeded
 from fairway.core.events import Address
 from fairway.core.machine import Transmit
+from fairway.core.random_source import Seeded
 from fairway.sim.digest import Digest
 from fairway.sim.faults import Faults
 from fairway.sim.ledger import Account, AmplificationLedger

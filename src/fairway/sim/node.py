@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fairway.core.chance import Seeded
 from fairway.core.drive import settle
 from fairway.core.errors import FairwayError
 from fairway.core.events import Address, Event, Peer, Receipt
 from fairway.core.machine import Machine, Transmit
+from fairway.core.random_source import Seeded
 from fairway.sim.checks import Judge
 from fairway.sim.digest import Digest
 from fairway.sim.disk import Disk, Transaction

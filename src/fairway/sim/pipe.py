@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from fairway.core.chance import MILLION, Seeded
+from fairway.core.random_source import MILLION, Seeded
 from fairway.sim.faults import Faults
 
 Arrivals = tuple[tuple[int, bytes], ...]

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from fairway import protocols as registry
-from fairway.core.chance import Seeded
 from fairway.core.events import Address
 from fairway.core.machine import Machine
+from fairway.core.random_source import Seeded
 from fairway.sim.application import LoadApplication
 from fairway.sim.checks import Judge, Promises
 from fairway.sim.configuration import SERVER, WITH_SESSIONS, CloseOne, Configuration, Crash, Partition, Rebind, Step

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from fairway.core.chance import Seeded
 from fairway.core.machine import Options
+from fairway.core.random_source import Seeded
 from fairway.protocols import NAMES, make_options, options_class
 from fairway.sim.configuration import (
     SERVER,

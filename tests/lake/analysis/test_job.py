@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from random import Random
@@ -290,7 +290,7 @@ class Noting(Enrich):
 
     log = ""
 
-    def enriched(self, records: pa.Table) -> pa.Table:
+    def enriched(self, records: pa.Table) -> Iterator[pa.RecordBatch]:
         with Path(self.log).open("a") as file:
             file.write(f"{len(records)}\n")
         return super().enriched(records)

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 GROUP_ROWS = 1 << 17
 """Episodes are gathered until there are so many rows."""
 
+BATCH_ROWS = 1 << 15
+"""Rows are written so many at a time."""
+
 ORDER = ("flow", "at_ns", "file_id", "offset")
 _SCHEMA = arrow_schema(PACKETS)
 _RECORDS = arrow_schema(RECORDS)
@@ -77,9 +80,9 @@ class Enrich:
         for gathered in self.groups(batches):
             records = self.cut(gathered.combine_chunks())
             self._count(Rows(records))
-            packets = self.enriched(records)
-            self.spoken.update(packets["protocol"].unique().drop_null().to_pylist())
-            yield from packets.to_batches()
+            for packets in self.enriched(records):
+                self.spoken.update(packets["protocol"].unique().drop_null().to_pylist())
+                yield packets
 
     def notes(self) -> str:
         """Return what was counted and met."""
@@ -155,13 +158,21 @@ class Enrich:
     def _sources(self) -> dict[int, Source]:
         return {number: capture.source for number, capture in self.captures.items()}
 
-    def enriched(self, records: pa.Table) -> pa.Table:
-        """Return rows of `packets` for whole episodes."""
+    def enriched(self, records: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Return rows of `packets` for whole episodes, few at a time: written out, texts are most of a row."""
+        made = self._made(records)
+        for start in range(0, len(made), BATCH_ROWS):
+            some = made.slice(start, BATCH_ROWS)
+            columns = [some[field.name].cast(field.type) for field in _SCHEMA]
+            yield from pa.table(columns, _SCHEMA).combine_chunks().to_batches()
+
+    def _made(self, records: pa.Table) -> pa.Table:
         found, is_open = self.understood(records)
-        rows, made = found.spoken.rows, table_of(found)
-        kept = {"open": is_open} | {name: rows.array(name) for name in ("episode", "head", "payload_crc")}
-        columns = [kept[name] if name in kept else made[name] for name in PACKETS.names]
-        return pa.table([column.cast(field.type) for column, field in zip(columns, _SCHEMA, strict=True)], _SCHEMA)
+        kept = {name: found.spoken.rows.array(name) for name in ("episode", "head", "payload_crc")}
+        made = table_of(found)
+        for name, column in (kept | {"open": is_open}).items():
+            made = made.append_column(name, column)
+        return made
 
 
 def sorted_by_flow(records: DataFrame) -> DataFrame:

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from fairway.core.chance import MILLION
 from fairway.core.errors import BadOption
+from fairway.core.random_source import MILLION
 from fairway.core.tables import RUNS
 from fairway.protocols import make_options, protocol
 from fairway.sim.configuration import Configuration

@@ -44,7 +44,7 @@ Mask = NDArray[np.bool_]
 
 
 def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Columns:
-    """Decodes the headers of many datagrams; agrees with `wire.decode` on every input."""
+    """Decode the headers of many datagrams; agrees with `wire.decode` on every input."""
     count = len(offsets)
     columns = Columns(
         kinds=wire.KINDS,
@@ -62,7 +62,7 @@ def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Colum
 
 
 def _words(buffer: Bytes, offsets: Integers, lengths: Integers) -> Words:
-    """Gathers the first sixteen bytes of each datagram as four integers; what a datagram does not have is 0."""
+    """Gather the first sixteen bytes of each datagram as four integers; what a datagram does not have is 0."""
     places = len(buffer) - _WINDOW_BYTES + 1
     if places <= 0 or int(offsets.max()) >= places:
         gathered = headers(buffer, offsets, lengths, _WINDOW_BYTES)
@@ -99,7 +99,7 @@ def _decode_chunk(words: Words, offsets: Integers, lengths: Integers, columns: C
 
 
 def _stamped_reading(words: Words, wanted: Mask, columns: Columns, rows: slice) -> Mask:
-    """Fills the fields of stamped data and acks and tells in which rows that reading exists."""
+    """Fill the fields of stamped data and acks and return in which rows that reading exists."""
     dest_conid = words[1] >> 8
     from_conid = ((words[1] & 0xFF) << 16) | (words[2] >> 16)
     exists: Mask = wanted & (dest_conid != 0) & (from_conid != 0)
@@ -111,7 +111,7 @@ def _stamped_reading(words: Words, wanted: Mask, columns: Columns, rows: slice) 
 
 
 def _piggyback_reading(words: Words, wanted: Mask, lengths: Integers, columns: Columns, rows: slice) -> Mask:
-    """Fills the fields of piggyback data and tells in which rows that reading exists."""
+    """Fill the fields of piggyback data and return in which rows that reading exists."""
     from_conid = words[1] >> 16
     dest_conid = words[1] & 0xFFFF
     exists: Mask = wanted & (dest_conid != 0) & (from_conid != 0)
@@ -128,7 +128,7 @@ def _put(columns: Columns, rows: slice, name: str, value: Words, where: Mask) ->
 
 
 def _judge_heads(kind: Words, lengths: Integers, reason: Bytes) -> None:
-    """Gives the reason of every row whose first four bytes or whose size is wrong."""
+    """Return the reason of every row whose first four bytes or whose size is wrong."""
     for number, size in _FIXED_SIZES:
         reason[(kind == number) & (lengths != size)] = _REASON["wrong_size"]
     reason[(kind == wire.TYPE_DATA) & (lengths < wire.PIGGYBACK_BYTES)] = _REASON["too_short"]
@@ -170,7 +170,7 @@ _NUMBERS = np.arange(2 * _TURN, dtype=np.uint32).astype(np.uint16).astype(">u2")
 
 @lru_cache(maxsize=256)
 def _row(prefix_bytes: int, segment_bytes: int) -> np.dtype[np.void]:
-    """Gives the shape of one datagram: prefix, two numbers, body."""
+    """Return the shape of one datagram: prefix, two numbers, body."""
     header_bytes = prefix_bytes + 4
     fields = {"prefix": (f"V{prefix_bytes}", 0), "first": ("V2", prefix_bytes), "second": ("V2", prefix_bytes + 2)}
     fields["numbers"] = ("V4", prefix_bytes)
@@ -183,35 +183,35 @@ def _row(prefix_bytes: int, segment_bytes: int) -> np.dtype[np.void]:
 
 
 def numbers(first: int, count: int) -> bytes:
-    """Gives `count` consecutive numbers as they stand on the wire, at most one turn of them."""
+    """Return `count` consecutive numbers as they stand on the wire, at most one turn of them."""
     start = first % _TURN
     return _NUMBERS[2 * start : 2 * (start + count)]
 
 
 def rows_of(data: bytes, count: int, segment_bytes: int, prefix: bytes) -> Rows | None:
-    """Gives the datagrams of a batch if all of them have the prefix."""
+    """Return the datagrams of a batch if all of them have the prefix."""
     rows: Rows = np.frombuffer(data, _row(len(prefix), segment_bytes), count)
     return rows if rows["prefix"].tobytes() == prefix * count else None
 
 
 def firsts(rows: Rows) -> bytes:
-    """Gives the first number of each header: the sequences."""
+    """Return the first number of each header: the sequences."""
     return rows["first"].tobytes()
 
 
 def seconds(rows: Rows) -> bytes:
-    """Gives the second number of each header: the stamps, or the from_seqs."""
+    """Return the second number of each header: the stamps, or the from_seqs."""
     return rows["second"].tobytes()
 
 
 def run_start(two_bytes_each: bytes) -> int | None:
-    """Gives the first of some numbers if they follow one another."""
+    """Return the first of some numbers if they follow one another."""
     first = int.from_bytes(two_bytes_each[:2], "big")
     return first if two_bytes_each == numbers(first, len(two_bytes_each) // 2) else None
 
 
 def bodies_of(rows: Rows) -> list[bytes]:
-    """Gives what follows each header, one `bytes` a message."""
+    """Return what follows each header, one `bytes` a message."""
     if "body" not in (rows.dtype.names or ()):
         return [b""] * len(rows)
     bodies: list[bytes] = rows["body"].tolist()
@@ -219,7 +219,7 @@ def bodies_of(rows: Rows) -> list[bytes]:
 
 
 def stamped_acks(rows: Rows, prefix: bytes) -> bytes:
-    """Gives the acknowledgements of stamped data: our prefix, their sequence and stamp."""
+    """Return the acknowledgements of stamped data: our prefix, their sequence and stamp."""
     acks: Rows = np.empty(len(rows), _row(len(prefix), wire.ACK_BYTES))
     acks["prefix"] = np.void(prefix)
     acks["numbers"] = rows["numbers"]
@@ -227,7 +227,7 @@ def stamped_acks(rows: Rows, prefix: bytes) -> bytes:
 
 
 def bare_acks(prefix: bytes, sequence: int, first_from_seq: int, count: int) -> bytes:
-    """Gives bare acknowledgements whose from_seqs follow one another."""
+    """Return bare acknowledgements whose from_seqs follow one another."""
     acks: Rows = np.empty(count, _row(len(prefix), wire.PIGGYBACK_BYTES))
     acks["prefix"] = np.void(prefix)
     acks["first"] = np.void(sequence.to_bytes(2, "big"))
@@ -236,7 +236,7 @@ def bare_acks(prefix: bytes, sequence: int, first_from_seq: int, count: int) -> 
 
 
 def datagrams_of(prefix: bytes, first: int, second: int, bodies: Sequence[bytes]) -> bytes:
-    """Gives data of equal size, with sequences from `first` on and one stamp or from_seq."""
+    """Return data of equal size, with sequences from `first` on and one stamp or from_seq."""
     size, count = len(bodies[0]), len(bodies)
     rows: Rows = np.empty(count, _row(len(prefix), len(prefix) + 4 + size))
     rows["prefix"] = np.void(prefix)

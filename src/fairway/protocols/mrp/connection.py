@@ -8,7 +8,7 @@ single ones.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from fairway.core.events import (
@@ -21,16 +21,32 @@ from fairway.core.events import (
     Receipt,
 )
 from fairway.core.machine import Buffer
+from fairway.core.outputs import Outputs
 from fairway.core.pings import Pings
 from fairway.core.receipts import Piece
 from fairway.core.recovery.recovery import Recovery
 from fairway.core.recovery.runs import NEVER, Acknowledged, Run
 from fairway.protocols.mrp import wire
-from fairway.protocols.mrp.options import STAMPED
-from fairway.protocols.mrp.receiver import Receiver
+from fairway.protocols.mrp.options import STAMPED, MrpOptions
+from fairway.protocols.mrp.receiver import KeptSlots, Receiver
 from fairway.protocols.mrp.sender import Sender
-from fairway.protocols.mrp.shared import Shared
 from fairway.protocols.mrp.snapshot import Snapshot
+
+
+class Shared:
+    """One per machine, handed to each connection."""
+
+    __slots__ = ("drop", "forget", "options", "outbox", "outputs", "slots", "statistics")
+
+    def __init__(self, options: MrpOptions, forget: Callable[[Connection], None]) -> None:
+        self.options = options
+        self.forget = forget
+        """Takes a connection that has ended out of the machine's tables."""
+        self.outputs: Outputs[Connection] = Outputs(options)
+        self.statistics = self.outputs.statistics
+        self.outbox = self.outputs.outbox
+        self.drop = self.outputs.drop
+        self.slots = KeptSlots(options)
 
 
 class Connection(ABC):
@@ -71,23 +87,23 @@ class Connection(ABC):
 
     @abstractmethod
     def _datagrams(self, bodies: Sequence[bytes], now_us: int) -> bytes:
-        """Gives the datagrams of new messages, which take the next numbers."""
+        """Return the datagrams of new messages, which take the next numbers."""
 
     @abstractmethod
     def _again(self, datagram: Buffer, now_us: int) -> bytes:
-        """Gives a datagram as it must be when it leaves again."""
+        """Return a datagram as it must be when it leaves again."""
 
     @abstractmethod
     def _presence(self) -> bytes:
-        """Gives a packet that carries the peer's id and no message."""
+        """Return a packet that carries the peer's id and no message."""
 
     @abstractmethod
     def take_data(self, datagram: bytes, sequence: int, field: int, now_us: int) -> None:
-        """Takes one data packet of this connection; `field` is its stamp or its from_seq."""
+        """Take one data packet of this connection; `field` is its stamp or its from_seq."""
 
     @abstractmethod
     def take_run(self, data: bytes, count: int, segment_bytes: int, now_us: int) -> bool:
-        """Takes a batch of new data packets in order as a whole, or answers no and changes nothing."""
+        """Take a batch of new data packets in order as a whole, or answers no and changes nothing."""
 
     @abstractmethod
     def _acknowledge(self, committed: Sequence[Piece], floor: int, now_us: int) -> None:
@@ -168,15 +184,15 @@ class Connection(ABC):
     # Receiving.
 
     def hear(self, now_us: int) -> None:
-        """Takes note of a valid packet."""
+        """Note a valid packet."""
         self.heard_us = now_us
         self.active_us = now_us
 
-    def _hand_over(self, number: int, body: bytes) -> None:
+    def _deliver(self, number: int, body: bytes) -> None:
         self._shared.statistics.messages_received += 1
         self._shared.outputs.report(MessageReceived(self.peer, number, body))
 
-    def _hand_over_run(self, first: int, bodies: list[bytes]) -> None:
+    def _deliver_run(self, first: int, bodies: list[bytes]) -> None:
         self._shared.statistics.messages_received += len(bodies)
         self._shared.outputs.report(MessagesReceived(self.peer, first, bodies))
 
@@ -195,7 +211,7 @@ class Connection(ABC):
     # Signs of life.
 
     def say_present(self, now_us: int) -> None:
-        """Sends a packet that shows the peer that its id has arrived."""
+        """Send a packet that shows the peer that its id has arrived."""
         self.presence_us = NEVER
         packet = self._presence()
         self._transmit(packet, len(packet), now_us)
@@ -218,12 +234,12 @@ class Connection(ABC):
         self.mark_ready(now_us)
 
     def _call_again(self, now_us: int) -> None:
-        """Repeats the connect of a connection that this side opened; the peer sends its first reply again."""
+        """Repeat the connect of a connection that this side opened; the peer sends its first reply again."""
         connect = wire.encode(wire.Connect(ver=self.ver, cl_conid=self.local))
         self._transmit(connect, len(connect), now_us)
 
     def _probe(self, token: int | None, now_us: int) -> None:
-        """Repeats the last acknowledged packet, which every peer must acknowledge."""
+        """Repeat the last acknowledged packet, which every peer must acknowledge."""
         assert self.sender.last is not None
         number, acknowledged = self.sender.last
         datagram = self._again(acknowledged, now_us)
@@ -231,7 +247,7 @@ class Connection(ABC):
         self.pings.start(token, number, now_us)
 
     def hear_reply(self, now_us: int) -> None:
-        """Takes a copy of the con reply: an answer to a ping, or a sign that the peer may not know us yet."""
+        """Take a duplicate of the con reply: an answer to a ping, or a sign that the peer may not know us yet."""
         self.heard_us = now_us
         self.say_present(now_us)
         asked = [ping for ping in self.pings.waiting if ping.mark is None]
@@ -239,7 +255,7 @@ class Connection(ABC):
             self.pings.answered(asked[-1], now_us)
 
     def _keep_alive(self, now_us: int) -> None:
-        """Shows the peer that this side is there, and makes the peer answer: a sign of presence gets no answer, so
+        """Show the peer that this side is there, and makes the peer answer: a sign of presence gets no answer, so
         a client that never sent data calls again when half the time to be forgotten has passed in silence."""
         if self.sender.recovery.left:
             self.active_us = now_us
@@ -261,14 +277,14 @@ class Connection(ABC):
     def next_us(self) -> int:
         """Return when `wake` is due."""
         options = self._shared.options
-        return min(
+        due_us = min(
             self.heard_us + options.forget_us,
             self._leave_us,
             self._idle_us(),
             self.presence_us,
             self.sender.recovery.next_us(),
-            self.pings.next_us(),
         )
+        return min(due_us, self.pings.next_us()) if self.pings.waiting else due_us
 
     def wake(self, now_us: int) -> None:
         """Do what is due."""
@@ -300,7 +316,7 @@ class Connection(ABC):
     # The end.
 
     def close(self, reason: CloseReason, now_us: int) -> None:
-        """Ends the connection once everything queued and outstanding is acknowledged."""
+        """End the connection once everything queued and outstanding is acknowledged."""
         if self.closing is not None:
             return
         self.closing = reason

@@ -13,17 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fairway.core.chance import Chance
 from fairway.core.events import Address, CloseReason, Connected, ConnectRefused, Peer
 from fairway.core.handshakes import Call, Calls, HalfOpen, HalfOpens
+from fairway.core.random_source import RandomSource
 from fairway.core.refusals import endpoint_closed, too_many_peers
 from fairway.core.statistics import ENDPOINT_CLOSED, PEERS_FULL
 from fairway.core.timers import Deadlines
 from fairway.protocols.mrp import wire
-from fairway.protocols.mrp.connection import Connection
+from fairway.protocols.mrp.connection import Connection, Shared
 from fairway.protocols.mrp.options import PIGGYBACK, STAMPED, MrpOptions
 from fairway.protocols.mrp.piggyback import PiggybackConnection
-from fairway.protocols.mrp.shared import Shared
 from fairway.protocols.mrp.stamped import StampedConnection
 
 LAYOUT_OF = {wire.VER_STAMPED: STAMPED, wire.VER_PIGGYBACK: PIGGYBACK}
@@ -47,9 +46,9 @@ class HalfCall(HalfOpen):
 class ConnectionTable:
     """All connections of a machine, from their first packet on."""
 
-    def __init__(self, options: MrpOptions, chance: Chance) -> None:
+    def __init__(self, options: MrpOptions, random_source: RandomSource) -> None:
         self._options = options
-        self._chance = chance
+        self._random_source = random_source
         self.shared = Shared(options, self._forget)
         self.connections: dict[int, Connection] = {}
         """Open connections by own id, oldest first."""
@@ -95,7 +94,7 @@ class ConnectionTable:
         return number in self.connections or number in self.calls or number in self.half_opens
 
     def _draw_id(self, layout: str) -> int | None:
-        return draw_id(layout, self._chance, self.is_taken)
+        return draw_id(layout, self._random_source, self.is_taken)
 
     # Calls of others.
 
@@ -205,12 +204,12 @@ class ConnectionTable:
         self.shared.outputs.report(Connected(peer, call.token))
 
 
-def draw_id(layout: str, chance: Chance, taken: Callable[[int], bool]) -> int | None:
+def draw_id(layout: str, random_source: RandomSource, taken: Callable[[int], bool]) -> int | None:
     """Draw a free id for a connection of that layout, or return None when all are taken."""
     bits = _STAMPED_BITS if layout == STAMPED else _PIGGYBACK_BITS
     number = 0
     for _ in range(_DRAWS_MAX):
-        number = _shape(layout, chance.bits(bits))
+        number = _shape(layout, random_source.bits(bits))
         if number and not taken(number):
             return number
     for step in range(1, 1 << bits):

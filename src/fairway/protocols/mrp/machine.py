@@ -13,7 +13,7 @@ committed.
 
 *Loss* is left to `core.recovery`: a stamp names the transmission that arrived, a from_seq is a mark below which all
 has arrived, and the peer needs the lowest packet first. The time-out is 1.5 * ping / (loss + 1). No more than half a
-turn of sequences starts within an interval (`starts.py`), and no more than the window lies beyond the oldest
+turn of sequences starts within an interval (`sender.py`), and no more than the window lies beyond the oldest
 unacknowledged packet.
 
 *Timers of a connection*: those of the recovery; pacing; 10 s without traffic, then the last acknowledged packet is sent
@@ -39,10 +39,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from fairway.core.chance import Chance
 from fairway.core.errors import BadMessage, MalformedDatagram, NotSupported
-from fairway.core.events import Address, CloseReason, Event, Peer, Receipt
+from fairway.core.events import Address, CloseReason, Peer, Receipt
 from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
+from fairway.core.random_source import RandomSource
 from fairway.core.recovery.queue import owned
 from fairway.core.refusals import (
     TOO_LARGE_FOR_PATH,
@@ -73,13 +73,14 @@ class MrpMachine:
 
     name: ClassVar[str] = "mrp"
 
-    def __init__(self, options: MrpOptions, chance: Chance) -> None:
+    def __init__(self, options: MrpOptions, random_source: RandomSource) -> None:
         self._options = options
-        self._table = ConnectionTable(options, chance)
+        self._table = ConnectionTable(options, random_source)
         self._shared = self._table.shared
         self._connections = self._table.connections
         self._outputs = self._shared.outputs
         self._take_transmits = self._outputs.outbox.take
+        self.events = self._outputs.events
         self.statistics: Statistics = self._shared.statistics
         self._datagram_bytes_max = UDP_PAYLOAD_BYTES_MAX
         self._body_bytes_max = BODY_BYTES_MAX
@@ -87,7 +88,7 @@ class MrpMachine:
     # Datagrams in.
 
     def receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None = None) -> None:
-        """Takes one datagram, or a super-buffer of them."""
+        """Take one datagram, or a super-buffer of them."""
         datagrams = data if type(data) is bytes else bytes(data)
         size = len(datagrams)
         if segment_bytes is None or size <= segment_bytes:
@@ -98,7 +99,7 @@ class MrpMachine:
             self._receive_one(datagram, len(datagram), address, now_us)
 
     def _receive_run(self, data: bytes, address: Address, now_us: int, segment_bytes: int) -> int:
-        """Takes the full segments of a batch as a whole if they are plain; tells how many bytes are done."""
+        """Take the full segments of a batch as a whole if they are plain; return how many bytes are done."""
         count = len(data) // segment_bytes
         if count < BATCH_FROM or segment_bytes < wire.PIGGYBACK_BYTES:
             return 0
@@ -131,7 +132,7 @@ class MrpMachine:
             self._take_other(datagram, address, now_us)
 
     def _take_data(self, datagram: bytes, size: int, address: Address, now_us: int) -> None:
-        """Looks the connection up in the stamped reading, then in the piggyback one."""
+        """Look the connection up in the stamped reading, then in the piggyback one."""
         if size >= wire.STAMPED_BYTES:
             dest_conid, from_conid, sequence, stamp = wire.stamped_fields(datagram)
             connection = self._table.lookup(dest_conid, from_conid, address, STAMPED, now_us)
@@ -154,7 +155,7 @@ class MrpMachine:
             self._refuse(datagram)
 
     def _refuse(self, datagram: bytes) -> None:
-        """Counts data or an ack that belongs to no connection."""
+        """Count data or an ack that belongs to no connection."""
         try:
             wire.decode(datagram)
         except MalformedDatagram as malformed:
@@ -176,7 +177,7 @@ class MrpMachine:
             self._shared.drop("ignored")
 
     def _stamped(self, data: bytes, address: Address) -> StampedConnection | None:
-        """Gives the open connection to which the first datagram of a batch belongs in the stamped reading."""
+        """Return the open connection to which the first datagram of a batch belongs in the stamped reading."""
         dest_conid, from_conid, _, _ = wire.stamped_fields(data)
         connection = self._connections.get(dest_conid)
         if not isinstance(connection, StampedConnection):
@@ -184,7 +185,7 @@ class MrpMachine:
         return connection if connection.remote == from_conid and connection.address == address else None
 
     def _piggyback(self, data: bytes, address: Address) -> PiggybackConnection | None:
-        """Gives the open connection to which the first datagram of a batch belongs in the piggyback reading."""
+        """Return the open connection to which the first datagram of a batch belongs in the piggyback reading."""
         from_conid, dest_conid, _, _ = wire.piggyback_fields(data)
         connection = self._connections.get(dest_conid)
         if not isinstance(connection, PiggybackConnection):
@@ -194,13 +195,13 @@ class MrpMachine:
     # Commands.
 
     def connect(self, address: Address, now_us: int) -> int:
-        """Opens a connection in the layout of the options."""
+        """Open a connection in the layout of the options."""
         return self._table.call(address, now_us)
 
     def send(
         self, peer: Peer, body: Buffer, now_us: int, *, flags: int | None = None, answers: int | None = None
     ) -> int:
-        """Queues one message."""
+        """Queue one message."""
         if flags is not None or answers is not None:
             raise no_flags(self.name)
         connection, size = self._open(peer), len(body)
@@ -213,7 +214,7 @@ class MrpMachine:
         return token
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
-        """Queues as many of the messages, from the first on, as there is room for, and gives their tokens."""
+        """Queue as many of the messages, from the first on, as there is room for, and return their tokens."""
         connection = self._open(peer)
         sizes = list(map(len, bodies))
         different = set(sizes)
@@ -248,7 +249,7 @@ class MrpMachine:
             raise BadMessage("the piggyback layout of mrp carries no empty message: it would be an acknowledgement")
 
     def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None:
-        """Takes note that a path takes no larger datagrams; where it takes fragments nothing changes."""
+        """Note that a path takes no larger datagrams; where it takes fragments nothing changes."""
         if not fragments:
             self._datagram_bytes_max = min(self._datagram_bytes_max, datagram_bytes)
             self._body_bytes_max = path_allows(self._body_bytes_max, datagram_bytes, wire.STAMPED_BYTES)
@@ -265,13 +266,13 @@ class MrpMachine:
         return token
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
-        """Frees the place of received messages and, when deferred, acknowledges them."""
+        """Free the place of received messages and, when deferred, acknowledges them."""
         connection = self._connections.get(receipt.peer.local)
         if connection is not None and connection.peer == receipt.peer and isinstance(receipt.first, int):
             connection.commit(receipt, now_us)
 
     def close(self, peer: Peer | None, now_us: int) -> None:
-        """Closes one connection, or all of them and the door to new ones."""
+        """Close one connection, or all of them and the door to new ones."""
         if peer is not None:
             self._known(peer).close(CloseReason.LOCAL, now_us)
             return
@@ -280,11 +281,11 @@ class MrpMachine:
             connection.close(CloseReason.SHUT_DOWN, now_us)
 
     def unreachable(self, address: Address, reason: str, now_us: int) -> None:
-        """Ends our calls to an address at which nobody receives."""
+        """End our calls to an address at which nobody receives."""
         self._table.calls.give_up_to(address, reason)
 
     def wake(self, now_us: int) -> None:
-        """Does what is due."""
+        """Do what is due."""
         self._table.wake(now_us)
 
     # Out.
@@ -298,37 +299,33 @@ class MrpMachine:
                 self._table.deadlines.set(connection, connection.next_us())
 
     def transmits(self) -> list[Transmit]:
-        """Hands over what is to be sent now, in order."""
+        """Return what is to be sent now, in order."""
         if self._outputs.ready:
             self._flush()
         return self._take_transmits()
 
-    def events(self) -> list[Event]:
-        """Hands over what has happened since the last call, in order."""
-        return self._outputs.events()
-
     def next_deadline_us(self) -> int | None:
-        """Tells when `wake` is due next."""
+        """Return when `wake` is due next."""
         if self._outputs.ready:
             self._flush()
         return self._table.deadlines.next_us()
 
     def room(self, peer: Peer) -> int:
-        """Tells how many more messages `send` would accept for this peer now."""
+        """Return how many more messages `send` would accept for this peer now."""
         return self._open(peer).sender.backlog.room()
 
     def unfinished(self) -> int:
-        """Counts the tokens without an outcome."""
+        """Count the tokens without an outcome."""
         return self._outputs.unfinished
 
     # What survives a restart.
 
     def peers(self) -> list[Peer]:
-        """Lists the open connections, oldest first."""
+        """List the open connections, oldest first."""
         return [connection.peer for connection in self._connections.values()]
 
     def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
-        """Gives the state of a connection as it will be once the receipts are committed."""
+        """Return the state of a connection as it will be once the receipts are committed."""
         connection = self._known(peer)
         receiver, sender = connection.receiver, connection.sender
         ours = [receipt for receipt in committing if receipt.peer == peer]
@@ -349,7 +346,7 @@ class MrpMachine:
         )
 
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
-        """Takes up a connection from its snapshot."""
+        """Resume a connection from its snapshot."""
         taken = snapshots.unpack(snapshot)
         if self._table.is_taken(taken.local):
             raise already_open(taken.address)

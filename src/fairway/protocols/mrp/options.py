@@ -12,7 +12,7 @@ DEFAULT_PORT = 8192
 STAMPED, PIGGYBACK = "stamped", "piggyback"
 LAYOUTS = (STAMPED, PIGGYBACK)
 WINDOW_MAX = 32_767
-"""One less than half the number space: a sequence is then either ahead or a copy, never both."""
+"""One less than half the number space: a sequence is then either ahead or a duplicate, never both."""
 HALF_TURN = 32_768
 
 

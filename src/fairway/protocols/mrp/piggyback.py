@@ -15,10 +15,9 @@ from fairway.core.receipts import Piece
 from fairway.core.recovery.marks import MarkRecovery
 from fairway.core.statistics import CLOSING
 from fairway.protocols.mrp import wire
-from fairway.protocols.mrp.connection import Connection
+from fairway.protocols.mrp.connection import Connection, Shared
 from fairway.protocols.mrp.options import PIGGYBACK
-from fairway.protocols.mrp.receiver import COPY, DROP_REASONS, HELD_COPY, NEW
-from fairway.protocols.mrp.shared import Shared
+from fairway.protocols.mrp.receiver import DROP_REASONS, DUPLICATE, HELD_DUPLICATE, NEW
 
 NUMPY_FROM = 8
 """Fewer datagrams than this are made faster one by one."""
@@ -95,7 +94,7 @@ class PiggybackConnection(Connection):
             self._take_message(self.receiver.widen(sequence), body, now_us)
 
     def _widen_from_seq(self, from_seq: int) -> int:
-        """Gives the number that from_seq stands for: at or above the last acknowledged one, else an old one."""
+        """Return the number that from_seq stands for: at or above the last acknowledged one, else an old one."""
         last = self.sender.base - 1
         ahead = (from_seq - last) % _TURN
         return last + ahead if ahead < _HALF else last + ahead - _TURN
@@ -125,10 +124,10 @@ class PiggybackConnection(Connection):
             self._take_new(number, body, now_us)
         elif verdict == NEW:
             self._shared.drop(CLOSING)
-        elif verdict == COPY:
+        elif verdict == DUPLICATE:
             self._shared.statistics.duplicates += 1
             self._owe((self._from_seq(),), now_us)
-        elif verdict == HELD_COPY:
+        elif verdict == HELD_DUPLICATE:
             self._shared.statistics.duplicates += 1
         else:
             self._shared.drop(DROP_REASONS[verdict])
@@ -136,14 +135,14 @@ class PiggybackConnection(Connection):
     def _take_new(self, number: int, body: bytes, now_us: int) -> None:
         if self._shared.options.deferred:
             self.receiver.offer(number, len(body), b"")
-            self._hand_over(number, body)
+            self._deliver(number, body)
             return
         for ready, message in self.receiver.take(number, body):
-            self._hand_over(ready, message)
+            self._deliver(ready, message)
         self._owe((self._from_seq(),), now_us)
 
     def _owe(self, from_seqs: Sequence[int], now_us: int) -> None:
-        """Answers at once, or leaves it to the data that is waiting."""
+        """Answer at once, or leaves it to the data that is waiting."""
         if self.sender.queue:
             self._owed.extend(from_seqs)
             self.mark_ready(now_us)
@@ -169,7 +168,7 @@ class PiggybackConnection(Connection):
         if not self._shared.options.deferred:
             bare = columns.bare_acks(self._out, known, first, count)
             self._transmit(bare, wire.PIGGYBACK_BYTES, now_us, count)
-        self._hand_over_run(first, columns.bodies_of(rows))
+        self._deliver_run(first, columns.bodies_of(rows))
         return True
 
     def _take_answers(self, from_seq: int | None, count: int, now_us: int) -> bool:

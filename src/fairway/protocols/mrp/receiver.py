@@ -15,8 +15,8 @@ from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Options
 from fairway.core.receipts import OpenReceipts, Piece, ReceiptSlots
 from fairway.core.statistics import RECEIPTS_FULL
 
-NEW, COPY, HELD_COPY, BEYOND, FULL, NEVER_SENT = range(6)
-"""Verdicts. A held copy is one of a message that is handed over but not committed while acknowledging is deferred."""
+NEW, DUPLICATE, HELD_DUPLICATE, BEYOND, FULL, NEVER_SENT = range(6)
+"""Verdicts. A held duplicate is one of a message delivered but not committed while acknowledging is deferred."""
 DROP_REASONS = {BEYOND: "beyond_window", FULL: RECEIPTS_FULL, NEVER_SENT: "before_first"}
 
 _TURN = 65_536
@@ -70,33 +70,33 @@ class Receiver:
         """What is delivered and not committed; deferred, with the acknowledgements."""
 
     def widen(self, sequence: int) -> int:
-        """Gives the number that the wire's sequence stands for: the nearest to the one expected."""
+        """Return the number that the wire's sequence stands for: the nearest to the one expected."""
         ahead = (sequence - self.next) % _TURN
         number = self.next + ahead if ahead < _HALF else self.next + ahead - _TURN
         return number if number >= 0 else number + _TURN
 
     def judge(self, number: int, size: int) -> int:
-        """Says what an arriving message is, and changes nothing."""
+        """Say what an arriving message is, and changes nothing."""
         if number == self.next and not self._deferred:
             return NEW if self._slots.fit(1, size) else FULL
         if number < self.next or number in self.ahead:
-            return self._judge_copy(number)
+            return self._judge_duplicate(number)
         if number >= self._limit():
             return BEYOND
         if self._deferred or number == self.next:
             return NEW if self._slots.fit(1, size) else FULL
         return NEW if self._slots.fit_kept(size) else FULL
 
-    def _judge_copy(self, number: int) -> int:
+    def _judge_duplicate(self, number: int) -> int:
         if number < 1:
             return NEVER_SENT
-        return HELD_COPY if self._deferred and number >= self.floor and number in self.receipts else COPY
+        return HELD_DUPLICATE if self._deferred and number >= self.floor and number in self.receipts else DUPLICATE
 
     def _limit(self) -> int:
         return (self.floor if self._deferred else self.next) + self._window
 
     def take_next(self, number: int, size: int) -> bool:
-        """Takes a message that is the next in order, handed over and acknowledged at once, if there is a place for it
+        """Take a message that is the next in order, delivered and acknowledged at once, if there is a place for it
         and nothing waits behind it; else answers no and changes nothing."""
         if number != self.next or self.ahead or self._deferred or not self.receipts.add_one(number, size, b""):
             return False
@@ -104,7 +104,7 @@ class Receiver:
         return True
 
     def take(self, number: int, body: bytes) -> list[tuple[int, bytes]]:
-        """Takes a new message in order or ahead, and gives what can be handed over now."""
+        """Take a new message in order or ahead, and return what can be delivered now."""
         if number != self.next:
             self.ahead[number] = body
             self._slots.keep(len(body))
@@ -121,7 +121,7 @@ class Receiver:
             yield self.next - 1, body
 
     def offer(self, number: int, size: int, ack: bytes) -> None:
-        """Takes a new message that is handed over as it is and acknowledged later."""
+        """Take a new message that is delivered as it is and acknowledged later."""
         self.receipts.add_one(number, size, ack)
         if number != self.next:
             self.ahead[number] = b""
@@ -131,13 +131,13 @@ class Receiver:
             self.next += 1
 
     def fits_run(self, first: int, count: int, size: int) -> bool:
-        """Tells whether a run of messages would all be new, in order, and find a place each."""
+        """Return whether a run of messages would all be new, in order, and find a place each."""
         if first != self.next or self.ahead or not self._slots.fit(count, count * size):
             return False
         return not self._deferred or first + count <= self._limit()
 
     def take_run(self, count: int, size: int, acks: bytes) -> None:
-        """Takes a run that fits and is handed over as a whole."""
+        """Take a run that fits and is delivered as a whole."""
         self.receipts.add(self.next, count, size, acks)
         self.next += count
 
@@ -165,9 +165,9 @@ class Receiver:
     # Snapshots.
 
     def survives(self, committing: Sequence[Receipt]) -> tuple[int, list[int]]:
-        """Gives the lowest number not committed and those committed beyond it, as they will be.
+        """Return the lowest number not committed and those committed beyond it, as they will be.
 
-        Not deferred, everything handed over counts: it is acknowledged already and no copy will come.
+        Not deferred, everything delivered counts: it is acknowledged already and no duplicate will come.
         """
         if not self._deferred:
             return self.next, sorted(self.ahead)
@@ -180,7 +180,7 @@ class Receiver:
         return floor, [number for number in arrived if number > floor and number not in missing]
 
     def revive(self, beyond: Sequence[tuple[int, bytes]]) -> None:
-        """Remembers what had arrived beyond the floor before the restart."""
+        """Remember what had arrived beyond the floor before the restart."""
         for number, body in beyond:
             if not self._deferred:
                 self._slots.keep(len(body))

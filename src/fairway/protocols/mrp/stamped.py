@@ -16,10 +16,9 @@ from fairway.core.recovery.recovery import Recovery
 from fairway.core.recovery.runs import Run
 from fairway.core.statistics import CLOSING
 from fairway.protocols.mrp import wire
-from fairway.protocols.mrp.connection import Connection
+from fairway.protocols.mrp.connection import Connection, Shared
 from fairway.protocols.mrp.options import STAMPED
-from fairway.protocols.mrp.receiver import COPY, DROP_REASONS, HELD_COPY, NEW
-from fairway.protocols.mrp.shared import Shared
+from fairway.protocols.mrp.receiver import DROP_REASONS, DUPLICATE, HELD_DUPLICATE, NEW
 
 NUMPY_FROM = 8
 """Fewer datagrams than this are made faster one by one."""
@@ -128,17 +127,17 @@ class StampedConnection(Connection):
         body = wire.body_of(datagram, wire.STAMPED_BYTES)
         if self.closing is None and receiver.take_next(number, len(body)):
             self._shared.outbox.send(self.address, self._ack_out + wire.echoed(datagram), wire.ACK_BYTES)
-            self._hand_over(number, body)
+            self._deliver(number, body)
             return
         verdict = receiver.judge(number, len(body))
         if verdict == NEW and self.closing is None:
             self._take_new(number, body, self._ack_out + wire.echoed(datagram))
         elif verdict == NEW:
             self._shared.drop(CLOSING)
-        elif verdict == COPY:
+        elif verdict == DUPLICATE:
             self._shared.statistics.duplicates += 1
             self._shared.outbox.send(self.address, self._ack_out + wire.echoed(datagram), wire.ACK_BYTES)
-        elif verdict == HELD_COPY:
+        elif verdict == HELD_DUPLICATE:
             self._shared.statistics.duplicates += 1
         else:
             self._shared.drop(DROP_REASONS[verdict])
@@ -146,11 +145,11 @@ class StampedConnection(Connection):
     def _take_new(self, number: int, body: bytes, ack: bytes) -> None:
         if self._shared.options.deferred:
             self.receiver.offer(number, len(body), ack)
-            self._hand_over(number, body)
+            self._deliver(number, body)
             return
         self._shared.outbox.send(self.address, ack, wire.ACK_BYTES)
         for ready, message in self.receiver.take(number, body):
-            self._hand_over(ready, message)
+            self._deliver(ready, message)
 
     def take_run(self, data: bytes, count: int, segment_bytes: int, now_us: int) -> bool:
         from fairway.protocols.mrp import columns
@@ -168,7 +167,7 @@ class StampedConnection(Connection):
         self.receiver.take_run(count, size, acks if deferred else b"")
         if not deferred:
             self._shared.outbox.send(self.address, acks, wire.ACK_BYTES, count)
-        self._hand_over_run(first, columns.bodies_of(rows))
+        self._deliver_run(first, columns.bodies_of(rows))
         return True
 
     def _acknowledge(self, committed: Sequence[Piece], floor: int, now_us: int) -> None:

@@ -141,7 +141,7 @@ class Data:
     rest: bytes
 
     def as_stamped(self) -> StampedData | None:
-        """Reads it in the stamped layout, or gives None where that reading does not exist."""
+        """Read it in the stamped layout, or return None where that reading does not exist."""
         if len(self.rest) < STAMPED_BYTES - HEAD_BYTES:
             return None
         dest_conid, from_conid, sequence, stamp = stamped_fields(_HEADS[TYPE_DATA] + self.rest)
@@ -156,7 +156,7 @@ class Data:
         )
 
     def as_piggyback(self) -> PiggybackData | None:
-        """Reads it in the piggyback layout, or gives None where that reading does not exist."""
+        """Read it in the piggyback layout, or return None where that reading does not exist."""
         if len(self.rest) < PIGGYBACK_BYTES - HEAD_BYTES:
             return None
         from_conid, dest_conid, sequence, from_seq = piggyback_fields(_HEADS[TYPE_DATA] + self.rest)
@@ -187,7 +187,7 @@ Encodable = Packet | StampedData | PiggybackData
 
 
 def encode(packet: Encodable) -> bytes:
-    """Gives the one datagram that stands for the packet."""
+    """Return the one datagram that stands for the packet."""
     match packet:
         case StampedData():
             head = stamped_header(packet.dest_conid, packet.from_conid, packet.sequence, packet.stamp)
@@ -209,7 +209,7 @@ def encode(packet: Encodable) -> bytes:
 
 
 def decode(data: Buffer) -> Packet:
-    """Gives the packet that the bytes stand for, or raises `MalformedDatagram`."""
+    """Return the packet that the bytes stand for, or raise `MalformedDatagram`."""
     size = len(data)
     if size < HEAD_BYTES:
         raise MalformedDatagram("too_short", found=f"{size} bytes", expected="at least 4")
@@ -273,74 +273,74 @@ def _check_conids(*conids: int) -> None:
 
 
 def stamped_fields(data: Buffer) -> tuple[int, int, int, int]:
-    """Reads dest_conid, from_conid, sequence and stamp of stamped data or of an ack of 14 bytes or more."""
+    """Read dest_conid, from_conid, sequence and stamp of stamped data or of an ack of 14 bytes or more."""
     _, high, word, sequence, stamp = _STAMPED.unpack_from(data)
     return high << 8 | word >> 24, word & CONID_MAX, sequence, stamp
 
 
 def piggyback_fields(data: Buffer) -> tuple[int, int, int, int]:
-    """Reads from_conid, dest_conid, sequence and from_seq of a type 3 datagram of 12 bytes or more."""
+    """Read from_conid, dest_conid, sequence and from_seq of a type 3 datagram of 12 bytes or more."""
     _, from_conid, dest_conid, sequence, from_seq = _PIGGYBACK.unpack_from(data)
     return from_conid, dest_conid, sequence, from_seq
 
 
 def stamped_header(dest_conid: int, from_conid: int, sequence: int, stamp: int) -> bytes:
-    """Gives the 14 bytes ahead of a stamped payload."""
+    """Return the 14 bytes ahead of a stamped payload."""
     word = (dest_conid & 0xFF) << 24 | from_conid
     return _STAMPED.pack(_HEADS[TYPE_DATA], dest_conid >> 8, word, sequence, stamp)
 
 
 def ack_bytes(dest_conid: int, from_conid: int, sequence: int, stamp: int) -> bytes:
-    """Gives a stamped acknowledgement."""
+    """Return a stamped acknowledgement."""
     word = (dest_conid & 0xFF) << 24 | from_conid
     return _STAMPED.pack(_HEADS[TYPE_ACK], dest_conid >> 8, word, sequence, stamp)
 
 
 def piggyback_header(from_conid: int, dest_conid: int, sequence: int, from_seq: int) -> bytes:
-    """Gives the 12 bytes ahead of a piggyback payload; alone, a bare acknowledgement."""
+    """Return the 12 bytes ahead of a piggyback payload; alone, a bare acknowledgement."""
     return _PIGGYBACK.pack(_HEADS[TYPE_DATA], from_conid, dest_conid, sequence, from_seq)
 
 
 def stamped_prefix(kind: int, dest_conid: int, from_conid: int) -> bytes:
-    """Gives the ten bytes that all stamped data (or acks) of one direction of a connection share."""
+    """Return the ten bytes that all stamped data (or acks) of one direction of a connection share."""
     return _HEADS[kind] + dest_conid.to_bytes(3, "big") + from_conid.to_bytes(3, "big")
 
 
 def piggyback_prefix(from_conid: int, dest_conid: int) -> bytes:
-    """Gives the eight bytes that all piggyback data of one direction of a connection share."""
+    """Return the eight bytes that all piggyback data of one direction of a connection share."""
     return _HEADS[TYPE_DATA] + from_conid.to_bytes(2, "big") + dest_conid.to_bytes(2, "big")
 
 
 def pair(first: int, second: int) -> bytes:
-    """Gives the four bytes that follow a prefix: a sequence and a stamp, or a sequence and a from_seq."""
+    """Return the four bytes that follow a prefix: a sequence and a stamp, or a sequence and a from_seq."""
     return _PAIR.pack(first, second)
 
 
 def number(value: int) -> bytes:
-    """Gives one sequence, stamp or from_seq."""
+    """Return one sequence, stamp or from_seq."""
     return value.to_bytes(2, "big")
 
 
 def echoed(stamped: bytes) -> bytes:
-    """Gives sequence and stamp of stamped data as they go into its acknowledgement."""
+    """Return sequence and stamp of stamped data as they go into its acknowledgement."""
     return stamped[_SEQUENCE_AT:STAMPED_BYTES]
 
 
 def restamped(stamped: Buffer, stamp: int) -> bytes:
-    """Gives stamped data again, with another stamp."""
+    """Return stamped data again, with another stamp."""
     return b"".join((stamped[:_STAMP_AT], stamp.to_bytes(2, "big"), stamped[STAMPED_BYTES:]))
 
 
 def with_from_seq(piggyback: Buffer, from_seq: int) -> bytes:
-    """Gives piggyback data again, with another from_seq."""
+    """Return piggyback data again, with another from_seq."""
     return b"".join((piggyback[:_FROM_SEQ_AT], from_seq.to_bytes(2, "big"), piggyback[PIGGYBACK_BYTES:]))
 
 
 def body_of(datagram: bytes, header_bytes: int) -> bytes:
-    """Gives what follows a header of that size."""
+    """Return what follows a header of that size."""
     return datagram[header_bytes:]
 
 
 def type_of(datagram: bytes) -> int | None:
-    """Gives the type of a datagram whose first four bytes are those of this protocol."""
+    """Return the type of a datagram whose first four bytes are those of this protocol."""
     return _TYPES.get(datagram[:HEAD_BYTES])

@@ -16,7 +16,7 @@ _KIND = np.array([KINDS.index(KIND_OF_TYPE.get(number, KINDS[0])) for number in 
 
 
 def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Columns:
-    """Decodes the headers of many datagrams; agrees with `wire.decode` on every input."""
+    """Decode the headers of many datagrams; agrees with `wire.decode` on every input."""
     short = lengths < HEADER_BYTES
     header = whole_headers(buffer, offsets, short, _HEADER)["word"].astype(np.uint64)
     number = (header >> np.uint64(TYPE_SHIFT)).astype(np.uint8)
@@ -38,7 +38,7 @@ def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Colum
 
 
 def _reasons(number: Bytes, success: NDArray[np.generic], lengths: Integers, short: NDArray[np.bool_]) -> Bytes:
-    """Gives each row's reason; the rule that `wire.header` checks first is written last."""
+    """Return each row's reason; the rule that `wire.header` checks first is written last."""
     reason = np.zeros(len(lengths), dtype=np.uint8)
     reason[lengths > UDP_PAYLOAD_BYTES_MAX] = _TOO_LONG
     reason[(number != TYPE_PACKET) & (lengths != HEADER_BYTES)] = _WRONG_SIZE

@@ -82,11 +82,11 @@ class Conversations:
         return list(self._by_address.values())
 
     def has_room(self) -> bool:
-        """Tells whether one more address can be taken in."""
+        """Return whether one more address can be taken in."""
         return len(self._by_address) < self._options.peers_max or bool(self._idle)
 
     def called(self, address: Address, token: int | None) -> Conversation:
-        """Gives the open conversation with an address and reports `Connected` if it was not open, or for a token."""
+        """Return the open conversation with an address and reports `Connected` if it was not open, or for a token."""
         conversation = self._by_address.get(address)
         if conversation is None:
             conversation = self.add(address)
@@ -100,7 +100,7 @@ class Conversations:
         return conversation
 
     def add(self, address: Address) -> Conversation:
-        """Makes a conversation; the longest idle one makes room."""
+        """Make a conversation; the longest idle one makes room."""
         if len(self._by_address) >= self._options.peers_max and self._idle:
             self._evict(next(iter(self._idle)))
         conversation = self._by_address[address] = Conversation(address, self._options.deferred)
@@ -109,7 +109,7 @@ class Conversations:
         return conversation
 
     def _evict(self, address: Address) -> None:
-        """Forgets an idle conversation, but for how far its numbers had come."""
+        """Forget an idle conversation, but for how far its numbers had come."""
         del self._idle[address]
         self._outbox.disown(address)
         conversation = self._by_address.pop(address)
@@ -122,18 +122,18 @@ class Conversations:
             self._outputs.report(Closed(conversation.peer, CloseReason.FORGOTTEN))
 
     def name(self, conversation: Conversation) -> None:
-        """Takes note that our application named the address: it counts as proved as long as the conversation lasts."""
+        """Note that our application named the address: it counts as proved as long as the conversation lasts."""
         conversation.named = True
         self._outbox.prove(conversation.address)
         self.note(conversation)
 
     def busy(self, conversation: Conversation) -> None:
-        """Takes note that a conversation is not idle."""
+        """Note that a conversation is not idle."""
         if self._idle:
             self._idle.pop(conversation.address, None)
 
     def note(self, conversation: Conversation) -> None:
-        """Takes note of whether a conversation is idle."""
+        """Note whether a conversation is idle."""
         if conversation.idle:
             self._idle.setdefault(conversation.address, 0)
         else:
@@ -142,7 +142,7 @@ class Conversations:
     # Time.
 
     def next_due_us(self, now_us: int) -> int | None:
-        """Tells when the next idle conversation is forgotten: when it was idle for as long as an id rests, so that
+        """Return when the next idle conversation is forgotten: when it was idle for as long as an id rests, so that
         neither side's memory of keys can still be asked for. Those that became idle just now are given their time."""
         if not self._idle:
             return None
@@ -154,10 +154,10 @@ class Conversations:
         return next(iter(idle.values()))
 
     def wake(self, now_us: int) -> None:
-        """Forgets what has been idle for long enough."""
+        """Forget what has been idle for long enough."""
         while (due_us := self.next_due_us(now_us)) is not None and due_us <= now_us:
             self._evict(next(iter(self._idle)))
 
     def peers(self) -> list[Peer]:
-        """Lists those that ever sent a message."""
+        """List those that ever sent a message."""
         return [one.peer for one in self._by_address.values() if one.receiver.widener.highest >= 0]

@@ -1,4 +1,4 @@
-"""Message ids of a sender: counted up, without those that a receiver could take for a copy.
+"""Message ids of a sender: counted up, without those that a receiver could take for a duplicate.
 
 An id must not be used again with the same crc for 120 s. Two memories answer for that:
 
@@ -22,7 +22,7 @@ _SALT_SHIFT = 48
 
 
 def blocks_between(first: int, last: int) -> list[int]:
-    """Lists the blocks of the ids from `first` on, up to the block of `last`, which is left out."""
+    """List the blocks of the ids from `first` on, up to the block of `last`, which is left out."""
     blocks = IDS >> BLOCK_BITS
     return [block % blocks for block in range(first >> BLOCK_BITS, (first >> BLOCK_BITS) + _blocks_ahead(first, last))]
 
@@ -54,7 +54,7 @@ class RecentUses:
             self._period = period
 
     def add(self, keys: Sequence[int], now_us: int) -> bool:
-        """Remembers that these keys are used now; tells whether there was room."""
+        """Remember that these keys are used now; return whether there was room."""
         self._turn(now_us)
         if len(self) + len(keys) > self._max:
             return False
@@ -62,7 +62,7 @@ class RecentUses:
         return True
 
     def add_one(self, key: int, now_us: int) -> bool:
-        """Remembers one key, as `add` does."""
+        """Remember one key, as `add` does."""
         self._turn(now_us)
         sets = self._sets
         if sum(map(len, sets)) >= self._max:
@@ -71,14 +71,14 @@ class RecentUses:
         return True
 
     def free(self, keys: Sequence[int], now_us: int) -> int:
-        """Tells how many of these keys, from the first on, were not used recently."""
+        """Return how many of these keys, from the first on, were not used recently."""
         self._turn(now_us)
         if all(uses.isdisjoint(keys) for uses in self._sets):
             return len(keys)
         return next(place for place, key in enumerate(keys) if any(key in uses for uses in self._sets))
 
     def first_free(self, keys: Sequence[int], now_us: int) -> int | None:
-        """Tells the place of the first of these keys that was not used recently."""
+        """Return the place of the first of these keys that was not used recently."""
         self._turn(now_us)
         if any(uses.issuperset(keys) for uses in self._sets):
             return None
@@ -111,16 +111,16 @@ class Identifiers:
         """When the block that `next` is in was last used in an earlier turn; None for never."""
 
     def rest(self, used_blocks: dict[int, int]) -> None:
-        """Lets blocks of ids rest as a whole that were used at these times: their single uses are not known."""
+        """Let blocks of ids rest as a whole that were used at these times: their single uses are not known."""
         self._last_used_us.update(used_blocks)
         self._unrecorded_us.update(used_blocks)
 
     def used_blocks(self, since_us: int) -> dict[int, int]:
-        """Gives the blocks of ids used since that time, and when."""
+        """Return the blocks of ids used since that time, and when."""
         return {block: used_us for block, used_us in self._last_used_us.items() if used_us > since_us}
 
     def take(self, crcs: Sequence[int], open_ids: Container[int], now_us: int) -> list[Taken]:
-        """Gives ids for messages with these CRCs, in order; for fewer of them when no id is free."""
+        """Return ids for messages with these CRCs, in order; for fewer of them when no id is free."""
         if len(crcs) == 1:
             one = self._take_single(crcs[0], open_ids, now_us) or self._take_one(crcs[0], open_ids, now_us)
             return [one] if one is not None else []
@@ -139,7 +139,7 @@ class Identifiers:
         return taken
 
     def _take_next(self, crcs: Sequence[int], open_ids: Container[int], now_us: int) -> Taken | None:
-        """Takes the ids that come next in this block, up to the first that is open or was used recently."""
+        """Take the ids that come next in this block, up to the first that is open or was used recently."""
         self._enter()
         first = self.next % IDS
         count = min(len(crcs), BLOCK - first % BLOCK)
@@ -153,7 +153,7 @@ class Identifiers:
         return self._give(self.next, keys, now_us) if keys else None
 
     def _take_single(self, crc: int, open_ids: Container[int], now_us: int) -> Taken | None:
-        """Takes the id that comes next, unless it is open or was used recently: `_take_next` for one message."""
+        """Take the id that comes next, unless it is open or was used recently: `_take_next` for one message."""
         self._enter()
         number = self.next
         first = number % IDS
@@ -169,7 +169,7 @@ class Identifiers:
         return Taken(number, [key])
 
     def _take_one(self, crc: int, open_ids: Container[int], now_us: int) -> Taken | None:
-        """Looks for the next id that is neither open nor recently used with this crc, block by block."""
+        """Look for the next id that is neither open nor recently used with this crc, block by block."""
         start, end = self.next, self.next + IDS
         while start < end:
             stop = min(end, start - start % BLOCK + BLOCK)
@@ -199,7 +199,7 @@ class Identifiers:
         return self._recent.free([self._salt | key for key in keys], now_us)
 
     def _enter(self) -> None:
-        """Takes note of when a block was last used, before its new turn adds uses of its own."""
+        """Note when a block was last used, before its new turn adds uses of its own."""
         turn = self.next >> BLOCK_BITS
         if turn != self._turn:
             self._turn = turn

@@ -70,7 +70,7 @@ class Inbound:
     def packet(
         self, header: int, body: bytes, address: Address, conversation: Conversation | None, now_us: int
     ) -> None:
-        """Takes one packet."""
+        """Take one packet."""
         key = header & KEY_MASK
         known = conversation is not None and key in conversation.receiver.known
         if (not known or header & FAILED) and crc32(body) != key & CRC_MASK:
@@ -99,7 +99,7 @@ class Inbound:
     def packet_run(
         self, data: bytes, segment_bytes: int, address: Address, conversation: Conversation | None, now_us: int
     ) -> bool:
-        """Takes a super-buffer of packets if all are good, new and in a row; changes nothing otherwise."""
+        """Take a super-buffer of packets if all are good, new and in a row; changes nothing otherwise."""
         if conversation is not None and conversation.closing is not None:
             return False
         run = wire.packet_run(data, segment_bytes)
@@ -131,7 +131,7 @@ class Inbound:
         return None
 
     def _accepted(self, conversation: Conversation, keys: Sequence[int], size: int, now_us: int) -> None:
-        """Does what follows every hand-over: counts, and acknowledges unless deferred."""
+        """Do what follows every delivery: counts, and acknowledges unless deferred."""
         self._statistics.messages_received += len(keys)
         self._remembered += len(keys)
         self._slots.take(len(keys), len(keys) * size)
@@ -142,7 +142,7 @@ class Inbound:
             self._acknowledge(conversation, keys, now_us)
 
     def _acknowledge(self, conversation: Conversation, keys: Sequence[int], now_us: int) -> None:
-        """Sends first acks and starts their timer."""
+        """Send first acks and starts their timer."""
         conversation.receiver.enter(keys)
         acks = wire.datagram(ACK | keys[0]) if len(keys) == 1 else wire.controls(keys, wire.TYPE_ACK)
         self._outbox.answer(conversation.address, acks, wire.HEADER_BYTES, len(keys))
@@ -151,7 +151,7 @@ class Inbound:
     # Closes and commits.
 
     def closes(self, keys: Sequence[int], conversation: Conversation | None) -> None:
-        """Takes closes of one peer."""
+        """Take closes of one peer."""
         ended = 0
         if conversation is not None:
             before = len(conversation.receiver.known)
@@ -162,7 +162,7 @@ class Inbound:
             self._statistics.dropped["unknown_close"] += len(keys) - ended
 
     def _drop_ended_timers(self) -> None:
-        """Drops the timers of single acks that need no repeat, as far as they come next: one that only finds that out
+        """Drop the timers of single acks that need no repeat, as far as they come next: one that only finds that out
         when it is due wakes the machine for nothing."""
         timers = self._ack_timers
         while timers:
@@ -172,7 +172,7 @@ class Inbound:
             timers.popleft()
 
     def commit(self, receipt: Receipt, conversation: Conversation, now_us: int) -> None:
-        """Frees places and, when deferred, acknowledges."""
+        """Free places and, when deferred, acknowledges."""
         if not isinstance(receipt.first, int):
             return
         receiver = conversation.receiver
@@ -192,13 +192,13 @@ class Inbound:
             self._conversations.note(conversation)
 
     def end(self, conversation: Conversation) -> None:
-        """Frees the places of a conversation that is over."""
+        """Free the places of a conversation that is over."""
         before = len(conversation.receiver.known)
         self._slots.free(*conversation.receiver.vacate_all())
         self._recount(conversation, before)
 
     def _recount(self, conversation: Conversation, known_before: int) -> None:
-        """Takes note of keys that were forgotten."""
+        """Note keys that were forgotten."""
         known = len(conversation.receiver.known)
         if known != known_before:
             self._remembered -= known_before - known
@@ -207,7 +207,7 @@ class Inbound:
     # Time.
 
     def next_due_us(self) -> int | None:
-        """Tells when an ack is due again or a key's time is over."""
+        """Return when an ack is due again or a key's time is over."""
         memory_us = self._memory_due.next_us()
         if not self._ack_timers:
             return memory_us
@@ -215,7 +215,7 @@ class Inbound:
         return ack_us if memory_us is None or ack_us < memory_us else memory_us
 
     def wake(self, now_us: int) -> None:
-        """Repeats acks and forgets keys."""
+        """Repeat acks and forgets keys."""
         while self._ack_timers and self._ack_timers[0].due_us <= now_us:
             self._repeat_acks(self._ack_timers.popleft(), now_us)
         for address in self._memory_due.pop_due(now_us):
@@ -248,7 +248,7 @@ class Inbound:
         self._recount(conversation, before)
 
     def restored(self, conversation: Conversation, now_us: int, known_before: int = 0) -> None:
-        """Takes up the timers of a restored conversation."""
+        """Resume the timers of a restored conversation."""
         receiver = conversation.receiver
         self._remembered += len(receiver.known) - known_before
         if receiver.arrivals:

@@ -2,8 +2,8 @@
 
 A message is sent as one packet and stays *open* until its ack comes; then a close tells the peer to stop repeating the
 ack. Both repeat on one fixed timer: every three seconds, ten times. A receiver knows a message by its *key* (id and
-crc) and remembers the key for forty seconds, so that late copies are acknowledged and not delivered again; a
-sender uses no id again with the same crc for two minutes, so that a new message is never taken for a copy.
+crc) and remembers the key for forty seconds, so that late duplicates are acknowledged and not delivered again; a
+sender uses no id again with the same crc for two minutes, so that a new message is never taken for a duplicate.
 
     timer       runs                              when it is over
     packet      3 s from each transmission        repeat; after 10 repeats the outcome is unknown
@@ -35,12 +35,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import ClassVar
 
-from fairway.core.chance import Chance
 from fairway.core.errors import MalformedDatagram
-from fairway.core.events import Address, Closed, CloseReason, Event, Peer, Receipt
+from fairway.core.events import Address, Closed, CloseReason, Peer, Receipt
 from fairway.core.machine import Buffer, Transmit, path_allows
 from fairway.core.outputs import Outputs
 from fairway.core.pings import Pings
+from fairway.core.random_source import RandomSource
 from fairway.core.recovery.queue import owned
 from fairway.core.recovery.runs import NEVER
 from fairway.core.refusals import (
@@ -71,15 +71,16 @@ class PydevtsMachine:
 
     name: ClassVar[str] = "pydevts"
 
-    def __init__(self, options: PydevtsOptions, chance: Chance) -> None:
+    def __init__(self, options: PydevtsOptions, random_source: RandomSource) -> None:
         self._options = options
         self._outputs: Outputs[Conversation] = Outputs(options)
         self._outbox = self._outputs.outbox
         self.statistics = self._outputs.statistics
+        self.events = self._outputs.events
         self._conversations = Conversations(options, self._outputs)
         self._inbound = Inbound(options, self._conversations, self._outputs)
-        self._outbound = Outbound(options, self._conversations, self._outputs, chance)
-        self._chance = chance
+        self._outbound = Outbound(options, self._conversations, self._outputs, random_source)
+        self._random_source = random_source
         self._pings_due: Deadlines[Conversation] = Deadlines()
         self._flushing: deque[tuple[int, Conversation]] = deque()
         self._now_us = 0
@@ -133,7 +134,7 @@ class PydevtsMachine:
     def _receive_run(
         self, data: bytes, address: Address, conversation: Conversation | None, segment_bytes: int
     ) -> bool:
-        """Takes a super-buffer as a whole if everything in it is plain; changes nothing otherwise."""
+        """Take a super-buffer as a whole if everything in it is plain; changes nothing otherwise."""
         if data[0] == wire.TYPE_PACKET:
             taken = segment_bytes >= HEADER_BYTES and self._inbound.packet_run(
                 data, segment_bytes, address, conversation, self._now_us
@@ -230,7 +231,7 @@ class PydevtsMachine:
         self._now_us = now_us
         token = self._outputs.token()
         # The crc is not 0, which would speak for every message with its id.
-        key = wire.key(self._chance.below(IDS), 1 + self._chance.below(wire.CRC_MASK))
+        key = wire.key(self._random_source.below(IDS), 1 + self._random_source.below(wire.CRC_MASK))
         while pings.find(key) is not None:
             key = wire.key((key >> 32) + 1 & 0xFFFF, key & wire.CRC_MASK)
         pings.start(token, key, now_us)
@@ -321,9 +322,6 @@ class PydevtsMachine:
             self._outbound.flush()
         return self._outbox.take()
 
-    def events(self) -> list[Event]:
-        return self._outputs.events()
-
     def next_deadline_us(self) -> int | None:
         if self._outputs.ready:
             self._outbound.flush()
@@ -360,7 +358,7 @@ class PydevtsMachine:
         return stored.encode(stored.take(conversation, numbers, self._now_us, self._options))
 
     def snapshot_in_pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes]:
-        """Gives how far the numbers have come, and the keys of the messages that are about to be committed."""
+        """Return how far the numbers have come, and the keys of the messages that are about to be committed."""
         conversation = self._known(peer)
         ours = [receipt for receipt in committing if receipt.peer == peer]
         state, added = stored.take_in_pieces(conversation, ours, self._now_us)
@@ -381,7 +379,7 @@ class PydevtsMachine:
         return conversation.peer
 
     def _restore_more(self, state: stored.Snapshot, conversation: Conversation, now_us: int) -> Peer:
-        """Adds the keys of a further piece to a conversation that was restored just now."""
+        """Add the keys of a further piece to a conversation that was restored just now."""
         before = len(conversation.receiver.known)
         if not stored.add(state, conversation, now_us):
             raise already_open(state.address)

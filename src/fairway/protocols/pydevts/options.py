@@ -20,7 +20,7 @@ class PydevtsOptions(Options):
     """Between transmissions of a packet without ack, and of an ack without close."""
     packet_repeats_max: int = 10
     ack_repeats_max: int = 10
-    """0 switches the repeats of acks off; every copy of a packet still gets its own."""
+    """0 switches the repeats of acks off; every duplicate of a packet still gets its own."""
     remember_us: int = 40 * SECOND_US
     """How long a received key is known, from its first arrival."""
     reuse_after_us: int = 120 * SECOND_US
@@ -47,10 +47,10 @@ class PydevtsOptions(Options):
         if self.remember_us < self.packet_repeats_max * self.repeat_after_us:
             raise BadOption(
                 f"remember_us is {self.remember_us}; it must be at least packet_repeats_max times repeat_after_us, "
-                f"{self.packet_repeats_max * self.repeat_after_us}, or a late copy would be delivered again"
+                f"{self.packet_repeats_max * self.repeat_after_us}, or a late duplicate would be delivered again"
             )
         if self.reuse_after_us <= self.remember_us:
             raise BadOption(
                 f"reuse_after_us is {self.reuse_after_us}; it must exceed remember_us, {self.remember_us}, or a new "
-                f"message would be taken for a copy"
+                f"message would be taken for a duplicate"
             )

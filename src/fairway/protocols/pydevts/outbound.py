@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fairway.core.chance import Chance
 from fairway.core.events import Address
 from fairway.core.outputs import Outputs
+from fairway.core.random_source import RandomSource
 from fairway.core.recovery.runs import NEVER
 from fairway.core.timers import Deadlines
 from fairway.protocols.pydevts import wire
@@ -21,7 +21,14 @@ class Outbound:
     """What leaves for all peers."""
 
     __slots__ = (
-        "_chance", "_conversations", "_due", "_options", "_outbox", "_outputs", "_recent", "_senders",
+        "_conversations",
+        "_due",
+        "_options",
+        "_outbox",
+        "_outputs",
+        "_random_source",
+        "_recent",
+        "_senders",
     )  # fmt: skip
 
     def __init__(
@@ -29,13 +36,13 @@ class Outbound:
         options: PydevtsOptions,
         conversations: Conversations,
         outputs: Outputs[Conversation],
-        chance: Chance,
+        random_source: RandomSource,
     ) -> None:
         self._options = options
         self._conversations = conversations
         self._outputs = outputs
         self._outbox = outputs.outbox
-        self._chance = chance
+        self._random_source = random_source
         self._recent = RecentUses(options.reuse_after_us, options.recent_uses_max)
         self._senders = 0
         self._due: Deadlines[Address] = Deadlines()
@@ -47,7 +54,7 @@ class Outbound:
         if conversation.sender is None:
             first = conversation.first_id if conversation.first_id is not None else self._options.first_id
             if first is None:
-                first = self._chance.below(IDS)
+                first = self._random_source.below(IDS)
             self._senders += 1
             identifiers = Identifiers(first, self._recent, self._senders, self._options.reuse_after_us)
             identifiers.rest(conversation.used_blocks)

@@ -2,12 +2,80 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fairway.protocols.pydevts.widening import Widener
+from fairway.core.serial import widen
 from fairway.protocols.pydevts.wire import CRC_MASK, KEY_MASK
+
+BITS = 16
+GAPS_MAX = 1_024
+"""Ranges of free numbers that are kept; what falls out counts as used, and a late message there moves on by a turn."""
+
+
+class Widener:
+    """Numbers given to the messages of one peer. Everything up to `highest` is used, except the gaps."""
+
+    __slots__ = ("gaps", "highest")
+
+    def __init__(self, highest: int = -1, gaps: list[tuple[int, int]] | None = None) -> None:
+        self.highest = highest
+        self.gaps = [] if gaps is None else gaps
+        """Free numbers as ascending ranges (start, end), end excluded."""
+
+    def copy(self) -> Widener:
+        return Widener(self.highest, list(self.gaps))
+
+    def above(self, wire_id: int) -> int | None:
+        """Return the number of a message with this id if it is above all before; else None. Marks nothing."""
+        wide = wire_id if self.highest < 0 else widen(wire_id, self.highest, BITS)
+        return wide if wide > self.highest else None
+
+    def take(self, wire_id: int) -> int:
+        """Return a new message with this id a number that no other has."""
+        wide = self.above(wire_id)
+        if wide is None:
+            wide = widen(wire_id, self.highest, BITS)
+            if self._fill(wide):
+                return wide
+            wide += 1 << BITS
+        self.take_run(wide, 1)
+        return wide
+
+    def take_run(self, first: int, count: int) -> None:
+        """Mark numbers above the highest as used."""
+        if first > self.highest + 1:
+            self._add_gap(len(self.gaps), self.highest + 1, first)
+        self.highest = first + count - 1
+
+    def release(self, number: int) -> None:
+        """Make a used number free again: its message is not known after all."""
+        place = bisect_right(self.gaps, (number, self.highest + 1))
+        if place and self.gaps[place - 1][1] == number:
+            self.gaps[place - 1] = (self.gaps[place - 1][0], number + 1)
+        else:
+            self._add_gap(place, number, number + 1)
+
+    def _fill(self, number: int) -> bool:
+        """Take a number out of its gap, if it is in one."""
+        place = bisect_right(self.gaps, (number, self.highest + 1)) - 1
+        if place < 0 or self.gaps[place][1] <= number:
+            return False
+        start, end = self.gaps[place]
+        self.gaps[place : place + 1] = [(low, high) for low, high in ((start, number), (number + 1, end)) if low < high]
+        self._trim()
+        return True
+
+    def _add_gap(self, place: int, start: int, end: int) -> None:
+        self.gaps.insert(place, (start, end))
+        self._trim()
+
+    def _trim(self) -> None:
+        if len(self.gaps) > GAPS_MAX:
+            del self.gaps[0]
+
 
 ID_SHIFT = 32
 SIZE_SHIFT = 48
@@ -48,7 +116,7 @@ class Receiver:
     # Arrival.
 
     def accept(self, key: int, size: int, now_us: int) -> int:
-        """Takes a new message in and gives its number."""
+        """Take a new message in and return its number."""
         number = self.widener.take(key >> ID_SHIFT)
         self.known[key] = number
         self.places[number] = size << SIZE_SHIFT | key
@@ -56,7 +124,7 @@ class Receiver:
         return number
 
     def accept_run(self, keys: tuple[int, ...], size: int, now_us: int) -> int | None:
-        """Takes new messages with consecutive ids in and gives the first number; None if one is not plainly new."""
+        """Take new messages with consecutive ids in and return the first number; None if one is not plainly new."""
         first = self.widener.above(keys[0] >> ID_SHIFT)
         if first is None or not self.known.keys().isdisjoint(keys):
             return None
@@ -69,17 +137,17 @@ class Receiver:
         return first
 
     def answerable(self, key: int) -> bool:
-        """Tells whether copies of a known key are acknowledged."""
+        """Return whether duplicates of a known key are acknowledged."""
         return not self.held(key) and key not in self.silent
 
     def held(self, key: int) -> bool:
-        """Tells whether a known key waits for a commit before it may be acknowledged."""
+        """Return whether a known key waits for a commit before it may be acknowledged."""
         return self._deferred and self.known[key] in self.places
 
     # Incoming.
 
     def enter(self, keys: Sequence[int]) -> None:
-        """Takes note that these are acknowledged and wait for their close."""
+        """Note that these are acknowledged and wait for their close."""
         if len(keys) == 1:
             self._enter_one(keys[0] >> ID_SHIFT, keys[0])
             return
@@ -102,7 +170,7 @@ class Receiver:
         return self.incoming.get(message_id) == key or (bool(self._more) and key in self._more.get(message_id, ()))
 
     def leave(self, key: int) -> bool:
-        """Ends the repeats of an ack; tells whether there were any."""
+        """End the repeats of an ack; return whether there were any."""
         if not self.is_incoming(key):
             return False
         message_id = key >> ID_SHIFT
@@ -120,14 +188,14 @@ class Receiver:
         return True
 
     def leave_all(self, message_id: int) -> bool:
-        """Ends the repeats of every ack with this id."""
+        """End the repeats of every ack with this id."""
         keys = [key for key in (self.incoming.get(message_id), *self._more.get(message_id, ())) if key is not None]
         for key in keys:
             self.leave(key)
         return bool(keys)
 
     def closed(self, keys: Sequence[int]) -> int:
-        """Takes closes; tells how many of them ended something."""
+        """Take closes; return how many of them ended something."""
         if self._more or self._overdue:
             return sum(self.leave(key) if key & CRC_MASK else self.leave_all(key >> ID_SHIFT) for key in keys)
         incoming, ended = self.incoming, 0
@@ -139,28 +207,28 @@ class Receiver:
         return ended
 
     def all_incoming(self) -> list[int]:
-        """Lists the keys that wait for a close."""
+        """List the keys that wait for a close."""
         return [*self.incoming.values(), *(key for keys in self._more.values() for key in keys)]
 
     # Commit and the end.
 
     def all_held(self) -> list[int]:
-        """Lists the keys that wait for a commit before they may be acknowledged."""
+        """List the keys that wait for a commit before they may be acknowledged."""
         return [place & KEY_MASK for place in self.places.values()] if self._deferred else []
 
     def vacate(self, number: int) -> tuple[int, int] | None:
-        """Frees the place of a message and gives its key and size; None if it has none."""
+        """Free the place of a message and return its key and size; None if it has none."""
         place = self.places.pop(number, None)
         return None if place is None else (place & KEY_MASK, place >> SIZE_SHIFT)
 
     def settle(self, keys: Sequence[int]) -> None:
-        """Forgets what was known only because it was held."""
+        """Forget what was known only because it was held."""
         if self._overdue:
             for key in keys:
                 self._forget_overdue(key)
 
     def vacate_all(self) -> tuple[int, int]:
-        """Frees all places; what was never acknowledged stays silent. Gives the number of places and of bytes."""
+        """Free all places; what was never acknowledged stays silent. Gives the number of places and of bytes."""
         places = list(self.places.values())
         self.places.clear()
         if self._deferred:
@@ -171,7 +239,7 @@ class Receiver:
     # Forgetting.
 
     def expire(self, before_us: int) -> None:
-        """Forgets what arrived before that time; what is incoming or held stays until it no longer is."""
+        """Forget what arrived before that time; what is incoming or held stays until it no longer is."""
         while self.arrivals and self.arrivals[0].first_us <= before_us:
             for key in self.arrivals.popleft().keys:
                 if self.held(key) or self.is_incoming(key):
@@ -189,5 +257,5 @@ class Receiver:
         self.silent.pop(key, None)
 
     def overdue(self) -> list[int]:
-        """Lists the keys that are known beyond their time."""
+        """List the keys that are known beyond their time."""
         return list(self._overdue)

@@ -27,8 +27,7 @@ from fairway.core.snapshots import address_bytes, reading, restored_address, sea
 from fairway.protocols.pydevts.conversations import Conversation
 from fairway.protocols.pydevts.identifiers import blocks_between
 from fairway.protocols.pydevts.options import PydevtsOptions
-from fairway.protocols.pydevts.receiver import Arrival
-from fairway.protocols.pydevts.widening import Widener
+from fairway.protocols.pydevts.receiver import Arrival, Widener
 from fairway.protocols.pydevts.wire import KEY_MASK
 
 _VERSION = b"PDS2"
@@ -65,7 +64,7 @@ class Snapshot:
 
 
 def take(conversation: Conversation, committing: set[int], now_us: int, options: PydevtsOptions) -> Snapshot:
-    """Gives the state as it will be once the messages with these numbers are committed.
+    """Return the state as it will be once the messages with these numbers are committed.
 
     With deferred acknowledgement what is neither committed nor about to be is left out, its number free again.
     """
@@ -99,9 +98,9 @@ def take(conversation: Conversation, committing: set[int], now_us: int, options:
 
 
 def take_in_pieces(conversation: Conversation, receipts: Sequence[Receipt], now_us: int) -> tuple[Snapshot, Snapshot]:
-    """Gives how far the numbers have come, and the keys of the messages that are about to be committed.
+    """Return how far the numbers have come, and the keys of the messages that are about to be committed.
 
-    Those are not incoming after a restart: every copy is acknowledged, but the ack is not repeated by itself.
+    Those are not incoming after a restart: every duplicate is acknowledged, but the ack is not repeated by itself.
     """
     receiver = conversation.receiver
     widener = receiver.widener.copy()
@@ -134,7 +133,7 @@ def _numbers(receipt: Receipt) -> range:
 
 
 def add(snapshot: Snapshot, conversation: Conversation, now_us: int) -> bool:
-    """Adds the keys of a piece to a restored conversation; changes nothing if one of them is known."""
+    """Add the keys of a piece to a restored conversation; changes nothing if one of them is known."""
     receiver = conversation.receiver
     if not snapshot.remembered or any(one.key in receiver.known for one in snapshot.remembered):
         return False
@@ -145,7 +144,7 @@ def add(snapshot: Snapshot, conversation: Conversation, now_us: int) -> bool:
 
 
 def give(snapshot: Snapshot, conversation: Conversation, now_us: int) -> None:
-    """Fills a new conversation with the state of a snapshot; own ids go on half a turn ahead.
+    """Fill a new conversation with the state of a snapshot; own ids go on half a turn ahead.
 
     What lies between may have been used since the snapshot, so it rests from now on.
     """
@@ -167,7 +166,7 @@ def _age_us(one: Remembered) -> int:
 
 
 def encode(snapshot: Snapshot) -> bytes:
-    """Gives the bytes of a snapshot."""
+    """Return the bytes of a snapshot."""
     address = address_bytes(snapshot.address)
     next_id = _NO_ID if snapshot.next_id is None else snapshot.next_id
     counts = len(snapshot.gaps), len(snapshot.blocks), len(snapshot.remembered), len(address)

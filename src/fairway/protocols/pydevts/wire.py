@@ -91,7 +91,7 @@ class PacketRun(NamedTuple):
 
 
 def encode(packet: AnyPacket) -> bytes:
-    """Gives the datagram of a packet."""
+    """Return the datagram of a packet."""
     if isinstance(packet, Packet):
         return _HEADER.pack(TYPE_PACKET, packet.success, packet.message_id, packet.crc) + packet.body
     kind = TYPE_ACK if isinstance(packet, Ack) else TYPE_CLOSE
@@ -99,7 +99,7 @@ def encode(packet: AnyPacket) -> bytes:
 
 
 def decode(data: Buffer) -> AnyPacket:
-    """Gives the packet of a datagram, or raises `MalformedDatagram`."""
+    """Return the packet of a datagram, or raise `MalformedDatagram`."""
     header(data)
     kind, success, message_id, crc = _HEADER.unpack_from(data)
     if kind == TYPE_PACKET:
@@ -109,7 +109,7 @@ def decode(data: Buffer) -> AnyPacket:
 
 
 def header(data: Buffer) -> int:
-    """Gives the header of a well-formed datagram as one number, or raises `MalformedDatagram`."""
+    """Return the header of a well-formed datagram as one number, or raise `MalformedDatagram`."""
     length = len(data)
     if length < HEADER_BYTES:
         raise MalformedDatagram("too_short", found=f"{length} bytes", expected=f"at least {HEADER_BYTES}")
@@ -128,41 +128,41 @@ def header(data: Buffer) -> int:
 
 
 def body(data: Buffer) -> bytes:
-    """Gives what follows the header."""
+    """Return what follows the header."""
     return bytes(data[HEADER_BYTES:])
 
 
 def key(message_id: int, crc: int) -> int:
-    """Gives the number by which a message of a peer is known."""
+    """Return the number by which a message of a peer is known."""
     return message_id << 32 | crc
 
 
 def datagram(number: int, payload: bytes = b"") -> bytes:
-    """Gives the datagram whose header is this number."""
+    """Return the datagram whose header is this number."""
     return _NUMBER.pack(number) + payload
 
 
 def with_failure(data: Buffer) -> bytes:
-    """Gives a packet's datagram with success 1: the answer to a failed CRC."""
+    """Return a packet's datagram with success 1: the answer to a failed CRC."""
     again = bytearray(data)
     again[1] = 1
     return bytes(again)
 
 
 def split(data: Buffer, segment_bytes: int) -> list[Buffer]:
-    """Cuts a super-buffer into its datagrams."""
+    """Cut a super-buffer into its datagrams."""
     return [data[start : start + segment_bytes] for start in range(0, len(data), segment_bytes)]
 
 
 def controls(keys: Sequence[int], kind: int) -> bytes:
-    """Gives the acks (or closes) of many messages as one super-buffer."""
+    """Return the acks (or closes) of many messages as one super-buffer."""
     together = bytearray(pack(f">{len(keys)}Q", *keys))
     together[0::HEADER_BYTES] = bytes((kind,)) * len(keys)
     return bytes(together)
 
 
 def packets(keys: Sequence[int], bodies: Sequence[bytes]) -> bytes:
-    """Gives the datagrams of many messages one after another."""
+    """Return the datagrams of many messages one after another."""
     if len(keys) == 1:
         return _NUMBER.pack(keys[0]) + bodies[0]
     heads = pack(f">{len(keys)}Q", *keys)
@@ -173,7 +173,7 @@ def packets(keys: Sequence[int], bodies: Sequence[bytes]) -> bytes:
 
 
 def control_keys(data: Buffer, kind: int) -> tuple[int, ...] | None:
-    """Gives the keys of a super-buffer of good acks (or closes); None if it holds anything else."""
+    """Return the keys of a super-buffer of good acks (or closes); None if it holds anything else."""
     count, rest = divmod(len(data), HEADER_BYTES)
     together = bytearray(data)
     if rest or together[0::HEADER_BYTES].count(kind) != count or together[1::HEADER_BYTES].count(0) != count:
@@ -183,7 +183,7 @@ def control_keys(data: Buffer, kind: int) -> tuple[int, ...] | None:
 
 
 def packet_run(data: bytes, segment_bytes: int) -> PacketRun | None:
-    """Gives the packets of a super-buffer if all are good and have consecutive ids; None otherwise.
+    """Return the packets of a super-buffer if all are good and have consecutive ids; None otherwise.
 
     Header bytes are gathered by columns; only the CRC looks at each body.
     """

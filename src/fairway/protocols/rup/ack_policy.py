@@ -26,20 +26,20 @@ class AckPolicy:
         """Twice the largest distance, now and ever."""
 
     def step(self, messages: int) -> int:
-        """Tells how many arrivals there are from one confirm of a message to the next, with so many under way."""
+        """Return how many arrivals there are from one confirm of a message to the next, with so many under way."""
         quick = 1 + self._arrived * self._arrived // (QUICK_CONFIRMS * QUICK_CONFIRMS)
         step = min(quick, self._half_steps // 2)
         return step if step * messages <= BACKLOG_PARTS else max(1, BACKLOG_PARTS // messages)
 
     def left(self, arrivals: int) -> None:
-        """Takes note that a confirm of so many arrivals leaves."""
+        """Note that a confirm of so many arrivals leaves."""
         self._arrived += arrivals
 
     def kept_pace(self) -> None:
-        """Takes note that the number of arrivals made a confirm due."""
+        """Note that the number of arrivals made a confirm due."""
         if self._half_steps < self._half_steps_max:
             self._half_steps += 1
 
     def stood_still(self, arrivals: int) -> None:
-        """Takes note that time made a confirm due, so many arrivals after the last one."""
+        """Note that time made a confirm due, so many arrivals after the last one."""
         self._half_steps = max(2, min(self._half_steps, arrivals))

@@ -27,7 +27,7 @@ class _Interpreter(NamedTuple):
 
 @cache
 def _interpreter() -> _Interpreter | None:
-    """Finds the interpreter's functions; None where it has none."""
+    """Find the interpreter's functions; None where it has none."""
     try:
         from ctypes import PYFUNCTYPE, c_int, c_ssize_t, c_void_p, py_object, pythonapi
 
@@ -52,14 +52,14 @@ class Assembly:
         self.room = room
 
     def finish(self) -> bytes:
-        """Gives the message, all of which was written. Nothing can be written any more, and nothing is kept."""
+        """Return the message, all of which was written. Nothing can be written any more, and nothing is kept."""
         self.room.release()
         body, self._body = self._body, b""
         return body
 
 
 def begin(size: int) -> Assembly | None:
-    """Makes room for a message; None where that cannot be."""
+    """Make room for a message; None where that cannot be."""
     interpreter = _interpreter()
     if interpreter is None or size < 1:
         return None

@@ -46,7 +46,7 @@ for _kind, _letter in LETTER_OF_KIND.items():
 
 
 def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Columns:
-    """Decodes the headers of many datagrams; agrees with `wire.decode` on every input."""
+    """Decode the headers of many datagrams; agrees with `wire.decode` on every input."""
     rows = _gather(buffer, offsets)
     kind = _KIND[rows[:, 0]]
     kind[lengths == 0] = 0
@@ -91,7 +91,7 @@ def _gather(buffer: Bytes, offsets: Integers) -> Bytes:
 
 
 def _ids(rows: Bytes, is_data: NDArray[np.bool_]) -> Bytes:
-    """Gives the id's bytes of each row; they stand one byte later in data."""
+    """Return the id's bytes of each row; they stand one byte later in data."""
     if is_data.all():
         return np.ascontiguousarray(rows[:, DATA_ID])
     ids = np.ascontiguousarray(rows[:, CONTROL_ID])
@@ -100,7 +100,7 @@ def _ids(rows: Bytes, is_data: NDArray[np.bool_]) -> Bytes:
 
 
 def _reasons(rows: Bytes, ids: Bytes, kind: Bytes, lengths: Integers) -> Bytes:
-    """Gives each row's reason; the rule that `wire.decode` checks first is written last."""
+    """Return each row's reason; the rule that `wire.decode` checks first is written last."""
     is_data = kind == DATA
     is_control = kind >= REQUEST
     reason = np.zeros(len(rows), dtype=np.uint8)
@@ -116,7 +116,7 @@ def _reasons(rows: Bytes, ids: Bytes, kind: Bytes, lengths: Integers) -> Bytes:
 
 
 def _are_hexadecimal(ids: Bytes) -> NDArray[np.bool_]:
-    """Tells for each row of 32 bytes whether all are lower-case hexadecimal digits, eight answers at a time."""
+    """Return for each row of 32 bytes whether all are lower-case hexadecimal digits, eight answers at a time."""
     good = ((ids - np.uint8(ord("0"))) < 10) | ((ids - np.uint8(ord("a"))) < 6)
     eights = good.view(np.uint64)
     together: NDArray[np.bool_] = (eights[:, 0] & eights[:, 1] & eights[:, 2] & eights[:, 3]) == _ALL_TRUE
@@ -144,7 +144,7 @@ class Bursts:
     __slots__ = ()
 
     def encode(self, identity: bytes, total: int, part_bytes: int, first: int, body: Buffer) -> memoryview:
-        """Gives neighbouring parts of a message as one buffer of datagrams; `body` is their bodies, the last of which
+        """Return neighbouring parts of a message as one buffer of datagrams; `body` is their bodies, the last of which
         may be shorter."""
         whole, rest = divmod(len(body), part_bytes)
         count = whole + (rest > 0)
@@ -162,7 +162,7 @@ class Bursts:
     def leading_matches(
         self, data: Buffer, part_bytes: int, row: int, count: int, identity: bytes, total: int, first: int
     ) -> int:
-        """Counts how many datagrams of a super-buffer, from `row` on, are the parts of a message from `first` on."""
+        """Count how many datagrams of a super-buffer, from `row` on, are the parts of a message from `first` on."""
         stride = DATA_HEADER_BYTES + part_bytes
         expected = encode_headers(identity, total, part_bytes, first, count)
         found = _rows(data, row * stride, DATA_HEADER_BYTES, stride, count).tobytes()
@@ -172,19 +172,19 @@ class Bursts:
         return int(differs.argmax()) // DATA_HEADER_BYTES
 
     def bodies(self, data: Buffer, part_bytes: int, row: int, count: int) -> bytes:
-        """Gives the bodies of datagrams of a super-buffer, from `row` on, as one piece: a single strided copy."""
+        """Return the bodies of datagrams of a super-buffer, from `row` on, as one piece: a single strided copy."""
         stride = DATA_HEADER_BYTES + part_bytes
         return _rows(data, row * stride + DATA_HEADER_BYTES, part_bytes, stride, count).tobytes()
 
     def put_bodies(self, room: memoryview, offset: int, data: Buffer, part_bytes: int, row: int, count: int) -> None:
-        """Copies the bodies of datagrams of a super-buffer, from `row` on, to where they belong."""
+        """Copy the bodies of datagrams of a super-buffer, from `row` on, to where they belong."""
         stride = DATA_HEADER_BYTES + part_bytes
         found = _rows(data, row * stride + DATA_HEADER_BYTES, part_bytes, stride, count)
         _rows(room, offset, part_bytes, part_bytes, count)[:] = found
 
 
 def encode_headers(identity: bytes, total: int, part_bytes: int, first: int, count: int) -> bytearray:
-    """Gives the headers of `count` consecutive parts from part `first` on."""
+    """Return the headers of `count` consecutive parts from part `first` on."""
     headers = bytearray(part(identity, 1, total, b"")) * count
     block, start = divmod(first, BLOCK_PARTS)
     done = 0
@@ -198,13 +198,13 @@ def encode_headers(identity: bytes, total: int, part_bytes: int, first: int, cou
 
 
 def _positions(headers: bytearray, row: int, count: int) -> NDArray[np.uint32]:
-    """Sees the positions of headers that stand one after another, four digits as one number."""
+    """See the positions of headers that stand one after another, four digits as one number."""
     return np.ndarray((count,), np.uint32, headers, row * DATA_HEADER_BYTES + POSITION_AT, (DATA_HEADER_BYTES,))
 
 
 @lru_cache(maxsize=BLOCKS_MAX)
 def _position_digits(part_bytes: int, block: int) -> NDArray[np.uint32]:
-    """Gives the digits of the positions of a block of parts; all messages of one grid share them."""
+    """Return the digits of the positions of a block of parts; all messages of one grid share them."""
     digits = np.empty((BLOCK_PARTS, 4), dtype=np.uint8)
     rest = np.arange(block * BLOCK_PARTS, (block + 1) * BLOCK_PARTS, dtype=np.int64) * part_bytes
     for column in range(4):
@@ -213,7 +213,7 @@ def _position_digits(part_bytes: int, block: int) -> NDArray[np.uint32]:
 
 
 def _rows(buffer: Buffer | Bytes, start: int, width: int, stride: int, count: int) -> NDArray[np.void]:
-    """Sees `count` pieces of `width` bytes that stand `stride` bytes apart.
+    """See `count` pieces of `width` bytes that stand `stride` bytes apart.
 
     A piece is one opaque item to numpy, so that it copies pieces and not bytes. Arguments by name would cost numpy
     three times as much as the rest of the call.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from fairway.core.chance import Chance
 from fairway.core.outputs import Outputs
+from fairway.core.random_source import RandomSource
 from fairway.core.timers import Deadlines
 from fairway.protocols.rup.options import RupOptions
 
@@ -38,19 +38,19 @@ class Context:
         "_identities",
         "_identities_drawn",
         "_serials",
-        "chance",
         "drop",
         "options",
         "outbox",
         "outputs",
         "part_bytes_max",
+        "random_source",
         "statistics",
         "timers",
     )
 
-    def __init__(self, options: RupOptions, chance: Chance) -> None:
+    def __init__(self, options: RupOptions, random_source: RandomSource) -> None:
         self.options = options
-        self.chance = chance
+        self.random_source = random_source
         self.outputs: Outputs[Sender] = Outputs(options)
         self.statistics = self.outputs.statistics
         self.outbox = self.outputs.outbox
@@ -74,19 +74,19 @@ class Context:
         return self._bursts
 
     def next_serial(self) -> int:
-        """Gives the next number for something with a timer."""
+        """Return the next number for something with a timer."""
         self._serials += 1
         return self._serials
 
     def due(self, now_us: int) -> list[Timed]:
-        """Takes out what is due, in the order of making."""
+        """Remove what is due, in the order of making."""
         due = self.timers.pop_due(now_us)
         if len(due) > 1:
             due.sort(key=lambda timed: timed.serial)
         return due
 
     def draw_identity(self) -> bytes:
-        """Draws the 32 digits of a random UUID (version 4).
+        """Draw the 32 digits of a random UUID (version 4).
 
         Where many are used they are drawn several at a time, a few in a hundred ahead: asking the operating system
         for each would cost a small message a tenth of its way out. The order is that of drawing them one by one.
@@ -94,7 +94,7 @@ class Context:
         if not self._identities:
             count = max(1, min(IDENTITIES_MAX, self._identities_drawn // 32))
             self._identities_drawn += count
-            drawn = self.chance.bits(128 * count)
+            drawn = self.random_source.bits(128 * count)
             free = [drawn >> shift & _UUID_FREE_BITS for shift in range(0, 128 * count, 128)]
             self._identities = [b"%032x" % (bits | UUID_VERSION_4 | UUID_VARIANT) for bits in free]
         return self._identities.pop()

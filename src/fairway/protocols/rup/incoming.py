@@ -98,7 +98,7 @@ class Incoming:
     # The grid.
 
     def fault(self, position: int, size: int, total: int) -> str:
-        """Names the rule that a part breaks, or gives an empty string."""
+        """Names the rule that a part breaks, or return an empty string."""
         if total != self.total:
             return "total_differs"
         if position + size < total:
@@ -109,20 +109,20 @@ class Incoming:
             return "" if position == self.last_start else "off_grid"
         return "" if self.last_position in {-1, position} else "off_grid"
 
-    def is_copy(self, position: int) -> bool:
-        """Tells whether this part, which breaks no rule, is here already."""
+    def is_duplicate(self, position: int) -> bool:
+        """Return whether this part, which breaks no rule, is here already."""
         if self.part_bytes == 0:
             return position == self.last_position
         return position // self.part_bytes in self.parts
 
     def learn_grid(self, part_bytes: int) -> bool:
-        """Fixes the grid; tells whether the last part that was kept aside, if any, fits it."""
+        """Fix the grid; return whether the last part that was kept aside, if any, fits it."""
         self.part_bytes = part_bytes
         self.part_count = -(-self.total // part_bytes)
         return self.last_position in {-1, self.last_start}
 
     def keep_last(self, position: int, body: bytes, now_us: int) -> None:
-        """Keeps a last part aside until the grid is known; part 0 is certainly missing."""
+        """Keep a last part aside until the grid is known; part 0 is certainly missing."""
         self.last_position = position
         self.last_us = now_us
         self._last = body
@@ -130,7 +130,7 @@ class Incoming:
         self.requests.expect_first(now_us)
 
     def take_last(self) -> bytes:
-        """Gives back the last part that was kept aside."""
+        """Return back the last part that was kept aside."""
         body, self._last = self._last, b""
         self.last_position = -1
         self.held_bytes -= cost(len(body), 1)
@@ -139,7 +139,7 @@ class Incoming:
     # Parts.
 
     def would_complete(self, position: int, size: int) -> bool:
-        """Tells whether this new part makes the message whole, together with a last part kept aside that fits."""
+        """Return whether this new part makes the message whole, together with a last part kept aside that fits."""
         if self.part_bytes:
             return self.parts.count + 1 == self.part_count
         return position == 0 and self.last_position == size and self.total <= 2 * size
@@ -149,7 +149,7 @@ class Incoming:
         return self.part_bytes > 0 and self.parts.count == self.part_count
 
     def add(self, index: int, body: bytes, now_us: int) -> bool:
-        """Keeps a new part; tells whether it closed a gap, so that the mark moved over parts that were here."""
+        """Keep a new part; return whether it closed a gap, so that the mark moved over parts that were here."""
         mark = self.parts.mark
         self.parts.add(index, 1, now_us)
         if not self.spooled:
@@ -165,7 +165,7 @@ class Incoming:
             self._assembly.room[start : start + len(body)] = body
 
     def put_burst(self, first: int, count: int, data: Buffer, row: int, bursts: Bursts) -> None:
-        """Keeps the bodies of new parts that are the datagrams of a super-buffer from `row` on."""
+        """Keep the bodies of new parts that are the datagrams of a super-buffer from `row` on."""
         part_bytes = self.part_bytes
         self.held_bytes += cost(count * part_bytes, count)
         if self._assembly is None:
@@ -179,7 +179,7 @@ class Incoming:
         return 0 if self._assembly is None else self.total
 
     def assemble(self) -> None:
-        """Gives the message its final place, if there can be one, and moves what is here into it."""
+        """Return the message its final place, if there can be one, and moves what is here into it."""
         self._assembly = assembly.begin(self.total)
         if self._assembly is not None:
             pieces, self._pieces = self._pieces, {}
@@ -187,7 +187,7 @@ class Incoming:
                 self._put(index, body)
 
     def body(self) -> bytes:
-        """Gives the whole message, and keeps nothing of it."""
+        """Return the whole message, and keeps nothing of it."""
         placed, pieces = self._assembly, self._pieces
         self.let_go()
         if placed is not None:
@@ -195,7 +195,7 @@ class Incoming:
         return b"".join([pieces[first] for first in sorted(pieces)])
 
     def let_go(self) -> None:
-        """Frees what was received: a timer that is long cleared may keep this object for a while."""
+        """Free what was received: a timer that is long cleared may keep this object for a while."""
         self._assembly = None
         self._pieces = {}
         self._last = b""
@@ -213,11 +213,11 @@ class Incoming:
         return True
 
     def stood_still(self) -> None:
-        """Takes note that a confirm is due by time."""
+        """Note that a confirm is due by time."""
         self._ack_policy.stood_still(self.arrived - self._confirmed_at)
 
     def count_burst(self, count: int, now_us: int) -> list[int]:
-        """Counts arrived parts; lists after how many of them a confirm leaves."""
+        """Count arrived parts; list after how many of them a confirm leaves."""
         start, end, leaving = self.arrived, self.arrived + count, []
         while self._confirm_at <= end:
             self.arrived = self._confirm_at
@@ -231,7 +231,7 @@ class Incoming:
         return leaving
 
     def confirmed(self) -> None:
-        """Takes note that a confirm has left."""
+        """Note that a confirm has left."""
         self.confirm_due_us = None
         self._ack_policy.left(self.arrived - self._confirmed_at)
         self._confirmed_at = self.arrived
@@ -240,7 +240,7 @@ class Incoming:
     # Timers.
 
     def due_us(self) -> int:
-        """Tells when something is to be done for this message."""
+        """Return when something is to be done for this message."""
         due_us = self.heard_us + self._options.unfinished_us
         if self.confirm_due_us is not None:
             due_us = min(due_us, self.confirm_due_us)
@@ -249,7 +249,7 @@ class Incoming:
 
 
 def cost(body_bytes: int, parts: int) -> int:
-    """Counts the memory that parts take."""
+    """Count the memory that parts take."""
     return body_bytes + parts * PART_OVERHEAD_BYTES
 
 

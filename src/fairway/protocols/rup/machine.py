@@ -39,10 +39,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from fairway.core.chance import Chance
 from fairway.core.errors import MalformedDatagram, NotSupported
-from fairway.core.events import Address, Closed, CloseReason, Connected, Event, Peer, Receipt
+from fairway.core.events import Address, Closed, CloseReason, Connected, Peer, Receipt
 from fairway.core.machine import Buffer, Transmit
+from fairway.core.random_source import RandomSource
 from fairway.core.refusals import (
     endpoint_closed,
     no_flags,
@@ -55,9 +55,9 @@ from fairway.core.statistics import CLOSING, ENDPOINT_CLOSED, PEERS_FULL, Statis
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.context import Context
 from fairway.protocols.rup.conversation import Conversation
-from fairway.protocols.rup.grid import PART_BYTES_MIN
 from fairway.protocols.rup.incoming import Incoming
 from fairway.protocols.rup.options import RupOptions
+from fairway.protocols.rup.outgoing import PART_BYTES_MIN
 from fairway.protocols.rup.receiver import Held, Receiver
 from fairway.protocols.rup.remembered import decode_snapshot, encode_snapshot
 from fairway.protocols.rup.sender import Sender
@@ -71,19 +71,20 @@ class RupMachine:
 
     name: ClassVar[str] = "rup"
 
-    def __init__(self, options: RupOptions, chance: Chance) -> None:
-        self._context = Context(options, chance)
+    def __init__(self, options: RupOptions, random_source: RandomSource) -> None:
+        self._context = Context(options, random_source)
         self._options = options
         self._receiver = Receiver(self._context)
         self._conversations: dict[Address, Conversation] = {}
         self._is_shut = False
         self._outputs = self._context.outputs
+        self.events = self._outputs.events
         self.statistics: Statistics = self._context.statistics
 
     # Datagrams.
 
     def receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None = None) -> None:
-        """Takes one datagram, or a super-buffer of them."""
+        """Take one datagram, or a super-buffer of them."""
         self.statistics.bytes_received += len(data)
         if segment_bytes is None or segment_bytes <= 0 or len(data) <= segment_bytes:
             self.statistics.datagrams_received += 1
@@ -98,7 +99,7 @@ class RupMachine:
             self._receive_words(words, address, now_us)
 
     def _receive_batch(self, data: memoryview, address: Address, now_us: int, segment_bytes: int) -> None:
-        """Takes bursts as a whole where that changes nothing, and the other datagrams one by one."""
+        """Take bursts as a whole where that changes nothing, and the other datagrams one by one."""
         row, rows = 0, len(data) // segment_bytes
         is_whole = True
         while row < rows:
@@ -119,7 +120,7 @@ class RupMachine:
     def _receive_burst(
         self, data: memoryview, address: Address, now_us: int, segment_bytes: int, row: int, rows: int
     ) -> int:
-        """Takes the leading datagrams that continue one message; counts them, and takes none if in doubt."""
+        """Take the leading datagrams that continue one message; count them, and take none if in doubt."""
         conversation = self._conversations.get(address)
         if conversation is None or not conversation.incoming or conversation.is_blocked:
             return 0
@@ -146,7 +147,7 @@ class RupMachine:
     def _receive_part(
         self, header: wire.Headed, data: Buffer, address: Address, conversation: Conversation | None, now_us: int
     ) -> None:
-        """Finds out what a part belongs to; the order of the questions is that of `receiver.py`."""
+        """Find out what a part belongs to; the order of the questions is that of `receiver.py`."""
         size = len(data) - wire.DATA_HEADER_BYTES
         reason = _part_fault(header, size)
         if reason:
@@ -158,7 +159,7 @@ class RupMachine:
         if message is not None:
             self._receiver.part(message, header, data, now_us)
             return
-        if self._receiver.answers_copy(address, header, now_us):
+        if self._receiver.answers_duplicate(address, header, now_us):
             return
         reason = self._door(conversation) or self._receiver.refusal(conversation, header, size)
         if reason:
@@ -171,7 +172,7 @@ class RupMachine:
         self._receiver.begin(conversation, header, data, now_us)
 
     def _door(self, conversation: Conversation | None) -> str:
-        """Names what keeps new messages of this conversation out, or gives an empty string."""
+        """Names what keeps new messages of this conversation out, or return an empty string."""
         if conversation is not None and conversation.closing is not None:
             return CLOSING
         if self._is_shut:
@@ -179,7 +180,7 @@ class RupMachine:
         return PEERS_FULL if conversation is None and self._is_full() else ""
 
     def _receive_words(self, words: list[tuple[int, bytes, int]], address: Address, now_us: int) -> None:
-        """Takes requests and confirms, one after another."""
+        """Take requests and confirms, one after another."""
         self._context.outbox.received(address, len(words) * wire.CONTROL_BYTES)
         for kind, identity, position in words:
             self._receive_word(self._conversations.get(address), kind, identity, position, now_us)
@@ -192,7 +193,7 @@ class RupMachine:
     def _receive_word(
         self, conversation: Conversation | None, kind: int, identity: bytes, position: int, now_us: int
     ) -> None:
-        """Takes a request or a confirm."""
+        """Take a request or a confirm."""
         if conversation is None or not conversation.has_sent:
             self._context.drop("unknown_id")
             return
@@ -238,7 +239,7 @@ class RupMachine:
         return conversation
 
     def close(self, peer: Peer | None, now_us: int) -> None:
-        """Closes one conversation, or all of them and the door; outstanding messages are flushed first."""
+        """Close one conversation, or all of them and the door; outstanding messages are flushed first."""
         if peer is not None:
             conversation = self._conversations.get(peer.address)
             if conversation is None:
@@ -272,7 +273,7 @@ class RupMachine:
         self._outputs.report(Closed(conversation.peer, reason))
 
     def _idle(self, conversation: Conversation, now_us: int) -> None:
-        """Ends a conversation that the peer began and nobody needs any more."""
+        """End a conversation that the peer began and nobody needs any more."""
         if conversation.is_named or self._conversations.get(conversation.peer.address) is not conversation:
             return
         over_us = conversation.heard_us + self._options.forget_us
@@ -284,7 +285,7 @@ class RupMachine:
             self._end(conversation, CloseReason.FORGOTTEN, now_us)
 
     def unreachable(self, address: Address, reason: str, now_us: int) -> None:
-        """Ends what is on its way to an address from which nothing has come."""
+        """End what is on its way to an address from which nothing has come."""
         conversation = self._conversations.get(address)
         if conversation is not None and conversation.has_sent and not conversation.answered:
             conversation.sender.end_all(reason)
@@ -295,7 +296,7 @@ class RupMachine:
     def send(
         self, peer: Peer, body: Buffer, now_us: int, *, flags: int | None = None, answers: int | None = None
     ) -> int:
-        """Queues one message. `bytes` and read-only views are not copied: they must not change before the outcome."""
+        """Queue one message. `bytes` and read-only views are not copied: they must not change before the outcome."""
         if flags is not None or answers is not None:
             raise no_flags(self.name)
         sender = self._sender(peer)
@@ -308,7 +309,7 @@ class RupMachine:
         return token
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
-        """Queues as many of the messages, from the first on, as there is room for, and gives their tokens."""
+        """Queue as many of the messages, from the first on, as there is room for, and return their tokens."""
         sender = self._sender(peer)
         for body in bodies:
             sender.check(body)
@@ -325,12 +326,12 @@ class RupMachine:
         return conversation.sender
 
     def ping(self, peer: Peer, now_us: int) -> int:
-        """Raises `NotSupported`: every packet that a rup peer answers belongs to a message."""
+        """Raise `NotSupported`: every packet that a rup peer answers belongs to a message."""
         self._sender(peer)
         raise NotSupported("rup has no packet that only asks for an answer; send an empty message instead")
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
-        """Frees the place of a received message and, when deferred, confirms it."""
+        """Free the place of a received message and, when deferred, confirms it."""
         conversation = self._conversations.get(receipt.peer.address)
         if conversation is not None and isinstance(receipt.first, str):
             self._receiver.commit(conversation, _identity(receipt.first), now_us)
@@ -338,7 +339,7 @@ class RupMachine:
     # Time and outputs.
 
     def wake(self, now_us: int) -> None:
-        """Does what is due. What is due may end what is due after it, so each looks whether it is still there."""
+        """Do what is due. What is due may end what is due after it, so each looks whether it is still there."""
         for key in self._context.due(now_us):
             if isinstance(key, Incoming):
                 self._receiver.due(key, now_us)
@@ -352,7 +353,7 @@ class RupMachine:
                 self._receiver.expire(now_us)
 
     def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None:
-        """Cuts what was not begun into smaller parts. The grid of what was begun is known to its receiver and stays."""
+        """Cut what was not begun into smaller parts. The grid of what was begun is known to its receiver and stays."""
         part_bytes = max(PART_BYTES_MIN, datagram_bytes - wire.DATA_HEADER_BYTES)
         if part_bytes < self._context.part_bytes_max:
             self._context.part_bytes_max = part_bytes
@@ -372,55 +373,51 @@ class RupMachine:
             sender.flush(now_us)
 
     def transmits(self) -> list[Transmit]:
-        """Hands over what is to be sent now, in order."""
+        """Return what is to be sent now, in order."""
         if self._outputs.ready:
             self._flush()
         return self._context.outbox.take()
 
-    def events(self) -> list[Event]:
-        """Hands over what has happened since the last call, in order."""
-        return self._outputs.events()
-
     def next_deadline_us(self) -> int | None:
-        """Tells when `wake` is due next."""
+        """Return when `wake` is due next."""
         if self._outputs.ready:
             self._flush()
         return self._context.timers.next_us()
 
     def room(self, peer: Peer) -> int:
-        """Tells how many more messages `send` would accept for this peer now."""
+        """Return how many more messages `send` would accept for this peer now."""
         return self._sender(peer).backlog.room()
 
     def unfinished(self) -> int:
-        """Counts the tokens without an outcome."""
+        """Count the tokens without an outcome."""
         return self._outputs.unfinished
 
     # What survives a restart.
 
     def peers(self) -> list[Peer]:
-        """Lists the addresses with completed messages to remember, oldest first, also those already closed."""
+        """List the addresses with completed messages to remember, oldest first, also those already closed."""
         return [Peer(address) for address in self._receiver.remembered.addresses()]
 
     def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
-        """Gives the completed messages of a peer, those about to be committed included."""
+        """Return the completed messages of a peer, those about to be committed included."""
         if peer.address not in self._conversations and not self._receiver.remembered.knows(peer.address):
             raise no_such_peer(self.name, peer)
         completed = self._receiver.remembered.of(peer.address) + self._completing(peer, committing)
         return encode_snapshot(peer.address, self._context.outbox.is_proved(peer.address), completed)
 
     def snapshot_in_pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes]:
-        """Gives nothing that changes, and the messages that are about to be committed."""
+        """Return nothing that changes, and the messages that are about to be committed."""
         proved = self._context.outbox.is_proved(peer.address)
         return b"", encode_snapshot(peer.address, proved, self._completing(peer, committing))
 
     def _completing(self, peer: Peer, committing: Sequence[Receipt]) -> list[tuple[bytes, int]]:
-        """Lists those of the receipts that wait for their commit, with their totals."""
+        """List those of the receipts that wait for their commit, with their totals."""
         names = [_identity(one.first) for one in committing if one.peer == peer and isinstance(one.first, str)]
         held = [(name, self._receiver.held_total(peer.address, name)) for name in names]
         return [(name, total) for name, total in held if total is not None]
 
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
-        """Takes up a conversation from its snapshot; completed messages are remembered for their full time again."""
+        """Resume a conversation from its snapshot; completed messages are remembered for their full time again."""
         address, proved, completed = decode_snapshot(snapshot)
         conversation = self._conversations.get(address) or self._open(address, now_us)
         if proved:
@@ -431,7 +428,7 @@ class RupMachine:
 
 
 def _part_fault(header: wire.Headed, size: int) -> str:
-    """Names the rule that a part breaks by itself, or gives an empty string."""
+    """Names the rule that a part breaks by itself, or return an empty string."""
     if (header.position == 0) != (header.start == 1):
         return "wrong_start"
     if header.position + size > header.total:

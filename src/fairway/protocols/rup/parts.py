@@ -50,7 +50,7 @@ class Parts:
         return place >= 0 and index < self._ends[place]
 
     def makes_gap(self, index: int) -> bool:
-        """Tells whether a missing part, once here, would leave one more gap than there is."""
+        """Return whether a missing part, once here, would leave one more gap than there is."""
         if index == self.mark:
             return False
         place = bisect_right(self._starts, index)
@@ -59,7 +59,7 @@ class Parts:
         return not (after_range or before_range)
 
     def add(self, first: int, count: int, now_us: int) -> None:
-        """Takes note of parts none of which was here."""
+        """Note parts none of which was here."""
         end = first + count
         self.count += count
         if first == self.mark:
@@ -87,7 +87,7 @@ class Parts:
         del self._starts[place], self._ends[place], self._seen_us[place]
 
     def gap_from(self, index: int, later_max: int) -> Gap | None:
-        """Gives the lowest missing stretch at or above `index` that has later parts."""
+        """Return the lowest missing stretch at or above `index` that has later parts."""
         index = max(index, self.mark)
         place = bisect_right(self._starts, index)
         if place > 0:

@@ -29,7 +29,7 @@ from fairway.protocols.rup.remembered import Remembered
 class Held:
     """A complete message that was handed over and waits for its commit (deferred)."""
 
-    __slots__ = ("conversation", "copies", "identity", "last_start", "serial", "total")
+    __slots__ = ("conversation", "duplicates", "identity", "last_start", "serial", "total")
 
     def __init__(self, conversation: Conversation, identity: bytes, total: int, last_start: int, serial: int) -> None:
         self.serial = serial
@@ -37,7 +37,7 @@ class Held:
         self.identity = identity
         self.total = total
         self.last_start = last_start
-        self.copies = 0
+        self.duplicates = 0
 
 
 class Receiver:
@@ -57,8 +57,8 @@ class Receiver:
 
     # Parts, one by one.
 
-    def answers_copy(self, address: Address, header: wire.Headed, now_us: int) -> bool:
-        """Deals with a part of a message that is complete; tells whether it was one."""
+    def answers_duplicate(self, address: Address, header: wire.Headed, now_us: int) -> bool:
+        """Deal with a part of a message that is complete; return whether it was one."""
         identity = header.identity
         total = self.remembered.total(address, identity)
         if total is not None:
@@ -81,24 +81,24 @@ class Receiver:
         return True
 
     def _arm_held(self, held: Held, now_us: int) -> None:
-        """Arms the confirm that a message waiting for its commit gets; an empty one gets none."""
+        """Arm the confirm that a message waiting for its commit gets; an empty one gets none."""
         if held.total == 0:
             return
-        held.copies += 1
-        if held.copies >= self._options.confirm_every_parts:
+        held.duplicates += 1
+        if held.duplicates >= self._options.confirm_every_parts:
             self._confirm_held(held)
         elif self._timers.get(held) is None:
             self._timers.set(held, now_us + self._options.confirm_after_us)
 
     def _confirm_held(self, held: Held) -> None:
-        """Confirms a message that waits for its commit up to the start of its last part."""
-        held.copies = 0
+        """Confirm a message that waits for its commit up to the start of its last part."""
+        held.duplicates = 0
         self._timers.set(held, None)
         address = held.conversation.peer.address
         self._outbox.answer(address, wire.control(wire.CONFIRM, held.identity, held.last_start), wire.CONTROL_BYTES)
 
     def refusal(self, conversation: Conversation | None, header: wire.Headed, size: int) -> str:
-        """Names the rule that keeps a new message from beginning with this part, or gives an empty string."""
+        """Names the rule that keeps a new message from beginning with this part, or return an empty string."""
         options, total = self._options, header.total
         is_whole = size == total
         is_spooled = 0 < options.spool_above_bytes < total and not is_whole
@@ -118,10 +118,10 @@ class Receiver:
         return "memory_full" if is_kept and not self.memory.admits(conversation, cost(size, 1)) else ""
 
     def begin(self, conversation: Conversation, header: wire.Headed, data: Buffer, now_us: int) -> None:
-        """Begins a message that nothing refuses with one of its parts."""
+        """Begin a message that nothing refuses with one of its parts."""
         body = wire.body(data)
         if len(body) == header.total:
-            self._hand_over(conversation, header.identity, body, header.total, now_us)
+            self._deliver(conversation, header.identity, body, header.total, now_us)
             if self._options.deferred:
                 held = Held(conversation, header.identity, header.total, 0, self._context.next_serial())
                 self._hold(held, now_us + self._options.confirm_after_us)
@@ -141,7 +141,7 @@ class Receiver:
         reason = message.fault(position, size, header.total)
         if reason:
             self._context.drop(reason)
-        elif message.is_copy(position):
+        elif message.is_duplicate(position):
             self._statistics.duplicates += 1
             # Its sender has not heard how far we are.
             self._after_arrival(message, now_us, at_once=position < message.mark)
@@ -169,7 +169,7 @@ class Receiver:
         return 0 if message.spooled else message.total
 
     def _keep(self, message: Incoming, position: int, body: bytes, now_us: int) -> None:
-        """Keeps a new part, and with the first that shows the grid also the last part that was kept aside."""
+        """Keep a new part, and with the first that shows the grid also the last part that was kept aside."""
         held_before = message.held_bytes
         at_once = False
         if message.part_bytes == 0 and position + len(body) == message.total:
@@ -197,7 +197,7 @@ class Receiver:
             self._context.drop("off_grid")
 
     def _add(self, message: Incoming, index: int, body: bytes, now_us: int) -> bool:
-        """Keeps a part or, when the message is spooled, hands it over."""
+        """Keep a part or, when the message is spooled, hands it over."""
         if message.spooled:
             self._spool(message, index, body)
         return message.add(index, body, now_us)
@@ -208,7 +208,7 @@ class Receiver:
         self._context.outputs.report(event)
 
     def _after_arrival(self, message: Incoming, now_us: int, *, at_once: bool) -> None:
-        """Hands a complete message over; otherwise asks for what is missing and confirms what is here."""
+        """Hand a complete message over; otherwise asks for what is missing and confirms what is here."""
         message.conversation.heard_us = now_us
         is_due = message.count_arrivals(1, now_us)
         if message.is_complete:
@@ -235,7 +235,7 @@ class Receiver:
     # Parts in bursts.
 
     def burst(self, message: Incoming, data: memoryview, segment_bytes: int, row: int, rows: int, now_us: int) -> int:
-        """Takes the datagrams of a super-buffer, from `row` on, that are new parts above all others; counts them.
+        """Take the datagrams of a super-buffer, from `row` on, that are new parts above all others; count them.
 
         `rows` datagrams from there on are whole. Takes none when one by one something else could happen than being
         kept, and asking for what is missing below: the end of the message, a bound.
@@ -257,7 +257,7 @@ class Receiver:
         return count
 
     def _keep_burst(self, message: Incoming, first: int, count: int, data: Buffer, row: int, now_us: int) -> None:
-        """Keeps new parts above all others."""
+        """Keep new parts above all others."""
         bursts = self._context.bursts
         if message.spooled:
             self._spool(message, first, bursts.bodies(data, message.part_bytes, row, count))
@@ -276,13 +276,13 @@ class Receiver:
         self._timers.set(message, message.due_us())
 
     def _may_ask(self, message: Incoming, first: int) -> bool:
-        """Tells whether the first few of new parts from `first` on may show that something below is missing."""
+        """Return whether the first few of new parts from `first` on may show that something below is missing."""
         if len(message.requests) >= self._options.requests_open_max:
             return False
         return first > message.parts.top or not message.requests.is_idle(message.parts)
 
     def _count_burst(self, message: Incoming, first: int, count: int, now_us: int) -> None:
-        """Takes note of new parts above all others, of which only the first can cause requests, with a confirm
+        """Note new parts above all others, of which only the first can cause requests, with a confirm
         wherever one is due on the way."""
         parts = message.parts
         in_order = first == parts.mark
@@ -300,7 +300,7 @@ class Receiver:
 
     def _complete(self, message: Incoming, now_us: int) -> None:
         self._remove(message)
-        self._hand_over(message.conversation, message.identity, message.body(), self._place_bytes(message), now_us)
+        self._deliver(message.conversation, message.identity, message.body(), self._place_bytes(message), now_us)
         if self._options.deferred:
             held = Held(message.conversation, message.identity, message.total, message.last_start, message.serial)
             self._hold(held, message.confirm_due_us or now_us)
@@ -314,14 +314,12 @@ class Receiver:
         self._timers.set(message, None)
 
     def _forget(self, message: Incoming) -> None:
-        """Drops an unfinished message."""
+        """Drop an unfinished message."""
         self._remove(message)
         message.let_go()
 
-    def _hand_over(
-        self, conversation: Conversation, identity: bytes, body: bytes, place_bytes: int, now_us: int
-    ) -> None:
-        """Reports a complete message, for which there is a place."""
+    def _deliver(self, conversation: Conversation, identity: bytes, body: bytes, place_bytes: int, now_us: int) -> None:
+        """Report a complete message, for which there is a place."""
         conversation.receipts[identity] = place_bytes
         conversation.heard_us = now_us
         self._slots.take(1, place_bytes)
@@ -329,13 +327,13 @@ class Receiver:
         self._context.outputs.report(MessageReceived(conversation.peer, identity.decode("ascii"), body))
 
     def _hold(self, held: Held, confirm_due_us: int) -> None:
-        """Keeps what is known of a message that was handed over until its commit."""
+        """Keep what is known of a message that was delivered until its commit."""
         self._held[held.conversation.peer.address, held.identity] = held
         if held.total:
             self._timers.set(held, confirm_due_us)
 
     def _finish(self, address: Address, identity: bytes, total: int, now_us: int) -> None:
-        """Remembers a message and confirms all of it."""
+        """Remember a message and confirms all of it."""
         self._remember(address, identity, total, now_us)
         self._outbox.answer(address, wire.control(wire.CONFIRM, identity, total), wire.CONTROL_BYTES)
 
@@ -345,7 +343,7 @@ class Receiver:
             self._timers.set(self.remembered, self.remembered.next_us())
 
     def commit(self, conversation: Conversation, identity: bytes, now_us: int) -> None:
-        """Frees the place of a message and, when deferred, confirms it."""
+        """Free the place of a message and, when deferred, confirms it."""
         size = conversation.receipts.pop(identity, None)
         if size is None:
             return
@@ -357,16 +355,16 @@ class Receiver:
             self._finish(address, identity, held.total, now_us)
 
     def held_total(self, address: Address, identity: bytes) -> int | None:
-        """Gives the total of a message that waits for its commit."""
+        """Return the total of a message that waits for its commit."""
         held = self._held.get((address, identity))
         return None if held is None else held.total
 
     def restore(self, address: Address, identity: bytes, total: int, now_us: int) -> None:
-        """Takes up a remembered message from a snapshot."""
+        """Resume a remembered message from a snapshot."""
         self._remember(address, identity, total, now_us)
 
     def forget_conversation(self, conversation: Conversation, now_us: int) -> None:
-        """Drops what is unfinished and frees the places; what was handed over is still recognised."""
+        """Drop what is unfinished and frees the places; what was delivered is still recognised."""
         for message in list(conversation.incoming.values()):
             self._forget(message)
         address = conversation.peer.address
@@ -381,12 +379,12 @@ class Receiver:
     # Timers.
 
     def held_due(self, held: Held) -> None:
-        """Sends the confirm that copies of a message waiting for its commit have armed."""
+        """Send the confirm that duplicates of a message waiting for its commit have armed."""
         if self._held.get((held.conversation.peer.address, held.identity)) is held:
             self._confirm_held(held)
 
     def due(self, message: Incoming, now_us: int) -> None:
-        """Does what is due for an unfinished message."""
+        """Do what is due for an unfinished message."""
         if message.conversation.incoming.get(message.identity) is not message:
             return
         if message.heard_us + self._options.unfinished_us <= now_us:

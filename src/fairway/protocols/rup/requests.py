@@ -78,7 +78,7 @@ class Requests:
             self._pace.answered(transmissions, back_off, now_us - self._rows[back_off].pop(index))
 
     def expect_first(self, now_us: int) -> None:
-        """Sets out to ask for part 0: only a last part is here, and where the others begin is unknown."""
+        """Set out to ask for part 0: only a last part is here, and where the others begin is unknown."""
         self._first_us = now_us + self._options.request_after_us
 
     def grid_known(self) -> None:
@@ -90,7 +90,7 @@ class Requests:
         return parts.gaps == 0 or parts.gap_from(self._asked_to, 1) is None
 
     def new(self, parts: Parts, now_us: int) -> list[int]:
-        """Opens requests for the parts that now count as missing, and lists them."""
+        """Open requests for the parts that now count as missing, and list them."""
         asked: list[int] = []
         options = self._options
         if self._first_us is not None and self._first_us <= now_us:

@@ -19,9 +19,8 @@ from fairway.core.recovery.timing import RoundTrip
 from fairway.core.refusals import too_large
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.context import Context
-from fairway.protocols.rup.grid import SEGMENTS_MAX, Grid
 from fairway.protocols.rup.options import PARTS_MAX
-from fairway.protocols.rup.outgoing import Outgoing
+from fairway.protocols.rup.outgoing import SEGMENTS_MAX, Grid, Outgoing
 
 OUTSTANDING_WINDOWS = 4
 """Unconfirmed parts of a message at the most, in windows: while a hole is being repaired the others go on."""
@@ -364,9 +363,10 @@ class Sender:
         """Report that a message was confirmed, together with its neighbours if they were the last that happened."""
         outputs = self._context.outputs
         outputs.statistics.messages_delivered += 1
-        last = outputs.last_event()
+        reported = outputs.reported
+        last = reported[-1] if reported else None
         if isinstance(last, Delivered) and last.peer is self.peer and last.tokens[-1] == token - 1:
-            outputs.replace_last(Delivered(self.peer, range(last.tokens[0], token + 1)))
+            reported[-1] = Delivered(self.peer, range(last.tokens[0], token + 1))
         else:
             outputs.report(Delivered(self.peer, (token,)))
 

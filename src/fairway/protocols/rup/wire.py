@@ -108,7 +108,7 @@ class Headed(NamedTuple):
 
 @lru_cache(maxsize=1_024)
 def uint(value: int) -> bytes:
-    """Gives a number as four digits in base 255, least significant first; small messages ask for the same few."""
+    """Return a number as four digits in base 255, least significant first; small messages ask for the same few."""
     rest, first = divmod(value, BASE)
     rest, second = divmod(rest, BASE)
     fourth, third = divmod(rest, BASE)
@@ -116,7 +116,7 @@ def uint(value: int) -> bytes:
 
 
 def encode(packet: Packet) -> bytes:
-    """Gives the datagram of a packet."""
+    """Return the datagram of a packet."""
     identity = packet.id.encode("ascii")
     if isinstance(packet, Data):
         prefix = _DATA_PREFIX.pack(LETTER_OF_KIND[DATA], packet.start, identity)
@@ -125,7 +125,7 @@ def encode(packet: Packet) -> bytes:
 
 
 def decode(data: Buffer) -> Packet:
-    """Gives the packet of a datagram, or raises `MalformedDatagram`."""
+    """Return the packet of a datagram, or raise `MalformedDatagram`."""
     kind, start, identity, position, total = header(data)
     name = identity.decode("ascii")
     if kind == DATA:
@@ -136,7 +136,7 @@ def decode(data: Buffer) -> Packet:
 
 
 def header(data: Buffer) -> Headed:
-    """Gives the header of a well-formed datagram, or raises `MalformedDatagram`."""
+    """Return the header of a well-formed datagram, or raise `MalformedDatagram`."""
     if _DATA_FORM.match(data):
         start, identity, a, b, c, d, e, f, g, h = _DATA_FIELDS.unpack_from(data)
         position = a + 255 * (b + 255 * (c + 255 * d))
@@ -148,7 +148,7 @@ def header(data: Buffer) -> Headed:
 
 
 def controls(data: Buffer) -> list[tuple[int, bytes, int]] | None:
-    """Gives kind, id and position of requests and confirms that stand one after another; None if any is malformed."""
+    """Return kind, id and position of requests and confirms that stand one after another; None if any is malformed."""
     if len(data) % CONTROL_BYTES or not _CONTROLS_FORM.fullmatch(data):
         return None
     return [
@@ -158,7 +158,7 @@ def controls(data: Buffer) -> list[tuple[int, bytes, int]] | None:
 
 
 def _malformed(front: bytes, length: int) -> MalformedDatagram:
-    """Tells which rule a datagram that fits no form breaks first."""
+    """Return which rule a datagram that fits no form breaks first."""
     if length == 0:
         return MalformedDatagram("too_short", found="0 bytes", expected=f"at least {CONTROL_BYTES}")
     if front[0] not in LETTER_OF_KIND.values():
@@ -181,29 +181,29 @@ def _malformed(front: bytes, length: int) -> MalformedDatagram:
 
 
 def body(data: Buffer) -> bytes:
-    """Gives what follows the header of a data packet."""
+    """Return what follows the header of a data packet."""
     return bytes(data[DATA_HEADER_BYTES:])
 
 
 def part_identity(data: memoryview, start: int) -> bytes:
-    """Gives the id of a datagram that begins at `start`, if it is a part: nothing is checked."""
+    """Return the id of a datagram that begins at `start`, if it is a part: nothing is checked."""
     return data[start + DATA_ID.start : start + DATA_ID.stop].tobytes()
 
 
 def part_position(data: memoryview, start: int) -> int:
-    """Gives the position of a datagram that begins at `start`, if it is a part: nothing is checked."""
+    """Return the position of a datagram that begins at `start`, if it is a part: nothing is checked."""
     a, b, c, d = data[start + POSITION_AT : start + TOTAL_AT]
     return a + 255 * (b + 255 * (c + 255 * d))
 
 
 def part(identity: bytes, position: int, total: int, payload: Buffer) -> bytes:
-    """Gives the datagram of one part; the fast way for machines, which know that the fields fit."""
+    """Return the datagram of one part; the fast way for machines, which know that the fields fit."""
     prefix = _DATA_PREFIX.pack(100, position == 0, identity)
     return b"".join((prefix, uint(position), uint(total), payload))
 
 
 def control(kind: int, identity: bytes, position: int) -> bytes:
-    """Gives the datagram of a request or confirm; the fast way for machines, which know that the fields fit."""
+    """Return the datagram of a request or confirm; the fast way for machines, which know that the fields fit."""
     rest, first = divmod(position, BASE)
     rest, second = divmod(rest, BASE)
     fourth, third = divmod(rest, BASE)
@@ -211,5 +211,5 @@ def control(kind: int, identity: bytes, position: int) -> bytes:
 
 
 def split(data: Buffer, segment_bytes: int) -> list[Buffer]:
-    """Cuts a super-buffer into its datagrams."""
+    """Cut a super-buffer into its datagrams."""
     return [data[start : start + segment_bytes] for start in range(0, len(data), segment_bytes)]

@@ -29,7 +29,7 @@ _TOO_SHORT, _BAD_FLAG, _CONTROL_WITH_BODY, _ZERO_INDEX, _ZERO_SESSION = range(1,
 
 
 def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Columns:
-    """Decodes the headers of many datagrams; agrees with `wire.decode` on every input."""
+    """Decode the headers of many datagrams; agrees with `wire.decode` on every input."""
     short = lengths < HEADER_BYTES
     header = whole_headers(buffer, offsets, short, _HEADER)
     flag = header["flag"]
@@ -50,7 +50,7 @@ def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Colum
 
 
 def _reasons(header: NDArray[np.void], kind: Bytes, lengths: Integers, short: NDArray[np.bool_]) -> Bytes:
-    """Gives each row's reason; the rule that `wire.decode` checks first is written last."""
+    """Return each row's reason; the rule that `wire.decode` checks first is written last."""
     reason = np.zeros(len(header), dtype=np.uint8)
     reason[header["session_id"] == 0] = _ZERO_SESSION
     reason[header["index"] == 0] = _ZERO_INDEX
@@ -61,7 +61,7 @@ def _reasons(header: NDArray[np.void], kind: Bytes, lengths: Integers, short: ND
 
 
 def stretches(data: Buffer, segment_bytes: int) -> list[Stretch]:
-    """Cuts the full segments of a super-buffer into stretches. Segments must hold a header."""
+    """Cut the full segments of a super-buffer into stretches. Segments must hold a header."""
     count = len(data) // segment_bytes
     header = np.ndarray((count,), dtype=_HEADER, buffer=data, strides=(segment_bytes,))
     index = header["index"].astype(np.int64)
@@ -79,7 +79,7 @@ def stretches(data: Buffer, segment_bytes: int) -> list[Stretch]:
 
 
 def encode_run(index: int, session_id: int, flag: int, bodies: Sequence[Buffer], body_bytes: int) -> bytes:
-    """Gives the datagrams of messages of one size with consecutive indices that do not cross the wrap."""
+    """Return the datagrams of messages of one size with consecutive indices that do not cross the wrap."""
     count = len(bodies)
     rows = np.empty(count, dtype=_message(body_bytes))
     rows["index"] = np.arange(index, index + count)
@@ -98,7 +98,7 @@ def _message(body_bytes: int) -> np.dtype[np.void]:
 
 
 def encode_acks(index: int, session_id: int, ack_index: int, count: int) -> bytes:
-    """Gives acknowledgements of `count` consecutive important packets; neither indices cross the wrap."""
+    """Return acknowledgements of `count` consecutive important packets; neither indices cross the wrap."""
     rows = np.empty(count, dtype=_HEADER)
     rows["index"] = np.arange(index, index + count)
     rows["session_id"] = session_id

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from fairway.core.addresses import device_of
-from fairway.core.chance import Chance
 from fairway.core.events import Address, CloseReason, Connected, Peer, PeerMoved
 from fairway.core.handshakes import Call, Calls, HalfOpen, HalfOpens
 from fairway.core.machine import Buffer
 from fairway.core.outputs import Outputs
+from fairway.core.random_source import RandomSource
 from fairway.core.receipts import ReceiptSlots
 from fairway.core.refusals import already_open, endpoint_closed, too_many_peers
 from fairway.core.statistics import ENDPOINT_CLOSED, PEERS_FULL
@@ -131,7 +131,9 @@ class Sessions:
 class SessionTable:
     """The sessions and handshakes of a machine, and one deadline for each of them."""
 
-    def __init__(self, options: UdpcOptions, chance: Chance, outputs: Outputs[Link], slots: ReceiptSlots) -> None:
+    def __init__(
+        self, options: UdpcOptions, random_source: RandomSource, outputs: Outputs[Link], slots: ReceiptSlots
+    ) -> None:
         self.sessions = Sessions()
         self._heartbeats: Deadlines[Session] = Deadlines()
         self.deadlines: Deadlines[Session | Call | HalfSession | Deadlines[Session]] = Deadlines()
@@ -140,7 +142,7 @@ class SessionTable:
         self.calls = Calls(options, outputs, self.deadlines)
         self._half_opens: HalfOpens[HalfSession] = HalfOpens(options, outputs, self.deadlines)
         self._options = options
-        self._chance = chance
+        self._random_source = random_source
         self._outputs = outputs
         self._slots = slots
         self._closed = False
@@ -153,10 +155,10 @@ class SessionTable:
             raise endpoint_closed()
         if self._is_full():
             raise too_many_peers(self._options.peers_max)
-        syn_index = self._options.first_index or 1 + self._chance.below((1 << 31) - 1)
+        syn_index = self._options.first_index or 1 + self._random_source.below((1 << 31) - 1)
         while (address, syn_index) in self.calls:
             syn_index = syn_index % ((1 << 31) - 1) + 1
-        caller_id = 1 + self._chance.below((1 << 32) - 1)
+        caller_id = 1 + self._random_source.below((1 << 32) - 1)
         return self.calls.start(
             (address, syn_index), caller_id, address, datagram(syn_index, caller_id, 0, SYN), now_us
         )
@@ -205,7 +207,7 @@ class SessionTable:
 
     def _draw_session_id(self) -> int | None:
         for _ in range(SESSION_ID_DRAWS_MAX):
-            session_id = 1 + self._chance.below((1 << 32) - 1)
+            session_id = 1 + self._random_source.below((1 << 32) - 1)
             if self.sessions.anywhere(session_id) is None and session_id not in self._half_opens:
                 return session_id
         return None

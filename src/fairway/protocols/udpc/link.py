@@ -14,7 +14,7 @@ NEVER = 1 << 63
 
 
 def following(index: int, count: int = 1) -> int:
-    """Gives the wide index `count` after this one; 0 is skipped at each wrap."""
+    """Return the wide index `count` after this one; 0 is skipped at each wrap."""
     wide = index + count
     return wide if wide >> 32 == index >> 32 else wide + 1
 
@@ -78,22 +78,22 @@ class Link:
         self.outputs.ready[self] = now_us
 
     def wake_by(self, due_us: int) -> None:
-        """Asks for a wake at that time at the latest."""
+        """Ask for a wake at that time at the latest."""
         self.wake_us = min(self.wake_us, due_us)
 
     def take_index(self, count: int = 1) -> int:
-        """Gives the first of `count` new indices, which must not cross the wrap; 0 is skipped after it."""
+        """Return the first of `count` new indices, which must not cross the wrap; 0 is skipped after it."""
         index = self.next_index
         wide = index + count
         self.next_index = wide if wide & INDEX_MASK else wide + 1
         return index
 
     def indices_to_wrap(self) -> int:
-        """Tells how many indices follow one another before 0 is skipped."""
+        """Return how many indices follow one another before 0 is skipped."""
         return INDEX_MASK + 1 - (self.next_index & INDEX_MASK)
 
     def transmit(self, data: Buffer, segment_bytes: int, count: int = 1) -> None:
-        """Sends datagrams, unless the three-times limit withholds them."""
+        """Send datagrams, unless the three-times limit withholds them."""
         if self.proved:
             self.outbox.send(self.address, data, segment_bytes, count)
         else:

@@ -4,7 +4,7 @@ What is sent when. A caller sends SYN until SYN+ACK comes, then ACK and whatever
 side holds half a session until any packet of it arrives. A plain message leaves once. An important one leaves through
 the congestion window and again until its IMP+ACK comes: at once when three later ones were acknowledged before it,
 else when its time-out runs out, doubling. A request leaves at once and again until its response comes. Every packet
-takes a new index, acknowledgements too, and the other side's bitmap over the last 65,536 of them tells copies.
+takes a new index, acknowledgements too, and the other side's bitmap over the last 65,536 of them tells duplicates.
 
 Timers, all but one behind one deadline per session: SYN and SYN+ACK repeats (250 ms, doubling); half-open entries
 (5 s); time-outs of important packets and requests (RFC 6298, 20 ms to 3 s), their limits (30 s and 5 s); pacing; the
@@ -28,11 +28,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from fairway.core.chance import Chance
 from fairway.core.errors import BadMessage, MalformedDatagram
 from fairway.core.events import Address, CloseReason, Peer, Receipt
 from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
 from fairway.core.outputs import Outputs
+from fairway.core.random_source import RandomSource
 from fairway.core.receipts import ReceiptSlots
 from fairway.core.recovery.queue import owned
 from fairway.core.refusals import TOO_LARGE_FOR_PATH, no_such_peer, send_queue_full, too_large, too_many_pings
@@ -72,13 +72,13 @@ class UdpcMachine:
 
     name: ClassVar[str] = "udpc"
 
-    def __init__(self, options: UdpcOptions, chance: Chance) -> None:
+    def __init__(self, options: UdpcOptions, random_source: RandomSource) -> None:
         self.options = options
         self._body_bytes_max = BODY_BYTES_MAX
         self._outputs: Outputs[Link] = Outputs(options)
         self.statistics = self._outputs.statistics
         self._slots = ReceiptSlots(options)
-        self._table = SessionTable(options, chance, self._outputs, self._slots)
+        self._table = SessionTable(options, random_source, self._outputs, self._slots)
         self._sessions = self._table.sessions
         self._by_peer = self._sessions.by_peer
         self._by_route = self._sessions.by_route
@@ -112,7 +112,7 @@ class UdpcMachine:
     def send(
         self, peer: Peer, body: Buffer, now_us: int, *, flags: int | None = None, answers: int | None = None
     ) -> int:
-        """Queues one message: important unless `flags` says otherwise.
+        """Queue one message: important unless `flags` says otherwise.
 
         REQ (or REQ+ASY) asks; its outcome is `ResponseReceived`, or `RequestReceived` with the token. ACK (with REQ
         and ASY at will) and `answers` respond to a request. Plain messages (0) and bare responses have no outcome.
@@ -138,7 +138,7 @@ class UdpcMachine:
         return token
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
-        """Queues important messages, as many from the first on as there is room for."""
+        """Queue important messages, as many from the first on as there is room for."""
         session = self._open(peer)
         sizes = set(map(len, bodies))
         _check_size(max(sizes, default=0), self._body_bytes_max)
@@ -244,7 +244,7 @@ class UdpcMachine:
             self._receive_batch(bytes(data), address, now_us, segment_bytes)
 
     def _receive_batch(self, data: bytes, address: Address, now_us: int, segment_bytes: int) -> None:
-        """Takes a super-buffer stretch by stretch; whatever is unusual goes datagram by datagram."""
+        """Take a super-buffer stretch by stretch; whatever is unusual goes datagram by datagram."""
         whole_run = one_stretch(data, segment_bytes)
         if whole_run is not None:
             found = [whole_run]
@@ -293,7 +293,7 @@ def _check_size(body_bytes: int, limit: int) -> None:
 
 
 def _check(session: Session, flag: int, answers: int | None) -> None:
-    """Raises `BadMessage` with the rule that the message breaks."""
+    """Raise `BadMessage` with the rule that the message breaks."""
     for flags, others, rule in _UNSENDABLE:
         if flag & flags and flag & others:
             raise BadMessage(f"a message cannot carry {flag_name(flag)}: {rule}")

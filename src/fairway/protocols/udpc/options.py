@@ -40,7 +40,7 @@ class UdpcOptions(HandshakeOptions):
     response_kept_us: int = 30_000_000
     responses_max: int = 1_024
     response_bytes_max: int = 1 << 20
-    """Per session: responses kept for copies of their requests."""
+    """Per session: responses kept for duplicates of their requests."""
 
     keepalive_us: int = 1_000_000
     silence_us: int = 10_000_000

@@ -20,9 +20,9 @@ from fairway.core.recovery.recovery import Kind, Recovery
 from fairway.core.recovery.runs import Acknowledged, Run, Stream
 from fairway.core.recovery.timing import RoundTrip
 from fairway.core.serial import widen
-from fairway.protocols.udpc.answers import Answers
 from fairway.protocols.udpc.link import INDEX_MASK, NEVER, Link
 from fairway.protocols.udpc.options import UdpcOptions
+from fairway.protocols.udpc.receiver import Answers
 from fairway.protocols.udpc.wire import ACK, HEADER_BYTES, IMP, REQ, datagram
 
 RUN_MIN = 8

@@ -1,18 +1,18 @@
 """One open conversation: what each arriving packet means to it, its heartbeat, and its end.
 
-A packet is accepted by the rule of its kind, or dropped with a reason; only an accepted one is a sign of life.
+A packet is accepted by the rule of its kind, or dropped with a reason; only an accepted one counts as heard.
 
-    flag             open                                   closing (flushing)           lingering
-    none             deliver once                           drop                         FIN
-    IMP              deliver once, ack, ack copies          ack copies of acked ones     ack such copies, FIN
-    REQ              hand over once, copies: response       copies: response             FIN
-    ACK              response to an open request            drop                         FIN
-    ACK+REQ          both                                   copies: response             FIN
-    IMP+ACK          take off the flight                    take off the flight          FIN
-    HBT              HBT+ACK                                HBT+ACK                      FIN
-    HBT+ACK          round-trip time                        round-trip time              FIN
-    SYN+ACK          ACK again                              ACK again                    FIN
-    FIN              over                                   over                         nothing
+    flag             open                                   closing (flushing)               lingering
+    none             deliver once                           drop                             FIN
+    IMP              deliver once, ack, ack duplicates      ack duplicates of acked ones     ack such duplicates, FIN
+    REQ              deliver once, duplicates: response     duplicates: response             FIN
+    ACK              response to an open request            drop                             FIN
+    ACK+REQ          both                                   duplicates: response             FIN
+    IMP+ACK          take off the flight                    take off the flight              FIN
+    HBT              HBT+ACK                                HBT+ACK                          FIN
+    HBT+ACK          round-trip time                        round-trip time                  FIN
+    SYN+ACK          ACK again                              ACK again                        FIN
+    FIN              over                                   over                             nothing
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Session:
     # What arrives.
 
     def receive(self, index: int, ack_index: int, flag: int, data: Buffer, now_us: int) -> None:
-        """Takes one well-formed packet of this session."""
+        """Take one well-formed packet of this session."""
         highest = self.receiver.seen.highest
         if index == (highest + 1) & INDEX_MASK and self.state is OPEN:
             if flag == IMP:
@@ -149,7 +149,7 @@ class Session:
 
     def _receive_plain(self, number: int, data: Buffer) -> str:
         if self.receiver.is_duplicate(number):
-            return "copy"
+            return "duplicate"
         if self._options.sequenced and number <= self.receiver.newest_plain:
             return "not_newest"
         return self._deliver(number, data, False)
@@ -211,7 +211,7 @@ class Session:
         return ""
 
     def _completes(self, ack_index: int, data: Buffer) -> bool:
-        """Tells whether an ACK is the one that ends our side of the handshake."""
+        """Return whether an ACK is the one that ends our side of the handshake."""
         return self.handshake.called and ack_index == self.handshake.syn_ack_index and len(data) == HEADER_BYTES
 
     def _receive_important_ack(self, number: int, ack_index: int, now_us: int) -> str:
@@ -222,7 +222,7 @@ class Session:
         return ""
 
     def _receive_heartbeat(self, number: int, index: int, now_us: int) -> str:
-        """Answers. A caller then stays behind the called side: one that asks is enough to keep both informed."""
+        """Answer. A caller then stays behind the called side: one that asks is enough to keep both informed."""
         self.receiver.seen.add(number)
         self.sender.control(HBT | ACK, index)
         if not self.handshake.called:
@@ -263,13 +263,13 @@ class Session:
             self.link.transmit(self._fin, HEADER_BYTES)
 
     def newer(self, index: int) -> bool:
-        """Tells whether a packet is newer than every one before."""
+        """Return whether a packet is newer than every one before."""
         return self.receiver.widen(index) > self.receiver.seen.highest
 
     # What arrives in batches.
 
     def receive_stretch(self, stretch: Stretch, data: bytes, segment_bytes: int, now_us: int) -> bool:
-        """Takes neighbouring datagrams of a batch as a whole if nothing about them is unusual; else changes nothing.
+        """Take neighbouring datagrams of a batch as a whole if nothing about them is unusual; else changes nothing.
 
         Nothing that differs in effect from taking them one by one is taken here.
         """
@@ -323,11 +323,11 @@ class Session:
                 self.sender.acknowledge_run(piece.first, piece.length)
 
     def accept(self, index: int) -> None:
-        """Answers the SYN+ACK that opened this session."""
+        """Answer the SYN+ACK that opened this session."""
         self.sender.control(ACK, index)
 
     def repeat_syn_ack(self) -> None:
-        """Answers a repeated SYN as the first one was answered."""
+        """Answer a repeated SYN as the first one was answered."""
         handshake = self.handshake
         data = datagram(handshake.syn_ack_index, self.link.session_id, handshake.syn_index, SYN | ACK)
         self.link.transmit(data, HEADER_BYTES)
@@ -349,7 +349,7 @@ class Session:
     # Time.
 
     def wake(self, now_us: int) -> None:
-        """Does what is due."""
+        """Do what is due."""
         if self.state is State.LINGERING:
             if now_us >= self._lingering_us + self._options.linger_us:
                 self.state = State.OVER
@@ -380,7 +380,7 @@ class Session:
         return max(self._heard_us, self._heartbeat_us) + self._options.keepalive_us
 
     def due_us(self) -> int:
-        """Tells when `wake` has something to do."""
+        """Return when `wake` has something to do."""
         options = self._options
         if self.state is State.LINGERING:
             return self._lingering_us + options.linger_us
@@ -402,7 +402,7 @@ class Session:
             self.link.wake_by(now_us + self._options.flush_us)
 
     def _finish_if_flushed(self, now_us: int) -> bool:
-        """Sends FIN when closing has nothing more to wait for."""
+        """Send FIN when closing has nothing more to wait for."""
         if self.state is not State.CLOSING:
             return False
         if not self.sender.idle() and now_us < self._closing_us + self._options.flush_us:
@@ -417,7 +417,7 @@ class Session:
         return True
 
     def _end(self, reason: CloseReason) -> None:
-        """Gives every open token its outcome and reports the end."""
+        """Return every open token its outcome and reports the end."""
         self.sender.fail(reason)
         self.pings.end(reason)
         self.receiver.receipts.release()
@@ -426,5 +426,5 @@ class Session:
         self._outputs.report(Closed(self.link.peer, reason))
 
     def replace(self) -> None:
-        """Ends without FIN: the peer has opened a new session."""
+        """End without FIN: the peer has opened a new session."""
         self._end(CloseReason.REPLACED)

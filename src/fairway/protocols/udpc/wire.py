@@ -209,13 +209,13 @@ _MESSAGE_CLASS: dict[int, type[Plain | Important | Response]] = {0: Plain, IMP: 
 
 
 def encode(packet: Packet) -> bytes:
-    """Gives the datagram of a packet."""
+    """Return the datagram of a packet."""
     body = b"" if isinstance(packet, Control) else packet.body
     return datagram(packet.index, packet.session_id, packet.ack_index, packet.flag, body)
 
 
 def decode(data: Buffer) -> Packet:
-    """Gives the packet of a datagram, or raises `MalformedDatagram`."""
+    """Return the packet of a datagram, or raise `MalformedDatagram`."""
     index, session_id, ack_index, flag = header(data)
     control = _CONTROL_CLASS.get(flag)
     if control is not None:
@@ -230,7 +230,7 @@ def decode(data: Buffer) -> Packet:
 
 
 def header(data: Buffer) -> tuple[int, int, int, int]:
-    """Gives index, session_id, ack_index and flag of a well-formed datagram, or raises `MalformedDatagram`."""
+    """Return index, session_id, ack_index and flag of a well-formed datagram, or raise `MalformedDatagram`."""
     length = len(data)
     if length < HEADER_BYTES:
         raise MalformedDatagram("too_short", found=f"{length} bytes", expected=f"at least {HEADER_BYTES}")
@@ -253,12 +253,12 @@ def _malformed(index: int, flag: int, length: int) -> MalformedDatagram:
 
 
 def body(data: Buffer) -> bytes:
-    """Gives what follows the header."""
+    """Return what follows the header."""
     return bytes(data[HEADER_BYTES:])
 
 
 def datagram(index: int, session_id: int, ack_index: int, flag: int, payload: Buffer = b"") -> bytes:
-    """Gives the datagram with these fields; the fast way for machines, which know that they fit."""
+    """Return the datagram with these fields; the fast way for machines, which know that they fit."""
     return _HEADER.pack(index, session_id, ack_index, flag) + payload
 
 
@@ -268,7 +268,7 @@ def flag_name(flag: int) -> str:
 
 
 def split(data: Buffer, segment_bytes: int) -> list[Buffer]:
-    """Cuts a super-buffer into its datagrams."""
+    """Cut a super-buffer into its datagrams."""
     return [data[start : start + segment_bytes] for start in range(0, len(data), segment_bytes)]
 
 
@@ -285,7 +285,7 @@ class Stretch(NamedTuple):
 
 
 def one_stretch(data: bytes, segment_bytes: int) -> Stretch | None:
-    """Tells whether the full segments of a super-buffer are one stretch, for the price of a few slices.
+    """Return whether the full segments of a super-buffer are one stretch, for the price of a few slices.
 
     A no may be wrong where an index carries far; `columns.stretches` then knows better. Segments must hold a header.
     """
@@ -309,7 +309,7 @@ _COUNTING = bytes(range(256)) * 9
 
 
 def _counts_up(data: bytes, place: int, end: int, segment_bytes: int, count: int) -> bool:
-    """Tells whether the four bytes at `place` count up by one from segment to segment, with at most one carry."""
+    """Return whether the four bytes at `place` count up by one from segment to segment, with at most one carry."""
     high, middle, third, low = data[place : place + 4]
     carry = min(count, 256 - low)
     if count > carry + 256 or (count > carry and third == 255):
@@ -324,7 +324,7 @@ def _counts_up(data: bytes, place: int, end: int, segment_bytes: int, count: int
 
 
 def bodies(data: bytes, segment_bytes: int) -> tuple[bytes, ...]:
-    """Gives the bodies of a super-buffer of equal datagrams."""
+    """Return the bodies of a super-buffer of equal datagrams."""
     return _bodies(segment_bytes - HEADER_BYTES, len(data) // segment_bytes).unpack(data)
 
 

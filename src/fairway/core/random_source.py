@@ -15,15 +15,15 @@ MILLION = 1_000_000
 _MASK = (1 << 64) - 1
 
 
-class Chance(Protocol):
+class RandomSource(Protocol):
     """A source of random integers."""
 
     def bits(self, count: int) -> int:
-        """Draws an integer of `count` random bits."""
+        """Draw an integer of `count` random bits."""
         ...
 
     def below(self, bound: int) -> int:
-        """Draws an integer from 0 to bound - 1."""
+        """Draw an integer from 0 to bound - 1."""
         ...
 
 
@@ -49,15 +49,15 @@ class Seeded:
         return value >> (have - count)
 
     def below(self, bound: int) -> int:
-        """Draws from 0 to bound - 1; the bias of a 64-bit product is below 2^-40 for the bounds used here."""
+        """Draw from 0 to bound - 1; the bias of a 64-bit product is below 2^-40 for the bounds used here."""
         return (self._next() * bound) >> 64
 
     def between(self, low: int, high: int) -> int:
-        """Draws from low to high, both included."""
+        """Draw from low to high, both included."""
         return low + self.below(high - low + 1)
 
     def happens(self, per_million: int) -> bool:
-        """Answers yes in `per_million` of a million cases; draws nothing for 0, so that a switched-off fault
+        """Answer yes in `per_million` of a million cases; draws nothing for 0, so that a switched-off fault
         does not move the faults that follow it."""
         return per_million > 0 and self.below(MILLION) < per_million
 
@@ -70,5 +70,5 @@ class Seeded:
             items[last], items[other] = items[other], items[last]
 
     def fork(self, label: int) -> Seeded:
-        """Gives an independent generator, so that one consumer's draws do not move another's."""
+        """Return an independent generator, so that one consumer's draws do not move another's."""
         return Seeded(self._next() ^ (label * 0xD1342543DE82EF95))
