@@ -325,6 +325,31 @@ def test_a_client_that_has_something_to_send_finds_a_gateway_that_was_away_withi
     assert world.clients[A].is_up
 
 
+@pytest.mark.parametrize("after_us", [0, 30_000, 50_000, 70_000, 90_000, 110_000])
+def test_a_gateway_killed_at_any_step_of_a_handshake_is_found_within_ten_seconds(after_us: int, either: Either) -> None:
+    world = World(either.gateway())
+    world.add(either.client("sensor-1"), A)
+    world.say(A, b"hello")
+    world.run(after_us)
+    world.gateway = either.gateway(secret=b"another")
+    assert world.run(10 * SECOND_US, lambda: A in world.answers or world.clients[A].is_up)
+
+
+def test_a_killed_gateway_that_stays_away_for_long_is_found_within_two_seconds(either: Either) -> None:
+    world = up(either)
+    world.faults = Faults(loss=1_000_000)
+    for number in range(200):
+        world.say(A, b"%d" % number)
+        world.run(SECOND_US // 2)
+    world.faults = Faults()
+    world.gateway = either.gateway(Limits(hints_per_second=0), secret=b"another")
+    before = world.clients[A].counters.handshakes
+    for number in range(4):
+        world.say(A, b"back %d" % number)
+        world.run(SECOND_US // 2)
+    assert world.clients[A].counters.handshakes > before
+
+
 def test_slow_answers_are_not_taken_for_silence(either: Either) -> None:
     world = World(either.gateway(), delay_us=2 * SECOND_US)
     client = world.add(either.client("sensor-1"), A)

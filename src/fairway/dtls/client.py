@@ -31,7 +31,16 @@ from fairway.dtls.engine import (
     PeerIdentity,
     Plaintext,
 )
-from fairway.dtls.records import ALERT, DATA, is_protected, is_record, is_run, is_unprotected_close
+from fairway.dtls.records import (
+    ALERT,
+    DATA,
+    HEADER_BYTES,
+    is_protected,
+    is_record,
+    is_run,
+    is_unprotected_close,
+    is_verify_request,
+)
 
 RESPONSES = 3
 """Silence is no news before so many times the response time."""
@@ -42,10 +51,13 @@ _log = logging.getLogger("fairway.dtls")
 class Attempt:
     """A handshake under way."""
 
-    __slots__ = ("association", "ends_us", "flight", "repeat_us", "repeats")
+    __slots__ = ("association", "began_us", "cookie", "ends_us", "flight", "repeat_us", "repeats")
 
-    def __init__(self, association: Association, ends_us: int) -> None:
+    def __init__(self, association: Association, now_us: int, ends_us: int) -> None:
         self.association = association
+        self.began_us = now_us
+        self.cookie = b""
+        """What the gateway's first HelloVerifyRequest said."""
         self.ends_us = ends_us
         self.flight: list[bytes] = []
         self.repeats = 0
@@ -155,8 +167,12 @@ class DtlsClient:
         attempt = self._attempt
         if attempt is None and self._begin_us is None and not self._closed:
             self._begin(now_us)
-        elif attempt is not None and attempt.repeat_us is None:
-            # Somebody is waiting: a gateway that was away is found soon after it is back.
+        self._probe(now_us)
+
+    def _probe(self, now_us: int) -> None:
+        """Repeat the flight again: somebody is waiting, and a gateway that was away is to be found soon."""
+        attempt = self._attempt
+        if attempt is not None and attempt.repeat_us is None:
             attempt.repeat_us = now_us + self._limits.probe_us
 
     def _seal(self, up: Association, transmit: Transmit, now_us: int) -> None:
@@ -169,6 +185,7 @@ class DtlsClient:
         self.counters.records_out += count
         self._records += count
         self._transmits.append(Transmit(self.remote, sealed, step))
+        self._probe(now_us)
         if self._unanswered_us is None:
             jitter_us = self._chance.below(self._liveness_us // 2)
             self._sent_us, self._unanswered_us = now_us, now_us + self._liveness_us + jitter_us
@@ -208,7 +225,8 @@ class DtlsClient:
         elif datagram[0] == DATA or (datagram[0] == ALERT and is_protected(datagram)):
             return self._open(datagram, now_us)
         elif self._attempt is not None:
-            return self._step(self._attempt, datagram, now_us)
+            if not self._restarted(self._attempt, datagram, now_us):
+                return self._step(self._attempt, datagram, now_us)
         else:
             self.counters.dropped["late_handshake"] += 1
         return []
@@ -258,7 +276,7 @@ class DtlsClient:
         limit_us = limits.attempts_us[min(self._attempts, len(limits.attempts_us) - 1)]
         self._attempts += 1
         self._begin_us = None
-        self._attempt = attempt = Attempt(self._engine.call(self._instance), now_us + self._jittered(limit_us))
+        self._attempt = attempt = Attempt(self._engine.call(self._instance), now_us, now_us + self._jittered(limit_us))
         self.counters.half_open = 1
         self._step(attempt, None, now_us)
 
@@ -280,6 +298,20 @@ class DtlsClient:
             attempt.repeat_us = now_us + self._limits.repeat_us
             self._transmits += [Transmit(self.remote, one) for one in flight]
         return self._establish(attempt, now_us) if association.established else []
+
+    def _restarted(self, attempt: Attempt, datagram: bytes, now_us: int) -> bool:
+        """Begin anew if the gateway asks for another cookie: it was restarted, and OpenSSL takes no second one."""
+        if not is_verify_request(datagram):
+            return False
+        said = datagram[HEADER_BYTES:]
+        if not attempt.cookie:
+            attempt.cookie = said
+            return False
+        if said == attempt.cookie or now_us < attempt.began_us + self._limits.retry_us:
+            return False
+        self._give_up(attempt, "gateway_restarted")
+        self._begin(now_us)
+        return True
 
     def _establish(self, attempt: Attempt, now_us: int) -> list[bytes]:
         association = attempt.association
@@ -306,6 +338,9 @@ class DtlsClient:
         self.counters.resent_flights += 1
         self._transmits += [Transmit(self.remote, one) for one in attempt.flight]
         more = attempt.repeats < self._limits.repeats_max
+        if not more and attempt.cookie:
+            # The gateway has answered before, and does no longer: the handshake is lost.
+            attempt.ends_us = min(attempt.ends_us, now_us + self._limits.attempts_us[0])
         attempt.repeat_us = now_us + self._limits.repeat_us if more else None
 
     def _fail(self, attempt: Attempt, reason: str, now_us: int) -> None:

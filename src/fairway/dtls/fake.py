@@ -21,9 +21,19 @@ from fairway.core.machine import Buffer
 from fairway.core.random_source import RandomSource
 from fairway.dtls.cookies import Cookies
 from fairway.dtls.engine import DATAGRAM_BYTES_MAX, AssociationClosed, HandshakeFailed, PeerIdentity
-from fairway.dtls.records import ALERT, CLIENT_HELLO, DATA, HANDSHAKE, HEADER_BYTES, OVERHEAD_BYTES, pack, split
+from fairway.dtls.records import (
+    ALERT,
+    CLIENT_HELLO,
+    DATA,
+    HANDSHAKE,
+    HEADER_BYTES,
+    OVERHEAD_BYTES,
+    VERIFY_REQUEST,
+    pack,
+    split,
+)
 
-SERVER_HELLO, VERIFY_REQUEST, FINISHED = 2, 3, 20
+SERVER_HELLO, FINISHED = 2, 20
 TAG_BYTES = 16
 NONCE_BYTES = OVERHEAD_BYTES - HEADER_BYTES - TAG_BYTES
 WINDOW = 64

@@ -17,7 +17,7 @@ OVERHEAD_BYTES = 37
 """Of a record with AES-GCM or AES-CCM: header, explicit nonce, tag. ChaCha20 needs eight bytes less."""
 
 CHANGE_CIPHER_SPEC, ALERT, HANDSHAKE, DATA = 20, 21, 22, 23
-CLIENT_HELLO = 1
+CLIENT_HELLO, VERIFY_REQUEST = 1, 3
 _HANDSHAKE_BYTES = 12
 _RANDOM_AT = HEADER_BYTES + _HANDSHAKE_BYTES + 2
 _SESSION_AT = _RANDOM_AT + 32
@@ -73,6 +73,11 @@ def is_protected(datagram: bytes) -> bool:
 def is_unprotected_close(datagram: bytes) -> bool:
     """Return whether a datagram is a close_notify that anybody could have written."""
     return datagram[0] == ALERT and not is_protected(datagram) and datagram[HEADER_BYTES:] == b"\x01\x00"
+
+
+def is_verify_request(datagram: bytes) -> bool:
+    """Return whether a datagram is a HelloVerifyRequest."""
+    return len(datagram) > HEADER_BYTES and datagram[0] == HANDSHAKE and datagram[HEADER_BYTES] == VERIFY_REQUEST
 
 
 def hello(datagram: bytes) -> Hello | None:
