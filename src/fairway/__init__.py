@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairway.pure import prefer_sources
+
 if TYPE_CHECKING:
     from fairway.core.errors import BadAddress, BadMessage, BadOption, CallerError, FairwayError, NotSupported
     from fairway.net import (
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     )
 
 __version__ = "0.1.0"
+
+prefer_sources()
 
 _ERRORS = ("BadAddress", "BadMessage", "BadOption", "CallerError", "FairwayError", "NotSupported")
 
