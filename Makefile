@@ -14,10 +14,10 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 SETUP_LOG := build/setup.log
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
-PYTEST = PYTHONHASHSEED=$(SEED) $(BIN)/python -m pytest --seed $(SEED) --durations=25
+PYTEST = FAIRWAY_PURE=1 PYTHONHASHSEED=$(SEED) $(BIN)/python -m pytest --seed $(SEED) --durations=25
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-all check bench soak scale soak-net soak-gateway torture fuzz lock clean
+.PHONY: help setup demo test test-all native test-native check bench soak scale soak-net soak-gateway torture fuzz lock clean
 
 help: ## Show this.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -40,7 +40,7 @@ $(STAMP): requirements/dev.txt pyproject.toml
 
 demo: $(STAMP) ## All of Fairway in two minutes; ends with the path of a page to open.
 	@$(BIN)/python scripts/require.py java
-	$(BIN)/fairway demo
+	FAIRWAY_PURE=1 $(BIN)/fairway demo
 
 test: check ## All checks, then the tests, in an order that SEED decides.
 	@$(BIN)/python scripts/require.py java tshark chromium strace
@@ -49,6 +49,15 @@ test: check ## All checks, then the tests, in an order that SEED decides.
 test-all: check ## The same with the tests of the measuring tools and the long kill runs.
 	@$(BIN)/python scripts/require.py java tshark chromium strace
 	$(PYTEST)
+
+native: $(STAMP) ## Compile the machines in place; FAIRWAY_PURE=1 runs the sources all the same.
+	@$(BIN)/python scripts/require.py cc
+	$(call step,compiling (some minutes),$(BIN)/python setup.py build_ext --inplace --parallel 2)
+	@$(BIN)/fairway --version | grep compiled
+
+test-native: native ## The conformance suite, the vectors and 500 swarm seeds on the compiled machines.
+	$(BIN)/python -m pytest -q tests/conformance tests/protocols/test_vectors.py tests/test_pure.py
+	$(BIN)/python scripts/soak.py --seeds 500
 
 check: $(STAMP) ## Format, lint, types, layering, seeds.
 	$(BIN)/ruff format --check .

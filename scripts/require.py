@@ -48,6 +48,7 @@ PROGRAMS = {
     "java": Program(f"Java {JAVA_VERSION_MIN} or newer", find_java, "openjdk-17-jre-headless"),
     "tshark": Program("tshark", lambda: shutil.which("tshark"), "tshark"),
     "strace": Program("strace", lambda: shutil.which("strace"), "strace"),
+    "cc": Program("a C compiler", lambda: shutil.which("cc"), "gcc"),
     "chromium": Program("Chromium", lambda: shutil.which("chromium"), "chromium"),
 }
 

@@ -24,7 +24,8 @@ MAY_USE = {
     "lake": ("capture", "sim", "store"),
     "report": ("store",),
     "demo": ("gateway", "lake", "report"),
-    "cli": ("demo",),
+    "pure": ("core",),
+    "cli": ("demo", "pure"),
     "": ("cli",),
 }
 """Each room with those it may use directly; what they may use, it may use too. The package itself is the room ""."""

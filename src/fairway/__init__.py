@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairway.pure import prefer_sources as _prefer_sources
+
 if TYPE_CHECKING:
     from fairway.core.errors import (
         BadAddress,
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     )
 
 __version__ = "0.1.0"
+
+_prefer_sources()
 
 _ERRORS = ("BadAddress", "BadMessage", "BadOption", "CallerError", "DamagedSnapshot", "FairwayError", "NotSupported")
 

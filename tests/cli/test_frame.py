@@ -13,6 +13,7 @@ import pytest
 from fairway import __version__, cli
 from fairway.cli import VERBS, Verb, run
 from fairway.cli.exits import EXTRAS
+from fairway.pure import form
 from tests.conftest import ROOT
 
 MODULES_MAX = 150
@@ -80,7 +81,7 @@ def test_the_traceback_comes_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatc
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
-    assert capsys.readouterr().out == f"fairway {__version__}\n"
+    assert capsys.readouterr().out == f"fairway {__version__} ({form()})\n"
 
 
 def test_help_fits_one_screen_and_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:

@@ -135,7 +135,9 @@ def _application(chosen: str | None) -> typer.Typer:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"fairway {__version__}")
+        from fairway.pure import form
+
+        print(f"fairway {__version__} ({form()})")
         raise typer.Exit
 
 
