@@ -19,7 +19,7 @@ JOINED_US = 200
 
 
 def measure(seconds: int = 1) -> Iterator[dict[str, object]]:
-    """Gives two rows per protocol, arrivals one by one and joined: 64-byte messages (rup: 1 MB), 0.1 % loss.
+    """Return two rows per protocol, arrivals one by one and joined: 64-byte messages (rup: 1 MB), 0.1 % loss.
 
     Time is that of the processor, so that a busy machine does not count against the simulator.
     """

@@ -28,14 +28,14 @@ class Program(NamedTuple):
 
 
 def find_java() -> str | None:
-    """Gives the Java that Spark would start, the one in JAVA_HOME before the one on PATH, if it is new enough."""
+    """Return the Java that Spark would start, the one in JAVA_HOME before the one on PATH, if it is new enough."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     return java if java and java_version(java) >= JAVA_VERSION_MIN else None
 
 
 def java_version(java: str) -> int:
-    """Gives the major version, 0 when there is none to be found; `1.8` is how version 8 calls itself."""
+    """Return the major version, 0 when there is none to be found; `1.8` is how version 8 calls itself."""
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
     except OSError:

@@ -81,7 +81,7 @@ TABLES = (
 
 
 def tables(folder: Path) -> list[str]:
-    """Gives the lines to print."""
+    """Return the lines to print."""
     ask = duckdb.connect().execute
     runs = f"read_parquet('{folder / 'runs' / '*.parquet'}')"
     counted = f"SELECT count(*), CAST(sum(datagrams) AS BIGINT), count_if(NOT passed) FROM {runs}"

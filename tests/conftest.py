@@ -108,7 +108,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def tshark() -> Tshark:
-    """Gives a reader of captures that is not ours, installed if it is missing; never skipped."""
+    """Return a reader of captures that is not ours, installed if it is missing; never skipped."""
     subprocess.run([sys.executable, ROOT / "scripts" / "require.py", "tshark"], check=True)
     return read_with_tshark
 

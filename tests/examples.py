@@ -24,12 +24,12 @@ ADDRESS = re.compile(r"\b(?:127\.0\.0\.1|0\.0\.0\.0):(\d{4,5})\b")
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """Gives the blocks of a language on a page."""
+    """Return the blocks of a language on a page."""
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
 
 
 def commands(block: str) -> list[str]:
-    """Gives the lines of a shell block without comments."""
+    """Return the lines of a shell block without comments."""
     lines = (re.sub(r"(^|\s)#\s.*", "", line).strip() for line in block.splitlines())
     return [line for line in lines if line]
 

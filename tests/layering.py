@@ -108,13 +108,13 @@ class Imported(NamedTuple):
 
 
 def room_of(module: str) -> str:
-    """Gives the room of a module of Fairway."""
+    """Return the room of a module of Fairway."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 and parts[1] != "__main__" else ""
 
 
 def closure(room: str) -> frozenset[str]:
-    """Gives all rooms that a room may use, itself among them."""
+    """Return all rooms that a room may use, itself among them."""
     found = {room}
     for used in MAY_USE[room]:
         found |= closure(used)
@@ -122,7 +122,7 @@ def closure(room: str) -> frozenset[str]:
 
 
 def breaches(module: str, source: str) -> list[Breach]:
-    """Gives every breach of a rule in one module, in the order of its lines."""
+    """Return every breach of a rule in one module, in the order of its lines."""
     tree = ast.parse(source)
     found = [*_import_breaches(module, tree)]
     if room_of(module) in PURE_ROOMS:
@@ -131,7 +131,7 @@ def breaches(module: str, source: str) -> list[Breach]:
 
 
 def all_breaches() -> list[Breach]:
-    """Gives every breach in the source tree."""
+    """Return every breach in the source tree."""
     return [breach for path in sources() for breach in breaches(module_name(path), path.read_text())]
 
 
@@ -141,13 +141,13 @@ def sources() -> list[Path]:
 
 
 def module_name(path: Path) -> str:
-    """Gives the dotted name of a source file."""
+    """Return the dotted name of a source file."""
     parts = path.relative_to(SOURCE.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def imports(tree: ast.Module) -> Iterator[Imported]:
-    """Gives every import of a module, those inside functions too."""
+    """Return every import of a module, those inside functions too."""
     pending: list[tuple[ast.AST, bool]] = [(tree, False)]
     while pending:
         node, lazy = pending.pop()
@@ -255,7 +255,7 @@ def _set_breaches(module: str, tree: ast.Module) -> Iterator[Breach]:
 
 
 def _walked_harmlessly(node: ast.AST) -> Iterator[ast.expr]:
-    """Gives what is walked over inside a call that forgets the order, and the only element of a set of one."""
+    """Return what is walked over inside a call that forgets the order, and the only element of a set of one."""
     match node:
         case ast.Call(func=ast.Name(id=name), args=arguments) if name in ORDER_FORGETTERS:
             for argument in arguments:
@@ -267,7 +267,7 @@ def _walked_harmlessly(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _known_sets(tree: ast.Module) -> frozenset[str]:
-    """Gives the names and `self` attributes that are annotated as sets or assigned one, anywhere in the module."""
+    """Return the names and `self` attributes that are annotated as sets or assigned one, anywhere in the module."""
     known = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.AnnAssign | ast.arg) and node.annotation and _says_set(node.annotation):
@@ -287,7 +287,7 @@ def _last_name(target: ast.expr) -> str:
 
 
 def _walked(node: ast.AST) -> Iterator[ast.expr]:
-    """Gives the expressions whose order a node shows."""
+    """Return the expressions whose order a node shows."""
     match node:
         case ast.For(iter=walked) | ast.comprehension(iter=walked) | ast.Starred(value=walked):
             yield walked

@@ -109,7 +109,7 @@ HEAVY = ("numpy", "pandas", "pyarrow", "deltalake", "pyspark", "rich")
 
 
 def loaded_by(modules: list[str]) -> list[str]:
-    """Gives the heavy packages that a fresh interpreter has loaded after importing these modules."""
+    """Return the heavy packages that a fresh interpreter has loaded after importing these modules."""
     script = "import sys\n" + "".join(f"import {module}\n" for module in modules)
     script += f"print(*(name for name in {HEAVY} if name in sys.modules))"
     environment = os.environ | {"PYTHONPATH": str(layering.SOURCE.parent)}

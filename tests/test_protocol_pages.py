@@ -58,7 +58,7 @@ def test_the_options_in_the_table_of_a_page_exist_with_these_defaults(name: str)
 
 
 def shown_forms(value: object) -> set[str]:
-    """Gives the ways in which a page may write a value."""
+    """Return the ways in which a page may write a value."""
     if isinstance(value, bool):
         return {"on" if value else "off"}
     if isinstance(value, tuple):

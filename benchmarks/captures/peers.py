@@ -15,7 +15,7 @@ FIELDS = (
 
 
 def tshark_seconds(path: Path, datagrams: int) -> float | None:
-    """Gives how long tshark takes to print a few fields of so many frames as text; None where it is not installed."""
+    """Return how long tshark takes to print a few fields of so many frames as text; None where it is not installed."""
     program = shutil.which("tshark")
     if program is None:
         return None
@@ -28,7 +28,7 @@ def tshark_seconds(path: Path, datagrams: int) -> float | None:
 
 
 def dpkt_seconds(path: Path, datagrams: int) -> float | None:
-    """Gives how long dpkt takes for so many frames, with one header unpacked; None where it is not installed."""
+    """Return how long dpkt takes for so many frames, with one header unpacked; None where it is not installed."""
     try:
         import dpkt
     except ImportError:

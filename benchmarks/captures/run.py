@@ -40,7 +40,7 @@ class Plan:
 
 
 def all_cores() -> tuple[int, ...]:
-    """Gives one core and as many as this process may use."""
+    """Return one core and as many as this process may use."""
     return tuple(sorted({1, len(os.sched_getaffinity(0))}))
 
 

@@ -46,7 +46,7 @@ def figures_of(answers: Iterable[dict[str, Any]], datagrams: int) -> list[Figure
 
 
 def rows(figures: Sequence[Figure]) -> list[dict[str, object]]:
-    """Gives the table: a row for each figure, beside the peers that were measured."""
+    """Return the table: a row for each figure, beside the peers that were measured."""
     peers = {name: rate for name in ("tshark", "dpkt") if (rate := _rate(figures, name, 1)) is not None}
     return [
         {
@@ -86,7 +86,7 @@ def _rate(figures: Sequence[Figure], reader: str, cores: int) -> float | None:
 
 
 def markdown(figures: Sequence[Figure], judged: Sequence[dict[str, object]]) -> str:
-    """Gives both tables for `docs/benchmarks.md`."""
+    """Return both tables for `docs/benchmarks.md`."""
     return "\n".join([*_markdown_table(rows(figures)), "", *_markdown_table(judged), ""])
 
 

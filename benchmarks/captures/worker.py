@@ -31,7 +31,7 @@ class Assignment:
 
 
 def measure(assignment: Assignment) -> Iterator[dict[str, Any]]:
-    """Gives a row for each step: how long it took cold, and then each further time."""
+    """Return a row for each step: how long it took cold, and then each further time."""
     from fairway.lake.session import start
 
     started = perf_counter()

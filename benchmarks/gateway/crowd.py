@@ -47,7 +47,7 @@ class Ledger:
         return self.sent - self.acknowledged - self.unknown
 
     def take_latencies(self) -> list[float]:
-        """Gives the latencies since the last call."""
+        """Return the latencies since the last call."""
         taken, self.latencies_s = self.latencies_s, []
         return taken
 

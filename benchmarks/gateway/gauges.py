@@ -62,7 +62,7 @@ class Gauges:
 
 
 def members(group: int) -> Iterator[int]:
-    """Gives the processes of a group."""
+    """Return the processes of a group."""
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(ProcessLookupError):
@@ -71,7 +71,7 @@ def members(group: int) -> Iterator[int]:
 
 
 def resident_bytes(pid: int) -> int:
-    """Gives the memory that a process holds now; 0 if there is none."""
+    """Return the memory that a process holds now; 0 if there is none."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):

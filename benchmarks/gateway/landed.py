@@ -47,7 +47,7 @@ def held(lake: Path, gateway: str) -> Held:
 
 
 def _landed(folder: Path) -> list[NDArray[np.uint8]]:
-    """Gives the bodies of all segments, as rows of bytes."""
+    """Return the bodies of all segments, as rows of bytes."""
     import pyarrow.parquet as pq
 
     found = []
@@ -58,13 +58,13 @@ def _landed(folder: Path) -> list[NDArray[np.uint8]]:
 
 
 def rows_of(bodies: Any) -> NDArray[np.uint8]:
-    """Gives bodies of one size as rows of bytes."""
+    """Return bodies of one size as rows of bytes."""
     data = b"".join(bodies.to_pylist())
     return np.frombuffer(data, dtype=np.uint8).reshape(len(bodies), -1)
 
 
 def _journalled(journal: Path, problems: list[str]) -> list[NDArray[np.int64]]:
-    """Gives the numbers of what is not sealed yet; rows that are sealed and not yet removed do not count again."""
+    """Return the numbers of what is not sealed yet; rows that are sealed and not yet removed do not count again."""
     from fairway.gateway.journal import open_reader, read_rows
 
     with closing(open_reader(journal)) as reader:
@@ -74,7 +74,7 @@ def _journalled(journal: Path, problems: list[str]) -> list[NDArray[np.int64]]:
 
 
 def numbers_of(bodies: NDArray[np.uint8], problems: list[str]) -> NDArray[np.int64]:
-    """Gives the number of each message; notes a problem if one is not what is sent."""
+    """Return the number of each message; note a problem if one is not what is sent."""
     after = np.frombuffer(tail(bodies.shape[1]), dtype=np.uint8)
     if not (bodies[:, NUMBER_BYTES:] == after).all():
         problems.append("a message differs from what was sent")

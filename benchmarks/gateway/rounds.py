@@ -65,7 +65,7 @@ class Results:
     cells: dict[Key, list[dict[str, Any] | None]] = field(default_factory=dict)
 
     def figures(self, load: str, system: str, figure: str = "rate") -> list[float | None]:
-        """Gives one figure in each round."""
+        """Return one figure in each round."""
         return [one.get(figure) if one else None for one in self.cells.get((load, system), [])]
 
 

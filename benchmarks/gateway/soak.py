@@ -102,7 +102,7 @@ class Outcome:
         return [f"the gateway grew from {early / 1e6:.0f} MB to {late / 1e6:.0f} MB"] if late > allowed else []
 
     def gateway_quarters(self) -> tuple[float, float]:
-        """Gives the gateway's memory in the second and in the last quarter, on average."""
+        """Return the gateway's memory in the second and in the last quarter, on average."""
         quarter = len(self.samples) // 4
         if not quarter:
             return 0.0, 0.0
@@ -188,7 +188,7 @@ def _landed(lake: Path, wait_s: float = LANDED_S) -> Account:
 
 
 def report(outcome: Outcome) -> list[str]:
-    """Gives the verdict in lines."""
+    """Return the verdict in lines."""
     orders, ledger = outcome.orders, outcome.ledger
     early, late = outcome.gateway_quarters()
     unsealed = max((one.unsealed for one in outcome.samples), default=0)

@@ -39,7 +39,7 @@ Columns = tuple[tuple[str, str, str], ...]
 
 
 def figure_rows(results: Results, columns: Columns) -> list[Row]:
-    """Gives a row per system: medians, with the spread of the rounds."""
+    """Return a row per system: medians, with the spread of the rounds."""
     return [_row(results, name, columns) for name in results.plan.systems]
 
 
@@ -83,7 +83,7 @@ class Verdict:
 
 
 def judge(results: Results) -> list[Verdict]:
-    """Gives the verdict on every goal that this run could tell about."""
+    """Return the verdict on every goal that this run could tell about."""
     return [verdict for verdict in _verdicts(results) if verdict.values]
 
 
@@ -100,7 +100,7 @@ def _verdicts(results: Results) -> Iterator[Verdict]:
 
 
 def verdict_rows(verdicts: list[Verdict]) -> list[Row]:
-    """Gives a row per goal."""
+    """Return a row per goal."""
     return [
         {
             "goal": one.goal,
@@ -143,7 +143,7 @@ def _visible(taken_s: list[float]) -> list[str]:
 
 
 def as_json(results: Results, verdicts: list[Verdict]) -> dict[str, Any]:
-    """Gives everything that was measured, as plain values."""
+    """Return everything that was measured, as plain values."""
     return {
         "machine": {"system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()},
         "rounds": results.plan.rounds,

@@ -50,7 +50,7 @@ class Soaked:
 
     @property
     def growth_bytes(self) -> float:
-        """Tells what the last third of the run held more than the second, by their medians."""
+        """What the last third of the run held more than the second, by their medians."""
         warm = self.resident[int(len(self.resident) * WARM_SHARE) :]
         half = len(warm) // 2
         return median(warm[half:]) - median(warm[:half])

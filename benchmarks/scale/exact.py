@@ -28,7 +28,7 @@ class Carried:
 
 
 def bad_relay() -> RelayEnvironment:
-    """Gives a way with loss, copies and datagrams out of order."""
+    """Return a way with loss, copies and datagrams out of order."""
     return RelayEnvironment(
         "relay",
         LOSS_PERCENT,
@@ -39,7 +39,7 @@ def bad_relay() -> RelayEnvironment:
 
 
 def bad_wire(namespaces: Namespaces) -> Environment:
-    """Gives a way on which the kernel drops."""
+    """Return a way on which the kernel drops."""
     wire = lossy_environments([LOSS_PERCENT], namespaces)[-1]
     wire.prepare()
     return wire

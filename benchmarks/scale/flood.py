@@ -56,5 +56,5 @@ class Flood:
 
 
 def made_up(number: int) -> bytes:
-    """Gives an address from 127.2.0.0 on."""
+    """Return an address from 127.2.0.0 on."""
     return (0x7F020000 + number).to_bytes(4, "big")

@@ -7,18 +7,18 @@ from pathlib import Path
 
 
 def cpu_s(pid: int) -> float:
-    """Gives the processor seconds that a process has used, user and kernel."""
+    """Return the processor seconds that a process has used, user and kernel."""
     # Linux encodes "the processor clock of that process" in the number of the clock.
     return time.clock_gettime((~pid << 3) | 2)
 
 
 def peak_bytes() -> int:
-    """Gives the most memory that this process held since it began to run its program."""
+    """Return the most memory that this process held since it began to run its program."""
     return _status("VmHWM")
 
 
 def resident_bytes() -> int:
-    """Gives the memory that this process holds now."""
+    """Return the memory that this process holds now."""
     return _status("VmRSS")
 
 

@@ -34,7 +34,7 @@ class Environment:
 
     @contextmanager
     def between(self, address: tuple[str, int], seed: int) -> Iterator[tuple[str, int]]:
-        """Gives the address that the sender calls."""
+        """Return the address that the sender calls."""
         yield address
 
 
@@ -71,7 +71,7 @@ LOOPBACK = Environment("loopback")
 
 
 def lossy_environments(losses: list[float], namespaces: Namespaces | None) -> list[Environment]:
-    """Gives one environment for each loss, and one without, to compare with."""
+    """Return one environment for each loss, and one without, to compare with."""
     wanted = [0.0, *(loss for loss in losses if loss)] if losses else []
     if namespaces is None:
         return [RelayEnvironment("relay", loss, datagrams_only=True) for loss in wanted]

@@ -44,7 +44,7 @@ class Verdict:
 
 
 def goals() -> Iterator[Goal]:
-    """Gives the goals, in the order of NUMBERS.md."""
+    """Return the goals."""
     for against, wanted in (("tcp", 1.3), ("aioquic", 60), ("pyenet", 10), ("raw-gso", 0.45)):
         yield Goal("rup, bulk, GSO and GRO", "rup", "bulk", against, wanted)
     for against, wanted in (("raw", 0.75), ("aioquic", 10)):
@@ -67,7 +67,7 @@ def goals() -> Iterator[Goal]:
 
 
 def judge(results: Results) -> list[Verdict]:
-    """Gives the verdict on every goal that this run could tell about."""
+    """Return the verdict on every goal that this run could tell about."""
     verdicts = [_judge(goal, results) for goal in goals()]
     return [verdict for verdict in verdicts if verdict.ratio is not None]
 

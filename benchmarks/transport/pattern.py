@@ -61,12 +61,12 @@ def message(number: int, after: bytes) -> bytes:
 
 
 def batch_messages(size: int) -> int:
-    """Tells how many messages of this size make a batch."""
+    """Return how many messages of this size make a batch."""
     return max(64, min(BATCH_MESSAGES_MAX, BATCH_BYTES // size))
 
 
 def cycle(size: int) -> list[bytes]:
-    """Gives the messages that batches send over and over: four times as many as are ever in flight, so that a number
+    """Return the messages that batches send over and over: four times as many as are ever in flight, so that a number
     that comes back is either old or new, never both."""
     after = tail(size)
     return [message(number, after) for number in range(4 * BATCHES_IN_FLIGHT * batch_messages(size))]
@@ -162,5 +162,5 @@ def large_messages(size: int) -> Iterator[bytes]:
 
 @cache
 def variants() -> list[bytes]:
-    """Gives the block repeated, begun at four places."""
+    """Return the block repeated, begun at four places."""
     return [(_DOUBLED[by : by + BLOCK_BYTES]) * LARGE_BLOCKS for by in range(0, 4 * 64, 64)]

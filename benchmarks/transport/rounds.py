@@ -29,7 +29,7 @@ class Plan:
     prefer_relay: bool = False
 
     def rounds_in(self, environment: Environment) -> int:
-        """Tells how many rounds there are: with loss, which takes long, half as many."""
+        """Return how many rounds there are: with loss, which takes long, half as many."""
         return self.rounds if environment is LOOPBACK else (self.rounds + 1) // 2
 
 
@@ -45,7 +45,7 @@ class Results:
     cells: dict[Key, list[dict[str, Any] | None]] = field(default_factory=dict)
 
     def rates(self, environment: str, load: str, peer: str, figure: str = "rate") -> list[float | None]:
-        """Gives one figure of a cell in each round."""
+        """Return one figure of a cell in each round."""
         return [one.get(figure) if one else None for one in self.cells.get((environment, load, peer), [])]
 
 
@@ -85,7 +85,7 @@ def _lossy(plan: Plan, results: Results, stack: ExitStack) -> list[Environment]:
 
 
 def cells(plan: Plan, environment: Environment) -> Iterator[Cell]:
-    """Gives the cells of one environment: a load at a time, its peers next to each other."""
+    """Return the cells of one environment: a load at a time, its peers next to each other."""
     for load in (LOADS[name] for name in plan.loads):
         for peer in (PEERS[name] for name in plan.peers):
             if _fits(peer, load, environment):

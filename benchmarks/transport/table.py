@@ -26,7 +26,7 @@ SHORT = {
 
 
 def figures(results: Results, environment: str) -> list[Row]:
-    """Gives a row per peer and a column per load that was measured: medians, with the spread of the rounds."""
+    """Return a row per peer and a column per load that was measured: medians, with the spread of the rounds."""
     measured = [(load, peer) for (where, load, peer) in results.cells if where == environment]
     loads = [load for load in results.plan.loads if any(load == one for one, _ in measured)]
     peers = [peer for peer in results.plan.peers if any(peer == one for _, one in measured)]
@@ -80,7 +80,7 @@ def number(value: float) -> str:
 
 
 def verdict_rows(verdicts: list[Verdict]) -> list[Row]:
-    """Gives a row per goal: the ratio with its spread, what is wanted, and whether it was reached."""
+    """Return a row per goal: the ratio with its spread, what is wanted, and whether it was reached."""
     rows: list[Row] = []
     for verdict in verdicts:
         goal = verdict.goal
@@ -116,7 +116,7 @@ def remarks(results: Results) -> list[str]:
 
 
 def as_json(results: Results, verdicts: list[Verdict]) -> dict[str, Any]:
-    """Gives everything that was measured, as plain values."""
+    """Return everything that was measured, as plain values."""
     return {
         "machine": {
             "system": platform.platform(),

@@ -42,13 +42,13 @@ class RawPeer:
         return datagram
 
     def receive(self, within_s: float = PATIENCE_S) -> bytes:
-        """Gives the next datagram, and remembers its sender as the one to answer."""
+        """Return the next datagram, and remembers its sender as the one to answer."""
         self.socket.settimeout(within_s)
         datagram, self.to = self.socket.recvfrom(65_535)
         return datagram
 
     def expect(self, wanted: Callable[[bytes], bool], within_s: float = PATIENCE_S) -> bytes:
-        """Gives the first datagram that is wanted; others are passed over."""
+        """Return the first datagram that is wanted; others are passed over."""
         end = time.monotonic() + within_s
         passed: list[str] = []
         while (left_s := end - time.monotonic()) > 0:

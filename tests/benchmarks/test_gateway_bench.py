@@ -150,7 +150,7 @@ def test_a_program_and_what_it_started_end_with_their_context(tmp_path: Path) ->
 
 
 def runs(pid: int) -> bool:
-    """Tells whether a process is there and not a mere remnant."""
+    """Return whether a process is there and not a mere remnant."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().split()[2] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):

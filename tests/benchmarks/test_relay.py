@@ -10,7 +10,7 @@ BAD = Faults(loss_per_million=50_000, copies_per_million=30_000, reordered_per_m
 
 
 def passed(faults: Faults, count: int, direction: int = 0) -> list[int]:
-    """Gives the numbers of the datagrams that leave, in order."""
+    """Return the numbers of the datagrams that leave, in order."""
     fate = Fate(faults, direction)
     leaving: list[Parcel] = []
     for number in range(count):

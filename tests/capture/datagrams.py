@@ -171,7 +171,7 @@ def _ipv6(data: bytes) -> Datagram | NoDatagram:
 
 
 def _without_extensions(kind: int, data: bytes) -> tuple[int, bytes, bool]:
-    """Gives the kind of what follows the extension headers, that, and whether it is a first fragment."""
+    """Return the kind of what follows the extension headers, that, and whether it is a first fragment."""
     more_fragments = False
     for _ in range(EXTENSION_HEADERS_MAX):
         if kind == FRAGMENT:

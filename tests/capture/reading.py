@@ -44,14 +44,14 @@ class Frame:
 
 
 def read_capture(source: bytes | Read) -> Iterator[Frame]:
-    """Gives every frame of a pcap or pcapng file, in order; raises `DamagedCapture` where it is damaged."""
+    """Return every frame of a pcap or pcapng file, in order; raise `DamagedCapture` where it is damaged."""
     whole = Source(source)
     reader = read_pcapng if whole.peek(4) == SECTION_HEADER.to_bytes(4) else read_pcap
     return reader(whole.read)
 
 
 def read_pcap(source: bytes | Read) -> Iterator[Frame]:
-    """Gives every record in the order of the file; raises `DamagedCapture` where it is damaged."""
+    """Return every record in the order of the file; raise `DamagedCapture` where it is damaged."""
     bytes_left = Source(source)
     header = bytes_left.take(HEADER_BYTES, "the pcap header")
     order, fraction_ns = _byte_order(header[:4])
@@ -77,7 +77,7 @@ def _byte_order(magic: bytes) -> tuple[str, int]:
 
 
 def read_pcapng(source: bytes | Read) -> Iterator[Frame]:
-    """Gives every packet of every section in the order of the file; raises `DamagedCapture` where it is damaged."""
+    """Return every packet of every section in the order of the file; raise `DamagedCapture` where it is damaged."""
     bytes_left = Source(source)
     order = ""
     interfaces: list[Interface] = []
@@ -158,7 +158,7 @@ class Source:
         self.offset = 0
 
     def take(self, count: int, what: str) -> bytes:
-        """Gives exactly `count` bytes; raises `DamagedCapture` when the capture ends before."""
+        """Return exactly `count` bytes; raise `DamagedCapture` when the capture ends before."""
         data = self._fetch(count)
         if len(data) < count:
             raise DamagedCapture(f"the capture ends at byte {self.offset + len(data)}, in the middle of {what}")
@@ -166,19 +166,19 @@ class Source:
         return data
 
     def peek(self, count: int) -> bytes:
-        """Gives the next `count` bytes, or fewer at the end, without taking them."""
+        """Return the next `count` bytes, or fewer at the end, without taking them."""
         self._ahead = self._fetch(count)
         return self._ahead
 
     def read(self, count: int) -> bytes:
-        """Gives up to `count` bytes, and none at the end: a source is a `Read` of its own."""
+        """Return up to `count` bytes, and none at the end: a source is a `Read` of its own."""
         data = self._fetch(count)
         self.offset += len(data)
         return data
 
     @property
     def exhausted(self) -> bool:
-        """Tells whether nothing follows."""
+        """Whether nothing follows."""
         return not self.peek(1)
 
     def _fetch(self, count: int) -> bytes:

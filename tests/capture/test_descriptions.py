@@ -50,7 +50,7 @@ DESCRIBED = {description.protocol: description for description in DESCRIPTIONS}
 
 
 def kind_of(packet: object) -> str:
-    """Gives the kind of a decoded packet: its class in small letters."""
+    """Return the kind of a decoded packet: its class in small letters."""
     name = type(packet).__name__.removeprefix("Stamped").removeprefix("Piggyback")
     return re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
 

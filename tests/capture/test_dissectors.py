@@ -33,7 +33,7 @@ def simulated(folder: Path, protocol: str, **wishes: object) -> Path:
 
 
 def dissected(path: Path, protocol: str, *preferences: str) -> list[dict[str, str]]:
-    """Gives all of a protocol's fields of every frame, as tshark with our plugin prints them."""
+    """Return all of a protocol's fields of every frame, as tshark with our plugin prints them."""
     plugin = path.with_name(FILE_NAME)
     plugin.write_text(lua())
     names = {field.name for form in DESCRIBED[protocol].forms for field in form.fields}

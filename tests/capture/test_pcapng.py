@@ -121,7 +121,7 @@ def test_a_simple_packet_is_cut_at_the_snap_length() -> None:
 
 
 def read_until_damage(data: bytes) -> tuple[list[Frame], str | None]:
-    """Gives the frames before the first damage, and what was said of it; anything else that is raised gets out."""
+    """Return the frames before the first damage, and what was said of it; anything else that is raised gets out."""
     frames: list[Frame] = []
     try:
         frames.extend(read_capture(data))

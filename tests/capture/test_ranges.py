@@ -37,7 +37,7 @@ SOUND = [
 
 
 def rows(data: bytes, ranges: list[Range]) -> list[Row]:
-    """Gives every row as plain values, with the frame's number as a reader counts it."""
+    """Return every row as plain values, with the frame's number as a reader counts it."""
     view, form, found = memoryview(data), form_of(data[:HEAD_BYTES]), []
     for part in ranges:
         frame = part.frames_before

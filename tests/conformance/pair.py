@@ -55,7 +55,7 @@ Predicate = Callable[[Datagram], bool]
 
 
 def cut(data: Buffer, segment_bytes: int | None) -> Iterator[bytes]:
-    """Gives the datagrams of a super-buffer one by one."""
+    """Return the datagrams of a super-buffer one by one."""
     step = segment_bytes or max(1, len(data))
     for start in range(0, max(1, len(data)), step):
         yield bytes(data[start : start + step])
@@ -146,7 +146,7 @@ class Bottleneck:
         self.free_us = 0
 
     def leaves_us(self, size: int, now_us: int) -> int | None:
-        """Tells when a datagram that arrives now has passed, or None when the queue is full."""
+        """Return when a datagram that arrives now has passed, or None when the queue is full."""
         waiting_us = max(0, self.free_us - now_us)
         if waiting_us * self.bytes_per_second // MILLION + size > self.queue_bytes:
             return None
@@ -300,7 +300,7 @@ class Pump:
         settle(node.machine, lambda transmits: self._transmit(node.address, transmits), node.report, arm)
 
     def next_us(self) -> int | None:
-        """Tells when the next datagram arrives or the next timer runs out."""
+        """Return when the next datagram arrives or the next timer runs out."""
         nodes = self.nodes.values()
         times = [node.deadline_us + self.late_us for node in nodes if node.deadline_us is not None]
         if self._flying:

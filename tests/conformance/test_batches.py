@@ -14,7 +14,7 @@ from .variants import BOTH, CLIENT, RUP, SECOND, SERVER, Case, Pair, numbered, o
 
 
 def flattened(event: Event) -> list[object]:
-    """Gives the events as if everything had come one by one."""
+    """Return the events as if everything had come one by one."""
     if isinstance(event, MessagesReceived):
         return list(event)
     if isinstance(event, Delivered):
@@ -68,7 +68,7 @@ class Replay:
         raise AssertionError("the machine keeps itself busy")
 
     def counts(self) -> dict[str, object]:
-        """Gives the statistics without the one count that may differ."""
+        """Return the statistics without the one count that may differ."""
         return {name: value for name, value in self.machine.statistics.as_dict().items() if name != "batches"}
 
 

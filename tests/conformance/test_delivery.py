@@ -13,7 +13,7 @@ from .variants import BOTH, CLIENT, RUP, SECOND, SERVER, UDPC, UDPC_ACK, UDPC_RE
 
 
 def in_promised_order(case: Case, node: Node) -> list[bytes]:
-    """Gives the bodies in the order that the protocol promises: deferred mrp offers packets as they come and its ids
+    """Return the bodies in the order that the protocol promises: deferred mrp offers packets as they come and its ids
     restore the order, the unordered ones are sorted."""
     if case.variant.ordered and not case.deferred:
         return node.bodies

@@ -47,7 +47,7 @@ def test_a_forged_first_part_of_something_large_stays_within_three_times_its_byt
 
 
 def made_up(case: Case, first: bytes, number: int) -> bytes:
-    """Gives a caller's first datagram an id of its own."""
+    """Return a caller's first datagram an id of its own."""
     wide = number + 1
     match case.variant.protocol:
         case "udpc":

@@ -79,7 +79,7 @@ def test_a_copy_after_completion_is_acknowledged_again_and_not_delivered_again(c
 
 
 def repaired(case: Case, pair: Pair, lost: Datagram) -> list[int]:
-    """Tells how long after its loss each further transmission of the lost packet left."""
+    """Return how long after its loss each further transmission of the lost packet left."""
     tail = lost.data[case.variant.header_bytes :]
     return [
         datagram.sent_us - lost.sent_us
@@ -131,7 +131,7 @@ WINDOW_ROUND_TRIP_US = 50_000
 
 
 def transfer_us(case: Case, loss_per_million: int, seed: int) -> int:
-    """Tells how long a windowed transfer takes at 50 ms round trip."""
+    """Return how long a windowed transfer takes at 50 ms round trip."""
     pair = case.pair(client={"window": 256}, server={"window": 256}, delay_us=WINDOW_ROUND_TRIP_US // 2)
     pair.pump.records = False
     pair.pump.lose_at_random(loss_per_million, seed)

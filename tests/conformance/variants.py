@@ -203,7 +203,7 @@ class Case:
         return Pair(pump, here, there, peer)
 
     def of_kind(self, kind: str, source: object = None) -> Predicate:
-        """Gives a predicate for datagrams of a kind, from one address or from any."""
+        """Return a predicate for datagrams of a kind, from one address or from any."""
         tell = self.variant.kind
 
         def matches(datagram: Datagram) -> bool:
@@ -212,7 +212,7 @@ class Case:
         return matches
 
     def first_datagram(self, body: bytes = b"hello", seed: int = 1) -> bytes:
-        """Gives what a caller that nobody knows sends first."""
+        """Return what a caller that nobody knows sends first."""
         pump = self.pump()
         client = pump.add(self.machine(seed), CLIENT)
         pump.connect(client, SERVER)

@@ -110,7 +110,7 @@ class FuzzResult:
             self.failures.append(f"after {self.datagrams} datagrams: {sentence}")
 
     def replay(self, datagrams: int) -> str:
-        """Gives the command that runs exactly this again."""
+        """Return the command that runs exactly this again."""
         words = ["python", "-m", "tests.fuzz", "--protocol", self.protocol, "--seed", str(self.seed)]
         return shlex.join([*words, "--datagrams", str(datagrams)])
 
@@ -156,12 +156,12 @@ class Honest:
 
 
 def bodies_of(event: MessageReceived | MessagesReceived) -> Sequence[bytes]:
-    """Gives the bodies of one message or of a batch."""
+    """Return the bodies of one message or of a batch."""
     return event.bodies if isinstance(event, MessagesReceived) else (event.body,)
 
 
 def split(transmit: Transmit) -> list[bytes]:
-    """Gives the datagrams of a transmit one by one."""
+    """Return the datagrams of a transmit one by one."""
     data, step = bytes(transmit.data), transmit.segment_bytes or max(1, len(transmit.data))
     return [data[start : start + step] for start in range(0, len(data), step)]
 

@@ -51,7 +51,7 @@ class Hostility:
         self._words = iter(zip(*[iter(words)] * WORDS_EACH, strict=True))
 
     def draw(self) -> Shot:
-        """Gives the next shot."""
+        """Return the next shot."""
         words = next(self._words, None)
         if words is None:
             self._refill()

@@ -8,7 +8,7 @@ import pytest
 
 from fairway.core.errors import CallerError
 from fairway.core.events import MessageReceived, MessagesReceived, Receipt
-from fairway.core.machine import Machine, Piecewise
+from fairway.core.machine import Machine
 from fairway.core.random_source import Seeded
 from fairway.protocols import make_machine, make_options
 
@@ -21,7 +21,7 @@ def machine(protocol: str, *, deferred: bool, seed: int = 1) -> Machine:
 
 
 def datagrams_of(protocol: str, bodies: Sequence[bytes]) -> list[bytes]:
-    """Gives one datagram for each body."""
+    """Return one datagram for each body."""
     client = machine(protocol, deferred=False, seed=9)
     client.connect(SERVER, 0)
     (connected,) = client.events()
@@ -34,7 +34,7 @@ def datagrams_of(protocol: str, bodies: Sequence[bytes]) -> list[bytes]:
 
 
 def received(server: Machine, datagrams: Sequence[bytes], now_us: int) -> list[tuple[Receipt, bytes]]:
-    """Gives what the server hands over of these datagrams."""
+    """Return what the server hands over of these datagrams."""
     for datagram in datagrams:
         server.receive(datagram, CLIENT, now_us)
     found: list[tuple[Receipt, bytes]] = []
@@ -46,7 +46,6 @@ def received(server: Machine, datagrams: Sequence[bytes], now_us: int) -> list[t
 
 
 def pieces(server: Machine, receipts: Sequence[Receipt]) -> tuple[bytes, bytes]:
-    assert isinstance(server, Piecewise)
     state, added = server.snapshot_in_pieces(receipts[0].peer, receipts)
     for receipt in receipts:
         server.commit(receipt, 1_000)

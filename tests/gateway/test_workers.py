@@ -158,7 +158,7 @@ def test_nobody_gets_a_shared_port_between_the_look_whether_it_is_free_and_its_s
 
 
 async def _choices(peers: list[socket.socket]) -> list[int]:
-    """Gives for each peer the number of the socket, among three, that gets what it sends."""
+    """Return for each peer the number of the socket, among three, that gets what it sends."""
     (port,) = await bind_shared(["udpc://127.0.0.1:0"], 3)
     group = [socket.socket(fileno=os.dup(descriptor)) for descriptor in port.descriptors]
     port.close()

@@ -193,7 +193,7 @@ def landed(lake: Path | str, name: str = "gateway") -> list[dict[str, Any]]:
 
 
 def journalled(lake: Path, name: str = "gateway") -> list[bytes]:
-    """Gives the bodies that are committed and not in a segment."""
+    """Return the bodies that are committed and not in a segment."""
     path = lake / layout.GATEWAYS / name / layout.JOURNAL
     reader = open_reader(path)
     try:

@@ -73,7 +73,7 @@ class Daemon:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[tuple[str, list[Daemon]]]:
-    """Gives the address of a master and its two workers, ready for work."""
+    """Return the address of a master and its two workers, ready for work."""
     port = _free_port()
     url = f"spark://127.0.0.1:{port}"
     place = "org.apache.spark.deploy"

@@ -27,7 +27,7 @@ asyncio.run(main())
 
 
 def loaded_by(opening: str) -> list[str]:
-    """Tells which of the heavy modules a process has loaded once it has opened an endpoint."""
+    """Return which of the heavy modules a process has loaded once it has opened an endpoint."""
     script = _LOADS.replace("fairway.open_it()", opening)
     return subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout.split()
 

@@ -450,7 +450,7 @@ ALONE = LONE_DRAINS_MAX * (LONE_READS_MAX + 1)
 
 
 def merges(link: Link) -> bool:
-    """Tells whether the kernel merges what arrives at the socket."""
+    """Return whether the kernel merges what arrives at the socket."""
     return bool(cast(SocketLink, link)._sock.getsockopt(kernel.SOL_UDP, kernel.UDP_GRO))
 
 

@@ -14,7 +14,7 @@ MB = 1_000_000
 
 
 def faulty(faults: dict[str, dict[str, int]]) -> bool:
-    """Tells whether the relay lost, copied and reordered in both directions."""
+    """Return whether the relay lost, copied and reordered in both directions."""
     return all(way[fault] > 0 for way in faults.values() for fault in ("lost", "copied", "reordered"))
 
 

@@ -55,5 +55,5 @@ def run(main: Callable[[], Coroutine[Any, Any, None]], *, path: str = "auto", ti
 
 
 def io_of(path: str) -> Any:
-    """Gives the option that forces a path; the transport is what `auto` falls back to."""
+    """Return the option that forces a path; the transport is what `auto` falls back to."""
     return "auto" if path == "transport" else path

@@ -187,7 +187,7 @@ def test_a_sender_takes_a_batch_of_acknowledgements_like_single_ones(
 
 
 def answer(half: Half, sequence: int, stamp: int) -> bytes:
-    """Gives what the peer answers to one packet."""
+    """Return what the peer answers to one packet."""
     if half.layout == "stamped":
         return wire.ack_bytes(half.local, THEIRS, sequence, stamp)
     return wire.piggyback_header(THEIRS, half.local, 0, sequence)

@@ -122,7 +122,7 @@ def test_lone_messages_leave_one_after_another_and_a_lost_one_is_repeated_in_tim
 
 
 def every(step: int) -> Any:
-    """Gives a network that loses every so-many-th data packet."""
+    """Return a network that loses every so-many-th data packet."""
     count = 0
 
     def lose(name: str, data: bytes) -> bool:
@@ -192,7 +192,7 @@ def test_a_window_of_one_has_one_packet_in_flight(layout: str) -> None:
 
 
 def lose_body(body: bytes, count: int = 1) -> Any:
-    """Gives a network that loses a message the first so many times."""
+    """Return a network that loses a message the first so many times."""
     left = count
 
     def lose(name: str, data: bytes) -> bool:
@@ -390,7 +390,7 @@ def test_no_packet_leaves_beyond_the_window_while_the_oldest_is_missing() -> Non
 
 
 def last_of(node: Node, body: bytes) -> tuple[int, bytes]:
-    """Gives the last transmission of a message."""
+    """Return the last transmission of a message."""
     return [sent for sent in node.sent if sent[1].endswith(body)][-1]
 
 

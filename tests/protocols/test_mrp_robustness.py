@@ -55,7 +55,7 @@ def forged(chance: Seeded, node: Node) -> bytes:
 
 
 def within_bounds(machine: MrpMachine) -> bool:
-    """Tells whether every table that a peer can grow is within its bound."""
+    """Return whether every table that a peer can grow is within its bound."""
     options = machine._options
     connections = machine._connections.values()
     return (
@@ -69,7 +69,7 @@ def within_bounds(machine: MrpMachine) -> bool:
 
 
 def names_the_connection(data: bytes, node: Node) -> bool:
-    """Tells whether a datagram carries an id of the healthy connection where a node would look for it."""
+    """Return whether a datagram carries an id of the healthy connection where a node would look for it."""
     ids = {number for peer in node.machine.peers() for number in (peer.local, peer.session)}
     starts = (4, 5, 6, 7)
     return any(int.from_bytes(data[start : start + width], "big") in ids for start in starts for width in (2, 3))

@@ -56,7 +56,7 @@ def table_of(parts: list[bytes], gap: int) -> tuple[Columns, bytes]:
 
 
 def expected_row(data: bytes) -> dict[str, object]:
-    """Gives what the columns must say of a datagram, from the single decoder."""
+    """Return what the columns must say of a datagram, from the single decoder."""
     try:
         packet = wire.decode(data)
     except MalformedDatagram as malformed:
@@ -106,7 +106,7 @@ def test_columns_agree_with_the_single_decoder_on_every_input(parts: list[bytes]
 
 
 def judged(data: Buffer) -> wire.Packet | str:
-    """Gives the packet, or why there is none."""
+    """Return the packet, or why there is none."""
     try:
         return wire.decode(data)
     except MalformedDatagram as malformed:

@@ -22,13 +22,13 @@ GSO_DATAGRAMS = 64
 
 
 def cut(transmit: Transmit) -> list[bytes]:
-    """Gives the datagrams of a transmit one by one."""
+    """Return the datagrams of a transmit one by one."""
     size = transmit.segment_bytes or len(transmit.data)
     return [bytes(transmit.data[start : start + size]) for start in range(0, len(transmit.data), size)]
 
 
 def flattened(events: list[Event]) -> list[Event]:
-    """Gives events that speak of many things as many events."""
+    """Return events that speak of many things as many events."""
     flat: list[Event] = []
     for event in events:
         if isinstance(event, MessagesReceived):
@@ -144,7 +144,7 @@ class World:
 
 
 def pair(lose: Lose = lambda name, data: False, **options: Any) -> tuple[World, Node, Node]:
-    """Gives a world with a client `c` that is connected to a server `s`."""
+    """Return a world with a client `c` that is connected to a server `s`."""
     world = World(lose=lose)
     server, client = world.add("s", 2, **options), world.add("c", 1, **options)
     client.machine.connect("s", world.now_us)

@@ -41,7 +41,7 @@ def test_what_is_encoded_decodes_to_the_same_value(packet: wire.AnyPacket) -> No
 
 
 def decoded(data: bytes) -> wire.AnyPacket | MalformedDatagram:
-    """Gives the packet or the error."""
+    """Return the packet or the error."""
     try:
         return wire.decode(memoryview(data))
     except MalformedDatagram as malformed:

@@ -42,7 +42,7 @@ datagrams = st.one_of(packets.map(wire.encode), damaged(), st.binary(max_size=60
 
 
 def read(data: bytes) -> tuple[wire.Packet | None, str]:
-    """Gives the packet, or the reason why there is none."""
+    """Return the packet, or the reason why there is none."""
     try:
         return wire.decode(data), ""
     except MalformedDatagram as malformed:

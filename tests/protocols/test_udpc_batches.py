@@ -45,13 +45,13 @@ class Listener:
 
 
 def wire_index(offset: int) -> int:
-    """Gives the index so many packets after the peer's first; 0 is skipped."""
+    """Return the index so many packets after the peer's first; 0 is skipped."""
     index = START + offset
     return index if index < 1 << 32 else (index + 1) & ((1 << 32) - 1)
 
 
 def runs(session_id: int, plan: list[tuple[str, int]], wild: int) -> list[bytes]:
-    """Gives datagrams of 17 bytes after a plan of kinds and lengths."""
+    """Return datagrams of 17 bytes after a plan of kinds and lengths."""
     offset, made = 2, []
     for kind, length in plan:
         again = max(2, offset - length)

@@ -232,7 +232,7 @@ def test_a_session_is_not_restored_over_itself() -> None:
 
 
 def mutated(chance: Seeded, known: list[bytes]) -> bytes:
-    """Gives random bytes, a header with likely fields, or a damaged copy of something that was sent."""
+    """Return random bytes, a header with likely fields, or a damaged copy of something that was sent."""
     way = chance.below(4)
     if way == 0:
         return chance.bits(8 * 20).to_bytes(20, "big")[: chance.below(21)]

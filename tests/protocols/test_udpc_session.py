@@ -36,7 +36,7 @@ def flags(sent: list[bytes]) -> list[int]:
 
 
 def lone_server(options: UdpcOptions | None = None) -> tuple[UdpcMachine, Peer]:
-    """Gives a machine that `c` called under index 100, with sessionID 5."""
+    """Return a machine that `c` called under index 100, with sessionID 5."""
     machine = UdpcMachine(options or UdpcOptions(), Seeded(9))
     machine.receive(datagram(100, 5, 0, SYN), "c", 0)
     (answer,) = datagrams(machine.transmits())

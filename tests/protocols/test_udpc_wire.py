@@ -29,7 +29,7 @@ DATAGRAMS = st.lists(RANDOM | FLAGGED | LEGAL | TRUNCATED, max_size=30)
 
 
 def scalar(data: bytes) -> tuple[str, str, tuple[int, ...], bytes]:
-    """Gives kind, reason, fields and body as the scalar decoder sees them."""
+    """Return kind, reason, fields and body as the scalar decoder sees them."""
     try:
         packet = wire.decode(data)
     except MalformedDatagram as malformed:
@@ -40,7 +40,7 @@ def scalar(data: bytes) -> tuple[str, str, tuple[int, ...], bytes]:
 
 
 def by_columns(datagrams: Sequence[bytes], gap: bytes = b"") -> list[tuple[str, str, tuple[int, ...], bytes]]:
-    """Gives the same as the column decoder sees it."""
+    """Return the same as the column decoder sees it."""
     joined = gap.join(datagrams)
     lengths = np.array([len(data) for data in datagrams], dtype=np.int64)
     offsets = np.cumsum(lengths + len(gap)) - lengths - len(gap)

@@ -28,7 +28,7 @@ Lose = Callable[[str, bytes], bool]
 
 
 def flattened(events: list[Event]) -> list[Event]:
-    """Gives events that speak of many things as many events."""
+    """Return events that speak of many things as many events."""
     flat: list[Event] = []
     for event in events:
         if isinstance(event, MessagesReceived):
@@ -41,7 +41,7 @@ def flattened(events: list[Event]) -> list[Event]:
 
 
 def datagrams(transmits: list[Transmit]) -> list[bytes]:
-    """Gives what leaves, datagram by datagram."""
+    """Return what leaves, datagram by datagram."""
     return [
         bytes(datagram)
         for transmit in transmits
@@ -150,7 +150,7 @@ class World:
         return self.of(caller, Connected)[-1].peer, self.of(called, Connected)[-1].peer
 
     def of(self, name: str, kind: type[E]) -> list[E]:
-        """Gives the events of one kind."""
+        """Return the events of one kind."""
         return [event for event in self.events[name] if isinstance(event, kind)]
 
     def bodies(self, name: str) -> list[bytes]:
@@ -169,7 +169,7 @@ def pair(
     commits: bool = True,
     whole: bool = False,
 ) -> tuple[World, Peer, Peer]:
-    """Gives a world with `client` and `server` and the session between them, as each knows it."""
+    """Return a world with `client` and `server` and the session between them, as each knows it."""
     world = World(delay_us=delay_us, commits=commits, whole=whole)
     world.add("client", client or options)
     world.add("server", options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import asdict
 from dataclasses import fields as fields_of
 from typing import Any
 
@@ -36,7 +37,7 @@ FILES = {name: read(name) for name in NAMES}
 
 
 def of(*parts: str) -> list[Any]:
-    """Gives each vector of these parts of all files, with its protocol."""
+    """Return each vector of these parts of all files, with its protocol."""
     return [
         pytest.param(name, vector, id=f"{name}: {vector['name']}")
         for name in NAMES
@@ -46,7 +47,7 @@ def of(*parts: str) -> list[Any]:
 
 
 def shown(value: Any) -> Any:
-    """Gives a value as a vector writes it."""
+    """Return a value as a vector writes it."""
     return value.hex() if isinstance(value, bytes) else value
 
 
@@ -54,21 +55,21 @@ def shown(value: Any) -> Any:
 
 
 def described(packet: Any, names: Vector) -> Vector:
-    """Gives the named fields of a packet, which must be all that it has."""
+    """Return the named fields of a packet, which must be all that it has."""
     own = {field.name for field in fields_of(packet)}
     assert own - set(names) <= {"asynchronous"}, "udpc's `flag` says this, and every other field stands in the vector"
     return {name: shown(getattr(packet, name)) for name in names}
 
 
 def readings(packet: Data) -> Vector:
-    """Gives both readings of mrp data, None where one does not exist."""
+    """Return both readings of mrp data, None where one does not exist."""
     both = {"stamped": packet.as_stamped(), "piggyback": packet.as_piggyback()}
     assert all(wire("mrp").encode(reading) == wire("mrp").encode(packet) for reading in both.values() if reading)
-    return {name: reading and described(reading, dict.fromkeys(reading.__slots__)) for name, reading in both.items()}
+    return {name: reading and described(reading, asdict(reading)) for name, reading in both.items()}
 
 
 def in_columns(vector: Vector) -> Vector:
-    """Gives the columns that a vector obliges to, where they are not 0, and its body."""
+    """Return the columns that a vector obliges to, where they are not 0, and its body."""
     found = dict(vector.get("fields", {}))
     if "stamped" not in found:
         return found
@@ -135,7 +136,7 @@ class Scripted:
 
 
 def datagrams(transmits: list[Transmit]) -> list[str]:
-    """Gives what leaves, datagram by datagram."""
+    """Return what leaves, datagram by datagram."""
     sent: list[str] = []
     for _, data, segment_bytes in transmits:
         size = segment_bytes or len(data)
@@ -144,12 +145,12 @@ def datagrams(transmits: list[Transmit]) -> list[str]:
 
 
 def flattened(events: list[Event]) -> list[Event]:
-    """Gives messages that arrived together one by one."""
+    """Return messages that arrived together one by one."""
     return [one for event in events for one in (event if isinstance(event, MessagesReceived) else (event,))]
 
 
 def told(event: Event, names: Vector) -> Vector:
-    """Gives an event as the vector writes it, as far as the vector speaks of it."""
+    """Return an event as the vector writes it, as far as the vector speaks of it."""
     plain: Vector = {"event": type(event).__name__}
     for name in names:
         if name != "event":

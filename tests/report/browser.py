@@ -127,7 +127,7 @@ class Browser:
         self.run(PAINTED)
 
     def run(self, script: str) -> Any:
-        """Gives the value of an expression, awaited if it is a promise."""
+        """Return the value of an expression, awaited if it is a promise."""
         answer = self.ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in answer:
             raise AssertionError(json.dumps(answer["exceptionDetails"])[:600])

@@ -14,7 +14,7 @@ from tests.report.browser import Browser
 
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """Gives a headless Chromium, installed if it is missing; never skipped."""
+    """Return a headless Chromium, installed if it is missing; never skipped."""
     subprocess.run([sys.executable, ROOT / "scripts" / "require.py", "chromium"], check=True)
     with Browser(tmp_path_factory.mktemp("profile")) as browser:
         yield browser
@@ -22,7 +22,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def browser(chromium: Browser) -> Iterator[Browser]:
-    """Gives the browser with a clean slate, and fails a test whose page complained."""
+    """Return the browser with a clean slate, and fails a test whose page complained."""
     chromium.complaints.clear()
     chromium.resize(1_400, 1_000)
     chromium.prefer("light")

@@ -30,7 +30,7 @@ HANDSHAKES = {"udpc": ("syn", "syn_ack"), "mrp": ("connect", "con_reply")}
 
 
 def schema(table: Table) -> pa.Schema:
-    """Gives the Arrow schema of a table."""
+    """Return the Arrow schema of a table."""
     return pa.schema([pa.field(column.name, TYPES[column.type], column.nullable) for column in table.columns])
 
 
@@ -185,7 +185,7 @@ def _session(
 
 
 def mixed() -> Tables:
-    """Gives a few dozen conversations: good ones, lossy ones, one that breaks rules, one never answered."""
+    """Return a few dozen conversations: good ones, lossy ones, one that breaks rules, one never answered."""
     tables = Tables()
     for number in range(24):
         protocol = ("udpc", "mrp", "rup")[number % 3]
@@ -196,7 +196,7 @@ def mixed() -> Tables:
 
 
 def crowd(sessions: int) -> pa.Table:
-    """Gives a sessions table of any size, made by columns."""
+    """Return a sessions table of any size, made by columns."""
     import numpy as np
 
     number = np.arange(sessions)

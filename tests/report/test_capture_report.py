@@ -26,7 +26,7 @@ from tests.report.lakes import START_US, Tables, crowd, mixed, put, schema, tran
 
 
 def data_of(text: str) -> dict[str, Any]:
-    """Gives what the page's scripts read."""
+    """Return what the page's scripts read."""
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     assert found
     data: dict[str, Any] = json.loads(found.group(1))
@@ -35,7 +35,7 @@ def data_of(text: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Gives a lake of a few dozen conversations."""
+    """Return a lake of a few dozen conversations."""
     return mixed().write(tmp_path_factory.mktemp("lake"))
 
 
@@ -119,7 +119,7 @@ def test_a_session_that_went_well_gets_details_when_it_is_asked_for(lake: Path) 
 
 
 def charts_of(text: str) -> dict[str, dict[str, Any]]:
-    """Gives the descriptions of the charts, by their titles."""
+    """Return the descriptions of the charts, by their titles."""
     told = [json.loads(unescape(found)) for found in re.findall(r'data-chart="([^"]*)"', text)]
     return {picture["title"]: picture for picture in told}
 
@@ -228,7 +228,7 @@ def test_worst_first_does_not_depend_on_how_the_table_is_cut(tmp_path: Path) -> 
 
 
 def hot_packets(count: int, start: int) -> pa.Table:
-    """Gives many packets of one session, by columns."""
+    """Return many packets of one session, by columns."""
     import numpy as np
 
     number = np.arange(start, start + count)
@@ -274,7 +274,7 @@ def test_a_session_of_400_000_packets_is_thinned_as_it_is_read(tmp_path: Path) -
 
 
 def packet(**fields: object) -> dict[str, object]:
-    """Gives a row of packets as the drawings read it."""
+    """Return a row of packets as the drawings read it."""
     named = ("mrp_from_sequence", "mrp_sequence", "rup_position", "rup_total", "udpc_index", "udpc_ack")
     empty: dict[str, object] = dict.fromkeys((*named, "pydevts_success", "message", "duplicate", "retransmission"))
     return empty | {"frame": 1, "at_ns": 0, "body_bytes": 0, "file": "f", "from_caller": True} | fields

@@ -26,17 +26,17 @@ FIRST_ROW = "document.querySelector('#sessions tbody tr').textContent"
 
 
 def rgb(colour: str) -> str:
-    """Gives #rrggbb as the pixels of a canvas say it."""
+    """Return #rrggbb as the pixels of a canvas say it."""
     return ",".join(str(int(colour[at : at + 2], 16)) for at in (1, 3, 5))
 
 
 def colours(browser: Browser, place: str) -> set[str]:
-    """Gives the opaque colours on the first canvas in a place."""
+    """Return the opaque colours on the first canvas in a place."""
     return set(browser.run(f"{COLOURS_IN}({place!r})"))
 
 
 def colour(browser: Browser, name: str) -> str:
-    """Gives what a colour of the style is now."""
+    """Return what a colour of the style is now."""
     return rgb(browser.run(f"fairway.style({name!r})"))
 
 
@@ -48,7 +48,7 @@ def choose(browser: Browser, name: str, value: str) -> None:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Gives the report of a few dozen conversations."""
+    """Return the report of a few dozen conversations."""
     folder = tmp_path_factory.mktemp("report")
     path = folder / "report.html"
     path.write_text(capture_report(mixed().write(folder / "lake")), encoding="utf-8")

@@ -20,7 +20,7 @@ Row = dict[str, object]
 
 
 def row(cell: int, **changed: object) -> Row:
-    """Gives a run of udpc at its plainest."""
+    """Return a run of udpc at its plainest."""
     plain: Row = {
         "cell": cell, "key": f"{cell:032x}", "protocol": "udpc", "variant": "udpc", "controller": "newreno",
         "window": 9, "options": "{}", "loss": 0.0, "burst_length": 1.0, "delay_ms": 10.0, "jitter_ms": 0.0,
@@ -42,7 +42,7 @@ def sweep_of(folder: Path, rows: list[Row]) -> Path:
 
 
 def grid(latencies: dict[str, list[int]], **changed: object) -> list[Row]:
-    """Gives a row per variant, seed, loss and delay; the latency is that of the variant's seed."""
+    """Return a row per variant, seed, loss and delay; the latency is that of the variant's seed."""
     return [
         row(0, protocol=name, variant=name, seed=seed, latency_p99_us=value, loss=loss, delay_ms=delay, **changed)
         for name, values in latencies.items()

@@ -43,7 +43,7 @@ Maker = Callable[[Options, RandomSource], ToyMachine]
 
 
 def toy(deferred: bool = False, **changes: object) -> Configuration:
-    """Gives a rough run of the toy machine; without plan or hostile peer unless the changes bring them."""
+    """Return a rough run of the toy machine; without plan or hostile peer unless the changes bring them."""
     plain = Configuration(
         protocol="toy",
         options=Options(deferred=deferred, send_queue_messages_max=20),

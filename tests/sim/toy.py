@@ -194,6 +194,9 @@ class ToyMachine:
     def peers(self) -> list[Peer]:
         return list(dict.fromkeys(Peer(address) for address, _ in self.newest))
 
+    def snapshot_in_pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes]:
+        return self.snapshot(peer, committing), b""
+
     def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
         done = {receipt.first for receipt in committing}
         newest = {process: number for (address, process), number in self.newest.items() if address == peer.address}

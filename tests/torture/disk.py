@@ -48,7 +48,7 @@ class Disk:
             self._freed_s = monotonic()
 
     def was_full_since(self, began_s: float) -> bool:
-        """Tells whether there was no room at some moment since then."""
+        """Return whether there was no room at some moment since then."""
         return self._freed_s >= began_s
 
 

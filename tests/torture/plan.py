@@ -68,7 +68,7 @@ class Plan:
         return sum(blow.how == KILL for blow in (*self.gateway, *self.stream))
 
     def lines(self) -> list[str]:
-        """Gives the plan as it is printed."""
+        """Return the plan as it is printed."""
         found = [f"gateway {number}: {blow}" for number, blow in enumerate(self.gateway)]
         return found + [f"stream {number}: {blow}" for number, blow in enumerate(self.stream)]
 

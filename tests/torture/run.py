@@ -55,11 +55,11 @@ class Verdict:
 
     @property
     def kept(self) -> bool:
-        """Tells whether the promise was kept."""
+        """Whether the promise was kept."""
         return not self.faults and self.judgement is not None and self.judgement.kept
 
     def lines(self) -> list[str]:
-        """Gives the verdict as it is printed."""
+        """Return the verdict as it is printed."""
         killed = ", ".join(f"{count} {who}" for who, count in sorted(self.kills.items()))
         done = f"{sum(self.kills.values())} kills ({killed}), {self.pauses} pauses, {self.disk_fills} full disks"
         return [

@@ -46,7 +46,7 @@ class SendersFailed(FairwayError):
 
 
 def crews(urls: Mapping[str, str], name: str, *, interval_s: float) -> list[Orders]:
-    """Gives the orders of patient, hasty and bulky devices."""
+    """Return the orders of patient, hasty and bulky devices."""
     common: dict[str, Any] = {"messages": 0, "interval_s": interval_s, "request_every": REQUEST_EVERY}
     patient = Orders(urls=_with(urls, PATIENT), devices=2, name=f"{name}-patient", **common)
     hasty = Orders(urls=_with(urls, HASTY), devices=1, name=f"{name}-hasty", **common)

@@ -23,13 +23,13 @@ class Bodies:
         self._tail = tail(size)
 
     def take(self, count: int) -> list[bytes]:
-        """Gives the next messages."""
+        """Return the next messages."""
         first = self.next
         self.next += count
         return [message(number, self._tail) for number in range(first, first + count)]
 
     def batches(self, count: int) -> Iterator[list[bytes]]:
-        """Gives the next messages, a batch at a time."""
+        """Return the next messages, a batch at a time."""
         while count > 0:
             yield self.take(min(count, BATCH_MESSAGES))
             count -= BATCH_MESSAGES

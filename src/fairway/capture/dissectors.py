@@ -205,7 +205,7 @@ for _, protocol in ipairs(protocols) do install(protocol) end
 
 
 def lua() -> str:
-    """Gives the whole plugin, one file for the four protocols."""
+    """Return the whole plugin, one file for the four protocols."""
     tables = ",\n".join(_description(description) for description in DESCRIPTIONS)
     head = (
         f"-- Written by fairway {__version__}: udpc, mrp, rup and pydevts. `fairway wireshark --install` renews it.\n"

@@ -42,5 +42,5 @@ class Interface:
     offset_s: int
 
     def at_ns(self, ticks: int) -> int:
-        """Gives a time of this interface in nanoseconds since 1970."""
+        """Return a time of this interface in nanoseconds since 1970."""
         return self.offset_s * NS_PER_S + ticks * NS_PER_S // self.ticks_per_s

@@ -38,7 +38,7 @@ _CONIDS = slice(mrp.HEAD_BYTES, mrp.CONNECT_BYTES)
 
 
 def segment_bytes(payload: bytes) -> int:
-    """Gives the size of the datagrams that were merged into a payload; 0 if it is a single one, or if it is unclear."""
+    """Return the size of the datagrams that were merged into a payload; 0 if it is a single one, or unclear."""
     return segments(payload)[1]
 
 
@@ -69,7 +69,7 @@ def _repeats(payload: bytes, size: int) -> bool:
 
 
 def _places(payload: bytes, sign: bytes, least: int, before: int) -> Iterator[int]:
-    """Gives where a second datagram may begin: `before` bytes before each repetition of a sign."""
+    """Return where a second datagram may begin: `before` bytes before each repetition of a sign."""
     place = payload.find(sign, least + before)
     while place >= 0:
         yield place - before

@@ -21,7 +21,7 @@ IP_LENGTH_MAX = 0xFFFF
 
 
 def encode_ip(source: Endpoint, destination: Endpoint, payload: Buffer) -> bytes:
-    """Gives the raw IP packet that carries a UDP payload from one address to the other."""
+    """Return the raw IP packet that carries a UDP payload from one address to the other."""
     source_packed, destination_packed = _packed(source[0]), _packed(destination[0])
     if len(source_packed) != len(destination_packed):
         raise BadAddress(f"{source[0]} and {destination[0]} are of different IP versions; a packet has one")
@@ -41,7 +41,7 @@ def encode_ip(source: Endpoint, destination: Endpoint, payload: Buffer) -> bytes
 
 
 def checksum(data: bytes) -> int:
-    """Gives the Internet checksum of an even number of bytes.
+    """Return the Internet checksum of an even number of bytes.
 
     The sum of 16-bit words in ones' complement is the whole number modulo 65,535, which one big division finds.
     """

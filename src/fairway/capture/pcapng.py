@@ -97,7 +97,7 @@ def _options(options: Sequence[tuple[int, bytes]]) -> bytes:
 
 
 def _cut(text: str) -> bytes:
-    """Gives text as UTF-8 that fits an option, cut between characters."""
+    """Return text as UTF-8 that fits an option, cut between characters."""
     return text.encode()[:OPTION_BYTES_MAX].decode(errors="ignore").encode()
 
 

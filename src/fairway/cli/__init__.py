@@ -111,7 +111,7 @@ def _invoke(arguments: list[str]) -> int:
 
 
 def _typed_words() -> list[str]:
-    """Gives what stands after `fairway` on the line that a shell wants completed."""
+    """Return what stands after `fairway` on the line that a shell wants completed."""
     return os.environ.get("COMP_WORDS", os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()[1:]
 
 

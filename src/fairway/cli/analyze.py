@@ -193,7 +193,7 @@ class _Teller:
         self._as_json = as_json
 
     def progress(self, spark: SparkSession) -> Stages:
-        """Gives what shows on a terminal how far it is."""
+        """Return what shows on a terminal how far it is."""
         return Stages(spark, STEPS)
 
     def told(self, analysis: Analysis, found: Summary, seconds: float) -> None:

@@ -49,7 +49,7 @@ class Way:
 
 
 def of_text(text: str) -> bytes:
-    """Gives the bytes that stood on the command line."""
+    """Return the bytes that stood on the command line."""
     return os.fsencode(text)
 
 

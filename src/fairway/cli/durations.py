@@ -11,7 +11,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 
 def seconds_of(text: str, option: str) -> float:
-    """Gives the seconds; raises `BadOption` for anything but a number with its unit."""
+    """Return the seconds; raise `BadOption` for anything but a number with its unit."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise BadOption(f"{option} is {text!r}; it must be a number and a unit, such as 500ms, 5s, 10m, 2h or 7d")

@@ -48,7 +48,7 @@ class Ending:
 
 @contextmanager
 def ending_by_signals(sentence: str = "") -> Iterator[Ending]:
-    """Gives what remembers the signals that come meanwhile."""
+    """Return what remembers the signals that come meanwhile."""
     ending = Ending(sentence)
     with _handled(ending._note):
         yield ending

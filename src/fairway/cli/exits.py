@@ -47,7 +47,7 @@ EXTRAS = {
 
 
 def explain(error: Exception) -> tuple[ExitCode, str]:
-    """Gives the exit code of an error and one line that names the cause and, where it is not the same, the remedy."""
+    """Return the exit code of an error and one line that names the cause and, where it is not the same, the remedy."""
     match error:
         case typer.TyperException():
             return ExitCode(error.exit_code), f"{_one_line(error.format_message())} ({_help_of(error)} shows the usage)"

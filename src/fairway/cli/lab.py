@@ -72,7 +72,7 @@ def run(
 
 
 def _grid(name: str) -> tuple[str, str]:
-    """Gives the text of a grid: a file, or one of those that come with Fairway."""
+    """Return the text of a grid: a file, or one of those that come with Fairway."""
     from importlib.resources import files
 
     from fairway.lake.lab.grid import BadGrid

@@ -32,7 +32,7 @@ class Splitter:
         return lines
 
     def end(self) -> list[bytes]:
-        """Gives the last line, if the stream did not end with a line feed."""
+        """Return the last line, if the stream did not end with a line feed."""
         return [self._line()] if self._kept_bytes else []
 
     def _keep(self, piece: bytes) -> None:

@@ -80,7 +80,7 @@ def run(verb: Callable[[Interruption], Coroutine[Any, Any, int]], url: str = "")
 
 
 def said_of(error: BaseException, url: str) -> str:
-    """Gives the sentence for an outcome: with whom, what happened, and what that means."""
+    """Return the sentence for an outcome: with whom, what happened, and what that means."""
     sentence = str(error) if not url or str(error).startswith(url.partition("?")[0]) else f"{url}: {error}"
     if HANDSHAKE_FAILED in sentence:
         return sentence

@@ -138,7 +138,7 @@ class Outcome:
             complain(self.reason, self.code)
 
     def line(self, *, as_json: bool) -> str:
-        """Gives the one line that tells all."""
+        """Return the one line that tells all."""
         return dumps(self._row()) if as_json else self._sentence()
 
     def _row(self) -> dict[str, object]:

@@ -149,7 +149,7 @@ class _Sender:
 
 
 def _sent_bytes(connection: Connection, way: Way, total: int) -> Callable[[], int]:
-    """Gives what tells how much of one large message has left, repeats not counted."""
+    """Return what tells how much of one large message has left, repeats not counted."""
     part_bytes = int(getattr(way.options, "body_bytes_per_part", total))
 
     def position() -> int:
@@ -160,7 +160,7 @@ def _sent_bytes(connection: Connection, way: Way, total: int) -> Callable[[], in
 
 
 def _size_of_input() -> int | None:
-    """Tells the size of standard input when it is a file, None when its end is not in sight."""
+    """Return the size of standard input when it is a file, None when its end is not in sight."""
     with suppress(OSError):
         status = os.fstat(STANDARD_INPUT)
         if stat.S_ISREG(status.st_mode):

@@ -58,14 +58,14 @@ def json_pieces(message: Message) -> Iterator[bytes]:
 
 
 def kind_of(message: Message) -> str:
-    """Tells how the message was sent: `message` was acknowledged, `plain` was not, a `request` waits for its answer."""
+    """Return how it was sent: a `message` was acknowledged, `plain` was not, a `request` waits for its answer."""
     if isinstance(message, Request):
         return "request"
     return "message" if message.reliable else "plain"
 
 
 def human_line(message: Message, terminal: bool) -> bytes:
-    """Gives one line: who, which, what; a long one is cut. On a terminal who is dimmed."""
+    """Return one line: who, which, what; a long one is cut. On a terminal who is dimmed."""
     kind = kind_of(message)
     asks = "" if kind == "message" else f" {kind}"
     who = message.peer.peer if message.device is None else f"{message.device} {message.peer.peer}"

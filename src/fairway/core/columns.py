@@ -15,7 +15,7 @@ Bytes = NDArray[np.uint8]
 Integers = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Columns:
     """The decoded headers of many datagrams, row by row as they were given."""
 

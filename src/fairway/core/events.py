@@ -62,7 +62,7 @@ class CloseReason(StrEnum):
     SHUT_DOWN = "the endpoint was shut down"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Connected:
     """A conversation is open. `token` is that of our `connect`, or None when the peer called us."""
 
@@ -70,7 +70,7 @@ class Connected:
     token: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ConnectRefused:
     """The peer, or a rule, said no to our `connect`."""
 
@@ -79,7 +79,7 @@ class ConnectRefused:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ConnectUnknown:
     """Our `connect` got no answer in time."""
 
@@ -101,7 +101,7 @@ class MessageReceived(NamedTuple):
         return Receipt(self.peer, self.id)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MessagesReceived:
     """Several messages with consecutive ids arrived in one batch; equal to as many `MessageReceived` in order."""
 
@@ -119,7 +119,7 @@ class MessagesReceived:
             yield MessageReceived(self.peer, self.first + position, body, self.reliable)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PartReceived:
     """A part of a large message, for an application that spools it; `MessageReceived` with an empty body ends it."""
 
@@ -130,7 +130,7 @@ class PartReceived:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RequestReceived:
     """The peer asks and waits for a response to `id`; `token` is set when it also answers our own request."""
 
@@ -145,7 +145,7 @@ class RequestReceived:
         return Receipt(self.peer, self.id)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ResponseReceived:
     """The answer to our request `token`."""
 
@@ -162,7 +162,7 @@ class Delivered(NamedTuple):
     tokens: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeliveryUnknown:
     """No answer in time: these may have arrived."""
 
@@ -171,7 +171,7 @@ class DeliveryUnknown:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Refused:
     """The peer or a rule said no, or nothing of these was ever transmitted (`NOT_SENT`)."""
 
@@ -180,14 +180,14 @@ class Refused:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Writable:
     """The send queue of this peer has room again, after a `QueueFull`."""
 
     peer: Peer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PingAnswered:
     """The peer answered our `ping`."""
 
@@ -196,7 +196,7 @@ class PingAnswered:
     rtt_us: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PeerMoved:
     """The conversation goes on at another address."""
 
@@ -204,7 +204,7 @@ class PeerMoved:
     address: Address
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Closed:
     """The conversation is over; nothing more is reported of it. Every open token had its outcome before."""
 

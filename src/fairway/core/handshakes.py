@@ -17,7 +17,7 @@ from fairway.core.outputs import Outputs
 from fairway.core.timers import Deadlines
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class HandshakeOptions(Options):
     """What every protocol with a handshake lets its user set."""
 

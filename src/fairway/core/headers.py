@@ -13,7 +13,7 @@ Type = Literal["uint", "uint255", "digits"]
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Field:
     """One field: its size, its type, and what it may hold. Where it stands, its header knows."""
 

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol
 
 from fairway.core.errors import BadOption
 from fairway.core.events import Address, Event, Peer, Receipt
@@ -66,7 +66,7 @@ class Transmit(NamedTuple):
     segment_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """What every protocol lets its user set. Each protocol adds its own durations and bounds in a subclass."""
 
@@ -234,23 +234,19 @@ class Machine(Protocol):
         """
         ...
 
+    def snapshot_in_pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes]:
+        """Return a piece that takes the place of the one before, and one with what the receipts add, which is empty
+        unless the machine remembers every message: to write all of that with each commit would cost more than the
+        messages do.
+
+        `restore` takes the latest of the first, then all of the second in order, and knows what `snapshot` would tell.
+        """
+        ...
+
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
         """Resume a conversation from its snapshot; raises `DamagedSnapshot`, or `AlreadyOpen` if it is there.
 
         The owner takes a new snapshot at once, before anything is sent: restoring twice from the same one would use
         numbers twice. It must not restore an mrp connection on which data of its own was sent after the snapshot.
-        """
-        ...
-
-
-@runtime_checkable
-class Piecewise(Protocol):
-    """A machine that remembers every message to recognise its duplicates: to write all of that with each commit would
-    cost more than to write the messages."""
-
-    def snapshot_in_pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes]:
-        """Return a small piece that takes the place of the one before, and one with what the receipts add.
-
-        `restore` takes the latest of the first, then all of the second in order, and knows what `snapshot` would tell.
         """
         ...

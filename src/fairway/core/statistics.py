@@ -20,7 +20,7 @@ ENDPOINT_CLOSED = "endpoint_closed"
 """A call, or a first message, to an endpoint that was closed."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Statistics:
     """Counts since the machine was made. `dropped` has one entry per reason for which a datagram was refused."""
 

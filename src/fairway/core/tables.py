@@ -18,7 +18,7 @@ PROTOCOLS = ("udpc", "mrp", "rup", "pydevts")
 Type = Literal["string", "long", "int", "double", "boolean", "timestamp", "date", "binary"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Column:
     """One column of a table."""
 
@@ -28,7 +28,7 @@ class Column:
     nullable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table:
     """A table: its columns in order, what a row is, and by which columns its folders are cut."""
 
@@ -43,7 +43,7 @@ class Table:
         return tuple(column.name for column in self.columns)
 
     def column(self, name: str) -> Column:
-        """Gives the column of this name."""
+        """Return the column of this name."""
         return next(column for column in self.columns if column.name == name)
 
 

@@ -13,7 +13,7 @@ from math import sqrt
 from fairway.core.random_source import MILLION
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Expectation:
     """The mean and the variance of a count."""
 

@@ -20,7 +20,7 @@ class Step:
 
 
 def cover(steps: Sequence[Step], numbers: Sequence[Tile], pages: Sequence[tuple[str, str, str]]) -> str:
-    """Gives the page; `pages` are address, title and what is there."""
+    """Return the page; `pages` are address, title and what is there."""
     broken = [step.title for step in steps if not step.kept]
     verdict = (
         "Every promise was kept: what was acknowledged is in the table, once, though the gateway was killed."

@@ -80,17 +80,17 @@ class Ledger:
         return Counter(self.outcomes.values())
 
     def longest_s(self) -> float:
-        """Gives the longest time from send to acknowledgement."""
+        """Return the longest time from send to acknowledgement."""
         return max(self.latencies_s, default=0.0)
 
 
 def key_of(body: bytes) -> bytes:
-    """Gives what the ledger knows a body by."""
+    """Return what the ledger knows a body by."""
     return blake2b(body, digest_size=16).digest()
 
 
 def reading(name: str, protocol: str, device: int, number: int, size: int = 0) -> bytes:
-    """Gives the body of one message: JSON, as a device would send it."""
+    """Return the body of one message: JSON, as a device would send it."""
     values = {
         "sensor": f"{name}/{protocol}-{device}",
         "number": number,
@@ -172,7 +172,7 @@ class Device:
                 await self._connection.close()
 
     async def _connected(self) -> Connection | None:
-        """Gives the open conversation, or tries to open one."""
+        """Return the open conversation, or try to open one."""
         if self._connection is not None:
             return self._connection
         try:
@@ -214,7 +214,7 @@ class Device:
         ledger.outcomes[key_of(body)] = outcome
 
     async def _leave(self, connection: Connection) -> None:
-        """Gives a conversation up in which something went wrong; the next message opens another."""
+        """Return a conversation up in which something went wrong; the next message opens another."""
         if connection is self._connection:
             self._connection = None
             self._fleet.ledger.lost_connections += 1

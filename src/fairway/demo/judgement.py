@@ -27,7 +27,7 @@ class Judgement:
 
     @property
     def kept(self) -> bool:
-        """Tells whether the promise was kept."""
+        """Whether the promise was kept."""
         return not (self.missing or self.double or self.foreign)
 
     def __str__(self) -> str:

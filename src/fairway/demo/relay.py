@@ -94,7 +94,7 @@ class Fate:
         return bool(self._held)
 
     def take(self, parcel: Parcel, now_s: float) -> list[Parcel]:
-        """Gives what leaves now that this one has come, in order."""
+        """Return what leaves now that this one has come, in order."""
         faults, chance, counts = self._faults, self._chance, self.counts
         self._place += 1
         leaving: list[Parcel] = []
@@ -115,7 +115,7 @@ class Fate:
         return leaving
 
     def overdue(self, now_s: float) -> list[Parcel]:
-        """Gives what was overtaken or held back for long enough."""
+        """Return what was overtaken or held back for long enough."""
         due = [held for held in self._held if held.until_place <= self._place or held.until_s <= now_s]
         if due:
             self._held = [held for held in self._held if held not in due]

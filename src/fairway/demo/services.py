@@ -157,5 +157,5 @@ class GatewayService(Service):
 def stream_service(
     lake: Path | str, options: Sequence[str] = (), environment: Mapping[str, str] | None = None
 ) -> Service:
-    """Gives a stream of the lake; it is not started yet."""
+    """Return a stream of the lake; it is not started yet."""
     return Service(["stream", "--lake", str(lake), *options], environment)

@@ -48,7 +48,7 @@ class Story:
     pages: list[tuple[str, str, str]] = field(default_factory=list)
 
     def run(self) -> bool:
-        """Tells the whole story; gives whether every promise was kept."""
+        """Run the whole demo; return whether every promise was kept."""
         began_s = monotonic()
         captures, lake = self.folder / "captures", self.folder / "lake"
         captures.mkdir(parents=True)
@@ -186,7 +186,7 @@ def _rows(lake: Path, table: str) -> int:
 
 
 def fresh_folder(wanted: Path) -> Path:
-    """Gives the folder, or the next one with a number behind it if it is there already."""
+    """Return the folder, or the next one with a number behind it if it is there already."""
     number = 1
     folder = wanted
     while folder.exists() and any(folder.iterdir()):

@@ -39,7 +39,7 @@ _FOLDED = pa.schema(
 
 
 def table(gateway: str, rows: Sequence[Row], spool: Path) -> pa.Table:
-    """Gives the messages of rows as a table with the columns of a segment, texts that repeat as dictionaries."""
+    """Return the messages of rows as a table with the columns of a segment, texts that repeat as dictionaries."""
     counts = np.array([row.messages for row in rows], dtype=np.int64)
     row_of = pa.array(np.repeat(np.arange(len(rows), dtype=np.int64), counts))
     place = np.arange(counts.sum(), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -81,7 +81,7 @@ def _address(peer: str) -> tuple[str, int]:
 
 
 def _identities(rows: Sequence[Row], counts: np.ndarray[Any, Any], place: np.ndarray[Any, Any]) -> pa.Array:
-    """Gives the id of every message as text: names as they are, numbers counted on from the first of their row."""
+    """Return the id of every message as text: names as they are, numbers counted on from the first of their row."""
     if all(isinstance(row.id, int) for row in rows):
         first = np.array([row.id for row in rows], dtype=np.int64)
         return pa.array(np.repeat(first, counts) + place).cast(pa.string())
@@ -103,7 +103,7 @@ def _bodies(rows: Sequence[Row], spool: Path) -> pa.Array:
 
 
 def _mapped(path: Path, size: int) -> mmap.mmap | bytes:
-    """Gives the bytes of a file without a copy in memory."""
+    """Return the bytes of a file without a copy in memory."""
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size < size:
             raise OSError(f"{path} is shorter than the {size} bytes of its message")

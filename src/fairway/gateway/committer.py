@@ -163,7 +163,7 @@ class Committer:
         self._writer.submit(self._work, gathered, transaction, began_s)
 
     def _transaction(self, gathered: Gathered) -> Transaction:
-        """Gives what is to be written: the rows, and the state of every conversation that they belong to."""
+        """Return what is to be written: the rows, and the state of every conversation that they belong to."""
         transaction = Transaction(gone=[(reception.url, key_of(peer)) for reception, peer in gathered.gone])
         committing: dict[Conversation, list[Receipt]] = {one: [] for one in gathered.changed}
         offset = self._next_offset
@@ -256,7 +256,7 @@ class Committer:
 
 
 def is_want_of_room(error: BaseException) -> bool:
-    """Tells whether an error of writing goes away when there is room again."""
+    """Return whether an error of writing goes away when there is room again."""
     if isinstance(error, sqlite3.Error):
         return getattr(error, "sqlite_errorname", "") in {"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_WRITE"}
     return isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}

@@ -27,7 +27,7 @@ class Spread:
         self.total += seconds
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """Gives each bound with the number of durations up to it."""
+        """Return each bound with the number of durations up to it."""
         bounds = [*map(str, BOUNDS_S), "+Inf"]
         return list(zip(bounds, map(float, accumulate(self.counts)), strict=True))
 

@@ -17,7 +17,7 @@ _log = logging.getLogger("fairway.gateway")
 
 
 def floor(home: Home) -> int:
-    """Gives the lowest offset that a new message of this gateway may have."""
+    """Return the lowest offset that a new message of this gateway may have."""
     landed = home.landed()
     return max(landed[-1][1] + 1 if landed else 0, _noted(home), _in_table(home))
 

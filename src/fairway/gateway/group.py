@@ -24,7 +24,7 @@ SESSIONS_OVER_S = 300
 
 
 def names(name: str, workers: int) -> list[str]:
-    """Gives the names of the workers."""
+    """Return the names of the workers."""
     return [name] if workers == 1 else [f"{name}.{number}" for number in range(workers)]
 
 

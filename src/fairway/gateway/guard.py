@@ -88,7 +88,7 @@ class Guard:
     def admits(
         self, protocol: str, data: Buffer, address: Address, now_us: int, segment_bytes: int | None = None
     ) -> bool:
-        """Tells whether a datagram, or super-buffer of them, may pass."""
+        """Return whether a datagram, or super-buffer of them, may pass."""
         count = 1 if not segment_bytes else -(-len(data) // segment_bytes)
         reason = self._refusal(protocol, data, address, now_us, segment_bytes or len(data), count)
         if reason:
@@ -109,7 +109,7 @@ class Guard:
         return ""
 
     def _calls(self, protocol: str, data: Buffer, size: int) -> list[int]:
-        """Gives the numbers of the calls among the datagrams; the last of these may be shorter than the others."""
+        """Return the numbers of the calls among the datagrams; the last of these may be shorter than the others."""
         name, call_bytes, field = CALLS[protocol]
         if call_bytes not in {size, len(data) % size if size else 0}:
             return []

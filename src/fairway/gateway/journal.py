@@ -97,12 +97,12 @@ class Row(NamedTuple):
         return len(self.body) if self.spool is None else self.size_bytes or 0
 
     def summed(self) -> Row:
-        """Gives the row with its checksum; one that has a checksum keeps it."""
+        """Return the row with its checksum; one that has a checksum keeps it."""
         return self._replace(crc=self._sum()) if self.crc is None and self.spool is None else self
 
     @property
     def is_sound(self) -> bool:
-        """Tells whether the bodies are those that were committed, as far as there is a checksum."""
+        """Whether the bodies are those that were committed, as far as there is a checksum."""
         return self.crc is None or self.crc == self._sum()
 
     def _sum(self) -> int:
@@ -110,7 +110,7 @@ class Row(NamedTuple):
 
 
 def packed(bodies: Sequence[bytes]) -> tuple[int | None, bytes | None, bytes]:
-    """Gives the common size of bodies, or each of their sizes, and all of them in one piece."""
+    """Return the common size of bodies, or each of their sizes, and all of them in one piece."""
     if len(bodies) == 1:
         return len(bodies[0]), None, bodies[0]
     sizes = list(map(len, bodies))
@@ -177,7 +177,7 @@ class Journal:
         self._connection.execute("INSERT INTO sealed VALUES (?, ?, 0, 0)", (offset - 1, offset - 1))
 
     def _note_boot(self) -> None:
-        """Gives additions of before a reboot their full time again: the clock that they were dated by began anew."""
+        """Return additions of before a reboot their full time again: the clock that they were dated by began anew."""
         boot = BOOT_ID.read_text().strip() if BOOT_ID.exists() else ""
         execute = self._connection.execute
         known = execute("SELECT value FROM meta WHERE key = 'boot'").fetchone()
@@ -197,7 +197,7 @@ class Journal:
         return int(self._connection.execute(layout.JOURNAL_NEXT_OFFSET).fetchone()[0])
 
     def unsealed(self) -> tuple[int, int]:
-        """Gives the number of messages that are not sealed, and their bytes."""
+        """Return the number of messages that are not sealed, and their bytes."""
         asked = f'SELECT coalesce(sum(count), 0), coalesce(sum({_BYTES}), 0) FROM messages WHERE "offset" > ?'
         messages, size = self._connection.execute(asked, (self.sealed_to,)).fetchone()
         return int(messages), int(size)
@@ -229,7 +229,7 @@ class Journal:
 
     @property
     def is_suspect(self) -> bool:
-        """Tells whether something in it was found damaged since it was last salvaged."""
+        """Whether something in it was found damaged since it was last salvaged."""
         asked = "SELECT 1 FROM meta WHERE key = ? AND value != ''"
         return bool(self._connection.execute(asked, (SUSPECT,)).fetchone())
 
@@ -238,7 +238,7 @@ class Journal:
         self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
     def states(self, endpoint: str) -> list[bytes]:
-        """Gives the pieces of state of an endpoint, in the order in which they are to be restored."""
+        """Return the pieces of state of an endpoint, in the order in which they are to be restored."""
         asked = "SELECT data FROM states WHERE endpoint = ?"
         found = [row[0] for row in self._connection.execute(asked, (endpoint,))]
         asked = "SELECT data FROM additions WHERE endpoint = ? ORDER BY number"
@@ -288,7 +288,7 @@ class Journal:
     # Sealing.
 
     def planned(self) -> tuple[int, int] | None:
-        """Gives the range of the segment that is being made, if one is."""
+        """Return the range of the segment that is being made, if one is."""
         found = self._connection.execute("SELECT first, last FROM sealing").fetchone()
         return None if found is None else (int(found[0]), int(found[1]))
 
@@ -342,7 +342,7 @@ class Journal:
         return moved
 
     def _first_beside(self, landed: Sequence[tuple[int, int]]) -> int | None:
-        """Gives the first offset that is neither marked as sealed nor in one of these segments."""
+        """Return the first offset that is neither marked as sealed nor in one of these segments."""
         asked = 'SELECT "offset", "offset" + count - 1 FROM messages WHERE "offset" > ? ORDER BY "offset"'
         for first, last in self._connection.execute(asked, (self.sealed_to,)):
             if not any(low <= first and last <= high for low, high in landed):
@@ -350,7 +350,7 @@ class Journal:
         return None
 
     def _move(self, first: int, distance: int) -> int:
-        """Gives the rows from an offset on others, by way of negative ones, so that no two meet."""
+        """Return the rows from an offset on others, by way of negative ones, so that no two meet."""
         asked = 'SELECT sum(count) FROM messages WHERE "offset" >= ?'
         moved = int(self._connection.execute(asked, (first,)).fetchone()[0])
         self._connection.execute('UPDATE messages SET "offset" = -1 - "offset" WHERE "offset" >= ?', (first,))
@@ -380,7 +380,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
 
 
 def read_rows(reader: sqlite3.Connection, first: int, last: int) -> list[Row]:
-    """Gives the rows of a range of offsets, in order."""
+    """Return the rows of a range of offsets, in order."""
     asked = 'SELECT * FROM messages WHERE "offset" BETWEEN ? AND ? ORDER BY "offset"'
     return [Row(*row) for row in reader.execute(asked, (first, last))]
 

@@ -17,7 +17,7 @@ class JsonLines(logging.Formatter):
         self._gateway = gateway
 
     def format(self, record: logging.LogRecord) -> str:
-        """Gives the line."""
+        """Return the line."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

@@ -54,7 +54,7 @@ class Gatherer(Collector):
         self._guard = guard
 
     def collect(self) -> Iterator[Metric]:
-        """Gives all metrics as they are now."""
+        """Return all metrics as they are now."""
         yield from self._own()
         yield from self._messages()
         yield from self._machines()

@@ -14,7 +14,7 @@ from fairway.core import events
 from fairway.core.addresses import device_of, format_address
 from fairway.core.errors import CallerError, DamagedSnapshot, NoSuchPeer
 from fairway.core.events import Peer, Receipt
-from fairway.core.machine import Machine, Piecewise
+from fairway.core.machine import Machine
 from fairway.gateway.guard import Guard
 from fairway.gateway.journal import Row, packed
 from fairway.net.endpoint import Endpoint
@@ -43,7 +43,7 @@ class Arrived(NamedTuple):
     spool: Spooled | None = None
 
     def row(self, offset: int) -> Row:
-        """Gives the row of the journal, with the first message at this offset."""
+        """Return the row of the journal, with the first message at this offset."""
         peer, first, count = self.receipt
         name = self.reception.name_of(peer)
         if self.spool is not None:
@@ -93,7 +93,6 @@ class Reception:
         self.port = urlsplit(self.url).port
         self.screen: Screen = partial(guard.admits, self.protocol)
         self._machine: Machine = endpoint.machine
-        self._piecewise = endpoint.machine if isinstance(endpoint.machine, Piecewise) else None
         self._desk = desk
         self._spooler = spooler
         self._guard = guard
@@ -102,7 +101,7 @@ class Reception:
         """Addresses as the table has them; a session keeps one for its life."""
 
     def name_of(self, peer: Peer) -> str:
-        """Gives host:port of a peer."""
+        """Return host:port of a peer."""
         return self._names.get(peer) or format_address(peer.address)
 
     # Events.
@@ -144,14 +143,12 @@ class Reception:
     # What survives.
 
     def pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes] | None:
-        """Gives the state of a conversation as it will be after the commit, and what the commit adds to its memory.
+        """Return the state of a conversation as it will be after the commit, and what the commit adds to its memory.
 
         None if the conversation has ended: then its copies are not answered any more either.
         """
         try:
-            if self._piecewise is not None:
-                return self._piecewise.snapshot_in_pieces(peer, committing)
-            return self._machine.snapshot(peer, committing), b""
+            return self._machine.snapshot_in_pieces(peer, committing)
         except NoSuchPeer:
             return None
 
@@ -169,7 +166,7 @@ class Reception:
                 self._guard.opened(peer, now_us)
 
     def current(self) -> list[tuple[str, bytes]]:
-        """Gives the state of every conversation under its key."""
+        """Return the state of every conversation under its key."""
         found = [(peer, self.pieces(peer, ())) for peer in self._machine.peers()]
         return [(key_of(peer), pieces[0]) for peer, pieces in found if pieces is not None and pieces[0]]
 
@@ -199,7 +196,7 @@ class Reception:
 
 @lru_cache(KEYS_MAX)
 def key_of(peer: Peer) -> str:
-    """Gives the name of a conversation in the journal."""
+    """Return the name of a conversation in the journal."""
     return json.dumps(peer, separators=(",", ":"))
 
 

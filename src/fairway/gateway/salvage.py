@@ -66,7 +66,7 @@ def _rise(journal: Journal, home: Home, first_offset: int) -> None:
 
 
 def _new(home: Home) -> Path:
-    """Gives the name of the file that is to become the journal, with nothing there."""
+    """Return the name of the file that is to become the journal, with nothing there."""
     new = home.folder / NEW
     for path in (new, *(Path(f"{new}{end}") for end in SIDE_FILES)):
         path.unlink(missing_ok=True)

@@ -93,11 +93,11 @@ class Settings:
 
     @property
     def is_open(self) -> bool:
-        """Tells whether anybody on a network may call: beyond loopback, and nobody is allowed by name."""
+        """Whether anybody on a network may call: beyond loopback, and nobody is allowed by name."""
         return not self.allow and any(not _is_loopback(parse(url).host) for url in self.urls)
 
     def plain(self, *, urls: Sequence[str]) -> dict[str, Any]:
-        """Gives what `build` takes to make the same settings with other URLs, as values that JSON knows."""
+        """Return what `build` takes to make the same settings with other URLs, as values that JSON knows."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         values |= {"urls": list(urls)}
         values |= {name: [str(network) for network in values[name]] for name in ("allow", "deny")}

@@ -83,7 +83,7 @@ class Spool:
             endpoint.pause()
 
     def _file_of(self, event: events.PartReceived) -> str:
-        """Gives the file of a message; a new one for one that begins anew with another size."""
+        """Return the file of a message; a new one for one that begins anew with another size."""
         known = self._unfinished.get((event.peer, event.id))
         if known is None or known.total != event.total:
             self._serial += 1
@@ -124,7 +124,7 @@ class Spool:
         return descriptor
 
     def finished(self, event: events.MessageReceived) -> Spooled | None:
-        """Gives the file of a message whose last part has come; None if it was never spooled."""
+        """Return the file of a message whose last part has come; None if it was never spooled."""
         known = self._unfinished.pop((event.peer, str(event.id)), None)
         if known is None:
             return None

@@ -36,7 +36,7 @@ class Rows:
         return int(self.table.num_rows)
 
     def array(self, name: str) -> pa.Array:
-        """Gives a column in one piece."""
+        """Return a column in one piece."""
         column = self.table.column(name)
         if column.num_chunks == 1:
             return column.chunk(0)
@@ -45,7 +45,7 @@ class Rows:
         return column.combine_chunks()
 
     def numbers(self, name: str) -> Integers:
-        """Gives a column of numbers; 0 for null."""
+        """Return a column of numbers; 0 for null."""
         if name in self._numbers:
             return self._numbers[name]
         array = self.array(name)
@@ -56,7 +56,7 @@ class Rows:
         return numbers
 
     def missing(self, name: str) -> Mask:
-        """Tells where a column is null."""
+        """Return where a column is null."""
         if name in self._missing:
             return self._missing[name]
         array = self.array(name)
@@ -66,24 +66,24 @@ class Rows:
         return nulls
 
     def flags(self, name: str) -> Mask:
-        """Tells where a column is true."""
+        """Return where a column is true."""
         flags: Mask = self.array(name).fill_null(False).to_numpy(zero_copy_only=False)
         return flags
 
     def folded(self, name: str) -> pa.DictionaryArray:
-        """Gives a column of texts as a dictionary."""
+        """Return a column of texts as a dictionary."""
         array = self.array(name)
         return array if isinstance(array, pa.DictionaryArray) else array.dictionary_encode()
 
     def texts(self, name: str) -> tuple[Integers, list[str]]:
-        """Gives the place of each row's text, and the texts; -1 for null."""
+        """Return the place of each row's text, and the texts; -1 for null."""
         array = self.folded(name)
         indices = array.indices
         filled = indices.fill_null(MISSING) if indices.null_count else indices
         return filled.to_numpy(zero_copy_only=False).astype(np.int64, copy=False), array.dictionary.to_pylist()
 
     def codes(self, name: str, names: Sequence[str]) -> Codes:
-        """Gives the place of each row's text in `names`."""
+        """Return the place of each row's text in `names`."""
         indices, texts = self.texts(name)
         places = np.array([names.index(text) if text in names else MISSING for text in texts] + [MISSING], np.int16)
         codes: Codes = places[indices]
@@ -115,12 +115,12 @@ class ByEpisode(Rows):
 
 
 def masked(values: NDArray[np.generic], null: Mask | None, kind: pa.DataType) -> pa.Array:
-    """Gives an Arrow array with null where the mask is true."""
+    """Return an Arrow array with null where the mask is true."""
     return pa.array(values, type=kind, mask=null if null is not None and null.any() else None)
 
 
 def named(codes: NDArray[np.signedinteger], names: Sequence[str]) -> pa.Array:
-    """Gives the texts of codes, as a dictionary."""
+    """Return the texts of codes, as a dictionary."""
     indices = pa.array(codes.astype(np.int32), mask=codes < 0 if (codes < 0).any() else None)
     return pa.DictionaryArray.from_arrays(indices, pa.array(list(names), type=pa.string()), safe=False)
 
@@ -143,12 +143,12 @@ def scrambled(words: Words) -> Words:
 
 
 def word_of(text: str) -> int:
-    """Gives a text's fingerprint, the same on every machine."""
+    """Return a text's fingerprint, the same on every machine."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 def hexadecimal(words: Words) -> pa.Array:
-    """Gives words as 16 digits each."""
+    """Return words as 16 digits each."""
     digits = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
     octets = words.astype(">u8").view(np.uint8).reshape(-1, 8)
     text = np.empty((len(words), 16), dtype=np.uint8)
@@ -157,26 +157,26 @@ def hexadecimal(words: Words) -> pa.Array:
 
 
 def together(keys: NDArray[np.generic]) -> Integers:
-    """Gives the order that brings equal keys together and else changes nothing."""
+    """Return the order that brings equal keys together and else changes nothing."""
     if keys.dtype.itemsize == 8 and len(keys) and int(keys.min()) >= 0 and int(keys.max()) < 1 << 16:
         keys = keys.astype(np.uint16)  # sorted digit by digit, several times as fast
     return np.argsort(keys, kind="stable")
 
 
 def begins(keys: NDArray[np.generic]) -> Mask:
-    """Tells which rows have another key than the row before; equal keys lie together."""
+    """Return which rows have another key than the row before; equal keys lie together."""
     first = np.ones(len(keys), dtype=bool)
     np.not_equal(keys[1:], keys[:-1], out=first[1:])
     return first
 
 
 def start_of(first: Mask) -> Integers:
-    """Gives for each row where its group begins."""
+    """Return for each row where its group begins."""
     return np.maximum.accumulate(np.where(first, np.arange(len(first)), 0))
 
 
 def last_before(wanted: Mask, starts: Integers) -> Integers:
-    """Gives for each row the place of the last wanted one before it in its group, or -1."""
+    """Return for each row the place of the last wanted one before it in its group, or -1."""
     places = np.where(wanted, np.arange(len(wanted)), MISSING)
     before = np.empty_like(places)
     before[:1] = MISSING
@@ -185,13 +185,13 @@ def last_before(wanted: Mask, starts: Integers) -> Integers:
 
 
 def sum_until(values: Integers, starts: Integers) -> Integers:
-    """Gives for each row the sum of its group up to it."""
+    """Return for each row the sum of its group up to it."""
     sums = np.cumsum(values)
     return sums - (sums[starts] - values[starts])
 
 
 def most_before(values: Integers, wanted: Mask, first: Mask) -> Integers:
-    """Gives for each row the greatest wanted value before it in its group; -1 if there is none, or none above -1."""
+    """Return for each row the greatest wanted value before it in its group; -1 if there is none, or none above -1."""
     group = np.cumsum(first) << np.int64(40)
     levels = group + np.where(wanted, np.clip(values, MISSING, (1 << 40) - 2), MISSING)
     reached = np.maximum.accumulate(levels)
@@ -203,7 +203,7 @@ def most_before(values: Integers, wanted: Mask, first: Mask) -> Integers:
 
 
 def least(groups: Integers, values: Integers, count: int, otherwise: int) -> Integers:
-    """Gives the least value of each group."""
+    """Return the least value of each group."""
     found = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(found, groups, values)
     found[found == np.iinfo(np.int64).max] = otherwise
@@ -211,7 +211,7 @@ def least(groups: Integers, values: Integers, count: int, otherwise: int) -> Int
 
 
 def most(groups: Integers, values: Integers, count: int, otherwise: int) -> Integers:
-    """Gives the greatest value of each group."""
+    """Return the greatest value of each group."""
     found = np.full(count, np.iinfo(np.int64).min)
     np.maximum.at(found, groups, values)
     found[found == np.iinfo(np.int64).min] = otherwise
@@ -219,5 +219,5 @@ def most(groups: Integers, values: Integers, count: int, otherwise: int) -> Inte
 
 
 def count(groups: Integers, counted: Mask, size: int) -> Integers:
-    """Gives how many of each group count."""
+    """Return how many of each group count."""
     return np.bincount(groups[counted], minlength=size)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def spark_schema(table: Table) -> StructType:
-    """Gives the table's columns as a Spark schema."""
+    """Return the table's columns as a Spark schema."""
     from pyspark.sql import types
 
     kinds = {
@@ -30,7 +30,7 @@ def spark_schema(table: Table) -> StructType:
 
 
 def arrow_schema(table: Table) -> pa.Schema:
-    """Gives the table's columns as an Arrow schema, of the types that Spark takes without a cast."""
+    """Return the table's columns as an Arrow schema, of the types that Spark takes without a cast."""
     import pyarrow as pa
 
     kinds = {

@@ -106,7 +106,7 @@ def start(
 
 @contextmanager
 def started(app: str, *, master: str = LOCAL, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """Gives a session that ends with the block, also when that is left by Ctrl-C."""
+    """Return a session that ends with the block, also when that is left by Ctrl-C."""
     spark = start(app, master=master, settings=settings)
     try:
         yield spark
@@ -122,7 +122,7 @@ def end(spark: SparkSession) -> None:
 
 
 def is_jvm_gone(within_s: float) -> bool:
-    """Tells whether the JVM that this process has started is gone, or goes within that time."""
+    """Return whether the JVM that this process has started is gone, or goes within that time."""
     from pyspark import SparkContext
 
     process = getattr(SparkContext._gateway, "proc", None)

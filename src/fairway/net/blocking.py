@@ -39,7 +39,7 @@ _loop: asyncio.AbstractEventLoop | None = None
 
 
 def _background() -> asyncio.AbstractEventLoop:
-    """Gives the loop of the background thread, started when it is first needed."""
+    """Return the loop of the background thread, started when it is first needed."""
     global _loop  # noqa: PLW0603
     with _starting:
         if _loop is None:
@@ -195,7 +195,7 @@ def reply(request: Message, body: Buffer) -> None:
 
 
 def answering(peer: AsyncConnection) -> Connection:
-    """Gives the calls that wait for the peer of a received message."""
+    """Return the calls that wait for the peer of a received message."""
     return Connection(peer)
 
 

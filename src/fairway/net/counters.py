@@ -47,7 +47,7 @@ class EndpointStatistics:
     """What the DTLS layer counted; None on a plain port."""
 
     def as_dict(self) -> dict[str, object]:
-        """Gives plain values: the machine's counts, with the socket's under `socket`."""
+        """Return plain values: the machine's counts, with the socket's under `socket`."""
         socket = asdict(self.socket)
         socket["send_failures"] = dict(sorted(self.socket.send_failures.items()))
         told: dict[str, object] = {"protocol": self.protocol, **self.machine.as_dict(), "socket": socket}

@@ -60,7 +60,7 @@ class _Shared(threading.local):
 
 @cache
 def shared() -> _Shared:
-    """Gives the receive buffers of this thread."""
+    """Return the receive buffers of this thread."""
     return _Shared()
 
 
@@ -157,7 +157,7 @@ class Inlet:
         return calls
 
     def _read_control(self, control: list[tuple[int, int, bytes]], size: int) -> int:
-        """Gives the segment size of a merged receive, and notes the count of drops."""
+        """Return the segment size of a merged receive, and note the count of drops."""
         segment_bytes = size
         for level, kind, data in control:
             if level == kernel.SOL_UDP and kind == kernel.UDP_GRO:

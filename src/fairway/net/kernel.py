@@ -43,7 +43,7 @@ _ERROR_QUEUE_READS_MAX = 64
 
 
 def has_gso(sock: socket.socket) -> bool:
-    """Tells whether the kernel cuts one buffer into datagrams (Linux 4.18)."""
+    """Return whether the kernel cuts one buffer into datagrams (Linux 4.18)."""
     if not LINUX:
         return False
     try:
@@ -77,7 +77,7 @@ def queue_errors(sock: socket.socket, wanted: bool) -> bool:
 
 
 def path_bytes(sock: socket.socket) -> int:
-    """Tells what the path of a connected socket takes, headers included, or 0 where the kernel does not say."""
+    """Return what the path of a connected socket takes, headers included, or 0 where the kernel does not say."""
     if not LINUX:
         return 0
     version_6 = sock.family == socket.AF_INET6

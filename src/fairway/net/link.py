@@ -143,7 +143,7 @@ class SocketLink(Outlet):
                 self._unreachable(address, error.errno)
 
     def _path_bytes(self, refused_bytes: int) -> int:
-        """Tells what the path takes instead of a datagram that was too large: what the kernel knows, or a guess."""
+        """Return what the path takes instead of a datagram that was too large: what the kernel knows, or a guess."""
         known_bytes = kernel.path_bytes(self._sock) - self._headers_bytes
         if 0 < known_bytes < refused_bytes:
             return known_bytes
@@ -267,7 +267,7 @@ class TransportLink(asyncio.DatagramProtocol):
         return count
 
     def send(self, transmits: list[Transmit]) -> None:
-        """Gives every datagram to the transport, which queues what the kernel has no room for."""
+        """Pass every datagram to the transport, which queues what the kernel has no room for."""
         for address, data, segment_bytes in transmits:
             target = None if self._remote is not None else address
             step = segment_bytes or len(data) or 1

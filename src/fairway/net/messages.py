@@ -109,7 +109,7 @@ class Run:
             yield Message(self.peer, identity, body, self.reliable, self)
 
     def part(self, start: int, end: int) -> Run:
-        """Gives the messages from `start` to `end`, counted from 0, as a run of their own."""
+        """Return the messages from `start` to `end`, counted from 0, as a run of their own."""
         first = self.first if isinstance(self.first, str) else self.first + start
         return Run(self.peer, first, self.bodies[start:end], self.reliable)
 

@@ -37,7 +37,7 @@ _MSG_DONTWAIT = 0x40
 
 
 def available() -> bool:
-    """Tells whether this C library has `recvmmsg` with the layout that we know."""
+    """Return whether this C library has `recvmmsg` with the layout that we know."""
     return _recvmmsg() is not None
 
 
@@ -143,7 +143,7 @@ class Batch:
         hand_over(self.slots[start:end], address, now_us, self.stride if several else None)
 
     def _gather(self, position: int, size: int) -> Buffer:
-        """Gives one datagram that does not fit the run: empty, merged, or longer than its slot."""
+        """Return one datagram that does not fit the run: empty, merged, or longer than its slot."""
         start, rest_at = position * self.stride, position * DATAGRAM_BYTES_MAX
         if size <= self.stride:
             return self.slots[start : start + size]
@@ -163,7 +163,7 @@ class Batch:
         return self._decode(name) if address is None else address
 
     def _decode(self, name: bytes) -> Address:
-        """Gives the address as Python's sockets do, without the flow label: it is not part of who a peer is."""
+        """Return the address as Python's sockets do, without the flow label: it is not part of who a peer is."""
         if len(name) == _NAME_BYTES:
             port, packed, scope = struct.unpack("!2xH4x16s", name[:24])[:2] + struct.unpack("@I", name[24:28])
             host = socket.inet_ntop(socket.AF_INET6, packed)

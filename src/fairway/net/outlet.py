@@ -48,12 +48,12 @@ class Outlet:
 
     @property
     def waiting(self) -> bool:
-        """Tells whether something waits for the kernel."""
+        """Whether something waits for the kernel."""
         return bool(self._queue)
 
     @property
     def segmented(self) -> bool:
-        """Tells whether the kernel is still trusted to cut a buffer into datagrams."""
+        """Whether the kernel is still trusted to cut a buffer into datagrams."""
         return self._segments_max > 1
 
     def send(self, transmits: list[Transmit]) -> None:
@@ -156,7 +156,7 @@ class Outlet:
         return max(1, min(self._segments_max, kernel.SEGMENTED_BYTES_MAX // segment_bytes))
 
     def _send_piece(self, piece: Buffer, address: Address, segment_bytes: int | None) -> int:
-        """Gives the bytes that are dealt with, 0 when the kernel has no room, -1 when it cannot cut the piece."""
+        """Return the bytes that are dealt with, 0 when the kernel has no room, -1 when it cannot cut the piece."""
         target = None if self._connected else cast(SocketAddress, address)
         for attempt in (0, 1):
             try:

@@ -36,7 +36,7 @@ class Tokens:
         """Messages without a future each, oldest first."""
 
     def __bool__(self) -> bool:
-        """Tells whether anybody waits."""
+        """Return whether anybody waits."""
         return bool(self.futures) or bool(self.ranges)
 
     def add_range(self, first: int, count: int, bulk: Bulk) -> None:
@@ -45,7 +45,7 @@ class Tokens:
         self.ranges.append(_Range(first, count, bulk))
 
     def delivered(self, tokens: Sequence[int]) -> None:
-        """Tells those who wait that their messages were acknowledged."""
+        """Settle the futures of messages that were acknowledged."""
         if self.ranges:
             self._walk(tokens, None)
             return
@@ -56,7 +56,7 @@ class Tokens:
                 future.set_result(None)
 
     def failed(self, tokens: Sequence[int], error: type[DeliveryRefused] | type[DeliveryUnknown], reason: str) -> None:
-        """Tells those who wait that their messages were not."""
+        """Fail the futures of messages that were not."""
         self._walk(tokens, (error, reason))
 
     def _walk(self, tokens: Sequence[int], failure: Failure | None) -> None:

@@ -98,7 +98,7 @@ def _choose_by_peer(sock: socket.socket, count: int) -> None:
 
 
 def _program(ipv6: bool, count: int) -> list[tuple[int, int, int, int]]:
-    """Gives the program: the sum of the words of address and port, mixed, modulo the number of sockets."""
+    """Return the program: the sum of the words of address and port, mixed, modulo the number of sockets."""
     words = [8, 12, 16, 20] if ipv6 else [12]
     program = [(_LOAD_HALF, 0, 0, _NETWORK_HEADER + (40 if ipv6 else 20))]
     for offset in words:

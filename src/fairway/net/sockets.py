@@ -67,7 +67,7 @@ async def resolve(target: Target) -> list[Found]:
 
 
 def numeric_family(host: str) -> socket.AddressFamily | None:
-    """Tells the family of a numeric address, or None for a name."""
+    """Return the family of a numeric address, or None for a name."""
     if ":" in host:
         return socket.AF_INET6
     try:

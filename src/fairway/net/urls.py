@@ -96,7 +96,7 @@ def _settings(url: str, query: str) -> dict[str, str]:
 
 
 def format_url(scheme: str, address: Address) -> str:
-    """Gives the URL of a socket address."""
+    """Return the URL of a socket address."""
     return f"{scheme}://{format_address(address)}"
 
 

@@ -16,7 +16,7 @@ from fairway.core.machine import Machine, Options
 from fairway.core.random_source import RandomSource
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Protocol:
     """What is known of a protocol without loading it."""
 

@@ -50,7 +50,7 @@ class Cell:
 
 
 def element(name: str, content: Content = "", attributes: Mapping[str, str] | None = None) -> Markup:
-    """Gives an element; content that is not `Markup` is escaped, and so are all attributes."""
+    """Return an element; content that is not `Markup` is escaped, and so are all attributes."""
     written = "".join(f' {key}="{escape(value)}"' for key, value in (attributes or {}).items())
     if name in VOID_ELEMENTS:
         return Markup(f"<{name}{written}>")
@@ -60,7 +60,7 @@ def element(name: str, content: Content = "", attributes: Mapping[str, str] | No
 
 
 def section(title: str, blocks: Sequence[Block], *, note: str = "", name: str = "") -> Block:
-    """Gives a part of the page under its own heading, to which `#name` leads."""
+    """Return a part of the page under its own heading, to which `#name` leads."""
     head = [element("h2", title)]
     if note:
         head.append(element("p", note, {"class": "note"}))
@@ -69,22 +69,22 @@ def section(title: str, blocks: Sequence[Block], *, note: str = "", name: str = 
 
 
 def group(blocks: Sequence[Block], attributes: Mapping[str, str]) -> Block:
-    """Gives several blocks as one."""
+    """Return several blocks as one."""
     return Block(element("div", [block.html for block in blocks], attributes))
 
 
 def side_by_side(blocks: Sequence[Block]) -> Block:
-    """Gives blocks that share a row where there is room."""
+    """Return blocks that share a row where there is room."""
     return group(blocks, {"class": "columns"})
 
 
 def paragraph(text: Content, style: str = "") -> Block:
-    """Gives one paragraph."""
+    """Return one paragraph."""
     return Block(element("p", text, {"class": style} if style else {}))
 
 
 def tiles(rows: Sequence[Tile]) -> Block:
-    """Gives a row of numbers."""
+    """Return a row of numbers."""
     shown = [
         element(
             "div",
@@ -101,7 +101,7 @@ def tiles(rows: Sequence[Tile]) -> Block:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str | Cell]], *, caption: str = "", words: int = 1) -> Block:
-    """Gives a table that sorts by a click on a head; the first `words` columns are text, the others numbers."""
+    """Return a table that sorts by a click on a head; the first `words` columns are text, the others numbers."""
     styles = ["word" if place < words else "number" for place in range(len(heads))]
     head = [
         element("th", element("button", name, {"type": "button"}), {"class": style, "scope": "col"})
@@ -123,12 +123,12 @@ def _cell(cell: str | Cell, style: str) -> Markup:
 
 
 def protocol_mark(name: str) -> Markup:
-    """Gives a protocol's name with its colour beside it."""
+    """Return a protocol's name with its colour beside it."""
     return element("span", name, {"class": f"protocol p-{name}"})
 
 
 def links(rows: Sequence[tuple[str, str, str]]) -> Block:
-    """Gives cards that lead elsewhere: address relative to the page, title, what is there."""
+    """Return cards that lead elsewhere: address relative to the page, title, what is there."""
     cards = [
         element("a", [element("strong", title), element("span", says)], {"href": address, "class": "card"})
         for address, title, says in rows

@@ -62,7 +62,7 @@ class Choice:
 
 
 def capture_report(lake: Path, choice: Choice | None = None) -> str:
-    """Gives the page of a lake's capture tables; the same tables give the same page."""
+    """Return the page of a lake's capture tables; the same tables give the same page."""
     for remaining in reversed(range(TRIES)):
         try:
             return _report(lake, choice or Choice())
@@ -99,7 +99,7 @@ def _report(lake: Path, choice: Choice) -> str:
 
 
 def _chosen(found: Survey, choice: Choice) -> list[Row]:
-    """Gives the rows that get details: those asked for by key, then the worst."""
+    """Return the rows that get details: those asked for by key, then the worst."""
     names = (*SESSIONS.names, "trouble")
     asked = [] if found.wanted is None else rows_of(found.wanted, names)
     unknown = set(choice.sessions) - {str(row["session"]) for row in asked}
@@ -128,7 +128,7 @@ def _missing(tables: LakeTables) -> list[Block]:
 
 
 def _overviews(tables: LakeTables, found: Survey) -> list[Block]:
-    """Gives one overview a point, all but the first hidden behind the choice of a point."""
+    """Return one overview a point, all but the first hidden behind the choice of a point."""
     points = found.points()
     timeline = Traffic()
     if found.first_us is not None and found.last_us is not None:
@@ -152,7 +152,7 @@ def _point_chooser(points: list[str], there: int) -> Block:
 
 
 def _sessions(found: Survey, listed: list[Row], choice: Choice) -> list[Block]:
-    """Gives the places that `capture.js` fills with the list."""
+    """Return the places that `capture.js` fills with the list."""
     if not listed:
         return []
     note = (

@@ -59,7 +59,7 @@ class Chart:
 
 
 def chart(picture: Chart) -> Block:
-    """Gives the place where a chart is drawn."""
+    """Return the place where a chart is drawn."""
     heading = element("h3", picture.title)
     told = dumps(asdict(picture), separators=(",", ":"), default=list)
     canvas = element("div", "", {"class": "chart", "data-chart": told, "style": f"min-height:{picture.height}px"})
@@ -77,7 +77,7 @@ def heat_map(
     cells: Sequence[Sequence[tuple[str, int, float] | None]],
     says: str = "",
 ) -> Block:
-    """Gives a table of cells, each with a text, a colour as in `COLOURS`, and a strength from 0 to 1."""
+    """Return a table of cells, each with a text, a colour as in `COLOURS`, and a strength from 0 to 1."""
     corner = element("th", f"{row_label} ↓  {column_label} →", {"scope": "col"})
     head = element("tr", [corner, *(element("th", name, {"scope": "col"}) for name in columns)])
     body = [

@@ -29,7 +29,7 @@ _VIOLATION = ("rule", "severity", "file", "frame", "at", "found", "expected")
 
 
 def details(tables: LakeTables, sessions: Sequence[Row]) -> dict[Key, dict[str, object]]:
-    """Gives the details of some rows of the sessions table; one pass a table for all of them."""
+    """Return the details of some rows of the sessions table; one pass a table for all of them."""
     kept = packets_of(tables, sessions)
     over_time = _timelines(tables, sessions)
     messages = _messages(tables, sessions)
@@ -58,7 +58,7 @@ def _names(sessions: Sequence[Row]) -> list[str]:
 
 
 def _timelines(tables: LakeTables, sessions: Sequence[Row]) -> dict[Key, dict[str, object]]:
-    """Gives bytes and round trips over time, in steps that leave a few hundred of them."""
+    """Return bytes and round trips over time, in steps that leave a few hundred of them."""
     steps = {_key(row): step_us(tables, int(str(row["first"])), int(str(row["last"]))) for row in sessions}
     sums: dict[Key, dict[int, Row]] = {key: {} for key in steps}
     longer = _longer_ways(tables, [row for row in sessions if steps[_key(row)] < MICROSECONDS_PER_SECOND])
@@ -112,7 +112,7 @@ def _merge(steps: dict[int, Row], row: Row) -> None:
 
 
 def _as_columns(steps: dict[int, Row], width_us: int, first_us: int) -> dict[str, object]:
-    """Gives columns over seconds since the session's start; rates per second."""
+    """Return columns over seconds since the session's start; rates per second."""
     order = sorted(steps)
     width_s = width_us / MICROSECONDS_PER_SECOND
     times = [max(0, step - first_us) / MICROSECONDS_PER_SECOND for step in order]
@@ -130,7 +130,7 @@ def _mean_rtt(row: Row) -> int | None:
 
 
 def _messages(tables: LakeTables, sessions: Sequence[Row]) -> dict[Key, dict[str, object]]:
-    """Gives how a session's messages ended, and the worst of them: unacknowledged, then slowest."""
+    """Return how a session's messages ended, and the worst of them: unacknowledged, then slowest."""
     worst: dict[Key, pa.Table] = {}
     outcomes: dict[Key, dict[str, int]] = {_key(row): {} for row in sessions}
     for batch in tables.batches(TRANSFERS, ("session", "point", *_MESSAGE), _names(sessions)) if sessions else ():
@@ -157,7 +157,7 @@ def _slowest(messages: pa.Table) -> pa.Table:
 
 
 def _violations(tables: LakeTables, sessions: Sequence[Row]) -> dict[Key, list[list[object]]]:
-    """Gives the first broken rules of each session, errors before warnings."""
+    """Return the first broken rules of each session, errors before warnings."""
     first: dict[Key, pa.Table] = {}
     known = [_key(row) for row in sessions]
     for batch in tables.batches(VIOLATIONS, ("session", "point", *_VIOLATION), _names(sessions)) if sessions else ():
@@ -180,7 +180,7 @@ def _split(batch: pa.Table, known: Collection[Key]) -> list[tuple[Key, pa.Table]
 
 
 def _plain(rows: pa.Table, columns: Sequence[str]) -> list[list[object]]:
-    """Gives rows as lists; times in microseconds since 1970."""
+    """Return rows as lists; times in microseconds since 1970."""
     plain = [
         (rows[name].cast(pa.int64()) if pa.types.is_timestamp(rows[name].type) else rows[name]).to_pylist()
         for name in columns

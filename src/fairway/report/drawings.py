@@ -47,7 +47,7 @@ class Stream:
         self.frames.append(frame)
 
     def as_columns(self) -> dict[str, object]:
-        """Gives the marks in the order of time, heights counted from the lowest."""
+        """Return the marks in the order of time, heights counted from the lowest."""
         order = sorted(range(len(self.times)), key=lambda place: (self.times[place], place))
         lowest = min(self.heights, default=0)
         return {
@@ -60,7 +60,7 @@ class Stream:
 
 
 def streams(protocol: str, packets: Sequence[Row], start_ns: int) -> dict[str, dict[str, object]]:
-    """Gives the streams of a session, `out` from the caller and `in` to it; one without data is left out."""
+    """Return the streams of a session, `out` from the caller and `in` to it; one without data is left out."""
     heights = _rup_heights(packets) if protocol == "rup" else {}
     found = {True: Stream(), False: Stream()}
     for row in packets:
@@ -76,7 +76,7 @@ def streams(protocol: str, packets: Sequence[Row], start_ns: int) -> dict[str, d
 
 
 def _place(protocol: str, row: Row, heights: dict[str, int]) -> tuple[bool, int, int] | None:
-    """Gives the stream, the height and the mark of a packet, or None for one that has no place in the plot."""
+    """Return the stream, the height and the mark of a packet, or None for one that has no place in the plot."""
     height = _height(protocol, row, heights)
     from_caller, kind = row["from_caller"], row["kind"]
     if height is None or from_caller is None:
@@ -118,7 +118,7 @@ def _rup_heights(packets: Sequence[Row]) -> dict[str, int]:
 def _losses(
     protocol: str, packets: Sequence[Row], heights: dict[str, int], start_ns: int
 ) -> list[tuple[bool, float, int, int]]:
-    """Gives the transmissions that a later copy declares lost."""
+    """Return the transmissions that a later copy declares lost."""
     latest: dict[tuple[object, ...], Row] = {}
     found = []
     for row in packets:
@@ -136,7 +136,7 @@ def _losses(
 
 
 def ladder(protocol: str, packets: Sequence[Row], start_ns: int) -> list[list[object]]:
-    """Gives the rungs: time, from the caller or not, words, file, frame, copy or not."""
+    """Return the rungs: time, from the caller or not, words, file, frame, copy or not."""
     return [
         [
             round(_time_s(row, start_ns), 6),

@@ -19,7 +19,7 @@ PYDEVTS_TRANSMISSIONS = 11
 
 
 def lab_report(folder: Path) -> str:
-    """Gives the page of a sweep's table; the same table gives the same page."""
+    """Return the page of a sweep's table; the same table gives the same page."""
     sweep = read_sweep(folder)
     blocks = [_overview(sweep), _recommendations(sweep)]
     for number, situation in enumerate(sweep.situations(), 1):
@@ -83,7 +83,7 @@ def _recommendations(sweep: Sweep) -> Block:
 
 
 def _bands(points: Sequence[Point]) -> list[tuple[str, list[Point]]]:
-    """Gives a mild and a hard link, near and far, as far as the grid has them."""
+    """Return a mild and a hard link, near and far, as far as the grid has them."""
     losses, delays = axis(points, "loss"), axis(points, "delay_ms")
     mild = [loss for loss in losses if loss <= MILD_LOSS] or losses[:1]
     hard = [loss for loss in losses if loss > MILD_LOSS]

@@ -38,7 +38,7 @@ class Found:
 
 
 def overview(found: Found, point: str) -> list[Block]:
-    """Gives the blocks of one point."""
+    """Return the blocks of one point."""
     by_protocol = found.sessions.of_point(point)
     rules = [rule for rule in found.rules if rule.point == point]
     total = Totals()
@@ -244,7 +244,7 @@ def _latencies(found: Found, point: str, protocols: Sequence[str]) -> list[Block
 
 
 def _rules(rules: Sequence[Broken]) -> Block:
-    """Gives one fold for each rule, with a few places in it."""
+    """Return one fold for each rule, with a few places in it."""
     folds = []
     for rule in rules:
         head = [
@@ -268,6 +268,6 @@ def _place(place: Place) -> str:
 
 
 def wireshark(file: str, frame: int) -> str:
-    """Gives the command that opens a capture at a frame; `assets/capture.js` says the same."""
+    """Return the command that opens a capture at a frame; `assets/capture.js` says the same."""
     quoted = "'" + file.replace("'", "'\\''") + "'"
     return f"wireshark -r {quoted} -g {frame}"

@@ -55,11 +55,11 @@ class Kept:
         return np.flatnonzero(mixed % stride == 0)
 
     def rows(self) -> list[Row]:
-        """Gives the packets to draw, in the order of time."""
+        """Return the packets to draw, in the order of time."""
         return _rows(pa.concat_tables(self.drawn)) if self.drawn else []
 
     def ladder(self) -> list[Row]:
-        """Gives the first packets."""
+        """Return the first packets."""
         return [] if self.first is None else _rows(self.first)
 
 

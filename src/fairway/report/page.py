@@ -30,7 +30,7 @@ _MARK = Markup(
 def page(
     *, title: str, about: str, blocks: Sequence[Block], data: object = None, scripts: Sequence[str] = (), foot: str = ""
 ) -> str:
-    """Gives a whole page. `data` is what the extra scripts read; they are names of assets."""
+    """Return a whole page. `data` is what the extra scripts read; they are names of assets."""
     programs = [_asset(name) for name in (*SCRIPTS, *scripts)]
     head = [
         element("meta", attributes={"charset": "utf-8"}),

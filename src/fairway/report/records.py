@@ -30,7 +30,7 @@ def unread(tables: LakeTables) -> dict[Key, int]:
 
 
 def unread_section(found: dict[Key, int], sessions: int) -> list[Block]:
-    """Gives the table of what could not be read, or nothing if all could."""
+    """Return the table of what could not be read, or nothing if all could."""
     total = found["", "", ""]
     rows = sorted(((number, key) for key, number in found.items() if key[1]), key=lambda row: (-row[0], row[1]))
     if not rows:

@@ -51,7 +51,7 @@ class Estimate:
         return None if self.margin is None else self.mean + self.margin
 
     def clear_of(self, other: Estimate) -> bool:
-        """Tells whether the two intervals do not touch; never of single runs."""
+        """Return whether the two intervals do not touch; never of single runs."""
         if self.margin is None or other.margin is None:
             return False
         return abs(self.mean - other.mean) > self.margin + other.margin
@@ -99,11 +99,11 @@ class Sweep:
     datagrams: int
 
     def situations(self) -> list[Situation]:
-        """Gives the situations in the order of the grid."""
+        """Return the situations in the order of the grid."""
         return list(dict.fromkeys(point.situation for point in self.points))
 
     def of(self, situation: Situation) -> list[Point]:
-        """Gives the points of one situation."""
+        """Return the points of one situation."""
         return [point for point in self.points if point.situation == situation]
 
 
@@ -161,10 +161,10 @@ def _estimate(row: Mapping[str, object], name: str) -> Estimate | None:
 
 
 def axis(points: Iterable[Point], name: str) -> list[float]:
-    """Gives the values of loss or delay that occur, in order."""
+    """Return the values of loss or delay that occur, in order."""
     return sorted({float(getattr(point, name)) for point in points})
 
 
 def variants(points: Iterable[Point]) -> list[str]:
-    """Gives the variants that occur, in the order of the grid."""
+    """Return the variants that occur, in the order of the grid."""
     return list(dict.fromkeys(point.variant for point in points))

@@ -78,7 +78,7 @@ def words(situation: Situation) -> str:
 
 
 def colour(variant: str, among: Sequence[str]) -> int:
-    """Gives a protocol its own colour, and further variants of it those that are free."""
+    """Return the colours: a protocol has its own, and further variants of it those that are free."""
     protocol = variant.split(maxsplit=1)[0]
     same = [other for other in among if other.split()[0] == protocol]
     place = same.index(variant)
@@ -86,7 +86,7 @@ def colour(variant: str, among: Sequence[str]) -> int:
 
 
 def pictures(situation: Situation, points: Sequence[Point]) -> list[Block]:
-    """Gives all pictures of a situation; none where neither loss nor delay varies."""
+    """Return all pictures of a situation; none where neither loss nor delay varies."""
     losses, delays = axis(points, "loss"), axis(points, "delay_ms")
     aim = aim_of(situation)
     shown: list[Block] = []
@@ -103,7 +103,7 @@ def pictures(situation: Situation, points: Sequence[Point]) -> list[Block]:
 
 
 def _spread(values: Sequence[float]) -> list[float]:
-    """Gives the first, a middle and the last value."""
+    """Return the first, a middle and the last value."""
     return sorted({values[0], values[len(values) // 2], values[-1]})
 
 
@@ -149,7 +149,7 @@ def _against_loss(aim: Aim, points: Sequence[Point], delay_ms: float) -> Block:
 
 
 def _response(points: Sequence[Point], delay_ms: float) -> list[Line]:
-    """Gives the closed form beside what fair controllers reached, where nothing but loss and delay limits them."""
+    """Return the closed form beside what fair controllers reached, where nothing but loss and delay limits them."""
     fair = [p for p in points if p.controller == "newreno" and p.loss > 0 and not p.surroundings["bandwidth"]]
     losses = axis(fair, "loss")
     if not losses or not delay_ms:

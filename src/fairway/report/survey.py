@@ -97,14 +97,14 @@ class Survey:
         return int(sum(total["sessions"] for total in self.totals.values()))
 
     def points(self) -> list[str]:
-        """Gives the points, the one that saw most first."""
+        """Return the points, the one that saw most first."""
         packets: dict[str, float] = {}
         for (point, _), total in self.totals.items():
             packets[point] = packets.get(point, 0) + total.packets
         return sorted(packets, key=lambda point: (-packets[point], point))
 
     def of_point(self, point: str) -> dict[str, Totals]:
-        """Gives the totals of a point by protocol."""
+        """Return the totals of a point by protocol."""
         return {protocol: total for (at, protocol), total in sorted(self.totals.items()) if at == point}
 
 
@@ -129,7 +129,7 @@ def survey(tables: LakeTables, listed: int, wanted: tuple[str, ...] = ()) -> Sur
 
 
 def trouble(sessions: pa.Table) -> NDArray[np.float64]:
-    """Gives how bad each session is."""
+    """Return how bad each session is."""
     packets = _numbers(sessions, "packets_out") + _numbers(sessions, "packets_in")
     broken = np.minimum(_numbers(sessions, "violations"), 10)
     shares = 100 * np.maximum(_numbers(sessions, "loss_out"), _numbers(sessions, "loss_in"))
@@ -194,7 +194,7 @@ def _add_range(found: Survey, sessions: pa.Table) -> None:
 
 
 def rows_of(sessions: pa.Table, columns: Iterable[str]) -> list[dict[str, object]]:
-    """Gives sessions as plain rows; times in microseconds since 1970."""
+    """Return sessions as plain rows; times in microseconds since 1970."""
     names = list(columns)
     plain = {
         name: sessions[name].cast(pa.int64()) if pa.types.is_timestamp(sessions[name].type) else sessions[name]

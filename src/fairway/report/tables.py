@@ -51,7 +51,7 @@ class LakeTables:
     def batches(
         self, table: Table, columns: Sequence[str], sessions: Sequence[str] | None = None
     ) -> Iterator[pa.Table]:
-        """Gives the asked columns of a table piece by piece, those of some sessions only if they are named."""
+        """Return the asked columns of a table piece by piece, those of some sessions only if they are named."""
         found = self._sets[table.name]
         if found is None:
             return

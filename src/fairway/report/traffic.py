@@ -46,7 +46,7 @@ class Traffic:
     """By key, then by measure, then by step."""
 
     def series(self, key: Key, measure: str) -> list[float]:
-        """Gives a measure per second, step by step."""
+        """Return a measure per second, step by step."""
         found = self.by_key.get(key, {}).get(measure, {})
         return [found.get(step, 0) * MICROSECONDS_PER_SECOND / self.step_us for step in range(self.steps)]
 
@@ -74,7 +74,7 @@ class Messages:
         return sum(self.outcomes.get(outcome, 0) for outcome in UNACKNOWLEDGED)
 
     def quantile_us(self, share: float) -> float | None:
-        """Gives a quantile of latency, as exact as the buckets are (a quarter)."""
+        """Return a quantile of latency, as exact as the buckets are (a quarter)."""
         wanted = share * sum(self.buckets.values())
         for bucket in sorted(self.buckets):
             if wanted <= self.buckets[bucket]:
@@ -176,5 +176,5 @@ def _add(counts: dict[Any, int], key: object, count: int) -> None:
 
 
 def edge_us(bucket: float) -> float:
-    """Gives the latency at which a bucket begins."""
+    """Return the latency at which a bucket begins."""
     return float(10 ** (bucket / BUCKETS_PER_DECADE))

@@ -8,7 +8,7 @@ NOTHING = "–"
 
 
 def count(value: float | None) -> str:
-    """Gives whole numbers with separators, and from ten million on in millions."""
+    """Return whole numbers with separators, and from ten million on in millions."""
     if value is None:
         return NOTHING
     for size, name in ((1e9, "G"), (1e6, "M")):
@@ -18,7 +18,7 @@ def count(value: float | None) -> str:
 
 
 def bytes_(value: float | None) -> str:
-    """Gives bytes in decimal units with three digits."""
+    """Return bytes in decimal units with three digits."""
     if value is None:
         return NOTHING
     for size, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
@@ -28,7 +28,7 @@ def bytes_(value: float | None) -> str:
 
 
 def duration(value_us: float | None) -> str:
-    """Gives a time in the unit that suits its size."""
+    """Return a time in the unit that suits its size."""
     if value_us is None:
         return NOTHING
     seconds = value_us / MICROSECONDS_PER_SECOND
@@ -42,7 +42,7 @@ def duration(value_us: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """Gives a part of one as a percentage; what is not nothing never looks like nothing."""
+    """Return a part of one as a percentage; what is not nothing never looks like nothing."""
     if value is None:
         return NOTHING
     percent = 100 * value

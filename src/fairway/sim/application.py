@@ -149,7 +149,7 @@ class LoadApplication(nodes.Application):
             self._node.machine.close(target.peer, self._now_us)
 
     def done(self) -> bool:
-        """Tells whether everything was sent and has its outcome and, after the heal, each target has proved itself."""
+        """Return whether everything was sent and has its outcome and, after the heal, each target has proved itself."""
         if self._judge.open_tokens(self._node.index):
             return False
         if any(target.peer is not None and target.remaining for target in self._incoming.values()):

@@ -43,7 +43,7 @@ class Wishes:
     layout: str | None = None
 
     def command(self, seed: int) -> str:
-        """Gives the command that runs this again: only what differs from the defaults."""
+        """Return the command that runs this again: only what differs from the defaults."""
         words = [f"fairway sim --protocol {self.protocol}"]
         for field in fields(self)[1:]:
             value, name = getattr(self, field.name), field.name.replace("_", "-")

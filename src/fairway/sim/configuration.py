@@ -93,12 +93,12 @@ class Configuration:
 
     @property
     def steady(self) -> bool:
-        """Tells that no process ends, no address changes and nobody lies."""
+        """Whether no process ends, no address changes and nobody lies."""
         return not self.plan and not self.hostile_actions
 
     @property
     def mild(self) -> bool:
-        """Tells that the faults are such that no reliable message may be given up.
+        """Whether the faults are such that no reliable message may be given up.
 
         One loss in ten each way fails once in five tries, and every protocol tries at least ten times.
         """

@@ -42,18 +42,18 @@ class Faults:
                 raise BadOption(f"{field.name} is {value} of a million; it must be at most {MILLION}, which is always")
 
     def healed(self) -> Faults:
-        """Gives the same link without faults: only its delay stays."""
+        """Return the same link without faults: only its delay stays."""
         return Faults(delay_us=self.delay_us)
 
     @property
     def only_loses(self) -> bool:
-        """Tells that datagrams that leave together and are not lost arrive together, unchanged and in order."""
+        """Whether datagrams that leave together and are not lost arrive together, unchanged and in order."""
         moved = self.burst_enter or self.duplicate or self.reorder or self.corrupt
         return not (moved or self.jitter_us or self.bandwidth_bytes_per_s)
 
     @property
     def longest_us(self) -> int:
-        """Tells for how long a datagram is under way at the most."""
+        """For how long a datagram is under way at the most."""
         queue_us = self.queue_bytes * 1_000_000 // self.bandwidth_bytes_per_s if self.bandwidth_bytes_per_s else 0
         return self.delay_us + self.jitter_us + (self.reorder_us if self.reorder or self.duplicate else 0) + queue_us
 

@@ -43,7 +43,7 @@ class AmplificationLedger:
         """False for a hostile peer: it may send what it likes."""
 
     def account(self, address: Address) -> Account:
-        """Gives the account of an address; it stays the same object."""
+        """Return the account of an address; it stays the same object."""
         account = self._accounts.get(address)
         if account is None:
             account = self._accounts[address] = Account(not self._watched)

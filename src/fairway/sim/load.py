@@ -61,7 +61,7 @@ class Load:
 
 @cache
 def _pattern() -> bytes:
-    """Gives bytes in which no stretch looks like another."""
+    """Return bytes in which no stretch looks like another."""
     return b"".join(Seeded(place).bits(512).to_bytes(64, "big") for place in range(_PATTERN_BYTES // 64))
 
 

@@ -80,7 +80,7 @@ class Measures:
 
 
 def quantile(values: Sequence[int], per_cent: int) -> int | None:
-    """Gives the smallest value that so many per cent do not exceed; None of nothing. The values must be sorted."""
+    """Return the smallest value that so many per cent do not exceed; None of nothing. The values must be sorted."""
     if not values:
         return None
     return values[max(0, -(-len(values) * per_cent // 100) - 1)]

@@ -21,7 +21,7 @@ _PLAIN = (int, str, bool, float, bytes, bytearray, memoryview, type(None), range
 
 
 def tables(thing: object) -> Iterator[tuple[str, int]]:
-    """Gives the path and length of every table inside a machine."""
+    """Return the path and length of every table inside a machine."""
     seen: dict[int, object] = {}
     todo: list[tuple[str, object]] = [("machine", thing)]
     while todo:
@@ -56,7 +56,7 @@ def _attributes(item: object) -> Iterator[tuple[str, object]]:
 
 
 def entries_max(options: Options) -> dict[str, int]:
-    """Gives the bound on the length of any one table: the largest that the options name."""
+    """Return the bound on the length of any one table: the largest that the options name."""
     limits = [getattr(options, name) for name in table_bounds(type(options))]
     return {"entries": max(options.window, *limits)}
 
@@ -68,7 +68,7 @@ def table_bounds(kind: type[Options]) -> list[str]:
 
 
 def memory_violation(machine: Machine, bounds: dict[str, int]) -> str | None:
-    """Tells which table of the machine is longer than any bound allows, or None."""
+    """Return which table of the machine is longer than any bound allows, or None."""
     limit = bounds["entries"] * STALE_FACTOR + SLACK_ENTRIES
     for path, length in tables(machine):
         if length > limit:

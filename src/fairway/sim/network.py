@@ -98,7 +98,7 @@ class Network:
         self._routes: dict[tuple[int, Address], Route] = {}
 
     def join(self, station: Station, address: Address) -> None:
-        """Gives a station an address; it may hold several."""
+        """Return a station an address; it may hold several."""
         self._stations[address] = station
         self.owners[address] = station.index
 
@@ -110,7 +110,7 @@ class Network:
         self._digest.note(f"rebind {self._schedule.now_us} {station.index} {address!r}")
 
     def pipe(self, source: int, destination: int) -> Pipe:
-        """Gives the pipe between two stations, made when first needed."""
+        """Return the pipe between two stations, made when first needed."""
         key = (0 if self._shared_bottleneck else source, destination)
         pipe = self._pipes.get(key)
         if pipe is None:

@@ -69,7 +69,7 @@ class Application:
         raise NotImplementedError
 
     def open_receipts(self) -> dict[Peer, list[Receipt]]:
-        """Gives what was handed over and not committed."""
+        """Return what was handed over and not committed."""
         raise NotImplementedError
 
 
@@ -152,7 +152,7 @@ class Node:
         self.around.digest.note(f"crash {self.around.schedule.now_us} {self.index}")
 
     def quiet(self, peer: Peer) -> bool:
-        """Tells whether no data of our own is under way to the peer."""
+        """Return whether no data of our own is under way to the peer."""
         return self.around.judge.open_towards(self.index, peer) == 0
 
     # Driving the machine.
@@ -202,7 +202,7 @@ class Node:
         self.settle()
 
     def arrive(self, data: bytes, source: Address, segment_bytes: int | None) -> None:
-        """Gives the machine what the network brings."""
+        """Return the machine what the network brings."""
         self._counted[2] += 1 if segment_bytes is None else -(-len(data) // segment_bytes)
         self._counted[3] += len(data)
         self.machine.receive(data, source, self.around.schedule.now_us, segment_bytes)

@@ -33,7 +33,7 @@ class Pipe:
         self._last_us = 0
 
     def carry(self, data: bytes, now_us: int) -> Arrivals:
-        """Tells when, how often and in which shape a datagram arrives."""
+        """Return when, how often and in which shape a datagram arrives."""
         faults = self.faults
         if faults.loss and self._chance.below(MILLION) < faults.loss:
             return self._lose("loss")
@@ -55,7 +55,7 @@ class Pipe:
         return ((arrival_us, data),)
 
     def carry_together(self, count: int, now_us: int) -> tuple[int, list[int]]:
-        """Tells, of datagrams that leave together on a link that only loses, when the others arrive and which are
+        """Return, of datagrams that leave together on a link that only loses, when the others arrive and which are
         lost."""
         loss, below = self.faults.loss, self._chance.below
         lost = [number for number in range(count) if below(MILLION) < loss] if loss else []

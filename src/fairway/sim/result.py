@@ -43,7 +43,7 @@ class Result:
         return sum(int(getattr(statistics, name)) for statistics in self.nodes)
 
     def as_dict(self) -> dict[str, object]:
-        """Gives the result as plain values for JSON."""
+        """Return the result as plain values for JSON."""
         return {
             "protocol": self.protocol,
             "seed": self.seed,

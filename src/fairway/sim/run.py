@@ -53,7 +53,7 @@ def _maker(configuration: Configuration) -> MachineMaker:
 
 
 def promises(configuration: Configuration) -> Promises:
-    """Tells what the judge may ask of this configuration."""
+    """Return what the judge may ask of this configuration."""
     options, protocol = configuration.options, configuration.protocol
     stamped = getattr(options, "layout", "stamped") == "stamped"
     return Promises(
@@ -120,7 +120,7 @@ class World:
         return node
 
     def _applications(self, chance: Seeded) -> list[LoadApplication]:
-        """Gives each node its application: clients call the server, which calls back where peers are addresses."""
+        """Give each node its application: clients call the server, which calls back where peers are addresses."""
         configuration = self.configuration
         calls_back = configuration.load.two_way and configuration.protocol not in WITH_SESSIONS
         applications = []

@@ -8,7 +8,7 @@ from fairway.sim.result import Result
 
 
 def summary(result: Result) -> str:
-    """Gives a run as a few lines of text."""
+    """Return a run as a few lines of text."""
     lines = [
         f"{result.protocol}, seed {result.seed}: {'passed' if result.passed else 'BROKEN'}",
         _line(

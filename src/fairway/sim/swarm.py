@@ -47,7 +47,7 @@ def run_seed(protocol: str, seed: int, *, trace: Trace | None = None) -> Result:
 
 
 def replay_command(protocol: str, seed: int) -> str:
-    """Gives the command that runs a seed again."""
+    """Return the command that runs a seed again."""
     return f"fairway sim --protocol {protocol} --swarm --seed {seed}"
 
 

@@ -14,7 +14,7 @@ EPOCH_NS = 1_700_000_000_000_000_000
 
 
 def tracer(write: Callable[[bytes], object], points: Sequence[str]) -> Callable[[int, Sighting], None]:
-    """Gives the function that writes a datagram as a station saw it: with what it sent and what reached it."""
+    """Return the function that writes a datagram as a station saw it: with what it sent and what reached it."""
     trace = TraceWriter(write, points)
 
     def seen(station: int, sighting: Sighting) -> None:

@@ -29,7 +29,7 @@ class Truth:
 
 
 def wishes(protocol: str, layout: str | None, seed: int) -> Wishes:
-    """Gives a run with loss, copies and reordering; every third one goes both ways."""
+    """Return a run with loss, copies and reordering; every third one goes both ways."""
     return Wishes(
         protocol=protocol,
         layout=layout,

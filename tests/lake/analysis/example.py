@@ -40,7 +40,7 @@ def write_example(folder: Path) -> list[Path]:
 
 
 def _endpoint(address: Address, number: int) -> tuple[str, int]:
-    """Gives an address of the simulation in a network of its own, so that each conversation is a flow of its own."""
+    """Return an address of the simulation in a network of its own, so that each conversation is a flow of its own."""
     assert isinstance(address, tuple)
     _, _, third, fourth = str(address[0]).split(".")
     return f"10.{number + 1}.{third}.{fourth}", int(address[1])

@@ -39,7 +39,7 @@ FIELDS = {
 
 
 def datagrams(captures: Iterable[tuple[str, bytes]]) -> pa.Table:
-    """Gives the rows of captures, each a name and the bytes of its file."""
+    """Return the rows of captures, each a name and the bytes of its file."""
     rows = [row for name, data in captures for row in _rows(name, data)]
     columns = {column: [row.get(column) for row in rows] for column in DATAGRAMS.names}
     return pa.table(columns, schema=arrow_schema(DATAGRAMS))

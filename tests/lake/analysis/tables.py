@@ -40,7 +40,7 @@ def packets_of(datagrams: pa.Table, ports: Mapping[int, str] | None = None) -> P
 
 
 def _in_time(datagrams: pa.Table) -> pa.Table:
-    """Gives records in the order of time, then by place, so that it does not depend on the order of files."""
+    """Return records in the order of time, then by place, so that it does not depend on the order of files."""
     rows = Rows(datagrams)
     file, files = rows.texts("file_id")
     rank = np.argsort(np.argsort(np.array(files, dtype=object)))[file] if len(files) > 1 else file

@@ -24,7 +24,7 @@ Estimates = dict[tuple[str, str, float], float]
 
 
 def wishes(protocol: str, layout: str | None, rate: float) -> Wishes:
-    """Gives a run of some three hundred numbered packets, of which that share is lost each way."""
+    """Return a run of some three hundred numbered packets, of which that share is lost each way."""
     if protocol == "rup":
         return Wishes(protocol=protocol, loss=rate, messages=20, size=20_000)
     return Wishes(protocol=protocol, layout=layout, loss=rate, messages=300, size=40, interval_ms=5)

@@ -106,7 +106,7 @@ CASES: dict[str, tuple[list[Sent], ...]] = {
 
 
 def capture(sent: list[Sent], case: int, callee_port: int) -> bytes:
-    """Gives the capture of datagrams between the two of a case, at one point."""
+    """Return the capture of datagrams between the two of a case, at one point."""
     file = io.BytesIO()
     writer = TraceWriter(file.write, ("middle",))
     caller, callee = (CALLER, 4_000 + case), (CALLEE, callee_port)

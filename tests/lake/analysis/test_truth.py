@@ -61,7 +61,7 @@ def disagreements(
 
 
 def ends(world: World, sender: str) -> tuple[str, str]:
-    """Gives the addresses of the sender and of the receiver."""
+    """Return the addresses of the sender and of the receiver."""
     server, client = world.hosts
     return (client, server) if sender == CLIENT else (server, client)
 

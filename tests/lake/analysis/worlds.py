@@ -31,7 +31,7 @@ class World:
 
 
 def host(number: int, original: str) -> str:
-    """Gives an address of the simulation as the capture has it: in a network of its own for each run."""
+    """Return an address of the simulation as the capture has it: in a network of its own for each run."""
     _, _, third, fourth = original.split(".")
     return f"10.{1 + number // 64}.{4 * (number % 64) + int(third)}.{fourth}"
 

@@ -64,7 +64,7 @@ class FakeGateway:
         return path
 
     def table(self, first: int, last: int, body: Callable[[str, int], bytes] = message_body) -> pa.Table:
-        """Gives the rows of a segment."""
+        """Return the rows of a segment."""
         offsets = np.arange(first, last + 1)
         received_us = NOON_US + (offsets % self._days) * DAY_US + offsets
         columns = {

@@ -38,7 +38,7 @@ def land(
 
 
 def expected(gateway: FakeGateway, days: int = 1, end: int | None = None) -> list[Read]:
-    """Gives the rows that the table must hold of a gateway, in the order of their keys."""
+    """Return the rows that the table must hold of a gateway, in the order of their keys."""
     offsets = range(gateway.next if end is None else end)
     return [
         Read(gateway.name, offset, PROTOCOLS[offset % 4], DAYS[offset % days], message_body(gateway.name, offset))

@@ -54,7 +54,7 @@ def jvm_of(process: subprocess.Popen[str]) -> int:
 
 
 def is_running(pid: int) -> bool:
-    """Tells whether a process runs; a dead one that nobody waits for does not."""
+    """Return whether a process runs; a dead one that nobody waits for does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

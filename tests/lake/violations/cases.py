@@ -30,11 +30,11 @@ class Case:
         return f"{self.clause} {self.what}"
 
     def without_beginning(self) -> Case:
-        """Gives the same as seen by a capture that began after the first datagram."""
+        """Return the same as seen by a capture that began after the first datagram."""
         return replace(self, steps=tuple(sorted(self.steps, key=lambda step: step[0])[1:]))
 
     def capture(self, number: int, port: int) -> bytes:
-        """Gives the file; `number` makes addresses of its own."""
+        """Return the file; `number` makes addresses of its own."""
         file = bytearray()
         trace = TraceWriter(file.extend, ("middle",))
         high, low = divmod(number, 250)

@@ -30,7 +30,7 @@ Capture = tuple[str, bytes]
 
 
 def keeps_to_the_standard(protocol: str, seed: int) -> bool:
-    """Tells whether nobody lies in a run of the swarm, and no counter is made to begin near its end."""
+    """Return whether nobody lies in a run of the swarm, and no counter is made to begin near its end."""
     configuration = draw(protocol, seed)
     beginnings = {"first_index": 0, "first_sequence": 1, "first_id": None}
     moved = any(getattr(configuration.options, name, usual) != usual for name, usual in beginnings.items())

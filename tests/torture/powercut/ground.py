@@ -114,12 +114,12 @@ class Ground:
                 place.write_bytes(content(names[path], random, per_million))
 
     def segments(self, landing: Path) -> set[str]:
-        """Gives the names of segments that could be read before the cut."""
+        """Return the names of segments that could be read before the cut."""
         return {path.name for path in self._live if path.parent == landing and path.suffix == ".parquet"}
 
 
 def content(inode: Inode, random: Random, per_million: int) -> bytes:
-    """Gives the bytes of a file: what is safe, and by chance some of the rest."""
+    """Return the bytes of a file: what is safe, and by chance some of the rest."""
     data = bytearray()
     for number, change in enumerate(inode.changes):
         safe = number < inode.safe

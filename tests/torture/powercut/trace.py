@@ -116,7 +116,7 @@ class _Call(NamedTuple):
 
 
 def read(path: Path, folder: Path) -> list[Event]:
-    """Gives the events below a folder, in the order in which they began."""
+    """Return the events below a folder, in the order in which they began."""
     reader = _Reader(folder)
     events = [event for call in _calls(path) if (event := reader.event(call)) is not None]
     return sorted(events, key=lambda event: event.begin_us)
@@ -169,7 +169,7 @@ class _Reader:
         self._positions: dict[str, int] = {}
 
     def _path(self, text: str) -> Path | None:
-        """Gives the path if it is below the folder, the folder, or the one that holds its name."""
+        """Return the path if it is below the folder, the folder, or the one that holds its name."""
         path = Path(_bytes(text).decode())
         near = self._folder.parent in (path, path.parent) or self._folder in path.parents
         return path if near and not path.name.endswith(SHARED_MEMORY) else None

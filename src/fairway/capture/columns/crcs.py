@@ -16,7 +16,7 @@ _STEP = 8
 
 
 def crcs(buffer: Bytes, starts: Integers, ends: Integers) -> Integers:
-    """Gives the CRC-32 of the bytes from each start to its end; that of none is 0."""
+    """Return the CRC-32 of the bytes from each start to its end; that of none is 0."""
     found = np.zeros(len(starts), dtype=np.int64)
     _fill(buffer, starts, ends, _TABLES, found)
     return found
@@ -46,7 +46,7 @@ def _crc(buffer: Bytes, start: int, end: int, tables: _Tables) -> int:
 
 
 def _tables() -> _Tables:
-    """Gives the CRC of each byte, bare, with 0 to 7 zeros behind it."""
+    """Return the CRC of each byte, bare, with 0 to 7 zeros behind it."""
     bare = [crc32(bytes((byte,)), 0xFFFFFFFF) ^ 0xFFFFFFFF for byte in range(256)]
     tables = [bare]
     while len(tables) < _STEP:

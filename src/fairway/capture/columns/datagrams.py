@@ -115,7 +115,7 @@ def decode_frames(buffer: Bytes, offsets: Integers, captured: Integers, link_typ
 
 
 def _rows(mask: Mask) -> Integers | slice:
-    """Gives the places of a mask; all of them as a slice, which costs no copies."""
+    """Return the places of a mask; all of them as a slice, which costs no copies."""
     return slice(None) if mask.all() else np.flatnonzero(mask)
 
 

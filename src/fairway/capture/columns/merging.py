@@ -27,7 +27,7 @@ SINGLE, SUSPECTED, SUSPECTED_PACKET = range(3)
 
 
 def may_be_merged(buffer: Bytes, starts: Integers, ends: Integers) -> NDArray[np.bool_]:
-    """Tells in which payloads, of at least `SHORTEST` bytes, the beginning of a second datagram may stand."""
+    """Return in which payloads, of at least `SHORTEST` bytes, the beginning of a second datagram may stand."""
     verdicts = np.zeros(len(starts), dtype=np.uint8)
     _fill(buffer, starts, ends, verdicts)
     packets = np.flatnonzero(verdicts == SUSPECTED_PACKET)
@@ -66,7 +66,7 @@ def _verdict(payload: Bytes) -> int:
 
 @inner
 def _again(payload: Bytes, sign: int, sign_end: int, place: int) -> bool:
-    """Tells whether the bytes of a sign, three or more, stand again from `place` on."""
+    """Return whether the bytes of a sign, three or more, stand again from `place` on."""
     length = sign_end - sign
     if place + length > len(payload) or not _three(
         payload[place:], payload[sign], payload[sign + 1], payload[sign + 2]
@@ -83,7 +83,7 @@ def _again(payload: Bytes, sign: int, sign_end: int, place: int) -> bool:
 
 @inner
 def _three(data: Bytes, one: int, two: int, three: int) -> bool:
-    """Tells whether three bytes stand somewhere, one after the other; all are looked at, sixteen and more at once."""
+    """Return whether three bytes stand somewhere, one after the other; all are looked at, sixteen and more at once."""
     found = False
     for at in range(len(data) - 2):
         found |= (data[at] == one) & (data[at + 1] == two) & (data[at + 2] == three)
@@ -92,7 +92,7 @@ def _three(data: Bytes, one: int, two: int, three: int) -> bool:
 
 @inner
 def _rup_head(data: Bytes) -> bool:
-    """Tells whether a part, or a request or confirm, may begin somewhere."""
+    """Return whether a part, or a request or confirm, may begin somewhere."""
     found = False
     for at in range(len(data) - 1):
         found |= (data[at] == RUP_DATA) & (data[at + 1] <= 1)
@@ -103,7 +103,7 @@ def _rup_head(data: Bytes) -> bool:
 
 @inner
 def _is_id(data: Bytes) -> bool:
-    """Tells whether all bytes are hexadecimal digits, as rup's ids are."""
+    """Return whether all bytes are hexadecimal digits, as rup's ids are."""
     others = False
     for byte in data:
         others |= not ((48 <= byte <= 57) | (97 <= byte <= 102))

@@ -96,12 +96,12 @@ class PcapForm:
         return min(max(self.snap_bytes, CAPTURED_BYTES_MIN), RECORD_BYTES_MAX)
 
     def guess(self, data: memoryview, offset: int, stop: int) -> Place:
-        """Gives the first place from `offset` on, before `stop`, where a chain of plausible records begins."""
+        """Return the first place from `offset` on, before `stop`, where a chain of plausible records begins."""
         found = self._search(data, max(offset, HEADER_BYTES), stop)
         return Place(stop if found is None else found, self.order)
 
     def walk(self, data: memoryview, place: Place, stop: int) -> Generator[Run | Gap, None, Place]:
-        """Gives the runs and gaps that start before `stop`, and returns the place where the last one ends."""
+        """Return the runs and gaps that start before `stop`, and return the place where the last one ends."""
         offset = place.offset
         while offset < stop:
             offsets, offset, gap = self._run(data, offset, min(stop, offset + BATCH_BYTES))
@@ -225,7 +225,7 @@ class PcapForm:
         return first_chain(self._candidates(data, offset, stop), self._link(data), len(data))
 
     def _candidates(self, data: memoryview, offset: int, stop: int) -> Iterator[int]:
-        """Gives the offsets at which a header is possible."""
+        """Return the offsets at which a header is possible."""
         last = len(data) - RECORD_HEADER_BYTES + 1
         for low, high in windows(offset, min(stop, last)):
             wire_bytes = numbers(data, self.order, low + 12, high + 12)
@@ -304,7 +304,7 @@ def _ether_type(data: memoryview, start: int) -> int:
 
 
 def plausible_frame(data: memoryview, start: int, captured: int, wire_bytes: int, link_type: int) -> bool:
-    """Tells whether what a record holds may be a frame of that link type; of a cut one as far as it goes."""
+    """Return whether what a record holds may be a frame of that link type; of a cut one as far as it goes."""
     if link_type in (LinkType.RAW, LinkType.IPV4, LinkType.IPV6):
         return captured == 0 or start >= len(data) or data[start] >> 4 in (4, 6)
     if link_type == LinkType.ETHERNET and captured > ETHERNET_BYTES and start + ETHERNET_BYTES < len(data):

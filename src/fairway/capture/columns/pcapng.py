@@ -65,11 +65,11 @@ class PcapngForm:
         return Place(0, self.order)
 
     def guess(self, data: memoryview, offset: int, stop: int) -> Place:
-        """Gives the first place from `offset` on, before `stop`, where a chain of plausible blocks begins."""
+        """Return the first place from `offset` on, before `stop`, where a chain of plausible blocks begins."""
         return _search(data, offset, stop, self.order) or Place(stop, self.order)
 
     def walk(self, data: memoryview, place: Place, stop: int) -> Generator[Run | Gap, None, Place]:
-        """Gives the runs and gaps that start before `stop`, and returns the place where the last one ends."""
+        """Return the runs and gaps that start before `stop`, and return the place where the last one ends."""
         while place.offset < stop:
             run, after = _run(data, place, min(stop, place.offset + BATCH_BYTES))
             if len(run.offsets):
@@ -99,7 +99,7 @@ def pcapng_form(head: bytes) -> PcapngForm:
 
 
 def section_order(data: memoryview, offset: int) -> ByteOrder | None:
-    """Gives the byte order of the section header at an offset, None if there is none."""
+    """Return the byte order of the section header at an offset, None if there is none."""
     if bytes(data[offset : offset + 4]) != SECTION_HEADER.to_bytes(4):
         return None
     magic = bytes(data[offset + 8 : offset + 12])
@@ -122,7 +122,7 @@ def _run(data: memoryview, place: Place, stop: int) -> tuple[Run, Place]:
 
 
 def _section(data: memoryview, place: Place) -> Place:
-    """Gives the place after a section header; the same place if it is damaged."""
+    """Return the place after a section header; the same place if it is damaged."""
     order = section_order(data, place.offset)
     if order is None:
         return place
@@ -131,7 +131,7 @@ def _section(data: memoryview, place: Place) -> Place:
 
 
 def _with_interface(data: memoryview, place: Place, after: int) -> Place:
-    """Gives the place after an interface block. One that cannot be read still counts: later ones keep their numbers."""
+    """Return where an interface block ends. One that cannot be read still counts: later ones keep their numbers."""
     try:
         interface = read_interface(bytes(data[place.offset + 8 : after - 4]), place.order)
     except (struct.error, IndexError):
@@ -140,7 +140,7 @@ def _with_interface(data: memoryview, place: Place, after: int) -> Place:
 
 
 def _after(data: memoryview, offset: int, order: ByteOrder) -> int | None:
-    """Gives where the block at an offset ends, None if it is not plausible; past the end if it is cut off."""
+    """Return where the block at an offset ends, None if it is not plausible; past the end if it is cut off."""
     size = len(data)
     if offset + 8 > size:
         return size + 1
@@ -154,7 +154,7 @@ def _after(data: memoryview, offset: int, order: ByteOrder) -> int | None:
 
 
 def _gap(data: memoryview, place: Place) -> tuple[Gap, Place]:
-    """Gives what is to be left out where there is no block, and where reading goes on."""
+    """Return what is to be left out where there is no block, and where reading goes on."""
     size = len(data)
     found = _next_block(data, place) or _search(data, place.offset + 1, size, place.order)
     if found is not None:
@@ -291,7 +291,7 @@ def _read_enhanced(data: memoryview, run: Run, rows: Integers, columns: _Columns
 
 
 def _times(interface: Interface, high: Integers, low: Integers) -> Integers:
-    """Gives times in nanoseconds; by whole numbers of Python's where 64 bits may not hold what is on the way."""
+    """Return times in nanoseconds; by whole numbers of Python's where 64 bits may not hold what is on the way."""
     per_tick = NS_PER_S // interface.ticks_per_s
     if NS_PER_S % interface.ticks_per_s == 0 and interface.offset_s == 0 and (not len(high) or high.max() < 1 << 30):
         ticks = (high << 32) | low

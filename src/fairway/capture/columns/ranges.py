@@ -43,7 +43,7 @@ class Probe:
 
 
 def form_of(head: bytes) -> Form:
-    """Tells pcap and pcapng apart by a file's first bytes; raises `DamagedCapture` for anything else."""
+    """Return whether a file is pcap or pcapng, by its first bytes; raise `DamagedCapture` for anything else."""
     if not head:
         raise DamagedCapture("the file is empty")
     if head[:4] == SECTION_HEADER.to_bytes(4):
@@ -80,7 +80,7 @@ def probe_from(form: Form, data: memoryview, start: Place, stop: int) -> Probe:
 
 
 def joined(start: Place, probes: Sequence[Probe], again: Callable[[Place, int], Probe]) -> list[Range]:
-    """Gives the exact ranges, without those in which nothing starts; `again` walks one whose guess was wrong."""
+    """Return the exact ranges, without those in which nothing starts; `again` walks one whose guess was wrong."""
     ranges: list[Range] = []
     place, frames, gaps = start, 0, 0
     for guessed in probes:
@@ -95,7 +95,7 @@ def joined(start: Place, probes: Sequence[Probe], again: Callable[[Place, int], 
 
 
 def walked(form: Form, data: memoryview, edges: Sequence[tuple[int, int]]) -> list[Range]:
-    """Gives the exact ranges by walking over the whole file, without a guess."""
+    """Return the exact ranges by walking over the whole file, without a guess."""
     ranges: list[Range] = []
     place, frames, gaps = form.start, 0, 0
     for _, stop in edges:
@@ -107,13 +107,13 @@ def walked(form: Form, data: memoryview, edges: Sequence[tuple[int, int]]) -> li
 
 
 def _carried(before: Place, end: Place) -> Place:
-    """Gives the place at a range's end with what the range could not know: the interfaces before it."""
+    """Return the place at a range's end with what the range could not know: the interfaces before it."""
     if end.sections:
         return end
     return replace(end, interfaces=(*before.interfaces, *end.interfaces))
 
 
 def records(form: Form, data: memoryview, part: Range) -> Iterator[Records]:
-    """Gives the records of a range, batch by batch."""
+    """Return the records of a range, batch by batch."""
     for step in form.walk(data, part.place, part.stop):
         yield gap_record(step) if isinstance(step, Gap) else form.records(data, step)

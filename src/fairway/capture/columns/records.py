@@ -95,20 +95,20 @@ class Form(Protocol):
         """Where the first record is."""
 
     def guess(self, data: memoryview, offset: int, stop: int) -> Place:
-        """Gives the first place from `offset` on, before `stop`, where a chain of plausible records begins.
+        """Return the first place from `offset` on, before `stop`, where a chain of plausible records begins.
 
         Without one the place is at `stop`. It is a guess: payloads may hold chains.
         """
 
     def walk(self, data: memoryview, place: Place, stop: int) -> Generator[Run | Gap, None, Place]:
-        """Gives the runs and gaps that start before `stop`, and returns the place where the last one ends."""
+        """Return the runs and gaps that start before `stop`, and return the place where the last one ends."""
 
     def records(self, data: memoryview, run: Run) -> Records:
         """Reads the headers of a run."""
 
 
 def gap_record(gap: Gap) -> Records:
-    """Gives a gap as one row."""
+    """Return a gap as one row."""
     one = np.ones(1, dtype=np.int64)
     return Records(
         offset=one * gap.offset,
@@ -125,7 +125,7 @@ def gap_record(gap: Gap) -> Records:
 
 
 def numbers(data: memoryview, order: ByteOrder, offset: int, stop: int) -> NDArray[np.uint32]:
-    """Gives the 32-bit number that starts at each byte from `offset` to `stop`, as a view."""
+    """Return the 32-bit number that starts at each byte from `offset` to `stop`, as a view."""
     return np.ndarray((max(0, stop - offset),), dtype=f"{order}u4", buffer=data, offset=offset, strides=(1,))
 
 

@@ -12,7 +12,7 @@ ANSWERS = ("syn_ack", "con_reply")
 
 
 def answers_of_calls(rows: Rows, point: Integers, forward: Mask) -> Integers:
-    """Gives for each call of the rows, which are in the order of time, the answer that it got; -1 for all others.
+    """Return for each call of the rows, which are in the order of time, the answer that it got; -1 for all others.
 
     That is the sessionID (udpc) or the sv_conid (mrp; 0 if rejected) of the next answer to this call, and for a copy
     of a call that comes after its answer, of the one before.
@@ -39,5 +39,5 @@ def answers_of_calls(rows: Rows, point: Integers, forward: Mask) -> Integers:
 
 
 def _nearest(call: Words, answers: Mask) -> Integers:
-    """Gives the place of the last answer before each row, of the same call; -1 if there is none."""
+    """Return the place of the last answer before each row, of the same call; -1 if there is none."""
     return last_before(answers, start_of(begins(call)))

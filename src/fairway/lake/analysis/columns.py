@@ -48,14 +48,14 @@ def _column(packets: Packets, name: str) -> pa.Array:
 
 
 def _of_protocol(packets: Packets, owner: int, name: str, values: NDArray[np.int64], null: Mask) -> pa.Array:
-    """Gives a header field, null in rows of other protocols."""
+    """Return a header field, null in rows of other protocols."""
     null = null | (packets.spoken.protocol != owner)
     kind = SCHEMA.field(name).type
     return masked(values.astype(np.int32) if kind == pa.int32() else values, null, kind)
 
 
 def _by_layout(name: str) -> Callable[[Packets], pa.Array]:
-    """Gives the builder of a field that both of mrp's layouts have."""
+    """Return the builder of a field that both of mrp's layouts have."""
 
     def build(packets: Packets) -> pa.Array:
         spoken = packets.spoken
@@ -99,7 +99,7 @@ def _rup_id(packets: Packets) -> pa.Array:
 
 
 def _reason(packets: Packets) -> pa.Array:
-    """Gives why a record could not be decoded: the frame's reason, or its protocol's, or that it is not known."""
+    """Return why a record could not be decoded: the frame's reason, or its protocol's, or that it is not known."""
     spoken = packets.spoken
     names = ["protocol_unknown"]
     reason = np.where(spoken.protocol == UNKNOWN, 0, MISSING)
@@ -113,7 +113,7 @@ def _reason(packets: Packets) -> pa.Array:
 
 
 def _in_sessions(packets: Packets, values: NDArray[np.generic], null: Mask | None, kind: pa.DataType) -> pa.Array:
-    """Gives a column that the records of sessions have, and no others."""
+    """Return a column that the records of sessions have, and no others."""
     rows, size = packets.sessions.rows, len(packets.spoken.rows)
     column, missing = np.zeros(size, dtype=values.dtype), np.ones(size, dtype=bool)
     column[rows], missing[rows] = values, False if null is None else null
@@ -189,7 +189,7 @@ def _acknowledges_kind(packets: Packets) -> pa.Array:
 
 
 def _body(packets: Packets) -> pa.Array:
-    """Gives the payload behind the header."""
+    """Return the payload behind the header."""
     payload = packets.spoken.rows.array("payload")
     if payload.null_count == len(payload):
         return pa.nulls(len(payload), pa.binary())
@@ -204,7 +204,7 @@ def _body(packets: Packets) -> pa.Array:
 
 
 def _behind(payload: pa.Array, header: NDArray[np.int64], wanted: Mask) -> pa.Array:
-    """Gives what is left of binary values without so many bytes at their beginning; null where it is not wanted."""
+    """Return what is left of binary values without so many bytes at their beginning; null where it is not wanted."""
     valid = payload.is_valid().to_numpy(zero_copy_only=False) & wanted
     _, places, data = payload.buffers()
     ends = np.frombuffer(places, dtype=np.int32)[payload.offset : payload.offset + len(payload) + 1].astype(np.int64)

@@ -47,7 +47,7 @@ class Sessions(NamedTuple):
 
 
 def sessions_of(spoken: Spoken, answers: Integers) -> Sessions:
-    """Gives the sessions among rows in the order of time; `answers` are what calls were answered with."""
+    """Return the sessions among rows in the order of time; `answers` are what calls were answered with."""
     rows = np.flatnonzero(spoken.counts)
     strand = _conversation(spoken, rows, answers[rows])
     order = together(_dense(strand))
@@ -75,12 +75,12 @@ def sessions_of(spoken: Spoken, answers: Integers) -> Sessions:
 
 
 def _dense(words: Words) -> Integers:
-    """Gives small numbers for words; a table of few conversations is sorted by them in no time."""
+    """Return small numbers for words; a table of few conversations is sorted by them in no time."""
     return np.unique(words, return_inverse=True)[1]
 
 
 def _conversation(spoken: Spoken, rows: Integers, answers: Integers) -> Words:
-    """Gives a word for the conversation of each row, from the view of both directions."""
+    """Return a word for the conversation of each row, from the view of both directions."""
     protocol, kind, forward = spoken.protocol[rows], spoken.kind[rows], spoken.forward[rows]
     one, other = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     named_by = np.full(len(rows), _BY_FLOW)

@@ -44,7 +44,7 @@ class Copies(NamedTuple):
 
 
 def said(spoken: Spoken, sessions: Sessions, numbers: Numbers, rup_words: Words) -> Said:
-    """Gives the message of each record of the sessions."""
+    """Return the message of each record of the sessions."""
     rows = sessions.rows
     protocol, kind, bare = spoken.protocol[rows], spoken.kind[rows], spoken.bare[rows]
     of_rup = protocol == RUP
@@ -125,7 +125,7 @@ def _arrived(spoken: Spoken, sessions: Sessions, numbers: Numbers, message: Said
 
 
 def _most_so_far(levels: Integers, first: Mask) -> Integers:
-    """Gives the greatest level of each group up to each row."""
+    """Return the greatest level of each group up to each row."""
     values, rank = np.unique(levels, return_inverse=True)
     group = np.cumsum(first) * len(values)
     reached: Integers = values[np.maximum.accumulate(group + rank) - group]
@@ -139,7 +139,7 @@ def _letter(spoken: Spoken, sessions: Sessions, of_other: Mask, number: Integers
 
 
 def _covered(spoken: Spoken, sessions: Sessions, numbers: Numbers, repeated: Integers) -> Mask:
-    """Tells which copies of the piggyback layout an acknowledgement before covers: it is for all up to its number."""
+    """Return which copies of the piggyback layout an acknowledgement before covers: it is for all up to its number."""
     piggyback = spoken.piggyback[sessions.rows]
     if not piggyback.any():
         return np.zeros(len(repeated), dtype=bool)

@@ -15,7 +15,7 @@ class AnalysisFailed(FairwayError):
 
 
 def failure_of(error: Exception) -> AnalysisFailed:
-    """Gives what to raise for an error of Spark's."""
+    """Return what to raise for an error of Spark's."""
     text = str(error)
     if FULL in text:
         return AnalysisFailed(

@@ -32,7 +32,7 @@ class Follower:
             raise NotADirectoryError(errno.ENOTDIR, "is not a folder", str(folder))
 
     def complete(self, now_s: float | None = None) -> list[str]:
-        """Gives the files that have become complete since the last look, oldest name first."""
+        """Return the files that have become complete since the last look, oldest name first."""
         now_s = time.monotonic() if now_s is None else now_s
         entries = sorted(os.scandir(self._folder), key=lambda entry: entry.name)
         captures = [entry for entry in entries if entry.is_file() and _is_capture(entry.name)]
@@ -52,5 +52,5 @@ class Follower:
 
 
 def _is_capture(name: str) -> bool:
-    """Tells a capture by its name; tcpdump numbers rotated files behind the suffix (`out.pcap3`)."""
+    """Return whether a name is that of a capture; tcpdump numbers rotated files behind the suffix (`out.pcap3`)."""
     return name.endswith(SUFFIXES) or ".pcap" in name

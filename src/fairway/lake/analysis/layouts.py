@@ -21,7 +21,7 @@ _STAMPED, _PIGGYBACK, _BOTH = range(3)
 
 
 def is_piggyback(rows: Rows, forward: Mask, mrp: Mask) -> Mask:
-    """Tells which rows of mrp's data have the piggyback layout; the rows hold all there is of their flows."""
+    """Return which rows of mrp's data have the piggyback layout; the rows hold all there is of their flows."""
     kind = rows.codes("mrp_kind", _KINDS)
     data = mrp & (kind == _DATA)
     stamped, piggyback = rows.flags("mrp_stamped"), rows.flags("mrp_piggyback")
@@ -46,7 +46,7 @@ def is_piggyback(rows: Rows, forward: Mask, mrp: Mask) -> Mask:
 
 
 def _layouts(rows: Rows, spoken: Integers, kind: Codes, flow: Integers, flows: int) -> Integers:
-    """Gives the layout of each flow with mrp's datagrams."""
+    """Return the layout of each flow with mrp's datagrams."""
     connects = kind == _CONNECT
     version = rows.numbers("mrp_version")[spoken][connects]
     oldest = least(flow[connects], version, flows, -1)
@@ -67,7 +67,7 @@ def _layouts(rows: Rows, spoken: Integers, kind: Codes, flow: Integers, flows: i
 
 
 def _distinct(rows: Rows, places: Integers, flow: Integers, flows: int, name: str) -> Integers:
-    """Gives how many different ids each flow has."""
+    """Return how many different ids each flow has."""
     known = ~rows.missing(name)[places]
     # An id has 24 bits at the most.
     keys = np.unique((flow[known] << np.int64(32)) | rows.numbers(name)[places][known])
@@ -75,7 +75,7 @@ def _distinct(rows: Rows, places: Integers, flow: Integers, flows: int, name: st
 
 
 def _piggyback_pairs(rows: Rows, handshakes: Integers, calls: Mask, forward: Mask) -> Integers:
-    """Gives the pairs of ids that accepted piggyback connects agreed on."""
+    """Return the pairs of ids that accepted piggyback connects agreed on."""
     caller_forward = np.where(calls, forward[handshakes], ~forward[handshakes])
     client = rows.numbers("mrp_client")[handshakes]
     call = mixed(rows.numbers("flow")[handshakes], client, caller_forward)
@@ -93,11 +93,11 @@ def _piggyback_pairs(rows: Rows, handshakes: Integers, calls: Mask, forward: Mas
 
 
 def _first(keys: Words, wanted: Mask) -> Integers:
-    """Gives the place of the first wanted row of each key."""
+    """Return the place of the first wanted row of each key."""
     places = np.flatnonzero(wanted)
     return places[begins(keys[places])]
 
 
 def _pairs(rows: Rows, places: Integers, one: Integers, other: Integers) -> Integers:
-    """Gives a word for the ids of both ends of a flow."""
+    """Return a word for the ids of both ends of a flow."""
     return mixed(rows.numbers("flow")[places], one, other).view(np.int64)

@@ -45,7 +45,7 @@ def widened(
 
 
 def _nearest(number: Integers, reference: Integers, turn: Integers) -> Integers:
-    """Gives the number that is congruent to `number` and nearest to `reference`."""
+    """Return the number that is congruent to `number` and nearest to `reference`."""
     half = turn >> 1
     nearest: Integers = reference + ((number - reference + half) & (turn - 1)) - half
     return nearest

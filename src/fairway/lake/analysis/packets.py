@@ -60,7 +60,7 @@ def packets_of(rows: Rows, port_map: PortMap) -> Packets:
 
 
 def _numbers(spoken: Spoken, sessions: Sessions) -> Numbers:
-    """Gives the numbers that the records of sessions say, of their own counter and of the other side's."""
+    """Return the numbers that the records of sessions say, of their own counter and of the other side's."""
     rows = sessions.rows
     protocol, kind = spoken.protocol[rows], spoken.kind[rows]
     udpc, mrp, pydevts = protocol == UDPC, protocol == MRP, protocol == PYDEVTS
@@ -77,7 +77,7 @@ def _numbers(spoken: Spoken, sessions: Sessions) -> Numbers:
 
 
 def _rup_words(rows: Rows) -> Words:
-    """Gives a word for each rup id."""
+    """Return a word for each rup id."""
     ids = rows.array("rup_id")
     words = np.zeros(len(rows), dtype=np.uint64)
     known = ids.is_valid().to_numpy(zero_copy_only=False)

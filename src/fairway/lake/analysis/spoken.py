@@ -117,7 +117,7 @@ class Spoken:
         return is_piggyback(self.by_episode, self.forward, self.protocol == MRP)
 
     def number(self, name: str) -> Integers:
-        """Gives a field of the header; in rows of other protocols it means nothing."""
+        """Return a field of the header; in rows of other protocols it means nothing."""
         return self.rows.numbers(name)
 
     def _by_layout(self, name: str) -> Integers:

@@ -84,7 +84,7 @@ def _placed(path: str) -> tuple[Place, str]:
 
 
 def listed(patterns: Iterable[str]) -> list[str]:
-    """Gives the paths that names, globs and folders stand for, each once and in order.
+    """Return the paths that names, globs and folders stand for, each once and in order.
 
     A name that stands for nothing is kept: whoever opens it says what is wrong with it.
     """

@@ -83,11 +83,11 @@ def _probe(answer: dict[str, Any]) -> Probe:
 
 
 def place(fields: dict[str, Any]) -> Place:
-    """Gives the place that was written as JSON."""
+    """Return the place that was written as JSON."""
     interfaces = tuple(Interface(**interface) for interface in fields["interfaces"])
     return Place(fields["offset"], fields["order"], interfaces, fields["sections"])
 
 
 def range_of(fields: dict[str, Any]) -> Range:
-    """Gives the range that was written as JSON."""
+    """Return the range that was written as JSON."""
     return Range(place(fields["place"]), fields["stop"], fields["frames_before"], fields["gaps_before"])

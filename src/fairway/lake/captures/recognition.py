@@ -84,7 +84,7 @@ class Recognised(NamedTuple):
 
 
 def parsed_port_map(entries: Iterable[str]) -> dict[int, str]:
-    """Gives the port map that entries such as `udpc=9000` describe."""
+    """Return the port map that entries such as `udpc=9000` describe."""
     ports: dict[int, str] = {}
     for entry in entries:
         name, _, port = entry.partition("=")
@@ -97,7 +97,7 @@ def parsed_port_map(entries: Iterable[str]) -> dict[int, str]:
 
 
 def recognised(rows: Rows, forward: Mask, port_map: PortMap) -> Recognised:
-    """Gives what every row of `DATAGRAMS` speaks; the rows hold all there is of their flows.
+    """Return what every row of `DATAGRAMS` speaks; the rows hold all there is of their flows.
 
     `forward` is a direction that the two ends of a flow agree on.
     """
@@ -116,7 +116,7 @@ def recognised(rows: Rows, forward: Mask, port_map: PortMap) -> Recognised:
 
 
 def _verdicts(rows: Rows, whole: Mask, flow: Integers, flows: int, forward: Mask) -> tuple[Codes, Codes]:
-    """Gives the protocol and the evidence of each flow whose content is conclusive."""
+    """Return the protocol and the evidence of each flow whose content is conclusive."""
     good = {name: rows.codes(f"{name}_kind", ("malformed",))[whole] == MISSING for name in PROTOCOLS}
     counts = {name: count(flow, mask, flows) for name, mask in good.items()}
     handshake = _handshake(rows, whole, flow, flows)
@@ -140,7 +140,7 @@ def _verdicts(rows: Rows, whole: Mask, flow: Integers, flows: int, forward: Mask
 
 
 def _handshake(rows: Rows, whole: Mask, flow: Integers, flows: int) -> Mask:
-    """Tells which flows hold a SYN and the SYN+ACK that answers it."""
+    """Return which flows hold a SYN and the SYN+ACK that answers it."""
     kind = rows.codes("udpc_kind", ("syn", "syn_ack"))[whole]
     calls, answers = kind == 0, kind == 1
     index, ack = rows.numbers("udpc_index")[whole], rows.numbers("udpc_ack")[whole]
@@ -236,7 +236,7 @@ class _Udpc:
 
 
 def _mapped(rows: Rows, port_map: PortMap) -> Codes:
-    """Gives the protocol that the map names for a row's ports; none where the two ports disagree."""
+    """Return the protocol that the map names for a row's ports; none where the two ports disagree."""
     known = np.full(65_536, MISSING, dtype=np.int16)
     for port, name in port_map.items():
         known[port] = PROTOCOLS.index(name)

@@ -53,7 +53,7 @@ class Batch:
         return len(self.records)
 
     def taken(self, rows: Integers, nth: Integers, datagrams: Datagrams, less_bytes: Integers) -> Batch:
-        """Gives the batch of these rows, some more than once: the n-th of a record, shorter by so many bytes."""
+        """Return the batch of these rows, some more than once: the n-th of a record, shorter by so many bytes."""
         columns = {field.name: getattr(self.records, field.name) for field in fields(Records)}
         columns = {name: value if name == "points" else value[rows] for name, value in columns.items()}
         columns["offset"] = columns["offset"] + nth
@@ -101,13 +101,13 @@ class Batch:
 
     @cached_property
     def no_datagram(self) -> Mask:
-        """Tells which rows hold none."""
+        """Which rows hold none."""
         mask: Mask = self.undecoded != 0
         return mask
 
     @cached_property
     def whole(self) -> Mask:
-        """Tells which rows hold all of a datagram's payload."""
+        """Which rows hold all of a datagram's payload."""
         found = self.datagrams
         mask: Mask = ~self.no_datagram & (found.payload_captured == found.payload_bytes)
         return mask

@@ -56,7 +56,7 @@ class Link:
     corrupt: float = 0.0
 
     def faults(self) -> Faults:
-        """Gives the simulator's form of it; raises `BadOption` for what cannot be."""
+        """Return the simulator's form of it; raise `BadOption` for what cannot be."""
         loss = per_million("loss", self.loss)
         if not 1 <= self.burst_length <= 10_000:
             raise BadOption(f"burst_length is {self.burst_length:g}; it must be from 1 (no bursts) to 10000")
@@ -105,15 +105,15 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Gives 32 hex digits that no other cell has."""
+        """32 hex digits that no other cell has."""
         return blake2b(f"{FORMAT} {self.text()}".encode(), digest_size=16).hexdigest()
 
     def text(self) -> str:
-        """Gives the cell as one line of JSON, the same for equal cells."""
+        """Return the cell as one line of JSON, the same for equal cells."""
         return json.dumps(self.plain(), sort_keys=True, separators=(",", ":"))
 
     def plain(self) -> dict[str, Any]:
-        """Gives the cell as plain values for JSON."""
+        """Return the cell as plain values for JSON."""
         return {
             "protocol": self.protocol,
             "options": dict(self.options),
@@ -142,7 +142,7 @@ class Cell:
         return START_S + datagrams / (1 - min(self.link.loss, 0.9)) / DATAGRAMS_PER_S
 
     def configuration(self) -> Configuration:
-        """Gives what the simulator runs; raises `BadOption` for what cannot be."""
+        """Return what the simulator runs; raise `BadOption` for what cannot be."""
         load = self.load
         known = protocol(self.protocol)
         if not 1 <= load.messages <= 1_000_000:

@@ -66,7 +66,7 @@ class LabFolder:
             raise BadLabFolder(f"{self.path} cannot be used: {error.strerror}.") from error
 
     def chunks(self) -> list[Chunk]:
-        """Gives all chunks; raises `BadLabFolder` if there is no sweep."""
+        """Return all chunks; raise `BadLabFolder` if there is no sweep."""
         if not self._cells.exists():
             raise BadLabFolder(f"{self.path} holds no sweep; `fairway lab run GRID.toml --out {self.path}` makes one.")
         grouped: dict[int, list[tuple[int, Cell]]] = {}
@@ -75,7 +75,7 @@ class LabFolder:
         return [Chunk(number, tuple(cells)) for number, cells in grouped.items()]
 
     def chunk(self, number: int, first: int, count: int) -> Chunk:
-        """Gives the chunk whose cells are these, without reading the others."""
+        """Return the chunk whose cells are these, without reading the others."""
         with self._cells.open() as file:
             entries = [json.loads(line) for line in islice(file, first, first + count)]
         return Chunk(
@@ -83,14 +83,14 @@ class LabFolder:
         )
 
     def cell(self, number: int) -> Cell:
-        """Gives the cell of that number; raises `BadLabFolder` if there is none."""
+        """Return the cell of that number; raise `BadLabFolder` if there is none."""
         cells = {place: cell for chunk in self.chunks() for place, cell in chunk.cells}
         if number not in cells:
             raise BadLabFolder(f"{self.path} has the cells 0 to {len(cells) - 1}; there is no cell {number}.")
         return cells[number]
 
     def row(self, number: int) -> dict[str, object] | None:
-        """Gives what the table says of a cell, or None if it was not run yet."""
+        """Return what the table says of a cell, or None if it was not run yet."""
         import pyarrow.dataset as ds
 
         files = sorted(map(str, self.runs.glob("chunk-*.parquet")))
@@ -116,7 +116,7 @@ class LabFolder:
         return len(fresh)
 
     def pending(self) -> list[Chunk]:
-        """Gives the chunks that have no file yet, the largest first: the last tasks to end are then short."""
+        """Return the chunks that have no file yet, the largest first: the last tasks to end are then short."""
         done = {file.name for file in self.runs.glob("chunk-*.parquet")}
         chunks = [chunk for chunk in self.chunks() if chunk.name not in done]
         return sorted(chunks, key=lambda chunk: -sum(cell.cost_s for _, cell in chunk.cells))

@@ -65,7 +65,7 @@ class Sweep:
 
 
 def parse(text: str, name: str = "the grid") -> list[Cell]:
-    """Gives the cells of a grid, each once, in the grid's order; raises `BadGrid`."""
+    """Return the cells of a grid, each once, in the grid's order; raise `BadGrid`."""
     try:
         table = tomllib.loads(text)
     except ValueError as error:
@@ -124,7 +124,7 @@ def _seeds(found: object, where: str) -> tuple[int, ...]:
 
 
 def _options(found: object, protocols: Axis, where: str) -> dict[str, dict[str, Axis]]:
-    """Gives each protocol its options: those for all of the sweep, and those under its own name."""
+    """Return the options of each protocol: those for all of the sweep, and those under its own name."""
     if not isinstance(found, dict):
         raise BadGrid(f"{where}: options is not a table.")
     for name, own in found.items():
@@ -160,7 +160,7 @@ def _axis(found: object, kind: type, where: str) -> Axis:
 
 
 def _fits(value: object, kind: type) -> bool:
-    """Tells whether TOML gave what is wanted; a truth value is no number, a whole number is one."""
+    """Return whether TOML gave what is wanted; a truth value is no number, a whole number is one."""
     if kind not in _NAMES:
         return True
     if isinstance(value, bool):

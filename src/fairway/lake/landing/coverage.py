@@ -53,7 +53,7 @@ class Coverage:
             self._open[block] = np.packbits(bits)
 
     def _bits(self, block: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """Gives a block with a byte for each offset."""
+        """Return a block with a byte for each offset."""
         packed = self._open.get(block)
         return np.zeros(BLOCK, dtype=np.uint8) if packed is None else np.unpackbits(packed)
 
@@ -76,7 +76,7 @@ class Coverage:
         return total
 
     def end(self) -> int:
-        """Gives the offset behind the highest that was seen."""
+        """Return the offset behind the highest that was seen."""
         highest = max(self._full | self._open.keys(), default=-1)
         if highest not in self._open:
             return (highest + 1) * BLOCK

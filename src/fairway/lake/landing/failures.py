@@ -26,7 +26,7 @@ class StreamStumbled(StreamFailed):
 
 
 def failure_of(landing: Exception | None, query: Exception | None) -> Exception:
-    """Gives what to raise for a query that failed, from what went wrong in a batch, if there, and what Spark says."""
+    """Return what to raise for a query that failed, from what went wrong in a batch, if there, and what Spark says."""
     from pyspark.errors import AnalysisException, PySparkException
 
     if isinstance(landing, FairwayError):

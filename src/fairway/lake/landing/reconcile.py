@@ -47,11 +47,11 @@ class Account:
 
     @property
     def balanced(self) -> bool:
-        """Tells whether all is well."""
+        """Whether all is well."""
         return not (self.missing or self.double or self.unexplained)
 
     def as_row(self) -> dict[str, object]:
-        """Gives the figures by their names."""
+        """Return the figures by their names."""
         return asdict(self)
 
 
@@ -110,7 +110,7 @@ def _with_segments(lake: Lake, gateway: str, journal: _Ranges | None) -> _Ranges
 
 
 def _joined(pieces: list[tuple[int, int]], end: int) -> list[tuple[int, int]]:
-    """Gives the pieces below `end`, in order and without overlap."""
+    """Return the pieces below `end`, in order and without overlap."""
     joined: list[tuple[int, int]] = []
     for first, last in sorted(pieces):
         low = max(first, joined[-1][1] if joined else 0)

@@ -46,15 +46,15 @@ class LandingSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Gives what stands in `format(...)`."""
+        """Return what stands in `format(...)`."""
         return NAME
 
     def schema(self) -> StructType:
-        """Gives the columns of a segment."""
+        """Return the columns of a segment."""
         return spark_schema(SEGMENT)
 
     def streamReader(self, schema: StructType) -> LandingStreamReader:  # noqa: N802  # Spark's name
-        """Gives the reader of a stream."""
+        """Return the reader of a stream."""
         return LandingStreamReader(self.options)
 
 
@@ -80,7 +80,7 @@ class LandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = ends(self._landing)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        """Gives how far the next batch goes."""
+        """Return how far the next batch goes."""
         bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         return newest(self._landing, start, target=self._target, bytes_max=bytes_max)
 

@@ -196,7 +196,7 @@ class Stream:
         return writer.trigger(processingTime=f"{round(self._options.interval_s * 1_000)} milliseconds").start()
 
     def _ended(self, query: StreamingQuery, landing: Landing) -> bool:
-        """Tells whether the query is over; raises why, if it failed."""
+        """Return whether the query is over; raise why, if it failed."""
         if query.isActive:
             return False
         error = query.exception()

@@ -107,7 +107,7 @@ def parse_wishes(schemas: Iterable[str], routes: Iterable[str]) -> tuple[Wish, .
 
 
 def declared(wish: Wish) -> StructType:
-    """Gives the wished columns as a schema."""
+    """Return the wished columns as a schema."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 
@@ -138,7 +138,7 @@ def judged(messages: DataFrame, schema: StructType) -> DataFrame:
 
 
 def _only_value(text: Column) -> Column:
-    """Gives the JSON value that a text is, or null if it is none, or anything follows it.
+    """Return the JSON value that a text is, or null if it is none, or anything follows it.
 
     Spark's parser stops after the first value. What follows it must fit both an array and an object around it: only a
     comma does, and then the array has a second element.
@@ -185,7 +185,7 @@ def _field_rules(field: StructField) -> list[tuple[Column, str]]:
 
 
 def fitting(judgements: DataFrame, schema: StructType) -> DataFrame:
-    """Gives the rows of the typed table."""
+    """Return the rows of the typed table."""
     from pyspark.sql import functions as F
 
     columns = [F.col(f"parsed.{name}").alias(name) for name in schema.names]
@@ -193,7 +193,7 @@ def fitting(judgements: DataFrame, schema: StructType) -> DataFrame:
 
 
 def rejected(judgements: DataFrame, table: str) -> DataFrame:
-    """Gives the rows that go to `rejected`."""
+    """Return the rows that go to `rejected`."""
     from pyspark.sql import functions as F
 
     unfit = judgements.where(F.col(REASON).isNotNull())

@@ -69,14 +69,14 @@ def check_names(table: str, schema: StructType, taken: set[str]) -> None:
 
 
 def is_taken(value: Column, kind: DataType) -> Column:
-    """Tells whether a JSON value is null, or one of the type that stays what it is."""
+    """Return whether a JSON value is null, or one of the type that stays what it is."""
     from pyspark.sql import functions as F
 
     return F.coalesce(F.is_variant_null(value) | _is_one(value, kind), F.lit(False))
 
 
 def is_there(value: Column) -> Column:
-    """Tells whether there is a value other than null."""
+    """Return whether there is a value other than null."""
     from pyspark.sql import functions as F
 
     return value.isNotNull() & ~F.coalesce(F.is_variant_null(value), F.lit(True))
@@ -114,7 +114,7 @@ def _is_number(value: Column) -> Column:
 
 
 def _is_decimal(value: Column, kind: DecimalType) -> Column:
-    """Tells whether a number has the digits of the type; with an exponent, or 39 digits, it is a double to Spark."""
+    """Return whether a number has the digits of the type; with an exponent, or 39 digits, it is a double to Spark."""
     from pyspark.sql import functions as F
 
     behind = rf"(\.\d{{1,{kind.scale}}})?" if kind.scale else ""

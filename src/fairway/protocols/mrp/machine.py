@@ -324,6 +324,9 @@ class MrpMachine:
         """List the open connections, oldest first."""
         return [connection.peer for connection in self._connections.values()]
 
+    def snapshot_in_pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes]:
+        return self.snapshot(peer, committing), b""
+
     def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
         """Return the state of a connection as it will be once the receipts are committed."""
         connection = self._known(peer)

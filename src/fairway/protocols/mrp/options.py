@@ -17,7 +17,7 @@ FIXED_WINDOW = 256
 HALF_TURN = 32_768
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MrpOptions(HandshakeOptions):
     """Options of an mrp endpoint; every duration is in microseconds."""
 

@@ -21,7 +21,7 @@ _VERSION = b"MRP2"
 Numbered = list[tuple[int, bytes]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """One connection at rest."""
 

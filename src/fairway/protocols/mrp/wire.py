@@ -87,14 +87,14 @@ _HEADS = tuple(MAGIC + bytes((kind,)) for kind in range(5))
 _TYPES = {head: kind for kind, head in enumerate(_HEADS)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Ignore:
     """Anything; dropped."""
 
     body: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Connect:
     """A client asks for a connection. `ver` is major (high four bits) and minor."""
 
@@ -102,7 +102,7 @@ class Connect:
     cl_conid: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ConReply:
     """A server accepts (`stat` 1) or rejects (`stat` 2)."""
 
@@ -112,7 +112,7 @@ class ConReply:
     fill: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StampedData:
     """One message in the stamped layout."""
 
@@ -123,7 +123,7 @@ class StampedData:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PiggybackData:
     """One message, or with an empty body a bare acknowledgement, in the piggyback layout."""
 
@@ -134,7 +134,7 @@ class PiggybackData:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Data:
     """A type 3 datagram before its connection is known: `rest` is what follows the type."""
 
@@ -171,7 +171,7 @@ class Data:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Ack:
     """Acknowledges exactly one stamped packet, ids seen from the one who acknowledges."""
 

@@ -16,7 +16,7 @@ WINDOW = 4_096
 FIXED_WINDOW = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PydevtsOptions(Options):
     """Durations and bounds of a pydevts endpoint."""
 
@@ -41,9 +41,8 @@ class PydevtsOptions(Options):
     """For tests: where the ids of every peer start, instead of at random."""
 
     def __post_init__(self) -> None:
-        # The form without arguments does not find the class that `slots=True` makes anew.
         fill_window(self, WINDOW, FIXED_WINDOW)
-        super(PydevtsOptions, self).__post_init__()
+        super().__post_init__()
         check_range("window", self.window, 1, WINDOW_MAX)
         for name in ("repeat_after_us", "ping_timeout_us", "pings_max", "remembered_max"):
             check_range(name, getattr(self, name), 1, 1 << 62)

@@ -38,7 +38,7 @@ HALF_A_TURN = 1 << 15
 """Ids that may have been used after the snapshot lie behind this."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Remembered:
     """One message of a snapshot."""
 
@@ -48,7 +48,7 @@ class Remembered:
     incoming: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """The state of one conversation."""
 

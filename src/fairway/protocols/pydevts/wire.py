@@ -52,7 +52,7 @@ _LOW = bytes(number & 0xFF for number in range(1 << 16)) * 2
 """Both bytes of the ids in the order in which they follow one another, twice, so that a run may cross the wrap."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Packet:
     """A message. `crc` is what the datagram says; whether the body agrees is the receiver's question."""
 
@@ -62,7 +62,7 @@ class Packet:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Ack:
     """A message arrived whole (success 0) or damaged (success 1)."""
 
@@ -71,7 +71,7 @@ class Ack:
     crc: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Close:
     """The acknowledgement arrived; it need not be repeated. `success` has no meaning here and is kept."""
 

@@ -179,7 +179,7 @@ class Incoming:
         return 0 if self._assembly is None else self.total
 
     def assemble(self) -> None:
-        """Return the message its final place, if there can be one, and moves what is here into it."""
+        """Give the message its final place, if there can be one, and move what is here into it."""
         self._assembly = assembly.begin(self.total)
         if self._assembly is not None:
             pieces, self._pieces = self._pieces, {}

@@ -19,7 +19,7 @@ MESSAGE_BYTES_MAX = 64 << 20
 """What is sent and taken unless the option says otherwise."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RupOptions(Options):
     """Durations and bounds of rup. The window counts parts."""
 
@@ -72,9 +72,8 @@ class RupOptions(Options):
     """A conversation that a peer began is over when it was idle for so long."""
 
     def __post_init__(self) -> None:
-        # `super()` without arguments does not work in a slotted dataclass.
         fill_window(self, WINDOW, FIXED_WINDOW)
-        super(RupOptions, self).__post_init__()
+        super().__post_init__()
         largest = max(self.message_bytes_max, MESSAGE_BYTES_MAX)
         object.__setattr__(self, "incoming_bytes_max", self.incoming_bytes_max or 4 * largest)
         object.__setattr__(self, "incoming_bytes_per_peer_max", self.incoming_bytes_per_peer_max or 2 * largest)

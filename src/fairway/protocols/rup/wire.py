@@ -66,7 +66,7 @@ _DATA_PREFIX = Struct("<BB32s")
 _DIGITS = Struct("<4B")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Data:
     """A part of a message: the body's bytes from `position` on. `start` marks the part at position 0."""
 
@@ -77,7 +77,7 @@ class Data:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Request:
     """The receiver asks for the part at `position`."""
 
@@ -85,7 +85,7 @@ class Request:
     position: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Confirm:
     """The receiver has everything below `position`."""
 

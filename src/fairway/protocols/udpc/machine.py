@@ -277,6 +277,9 @@ class UdpcMachine:
     def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
         return snapshots.write(self._known(peer), committing)
 
+    def snapshot_in_pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes]:
+        return self.snapshot(peer, committing), b""
+
     def unanswered(self, peer: Peer) -> list[int]:
         """List the requests of a peer that the application has not answered yet, oldest first."""
         return self._known(peer).receiver.answers.waiting()

@@ -15,7 +15,7 @@ WINDOW = 16_384
 FIXED_WINDOW = 1_024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class UdpcOptions(HandshakeOptions):
     """Durations and bounds of udpc; the defaults are those of docs/wire/udpc.md."""
 

@@ -94,7 +94,7 @@ _SAME_IN_STRETCH = (HEADER["flag"].offset, *reversed(range(HEADER["session_id"].
 _INDEX_AT, _ACK_INDEX_AT = HEADER["index"].offset, HEADER["ack_index"].offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Headed:
     """What every packet begins with; `ack_index` is kept, and means nothing, where the flag has no ACK."""
 
@@ -103,7 +103,7 @@ class Headed:
     ack_index: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Plain(Headed):
     """A message that is sent once."""
 
@@ -111,7 +111,7 @@ class Plain(Headed):
     body: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Important(Headed):
     """A message that is repeated until its acknowledgement comes."""
 
@@ -119,7 +119,7 @@ class Important(Headed):
     body: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Request(Headed):
     """A message that is repeated until its response comes."""
 
@@ -131,7 +131,7 @@ class Request(Headed):
         return REQ | ASY if self.asynchronous else REQ
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Response(Headed):
     """The answer to the request `ack_index`, or, empty, to a SYN+ACK."""
 
@@ -139,7 +139,7 @@ class Response(Headed):
     body: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class AnsweringRequest(Headed):
     """The answer to the request `ack_index` that asks something itself."""
 
