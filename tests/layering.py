@@ -1,4 +1,4 @@
-"""The rules of the rooms, read off the syntax tree of a module: who may use whom, and what a pure room never does.
+"""The rules of the packages, read off a module's syntax tree: who may use whom, and what a pure package never does.
 
 python -m tests.layering        prints every breach under src/fairway
 """
@@ -28,9 +28,9 @@ MAY_USE = {
     "cli": ("demo", "pure"),
     "": ("cli",),
 }
-"""Each room with those it may use directly; what they may use, it may use too. The package itself is the room ""."""
+"""Each package with those it may use directly; what they may use, it may use too. `fairway` itself is ""."""
 
-PURE_ROOMS = ("core", "protocols", "capture", "sim")
+PURE_PACKAGES = ("core", "protocols", "capture", "sim")
 
 PURE_MODULES = frozenset(
     """__future__ abc array base64 binascii bisect collections contextlib copy dataclasses enum fractions functools
@@ -43,7 +43,7 @@ PURE_EXCEPTIONS = {
     "fairway.protocols.rup.assembly": ("ctypes",),
     "fairway.capture.columns.compiled": ("numba",),
 }
-"""The registry loads a protocol when it is asked for; it names modules of its own room only. An assembly asks the
+"""The registry loads a protocol when it is asked for; it names modules of its own package only. An assembly asks the
 interpreter for memory, and nobody else for anything. A compiled loop is the same function of the same bytes."""
 
 PURE_BUILTINS_DENIED = ("open", "input", "print", "exec", "eval", "compile", "__import__", "breakpoint", "hash")
@@ -76,7 +76,7 @@ RANDOMNESS = ("random", "numpy.random")
 """No package draws from these: a `RandomSource` is passed in."""
 
 PROTOCOL_MODULES_OPEN = ("", "wire", "columns", "machine", "options")
-"""What a protocol's folder offers to other rooms; its nouns are its own."""
+"""What a protocol's folder offers to other packages; its nouns are its own."""
 
 SET_METHODS = ("union", "intersection", "difference", "symmetric_difference")
 ORDER_FORGETTERS = ("min", "max", "sum", "any", "all", "sorted", "set", "frozenset")
@@ -107,16 +107,16 @@ class Imported(NamedTuple):
     """Inside a function, or for the type checker alone."""
 
 
-def room_of(module: str) -> str:
-    """Return the room of a module of Fairway."""
+def package_of(module: str) -> str:
+    """Return the package of a module of Fairway."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 and parts[1] != "__main__" else ""
 
 
-def closure(room: str) -> frozenset[str]:
-    """Return all rooms that a room may use, itself among them."""
-    found = {room}
-    for used in MAY_USE[room]:
+def closure(package: str) -> frozenset[str]:
+    """Return all packages that a package may use, itself among them."""
+    found = {package}
+    for used in MAY_USE[package]:
         found |= closure(used)
     return frozenset(found)
 
@@ -125,7 +125,7 @@ def breaches(module: str, source: str) -> list[Breach]:
     """Return every breach of a rule in one module, in the order of its lines."""
     tree = ast.parse(source)
     found = [*_import_breaches(module, tree)]
-    if room_of(module) in PURE_ROOMS:
+    if package_of(module) in PURE_PACKAGES:
         found += [*_pure_breaches(module, tree), *_set_breaches(module, tree)]
     return sorted(found, key=lambda breach: breach.line)
 
@@ -165,17 +165,17 @@ def _for_type_checkers(node: ast.AST) -> bool:
 
 
 def _import_breaches(module: str, tree: ast.Module) -> Iterator[Breach]:
-    room = room_of(module)
+    package = package_of(module)
     for imported in imports(tree):
         dotted = f"{imported.module}.{imported.name}" if imported.name else imported.module
         for rule, broken in (
             ("outside", any(_within(imported.module, name) for name in OUTSIDE)),
             ("relative import", imported.module.startswith(".")),
-            ("room", _is_fairway(imported.module) and not _may_import(module, imported)),
+            ("package", _is_fairway(imported.module) and not _may_import(module, imported)),
             ("internals", _is_fairway(imported.module) and _reaches_in(module, imported)),
-            ("only in", any(_within(dotted, name) and room not in rooms for name, rooms in ONLY_IN.items())),
+            ("only in", any(_within(dotted, name) and package not in packages for name, packages in ONLY_IN.items())),
             ("randomness", any(_within(dotted, name) for name in RANDOMNESS)),
-            ("pure import", room in PURE_ROOMS and not _pure_import(module, imported.module)),
+            ("pure import", package in PURE_PACKAGES and not _pure_import(module, imported.module)),
             ("eager numpy", not imported.lazy and not _may_load_numpy(module) and _loads_numpy(imported)),
         ):
             if broken:
@@ -191,13 +191,13 @@ def _within(dotted: str, package: str) -> bool:
 
 
 def _may_import(module: str, imported: Imported) -> bool:
-    """`from fairway import core` names a room just as `import fairway.core` does."""
-    room = room_of(imported.module)
+    """`from fairway import core` names a package just as `import fairway.core` does."""
+    package = package_of(imported.module)
     if imported.module == "fairway":
-        room = imported.name if imported.name in MAY_USE else ""
-        if room == "":
+        package = imported.name if imported.name in MAY_USE else ""
+        if package == "":
             return True
-    return room in closure(room_of(module))
+    return package in closure(package_of(module))
 
 
 def _reaches_in(module: str, imported: Imported) -> bool:
@@ -210,7 +210,7 @@ def _reaches_in(module: str, imported: Imported) -> bool:
     folder = ".".join(parts[:3])
     if _within(module, folder):
         return False
-    if room_of(module) == "protocols" and len(module.split(".")) > 3:
+    if package_of(module) == "protocols" and len(module.split(".")) > 3:
         return True
     return (parts[3] if len(parts) > 3 else "") not in PROTOCOL_MODULES_OPEN
 
@@ -225,7 +225,7 @@ def _pure_import(module: str, imported: str) -> bool:
 
 
 def _may_load_numpy(module: str) -> bool:
-    return module.endswith(".columns") or room_of(module) in ("capture", "lake", "report")
+    return module.endswith(".columns") or package_of(module) in ("capture", "lake", "report")
 
 
 def _loads_numpy(imported: Imported) -> bool:

@@ -1,4 +1,4 @@
-"""The rooms keep to their table, and the checker that says so catches each way of breaking it."""
+"""The packages keep to their table, and the checker that says so catches each way of breaking it."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ def test_every_module_keeps_the_rules_of_its_room() -> None:
 
 
 def test_there_is_something_to_check_in_every_pure_room() -> None:
-    rooms = {layering.room_of(layering.module_name(path)) for path in layering.sources()}
-    assert rooms >= set(layering.PURE_ROOMS)
-    assert rooms <= set(layering.MAY_USE)
+    packages = {layering.package_of(layering.module_name(path)) for path in layering.sources()}
+    assert packages >= set(layering.PURE_PACKAGES)
+    assert packages <= set(layering.MAY_USE)
 
 
 @pytest.mark.parametrize(
     ("rule", "module", "source"),
     [
-        ("room", "fairway.core.x", "import fairway.protocols"),
-        ("room", "fairway.core.x", "from fairway import sim"),
-        ("room", "fairway.core.x", "def f():\n    from fairway.capture.pcap import read_pcap"),
-        ("room", "fairway.capture.x", "from fairway.sim import run"),
-        ("room", "fairway.protocols.udpc.x", "from fairway.capture.trace import TraceWriter"),
-        ("room", "fairway.lake.x", "from fairway.net import listen"),
-        ("room", "fairway.report.x", "from fairway.lake import schemas"),
-        ("room", "fairway.store.x", "from fairway.lake.sink import write"),
+        ("package", "fairway.core.x", "import fairway.protocols"),
+        ("package", "fairway.core.x", "from fairway import sim"),
+        ("package", "fairway.core.x", "def f():\n    from fairway.capture.pcap import read_pcap"),
+        ("package", "fairway.capture.x", "from fairway.sim import run"),
+        ("package", "fairway.protocols.udpc.x", "from fairway.capture.trace import TraceWriter"),
+        ("package", "fairway.lake.x", "from fairway.net import listen"),
+        ("package", "fairway.report.x", "from fairway.lake import schemas"),
+        ("package", "fairway.store.x", "from fairway.lake.sink import write"),
         ("only in", "fairway.gateway.x", "from deltalake import DeltaTable"),
-        ("room", "fairway.demo.x", "import fairway.cli"),
+        ("package", "fairway.demo.x", "import fairway.cli"),
         ("outside", "fairway.demo.x", "from tests.torture import plan"),
         ("outside", "fairway.cli.x", "def f():\n    import benchmarks.cli"),
         ("relative import", "fairway.core.x", "from . import machine"),
@@ -124,7 +124,9 @@ def test_importing_fairway_and_its_command_line_loads_nothing_heavy() -> None:
 def test_only_modules_named_columns_load_numpy() -> None:
     names = [layering.module_name(path) for path in layering.sources()]
     light = [
-        name for name in names if layering.room_of(name) in layering.PURE_ROOMS and "columns" not in name.split(".")
+        name
+        for name in names
+        if layering.package_of(name) in layering.PURE_PACKAGES and "columns" not in name.split(".")
     ]
     assert loaded_by(light) == []
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     Session = SparkSession
-    """For those outside this room who only name the type."""
+    """For those outside this package who only name the type."""
 
 LOCAL = "local[*]"
 COMPILE_ALL = "-XX:-DontCompileHugeMethods"
