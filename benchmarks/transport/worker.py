@@ -15,10 +15,12 @@ from typing import Any
 
 from benchmarks.links.loads import DRIVES
 from benchmarks.transport.clocks import peak_bytes
-from benchmarks.transport.loads import Load, measure
+from benchmarks.transport.loads import Load, Receiver, measure
 from benchmarks.transport.peers import Peer
 
 OPEN_S = 15.0
+DRAIN_S = 0.1
+"""A receiver that has taken nothing for so long has taken all."""
 
 
 def main(argument: str) -> None:
@@ -61,12 +63,21 @@ async def _receive(job: dict[str, Any]) -> dict[str, Any]:
     asyncio.get_running_loop().add_reader(sys.stdin, told_to_stop.set)
     stopping = asyncio.create_task(told_to_stop.wait())
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    await _drained(receiver)
     result: dict[str, Any] = {"received": receiver.received, "peak_bytes": peak_bytes()}
     if serving.done():
         serving.result()
         result = {"error": "the receiver ended by itself"}
     _say(result)
     os._exit(1 if "error" in result else 0)
+
+
+async def _drained(receiver: Receiver) -> None:
+    """Wait until the application has taken all that was acknowledged: a sender may stop in the middle."""
+    before = -1
+    while receiver.received != before:
+        before = receiver.received
+        await asyncio.sleep(DRAIN_S)
 
 
 async def _send(job: dict[str, Any]) -> dict[str, Any]:

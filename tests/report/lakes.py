@@ -93,7 +93,8 @@ def transmission(
             attempts += 1
         sent.append(packet(at_us, True, KINDS[protocol][0], identity, attempts - 1, size, message))
         heard_us = at_us + rtt_us + chance.randrange(rtt_us // 4)
-        sent.append(packet(heard_us, False, KINDS[protocol][1], identity, 0, 0, message))
+        answer = packet(heard_us, False, KINDS[protocol][1], identity, 0, 0, message)
+        sent.append(answer | {"acknowledged_sent_ns": at_us * 1_000} if attempts == 1 else answer)
         transfers.append(_transfer(session, protocol, point, message, size, first_us, at_us, attempts, heard_us))
     sent.sort(key=lambda row: int(str(row["at_ns"])))
     for place, row in enumerate(sent):

@@ -18,9 +18,10 @@ was the sender's own. The pace makes up for the former.
 
 *A long queue* shows in a round trip whose shortest sample is half as long again as the shortest of all. Where packets
 are lost as well, more than one in fifty, that is *congestion*: the path delivers what it delivered in that round trip,
-less what the sender's share of the losses is. Where none are lost the rate was measured too high: while there is a
-queue, what is delivered is the rate itself. Both times the queue is drained, ever more slowly sent into as long as it
-does not get shorter. Nothing else cuts the rate: loss alone never does.
+less what the sender's share of the losses is. Where none are lost for two round trips the rate was measured too high:
+while there is a queue, what is delivered is the rate itself. (One long round trip is as often a busy computer's.) Both
+times the queue is drained, ever more slowly sent into as long as it does not get shorter. Nothing else cuts the rate:
+loss alone never does.
 
 *Others in the queue.* If it does not get shorter at all for three round trips, it is kept full by others, that look
 for losses only. Then delay says nothing until the next DOWN, and two products may be in flight: with less the sender
@@ -277,7 +278,7 @@ class Model:
             own = max(0, lost * SCALE // (lost + delivered) - self.loss)
             self._believe(self._delivery.average(1, 2, now_us) * (SCALE - own) // SCALE, now_us)
             self._gain = min(self._gain, DEEP_GAIN)
-        elif grown and not self._contested and self.phase in (UP, CRUISE):
+        elif grown and self._is_grown(self._before_us) and not self._contested and self.phase in (UP, CRUISE):
             self._believe(self._delivery.average(1, BUNCHES, now_us), now_us)
         elif self.phase == STARTUP and not over.limited:
             self._judge_growth(now_us)
@@ -342,7 +343,7 @@ class Model:
                 self._up_rate = 0
                 self._go_up(in_flight)
         elif self._phase_rounds > 0:
-            if not self._contested and self._is_grown(self._latest_us):
+            if not self._contested and self._is_grown(self._before_us) and self._is_grown(self._round.least_us):
                 self._believe(self._delivery.average(1, BUNCHES, now_us), now_us)
             elif self._delivery.covers(self._up_delivered, BUNCHES):  # long enough for a sample of what it brings
                 self._go_up(in_flight)
