@@ -24,8 +24,10 @@ settings.register_profile("fairway", deadline=None, print_blob=True)
 settings.load_profile("fairway")
 
 
+CAPTURES = ("tests/lake/analysis/", "tests/lake/captures/", "tests/lake/violations/")
 SPARK = "tests/lake/"
-"""Where tests share a Spark session: two at once fight for two cores, so one worker gets them all, first."""
+"""Where tests share a Spark session: one for captures and one for the rest, first. More would only fight for the cores;
+with one alone half of two cores was idle."""
 
 CLUSTERS = ("tests/lake/test_cluster.py", "tests/lake/lab/test_killed_sweeps.py")
 PROCESSES = (
@@ -48,7 +50,7 @@ LONG = (
 """Tests of what measures, and kill runs whose promise shorter ones guard too: `make test` leaves them out."""
 
 
-PLACES = {"spark": 0, "clusters": 2, "processes": 2}
+PLACES = {"captures": 0, "spark": 0, "clusters": 2, "processes": 2}
 """Where in the order the tests of a scope begin; the others stand between."""
 
 
@@ -57,6 +59,8 @@ def scope(nodeid: str) -> str:
     for name, prefixes in (("clusters", CLUSTERS), ("processes", PROCESSES)):
         if nodeid.startswith(prefixes):
             return name
+    if nodeid.startswith(CAPTURES):
+        return "captures"
     return "spark" if nodeid.startswith(SPARK) else nodeid
 
 

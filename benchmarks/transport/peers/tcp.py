@@ -60,8 +60,8 @@ class TcpReceiver(FramedReceiver):
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             try:
                 await self.handle(load, reader, writer)
-            except asyncio.IncompleteReadError:
-                writer.close()
+            except (asyncio.IncompleteReadError, ConnectionError):
+                writer.close()  # the sender has what it wanted, or says itself what is wrong
             except Exception as error:
                 failed.set_exception(error)
 
