@@ -56,7 +56,7 @@ native: $(STAMP) ## Compile the machines in place; FAIRWAY_PURE=1 runs the sourc
 	@$(BIN)/fairway --version | grep compiled
 
 test-native: native ## The conformance suite, the vectors and 500 swarm seeds on the compiled machines.
-	$(BIN)/python -m pytest -q tests/conformance tests/protocols/test_vectors.py tests/test_pure.py
+	$(BIN)/python -m pytest -q tests/conformance tests/protocols/test_vectors.py tests/test_pure.py tests/sim/test_frozen.py
 	$(BIN)/python scripts/soak.py --seeds 500
 
 check: $(STAMP) ## Format, lint, types, layering, seeds.

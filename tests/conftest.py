@@ -37,8 +37,8 @@ PROCESSES = (
     "tests/torture/test_judgement.py::test_every_reader",
     "tests/torture/test_torture.py::test_whatever_is_killed",
 )
-"""What starts Spark in processes of its own, and long: two workers get them, one each of these, last, when nobody is
-left whose timers they could starve."""
+"""What starts Spark in processes of its own, and long: last, a file to a worker, when nobody is left whose timers they
+could starve."""
 
 
 LONG = (
@@ -50,15 +50,17 @@ LONG = (
 """Tests of what measures, and kill runs whose promise shorter ones guard too: `make test` leaves them out."""
 
 
-PLACES = {"captures": 0, "spark": 0, "clusters": 2, "processes": 2}
-"""Where in the order the tests of a scope begin; the others stand between."""
+def place(nodeid: str) -> int:
+    """Return where in the order a test stands: shared sessions first, processes of Spark last."""
+    if nodeid.startswith((*CLUSTERS, *PROCESSES)):
+        return 2
+    return 0 if nodeid.startswith(SPARK) else 1
 
 
 def scope(nodeid: str) -> str:
     """Names what runs on one worker: most tests by themselves."""
-    for name, prefixes in (("clusters", CLUSTERS), ("processes", PROCESSES)):
-        if nodeid.startswith(prefixes):
-            return name
+    if nodeid.startswith((*CLUSTERS, *PROCESSES)):
+        return nodeid.partition("::")[0]
     if nodeid.startswith(CAPTURES):
         return "captures"
     return "spark" if nodeid.startswith(SPARK) else nodeid
@@ -107,7 +109,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     random.shuffle(modules)
     places = {module: place for place, module in enumerate(modules)}
     random.shuffle(items)
-    items.sort(key=lambda item: (PLACES.get(scope(item.nodeid), 1), places[item.path]))
+    items.sort(key=lambda item: (place(item.nodeid), places[item.path]))
 
 
 @pytest.fixture(scope="session")

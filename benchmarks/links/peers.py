@@ -42,7 +42,7 @@ def entries(row: Row) -> Iterator[Entry]:
         ("udpc", 1_150, 0, True),
         ("mrp", 1_150, 0, True),
     ):
-        settings = {"protocol": protocol, "controller": "", "io": "auto"}
+        settings = {"protocol": protocol, "controller": "model", "io": "auto"}
         yield Entry(Peer(protocol, protocol, "endpoints", settings), bulk, piece, trickles, ours=True)
 
 

@@ -145,7 +145,7 @@ def remarks(results: Results) -> list[str]:
     lines = [
         f"{machine}; {plan.rounds} rounds of {plan.seconds:g} s, interleaved; medians (lowest..highest).",
         "Losses and delays are the same in both directions; the queue holds one bandwidth-delay product.",
-        f"{settings}; Fairway: as it comes.",
+        f"{settings}; Fairway: controller=model.",
         "pyenet has a window of at most 64 kB, which no setting of the binding raises: it cannot fill a long link.",
         *results.notes,
     ]

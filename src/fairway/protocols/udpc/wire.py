@@ -104,19 +104,22 @@ class Headed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plain(Headed):
+class Carrying(Headed):
+    """What carries a body beside its header."""
+
+    body: bytes
+
+
+class Plain(Carrying):
     """A message that is sent once."""
 
     flag: ClassVar[int] = 0
-    body: bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class Important(Headed):
+class Important(Carrying):
     """A message that is repeated until its acknowledgement comes."""
 
     flag: ClassVar[int] = IMP
-    body: bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,12 +134,10 @@ class Request(Headed):
         return REQ | ASY if self.asynchronous else REQ
 
 
-@dataclass(frozen=True, kw_only=True)
-class Response(Headed):
+class Response(Carrying):
     """The answer to the request `ack_index`, or, empty, to a SYN+ACK."""
 
     flag: ClassVar[int] = ACK
-    body: bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,42 +155,36 @@ class AnsweringRequest(Headed):
 class ImportantAck(Headed):
     """The acknowledgement of the important packet `ack_index`."""
 
-    __slots__ = ()
     flag: ClassVar[int] = IMP | ACK
 
 
 class Syn(Headed):
     """A call; `session_id` is the caller's provisional one."""
 
-    __slots__ = ()
     flag: ClassVar[int] = SYN
 
 
 class SynAck(Headed):
     """The answer to the call whose SYN had `ack_index`; `session_id` is the one that counts from here on."""
 
-    __slots__ = ()
     flag: ClassVar[int] = SYN | ACK
 
 
 class Fin(Headed):
     """The end of the session."""
 
-    __slots__ = ()
     flag: ClassVar[int] = FIN
 
 
 class Heartbeat(Headed):
     """A question for a sign of life."""
 
-    __slots__ = ()
     flag: ClassVar[int] = HBT
 
 
 class HeartbeatAck(Headed):
     """The answer to the heartbeat `ack_index`."""
 
-    __slots__ = ()
     flag: ClassVar[int] = HBT | ACK
 
 
