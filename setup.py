@@ -1,7 +1,6 @@
-"""Compiles the machines when a wheel is built; all else stands in pyproject.toml.
+"""Compiles the machines where FAIRWAY_NATIVE=1 asks for it and a compiler is there; all else stands in pyproject.toml.
 
-The same files run interpreted where there is no compiler, and with FAIRWAY_PURE=1. An editable installation is always
-interpreted; `make native` compiles it in place.
+The same files run interpreted otherwise, and with FAIRWAY_PURE=1. `make native` compiles a checkout in place.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ def modules() -> list[str]:
 
 
 def wanted() -> bool:
-    """Return whether this build compiles: one of a wheel, or one that was asked to, where a compiler is."""
-    asked = "bdist_wheel" in sys.argv or "build_ext" in sys.argv
+    """Return whether this build compiles: one that was asked to, where a compiler is."""
+    asked = os.environ.get("FAIRWAY_NATIVE") == "1" or "build_ext" in sys.argv
     return asked and os.environ.get("FAIRWAY_PURE") != "1" and any(map(shutil.which, COMPILERS))
 
 
