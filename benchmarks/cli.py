@@ -113,10 +113,10 @@ def links(
     json: bool = JSON,
 ) -> None:
     """Measures Fairway beside TCP, QUIC, ENet and KCP on emulated links that delay, lose and queue."""
-    from benchmarks.links.devices import NotPermitted
     from benchmarks.links.rounds import Plan, Results, choose, run
     from benchmarks.links.rows import ROWS
     from benchmarks.links.table import as_json, describe, exactness, figures, judge, markdown, remarks
+    from benchmarks.namespaces import NotPermitted
 
     results, code = Results(choose(Plan(rounds, seconds), only)), ExitCode.DONE
     try:

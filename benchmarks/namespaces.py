@@ -66,51 +66,65 @@ class Namespaces:
             }}
         """
         for name in self.names:
-            _run(*inside(name), "nft", "-f", "-", given=rules)
+            command(*inside(name), "nft", "-f", "-", given=rules)
 
 
 def inside(name: str) -> tuple[str, ...]:
+    """Return what a command begins with to run in a namespace."""
     return ("ip", "netns", "exec", name)
 
 
 @contextmanager
-def namespaces() -> Iterator[Namespaces]:
-    """Makes the two namespaces, and removes them; raises `NotPermitted`."""
-    for program in ("ip", "nft"):
-        if shutil.which(program) is None:
-            raise NotPermitted(f"the program {program} is not there")
-    stem = f"fairway-{os.getpid()}-{next(_numbers)}"
-    both = Namespaces(f"{stem}-s", f"{stem}-r")
+def two_namespaces() -> Iterator[tuple[str, str]]:
+    """Make two namespaces, and remove them with all that is in them; raise `NotPermitted`."""
+    need("ip")
+    stem = f"fw{os.getpid()}-{next(_numbers)}"
     made: list[str] = []
     try:
-        for name in both.names:
-            _run("ip", "netns", "add", name)
+        for name in (f"{stem}s", f"{stem}r"):
+            command("ip", "netns", "add", name)
             made.append(name)
+            command(*inside(name), "ip", "link", "set", "lo", "up")
+        yield made[0], made[1]
+    finally:
+        for name in made:
+            command("ip", "netns", "del", name)
+
+
+@contextmanager
+def namespaces() -> Iterator[Namespaces]:
+    """Join two namespaces for the time of the block; raise `NotPermitted`."""
+    with two_namespaces() as names:
+        need("nft")
+        both = Namespaces(*names)
         _join(both)
         both.set_loss(0)
         yield both
-    finally:
-        # A namespace takes its devices and rules with it.
-        for name in made:
-            _run("ip", "netns", "del", name)
 
 
 def _join(both: Namespaces) -> None:
     sender, receiver = both.names
-    _run(*inside(sender), "ip", "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", receiver)
+    command(*inside(sender), "ip", "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", receiver)
     for name, host in zip(both.names, (SENDER_HOST, RECEIVER_HOST), strict=True):
-        _run(*inside(name), "ip", "address", "add", f"{host}/24", "dev", "wire")
-        _run(*inside(name), sys.executable, "-m", "benchmarks.namespaces", "wire")
-        _run(*inside(name), "ip", "link", "set", "wire", "up")
-        _run(*inside(name), "ip", "link", "set", "lo", "up")
+        command(*inside(name), "ip", "address", "add", f"{host}/24", "dev", "wire")
+        command(*inside(name), sys.executable, "-m", "benchmarks.namespaces", "wire")
+        command(*inside(name), "ip", "link", "set", "wire", "up")
 
 
-def _run(*command: str, given: str | None = None) -> None:
+def need(program: str) -> None:
+    """Raise `NotPermitted` where a program is missing."""
+    if shutil.which(program) is None:
+        raise NotPermitted(f"the program {program} is not there")
+
+
+def command(*words: str, given: str | None = None) -> str:
+    """Run a command and return what it printed; raise `NotPermitted` with what it complained of."""
     try:
-        subprocess.run(command, input=given, capture_output=True, text=True, timeout=COMMAND_S, check=True)
+        done = subprocess.run(words, input=given, capture_output=True, text=True, timeout=COMMAND_S, check=True)
     except subprocess.CalledProcessError as error:
         said = (error.stderr or "").strip().splitlines()
-        raise NotPermitted(f"{' '.join(command[:3])} failed: {said[-1] if said else error.returncode}") from error
+        raise NotPermitted(f"{' '.join(words[:3])} failed: {said[-1] if said else error.returncode}") from error
+    return done.stdout
 
 
 def switch_off_segmentation(device: str) -> None:

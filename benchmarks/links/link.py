@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.links.devices import HOSTS, NotPermitted, inside, two_namespaces
+from benchmarks.links.devices import HOSTS
 from benchmarks.links.rows import Row
+from benchmarks.namespaces import NotPermitted, inside, two_namespaces
 from fairway.demo.processes import process
 
 SENDER, RECEIVER = 0, 1
