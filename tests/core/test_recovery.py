@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from fairway.core.recovery.congestion import Departure, Eager
 from fairway.core.recovery.parts import OFFERS_MAX, SHORT, PartRecovery
 from fairway.core.recovery.recovery import SECOND_PROBE_US, Kind, Recovery
 from fairway.core.recovery.runs import NEVER, Stream
@@ -456,3 +457,50 @@ def test_a_tail_that_leaves_long_after_the_latest_news_is_not_late_at_once() -> 
     recovery.sent(stream, 20, 1, 10_000)
     recovery.note_tail(10_000, is_tail=True)
     assert 10_000 + 2_000 < recovery.next_us() <= timing.delay_us + 2_000
+
+
+class Told(Eager):
+    """A fixed window that remembers which deliveries and round trips it was told of."""
+
+    def __init__(self) -> None:
+        super().__init__(10_000)
+        self.packets = 0
+        self.round_trips_us: list[int] = []
+
+    def delivered(self, packets: int, departure: Departure | None, in_flight: int, rtt_us: int, now_us: int) -> None:
+        self.packets += packets
+        self.round_trips_us.append(rtt_us)
+
+
+def told_parts(count: int, gap_us: int) -> tuple[PartRecovery, Stream, Told]:
+    """Return a recovery of which `count` parts have left, one every `gap_us`, the first of them confirmed."""
+    told, stream = Told(), Stream(1, last=1_000)
+    recovery = PartRecovery(*parts()[1:], told, Statistics())
+    for number in range(count):
+        recovery.sent(stream, number, 1, number * gap_us)
+        if number * gap_us <= RTT_US < (number + 1) * gap_us:
+            recovery.heard(stream, RTT_US)
+            recovery.acknowledge_to(stream, 1, RTT_US)
+    return recovery, stream, told
+
+
+def test_a_request_tells_the_controller_of_parts_that_were_settled_for_their_age() -> None:
+    """Behind a hole no mark tells of them: once none of them was counted, and the rate collapsed."""
+    gap_us = RTT_US // 20
+    recovery, stream, told = told_parts(200, gap_us)
+    now_us = 200 * gap_us
+    assert recovery.requested(stream, 1, now_us) == ""
+    recovery.wake(now_us)
+    assert recovery._flight.settled > 100
+    recovery.requested(stream, 150, now_us + gap_us)
+    assert told.packets == 149, "all before the second hole but the first hole"
+
+
+def test_a_confirm_that_the_peer_may_have_held_back_shows_no_long_round_trip() -> None:
+    recovery, stream, told = told_parts(42, RTT_US // 20)
+    for number, left_us in ((42, 3 * RTT_US), (43, 4 * RTT_US)):
+        recovery.sent(stream, number, 1, left_us)
+    recovery.acknowledge_to(stream, 41, 40 * RTT_US // 20 + 2 * RTT_US)
+    assert told.round_trips_us[-1] == 2 * RTT_US, "part 41 left soon after: with it the answer would have left"
+    recovery.acknowledge_to(stream, 43, 5 * RTT_US)
+    assert told.round_trips_us[-1] == 0, "nothing left for a round trip after part 42"

@@ -238,11 +238,10 @@ class NewReno:
             self._credited_us = now_us
 
 
-def make_controller(name: str, window: int, held_us: int = 0) -> Controller:
-    """Return the controller of that name with at most `window` packets in flight, towards a peer that holds answers
-    back for up to `held_us`."""
+def make_controller(name: str, window: int) -> Controller:
+    """Return the controller of that name with at most `window` packets in flight."""
     if name == "model":
         from fairway.core.recovery.model import Model
 
-        return Model(window, held_us)
+        return Model(window)
     return Eager(window) if name == "eager" else NewReno(window)

@@ -103,6 +103,10 @@ class DeliveryRate:
         self._believed_us = now_us
         self._highest = [min(one, rate) for one in self._highest]
 
+    def restore(self, rate: int) -> None:
+        """Take that the path delivers this much after all."""
+        self._highest[0] = max(self._highest[0], rate)
+
     def turn(self) -> None:
         """Forget the cycle before the latest; not if all that was measured since is the application's doing."""
         if self._highest[0]:

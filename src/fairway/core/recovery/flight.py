@@ -59,6 +59,18 @@ class Flight:
             run = run.following
         return found
 
+    def before(self, order: int, number: int, stream: Stream) -> list[Run]:
+        """Return what is in the network of a stream and left no later than packet `number`, whose order that is."""
+        found: list[Run] = []
+        run = self.head.following
+        while run is not self.head and run.order <= order:
+            if run.stream is stream:
+                if run.end > number + 1:
+                    self.split(run, number + 1)
+                found.append(run)
+            run = run.following
+        return found
+
     def launch(self, run: Run) -> None:
         """Put a transmission that leaves now into the network."""
         head = self.head

@@ -10,22 +10,23 @@ flight:
     UP           1.25   a round trip or more, as long as it raises the rate: is there more?
     DOWN         0.75   until the queue that this made is gone
     CRUISE       1      four to seven round trips; how many differs from flow to flow, so that two do not probe in step
-    ROUND TRIP   1      half a product in flight for a round trip, after ten seconds without a short one
+    ROUND TRIP   1      half a product in flight as long as that makes the round trip shorter, after ten seconds without
+                        a short one
 
 *Loss of the path.* The rate counts what is delivered, so a path that loses one packet in ten must be sent more. How
 much it loses is measured in DOWN: a loss that stays when the sender slows down is the path's, and one that goes away
 was the sender's own. The pace makes up for the former.
 
-*A long queue* shows in a round trip whose shortest sample is half as long again as the shortest of all. Where packets
-are lost as well, more than one in fifty, that is *congestion*: the path delivers what it delivered in that round trip,
-less what the sender's share of the losses is. Where none are lost for two round trips the rate was measured too high:
-while there is a queue, what is delivered is the rate itself. (One long round trip is as often a busy computer's.) Both
-times the queue is drained, ever more slowly sent into as long as it does not get shorter. Nothing else cuts the rate:
-loss alone never does.
+*A long queue* shows in two round trips in a row whose shortest samples are half as long again as the shortest of all.
+(One is as often a busy computer's, or a request that was lost.) While there is a queue, what is delivered is the rate
+itself, so the rate was measured too high: the path delivers what it delivered in that round trip. Where packets are
+lost as well, more than one in fifty, that is *congestion*: of that rate the sender's share of the losses is taken off,
+too. Then the queue is drained. If it does not get shorter, the rate was still too high: what was delivered while
+draining is taken for it, and sent at half of that. Nothing else cuts the rate: loss alone never does.
 
-*Others in the queue.* If it does not get shorter at all for three round trips, it is kept full by others, that look
-for losses only. Then delay says nothing until the next DOWN, and two products may be in flight: with less the sender
-would get ever less beside them.
+*Others in the queue.* If it does not get shorter at all for five round trips of that, it is kept full by others, that
+look for losses only. Then the rate is again what it was when draining began, delay says nothing until the next DOWN,
+and two products may be in flight: with less the sender would get ever less beside them.
 
 All arithmetic is in integers, and nothing is random: a simulated run has the same digest everywhere. Packets are
 counted, as by the other controllers.
@@ -43,7 +44,6 @@ STARTUP_GAIN = 2_840
 GAINS = (STARTUP_GAIN, 363, 1_280, 768, 1_024, 1_024)
 """By which the pace differs from the rate, by phase, in parts of 1,024."""
 DEEP_GAIN = 512
-GAIN_MIN = 128
 """The same in DOWN after congestion, and where the queue does not get shorter."""
 CLOSE_GAIN = 1_280
 """Products in flight at the most, in parts of 1,024; in UP beyond what was in flight before."""
@@ -52,7 +52,7 @@ CONTESTED_GAIN = 2_048
 GROWTH = 1_280
 """The rate grows if it is a quarter higher, in parts of 1,024."""
 FULL_ROUNDS = 3
-STILL_ROUNDS = 3
+STILL_ROUNDS = 5
 """A queue that has not got shorter for so many round trips of DOWN is that of others."""
 CRUISE_ROUNDS_MIN = 4
 CRUISE_ROUNDS_SPREAD = 4
@@ -94,10 +94,8 @@ class Model:
     certain_losses = 4
     """A path that loses a third both ways loses one packet in a hundred as often."""
 
-    def __init__(self, window: int, held_us: int = 0) -> None:
+    def __init__(self, window: int) -> None:
         self._window_max = window
-        self._slack_us = QUEUE_US_MIN + held_us // 2
-        """What the shortest of some round trips may be longer by without a queue: the peer holds answers back."""
         self._delivery = DeliveryRate()
         self._lost = 0
         self._missing = self._tried = 0
@@ -122,6 +120,8 @@ class Model:
         self._cruise_rounds = CRUISE_ROUNDS_MIN
         self._up_flight = self._up_rate = self._up_delivered = 0
         """What UP began with."""
+        self._down_rate = 0
+        """The rate when the queue began to be drained."""
         self._contested = False
         """Others keep the queue full: it is there even when this sender slows down."""
         self._probed_us = 0
@@ -255,11 +255,11 @@ class Model:
 
     def _is_grown(self, rtt_us: int) -> bool:
         """Return whether a round trip shows that the queue is long."""
-        return rtt_us > self.least_us + max(self.least_us >> 1, self._slack_us)
+        return rtt_us > self.least_us + max(self.least_us >> 1, QUEUE_US_MIN)
 
-    def _is_short(self, rtt_us: int) -> bool:
-        """Return whether a round trip shows that hardly anything was in the queue."""
-        return 0 < rtt_us <= self.least_us + max(self.least_us >> 2, self._slack_us)
+    def _is_long(self, rtt_us: int) -> bool:
+        """Return whether a round trip shows more than a short queue."""
+        return rtt_us > self.least_us + max(self.least_us >> 3, QUEUE_US_MIN)
 
     def _end_round(self, now_us: int) -> None:
         """Judge the round trip that ends."""
@@ -271,21 +271,22 @@ class Model:
             self._measure_loss(lost, delivered)
         self._was_down = self.phase == DOWN
         self._phase_rounds += 1
-        # What is lost when a drain begins left before it.
-        drains = self.phase == DRAIN or (self.phase == DOWN and self._phase_rounds < 2)
-        if grown and noticed and not drains:
-            self._calm_rounds = 0
-            own = max(0, lost * SCALE // (lost + delivered) - self.loss)
-            self._believe(self._delivery.average(1, 2, now_us) * (SCALE - own) // SCALE, now_us)
-            self._gain = min(self._gain, DEEP_GAIN)
-        elif grown and self._is_grown(self._before_us) and not self._contested and self.phase in (UP, CRUISE):
-            self._believe(self._delivery.average(1, BUNCHES, now_us), now_us)
-        elif self.phase == STARTUP and not over.limited:
-            self._judge_growth(now_us)
         shorter = over.least_us < self._before_us - (self._before_us >> 6)
         self._still_rounds = 0 if shorter else self._still_rounds + 1
-        if self.phase == DOWN and self._phase_rounds > 1 and self._still_rounds and grown:
-            self._gain = max(self._gain // 2, GAIN_MIN)
+        lasting = grown and self._is_grown(self._before_us) and self.phase in (STARTUP, UP, CRUISE)
+        stuck = self.phase == DOWN and self._phase_rounds > 1 and not shorter and self._is_long(over.least_us)
+        noticed = noticed and grown
+        if (lasting or stuck) and (noticed or not self._contested):
+            own = max(0, lost * SCALE // (lost + delivered) - self.loss) if noticed else 0
+            self._calm_rounds = 0 if noticed else self._calm_rounds
+            average, still_rounds = self._delivery.average(1, 2 if noticed else BUNCHES, now_us), self._still_rounds
+            self._believe(average * (SCALE - own) // SCALE, now_us)
+            if noticed or stuck:
+                self._gain = min(self._gain, DEEP_GAIN)
+            self._still_rounds = still_rounds if stuck else 0
+            self._down_rate = self._down_rate if stuck and not noticed else self.rate
+        elif self.phase == STARTUP and not over.limited:
+            self._judge_growth(now_us)
         self._before_us, self._gain_before = over.least_us, self._gain
         self._round = Round(self._delivery.packets, self._lost, now_us)
 
@@ -308,9 +309,11 @@ class Model:
     def _believe(self, rate: int, now_us: int) -> None:
         """Take the rate at which a queue was emptied for that of the path, and drain it.
 
-        What was delivered had left a round trip before, perhaps more slowly than the path allows.
+        What was delivered had left a round trip before, perhaps more slowly than the path allows; but if not even that
+        made the queue shorter, the path allows no more.
         """
-        self._delivery.believe(rate * SCALE // min(SCALE, self._gain_before), now_us)
+        slowed = SCALE if self.phase == DOWN else min(SCALE, self._gain_before)
+        self._delivery.believe(rate * SCALE // slowed, now_us)
         self._begin(DRAIN if self.phase == STARTUP else DOWN)
 
     # Phases.
@@ -329,7 +332,7 @@ class Model:
             if many and self._is_grown(self._latest_us):
                 self._begin(DRAIN)
         elif phase == ROUND_TRIP:
-            if self._phase_rounds > 1 and in_flight <= self.window:
+            if self._phase_rounds > 1 and self._still_rounds and in_flight <= self.window:
                 self.least_us, self._least_at_us = self._probed_us, now_us
                 self._begin(CRUISE)
         elif now_us - self._least_at_us > LEAST_FOR_US:
@@ -351,16 +354,22 @@ class Model:
     def _end_drain(self, in_flight: int) -> None:
         """Go on at the rate when the queue is empty, or not this sender's."""
         rtt_us, product = self._round.least_us or self._before_us, self.product
-        short = not rtt_us or self._is_short(rtt_us)
-        empty = short and self._phase_rounds > 0 and in_flight <= product + min(self._delivery.bunch, product)
+        empty = (
+            not self._is_long(rtt_us)
+            and self._phase_rounds > 0
+            and in_flight <= product + min(self._delivery.bunch, product)
+        )
         if empty or self._still_rounds >= STILL_ROUNDS:
-            self._contested = not short
+            self._contested = not empty
+            if self._contested:
+                self._delivery.restore(self._down_rate)
             self._begin(CRUISE)
             self._cruise_rounds = CRUISE_ROUNDS_MIN + (self._delivery.packets * 40_503 >> 8) % CRUISE_ROUNDS_SPREAD
 
     def _go_up(self, in_flight: int) -> None:
         """Begin UP, or go on with it as long as that raises the rate."""
         if self.rate * 8 < self._up_rate * 9:
+            self._down_rate = self.rate
             self._begin(DOWN)
             return
         self._up_flight, self._up_rate, self._up_delivered = in_flight, self.rate, self._delivery.packets

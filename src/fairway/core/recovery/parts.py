@@ -32,7 +32,7 @@ from fairway.core.recovery.congestion import Controller
 from fairway.core.recovery.evidence import OVERTAKEN_BY, asked_after_us
 from fairway.core.recovery.marks import MarkRecovery, probed_us
 from fairway.core.recovery.recovery import UNLIMITED, Kind
-from fairway.core.recovery.runs import FLYING, LOST, NEVER, OVER, SETTLED, URGENT, Run, Stream
+from fairway.core.recovery.runs import FLYING, LOST, NEVER, OVER, SETTLED, URGENT, Acknowledged, Run, Stream
 from fairway.core.recovery.slots import Slots
 from fairway.core.recovery.timing import RoundTrip
 from fairway.core.statistics import Statistics
@@ -132,8 +132,9 @@ class PartRecovery(MarkRecovery):
         """Take a packet for lost because the peer asks for it."""
         stream, below = run.stream, run.first < run.stream.mark
         if not below:
-            rtt_us = 0 if run.named else asked_after_us(run, self.timing.least_us, now_us)
-            self._settle_to(stream, run.first + 1, rtt_us, now_us)
+            first = run.first >= stream.landed_to and not (run.named or self._polls)
+            rtt_us = asked_after_us(run, self.timing.least_us, now_us) if first else 0
+            self._settle_to(stream, run, rtt_us, now_us)
         self._named(run, now_us)
         run.asked = True
         run.sure = len(run.sent_us)
@@ -151,28 +152,28 @@ class PartRecovery(MarkRecovery):
             self._learned(run.stream, now_us)
         run.named = True
 
+    def _left_at_once(self, piece: Acknowledged) -> bool:
+        """Return whether more left soon after these packets: with its arrival the answer would not have waited."""
+        following, last_us = piece.run.stream.find(piece.first + piece.count), piece.run.sent_us[-1]
+        return following is not None and following.sent_us[0] - last_us <= max(AGAIN_US_MIN, self.timing.least_us >> 2)
+
     def _is_all_known(self) -> bool:
         return not self._holes
 
-    def _settle_to(self, stream: Stream, number: int, rtt_us: int, now_us: int) -> None:
-        """Take what left before packet `number` did out of the flight: that one has come, so the others have landed."""
-        flight, later = self._flight, stream.find(number)
+    def _settle_to(self, stream: Stream, asked: Run, rtt_us: int, now_us: int) -> None:
+        """Take what left before the packet after the one that is asked for out of the flight: a later one has come, so
+        all before have landed, also what was settled because it is old."""
+        flight, later = self._flight, stream.find(asked.first + 1)
         if later is None:
             return
-        line = later.orders[0] + number - later.base
-        landed, latest = 0, None
-        run = flight.head.following
-        while run is not flight.head and run.order <= line:
-            following = run.following
-            if run.stream is stream:
-                if run.first + run.count > number + 1:
-                    following = flight.split(run, number + 1)
-                flight.settle(run)
-                if not run.landed and run.first != number - 1 and not self._polls:
-                    run.landed = True
-                    landed += run.count
-                    latest = run
-            run = following
+        gone = flight.before(later.orders[0] + asked.first + 1 - later.base, asked.first + 1, stream)
+        landed, latest, line = 0, None, asked.orders[0] + asked.first - asked.base
+        for run in (*gone, *stream.settled_to(asked.first)):
+            flight.settle(run)
+            if not run.landed and not self._polls and run.order < line:
+                run.landed = True
+                landed += run.count
+                latest = run if latest is None or run.order > latest.order else latest
         if latest is not None and self._controller is not None:
             self._controller.delivered(landed, latest.departure, flight.in_flight, rtt_us, now_us)
 

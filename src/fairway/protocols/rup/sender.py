@@ -63,7 +63,7 @@ class Sender:
                 stall_us=options.stall_us,
             ),
             RoundTrip(initial_us=options.rto_initial_us, min_us=options.rto_us_min, max_us=options.rto_us_max),
-            make_controller(options.controller, options.window, options.confirm_after_us),
+            make_controller(options.controller, options.window),
             context.statistics,
             ahead_max=options.messages_under_way_max,
         )
