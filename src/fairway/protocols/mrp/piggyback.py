@@ -143,7 +143,7 @@ class PiggybackConnection(Connection):
 
     def _owe(self, from_seqs: Sequence[int], now_us: int) -> None:
         """Answer at once, or leaves it to the data that is waiting."""
-        if self.sender.queue:
+        if self.sender.waiting:
             self._owed.extend(from_seqs)
             self.mark_ready(now_us)
         else:
