@@ -151,10 +151,10 @@ class EndpointMachine(ABC, Generic[AnyConversation]):
         return tokens
 
     def _check_size(self, conversation: AnyConversation, size: int) -> None:
-        limit = max(0, self._datagram_bytes_max - conversation.header_bytes)
-        if size > limit:
+        limit = self._datagram_bytes_max - conversation.header_bytes
+        if size > limit and size > 0:
             whose = "" if self._datagram_bytes_max == UDP_PAYLOAD_BYTES_MAX else TOO_LARGE_FOR_PATH
-            raise too_large(self.name, size, limit, whose)
+            raise too_large(self.name, size, max(0, limit), whose)
 
     def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None:
         if not fragments:

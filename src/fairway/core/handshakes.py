@@ -220,18 +220,19 @@ class HandshakeTable(ABC, Generic[Entry]):
 class HandshakeMachine(EndpointMachine[AnyConversation]):
     """A machine whose conversations begin with a handshake."""
 
-    _table: HandshakeTable[Any]
+    @abstractmethod
+    def _handshakes(self) -> HandshakeTable[Any]: ...
 
     def connect(self, address: Address, now_us: int) -> int:
-        self._check_connect(full=self._table.is_full())
-        return self._table.connect(address, now_us)
+        self._check_connect(full=self._handshakes().is_full())
+        return self._handshakes().connect(address, now_us)
 
     def _shut(self) -> None:
         super()._shut()
-        self._table.shut()
+        self._handshakes().shut()
 
     def wake(self, now_us: int) -> None:
-        self._table.wake(now_us)
+        self._handshakes().wake(now_us)
 
     def unreachable(self, address: Address, reason: str, now_us: int) -> None:
-        self._table.calls.give_up_to(address, reason)
+        self._handshakes().calls.give_up_to(address, reason)

@@ -19,9 +19,10 @@ from fairway.core.pings import Pings
 from fairway.core.receipts import Piece
 from fairway.core.recovery.recovery import Recovery
 from fairway.core.recovery.runs import NEVER, Acknowledged, Run
+from fairway.core.statistics import CLOSING
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.options import STAMPED, MrpOptions
-from fairway.protocols.mrp.receiver import KeptSlots, Receiver
+from fairway.protocols.mrp.receiver import DROP_REASONS, DUPLICATE, HELD_DUPLICATE, NEW, KeptSlots, Receiver
 from fairway.protocols.mrp.sender import Sender
 from fairway.protocols.mrp.snapshot import Snapshot
 
@@ -93,6 +94,10 @@ class Connection(Conversation, ABC):
     @abstractmethod
     def take_run(self, data: bytes, count: int, segment_bytes: int, now_us: int) -> bool:
         """Take a batch of new data packets in order as a whole, or answers no and changes nothing."""
+
+    @abstractmethod
+    def _answer_message(self, note: bytes, now_us: int) -> None:
+        """Acknowledge one message; `note` is what the layout needs for that."""
 
     @abstractmethod
     def _acknowledge(self, committed: Sequence[Piece], floor: int, now_us: int) -> None:
@@ -171,6 +176,25 @@ class Connection(Conversation, ABC):
         """Note a valid packet."""
         self.heard_us = now_us
         self.active_us = now_us
+
+    def _take_message(self, number: int, body: bytes, note: bytes, now_us: int) -> None:
+        receiver = self.receiver
+        verdict = receiver.judge(number, len(body))
+        if verdict == NEW and self.closing is None:
+            if self._shared.options.deferred:
+                receiver.offer(number, len(body), note)
+                self._deliver(number, body)
+                return
+            ready = receiver.take(number, body)
+            self._answer_message(note, now_us)
+            for ready_number, ready_body in ready:
+                self._deliver(ready_number, ready_body)
+        elif verdict in (DUPLICATE, HELD_DUPLICATE):
+            self._shared.statistics.duplicates += 1
+            if verdict == DUPLICATE:
+                self._answer_message(note, now_us)
+        else:
+            self._shared.drop(DROP_REASONS.get(verdict, CLOSING))
 
     def _deliver(self, number: int, body: bytes) -> None:
         self._shared.statistics.messages_received += 1

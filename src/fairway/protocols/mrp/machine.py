@@ -67,8 +67,11 @@ class MrpMachine(HandshakeMachine[Connection]):
         super().__init__(options)
         self._options = options
         self._shared = Shared(options, self._outputs)
-        self._table: ConnectionTable = ConnectionTable(self._shared, random_source, self._deadlines)
+        self._table = ConnectionTable(self._shared, random_source, self._deadlines)
         self._connections = self._table.connections
+
+    def _handshakes(self) -> ConnectionTable:
+        return self._table
 
     def _find(self, peer: Peer) -> Connection | None:
         connection = self._connections.get(peer.local)

@@ -38,7 +38,7 @@ from typing import ClassVar
 from fairway.core.conversations import ConnectionlessMachine
 from fairway.core.errors import MalformedDatagram
 from fairway.core.events import Address, Closed, CloseReason, Peer, Receipt
-from fairway.core.machine import Buffer
+from fairway.core.machine import Buffer, split
 from fairway.core.pings import Pings
 from fairway.core.random_source import RandomSource
 from fairway.core.recovery.runs import NEVER
@@ -112,7 +112,7 @@ class PydevtsMachine(ConnectionlessMachine[Conversation]):
         whole = len(data) - len(data) % segment_bytes
         if whole > segment_bytes and self._receive_run(bytes(data[:whole]), address, conversation, segment_bytes):
             data = data[whole:]
-        for datagram in wire.split(data, segment_bytes):
+        for datagram in split(data, segment_bytes):
             self._receive_one(datagram, address)
 
     def _receive_one(self, data: Buffer, address: Address) -> None:

@@ -31,7 +31,7 @@ from typing import ClassVar
 from fairway.core.errors import BadMessage, MalformedDatagram
 from fairway.core.events import Address, CloseReason, Peer, Receipt
 from fairway.core.handshakes import HandshakeMachine
-from fairway.core.machine import Buffer
+from fairway.core.machine import Buffer, split
 from fairway.core.random_source import RandomSource
 from fairway.core.receipts import ReceiptSlots
 from fairway.core.refusals import send_queue_full
@@ -53,7 +53,6 @@ from fairway.protocols.udpc.wire import (
     flag_name,
     header,
     one_stretch,
-    split,
 )
 
 _UNSENDABLE = (
@@ -73,9 +72,12 @@ class UdpcMachine(HandshakeMachine[Session]):
         super().__init__(options)
         self.options = options
         self._slots = ReceiptSlots(options)
-        self._table: SessionTable = SessionTable(options, random_source, self._outputs, self._deadlines, self._slots)
+        self._table = SessionTable(options, random_source, self._outputs, self._deadlines, self._slots)
         self._by_peer = self._table.sessions.by_peer
         self._by_route = self._table.sessions.by_route
+
+    def _handshakes(self) -> SessionTable:
+        return self._table
 
     def _find(self, peer: Peer) -> Session | None:
         session = self._by_peer.get(peer)
