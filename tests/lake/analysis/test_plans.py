@@ -19,8 +19,7 @@ from fairway.core.tables import (
 )
 from fairway.lake.analysis.enrich import ORDER, Capture, Enrich
 from fairway.lake.analysis.episodes import Span
-from fairway.lake.analysis.sessions import sessions
-from fairway.lake.analysis.timeline import timeline
+from fairway.lake.analysis.sessions import sessions, timeline
 from fairway.lake.analysis.transfers import transfers
 from fairway.lake.captures.readings import Source
 from fairway.lake.schemas import arrow_schema, spark_schema
