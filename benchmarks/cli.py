@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import typer
@@ -62,6 +64,7 @@ ONLY = typer.Option("", metavar="NAMES", help="Peers and loads to measure, joine
 LOSS = typer.Option("1,5", metavar="PERCENT", help="Loss per datagram to measure under, joined by commas; 0 for none.")
 OUT = typer.Option(Path("out/bench"), help="Where transport.json and transport.md go.")
 QUICK = typer.Option(False, "--quick", help="One round of a twentieth of a second without loss: does everything run?")
+DTLS = typer.Option(False, "--dtls", help="The four over DTLS beside plain and aioquic, without loss.")
 RELAY = typer.Option(False, "--relay", help="Make loss by a relay process even where namespaces are permitted.")
 
 
@@ -74,20 +77,21 @@ def transport(
     out: Path = OUT,
     quick: bool = QUICK,
     relay: bool = RELAY,
+    dtls: bool = DTLS,
     json: bool = JSON,
 ) -> None:
     """Measures the four protocols beside raw UDP, TCP, QUIC, ENet and KCP, and judges the goals."""
     from benchmarks.transport.goals import judge
     from benchmarks.transport.rounds import Plan, Results, run
 
-    peers, loads = _chosen(only)
-    losses = () if quick else _losses(loss)
+    peers, loads = _chosen(only, dtls=dtls)
+    losses = () if quick or dtls else _losses(loss)
     if quick:
         rounds, seconds = 1, min(seconds, 0.05)
     plan = Plan(rounds=rounds, seconds=seconds, losses=losses, peers=peers, loads=loads, prefer_relay=relay)
     results, code = Results(plan), ExitCode.DONE
     try:
-        with _bar() as report, _terminable():
+        with _bar() as report, _terminable(), _keys():
             run(results, report)
     except Stopped as stopped:
         code = ExitCode.TERMINATED if stopped.signal == signal.SIGTERM else ExitCode.INTERRUPTED
@@ -219,16 +223,27 @@ def _json(value: object) -> str:
     return json.dumps(value, indent=1) + "\n"
 
 
-def _chosen(only: str) -> tuple[list[str], list[str]]:
+@contextmanager
+def _keys() -> Iterator[None]:
+    """Makes a folder for the identities of those that are measured over DTLS."""
+    from benchmarks.transport.peers.endpoints import KEYS
+
+    with TemporaryDirectory() as folder:
+        os.environ[KEYS] = folder
+        yield
+
+
+def _chosen(only: str, *, dtls: bool) -> tuple[list[str], list[str]]:
     """Takes names of peers and of loads apart; all of a kind of which none is named."""
     from benchmarks.transport.loads import LOADS
-    from benchmarks.transport.peers import PEERS
+    from benchmarks.transport.peers import BESIDE_DTLS, OVER_DTLS, PEERS
 
     names = [name.strip() for name in only.split(",") if name.strip()]
     for name in names:
         if name not in PEERS and name not in LOADS:
             raise BadOption(f"there is no peer or load {name!r}; known are {', '.join([*PEERS, *LOADS])}")
-    peers = [name for name in PEERS if name in names] or list(PEERS)
+    peers = [name for name in PEERS if name in names]
+    peers = peers or [name for name in PEERS if (name in BESIDE_DTLS if dtls else name not in OVER_DTLS)]
     loads = [name for name in LOADS if name in names] or list(LOADS)
     return peers, loads
 

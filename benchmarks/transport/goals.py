@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
+from benchmarks.transport.peers import PLAIN
 from benchmarks.transport.rounds import Results
 
 
@@ -61,6 +62,12 @@ def goals() -> Iterator[Goal]:
     for peer in ("udpc", "mrp"):
         yield Goal(f"{peer}, 64 B in batches", peer, "batches-64", "pyenet", 2)
         yield Goal(f"{peer}, 64 B in batches", peer, "batches-64", "tcp", 8, against_load="awaited-64")
+    for peer in PLAIN:
+        yield Goal(f"{peer} over DTLS, bulk", f"{peer}-dtls", "bulk", "aioquic", 10 if peer == "rup" else 1)
+        for load in ("awaited-64", "batches-64", "awaited-1024", "batches-1024"):
+            yield Goal(f"{peer} over DTLS, {load}", f"{peer}-dtls", load, "aioquic", 1)
+        yield Goal(f"{peer} over DTLS, ping-pong p50", f"{peer}-dtls", "ping-pong", "aioquic", 1, at_most=True)
+        yield Goal(f"{peer}, 64 B awaited, over DTLS", f"{peer}-dtls", "awaited-64", peer, 0.4)
     for peer in ("udpc", "mrp", "rup", "pydevts"):
         for against, wanted in (("raw", 1.2), ("tcp", 0.8), ("aioquic", 0.3)):
             yield Goal(f"{peer}, ping-pong p50", peer, "ping-pong", against, wanted, at_most=True)

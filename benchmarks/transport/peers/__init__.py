@@ -56,6 +56,12 @@ def _fairway(name: str, title: str, protocol: str, controller: str, io: str = "a
     return Peer(name, title, "endpoints", settings, loads=ALL if io == "auto" else ("bulk",))
 
 
+def _over_dtls(protocol: str) -> Peer:
+    settings = {"protocol": f"{protocol}+dtls", "controller": "eager", "io": "auto"}
+    return Peer(f"{protocol}-dtls", f"{protocol}, DTLS", "endpoints", settings, needs="OpenSSL")
+
+
+PLAIN = ("rup", "udpc", "mrp", "pydevts")
 PEERS = {
     peer.name: peer
     for peer in (
@@ -75,8 +81,14 @@ PEERS = {
         _fairway("mrp-newreno", "mrp, newreno", "mrp", "newreno"),
         _fairway("pydevts", "pydevts, eager", "pydevts", "eager"),
         _fairway("pydevts-newreno", "pydevts, newreno", "pydevts", "newreno"),
+        *map(_over_dtls, PLAIN),
     )
 }
+
+
+OVER_DTLS = tuple(f"{name}-dtls" for name in PLAIN)
+BESIDE_DTLS = (*PLAIN, "aioquic", *OVER_DTLS)
+"""What encryption costs: the same four without it, and QUIC, which always encrypts."""
 
 
 def missing() -> list[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol, get_args
 
 from benchmarks.transport.loads import Load, send_each
@@ -22,9 +24,13 @@ from benchmarks.transport.pattern import (
     variants,
 )
 from fairway import net
+from fairway.demo.keys import Keys
 from fairway.net.link import Io
 
 LARGE_IN_FLIGHT = 3
+DTLS = "+dtls"
+KEYS = "FAIRWAY_BENCH_KEYS"
+"""In the environment: the folder of both sides' identities."""
 CONNECTIONS = {"mrp": 8}
 """The standard lets one mrp connection start 327,680 messages a second."""
 
@@ -37,9 +43,13 @@ def make_receiver(protocol: str, controller: str, io: Io) -> EndpointReceiver:
     return EndpointReceiver(protocol, controller, io)
 
 
-def _options(controller: str) -> str:
-    """Return the end of a URL; without a controller everything is as a user gets it."""
-    return f"?controller={controller}" if controller else ""
+def _url(scheme: str, place: str, controller: str, *, calls: bool) -> str:
+    """Return the URL of one side; without a controller everything is as a user gets it."""
+    url = f"{scheme}://{place}{f'?controller={controller}' if controller else ''}"
+    if not scheme.endswith(DTLS):
+        return url
+    keys = Keys(Path(os.environ[KEYS]))
+    return keys.device_url(url, "device") if calls else keys.gateway_url(url)
 
 
 class EndpointSender:
@@ -47,14 +57,15 @@ class EndpointSender:
 
     def __init__(self, protocol: str, controller: str, io: Io) -> None:
         assert io in get_args(Io)
-        self._protocol, self._controller, self._io = protocol, controller, io
+        self._scheme, self._controller, self._io = protocol, controller, io
+        self._protocol = protocol.removesuffix(DTLS)
         self._connections: list[net.Connection] = []
 
     async def open(self, host: str, port: int, load: Load) -> None:
         self._load = load
         self._cycle = cycle(load.message_bytes) if load.kind in {"bulk", "batches"} else []
         variants()  # made before the clock runs
-        url = f"{self._protocol}://{host}:{port}{_options(self._controller)}"
+        url = _url(self._scheme, f"{host}:{port}", self._controller, calls=True)
         for _ in range(1 if load.kind == "ping" or load.drive else CONNECTIONS.get(self._protocol, 1)):
             self._connections.append(await net.connect(url, io=self._io))
         self._first = self._connections[0]
@@ -129,12 +140,13 @@ class EndpointReceiver:
     """Receives from all connections, compares, and confirms to the one that began the transfer."""
 
     def __init__(self, protocol: str, controller: str, io: Io) -> None:
-        self._protocol, self._controller, self._io = protocol, controller, io
+        self._scheme, self._controller, self._io = protocol, controller, io
+        self._protocol = protocol.removesuffix(DTLS)
         self.received = 0
 
     async def serve(self, host: str, load: Load, announce: Callable[[str, int], None]) -> None:
         variants()
-        url = f"{self._protocol}://{host}:0{_options(self._controller)}"
+        url = _url(self._scheme, f"{host}:0", self._controller, calls=False)
         async with net.listen(url, io=self._io, close_timeout_s=1.0) as listener:
             announce(host, int(listener.url.rpartition(":")[2]))
             if load.kind == "ping":
