@@ -128,7 +128,7 @@ from pathlib import Path
 
 import fairway.lake
 from fairway.lake.analysis.job import analyze
-from fairway.lake.analysis.timeline import timeline
+from fairway.lake.analysis.sessions import timeline
 from fairway.report.charts import Axis, Chart, Line, chart
 from fairway.report.page import page
 from fairway.store.lakes import Lake
