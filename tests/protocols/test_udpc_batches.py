@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairway.core.events import Connected, Event, MessageReceived, MessagesReceived, Peer, Receipt
+from fairway.core.events import Connected, Event, MessagesReceived, Peer, Receipt
 from fairway.core.random_source import Seeded
 from fairway.protocols.udpc.machine import UdpcMachine
 from fairway.protocols.udpc.options import UdpcOptions
@@ -157,19 +157,6 @@ def test_a_batch_of_new_messages_is_one_event_and_one_transmit() -> None:
     assert listener.machine.statistics.batches == 1
 
 
-def test_a_batch_of_copies_is_acknowledged_again_and_not_delivered_again() -> None:
-    listener = Listener(UdpcOptions())
-    batch = b"".join(runs(listener.session_id, [("important", 20)], 0))
-    listener.machine.receive(batch, "c", 0, 17)
-    listener.collect()
-    listener.machine.receive(batch, "c", 0, 17)
-    listener.collect()
-    assert len(listener.events) == 20
-    assert len(listener.sent) == 40
-    assert listener.machine.statistics.duplicates == 20
-    assert listener.machine.statistics.batches == 1
-
-
 def test_a_batch_that_starts_at_index_0_has_one_malformed_datagram() -> None:
     listener = Listener(UdpcOptions())
     batch = b"".join(datagram(index, listener.session_id, 0, IMP, b"x") for index in range(20))
@@ -212,12 +199,3 @@ def test_a_deferred_batch_is_acknowledged_by_one_transmit_at_its_commit() -> Non
     listener.machine.commit(Receipt(listener.peer, START + 2, 40), 0)
     (transmit,) = listener.machine.transmits()
     assert [header(data)[2] for data in datagrams([transmit])] == list(range(START + 2, START + 42))
-
-
-def test_bodies_do_not_change_when_the_receive_buffer_is_used_again() -> None:
-    listener = Listener(UdpcOptions())
-    buffer = bytearray(b"".join(runs(listener.session_id, [("important", 20)], 0)))
-    listener.machine.receive(memoryview(buffer), "c", 0, 17)
-    buffer[:] = bytes(len(buffer))
-    messages = [event for event in flattened(listener.machine.events()) if isinstance(event, MessageReceived)]
-    assert messages[0].body == b"0002"
