@@ -24,6 +24,11 @@ settings.register_profile("fairway", deadline=None, print_blob=True)
 settings.load_profile("fairway")
 
 
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Most Java processes of the tests end before thorough compilation would pay."""
+ARCHIVE = ROOT / "build" / "spark.jsa"
+"""Classes of Spark as they are once loaded: with them its processes start in half the time (`tests.lake.archive`)."""
+
 CAPTURES = ("tests/lake/analysis/", "tests/lake/captures/", "tests/lake/violations/")
 SPARK = "tests/lake/"
 """Where tests share a Spark session: one for captures and one for the rest, first. More would only fight for the cores;
@@ -88,6 +93,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Pass the seed to hypothesis, before its plugin looks; with a seed it draws the same each time."""
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = config.option.seed
+    # Logging is off because the shell that starts Spark reads what Java writes. A missing archive is ignored.
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", f"{QUICK_JAVA} -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable")
 
 
 def pytest_report_header(config: pytest.Config) -> str:

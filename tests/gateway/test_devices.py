@@ -21,7 +21,8 @@ from tests.loopback import own_host
 from .world import CLIENT, PROTOCOLS, Ledger, Running, Sender, check_promise, gateway, journalled, landed, served, until
 
 SEALS_OFTEN = ("--seal-after", "150ms")
-KILLS = 12
+KILLS = 4
+MANY_KILLS = 12
 NAME = "gateway.test"
 
 
@@ -99,11 +100,12 @@ async def nat(url: str) -> AsyncIterator[tuple[str, Nat]]:
         transport.close()
 
 
-def test_killed_gateways_lose_and_double_nothing_and_know_their_devices(tmp_path: Path) -> None:
-    asyncio.run(_killed(Fleet(tmp_path), tmp_path / "lake"))
+@pytest.mark.parametrize("kills", [KILLS, pytest.param(MANY_KILLS, marks=pytest.mark.long)])
+def test_killed_gateways_lose_and_double_nothing_and_know_their_devices(kills: int, tmp_path: Path) -> None:
+    asyncio.run(_killed(Fleet(tmp_path), tmp_path / "lake", kills))
 
 
-async def _killed(fleet: Fleet, lake: Path) -> None:
+async def _killed(fleet: Fleet, lake: Path, kills: int) -> None:
     ledger = Ledger()
     async with gateway(lake, secure(fleet), *SEALS_OFTEN) as first:
         urls = first.urls
@@ -114,11 +116,11 @@ async def _killed(fleet: Fleet, lake: Path) -> None:
         await served(senders, 200)
         first.process.kill()
         await first.ended()
-    for kill in range(KILLS):
+    for kill in range(kills):
         async with gateway(lake, secure(fleet, urls), *SEALS_OFTEN) as again:
             before = len(ledger.acknowledged)
             await until(lambda before=before: len(ledger.acknowledged) >= before + 100)  # type: ignore[misc]
-            if kill < KILLS - 1:
+            if kill < kills - 1:
                 again.process.kill()
                 await again.ended()
                 continue

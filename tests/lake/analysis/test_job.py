@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+LONG = pytest.mark.long
+
+
 @pytest.fixture(scope="module")
 def captures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """A udpc conversation cut in two files, the second half first, and an mrp one."""
@@ -116,13 +119,12 @@ def test_every_capture_is_described(together: Lake) -> None:
         assert (row["first"], row["last"]) == (min(one["at"] for one in own), max(one["at"] for one in own))
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
-def test_files_one_by_one_in_any_order_give_the_tables_of_all_together(
-    spark: SparkSession, together: Lake, captures: list[Path], tmp_path: Path, order: Sequence[int]
+def test_files_one_by_one_give_the_tables_of_all_together(
+    spark: SparkSession, together: Lake, captures: list[Path], tmp_path: Path
 ) -> None:
     lake = Lake(tmp_path / "lake")
     kept: set[str] = set()
-    for number in order:
+    for number in (2, 1, 0):
         before = data_files(lake, "packets") if lake.delta("packets").exists() else set()
         analyze(spark, lake, [str(captures[number])])
         kept |= before & data_files(lake, "packets")
@@ -159,7 +161,7 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, after: str, then: Callable[[], 
     monkeypatch.setattr(State, "commit", committed)
 
 
-@pytest.mark.parametrize("after", ["captures", "packets", "violations"])
+@pytest.mark.parametrize("after", ["packets", *(pytest.param(name, marks=LONG) for name in ("captures", "violations"))])
 def test_a_run_that_was_stopped_between_two_commits_is_made_up_for_by_the_next(
     spark: SparkSession,
     together: Lake,
@@ -183,7 +185,7 @@ def test_a_run_that_was_stopped_between_two_commits_is_made_up_for_by_the_next(
     assert all_tables(lake.path) == all_tables(together.path)
 
 
-@pytest.mark.parametrize("after", ["captures", "timeline"])
+@pytest.mark.parametrize("after", ["timeline", pytest.param("captures", marks=LONG)])
 def test_a_second_start_between_two_commits_ends_one_of_them_with_a_sentence(
     spark: SparkSession,
     together: Lake,
@@ -334,10 +336,8 @@ def test_every_datagram_is_decoded_once_as_each_protocol(captures: list[Path], m
     assert rows == len(records) > 0
 
 
-HOURS = 5
-
-
-@pytest.mark.parametrize("hours", [HOURS, pytest.param(100, marks=pytest.mark.long)])
+@LONG
+@pytest.mark.parametrize("hours", [5, 100])
 def test_files_of_one_hour_each_cost_what_they_hold(spark: SparkSession, tmp_path: Path, hours: int) -> None:
     """Each hour holds a conversation of its own and half of one that goes on in the next; they come in any order."""
     paths, continued = _hours(tmp_path, hours)
