@@ -310,3 +310,23 @@ def test_what_is_kept_ahead_of_a_gap_survives_with_its_body() -> None:
     again = restarted(world, "s", server.machine.snapshot(server.peer))
     world.run(SECOND)
     assert again.bodies == numbered(4)
+
+
+@pytest.mark.parametrize("now_us", [65_536_000, 131_072_000])
+@pytest.mark.parametrize("count", [1, 3, 20], ids=["alone", "a-few", "a-batch"])
+def test_a_client_that_says_it_is_there_acknowledges_nothing(count: int, now_us: int) -> None:
+    """It does so by an ack of sequence 0 with stamp 0: no packet may have both."""
+    world, client, server = pair(first_sequence=65_536)
+    ids = server.peer.local, client.peer.local
+    world.now_us, world.lose = now_us, lambda name, data: True
+    server.machine.send_many(server.peer, numbered(count), now_us)
+    world.settle("s")
+    server.machine.receive(wire.ack_bytes(*ids, 0, 0), "c", now_us + 1_000)
+    world.settle("s")
+    assert server.of(Delivered) == []
+    data = [data for at_us, data in server.sent if at_us == now_us and is_data(data)]
+    fields = [wire.stamped_fields(datagram) for datagram in data]
+    acks = [wire.ack_bytes(*ids, sequence, stamp) for _, _, sequence, stamp in fields]
+    server.machine.receive(b"".join(acks), "c", now_us + 2_000, 14)
+    world.settle("s")
+    assert len(server.of(Delivered)) == len(data) > 0

@@ -580,3 +580,11 @@ def test_an_ack_that_was_closed_leaves_no_timer_behind() -> None:
     left_us = server.next_deadline_us()
     assert left_us is not None
     assert left_us > 3_000 + options.repeat_after_us, "only what is remembered has a time"
+
+
+def test_a_batch_of_copies_from_half_a_turn_ago_is_recognised() -> None:
+    server = machine()
+    run = b"".join(packet(number, b"%d" % number) for number in range(5))
+    for data in (run, packet(30_000, b"x"), packet(60_000, b"y"), run):
+        server.receive(data, HERE, 0, 9)
+    assert (server.statistics.duplicates, server.statistics.messages_received) == (5, 7)

@@ -644,3 +644,9 @@ def test_indices_cross_the_wrap_in_both_directions_and_ids_go_on_counting(contro
     assert 0 not in indices
     assert max(indices) == (1 << 32) - 1
     assert world.machines["client"].statistics.retransmissions == 0
+
+
+def test_a_batch_that_starts_at_index_0_has_one_malformed_datagram() -> None:
+    machine, peer = lone_server()
+    machine.receive(b"".join(datagram(index, session_of(peer), 0, IMP, b"x") for index in range(20)), "c", 0, 14)
+    assert machine.statistics.dropped["zero_index"] == 1

@@ -180,20 +180,19 @@ class Onlooker(threading.Thread):
 
 
 def test_readers_never_see_a_row_twice_or_half_a_file(tmp_path: Path) -> None:
-    for number in range(3):
+    for number in range(2):
         (tmp_path / f"{number}.pcapng").write_bytes(capture("mrp", number))
     lake = tmp_path / "lake"
     assert run(["analyze", str(tmp_path / "0.pcapng"), "--lake", str(lake)]) == 0
     onlooker = Onlooker(lake)
     onlooker.start()
     try:
-        for arguments in (["1.pcapng"], ["2.pcapng", "--map", "udpc=1"]):
-            assert run(["analyze", str(tmp_path / arguments[0]), *arguments[1:], "--lake", str(lake)]) == 0
+        assert run(["analyze", str(tmp_path / "1.pcapng"), "--map", "udpc=1", "--lake", str(lake)]) == 0
     finally:
         onlooker.over.set()
         onlooker.join()
     assert onlooker.wrong == []
-    assert onlooker.looks > 4
+    assert onlooker.looks > 2
 
 
 class CaptureTool(threading.Thread):

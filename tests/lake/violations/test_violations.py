@@ -20,9 +20,10 @@ from fairway.lake.schemas import spark_schema
 from fairway.lake.violations import CHECKS, rules, violations
 from fairway.sim.swarm import draw
 from tests.conftest import ROOT
+from tests.lake.pages import VIOLATIONS as PAGE
+from tests.lake.pages import violations_page
 from tests.lake.violations import mrp_cases, pydevts_cases, rup_cases, udpc_cases
 from tests.lake.violations.cases import Case
-from tests.lake.violations.page import page
 from tests.lake.violations.worlds import PORTS, keeps_to_the_standard, packets, simulated
 
 if TYPE_CHECKING:
@@ -255,4 +256,4 @@ def test_every_clause_of_a_rule_stands_in_the_standard() -> None:
 
 
 def test_the_page_lists_the_rules_as_they_are() -> None:
-    assert (ROOT / "docs" / "violations.md").read_text() == page()
+    assert PAGE.read_text() == violations_page()
