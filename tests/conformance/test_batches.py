@@ -99,6 +99,7 @@ CHANGES = st.lists(
     max_size=6,
 )
 BOUNDS: list[dict[str, object]] = [{}, {}, {"open_receipts_max": 20}, {"open_receipt_bytes_max": 2_000}, {"window": 16}]
+RUP_BOUNDS: list[dict[str, object]] = [{"gaps_max": 2}, {"requests_open_max": 3}, {"incoming_bytes_max": 100_000}]
 
 
 def change(by_time: dict[int, list[Datagram]], changes: Changes) -> dict[int, list[Datagram]]:
@@ -180,10 +181,11 @@ def replayed(case: Case, changes: Changes, bounds: dict[str, object], share: int
 
 @over(deferred=BOTH, controllers=("eager",))
 @settings(max_examples=60)
-@given(changes=CHANGES, bounds=st.sampled_from(BOUNDS), share=st.integers(1, 3))
+@given(changes=CHANGES, share=st.integers(1, 3), data=st.data())
 def test_a_receiver_has_the_same_result_for_a_batch_as_for_its_datagrams_one_by_one(
-    case: Case, changes: Changes, bounds: dict[str, object], share: int
+    case: Case, changes: Changes, share: int, data: st.DataObject
 ) -> None:
+    bounds = data.draw(st.sampled_from(BOUNDS + (RUP_BOUNDS if case.variant is RUP else [])))
     singly, joined = replayed(case, changes, bounds, share)
     assert joined.events == singly.events
     assert joined.sent == singly.sent

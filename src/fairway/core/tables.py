@@ -448,7 +448,7 @@ ANALYSIS_TABLES = (
     PACKETS,
     *(
         Table(table.name, table.row, (*table.columns, *OF_EPISODES), PACKETS.partitions)
-        for table in (TRANSFERS, TIMELINE, VIOLATIONS, SESSIONS)
+        for table in (TIMELINE, TRANSFERS, VIOLATIONS, SESSIONS)
     ),
 )
 """What `fairway analyze` writes, in the order of its commits."""

@@ -15,8 +15,7 @@ import pytest
 
 from fairway.cli.stream import STOPPING
 from fairway.lake.landing.batch import Landing
-from fairway.lake.landing.failures import StreamFailed
-from fairway.lake.landing.stream import Stream
+from fairway.lake.landing.stream import Stream, StreamFailed
 from fairway.store.lakes import Lake
 from tests.cli.terminals import on_terminal
 from tests.lake.landing.fake import FakeGateway

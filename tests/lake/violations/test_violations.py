@@ -15,7 +15,7 @@ import pytest
 
 from fairway.core.tables import PROTOCOLS, VIOLATIONS
 from fairway.lake.analysis.job import SMALL
-from fairway.lake.analysis.sums import EPISODE
+from fairway.lake.analysis.sessions import EPISODE
 from fairway.lake.schemas import spark_schema
 from fairway.lake.violations import CHECKS, rules, violations
 from fairway.sim.swarm import draw
