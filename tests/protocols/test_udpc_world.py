@@ -16,11 +16,10 @@ from fairway.core.events import (
     Peer,
     RequestReceived,
 )
-from fairway.core.machine import Transmit
+from fairway.core.machine import Transmit, split
 from fairway.core.random_source import Seeded
 from fairway.protocols.udpc.machine import UdpcMachine
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.wire import split
 
 E = TypeVar("E")
 Lose = Callable[[str, bytes], bool]
@@ -175,11 +174,3 @@ def pair(
     world.add("server", options)
     ours, theirs = world.connect("client", "server")
     return world, ours, theirs
-
-
-def test_two_machines_open_one_session() -> None:
-    world, ours, theirs = pair()
-    assert ours.session == theirs.session
-    assert (ours.address, theirs.address) == ("server", "client")
-    assert len(world.sent["client"]) == 2
-    assert len(world.sent["server"]) == 1

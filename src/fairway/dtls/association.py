@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from fairway.core.events import Address
-from fairway.dtls.engine import Association, AssociationClosed, PeerIdentity, Plaintext
+from fairway.dtls.engine import Association, AssociationClosed, PeerIdentity
 from fairway.dtls.records import DATA
 
 
@@ -91,21 +91,3 @@ class Up:
 
 def _digest(datagram: bytes) -> bytes:
     return blake2b(datagram, digest_size=16).digest()
-
-
-def joined(plaintexts: list[bytes], address: Address, device: str) -> list[Plaintext]:
-    """Return plaintexts as super-buffers, as long as neighbours have one size; the last of a buffer may be shorter."""
-    found: list[Plaintext] = []
-    first, count = 0, len(plaintexts)
-    while first < count:
-        size, end = len(plaintexts[first]), first + 1
-        while end < count and len(plaintexts[end]) == size:
-            end += 1
-        if end < count and end - first > 1 and len(plaintexts[end]) < size:
-            end += 1
-        if end - first == 1:
-            found.append(Plaintext(plaintexts[first], address, device))
-        else:
-            found.append(Plaintext(b"".join(plaintexts[first:end]), address, device, size))
-        first = end
-    return found

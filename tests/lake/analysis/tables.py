@@ -13,9 +13,8 @@ from fairway.core.tables import PACKETS, SESSIONS, TIMELINE, TRANSFERS, VIOLATIO
 from fairway.lake.analysis.columns import table_of
 from fairway.lake.analysis.packets import Packets
 from fairway.lake.analysis.packets import packets_of as packets
-from fairway.lake.analysis.sessions import sessions
+from fairway.lake.analysis.sessions import sessions, timeline
 from fairway.lake.analysis.spoken import Spoken
-from fairway.lake.analysis.timeline import timeline
 from fairway.lake.analysis.transfers import transfers
 from fairway.lake.arrays import Codes, Mask, Rows, mixed
 from fairway.lake.captures.merged import borne_out

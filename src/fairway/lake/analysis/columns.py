@@ -18,7 +18,7 @@ from fairway.lake.analysis.links import DIFFERENCES
 from fairway.lake.analysis.packets import Packets
 from fairway.lake.analysis.spoken import KIND, KINDS, MRP, RUP
 from fairway.lake.arrays import MISSING, Mask, masked, named
-from fairway.lake.captures.recognition import EVIDENCE, SPOKEN, UNKNOWN
+from fairway.lake.captures.recognition import DTLS, EVIDENCE, SPOKEN, UNKNOWN
 from fairway.lake.schemas import arrow_schema
 
 SCHEMA = arrow_schema(PACKETS)
@@ -99,10 +99,10 @@ def _rup_id(packets: Packets) -> pa.Array:
 
 
 def _reason(packets: Packets) -> pa.Array:
-    """Return why a record could not be decoded: the frame's reason, or its protocol's, or that it is not known."""
+    """Return why a record could not be decoded: the frame's, its protocol's, or that of flows without one."""
     spoken = packets.spoken
-    names = ["protocol_unknown"]
-    reason = np.where(spoken.protocol == UNKNOWN, 0, MISSING)
+    names = ["protocol_unknown", "encrypted"]
+    reason = np.select([spoken.protocol == UNKNOWN, spoken.protocol == DTLS], [0, 1], MISSING)
     asked = [(f"{name}_reason", spoken.protocol == number) for number, name in enumerate(PROTOCOLS)]
     for column, mine in (*asked, ("undecoded", np.ones(len(spoken.rows), dtype=bool))):
         places, texts = spoken.rows.texts(column)

@@ -18,16 +18,14 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
 
 from fairway.core.errors import FairwayError
 from fairway.core.tables import PACKETS, PROTOCOLS, SESSIONS, TIMELINE, TRANSFERS, VIOLATIONS, Table
 from fairway.lake.analysis.enrich import Counts, Enrich, records_of, sorted_by_flow
 from fairway.lake.analysis.failures import failure_of
-from fairway.lake.analysis.sessions import sessions
+from fairway.lake.analysis.sessions import seconds_of, sessions, timeline
 from fairway.lake.analysis.state import State
 from fairway.lake.analysis.survey import Survey, survey
-from fairway.lake.analysis.timeline import timeline
 from fairway.lake.analysis.touched import Touched, everything, touched
 from fairway.lake.analysis.transfers import transfers
 from fairway.lake.captures.files import number_of
@@ -36,7 +34,7 @@ from fairway.lake.captures.source import load_parts
 from fairway.lake.reader import read_table
 from fairway.lake.schemas import spark_schema
 from fairway.lake.sink import put, put_through
-from fairway.lake.violations import checks_of, violations
+from fairway.lake.violations import checks_of, gathered, violations
 from fairway.store.delta import DataFile
 
 if TYPE_CHECKING:
@@ -44,15 +42,7 @@ if TYPE_CHECKING:
 
     from fairway.store.lakes import Lake
 
-NEEDED = StructType(
-    [
-        field
-        for field in spark_schema(PACKETS).fields
-        if field.name not in ("piece", "frame_bytes", "evidence", "body", "head", "payload_crc")
-    ]
-)
-"""The columns of packets that other tables are made of."""
-BEHIND = (TRANSFERS, TIMELINE, VIOLATIONS, SESSIONS)
+BEHIND = (TIMELINE, TRANSFERS, VIOLATIONS, SESSIONS)
 """The tables that are made of packets, in the order of their commits."""
 
 Tell = Callable[[str, int], None]
@@ -231,27 +221,27 @@ class _Run:
         if not self._state.has_derived:
             fresh, spoken, old = None, PROTOCOLS, everything(self._spark, self._state, BEHIND)
         self._tell("messages", records)
-        # All that is asked of packets is asked within a flow. Every rule reads them again, but only some kinds of one
-        # protocol: Spark passes over stretches that hold no such rows.
-        parts = int(str(self._spark.conf.get("spark.sql.shuffle.partitions")))
-        by_flow = self._read(PACKETS, fresh, NEEDED).where("flow IS NOT NULL").repartition(parts, "flow")
-        packets = by_flow.sortWithinPartitions("protocol", "kind").persist()
-        sent = self._write(TRANSFERS, transfers(packets), old)
-        self._write(TIMELINE, timeline(packets), old)
+        packets = self._read(PACKETS, fresh)
+        seconds = seconds_of(packets).persist()
+        self._write(TIMELINE, timeline(packets, seconds), old)
+        sent = self._write(TRANSFERS, transfers(packets, seconds), old)
         self._tell(VIOLATIONS.name, records)
-        broken = self._write(VIOLATIONS, violations(packets, checks_of(spoken)), old)
+        by_flow = gathered(packets, int(str(self._spark.conf.get("spark.sql.shuffle.partitions")))).persist()
+        found = violations(packets, checks_of(spoken), seconds=seconds, by_flow=by_flow)
+        broken = self._write(VIOLATIONS, found, old)
+        by_flow.unpersist()
         self._tell(SESSIONS.name, records)
-        told = sessions(packets, self._read(TRANSFERS, sent), self._read(VIOLATIONS, broken))
+        told = sessions(packets, self._read(TRANSFERS, sent), self._read(VIOLATIONS, broken), seconds)
         self._write(SESSIONS, told, old)
-        packets.unpersist()
+        seconds.unpersist()
 
     def _write(self, table: Table, rows: DataFrame, old: Touched) -> list[DataFile]:
         files = put(rows, self._state.delta(table))
         self._state.commit(table, [*files, *self._kept(table, old)], old.files[table.name])
         return files
 
-    def _read(self, table: Table, files: Sequence[DataFile] | None, schema: StructType | None = None) -> DataFrame:
+    def _read(self, table: Table, files: Sequence[DataFile] | None) -> DataFrame:
         """Read back what was committed; only some files if they are named."""
         paths = None if files is None else [file.path for file in files]
-        version = self._state.committed[table.name]
+        version, schema = self._state.committed[table.name], spark_schema(table)
         return read_table(self._spark, self._state.delta(table), version=version, files=paths, schema=schema)

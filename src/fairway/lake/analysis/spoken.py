@@ -12,7 +12,7 @@ from fairway.core.columns import Integers
 from fairway.core.tables import PROTOCOLS
 from fairway.lake.analysis.layouts import is_piggyback
 from fairway.lake.arrays import MISSING, ByEpisode, Codes, Mask, Rows, Words, word_of
-from fairway.lake.captures.recognition import UNKNOWN, PortMap, Recognised, recognised
+from fairway.lake.captures.recognition import DTLS, PortMap, Recognised, recognised
 from fairway.protocols.mrp import wire as mrp
 from fairway.protocols.pydevts import wire as pydevts
 from fairway.protocols.rup import wire as rup
@@ -67,7 +67,7 @@ class Spoken:
 
     @property
     def protocol(self) -> Codes:
-        """The protocol of each row, as a place in `PROTOCOLS` or one behind them."""
+        """The protocol of each row, as a place in `SPOKEN`."""
         return self.recognised.protocol
 
     @cached_property
@@ -89,7 +89,7 @@ class Spoken:
         """Whether a row belongs to a conversation."""
         kind = self.kind
         good: Mask = (kind != MISSING) & (kind != KIND["malformed"]) & (kind != KIND["ignore"])
-        good &= (self.protocol != UNKNOWN) & (self.at_ns != NO_TIME)
+        good &= (self.protocol < DTLS) & (self.at_ns != NO_TIME)
         return good
 
     @cached_property

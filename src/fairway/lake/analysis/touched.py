@@ -63,7 +63,8 @@ class Touched:
         if not paths:
             return None
         version = self.state.versions[table.name]
-        rows = read_table(self.spark, self.state.delta(table), version=version, files=paths)
+        schema = spark_schema(table)
+        rows = read_table(self.spark, self.state.delta(table), version=version, files=paths, schema=schema)
         return rows.where(~F.col("file_id").isin(*self.reread)) if self.reread and table is PACKETS else rows
 
 
