@@ -18,7 +18,7 @@ from fairway.core import events
 from fairway.core.drive import settle
 from fairway.core.events import Event, Peer
 from fairway.core.machine import Transmit
-from fairway.net.chance import Cryptographic
+from fairway.net.randomness import Cryptographic
 from fairway.protocols import make_machine, options_class
 
 WAVE = 250
