@@ -22,8 +22,6 @@ PORTS = {9_000: "udpc", 9_001: "mrp", 9_002: "rup", 9_003: "pydevts"}
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a worker measures."""
-
     path: str
     cores: int
     rounds: int
