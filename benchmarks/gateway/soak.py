@@ -22,7 +22,7 @@ from statistics import mean, quantiles
 
 from benchmarks.gateway.crowd import ACKNOWLEDGED, Crowd, Ledger
 from benchmarks.gateway.gauges import Gauges, Sample
-from benchmarks.gateway.tallied import Tally, tally
+from benchmarks.gateway.landed import Tally, tally
 from fairway.core.errors import FairwayError
 from fairway.demo.services import GatewayService, Service, ServiceFailed, stream_service
 from fairway.lake.landing.reconcile import Account, reconcile

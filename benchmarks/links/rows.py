@@ -12,11 +12,10 @@ BURST_LEAVE, BURST_LOSS = 250_000, 900_000
 """A burst lasts four packets on average, and nine of ten in it are lost."""
 QUEUE_BYTES_MIN = 64 << 10
 """A short link has a queue all the same."""
-IP_AND_UDP_BYTES = 28
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Link:
     """One link, the same in both directions."""
 
     name: str
@@ -59,11 +58,11 @@ class Row:
 ROWS = {
     row.name: row
     for row in (
-        Row(name="lan", title="LAN", mbit_per_s=200, round_trip_ms=1),
-        Row(name="wifi", title="office Wi-Fi", mbit_per_s=100, round_trip_ms=10, loss_percent=0.5, bursts=True),
-        Row(name="lte", title="LTE", mbit_per_s=20, round_trip_ms=50, loss_percent=1, jitter_ms=10),
-        Row(name="bad-lte", title="bad LTE", mbit_per_s=5, round_trip_ms=100, loss_percent=5, bursts=True),
-        Row(name="satellite", title="satellite", mbit_per_s=20, round_trip_ms=600, loss_percent=1),
-        Row(name="ocean", title="ocean", mbit_per_s=100, round_trip_ms=150, loss_percent=0.1),
+        Link(name="lan", title="LAN", mbit_per_s=200, round_trip_ms=1),
+        Link(name="wifi", title="office Wi-Fi", mbit_per_s=100, round_trip_ms=10, loss_percent=0.5, bursts=True),
+        Link(name="lte", title="LTE", mbit_per_s=20, round_trip_ms=50, loss_percent=1, jitter_ms=10),
+        Link(name="bad-lte", title="bad LTE", mbit_per_s=5, round_trip_ms=100, loss_percent=5, bursts=True),
+        Link(name="satellite", title="satellite", mbit_per_s=20, round_trip_ms=600, loss_percent=1),
+        Link(name="ocean", title="ocean", mbit_per_s=100, round_trip_ms=150, loss_percent=0.1),
     )
 }

@@ -292,7 +292,7 @@ def test_a_file_that_may_not_be_read_is_named_with_the_remedy(tmp_path: Path, mo
     assert cli.run(["send", "rup://127.0.0.1:9", "--file", str(tmp_path / "x")]) == 1
 
 
-def test_what_takes_longer_than_a_second_shows_a_bar_on_a_terminal(tmp_path: Path) -> None:
+def test_what_takes_longer_than_a_second_shows_how_far_it_is_on_a_terminal(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_text("hello\n" * 100)
     with (

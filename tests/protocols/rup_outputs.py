@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fairway.core.events import Event
-from fairway.protocols.rup import wire
+from fairway.core.machine import split
 from fairway.protocols.rup.machine import RupMachine
 
 
@@ -17,7 +17,7 @@ class Outputs:
 
     def drain(self, now_us: int) -> None:
         for transmit in self.machine.transmits():
-            for datagram in wire.split(transmit.data, transmit.segment_bytes or len(transmit.data)):
+            for datagram in split(transmit.data, transmit.segment_bytes or len(transmit.data)):
                 self.sent.append((now_us, bytes(datagram)))
         self.events += self.machine.events()
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairway.core.events import Delivered, Event, MessageReceived, MessagesReceived, Peer
+from fairway.core.machine import split
 from fairway.core.random_source import Seeded
 from fairway.protocols.pydevts import wire
 from fairway.protocols.pydevts.machine import PydevtsMachine
@@ -108,13 +109,13 @@ class World:
 
     def drain(self, now_us: int, commit: bool) -> None:
         for data in self.machine.transmits():
-            self.sent += [bytes(one) for one in wire.split(data.data, data.segment_bytes or len(data.data))]
+            self.sent += [bytes(one) for one in split(data.data, data.segment_bytes or len(data.data))]
         for event in self.machine.events():
             self.events += flattened(event)
             if commit and isinstance(event, MessageReceived | MessagesReceived):
                 self.machine.commit(event.receipt, now_us)
         for data in self.machine.transmits():
-            self.sent += [bytes(one) for one in wire.split(data.data, data.segment_bytes or len(data.data))]
+            self.sent += [bytes(one) for one in split(data.data, data.segment_bytes or len(data.data))]
 
     def counts(self) -> dict[str, object]:
         return {name: count for name, count in self.machine.statistics.as_dict().items() if name != "batches"}

@@ -31,6 +31,7 @@ from fairway.core.events import (
     Refused,
     Writable,
 )
+from fairway.core.machine import split
 from fairway.core.random_source import Seeded
 from fairway.protocols.pydevts import wire
 from fairway.protocols.pydevts.machine import PydevtsMachine
@@ -49,7 +50,7 @@ def sent(source: PydevtsMachine) -> list[bytes]:
     return [
         bytes(one)
         for data in source.transmits()
-        for one in wire.split(data.data, data.segment_bytes or max(1, len(data.data)))
+        for one in split(data.data, data.segment_bytes or max(1, len(data.data)))
     ]
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairway.core.errors import MalformedDatagram
+from fairway.core.machine import split
 from fairway.protocols.pydevts import wire
 from fairway.protocols.pydevts.columns import decode_columns
 
@@ -100,7 +101,7 @@ def run_of(first: int, bodies: list[bytes]) -> bytes:
 def test_packets_join_and_part_as_they_are_alone() -> None:
     bodies = [bytes([number]) * 5 for number in range(4)]
     data = run_of(0xFFFE, bodies)
-    for place, datagram in enumerate(wire.split(data, 13)):
+    for place, datagram in enumerate(split(data, 13)):
         packet = wire.Packet(
             success=0, message_id=(0xFFFE + place) & 0xFFFF, crc=crc32(bodies[place]), body=bodies[place]
         )
@@ -109,7 +110,7 @@ def test_packets_join_and_part_as_they_are_alone() -> None:
     assert run is not None
     assert run.bodies == bodies
     acks = wire.controls(run.keys, wire.TYPE_ACK)
-    assert [wire.decode(ack) for ack in wire.split(acks, 8)] == [
+    assert [wire.decode(ack) for ack in split(acks, 8)] == [
         wire.Ack(success=0, message_id=key >> 32, crc=key & 0xFFFFFFFF) for key in run.keys
     ]
     assert wire.control_keys(acks, wire.TYPE_ACK) == run.keys

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairway.core.events import Event, MessageReceived, PartReceived, Peer
+from fairway.core.machine import split
 from fairway.core.random_source import Seeded
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.machine import RupMachine
@@ -116,7 +117,7 @@ def test_a_batch_has_the_result_of_its_datagrams(
             listener.wake_until(now_us)
         for data, segment_bytes in joined(datagrams):
             together.machine.receive(data, "a", now_us, segment_bytes)
-            for datagram in wire.split(data, segment_bytes or len(data)):
+            for datagram in split(data, segment_bytes or len(data)):
                 singly.machine.receive(datagram, "a", now_us)
         for listener in (singly, together):
             listener.drain(now_us)
@@ -142,7 +143,7 @@ def test_a_batch_with_a_hole_asks_for_it_and_is_taken_as_a_whole() -> None:
     machine.receive(b"".join(holed), "a", 0, 64)
     assert machine.statistics.batches == 1
     assert wire.control(wire.REQUEST, IDS[0], 220) in [
-        bytes(one) for transmit in machine.transmits() for one in wire.split(transmit.data, 38)
+        bytes(one) for transmit in machine.transmits() for one in split(transmit.data, 38)
     ]
     machine.receive(DATAGRAMS[0][10], "a", 1)
     assert [event.body for event in machine.events() if isinstance(event, MessageReceived)] == [BODIES[0]]
@@ -184,7 +185,7 @@ def test_a_window_leaves_as_bursts_with_a_segment_size() -> None:
     machine.send(Peer("b"), BODIES[0], 0)
     transmits = machine.transmits()
     assert [(len(transmit.data), transmit.segment_bytes) for transmit in transmits] == [(100 * 64, 64)]
-    sent = b"".join(bytes(one)[42:] for transmit in transmits for one in wire.split(transmit.data, 64))
+    sent = b"".join(bytes(one)[42:] for transmit in transmits for one in split(transmit.data, 64))
     assert sent == BODIES[0]
 
 

@@ -34,7 +34,7 @@ from fairway.core.events import (
     Refused,
     Writable,
 )
-from fairway.core.machine import Transmit
+from fairway.core.machine import Transmit, split
 from fairway.core.random_source import Seeded
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.incoming import PART_OVERHEAD_BYTES
@@ -74,7 +74,7 @@ class Wire:
             self._transmit_one(source, transmit)
 
     def _transmit_one(self, source: Address, transmit: Transmit) -> None:
-        for one in wire.split(transmit.data, transmit.segment_bytes or len(transmit.data)):
+        for one in split(transmit.data, transmit.segment_bytes or len(transmit.data)):
             data = bytes(one)
             self.sent.append((self.now_us, source, data))
             if not self.loses(source, data):
@@ -427,7 +427,7 @@ def arrive(machine: RupMachine, *parts: bytes, now_us: int = 0, address: Address
     """Feeds datagrams and gives kind and position of what is answered."""
     for part in parts:
         machine.receive(part, address, now_us)
-    answers = [wire.split(transmit.data, 38) for transmit in machine.transmits()]
+    answers = [split(transmit.data, 38) for transmit in machine.transmits()]
     headers = [wire.header(datagram) for group in answers for datagram in group]
     return [(header.kind, header.position) for header in headers]
 

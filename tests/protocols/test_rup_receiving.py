@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.footprint import footprint
 from fairway.core.events import Address, MessageReceived, Peer
+from fairway.core.machine import split
 from fairway.core.random_source import Seeded
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.incoming import cost
@@ -49,7 +50,7 @@ class Asking:
 
     def _drain(self) -> None:
         for transmit in self.machine.transmits():
-            for datagram in wire.split(transmit.data, transmit.segment_bytes or len(transmit.data)):
+            for datagram in split(transmit.data, transmit.segment_bytes or len(transmit.data)):
                 header = wire.header(datagram)
                 if header.kind == wire.REQUEST:
                     self.asked.append((self.now_us, header.position // PART_BYTES))
@@ -270,7 +271,7 @@ class World:
                 self.delivered.append((event.peer.address, event.body))
                 self.machine.commit(event.receipt, now_us)
         for transmit in self.machine.transmits():
-            for data in wire.split(transmit.data, transmit.segment_bytes or len(transmit.data)):
+            for data in split(transmit.data, transmit.segment_bytes or len(transmit.data)):
                 self._fly(now_us, transmit.address, bytes(data), to_machine=False)
         self._check()
 

@@ -7,8 +7,10 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairway.core import outputs
 from fairway.core.events import Delivered, Peer
 from fairway.core.random_source import Seeded
+from fairway.core.timers import Deadlines
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.context import Context
 from fairway.protocols.rup.machine import RupMachine
@@ -115,7 +117,8 @@ def test_neighbours_that_are_confirmed_together_are_reported_together() -> None:
 
 
 def test_ids_are_drawn_ahead_in_the_order_of_one_by_one() -> None:
-    context, chance = Context(RupOptions(), Seeded(7)), Seeded(7)
+    options, chance = RupOptions(), Seeded(7)
+    context = Context(options, Seeded(7), outputs.Outputs(options), Deadlines())
     drawn = [context.draw_identity() for _ in range(3_000)]
     expected = [UUID(int=chance.bits(128), version=4).hex.encode() for _ in range(3_000)]
     assert drawn == expected

@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairway.core.events import Connected, Event, MessageReceived, MessagesReceived, Peer, Receipt
+from fairway.core.machine import split
 from fairway.core.random_source import Seeded
 from fairway.protocols.udpc.machine import UdpcMachine
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.wire import ACK, HBT, IMP, REQ, SYN, datagram, header, split
+from fairway.protocols.udpc.wire import ACK, HBT, IMP, REQ, SYN, datagram, header
 from tests.protocols.test_udpc_world import datagrams, flattened
 
 START = (1 << 32) - 60

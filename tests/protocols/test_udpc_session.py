@@ -22,13 +22,15 @@ from fairway.core.events import (
     ResponseReceived,
     Writable,
 )
+from fairway.core.machine import split
 from fairway.core.random_source import Seeded
-from fairway.protocols.udpc.machine import BODY_BYTES_MAX, UdpcMachine
+from fairway.protocols.udpc.machine import UdpcMachine
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, IMP, REQ, SYN, datagram, decode, header, split
+from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, IMP, REQ, SYN, datagram, decode, header
 from tests.protocols.test_udpc_world import World, datagrams, pair
 
 SECOND = 1_000_000
+BODY_BYTES_MAX = 65_494
 
 
 def flags(sent: list[bytes]) -> list[int]:

@@ -16,11 +16,10 @@ from fairway.core.events import (
     Peer,
     RequestReceived,
 )
-from fairway.core.machine import Transmit
+from fairway.core.machine import Transmit, split
 from fairway.core.random_source import Seeded
 from fairway.protocols.udpc.machine import UdpcMachine
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.wire import split
 
 E = TypeVar("E")
 Lose = Callable[[str, bytes], bool]

@@ -6,17 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import Any
 
-from benchmarks.transport.loads import LOADS
-
-if TYPE_CHECKING:
-    from benchmarks.transport.loads import Receiver, Sender
+from benchmarks.transport.loads import LOADS, Announce, Load
 
 ALL = tuple(LOADS)
 WITHOUT_AWAITABLES = ("bulk", "batches-64", "batches-1024", "ping-pong")
-
-INSTALL = "pip install --require-hashes -r requirements/bench.txt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +21,7 @@ class Peer:
     name: str
     title: str
     module: str
-    """The module of this package that has `make_sender` and `make_receiver`."""
+    """The module of this package that has `open_sender` and `serve`."""
     settings: Mapping[str, str] = field(default_factory=dict)
     loads: tuple[str, ...] = ALL
     needs: str | None = None
@@ -40,15 +35,16 @@ class Peer:
     def installed(self) -> bool:
         return self.needs is None or find_spec(self.needs) is not None
 
-    def make_sender(self) -> Sender:
-        """Makes the calling side."""
-        made: Sender = import_module(f"{__name__}.{self.module}").make_sender(**self.settings)
-        return made
+    async def open_sender(self, host: str, port: int, load: Load) -> Any:
+        """Return the calling side, connected."""
+        return await self._module().open_sender(host, port, load, **self.settings)
 
-    def make_receiver(self) -> Receiver:
-        """Makes the listening side."""
-        made: Receiver = import_module(f"{__name__}.{self.module}").make_receiver(**self.settings)
-        return made
+    async def serve(self, host: str, load: Load, announce: Announce) -> None:
+        """Receive, compare and confirm until cancelled; announce the address first."""
+        await self._module().serve(host, load, announce, **self.settings)
+
+    def _module(self) -> Any:
+        return import_module(f"{__name__}.{self.module}")
 
 
 def _fairway(name: str, title: str, protocol: str, controller: str, io: str = "auto") -> Peer:
@@ -77,8 +73,3 @@ PEERS = {
         _fairway("pydevts-newreno", "pydevts, newreno", "pydevts", "newreno"),
     )
 }
-
-
-def missing() -> list[str]:
-    """Names the peers whose package is not installed."""
-    return [peer.name for peer in PEERS.values() if not peer.installed]

@@ -17,11 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from fairway import net
+from fairway.cli import options
 from fairway.cli.exits import ExitCode
 from fairway.cli.loop import Interruption, complain, run
+from fairway.cli.options import option
 from fairway.cli.ordering import Ordering
 from fairway.cli.printing import Printer
 from fairway.cli.progress import progress
@@ -47,21 +47,19 @@ NOT_HERE = {
     "first_sequence": "listen restores the order of messages from their first",
 }
 
-_URLS = typer.Argument(..., metavar="URL...", show_default=False, help="scheme://host:port?options; port 0 is free.")
-_COUNT = typer.Option(None, min=1, help="Leave after so many messages.", show_default=False)
-_ECHO = typer.Option(False, "--echo", help="Answer udpc requests with their body.")
-_JSON = typer.Option(False, "--json", help="One JSON object per line.")
-_OUT = typer.Option(None, metavar="DIR", help="Write each message to a file in this folder.", show_default=False)
-_TRACE = typer.Option(None, metavar="FILE.pcapng", help="Record every datagram.", show_default=False)
+_COUNT = option(None, min=1, help="Leave after so many messages.")
+_ECHO = option(False, "--echo", help="Answer udpc requests with their body.")
+_JSON = options.json()
+_OUT = option(None, metavar="DIR", help="Write each message to a file in this folder.")
 
 
 def listen(
-    urls: list[str] = _URLS,
+    urls: list[str] = options.URLS,
     count: int | None = _COUNT,
     echo: bool = _ECHO,
     json: bool = _JSON,
     out: Path | None = _OUT,
-    trace: Path | None = _TRACE,
+    trace: Path | None = options.TRACE,
 ) -> int:
     """Print what arrives.
 

@@ -6,12 +6,14 @@ open from our answer until a packet of the conversation comes. The table of thos
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from fairway.core.events import NO_ANSWER, Address, ConnectUnknown
+from fairway.core.conversations import AnyConversation, EndpointMachine
+from fairway.core.events import NO_ANSWER, Address, CloseReason, ConnectUnknown
 from fairway.core.machine import Options
 from fairway.core.outputs import Outputs
 from fairway.core.timers import Deadlines
@@ -171,3 +173,66 @@ class HalfOpens(Generic[Entry]):
         """Remove all calls."""
         for entry in list(self._by_caller.values()):
             self.remove(entry)
+
+
+class HandshakeTable(ABC, Generic[Entry]):
+    """The conversations of a machine from their first packet on, with one deadline each."""
+
+    def __init__(self, options: HandshakeOptions, outputs: Outputs[Any], deadlines: Deadlines[Any]) -> None:
+        self._peers_max = options.peers_max
+        self._outputs = outputs
+        self.deadlines = deadlines
+        self.calls = Calls(options, outputs, deadlines)
+        self.half_opens: HalfOpens[Entry] = HalfOpens(options, outputs, deadlines)
+        self._closed = False
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Count the conversations."""
+
+    @abstractmethod
+    def connect(self, address: Address, now_us: int) -> int:
+        """Call an address, and return the token."""
+
+    @abstractmethod
+    def _wake(self, entry: Any, now_us: int) -> None:
+        """Do what is due for a conversation or a call of another side."""
+
+    def is_full(self) -> bool:
+        """Return whether there are as many conversations and calls of ours as are allowed."""
+        return len(self) + len(self.calls) >= self._peers_max
+
+    def shut(self) -> None:
+        """Give up all handshakes and take no new calls."""
+        self._closed = True
+        self.calls.give_up_all(CloseReason.SHUT_DOWN)
+        self.half_opens.clear()
+
+    def wake(self, now_us: int) -> None:
+        """Do what is due."""
+        for entry in self.deadlines.pop_due(now_us):
+            if isinstance(entry, Call):
+                self.calls.wake(entry, now_us)
+            else:
+                self._wake(entry, now_us)
+
+
+class HandshakeMachine(EndpointMachine[AnyConversation]):
+    """A machine whose conversations begin with a handshake."""
+
+    @abstractmethod
+    def _handshakes(self) -> HandshakeTable[Any]: ...
+
+    def connect(self, address: Address, now_us: int) -> int:
+        self._check_connect(full=self._handshakes().is_full())
+        return self._handshakes().connect(address, now_us)
+
+    def _shut(self) -> None:
+        super()._shut()
+        self._handshakes().shut()
+
+    def wake(self, now_us: int) -> None:
+        self._handshakes().wake(now_us)
+
+    def unreachable(self, address: Address, reason: str, now_us: int) -> None:
+        self._handshakes().calls.give_up_to(address, reason)

@@ -119,7 +119,9 @@ class DtlsClient:
         return plaintexts
 
     def failures(self) -> list[str]:
-        """Return, once, why handshakes failed twice or more in a row. A single failure may be anybody's forgery."""
+        """Return, once, why the first handshakes failed, from the second on: one failure may be anybody's forgery.
+
+        Nothing of ours has left until then. Once a handshake was completed, a failure is no answer to what did."""
         failed, self._failed = self._failed, []
         return failed
 
@@ -347,7 +349,7 @@ class DtlsClient:
         self._give_up(attempt, reason)
         self._failures += 1
         _log.info("the handshake with %s failed: %s", format_address(self.remote), reason)
-        if self._failures > 1:
+        if self._failures > 1 and not self.counters.handshakes:
             self._failed.append(reason)
         limits = self._limits
         later_us = limits.attempts_us[min(self._failures - 1, len(limits.attempts_us) - 1)]

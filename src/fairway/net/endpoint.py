@@ -250,7 +250,8 @@ class Endpoint:
         self._resolve(event.token, ConnectRefused(event.reason))
 
     def _connect_unknown(self, event: events.ConnectUnknown) -> None:
-        self._resolve(event.token, ConnectUnknown(event.reason))
+        refused = event.reason == self.driver.refusal
+        self._resolve(event.token, (ConnectRefused if refused else ConnectUnknown)(event.reason))
 
     def _resolve(self, token: int, result: object) -> bool:
         """Resolve the future of a token, if somebody still waits, and return whether that is so."""
@@ -281,7 +282,8 @@ class Endpoint:
             self._retry(event.peer)
 
     def _delivery_unknown(self, event: events.DeliveryUnknown) -> None:
-        self._tokens.failed(event.tokens, DeliveryUnknown, event.reason)
+        refused = event.reason == self.driver.refusal
+        self._tokens.failed(event.tokens, DeliveryRefused if refused else DeliveryUnknown, event.reason)
         self._retry(event.peer)
 
     def _refused(self, event: events.Refused) -> None:

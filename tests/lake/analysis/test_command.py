@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fairway.cli import analyze as verb
 from fairway.cli import run
 from fairway.demo.relay import Faults, relaying
 from fairway.lake import session
 from fairway.lake.analysis import job
 from fairway.net import blocking
-from fairway.sim.cases import Wishes, case
+from fairway.sim.cases import RunOptions, case
 from tests.lake.analysis.lakes import table_rows
 from tests.lake.analysis.worlds import simulated
 
@@ -37,7 +36,7 @@ LOSSY = Faults(loss_per_million=50_000, copies_per_million=20_000, reordered_per
 @pytest.fixture(autouse=True)
 def _one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the command use the tests' session: starting one costs more than all else."""
-    monkeypatch.setattr(verb, "_session", lambda master, settings: spark)
+    monkeypatch.setattr(session, "start", lambda name, master, settings: spark)
     monkeypatch.setattr(session, "end", lambda spark: None)
 
 
@@ -46,7 +45,7 @@ def rows(lake: Path, table: str) -> list[Row]:
 
 
 def capture(protocol: str, number: int = 1) -> bytes:
-    return simulated(number, case(Wishes(protocol=protocol, loss=0.05, messages=10)), 4).capture
+    return simulated(number, case(RunOptions(protocol=protocol, loss=0.05, messages=10)), 4).capture
 
 
 def test_every_bad_file_is_named_and_the_others_are_in_the_tables(

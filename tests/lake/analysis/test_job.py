@@ -31,7 +31,7 @@ from fairway.lake.analysis.state import State
 from fairway.lake.analysis.summary import summary
 from fairway.lake.captures import readings
 from fairway.lake.captures.readings import Source
-from fairway.sim.cases import Wishes, case
+from fairway.sim.cases import RunOptions, case
 from fairway.store.analyses import APPLICATION, common_run, tables
 from fairway.store.delta import DataFile, Overtaken
 from fairway.store.lakes import Lake
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 def captures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """A udpc conversation cut in two files, the second half first, and an mrp one."""
     folder = tmp_path_factory.mktemp("captures")
-    udpc = simulated(1, case(Wishes(protocol="udpc", loss=0.1, messages=20)), 5)
-    mrp = simulated(2, case(Wishes(protocol="mrp", loss=0.1, messages=10)), 6)
+    udpc = simulated(1, case(RunOptions(protocol="udpc", loss=0.1, messages=20)), 5)
+    mrp = simulated(2, case(RunOptions(protocol="mrp", loss=0.1, messages=10)), 6)
     cut = _halves(udpc.capture)
     files = []
     for name, data in (("b.pcapng", cut[1]), ("a.pcapng", cut[0]), ("c.pcapng", mrp.capture)):

@@ -33,7 +33,7 @@ counted, as by the other controllers.
 
 from __future__ import annotations
 
-from fairway.core.recovery.congestion import BURST_US, INITIAL_PACKETS, MIN_PACKETS, SCALE, Departure
+from fairway.core.recovery.congestion import BURST_US, INITIAL_PACKETS, MIN_PACKETS, SCALE, Controller, Departure
 from fairway.core.recovery.delivery import BUNCHES, SECOND, DeliveryRate
 
 STARTUP, DRAIN, UP, DOWN, CRUISE, ROUND_TRIP = range(6)
@@ -87,7 +87,7 @@ class Round:
         self.limited = False
 
 
-class Model:
+class Model(Controller):
     """Keeps the rate and the round trip of a path, and paces by them."""
 
     gathers = False

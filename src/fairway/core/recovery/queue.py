@@ -127,24 +127,24 @@ class SendQueue:
     def __len__(self) -> int:
         return self._messages
 
-    def add(self, bodies: Sequence[bytes], token: int, *, equal: bool) -> None:
-        """Queue messages that their owner cannot change.
+    def add(self, bodies: Sequence[Buffer], token: int, *, equal: bool) -> None:
+        """Queue messages, copied unless they are bytes, which nobody can change.
 
         Messages of one size that come one by one leave together, as if sent in one call.
         """
         self._messages += len(bodies)
         if len(bodies) > 1:
-            self._chunks.append(Chunk(bodies, token, equal))
+            self._chunks.append(Chunk(_owned(bodies), token, equal))
             return
-        growing = self._growing
+        body, growing = bytes(bodies[0]), self._growing
         last = self._chunks[-1] if self._chunks else None
         # Not once some have left: a chunk that never ends would keep their bodies for ever.
         if last is None or last.bodies is not growing or last.done or token != last.token + len(growing):
             last = None
-        if last is not None and len(bodies[0]) == len(growing[0]):
-            growing.append(bodies[0])
+        if last is not None and len(body) == len(growing[0]):
+            growing.append(body)
         else:
-            self._growing = [bodies[0]]
+            self._growing = [body]
             self._chunks.append(Chunk(self._growing, token, True))
 
     def take(self, most: int) -> tuple[int, Sequence[bytes]]:
@@ -180,7 +180,7 @@ class SendQueue:
         return found
 
 
-def owned(bodies: Sequence[Buffer]) -> Sequence[bytes]:
+def _owned(bodies: Sequence[Buffer]) -> Sequence[bytes]:
     """Return bodies that their owner cannot change; where all are bytes none is looked at twice."""
     if set(map(type, bodies)) == {bytes}:
         return cast(Sequence[bytes], bodies)

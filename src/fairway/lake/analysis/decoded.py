@@ -19,7 +19,7 @@ from fairway.capture.columns.records import NO_TIME
 from fairway.core.columns import Integers
 from fairway.core.tables import PROTOCOLS
 from fairway.lake.arrays import MISSING, ByEpisode, Codes, Mask, Rows, Words, begins, count, least, mixed, most, word_of
-from fairway.lake.captures.recognition import UNKNOWN, PortMap, Recognised, recognised
+from fairway.lake.captures.recognition import DTLS, PortMap, Recognised, recognised
 from fairway.protocols.mrp import wire as mrp
 from fairway.protocols.pydevts import wire as pydevts
 from fairway.protocols.rup import wire as rup
@@ -162,7 +162,7 @@ class Decoded:
 
     @property
     def protocol(self) -> Codes:
-        """The protocol of each row, as a place in `PROTOCOLS` or one behind them."""
+        """The protocol of each row, as a place in `SPOKEN`."""
         return self.recognised.protocol
 
     @cached_property
@@ -184,7 +184,7 @@ class Decoded:
         """Whether a row belongs to a conversation."""
         kind = self.kind
         good: Mask = (kind != MISSING) & (kind != KIND["malformed"]) & (kind != KIND["ignore"])
-        good &= (self.protocol != UNKNOWN) & (self.at_ns != NO_TIME)
+        good &= (self.protocol < DTLS) & (self.at_ns != NO_TIME)
         return good
 
     @cached_property

@@ -34,7 +34,7 @@ from fairway.lake.analysis.retransmissions import (
     widened,
 )
 from fairway.lake.arrays import MISSING, Mask, Rows, Words, masked, mixed, named
-from fairway.lake.captures.recognition import EVIDENCE, SPOKEN, UNKNOWN, PortMap
+from fairway.lake.captures.recognition import DTLS, EVIDENCE, SPOKEN, UNKNOWN, PortMap
 from fairway.lake.schemas import arrow_schema
 
 _TURN = np.array([TURNS[name] for name in PROTOCOLS])
@@ -172,10 +172,10 @@ def _rup_id(packets: Packets) -> pa.Array:
 
 
 def _reason(packets: Packets) -> pa.Array:
-    """Return why a record could not be decoded: the frame's reason, or its protocol's, or that it is not known."""
+    """Return why a record could not be decoded: the frame's, its protocol's, or that of flows without one."""
     decoded = packets.decoded
-    names = ["protocol_unknown"]
-    reason = np.where(decoded.protocol == UNKNOWN, 0, MISSING)
+    names = ["protocol_unknown", "encrypted"]
+    reason = np.select([decoded.protocol == UNKNOWN, decoded.protocol == DTLS], [0, 1], MISSING)
     asked = [(f"{name}_reason", decoded.protocol == number) for number, name in enumerate(PROTOCOLS)]
     for column, mine in (*asked, ("undecoded", np.ones(len(decoded.rows), dtype=bool))):
         places, texts = decoded.rows.texts(column)

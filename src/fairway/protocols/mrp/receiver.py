@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from fairway.core.events import Receipt
 from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Options
 from fairway.core.receipts import OpenReceipts, Piece, ReceiptSlots
+from fairway.core.serial import widen
 from fairway.core.statistics import RECEIPTS_FULL
 
 NEW, DUPLICATE, HELD_DUPLICATE, BEYOND, FULL, NEVER_SENT = range(6)
@@ -20,7 +21,6 @@ NEW, DUPLICATE, HELD_DUPLICATE, BEYOND, FULL, NEVER_SENT = range(6)
 DROP_REASONS = {BEYOND: "beyond_window", FULL: RECEIPTS_FULL, NEVER_SENT: "before_first"}
 
 _TURN = 65_536
-_HALF = 32_768
 
 
 class KeptSlots(ReceiptSlots):
@@ -71,8 +71,7 @@ class Receiver:
 
     def widen(self, sequence: int) -> int:
         """Return the number that the wire's sequence stands for: the nearest to the one expected."""
-        ahead = (sequence - self.next) % _TURN
-        number = self.next + ahead if ahead < _HALF else self.next + ahead - _TURN
+        number = widen(sequence, self.next, 16)
         return number if number >= 0 else number + _TURN
 
     def judge(self, number: int, size: int) -> int:
@@ -96,8 +95,8 @@ class Receiver:
         return (self.floor if self._deferred else self.next) + self._window
 
     def take_next(self, number: int, size: int) -> bool:
-        """Take a message that is the next in order, delivered and acknowledged at once, if there is a place for it
-        and nothing waits behind it; else answers no and changes nothing."""
+        """Take a message that is the next in order, delivered and acknowledged at once, if there is a slot for it and
+        nothing waits behind it: the usual case. Otherwise return False and change nothing."""
         if number != self.next or self.ahead or self._deferred or not self.receipts.add_one(number, size, b""):
             return False
         self.next = number + 1

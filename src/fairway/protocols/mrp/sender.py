@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fairway.core.events import Peer
+from fairway.core.machine import Buffer
 from fairway.core.outputs import Outputs
 from fairway.core.recovery.congestion import make_controller
 from fairway.core.recovery.queue import Backlog, SendQueue
@@ -97,12 +97,16 @@ class Sender:
     """One direction of one connection, as seen by the side that sends."""
 
     __slots__ = (
-        "_options", "_starts", "backlog", "base", "last", "next", "packets", "queue", "recovery", "silent_below",
-        "timing",
+        "_connection", "_options", "_outputs", "_starts", "backlog", "base", "last", "next", "packets", "recovery",
+        "silent_below", "timing", "waiting",
     )  # fmt: skip
 
-    def __init__(self, options: MrpOptions, outputs: Outputs[Connection], peer: Peer, recovery: type[Recovery]) -> None:
+    def __init__(
+        self, connection: Connection, options: MrpOptions, outputs: Outputs[Connection], recovery: type[Recovery]
+    ) -> None:
+        self._connection = connection
         self._options = options
+        self._outputs = outputs
         self.timing = PingLoss(initial_us=options.rto_initial_us, min_us=options.rto_us_min, max_us=options.rto_us_max)
         self.recovery = recovery(
             Kind(ordered=True, backoff_us_max=options.rto_us_max, stall_us=options.stall_us),
@@ -112,8 +116,8 @@ class Sender:
         )
         self.packets = Stream()
         """Packets without an acknowledgement."""
-        self.queue = SendQueue()
-        self.backlog = Backlog(options, outputs, peer)
+        self.waiting = SendQueue()
+        self.backlog = Backlog(options, outputs, connection.peer)
         self._starts = Starts(options.starts_max, max(options.start_interval_us, INTERVAL_DELAYS * options.rto_us_max))
         self.base = options.first_sequence
         self.next = options.first_sequence
@@ -124,14 +128,15 @@ class Sender:
 
     # What leaves.
 
-    def enqueue(self, bodies: Sequence[bytes], body_bytes: int, token: int, *, equal: bool) -> None:
-        """Queue messages that the backlog accepts, of so many bytes in all."""
-        self.backlog.add(len(bodies), body_bytes)
-        self.queue.add(bodies, token, equal=equal)
+    def queue(self, bodies: Sequence[Buffer], token: int, now_us: int, *, equal: bool) -> None:
+        """Queue messages that the backlog accepts."""
+        self.backlog.add(len(bodies), sum(map(len, bodies)))
+        self.waiting.add(bodies, token, equal=equal)
+        self._outputs.ready[self._connection] = now_us
 
     def may_leave(self, now_us: int) -> int:
         """Return how many of the queued messages may leave now."""
-        most = min(len(self.queue), self.base + self._options.window - self.next)
+        most = min(len(self.waiting), self.base + self._options.window - self.next)
         if most > 0:
             most = min(most, self.recovery.room(now_us))
         return min(most, self._starts.room(self._interval_us(), now_us)) if most > 0 else 0
@@ -139,7 +144,7 @@ class Sender:
     def next_leave_us(self, now_us: int) -> int:
         """Return when time alone lets the next packet leave; `NEVER` if only an acknowledgement can."""
         if not self.recovery.has_lost:
-            if not self.queue or self.next >= self.base + self._options.window:
+            if not self.waiting or self.next >= self.base + self._options.window:
                 return NEVER
             interval_us = self._interval_us()
             if self._starts.room(interval_us, now_us) <= 0:
@@ -187,7 +192,7 @@ class Sender:
         runs = [run for run in self.recovery.withdraw(self.packets) if run.first >= self.silent_below]
         if runs:
             self.backlog.unknown([token for run in runs for token in run.tokens], 0, reason)
-        for tokens, _ in self.queue.clear():
+        for tokens, _ in self.waiting.clear():
             self.backlog.refused(tokens, 0)
         self.backlog.settle(self.backlog.messages, self.backlog.bytes)
 

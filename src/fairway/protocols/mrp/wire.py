@@ -286,19 +286,17 @@ def piggyback_fields(data: Buffer) -> tuple[int, int, int, int]:
 
 def stamped_header(dest_conid: int, from_conid: int, sequence: int, stamp: int) -> bytes:
     """Return the 14 bytes ahead of a stamped payload."""
-    word = (dest_conid & 0xFF) << 24 | from_conid
-    return _STAMPED.pack(_HEADS[TYPE_DATA], dest_conid >> 8, word, sequence, stamp)
+    return stamped_prefix(TYPE_DATA, dest_conid, from_conid) + pair(sequence, stamp)
 
 
 def ack_bytes(dest_conid: int, from_conid: int, sequence: int, stamp: int) -> bytes:
     """Return a stamped acknowledgement."""
-    word = (dest_conid & 0xFF) << 24 | from_conid
-    return _STAMPED.pack(_HEADS[TYPE_ACK], dest_conid >> 8, word, sequence, stamp)
+    return stamped_prefix(TYPE_ACK, dest_conid, from_conid) + pair(sequence, stamp)
 
 
 def piggyback_header(from_conid: int, dest_conid: int, sequence: int, from_seq: int) -> bytes:
     """Return the 12 bytes ahead of a piggyback payload; alone, a bare acknowledgement."""
-    return _PIGGYBACK.pack(_HEADS[TYPE_DATA], from_conid, dest_conid, sequence, from_seq)
+    return piggyback_prefix(from_conid, dest_conid) + pair(sequence, from_seq)
 
 
 def stamped_prefix(kind: int, dest_conid: int, from_conid: int) -> bytes:

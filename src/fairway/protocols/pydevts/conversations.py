@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from fairway.core import conversations
 from fairway.core.events import Address, Closed, CloseReason, Connected, Peer
 from fairway.core.outputs import Outputs
 from fairway.core.pings import Pings
 from fairway.protocols.pydevts.options import PydevtsOptions
 from fairway.protocols.pydevts.receiver import Receiver
 from fairway.protocols.pydevts.sender import Sender
+from fairway.protocols.pydevts.wire import HEADER_BYTES
 
 
-class Conversation:
+class Conversation(conversations.Conversation):
     """What the machine knows of one address; also after the end, to answer duplicates and to number later messages."""
 
     __slots__ = (
-        "address", "answered", "closing", "ended", "first_id", "named", "peer", "pings", "receiver", "sender",
-        "used_blocks",
+        "address", "answered", "ended", "first_id", "named", "pings", "receiver", "sender", "used_blocks",
     )  # fmt: skip
+    header_bytes = HEADER_BYTES
 
     def __init__(self, address: Address, deferred: bool) -> None:
+        super().__init__(Peer(address))
         self.address = address
-        self.peer = Peer(address)
         self.receiver = Receiver(deferred)
         self.sender: Sender | None = None
         """Made when the first message is sent: most callers of a server are never written to."""
@@ -30,8 +32,6 @@ class Conversation:
         """Where own ids go on after a restart."""
         self.used_blocks: dict[int, int] = {}
         """Blocks of own ids used before a restart, and when: they rest before they are used again."""
-        self.closing: CloseReason | None = None
-        """Set from `close` on, while outstanding messages are flushed, and after the end."""
         self.ended = False
         self.answered = False
         """Something well-formed has come from there."""
@@ -57,8 +57,6 @@ class Conversation:
 
 class Conversations:
     """Conversations by address, oldest first."""
-
-    __slots__ = ("_by_address", "_idle", "_options", "_outbox", "_outputs", "_reached", "_statistics", "get", "shut")
 
     def __init__(self, options: PydevtsOptions, outputs: Outputs[Conversation]) -> None:
         self._options = options

@@ -36,18 +36,6 @@ class AckTimer(NamedTuple):
 class Inbound:
     """What arrives from all peers. Keys, places and their bytes are counted over all of them, and bounded."""
 
-    __slots__ = (
-        "_ack_timers",
-        "_conversations",
-        "_memory_due",
-        "_options",
-        "_outbox",
-        "_outputs",
-        "_remembered",
-        "_slots",
-        "_statistics",
-    )
-
     def __init__(
         self,
         options: PydevtsOptions,

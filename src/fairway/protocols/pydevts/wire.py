@@ -149,11 +149,6 @@ def with_failure(data: Buffer) -> bytes:
     return bytes(again)
 
 
-def split(data: Buffer, segment_bytes: int) -> list[Buffer]:
-    """Cut a super-buffer into its datagrams."""
-    return [data[start : start + segment_bytes] for start in range(0, len(data), segment_bytes)]
-
-
 def controls(keys: Sequence[int], kind: int) -> bytes:
     """Return the acks (or closes) of many messages as one super-buffer."""
     together = bytearray(pack(f">{len(keys)}Q", *keys))

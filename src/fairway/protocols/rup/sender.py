@@ -7,6 +7,7 @@ of the first word about them, the loss recovery decides: a receiver may ignore s
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from fairway.core.events import NO_ACKNOWLEDGEMENT, NOT_SENT, Delivered, Peer
 from fairway.core.machine import Buffer
@@ -16,10 +17,8 @@ from fairway.core.recovery.queue import Backlog
 from fairway.core.recovery.recovery import Kind
 from fairway.core.recovery.runs import NEVER, Run
 from fairway.core.recovery.timing import RoundTrip
-from fairway.core.refusals import too_large
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.context import Context
-from fairway.protocols.rup.options import PARTS_MAX
 from fairway.protocols.rup.outgoing import SEGMENTS_MAX, Grid, Outgoing
 
 OUTSTANDING_WINDOWS = 4
@@ -85,21 +84,15 @@ class Sender:
 
     # The queue.
 
-    def check(self, body: Buffer) -> None:
-        """Raise `BadMessage` for a message that can never be sent."""
-        size, limit = len(body), self._options.message_bytes_max
-        if size > limit:
-            raise too_large("rup", size, limit, ", which is message_bytes_max")
-        most = PARTS_MAX * self._context.part_bytes_max
-        if size > most:
-            raise too_large("rup", size, most, f", which is {PARTS_MAX} parts")
-
-    def queue(self, token: int, body: Buffer, now_us: int) -> None:
-        """Queue a message for which there is room; `mark_ready` has it sent."""
-        stable = body if isinstance(body, bytes) or _is_stable(body) else bytes(body)
+    def queue(self, bodies: Sequence[Buffer], token: int, now_us: int, *, equal: bool) -> None:
+        """Queue messages. `bytes` and read-only views are not copied: they must not change before the outcome."""
         context = self._context
-        self._waiting.append(Outgoing(token, context.draw_identity(), stable, now_us, context.next_serial()))
-        self.backlog.add(1, len(stable))
+        for position, body in enumerate(bodies):
+            stable = body if isinstance(body, bytes) or _is_stable(body) else bytes(body)
+            identity, serial = context.draw_identity(), context.next_serial()
+            self._waiting.append(Outgoing(token + position, identity, stable, now_us, serial))
+            self.backlog.add(1, len(stable))
+        self.mark_ready(now_us)
 
     # Sending.
 

@@ -208,8 +208,3 @@ def control(kind: int, identity: bytes, position: int) -> bytes:
     rest, second = divmod(rest, BASE)
     fourth, third = divmod(rest, BASE)
     return _CONTROL_FIELDS.pack(LETTER_OF_KIND[kind], identity, first, second, third, fourth)
-
-
-def split(data: Buffer, segment_bytes: int) -> list[Buffer]:
-    """Cut a super-buffer into its datagrams."""
-    return [data[start : start + segment_bytes] for start in range(0, len(data), segment_bytes)]

@@ -19,14 +19,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from fairway.core.events import (
-    Address,
-    Closed,
-    CloseReason,
-    Peer,
-    RequestReceived,
-    ResponseReceived,
-)
+from fairway.core.conversations import Conversation
+from fairway.core.events import Address, Closed, CloseReason, Peer, RequestReceived, ResponseReceived
 from fairway.core.machine import Buffer
 from fairway.core.outputs import Outputs
 from fairway.core.pings import Pings
@@ -55,13 +49,14 @@ OPEN = State.OPEN
 """Looked up for every packet: an enumeration is slow to ask."""
 
 
-class Session:
+class Session(Conversation):
     """One conversation, from the moment it is open to the moment it is forgotten."""
 
     __slots__ = (
-        "_close_reason", "_closing_us", "_fin", "_fin_us", "_heard_us", "_heartbeat_us", "_lingering_us", "_options",
-        "_outputs", "handshake", "link", "pings", "receiver", "sender", "state",
+        "_closing_us", "_fin", "_fin_us", "_heard_us", "_heartbeat_us", "_lingering_us", "_options", "_outputs",
+        "handshake", "link", "pings", "receiver", "sender", "state",
     )  # fmt: skip
+    header_bytes = HEADER_BYTES
 
     def __init__(
         self,
@@ -72,6 +67,7 @@ class Session:
         handshake: Handshake,
         now_us: int,
     ) -> None:
+        super().__init__(peer)
         assert peer.session is not None
         self._outputs = outputs
         self._options = options
@@ -84,17 +80,12 @@ class Session:
         self._heard_us = now_us
         self._heartbeat_us = now_us
         """When the latest heartbeat left; on the caller, half an interval after the latest one of the peer if later."""
-        self.pings = Pings(outputs, peer, options.ping_timeout_us)
+        self.pings = Pings(outputs, peer, options.ping_timeout_us, options.pings_max)
         self._closing_us = NEVER
-        self._close_reason = CloseReason.LOCAL
         self._lingering_us = NEVER
         self._fin = b""
         self._fin_us = NEVER
         self.link.wake_us = self.due_us()
-
-    @property
-    def peer(self) -> Peer:
-        return self.link.peer
 
     # What arrives.
 
@@ -395,7 +386,6 @@ class Session:
         """Send FIN once what is important is acknowledged, or after a while."""
         self.state = State.CLOSING
         self._closing_us = now_us
-        self._close_reason = reason
         self.sender.fail_requests(reason)
         self.sender.flush(now_us)
         if not self._finish_if_flushed(now_us):
@@ -403,7 +393,7 @@ class Session:
 
     def _finish_if_flushed(self, now_us: int) -> bool:
         """Send FIN when closing has nothing more to wait for."""
-        if self.state is not State.CLOSING:
+        if self.state is not State.CLOSING or self.closing is None:
             return False
         if not self.sender.idle() and now_us < self._closing_us + self._options.flush_us:
             return False
@@ -411,7 +401,7 @@ class Session:
         self._fin = datagram(link.take_index() & INDEX_MASK, link.session_id, 0, FIN)
         self._fin_us = self._lingering_us = now_us
         link.transmit(self._fin, HEADER_BYTES)
-        self._end(self._close_reason)
+        self._end(self.closing)
         self.state = State.LINGERING
         link.wake_us = self.due_us()
         return True

@@ -262,11 +262,6 @@ def flag_name(flag: int) -> str:
     return "+".join(name for bit, name in _NAMES if flag & bit) or "none"
 
 
-def split(data: Buffer, segment_bytes: int) -> list[Buffer]:
-    """Cut a super-buffer into its datagrams."""
-    return [data[start : start + segment_bytes] for start in range(0, len(data), segment_bytes)]
-
-
 class Stretch(NamedTuple):
     """Neighbouring datagrams of a super-buffer: one session, one flag, consecutive indices; consecutive
     acknowledged indices too when they are acknowledgements. `start` and `end` count datagrams."""
