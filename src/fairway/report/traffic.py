@@ -108,7 +108,7 @@ _PACKET = (
 
 
 def _measured(packets: pa.Table) -> pa.Table:
-    """Return what each packet adds, as `timeline` adds it up (see `lake/analysis/sums.py`)."""
+    """Return what each packet adds, as `timeline` adds it up (see `lake/analysis/sessions.py`)."""
 
     def numbers(name: str) -> NDArray[np.int64]:
         found: NDArray[np.int64] = pc.fill_null(packets[name].cast(pa.int64()), 0).to_numpy()
