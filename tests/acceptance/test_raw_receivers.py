@@ -16,7 +16,7 @@ from tests.loopback import closed_port
 
 from . import test_raw_mrp as mrp
 from . import test_raw_rup as rup
-from .raw import PATIENCE_S, RawPeer, answering
+from .raw import PATIENCE_S, RawPeer, answering, url_of
 
 SERVER = 7
 
@@ -48,7 +48,7 @@ def send_lines(url: str, lines: list[str], folder: Path) -> subprocess.Completed
     """Run `fairway send --lines` with these lines to its end."""
     path = folder / "lines"
     path.write_text("".join(f"{line}\n" for line in lines))
-    command = [sys.executable, "-m", "fairway", "send", url, "--lines"]
+    command = [sys.executable, "-m", "fairway", "send", url_of(url), "--lines"]
     with path.open() as source:
         return subprocess.run(command, stdin=source, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 

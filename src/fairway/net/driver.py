@@ -42,6 +42,8 @@ class Driver:
         """Something waits for `gather`, in passing."""
         self.urgent = False
         """What waits frees receipt slots that arriving messages may need."""
+        self.refusal = ""
+        """Why one end refused the other before anything left: an outcome for this reason is refused, not unknown."""
         self._recorder = recorder.share() if recorder is not None else None
         self._screen: Screen | None = None
         self._above: DriverEvents
@@ -161,7 +163,10 @@ class Driver:
     def unreachable(self, address: Address | None, why: int | str) -> None:
         """Pass an error on to the machine. It may come in the middle of a turn, so with the time of that."""
         reason = f"{os.strerror(why)} (ICMP)" if isinstance(why, int) else why
-        self.machine.unreachable(address, f"{format_url(self.machine.name, address)}: {reason}", self._now_us)
+        sentence = f"{format_url(self.machine.name, address)}: {reason}"
+        if isinstance(why, str):
+            self.refusal = sentence
+        self.machine.unreachable(address, sentence, self._now_us)
         self.schedule()
 
     def path_limited(self, datagram_bytes: int, *, fragments: bool) -> None:

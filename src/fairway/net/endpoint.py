@@ -65,14 +65,14 @@ class Endpoint:
         self._reports: dict[type[Event], Callable[[Any], object]] = {
             events.Connected: self._connected,
             events.ConnectRefused: lambda event: self._resolve(event.token, ConnectRefused(event.reason)),
-            events.ConnectUnknown: lambda event: self._resolve(event.token, ConnectUnknown(event.reason)),
+            events.ConnectUnknown: self._connect_unknown,
             events.MessageReceived: handler.message,
             events.MessagesReceived: handler.messages,
             events.PartReceived: handler.part,
             events.RequestReceived: self._request_received,
             events.ResponseReceived: self._response_received,
             events.Delivered: self._delivered,
-            events.DeliveryUnknown: lambda event: self._failed(event, DeliveryUnknown),
+            events.DeliveryUnknown: self._delivery_unknown,
             events.Refused: lambda event: self._failed(event, DeliveryRefused),
             events.Writable: lambda event: self._retry(event.peer),
             events.PingAnswered: lambda event: self._resolve(event.token, event.rtt_us),
@@ -239,6 +239,10 @@ class Endpoint:
         else:
             future.set_result(event.peer)
 
+    def _connect_unknown(self, event: events.ConnectUnknown) -> None:
+        refused = event.reason == self.driver.refusal
+        self._resolve(event.token, (ConnectRefused if refused else ConnectUnknown)(event.reason))
+
     def _resolve(self, token: int, result: object) -> bool:
         """Resolve the future of a token, if somebody still waits, and return whether that is so."""
         future = self._tokens.futures.pop(token, None)
@@ -266,6 +270,10 @@ class Endpoint:
         self._tokens.delivered(event.tokens)
         if self._blocked:
             self._retry(event.peer)
+
+    def _delivery_unknown(self, event: events.DeliveryUnknown) -> None:
+        refused = event.reason == self.driver.refusal
+        self._failed(event, DeliveryRefused if refused else DeliveryUnknown)
 
     def _failed(
         self, event: events.DeliveryUnknown | events.Refused, error: type[DeliveryRefused] | type[DeliveryUnknown]
