@@ -34,8 +34,6 @@ LOOPBACK_TITLE = LOOPBACK.title
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure."""
-
     rounds: int = 5
     seconds: float = 0.5
     losses: Sequence[float] = (1.0, 5.0)

@@ -118,15 +118,6 @@ def test_a_closed_endpoint_counts_whoever_calls_it(case: Case) -> None:
 
 
 @over(where=lambda variant: variant.handshake)
-def test_a_call_without_an_answer_is_unknown(case: Case) -> None:
-    pump = case.pump()
-    client = pump.add(case.machine(), ("client", 1))
-    token = pump.connect(client, SERVER)
-    pump.run(MINUTE_US)
-    assert client.outcomes[token] == ConnectUnknown(token, SERVER, NO_ANSWER)
-
-
-@over(where=lambda variant: variant.handshake)
 def test_a_call_pending_at_close_is_unknown(case: Case) -> None:
     pump = case.pump()
     client = pump.add(case.machine(), ("client", 1))

@@ -239,15 +239,6 @@ def test_closing_while_sending_flushes_what_was_queued(case: Case) -> None:
 
 
 @over()
-def test_sending_on_a_conversation_that_is_being_closed_is_an_error(case: Case) -> None:
-    pair = case.pair()
-    pair.send_all(numbered(3))
-    pair.pump.close(pair.client, pair.peer)
-    with pytest.raises(CallerError):
-        pair.pump.send(pair.client, pair.peer, b"too late")
-
-
-@over()
 def test_closing_towards_a_silent_peer_still_gives_each_token_one_outcome(case: Case) -> None:
     pair = case.pair()
     pair.pump.remove(pair.server)
@@ -257,31 +248,6 @@ def test_closing_towards_a_silent_peer_still_gives_each_token_one_outcome(case: 
     assert all(pair.client.outcome(token) in ("DeliveryUnknown", "Refused") for token in tokens)
     pair.pump.run(60 * SECOND)
     assert pair.client.machine.unfinished() == 0
-
-
-@over()
-def test_a_machine_that_was_closed_lets_nobody_in(case: Case) -> None:
-    pair = case.pair()
-    pair.pump.send(pair.client, pair.peer, b"before")
-    pair.pump.run(SECOND)
-    pair.pump.close(pair.server, None)
-    pair.pump.run(10 * SECOND)
-    sent = pair.pump.sent
-    pair.pump.inject(case.first_datagram(seed=55), ("stranger", 3), SERVER)
-    pair.pump.run(10 * SECOND)
-    assert [d for d in pair.pump.sent_by(pair.server, sent) if d.target == ("stranger", 3)] == []
-    assert pair.server.bodies == [b"before"]
-
-
-@over(where=lambda variant: variant.handshake)
-def test_closing_an_unanswered_call_ends_it(case: Case) -> None:
-    pump = case.pump()
-    client = pump.add(case.machine(), CLIENT)
-    token = pump.connect(client, SERVER)
-    pump.run(SECOND)
-    pump.close(client, None)
-    assert pump.finished(client, [token], 6 * SECOND)
-    assert client.outcome(token) in ("ConnectUnknown", "ConnectRefused")
 
 
 @over(UDPC)
@@ -326,17 +292,3 @@ def test_a_ping_is_answered_or_the_protocol_says_that_it_has_none(case: Case) ->
 
 
 PINGLESS: tuple[Variant, ...] = (RUP,)
-
-
-@over(where=lambda variant: variant.handshake)
-def test_a_ping_to_a_silent_peer_ends_as_unknown(case: Case) -> None:
-    pair = case.pair()
-    pair.pump.remove(pair.server)
-    try:
-        token = pair.client.machine.ping(pair.peer, pair.pump.now_us)
-    except NotSupported:
-        assert case.variant in PINGLESS
-        return
-    pair.pump.settle(pair.client)
-    assert pair.pump.finished(pair.client, [token], 400 * SECOND)
-    assert pair.client.outcome(token) in ("DeliveryUnknown", "Refused")

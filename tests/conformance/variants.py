@@ -52,7 +52,7 @@ def _pydevts_kind(data: bytes) -> str:
     return {0: "data", 1: "ack"}.get(data[0], "other")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Variant:
     """One protocol in one of its forms, and what it promises."""
 

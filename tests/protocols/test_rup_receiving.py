@@ -14,10 +14,10 @@ from fairway.core.events import Address, MessageReceived, Peer
 from fairway.core.machine import split
 from fairway.core.random_source import Seeded
 from fairway.protocols.rup import wire
+from fairway.protocols.rup.feedback import Pace, Requests
 from fairway.protocols.rup.incoming import cost
 from fairway.protocols.rup.machine import RupMachine
 from fairway.protocols.rup.options import RupOptions
-from fairway.protocols.rup.requests import Pace, Requests
 
 ID = b"0123456789abcdef0123456789abcdef"
 SECOND = 1_000_000
@@ -66,18 +66,6 @@ class Asking:
 
 
 # Requests.
-
-
-@pytest.mark.parametrize(("round_trip_us", "wait_us"), [(40_000, 60_000), (1_000, 5_000)])
-def test_a_request_is_repeated_by_the_measured_round_trip_three_times_and_then_doubles(
-    round_trip_us: int, wait_us: int
-) -> None:
-    asking = Asking()
-    asking.measure(round_trip_us)
-    begun_us = asking.now_us
-    asking.arrives(6, 7, 8)
-    asking.run(begun_us + 16 * wait_us)
-    assert [(at_us - begun_us) // wait_us for at_us in asking.times(5)] == [0, 1, 2, 3, 5, 9]
 
 
 def test_a_measured_round_trip_also_repeats_what_was_asked_for_before_it() -> None:
@@ -145,22 +133,6 @@ def test_many_open_requests_cost_an_arrival_no_more_than_few() -> None:
 
 
 # Remembered messages.
-
-
-def test_a_completed_id_is_forgotten_a_minute_after_its_last_duplicate() -> None:
-    machine = RupMachine(OPTIONS, Seeded(1))
-    whole = wire.part(ID, 0, 2, b"hi")
-
-    def deliveries(at_us: int) -> int:
-        machine.wake(at_us)
-        machine.receive(whole, "a", at_us)
-        return sum(isinstance(event, MessageReceived) for event in machine.events())
-
-    assert deliveries(0) == 1
-    assert [deliveries(seconds * SECOND) for seconds in (59, 118, 177)] == [0, 0, 0]
-    machine.wake(238 * SECOND)
-    assert len(machine._receiver.remembered) == 0
-    assert deliveries(238 * SECOND) == 1
 
 
 def test_duplicates_of_remembered_messages_take_no_memory_of_their_own() -> None:
@@ -305,34 +277,6 @@ def test_what_was_begun_is_finished_however_little_memory_there_is(
     world = World(options, senders, 0.1 if lossy else 0.0, seed)
     world.run(600)
     assert sorted(world.delivered) == expected
-
-
-def test_three_senders_whose_messages_fit_one_by_one_but_not_together_are_all_served() -> None:
-    parts = 400
-    senders = [Plain(name, [bytes([name]) * parts * PART_BYTES] * 3) for name in (1, 2, 3)]
-    bound = cost(parts * PART_BYTES, parts)
-    world = World(RupOptions(incoming_bytes_max=bound), senders, 0.0, 1)
-    world.run(300)
-    assert len(world.delivered) == 9
-    assert bound < world.held_most <= 2 * bound
-    assert world.machine.statistics.dropped["memory_full"] > 0
-
-
-def test_at_the_bound_nothing_is_begun_and_a_dropped_part_of_another_message_still_arms_its_confirm() -> None:
-    machine = RupMachine(RupOptions(incoming_bytes_max=cost(20, 2)), Seeded(1))
-
-    def answers(address: Address, position: int) -> list[tuple[int, int]]:
-        machine.receive(wire.part(ID, position, 30, bytes(10)), address, 0)
-        return [
-            (wire.header(transmit.data).kind, wire.header(transmit.data).position) for transmit in machine.transmits()
-        ]
-
-    assert answers("a", 0) == [(wire.CONFIRM, 10)]
-    assert answers("b", 0) == [(wire.CONFIRM, 10)]
-    assert answers("b", 10) == [(wire.CONFIRM, 10)]
-    assert answers("c", 0) == []
-    assert machine.statistics.dropped == {"memory_full": 2}
-    assert answers("a", 10) == [(wire.CONFIRM, 20)]
 
 
 def test_a_message_above_the_maximum_leaves_nothing_behind() -> None:

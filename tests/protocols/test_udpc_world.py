@@ -174,11 +174,3 @@ def pair(
     world.add("server", options)
     ours, theirs = world.connect("client", "server")
     return world, ours, theirs
-
-
-def test_two_machines_open_one_session() -> None:
-    world, ours, theirs = pair()
-    assert ours.session == theirs.session
-    assert (ours.address, theirs.address) == ("server", "client")
-    assert len(world.sent["client"]) == 2
-    assert len(world.sent["server"]) == 1

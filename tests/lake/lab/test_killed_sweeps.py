@@ -28,7 +28,7 @@ def wait_for_a_chunk(runs: Path, running: subprocess.Popen[bytes]) -> None:
 
 def test_a_driver_that_is_killed_leaves_whole_chunks_and_the_next_one_ends_with_the_same_table(tmp_path: Path) -> None:
     grid = tmp_path / "grid.toml"
-    grid.write_text(GRID.replace("messages = 30", "messages = 600"))
+    grid.write_text(GRID.replace("messages = 30", "messages = 300"))
     here = fresh(tmp_path / "here", grid.read_text())
     run_here(here)
     command = [sys.executable, "-m", "fairway", "lab", "run", str(grid), "--out", str(tmp_path / "lab")]

@@ -117,15 +117,17 @@ def check_tables(lake: Path, count: int) -> None:
 
 POINTS = [f"{point}:{number}" for point in ("files-written", "table-committed", "table-synced") for number in (1, 2, 3)]
 """Before, in and after the commit of each of three tables: messages, rejected, readings."""
+FEW_POINTS = ["table-committed:1", "files-written:2", "table-synced:3"]
 
 
+@pytest.mark.parametrize("points", [FEW_POINTS, pytest.param(POINTS, marks=pytest.mark.long)], ids=["few", "all"])
 def test_dying_between_any_two_commits_of_a_batch_loses_and_doubles_nothing(
-    spark: SparkSession, tmp_path: Path, gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch, points: list[str]
 ) -> None:
     """There is no checkpoint to delete: every start begins without one. The batch that died comes back larger."""
     gateway.seal(20, bodies)
     land(spark, tmp_path, schemas=TYPED)
-    for number, point in enumerate(POINTS):
+    for number, point in enumerate(points):
         gateway.seal(20, bodies)
         with monkeypatch.context() as patch:
             doomed(patch, point)
