@@ -68,18 +68,20 @@ def transport(
     relay: bool = typer.Option(
         False, "--relay", help="Make loss by a relay process even where namespaces are permitted."
     ),
+    dtls: bool = typer.Option(False, "--dtls", help="The four over DTLS beside plain and aioquic, without loss."),
     json: bool = JSON,
 ) -> None:
     """Measures the four protocols beside raw UDP, TCP, QUIC, ENet and KCP, and judges the goals."""
     from benchmarks.frame import Results, chosen, perform
     from benchmarks.transport.loads import LOADS
-    from benchmarks.transport.peers import PEERS
+    from benchmarks.transport.peers import BESIDE_DTLS, PEERS
     from benchmarks.transport.rounds import Plan, run, show
 
     if quick:
         rounds, seconds, loss = 1, min(seconds, 0.05), "0"
-    peers, loads = chosen(only, list(PEERS), list(LOADS))
-    plan = Plan(rounds, seconds, _losses(loss), peers, loads, prefer_relay=relay)
+    known = [name for name in PEERS if (name in BESIDE_DTLS if dtls else not name.endswith("-dtls"))]
+    peers, loads = chosen(only, known, list(LOADS))
+    plan = Plan(rounds, seconds, () if dtls else _losses(loss), peers, loads, prefer_relay=relay)
     results = Results(rounds, seconds)
     code = perform(
         "transport", results, lambda report: run(plan, results, report), lambda: show(plan, results), out, as_json=json

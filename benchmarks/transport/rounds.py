@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from tempfile import TemporaryDirectory
 
 from benchmarks.frame import (
     INSTALL,
@@ -24,15 +26,14 @@ from benchmarks.namespaces import NotPermitted, namespaces
 from benchmarks.transport.environments import LOOPBACK, Environment, lossy_environments
 from benchmarks.transport.loads import LOADS, Load
 from benchmarks.transport.pair import Cell, run_cell
-from benchmarks.transport.peers import PEERS, Peer
+from benchmarks.transport.peers import PEERS, PLAIN, Peer
+from benchmarks.transport.peers.endpoints import KEYS
 
 LOOPBACK_TITLE = LOOPBACK.title
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure."""
-
     rounds: int = 5
     seconds: float = 0.5
     losses: Sequence[float] = (1.0, 5.0)
@@ -49,6 +50,7 @@ def run(plan: Plan, results: Results, report: Report) -> None:
     """Measure what the plan asks for, into the results as it goes."""
     results.missing.update({name: INSTALL for name in plan.peers if not PEERS[name].installed})
     with ExitStack() as stack:
+        os.environ[KEYS] = stack.enter_context(TemporaryDirectory())
         environments = [LOOPBACK, *_lossy(plan, results, stack)]
         results.more["environments"] = [environment.title for environment in environments]
         turns = [
@@ -127,7 +129,13 @@ def goals(results: Results) -> Iterator[Goal]:
         batches = results.figures(LOOPBACK_TITLE, "batches-64", peer)
         values = ratios(batches, results.figures(LOOPBACK_TITLE, "awaited-64", "tcp"))
         yield Goal(f"{peer}, 64 B in batches", "asyncio TCP (64 B awaited)", 8, values)
-    for peer in ("udpc", "mrp", "rup", "pydevts"):
+    for peer in PLAIN:
+        for load in LOADS:
+            wanted = 10 if (peer, load) == ("rup", "bulk") else 1
+            what = f"{peer} over DTLS, {LOADS[load].title}"
+            yield ratio(what, f"{peer}-dtls", load, "aioquic", wanted, at_most=LOADS[load].kind == "ping")
+        yield ratio(f"{peer} over DTLS, 64 B awaited", f"{peer}-dtls", "awaited-64", peer, 0.4)
+    for peer in PLAIN:
         for against, wanted in (("raw", 1.2), ("tcp", 0.8), ("aioquic", 0.3)):
             yield ratio(f"{peer}, ping-pong p50", peer, "ping-pong", against, wanted, at_most=True)
     for loss, share in ((1.0, 0.75), (5.0, 0.5)):
@@ -153,7 +161,7 @@ def show(plan: Plan, results: Results) -> Tables:
         results.remarks(
             "Goals are ratios of each round: their median (lowest..highest). "
             "Peak memory: sender + receiver, over all loads.",
-            "mrp messages go over eight connections, bulk over udpc, mrp and pydevts as messages of 1,150 bytes.",
+            "mrp messages go over eight connections, bulk over udpc, mrp, pydevts as messages of 1,149 bytes.",
         ),
     )
 

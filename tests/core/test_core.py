@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairway.core.amplification import Ledger
 from fairway.core.errors import BadOption, MalformedDatagram
 from fairway.core.machine import Options
+from fairway.core.outbox import Ledger
 from fairway.core.random_source import MILLION, Seeded
 from fairway.core.serial import newer, widen
 from fairway.core.timers import Deadlines

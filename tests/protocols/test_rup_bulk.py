@@ -10,7 +10,7 @@ from fairway.core.events import Address, Delivered, MessageReceived, Peer
 from fairway.core.machine import Transmit, split
 from fairway.core.random_source import Seeded
 from fairway.protocols.rup import wire
-from fairway.protocols.rup.ack_policy import BACKLOG_PARTS, QUICK_CONFIRMS, AckPolicy
+from fairway.protocols.rup.feedback import BACKLOG_PARTS, QUICK_CONFIRMS, AckPolicy
 from fairway.protocols.rup.machine import RupMachine
 from fairway.protocols.rup.options import RupOptions
 from fairway.sim.swarm import run_seed

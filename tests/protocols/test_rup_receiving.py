@@ -14,10 +14,10 @@ from fairway.core.events import Address, MessageReceived, Peer
 from fairway.core.machine import split
 from fairway.core.random_source import Seeded
 from fairway.protocols.rup import wire
+from fairway.protocols.rup.feedback import Pace, Requests
 from fairway.protocols.rup.incoming import cost
 from fairway.protocols.rup.machine import RupMachine
 from fairway.protocols.rup.options import RupOptions
-from fairway.protocols.rup.requests import Pace, Requests
 
 ID = b"0123456789abcdef0123456789abcdef"
 SECOND = 1_000_000

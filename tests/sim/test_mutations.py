@@ -12,7 +12,6 @@ from functools import partial
 
 import pytest
 
-from fairway.core.amplification import Ledger
 from fairway.core.dedup import Seen
 from fairway.core.errors import NoSuchPeer
 from fairway.core.events import (
@@ -27,6 +26,7 @@ from fairway.core.events import (
     Receipt,
 )
 from fairway.core.machine import Buffer, Options, Transmit
+from fairway.core.outbox import Ledger
 from fairway.core.random_source import RandomSource, Seeded
 from fairway.protocols import make_machine
 from fairway.protocols.mrp import receiver as mrp_receiver

@@ -16,8 +16,6 @@ WITHOUT_AWAITABLES = ("bulk", "batches-64", "batches-1024", "ping-pong")
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One row of the table."""
-
     name: str
     title: str
     module: str
@@ -52,6 +50,10 @@ def _fairway(name: str, title: str, protocol: str, controller: str, io: str = "a
     return Peer(name, title, "endpoints", settings, loads=ALL if io == "auto" else ("bulk",))
 
 
+PLAIN = ("rup", "udpc", "mrp", "pydevts")
+BESIDE_DTLS = (*PLAIN, "aioquic", *(f"{name}-dtls" for name in PLAIN))
+"""What encryption costs: the same four without it, and QUIC, which always encrypts."""
+
 PEERS = {
     peer.name: peer
     for peer in (
@@ -71,5 +73,6 @@ PEERS = {
         _fairway("mrp-newreno", "mrp, newreno", "mrp", "newreno"),
         _fairway("pydevts", "pydevts, eager", "pydevts", "eager"),
         _fairway("pydevts-newreno", "pydevts, newreno", "pydevts", "newreno"),
+        *(_fairway(f"{name}-dtls", f"{name}, DTLS", f"{name}+dtls", "eager") for name in PLAIN),
     )
 }

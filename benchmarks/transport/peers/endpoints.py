@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 from benchmarks.transport.loads import Announce, Load, send_each
 from benchmarks.transport.pattern import (
@@ -18,22 +20,30 @@ from benchmarks.transport.pattern import (
     variants,
 )
 from fairway import net
+from fairway.demo.keys import Keys
 from fairway.net.link import Io
 
 LARGE_IN_FLIGHT = 3
+DTLS = "+dtls"
+KEYS = "FAIRWAY_BENCH_KEYS"
+"""In the environment: the folder of both sides' identities."""
 CONNECTIONS = {"mrp": 8}
 """The standard lets one mrp connection start 327,680 messages a second."""
 
 
-def _url(protocol: str, host: str, port: int, controller: str) -> str:
-    """Return a URL; without a controller everything is as a user gets it."""
-    return f"{protocol}://{host}:{port}" + (f"?controller={controller}" if controller else "")
+def _url(scheme: str, host: str, port: int, controller: str, *, calls: bool) -> str:
+    """Return the URL of one side; without a controller everything is as a user gets it."""
+    url = f"{scheme}://{host}:{port}" + (f"?controller={controller}" if controller else "")
+    if not scheme.endswith(DTLS):
+        return url
+    keys = Keys(Path(os.environ[KEYS]))
+    return keys.device_url(url, "device") if calls else keys.gateway_url(url)
 
 
 async def open_sender(host: str, port: int, load: Load, protocol: str, controller: str, io: Io) -> EndpointSender:
     """Open one connection, or several where the protocol caps one."""
     variants()  # made before the clock runs
-    url = _url(protocol, host, port, controller)
+    url, protocol = _url(protocol, host, port, controller, calls=True), protocol.removesuffix(DTLS)
     count = 1 if load.kind == "ping" or load.drive else CONNECTIONS.get(protocol, 1)
     return EndpointSender(protocol, load, [await net.connect(url, io=io) for _ in range(count)])
 
@@ -97,10 +107,11 @@ class EndpointSender:
 async def serve(host: str, load: Load, announce: Announce, protocol: str, controller: str, io: Io) -> None:
     """Receive from all connections, compare, and confirm to the one that began the transfer."""
     variants()
+    url, protocol = _url(protocol, host, 0, controller, calls=False), protocol.removesuffix(DTLS)
     blocks = load.kind == "bulk" and protocol == "rup"
     reception = Reception(load, BlockCheck) if blocks else Reception(load)
     caller: net.Connection | None = None
-    async with net.listen(_url(protocol, host, 0, controller), io=io, close_timeout_s=1.0) as listener:
+    async with net.listen(url, io=io, close_timeout_s=1.0) as listener:
         announce((host, int(listener.url.rpartition(":")[2])), reception)
         while True:
             batch = await listener.receive_many()

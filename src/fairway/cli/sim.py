@@ -44,7 +44,7 @@ def sim(
     two_way: bool = typer.Option(False, help="The server sends as much back.", rich_help_panel=_LOAD),
     deferred: bool = typer.Option(False, help="Acknowledge when stored, not when delivered.", rich_help_panel=_LOAD),
     window: int | None = typer.Option(None, help="Packets in flight at the most.", rich_help_panel=_LOAD),
-    controller: str = typer.Option("newreno", help="model, newreno or eager.", rich_help_panel=_LOAD),
+    controller: str = typer.Option("model", help="model, newreno or eager.", rich_help_panel=_LOAD),
     layout: str | None = typer.Option(None, help="mrp only: stamped or piggyback.", rich_help_panel=_LOAD),
 ) -> int:
     """Run one simulated conversation and print what happened.

@@ -48,8 +48,6 @@ class Call:
 class Calls:
     """Our calls by what their answer names."""
 
-    __slots__ = ("_by_key", "_deadlines", "_options", "_outputs", "get")
-
     def __init__(self, options: HandshakeOptions, outputs: Outputs[Any], deadlines: Deadlines[Any]) -> None:
         self._options = options
         self._outputs = outputs
@@ -81,7 +79,6 @@ class Calls:
         self._deadlines.set(call, min(call.repeat_us, call.give_up_us))
 
     def wake(self, call: Call, now_us: int) -> None:
-        """Repeat a call that is due, or give it up."""
         if now_us >= call.give_up_us:
             self.give_up(call, NO_ANSWER)
         else:
@@ -89,23 +86,19 @@ class Calls:
             self._send(call, now_us)
 
     def remove(self, call: Call) -> None:
-        """Remove a call that has its outcome."""
         del self._by_key[call.key]
         self._outputs.unfinished -= 1
         self._deadlines.set(call, None)
 
     def give_up(self, call: Call, reason: str) -> None:
-        """End a call without an answer."""
         self.remove(call)
         self._outputs.report(ConnectUnknown(call.token, call.address, reason))
 
     def give_up_to(self, address: Address, reason: str) -> None:
-        """End the calls to an address at which nobody receives."""
         for call in [call for call in self._by_key.values() if call.address == address]:
             self.give_up(call, reason)
 
     def give_up_all(self, reason: str) -> None:
-        """End every call."""
         for call in list(self._by_key.values()):
             self.give_up(call, reason)
 
@@ -128,8 +121,6 @@ Entry = TypeVar("Entry", bound=HalfOpen)
 
 class HalfOpens(Generic[Entry]):
     """The calls of others, by caller and by the number that we gave them."""
-
-    __slots__ = ("_by_caller", "_by_id", "_deadlines", "_max", "_outputs")
 
     def __init__(self, options: HandshakeOptions, outputs: Outputs[Any], deadlines: Deadlines[Any]) -> None:
         self._by_caller: OrderedDict[tuple[Address, int], Entry] = OrderedDict()
@@ -164,13 +155,11 @@ class HalfOpens(Generic[Entry]):
         self._deadlines.set(entry, entry.expires_us)
 
     def remove(self, entry: Entry) -> None:
-        """Remove a call that was completed or whose time is over."""
         del self._by_caller[entry.address, entry.caller_id]
         self._by_id.pop(entry.own_id, None)
         self._deadlines.set(entry, None)
 
     def clear(self) -> None:
-        """Remove all calls."""
         for entry in list(self._by_caller.values()):
             self.remove(entry)
 
@@ -199,7 +188,6 @@ class HandshakeTable(ABC, Generic[Entry]):
         """Do what is due for a conversation or a call of another side."""
 
     def is_full(self) -> bool:
-        """Return whether there are as many conversations and calls of ours as are allowed."""
         return len(self) + len(self.calls) >= self._peers_max
 
     def shut(self) -> None:
@@ -209,7 +197,6 @@ class HandshakeTable(ABC, Generic[Entry]):
         self.half_opens.clear()
 
     def wake(self, now_us: int) -> None:
-        """Do what is due."""
         for entry in self.deadlines.pop_due(now_us):
             if isinstance(entry, Call):
                 self.calls.wake(entry, now_us)

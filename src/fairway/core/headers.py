@@ -38,8 +38,6 @@ class Field:
 class Header:
     """Fields that stand one after another, from `start` on."""
 
-    __slots__ = ("_by_name", "fields", "size", "start")
-
     def __init__(self, *fields: Field, start: int = 0) -> None:
         self.start = start
         placed: list[Field] = []

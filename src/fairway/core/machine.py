@@ -72,7 +72,7 @@ class Options:
 
     deferred: bool = False
     """Acknowledge a message when its receipt is committed, not when it is handed over."""
-    controller: str = "newreno"
+    controller: str = "model"
     """Congestion control: `model` measures the path, `newreno` reacts to losses, `eager` keeps a fixed window (closed
     networks only)."""
     window: int = BY_PATH

@@ -38,7 +38,6 @@ class Pings:
         return self._outputs.token()
 
     def start(self, token: int | None, mark: Hashable, now_us: int) -> None:
-        """Add a question that leaves now."""
         self.waiting.append(Ping(token, now_us, mark))
         self._outputs.unfinished += token is not None
 
@@ -56,12 +55,10 @@ class Pings:
         return rtt_us
 
     def expire(self, now_us: int) -> None:
-        """End those that waited too long."""
         while self.next_us() <= now_us:
             self._give_up(self.waiting.pop(0), NO_ANSWER)
 
     def end(self, reason: str) -> None:
-        """End all of them."""
         waiting, self.waiting = self.waiting, []
         for ping in waiting:
             self._give_up(ping, reason)

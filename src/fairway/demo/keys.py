@@ -24,7 +24,8 @@ class Keys:
 
     def gateway_url(self, url: str) -> str:
         """Return a URL to serve."""
-        return f"{url}?identity={self._file(GATEWAY, 'gateway')}&revoked={self.folder / 'ca' / 'revoked.txt'}"
+        identity = self._file(GATEWAY, "gateway")
+        return f"{url}{'&' if '?' in url else '?'}identity={identity}&revoked={self.folder / 'ca' / 'revoked.txt'}"
 
     def device_url(self, url: str, device: str) -> str:
         """Return a URL for a device to call."""

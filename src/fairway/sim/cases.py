@@ -39,7 +39,7 @@ class RunOptions:
     two_way: bool = False
     deferred: bool = False
     window: int | None = None
-    controller: str = "newreno"
+    controller: str = "model"
     layout: str | None = None
 
     def command(self, seed: int) -> str:

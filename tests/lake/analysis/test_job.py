@@ -271,7 +271,7 @@ def test_counts_of_tasks_add_up() -> None:
     counts.add(Counts(2, 9, 0))
     assert counts == Counts(5, 9, 1)
     notes = [
-        json.dumps({"counts": {"5": asdict(one)}, "spoken": ["mrp"]}) for one in (Counts(3, 7, 1), Counts(2, 9, 0))
+        json.dumps({"counts": {"5": asdict(one)}, "protocols": ["mrp"]}) for one in (Counts(3, 7, 1), Counts(2, 9, 0))
     ]
     assert Enrich.noted([*notes, Enrich({}, {}).notes()]) == ({5: counts}, {"mrp"})
 

@@ -20,7 +20,9 @@ BURST_US = 2_000
 class Departure:
     """What had been delivered when packets left: their acknowledgement shows at which rate it has gone on since."""
 
-    def __init__(self, sent_us: int, delivered: int, delivered_us: int, first_us: int, limited: bool) -> None:
+    def __init__(
+        self, sent_us: int, delivered: int, delivered_us: int, first_us: int, limited: bool, order: int = 0
+    ) -> None:
         self.sent_us = sent_us
         self.delivered = delivered
         """Packets that were delivered by then."""
@@ -30,6 +32,8 @@ class Departure:
         """When the latest of them had left."""
         self.limited = limited
         """The application had less to send than the path takes."""
+        self.order = order
+        """What left earlier has a lower one."""
 
 
 class Controller:
@@ -66,7 +70,8 @@ class Controller:
 
     def delivered(self, packets: int, departure: Departure | None, in_flight: int, rtt_us: int, now_us: int) -> None:
         """Take packets that arrived, each once: the departure of the latest of them, what is still in flight, and the
-        round trip where it was measured, else 0. Without a departure more may have arrived by now than is known."""
+        round trip: negative where it was this at the most, 0 where nothing is known of it. Without a departure more may
+        have arrived by now than is known."""
 
     def missed(self, packets: int) -> None:
         """Take transmissions that count as lost, whoever is to blame."""

@@ -60,26 +60,22 @@ class Backlog:
         self.wanted = False
 
     def add(self, count: int, body_bytes: int) -> None:
-        """Count messages that were accepted."""
         self.messages += count
         self.bytes += body_bytes
         self._outputs.unfinished += count
 
     def delivered(self, tokens: Sequence[int], body_bytes: int) -> None:
-        """Report messages that the peer acknowledged."""
         outputs, count = self._outputs, len(tokens)
         outputs.report(Delivered(self._peer, tokens))
         outputs.statistics.messages_delivered += count
         self.settle(count, body_bytes)
 
     def unknown(self, tokens: Sequence[int], body_bytes: int, reason: str) -> None:
-        """Report messages that were transmitted and not acknowledged."""
         self._outputs.report(DeliveryUnknown(self._peer, tokens, reason))
         self._outputs.statistics.messages_unknown += len(tokens)
         self.settle(len(tokens), body_bytes)
 
     def refused(self, tokens: Sequence[int], body_bytes: int) -> None:
-        """Report messages that were never transmitted."""
         self._outputs.report(Refused(self._peer, tokens, NOT_SENT))
         self._outputs.statistics.messages_refused += len(tokens)
         self.settle(len(tokens), body_bytes)

@@ -174,7 +174,6 @@ class Stream:
         self._singles: dict[int, Run] = {}
 
     def add(self, run: Run) -> None:
-        """Add a run, whatever its place."""
         if run.count == 1:
             self._singles[run.first] = run
         else:
@@ -183,11 +182,9 @@ class Stream:
             self._runs.insert(place, run)
 
     def add_single(self, run: Run) -> None:
-        """Add a run of one."""
         self._singles[run.first] = run
 
     def remove(self, run: Run) -> None:
-        """Take a run out, as it was added."""
         if run.count == 1 and self._singles.get(run.first) is run:
             del self._singles[run.first]
             return
@@ -218,7 +215,6 @@ class Stream:
             self._firsts[place] = run.first
 
     def single(self, number: int) -> Run | None:
-        """Return the run that is just this packet."""
         return self._singles.get(number)
 
     def find(self, number: int) -> Run | None:
@@ -248,13 +244,11 @@ class Stream:
         return max(last, max(self._singles, default=-1))
 
     def runs(self) -> list[Run]:
-        """Return all runs in the order of their numbers."""
         found = [*self._runs, *self._singles.values()]
         found.sort(key=_first)
         return found
 
     def waiting(self) -> Iterator[int]:
-        """Return the waiting numbers in order."""
         for run in self.runs():
             yield from range(run.first, run.end)
 

@@ -106,11 +106,9 @@ class Connection(Conversation, ABC):
     # Sending.
 
     def mark_ready(self, now_us: int) -> None:
-        """Have `flush` called before the machine's next output."""
         self._shared.outputs.ready[self] = now_us
 
     def flush(self, now_us: int) -> None:
-        """Send what may leave now."""
         sender = self.sender
         self._retransmit(now_us)
         while sender.waiting and (most := sender.may_leave(now_us)) > 0:
@@ -144,7 +142,6 @@ class Connection(Conversation, ABC):
             self.end(self.closing)
 
     def _delivered(self, pieces: Sequence[Acknowledged], now_us: int) -> None:
-        """Report packets that were acknowledged."""
         for run, first, count in pieces:
             self._settle(run, first, count)
         self._resume(now_us)
@@ -173,7 +170,6 @@ class Connection(Conversation, ABC):
     # Receiving.
 
     def hear(self, now_us: int) -> None:
-        """Note a valid packet."""
         self.heard_us = now_us
         self.active_us = now_us
 
@@ -205,7 +201,6 @@ class Connection(Conversation, ABC):
         self._shared.outputs.report(MessagesReceived(self.peer, first, bodies))
 
     def commit(self, first: int, count: int, now_us: int) -> None:
-        """Free the receipt slots of received messages and, when deferred, acknowledge them."""
         receiver = self.receiver
         if not self._shared.options.deferred:
             if count > 1 or not receiver.receipts.free_one(first):
@@ -282,7 +277,6 @@ class Connection(Conversation, ABC):
     # Time.
 
     def next_us(self) -> int:
-        """Return when `wake` is due."""
         options = self._shared.options
         due_us = min(
             self.heard_us + options.forget_us,
@@ -294,7 +288,6 @@ class Connection(Conversation, ABC):
         return min(due_us, self.pings.next_us()) if self.pings.waiting else due_us
 
     def wake(self, now_us: int) -> None:
-        """Do what is due."""
         recovery = self.sender.recovery
         if recovery.gives_up(now_us):
             self.end(self.closing or CloseReason.TIMED_OUT, NO_ACKNOWLEDGEMENT)

@@ -73,7 +73,6 @@ class ConnectionTable(HandshakeTable[HalfCall]):
         return self._complete(call, now_us)
 
     def open(self, peer: Peer, remote: int, layout: str, *, client: bool, now_us: int) -> Connection:
-        """Add a connection whose ids are known."""
         made = StampedConnection if layout == STAMPED else PiggybackConnection
         connection: Connection = made(self.shared, peer, remote, client, now_us)
         self.connections[peer.local] = connection
@@ -84,14 +83,12 @@ class ConnectionTable(HandshakeTable[HalfCall]):
         return connection
 
     def _forget(self, connection: Connection) -> None:
-        """Remove a connection that has ended."""
         del self.connections[connection.local]
         if not connection.client:
             del self._callers[connection.address, connection.remote]
         self.deadlines.set(connection, None)
 
     def is_taken(self, number: int) -> bool:
-        """Return whether an id is in use."""
         return number in self.connections or number in self.calls or number in self.half_opens
 
     def _draw_id(self, layout: str) -> int | None:

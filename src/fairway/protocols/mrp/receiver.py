@@ -30,19 +30,15 @@ class KeptSlots(ReceiptSlots):
     must find room, or nothing would ever move again.
     """
 
-    __slots__ = ("_kept_bytes_left", "_kept_left")
-
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._kept_left = options.open_receipts_max - 1
         self._kept_bytes_left = options.open_receipt_bytes_max - UDP_PAYLOAD_BYTES_MAX
 
     def fit_kept(self, size: int) -> bool:
-        """Return whether there is room for one message ahead of a gap."""
         return self._kept_left > 0 and size <= self._kept_bytes_left and self.fit(1, size)
 
     def keep(self, size: int) -> None:
-        """Occupy a slot for one message ahead of a gap."""
         self.take(1, size)
         self._kept_left -= 1
         self._kept_bytes_left -= size
@@ -153,7 +149,6 @@ class Receiver:
         return committed
 
     def release(self) -> None:
-        """Free every slot that this connection occupies, because it has ended."""
         self.receipts.release()
         if not self._deferred:
             for body in self.ahead.values():

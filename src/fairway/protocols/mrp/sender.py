@@ -49,7 +49,6 @@ class Starts:
         self._in_all = 0
 
     def started(self, count: int, interval_us: int, now_us: int) -> None:
-        """Note sequences that start now."""
         slots = self._slots
         self._in_all += count
         if slots and (now_us - slots[-1][0]) * _SLOTS <= interval_us:
@@ -61,7 +60,6 @@ class Starts:
             self._in_all -= slots.popleft()[2]
 
     def room(self, interval_us: int, now_us: int) -> int:
-        """Return how many sequences may start now."""
         room = self._most - self._in_all
         if room > 0 and self._in_all * 2 < self._most:
             return room
@@ -89,7 +87,6 @@ HALVED_FROM = 32
 
 
 def in_flight_max(window: int) -> int:
-    """Return how many packets of a window may be in flight at once."""
     return window if window < HALVED_FROM else window // 2
 
 
@@ -129,7 +126,6 @@ class Sender:
     # What leaves.
 
     def queue(self, bodies: Sequence[Buffer], token: int, now_us: int, *, equal: bool) -> None:
-        """Queue messages that the backlog accepts."""
         self.backlog.add(len(bodies), sum(map(len, bodies)))
         self.waiting.add(bodies, token, equal=equal)
         self._outputs.ready[self._connection] = now_us
@@ -156,7 +152,6 @@ class Sender:
         return some_us if some_us > least_us else least_us
 
     def left(self, count: int, data: bytes, segment_bytes: int, token: int, now_us: int) -> None:
-        """Take new packets that leave now."""
         self.recovery.sent(self.packets, self.next, count, now_us, data, segment_bytes, token)
         self.next += count
         self._starts.started(count, self._interval_us(), now_us)
@@ -199,7 +194,6 @@ class Sender:
     # What survives a restart.
 
     def outstanding(self) -> list[tuple[int, bytes]]:
-        """Return the unacknowledged packets, number and datagram, in order."""
         found: list[tuple[int, bytes]] = []
         for run in self.packets.runs():
             data, size = bytes(run.datagrams()), run.segment_bytes

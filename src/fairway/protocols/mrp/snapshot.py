@@ -39,7 +39,6 @@ class Snapshot(NamedTuple):
 
 
 def pack(snapshot: Snapshot) -> bytes:
-    """Return the snapshot as bytes."""
     plain = snapshot._asdict()
     for name in ("beyond", "outstanding", "last"):
         plain[name] = [[number, b64encode(data).decode()] for number, data in plain[name]]

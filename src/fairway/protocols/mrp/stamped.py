@@ -70,7 +70,6 @@ class StampedConnection(Connection):
     # Acknowledgements that arrive.
 
     def take_ack(self, sequence: int, stamp: int, now_us: int) -> None:
-        """Take one acknowledgement."""
         sender = self.sender
         number = sender.base + (sequence - sender.base) % _TURN
         run = sender.packets.find(number)

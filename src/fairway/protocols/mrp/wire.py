@@ -290,7 +290,6 @@ def stamped_header(dest_conid: int, from_conid: int, sequence: int, stamp: int) 
 
 
 def ack_bytes(dest_conid: int, from_conid: int, sequence: int, stamp: int) -> bytes:
-    """Return a stamped acknowledgement."""
     return stamped_prefix(TYPE_ACK, dest_conid, from_conid) + pair(sequence, stamp)
 
 
@@ -315,7 +314,6 @@ def pair(first: int, second: int) -> bytes:
 
 
 def number(value: int) -> bytes:
-    """Return one sequence, stamp or from_seq."""
     return value.to_bytes(2, "big")
 
 
@@ -325,17 +323,14 @@ def echoed(stamped: bytes) -> bytes:
 
 
 def restamped(stamped: Buffer, stamp: int) -> bytes:
-    """Return stamped data again, with another stamp."""
     return b"".join((stamped[:_STAMP_AT], stamp.to_bytes(2, "big"), stamped[STAMPED_BYTES:]))
 
 
 def with_from_seq(piggyback: Buffer, from_seq: int) -> bytes:
-    """Return piggyback data again, with another from_seq."""
     return b"".join((piggyback[:_FROM_SEQ_AT], from_seq.to_bytes(2, "big"), piggyback[PIGGYBACK_BYTES:]))
 
 
 def body_of(datagram: bytes, header_bytes: int) -> bytes:
-    """Return what follows a header of that size."""
     return datagram[header_bytes:]
 
 

@@ -65,7 +65,7 @@ class Conversations:
         self._statistics = outputs.statistics
         self._by_address: dict[Address, Conversation] = {}
         self.get = self._by_address.get
-        """Gives the conversation with an address, or None."""
+        """Return the conversation with an address, or None."""
         self._idle: OrderedDict[Address, int] = OrderedDict()
         """Those that may make room for new ones, the longest idle first, with the time at which they are forgotten
         without that; 0 before the machine has told the time. Not a plain dict: finding its first entry costs more with
@@ -80,7 +80,6 @@ class Conversations:
         return list(self._by_address.values())
 
     def has_room(self) -> bool:
-        """Return whether one more address can be taken in."""
         return len(self._by_address) < self._options.peers_max or bool(self._idle)
 
     def called(self, address: Address, token: int | None) -> Conversation:
@@ -126,12 +125,10 @@ class Conversations:
         self.note(conversation)
 
     def busy(self, conversation: Conversation) -> None:
-        """Note that a conversation is not idle."""
         if self._idle:
             self._idle.pop(conversation.address, None)
 
     def note(self, conversation: Conversation) -> None:
-        """Note whether a conversation is idle."""
         if conversation.idle:
             self._idle.setdefault(conversation.address, 0)
         else:

@@ -58,7 +58,6 @@ class Inbound:
     def packet(
         self, header: int, body: bytes, address: Address, conversation: Conversation | None, now_us: int
     ) -> None:
-        """Take one packet."""
         key = header & KEY_MASK
         known = conversation is not None and key in conversation.receiver.known
         if (not known or header & FAILED) and crc32(body) != key & CRC_MASK:
@@ -139,7 +138,6 @@ class Inbound:
     # Closes and commits.
 
     def closes(self, keys: Sequence[int], conversation: Conversation | None) -> None:
-        """Take closes of one peer."""
         ended = 0
         if conversation is not None:
             before = len(conversation.receiver.known)
@@ -160,7 +158,6 @@ class Inbound:
             timers.popleft()
 
     def commit(self, receipt: Receipt, conversation: Conversation, now_us: int) -> None:
-        """Free places and, when deferred, acknowledges."""
         if not isinstance(receipt.first, int):
             return
         receiver = conversation.receiver
@@ -180,7 +177,6 @@ class Inbound:
             self._conversations.note(conversation)
 
     def end(self, conversation: Conversation) -> None:
-        """Free the places of a conversation that is over."""
         before = len(conversation.receiver.known)
         self._slots.free(*conversation.receiver.vacate_all())
         self._recount(conversation, before)
@@ -195,7 +191,6 @@ class Inbound:
     # Time.
 
     def next_due_us(self) -> int | None:
-        """Return when an ack is due again or a key's time is over."""
         memory_us = self._memory_due.next_us()
         if not self._ack_timers:
             return memory_us
@@ -203,7 +198,6 @@ class Inbound:
         return ack_us if memory_us is None or ack_us < memory_us else memory_us
 
     def wake(self, now_us: int) -> None:
-        """Repeat acks and forgets keys."""
         while self._ack_timers and self._ack_timers[0].due_us <= now_us:
             self._repeat_acks(self._ack_timers.popleft(), now_us)
         for address in self._memory_due.pop_due(now_us):

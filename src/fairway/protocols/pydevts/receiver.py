@@ -116,7 +116,6 @@ class Receiver:
     # Arrival.
 
     def accept(self, key: int, size: int, now_us: int) -> int:
-        """Take a new message in and return its number."""
         number = self.widener.take(key >> ID_SHIFT)
         self.known[key] = number
         self.places[number] = size << SIZE_SHIFT | key

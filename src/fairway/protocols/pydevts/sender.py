@@ -68,7 +68,6 @@ class Sender:
     # What leaves.
 
     def queue(self, bodies: Sequence[Buffer], token: int, now_us: int, *, equal: bool) -> None:
-        """Queue messages that the backlog accepts."""
         self.backlog.add(len(bodies), sum(map(len, bodies)))
         self._waiting.add(bodies, token, equal=equal)
         self._outputs.ready[self._conversation] = now_us

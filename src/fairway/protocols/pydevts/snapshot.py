@@ -166,7 +166,6 @@ def _age_us(one: Remembered) -> int:
 
 
 def encode(snapshot: Snapshot) -> bytes:
-    """Return the bytes of a snapshot."""
     address = address_bytes(snapshot.address)
     next_id = _NO_ID if snapshot.next_id is None else snapshot.next_id
     counts = len(snapshot.gaps), len(snapshot.blocks), len(snapshot.remembered), len(address)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from fairway.core import conversations
 from fairway.core.events import Peer
-from fairway.protocols.rup.ack_policy import AckPolicy
 from fairway.protocols.rup.context import Context
+from fairway.protocols.rup.feedback import AckPolicy, Pace
 from fairway.protocols.rup.incoming import Incoming
-from fairway.protocols.rup.requests import Pace
 from fairway.protocols.rup.sender import Sender
 
 
@@ -15,18 +14,9 @@ class Conversation(conversations.Conversation):
     """What is on its way from and to one address."""
 
     __slots__ = (
-        "_context",
-        "_sender",
-        "ack_policy",
-        "answered",
-        "heard_us",
-        "incoming",
-        "incoming_bytes",
-        "is_named",
-        "pace",
-        "receipts",
-        "serial",
-    )
+        "_context", "_sender", "ack_policy", "answered", "heard_us", "incoming", "incoming_bytes", "is_named", "pace",
+        "receipts", "serial",
+    )  # fmt: skip
 
     def __init__(self, peer: Peer, context: Context, now_us: int) -> None:
         super().__init__(peer)

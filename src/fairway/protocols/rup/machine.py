@@ -21,7 +21,7 @@ however many holes there are. The sender's own timers (`core/recovery`) are only
     idle, 60 s             conversations that the peer began                from the last part or word
 
 The first parts of a conversation are confirmed more often than every 64, so are those of a sender that seems to stand
-still (`ack_policy.py`), and a confirm leaves at once when a hole closes or a duplicate shows that one was lost: all are
+still (`feedback.py`), and a confirm leaves at once when a hole closes or a duplicate shows that one was lost: all are
 "within 20 ms", and a small window does not stand still for those 20 ms.
 
 What is said to a sender only marks it ready; it sends when the machine is asked for outputs. So all confirms of a turn

@@ -21,8 +21,7 @@ from fairway.core.statistics import RECEIPTS_FULL, REMEMBERED_FULL, TOO_LARGE
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.context import Context
 from fairway.protocols.rup.conversation import Conversation
-from fairway.protocols.rup.incoming import Incoming, cost, grid_fault
-from fairway.protocols.rup.memory import Memory
+from fairway.protocols.rup.incoming import Incoming, Memory, cost, grid_fault
 from fairway.protocols.rup.remembered import Remembered
 
 
@@ -135,7 +134,6 @@ class Receiver:
         self._keep(message, header.position, body, now_us)
 
     def part(self, message: Incoming, header: wire.Headed, data: Buffer, now_us: int) -> None:
-        """Take a part of an unfinished message."""
         position = header.position
         size = len(data) - wire.DATA_HEADER_BYTES
         reason = message.fault(position, size, header.total)
@@ -314,7 +312,6 @@ class Receiver:
         self._timers.set(message, None)
 
     def _forget(self, message: Incoming) -> None:
-        """Drop an unfinished message."""
         self._remove(message)
         message.let_go()
 
@@ -355,12 +352,10 @@ class Receiver:
             self._finish(address, identity, held.total, now_us)
 
     def held_total(self, address: Address, identity: bytes) -> int | None:
-        """Return the total of a message that waits for its commit."""
         held = self._held.get((address, identity))
         return None if held is None else held.total
 
     def restore(self, address: Address, identity: bytes, total: int, now_us: int) -> None:
-        """Resume a remembered message from a snapshot."""
         self._remember(address, identity, total, now_us)
 
     def forget_conversation(self, conversation: Conversation, now_us: int) -> None:
@@ -384,7 +379,6 @@ class Receiver:
             self._confirm_held(held)
 
     def due(self, message: Incoming, now_us: int) -> None:
-        """Do what is due for an unfinished message."""
         if message.conversation.incoming.get(message.identity) is not message:
             return
         if message.heard_us + self._options.unfinished_us <= now_us:
@@ -398,6 +392,5 @@ class Receiver:
         self._timers.set(message, message.due_us())
 
     def expire(self, now_us: int) -> None:
-        """Forget remembered messages whose time is over."""
         self.remembered.expire(now_us)
         self._timers.set(self.remembered, self.remembered.next_us())

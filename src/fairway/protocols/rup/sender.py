@@ -101,7 +101,6 @@ class Sender:
         self._context.outputs.ready[self] = now_us
 
     def flush(self, now_us: int) -> None:
-        """Send what window and pacing allow, and set the timer."""
         was_blocked, self.is_blocked = self.is_blocked, False
         recovery = self._recovery
         self._oldest_first = self._oldest_first or recovery.is_stalled
@@ -243,7 +242,6 @@ class Sender:
             self._context.statistics.amplification_withheld += 1
 
     def _transmit(self, message: Outgoing, count: int, now_us: int) -> None:
-        """Send the next parts of a message."""
         context, first = self._context, message.sent
         data = self._grid.encode(message, first, count)
         context.outbox.answer(self.peer.address, data, wire.DATA_HEADER_BYTES + message.part_bytes, count)
@@ -257,7 +255,6 @@ class Sender:
             self._retransmit(run, now_us)
 
     def _retransmit(self, run: Run, now_us: int) -> None:
-        """Send parts again."""
         message = self._begun[run.stream.serial]
         if now_us - message.left_us > REPEAT_WITHIN_US:
             self._give_up(message, LEFT_BEHIND)
@@ -372,7 +369,6 @@ class Sender:
             self.backlog.refused((message.token,), message.total)
 
     def end_all(self, reason: str) -> None:
-        """End everything without an outcome: nobody receives there."""
         for message in list(self._under_way.values()):
             self._give_up(message, reason)
         self._refuse_queued(NEVER)

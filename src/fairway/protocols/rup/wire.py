@@ -116,7 +116,6 @@ def uint(value: int) -> bytes:
 
 
 def encode(packet: Packet) -> bytes:
-    """Return the datagram of a packet."""
     identity = packet.id.encode("ascii")
     if isinstance(packet, Data):
         prefix = _DATA_PREFIX.pack(LETTER_OF_KIND[DATA], packet.start, identity)
@@ -181,7 +180,6 @@ def _malformed(front: bytes, length: int) -> MalformedDatagram:
 
 
 def body(data: Buffer) -> bytes:
-    """Return what follows the header of a data packet."""
     return bytes(data[DATA_HEADER_BYTES:])
 
 

@@ -64,7 +64,6 @@ class HalfSession(HalfOpen):
         outputs.outbox.send(self.address, self.answer, HEADER_BYTES)
 
     def due_us(self) -> int:
-        """Return when there is something to do."""
         return min(self._repeat_us, self.expires_us) if self._left else self.expires_us
 
 
@@ -92,7 +91,6 @@ class Sessions:
             del self.by_id[session.link.session_id]
 
     def move(self, session: Session, address: Address, now_us: int) -> None:
-        """Move a session to another address."""
         self._leave(session)
         session.move(address, now_us)
         self._enter(session)
@@ -250,7 +248,6 @@ class SessionTable(HandshakeTable[HalfSession]):
         return session
 
     def readmit(self, session: Session) -> None:
-        """Add a restored session."""
         if session.peer in self.sessions.by_peer:
             raise already_open(session.peer.address)
         self._enter(session)

@@ -215,7 +215,6 @@ class Sender:
             link.transmit(data, HEADER_BYTES)
 
     def acknowledge_run(self, first: int, count: int) -> None:
-        """Acknowledge consecutive important packets."""
         link = self._link
         if count < RUN_MIN or link.indices_to_wrap() < count or self.index_room(count) < count:
             for number in range(first, first + count):
@@ -261,7 +260,6 @@ class Sender:
         return self._recovery.left_in_order(self._packets, number, count)
 
     def sample(self, rtt_us: int) -> None:
-        """Take a round trip that a heartbeat measured."""
         self.timing.sample(rtt_us)
         self._link.outputs.statistics.rtt_us = self.timing.smoothed_us
 
@@ -291,14 +289,12 @@ class Sender:
         self.flush(now_us)
 
     def due_us(self) -> int:
-        """Return when `wake` has something to do."""
         due_us = min(self._paced_us, self._recovery.next_us())
         return due_us if self._asking is None else min(due_us, self._asking.next_us())
 
     # Outcomes.
 
     def idle(self) -> bool:
-        """Return whether all important packets are acknowledged and none waits to be sent."""
         return not self._packets.left and not self._queue
 
     def fail_requests(self, reason: str) -> None:
@@ -311,7 +307,6 @@ class Sender:
             self.backlog.refused((message.token,), len(message.body))
 
     def fail(self, reason: str) -> None:
-        """End everything that waits."""
         self.fail_requests(reason)
         for run in self._recovery.withdraw(self._packets):
             self._unknown(run, reason)

@@ -90,7 +90,6 @@ class Session(Conversation):
     # What arrives.
 
     def receive(self, index: int, ack_index: int, flag: int, data: Buffer, now_us: int) -> None:
-        """Take one well-formed packet of this session."""
         highest = self.receiver.seen.highest
         if index == (highest + 1) & INDEX_MASK and self.state is OPEN:
             if flag == IMP:
@@ -305,7 +304,6 @@ class Session(Conversation):
     # What leaves.
 
     def commit(self, first: int, count: int) -> None:
-        """Free the receipt slots of committed messages and, when deferred, acknowledge the important ones."""
         if count == 1 and not self._options.deferred and self.receiver.receipts.free_one(first):
             return
         committed = self.receiver.commit(first, count)
@@ -340,7 +338,6 @@ class Session(Conversation):
     # Time.
 
     def wake(self, now_us: int) -> None:
-        """Do what is due."""
         if self.state is State.LINGERING:
             if now_us >= self._lingering_us + self._options.linger_us:
                 self.state = State.OVER
@@ -358,7 +355,6 @@ class Session(Conversation):
             self._end(CloseReason.TIMED_OUT)
 
     def wake_heartbeat(self, now_us: int) -> None:
-        """Send a heartbeat if it is due."""
         due_us = self.heartbeat_due_us()
         if due_us is not None and now_us >= due_us:
             self._heartbeat_us = now_us
@@ -371,7 +367,6 @@ class Session(Conversation):
         return max(self._heard_us, self._heartbeat_us) + self._options.keepalive_us
 
     def due_us(self) -> int:
-        """Return when `wake` has something to do."""
         options = self._options
         if self.state is State.LINGERING:
             return self._lingering_us + options.linger_us

@@ -204,7 +204,6 @@ _MESSAGE_CLASS: dict[int, type[Plain | Important | Response]] = {0: Plain, IMP: 
 
 
 def encode(packet: Packet) -> bytes:
-    """Return the datagram of a packet."""
     body = b"" if isinstance(packet, Control) else packet.body
     return datagram(packet.index, packet.session_id, packet.ack_index, packet.flag, body)
 
@@ -248,7 +247,6 @@ def _malformed(index: int, flag: int, length: int) -> MalformedDatagram:
 
 
 def body(data: Buffer) -> bytes:
-    """Return what follows the header."""
     return bytes(data[HEADER_BYTES:])
 
 
@@ -314,7 +312,6 @@ def _counts_up(data: bytes, place: int, end: int, segment_bytes: int, count: int
 
 
 def bodies(data: bytes, segment_bytes: int) -> tuple[bytes, ...]:
-    """Return the bodies of a super-buffer of equal datagrams."""
     return _bodies(segment_bytes - HEADER_BYTES, len(data) // segment_bytes).unpack(data)
 
 
