@@ -70,10 +70,13 @@ check: $(STAMP) ## Format, lint, types, layering, seeds.
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -n 0 tests/test_layering.py tests/test_randomness.py
 
-bench: $(STAMP) ## Measure this machine.
-	$(BIN)/fairway bench columns
-	$(BIN)/fairway bench simulator
-	$(BIN)/fairway bench transport
+bench: $(STAMP) ## Measure this machine: interpreted and, where there is a C compiler, compiled.
+	FAIRWAY_PURE=1 $(BIN)/fairway bench columns
+	FAIRWAY_PURE=1 $(BIN)/fairway bench simulator
+	FAIRWAY_PURE=1 $(BIN)/fairway bench transport --out out/bench/interpreted
+	@command -v cc > /dev/null || echo "no C compiler: the compiled form is not measured"
+	! command -v cc > /dev/null || { $(MAKE) native && $(BIN)/fairway bench simulator && \
+		$(BIN)/fairway bench transport --out out/bench/compiled; }
 
 soak: $(STAMP) ## Swarms of simulated runs: SEEDS of them over the four protocols.
 	$(BIN)/python scripts/soak.py --seeds $(SEEDS)

@@ -33,7 +33,6 @@ def mixed(protocol: str, rows: int) -> tuple[bytes, Integers, Integers]:
 
 
 def measure(seconds: int = 1, rows: int = ROWS) -> Iterator[dict[str, object]]:
-    """Return one row per protocol."""
     for protocol in NAMES:
         yield _row(protocol, seconds, rows)
 

@@ -28,8 +28,6 @@ class CellFailed(Exception):
 
 
 class Key(NamedTuple):
-    """One cell of the tables."""
-
     where: str
     load: str
     peer: str
@@ -59,7 +57,6 @@ class Results:
     """What only one of the benchmarks finds."""
 
     def figures(self, where: str, load: str, peer: str, figure: str = "rate") -> list[float | None]:
-        """Return one figure of a cell in each round."""
         return [one.get(figure) if one else None for one in self.cells.get(Key(where, load, peer), [])]
 
     def run(self, turns: Sequence[Sequence[Task]], report: Report) -> None:
@@ -77,7 +74,6 @@ class Results:
                 self.cells.setdefault(task.key, []).append(result)
 
     def remarks(self, *own: str) -> list[str]:
-        """Return what the figures need to be read with."""
         machine = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
         plan = f"{self.rounds} rounds of {self.seconds:g} s, interleaved"
         return [
@@ -106,7 +102,6 @@ class Goal:
         return found <= self.wanted if self.at_most else found >= self.wanted
 
     def row(self) -> Row:
-        """Return what is printed."""
         low, found, high = (_short(one) for one in (min(self.values), median(self.values), max(self.values)))
         return {
             "goal": self.goal,

@@ -27,7 +27,6 @@ class Client:
         self._tail = tail(size)
 
     def take(self, count: int) -> list[bytes]:
-        """Return the next messages."""
         first = self.next
         self.next += count
         return [message(number, self._tail) for number in range(first, self.next)]

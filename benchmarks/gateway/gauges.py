@@ -21,8 +21,6 @@ _UNSEALED = re.compile(r"^fairway_gateway_backlog_messages\{[^}]*\} (\S+)$", re.
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look."""
-
     gateway_bytes: int
     stream_bytes: int
     """With the JVM and its workers."""
@@ -60,12 +58,10 @@ class Gauges:
 
 
 def rows_by_file(table: Delta) -> list[int]:
-    """Return how many rows each file of a table has."""
     return [file.rows for file, _ in table.files(table.open())] if table.exists() else []
 
 
 def members(group: int) -> Iterator[int]:
-    """Return the processes of a group."""
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(ProcessLookupError):

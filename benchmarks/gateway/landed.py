@@ -63,7 +63,6 @@ def _landed(folder: Path) -> list[NDArray[np.uint8]]:
 
 
 def rows_of(bodies: Any) -> NDArray[np.uint8]:
-    """Return bodies of one size as rows of bytes."""
     data = b"".join(bodies.to_pylist())
     return np.frombuffer(data, dtype=np.uint8).reshape(len(bodies), -1)
 

@@ -49,8 +49,6 @@ LATENCIES = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure."""
-
     systems: Sequence[str] = tuple(SYSTEMS)
     loads: Sequence[str] = tuple(LOADS)
     visible: int = 0
@@ -145,7 +143,6 @@ def sync_us(folder: Path) -> float:
 
 
 def _file_system(folder: Path) -> str:
-    """Return the name of a folder's file system."""
     mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
     above = [(mounted, kind) for mounted, kind in mounts if folder.resolve().is_relative_to(mounted)]
     return max(above, key=lambda one: len(one[0]), default=("", "unknown"))[1]

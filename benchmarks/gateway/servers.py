@@ -35,8 +35,6 @@ class ServerFailed(FairwayError):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that takes messages."""
-
     port: int
     pid: int
     """The process whose processor time counts."""

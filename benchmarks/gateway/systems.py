@@ -30,8 +30,6 @@ _PROMISE = "written to the SQLite journal, synced in one transaction with what r
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """One row of the table."""
-
     name: str
     title: str
     server: str

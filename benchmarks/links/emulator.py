@@ -50,7 +50,6 @@ def open_device(name: str) -> int:
 
 
 def place_device(device: str, namespace: str, own: str, other: str) -> None:
-    """Move a device into a namespace and give it its addresses."""
     command("ip", "link", "set", device, "netns", namespace)
     command(*inside(namespace), "ip", "address", "add", own, "peer", other, "dev", device)
     command(*inside(namespace), "ip", "link", "set", device, "mtu", str(MTU), "txqueuelen", str(DEVICE_QUEUE), "up")

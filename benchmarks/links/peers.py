@@ -47,7 +47,6 @@ def entries(row: Link) -> Iterator[Entry]:
 
 
 def loads(entry: Entry, row: Link) -> Iterator[Load]:
-    """Return what is measured of a peer on a link."""
     in_flight = 2 * max(BUFFER_BYTES_MIN, 2 * row.product_bytes)
     yield Load(STREAM, "awaited", entry.bulk_bytes, STREAM, "MB/s", "stream", in_flight)
     if entry.piece_bytes:

@@ -27,8 +27,6 @@ PEERS = [entry.peer.name for entry in entries(next(iter(ROWS.values())))]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure."""
-
     rows: Sequence[str]
     peers: Sequence[str]
     loads: Sequence[str]
@@ -147,7 +145,6 @@ def _exactness(name: str, counts: Sequence[dict[str, int]]) -> Row:
 
 
 def describe(row: Link) -> str:
-    """Return a link in words."""
     losses = f"{row.loss_percent:g} % loss{' in bursts' if row.bursts else ''}" if row.loss_percent else "no loss"
     jitter = f", jitter up to {row.jitter_ms:g} ms" if row.jitter_ms else ""
     return f"{row.title}: {row.mbit_per_s:g} Mbit/s, {row.round_trip_ms:g} ms round trip, {losses}{jitter}"

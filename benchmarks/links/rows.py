@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from fairway.core.random_source import MILLION
-from fairway.sim.faults import Faults
+from fairway.sim.bottleneck import Path
 
-BURST_LEAVE, BURST_LOSS = 250_000, 900_000
-"""A burst lasts four packets on average, and nine of ten in it are lost."""
 QUEUE_BYTES_MIN = 64 << 10
 """A short link has a queue all the same."""
 
@@ -20,8 +17,8 @@ class Link:
 
     name: str
     title: str
-    mbit_per_s: float
-    round_trip_ms: float
+    mbit_per_s: int
+    round_trip_ms: int
     loss_percent: float = 0.0
     bursts: bool = False
     """Losses come in bursts, with the same average."""
@@ -30,29 +27,23 @@ class Link:
     @property
     def bytes_per_s(self) -> int:
         """The rate, with the headers of IP."""
-        return round(self.mbit_per_s * 125_000)
+        return self.mbit_per_s * 125_000
 
     @property
     def product_bytes(self) -> int:
         """Bandwidth times delay."""
-        return round(self.bytes_per_s * self.round_trip_ms / 1_000)
+        return self.bytes_per_s * self.round_trip_ms // 1_000
 
     def faults(self) -> dict[str, Any]:
         """Return what one direction does to packets, in the words of the simulator."""
-        share = self.loss_percent / 100
-        bad = share * MILLION / BURST_LOSS
-        return asdict(
-            Faults(
-                loss=0 if self.bursts else round(share * MILLION),
-                burst_enter=round(BURST_LEAVE * bad / (1 - bad)) if self.bursts else 0,
-                burst_leave=BURST_LEAVE,
-                burst_loss=BURST_LOSS,
-                delay_us=round(self.round_trip_ms * 500),
-                jitter_us=round(self.jitter_ms * 1_000),
-                bandwidth_bytes_per_s=self.bytes_per_s,
-                queue_bytes=max(QUEUE_BYTES_MIN, self.product_bytes),
-            )
+        path = Path(
+            rate_mbit=self.mbit_per_s,
+            round_trip_ms=self.round_trip_ms,
+            loss=self.loss_percent / 100,
+            bursts=self.bursts,
         )
+        queue_bytes = max(QUEUE_BYTES_MIN, self.product_bytes)
+        return asdict(replace(path.faults(), jitter_us=round(self.jitter_ms * 1_000), queue_bytes=queue_bytes))
 
 
 ROWS = {

@@ -53,7 +53,7 @@ def soaking(minutes: float) -> Iterator[Finding]:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs what is named; gives 1 when something does not hold."""
+    """Runs what is named; returns 1 when something does not hold."""
     parser = argparse.ArgumentParser(prog="benchmarks.scale")
     parser.add_argument("what", nargs="+", choices=("exact", "crowd", "flood", "soak"))
     parser.add_argument("--bytes", type=int, default=1_000_000_000)

@@ -131,5 +131,4 @@ def pour(sock: socket.socket, protocol: str, number: int, listener: tuple[str, i
 
 
 def made_up(number: int) -> bytes:
-    """Return an address from 127.2.0.0 on."""
     return (0x7F020000 + number).to_bytes(4, "big")

@@ -55,7 +55,6 @@ class Host:
 
 @contextmanager
 def hosting(url: str) -> Iterator[Host]:
-    """Runs a host."""
     with process([sys.executable, "-m", "benchmarks.scale.host", url]) as child:
         yield Host(child)
 

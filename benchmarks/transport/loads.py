@@ -31,8 +31,6 @@ GROWTH_MAX = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One kind of traffic."""
-
     name: str
     kind: str
     """`bulk`, `awaited` (each message with an awaitable of its own), `batches`, or `ping`."""
@@ -95,7 +93,7 @@ async def measure(
 async def _grow(
     run: Callable[[int], Awaitable[None]], load: Load, seconds: float, receiver_pid: int
 ) -> tuple[dict[str, float], int, int]:
-    """Runs growing transfers until one is long enough; gives what it took, its units, and the units of all."""
+    """Runs growing transfers until one is long enough; returns what it took, its units, and the units of all."""
     units, total = load.quantum, 0
     for turn in itertools.count():
         taken = await _timed(run, units, receiver_pid)

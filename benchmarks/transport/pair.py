@@ -84,7 +84,6 @@ def _joined(result: dict[str, Any], received: dict[str, Any], cell: Cell) -> dic
 
 
 def worker(prefix: Sequence[str], job: dict[str, Any]) -> AbstractContextManager[subprocess.Popen[bytes]]:
-    """Runs one side."""
     return process([*prefix, sys.executable, "-m", "benchmarks.transport.worker", json.dumps(job)])
 
 

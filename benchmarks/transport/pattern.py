@@ -37,8 +37,6 @@ class Corrupt(Exception):
 
 
 class Check(Protocol):
-    """The comparison of one transfer."""
-
     total: int
     """Bytes or messages compared so far."""
 
@@ -77,7 +75,6 @@ def tail(size: int) -> bytes:
 
 
 def message(number: int, after: bytes) -> bytes:
-    """Makes a message of a number and the tail given."""
     return number.to_bytes(NUMBER_BYTES, "big") + after
 
 
@@ -87,7 +84,6 @@ def number_bytes(value: int) -> bytes:
 
 
 def batch_messages(size: int) -> int:
-    """Return how many messages of this size make a batch."""
     return max(64, min(BATCH_MESSAGES_MAX, BATCH_BYTES // size))
 
 

@@ -34,8 +34,6 @@ LOOPBACK_TITLE = LOOPBACK.title
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure."""
-
     rounds: int = 5
     seconds: float = 0.5
     losses: Sequence[float] = (1.0, 5.0)
@@ -163,7 +161,7 @@ def show(plan: Plan, results: Results) -> Tables:
         results.remarks(
             "Goals are ratios of each round: their median (lowest..highest). "
             "Peak memory: sender + receiver, over all loads.",
-            "mrp messages go over eight connections, bulk over udpc, mrp and pydevts as messages of 1,149 bytes, what DTLS leaves room for.",
+            "mrp messages go over eight connections, bulk over udpc, mrp, pydevts as messages of 1,149 bytes.",
         ),
     )
 

@@ -26,7 +26,6 @@ DRAIN_S = 0.1
 
 
 def main(argument: str) -> None:
-    """Run one side."""
     run(argument, _receive if json.loads(argument)["role"] == "receiver" else _send)
 
 

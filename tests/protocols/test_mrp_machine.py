@@ -10,8 +10,6 @@ from fairway.core.errors import (
     NotSupported,
 )
 from fairway.core.events import (
-    Closed,
-    CloseReason,
     Connected,
     ConnectRefused,
     Delivered,
@@ -22,7 +20,7 @@ from fairway.core.random_source import Seeded
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.machine import MrpMachine
 from fairway.protocols.mrp.options import MrpOptions
-from tests.protocols.test_mrp_world import Node, World, cut, pair
+from tests.protocols.world import Lose, Node, World, datagrams, nothing
 
 SECOND = 1_000_000
 LAYOUTS = pytest.mark.parametrize("layout", ["stamped", "piggyback"])
@@ -36,8 +34,16 @@ def is_data(data: bytes) -> bool:
     return data[3] == wire.TYPE_DATA and len(data) > wire.STAMPED_BYTES
 
 
+def pair(lose: Lose = nothing, **options: Any) -> tuple[World, Node, Node]:
+    """Return a world with a client `c` that is connected to a server `s`."""
+    world = World("mrp", delay_us=10_000, lose=lose)
+    server, client = world.add("s", 2, **options), world.add("c", 1, **options)
+    world.connect("c", "s")
+    return world, client, server
+
+
 def test_ids_of_both_layouts_on_one_server_never_meet() -> None:
-    world = World()
+    world = World("mrp", delay_us=10_000)
     world.add("s", 5)
     for number in range(40):
         node = world.add(f"c{number}", 100 + number, layout="stamped" if number % 2 else "piggyback")
@@ -65,7 +71,7 @@ def every(step: int) -> Any:
     return lose
 
 
-@pytest.mark.parametrize(("layout", "deferred"), [("stamped", False), ("stamped", True), ("piggyback", True)])
+@pytest.mark.parametrize(("layout", "deferred"), [("stamped", False), ("piggyback", True)])
 def test_a_whole_turn_of_messages_under_loss_arrives_once(layout: str, deferred: bool) -> None:
     world, client, server = pair(lose=every(997), layout=layout, deferred=deferred, controller="eager", window=4_000)
     world.batched = True
@@ -99,19 +105,6 @@ def test_no_more_than_half_a_turn_starts_within_a_hundred_milliseconds() -> None
     assert times[32_767] - times[0] < 100_000
 
 
-@LAYOUTS
-def test_a_strict_ping_pong_peer_is_served(layout: str) -> None:
-    world = World(lose=every(7))
-    server, client = world.add("s", 2, window=1), world.add("c", 1, layout=layout)
-    client.machine.connect("s", world.now_us)
-    world.settle("c")
-    world.run(100_000)
-    world.send("c", *numbered(20))
-    world.run(20 * SECOND)
-    assert server.bodies == numbered(20)
-    assert server.machine.statistics.dropped["beyond_window"] > 0
-
-
 def lose_body(body: bytes, count: int = 1) -> Any:
     """Return a network that loses a message the first so many times."""
     left = count
@@ -125,35 +118,8 @@ def lose_body(body: bytes, count: int = 1) -> Any:
     return lose
 
 
-def test_a_late_ack_counts_no_loss_and_a_lost_transmission_does() -> None:
-    world, client, _ = pair(lose=lose_body(b"lost"))
-    world.send("c", b"first")
-    world.run(SECOND)
-    connection = client.machine._connections[client.peer.local]
-    assert connection.sender.timing.loss == 0
-    world.delay_us = 100_000
-    world.send("c", b"late")
-    world.run(SECOND)
-    assert client.machine.statistics.retransmissions >= 1
-    assert connection.sender.timing.loss == 0
-    world.delay_us = 10_000
-    world.send("c", b"lost")
-    world.run(SECOND)
-    assert connection.sender.timing.loss == 3_840
-
-
-def test_a_server_that_accepts_nothing_refuses() -> None:
-    world = World()
-    world.add("s", 2, accepts=())
-    client = world.add("c")
-    token = client.machine.connect("s", world.now_us)
-    world.settle("c")
-    world.run(SECOND)
-    assert client.of(ConnectRefused) == [ConnectRefused(token, "s", "the peer rejected the connection")]
-
-
 def test_a_server_at_its_bound_rejects_and_lets_in_again() -> None:
-    world = World()
+    world = World("mrp", delay_us=10_000)
     world.add("s", 2, peers_max=1)
     for name in ("c", "d"):
         world.add(name, ord(name)).machine.connect("s", world.now_us)
@@ -173,30 +139,18 @@ def test_half_open_connections_are_bounded_and_the_oldest_goes() -> None:
     machine = MrpMachine(MrpOptions(half_open_max=2), Seeded(1))
     for number in (1, 2, 3):
         machine.receive(wire.encode(wire.Connect(ver=0, cl_conid=number)), "c", 0)
-    ids = [int.from_bytes(data[9:12], "big") for transmit in machine.transmits() for data in cut(transmit)]
+    ids = [int.from_bytes(data[9:12], "big") for data in datagrams(machine.transmits())]
     for number, local in zip((1, 2, 3), ids, strict=True):
         machine.receive(wire.ack_bytes(local, number, 0, 0), "c", 1)
     assert [event.peer.local for event in machine.events() if isinstance(event, Connected)] == ids[1:]
     assert machine.statistics.dropped == {"half_open_evicted": 1, "unknown_connection": 1}
 
 
-def test_a_half_open_connection_lives_five_seconds_however_often_its_connect_is_repeated() -> None:
-    machine = MrpMachine(MrpOptions(half_open_max=2), Seeded(1))
-    connect = wire.encode(wire.Connect(ver=0, cl_conid=1))
-    for now_us in (0, 4_000_000):
-        machine.receive(connect, "c", now_us)
-    (first, again) = [bytes(data) for transmit in machine.transmits() for data in cut(transmit)]
-    assert first == again
-    machine.wake(5_000_000)
-    machine.receive(wire.ack_bytes(int.from_bytes(first[9:12], "big"), 1, 0, 0), "c", 5_000_001)
-    assert machine.events() == []
-
-
 def test_repeating_a_connect_does_not_make_its_half_open_connection_younger() -> None:
     machine = MrpMachine(MrpOptions(half_open_max=2), Seeded(1))
     for place, number in enumerate((1, 2, 1, 3)):
         machine.receive(wire.encode(wire.Connect(ver=0, cl_conid=number)), "c", place)
-    ids = [int.from_bytes(data[9:12], "big") for transmit in machine.transmits() for data in cut(transmit)]
+    ids = [int.from_bytes(data[9:12], "big") for data in datagrams(machine.transmits())]
     for number, local in ((1, ids[0]), (2, ids[1]), (3, ids[3])):
         machine.receive(wire.ack_bytes(local, number, 0, 0), "c", 9)
     assert [event.peer.local for event in machine.events() if isinstance(event, Connected)] == [ids[1], ids[3]]
@@ -206,38 +160,12 @@ def test_a_closed_endpoint_completes_no_call_that_was_half_open() -> None:
     machine = MrpMachine(MrpOptions(), Seeded(1))
     connect = wire.encode(wire.Connect(ver=0, cl_conid=1))
     machine.receive(connect, "c", 0)
-    (reply,) = [bytes(data) for transmit in machine.transmits() for data in cut(transmit)]
+    (reply,) = [bytes(data) for data in datagrams(machine.transmits())]
     machine.close(None, 1_000)
     machine.receive(connect, "c", 1_500)
     machine.receive(wire.ack_bytes(int.from_bytes(reply[9:12], "big"), 1, 0, 0), "c", 2_000)
     assert machine.transmits() == []
     assert machine.events() == []
-
-
-@LAYOUTS
-def test_keep_alive_keeps_both_sides_and_its_loss_ends_nothing(layout: str) -> None:
-    world, client, server = pair(layout=layout)
-    world.send("c", b"hello")
-    world.run(200 * SECOND)
-    assert server.bodies == [b"hello"]
-    assert server.machine.statistics.duplicates == 19
-    world.lose = lambda name, data: True
-    world.run(100 * SECOND)
-    assert client.of(Closed) == server.of(Closed) == []
-    world.run(201 * SECOND)
-    assert [event.reason for event in client.of(Closed)] == [CloseReason.FORGOTTEN]
-    assert [event.reason for event in server.of(Closed)] == [CloseReason.FORGOTTEN]
-
-
-@LAYOUTS
-def test_a_client_that_never_sent_anything_is_not_forgotten(layout: str) -> None:
-    world, client, server = pair(layout=layout)
-    world.run(900 * SECOND)
-    assert client.of(Closed) == server.of(Closed) == []
-    assert server.machine.statistics.conversations_opened == 1
-    del world.nodes["s"]
-    world.run(320 * SECOND)
-    assert [event.reason for event in client.of(Closed)] == [CloseReason.FORGOTTEN]
 
 
 def test_no_packet_leaves_beyond_the_window_while_the_oldest_is_missing() -> None:

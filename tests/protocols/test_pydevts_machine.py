@@ -104,64 +104,6 @@ def answered(client: PydevtsMachine, peer: Peer) -> None:
     client.events()
 
 
-def test_a_caller_gets_at_most_three_times_its_bytes_also_for_messages() -> None:
-    server = machine(first_id=1)
-    server.receive(packet(1, b"x" * 24), HERE, 0)
-    sent(server)
-    server.send(Peer(HERE), bytes(70), 0)
-    server.send(Peer(HERE), bytes(70), 0)
-    assert [len(data) for data in sent(server)] == [78]
-    assert server.statistics.amplification_withheld == 1
-    total = 8 + 78
-    for second in range(3, 60, 3):
-        server.wake(second * SECOND)
-        total += sum(map(len, sent(server)))
-    assert total <= 3 * 32
-    assert server.unfinished() == 0
-
-
-def test_a_batch_leaves_as_one_transmit_and_comes_back_as_one_outcome() -> None:
-    client, peer = connected(controller="eager", first_id=65_500)
-    server = machine()
-    bodies = [bytes([number]) * 64 for number in range(100)]
-    tokens = client.send_many(peer, bodies, 0)
-    transmits = client.transmits()
-    assert [(len(one.data), one.segment_bytes) for one in transmits] == [(7_200, 72)]
-    server.receive(transmits[0].data, HERE, 0, 72)
-    events = server.events()
-    assert [type(event) for event in events] == [Connected, MessagesReceived]
-    assert bodies_of(events) == [(65_500 + number, body) for number, body in enumerate(bodies)]
-    acks = server.transmits()
-    assert [(len(one.data), one.segment_bytes) for one in acks] == [(800, 8)]
-    client.receive(acks[0].data, THERE, 1_000, 8)
-    assert client.events() == [Delivered(peer, tokens)]
-    closes = client.transmits()
-    assert [(len(one.data), one.segment_bytes) for one in closes] == [(800, 8)]
-    server.receive(closes[0].data, HERE, 2_000, 8)
-    server.wake(3 * SECOND)
-    assert server.transmits() == []
-    assert (client.statistics.batches, server.statistics.batches) == (1, 2)
-    assert client.statistics.rtt_us == 1_000
-
-
-def test_ids_cross_the_end_and_keep_going_for_three_turns() -> None:
-    client, peer = connected(controller="eager", first_id=65_000, window=1_024)
-    server = machine()
-    numbers: list[int | str] = []
-    bodies: list[bytes] = []
-    for round_ in range(200):
-        batch = [(round_ * 1_024 + number).to_bytes(4, "big") for number in range(1_024)]
-        assert len(client.send_many(peer, batch, round_)) == 1_024
-        got = bodies_of(exchange(client, server, round_))
-        numbers += [number for number, _ in got]
-        bodies += [body for _, body in got]
-        client.events()
-    assert bodies == [number.to_bytes(4, "big") for number in range(200 * 1_024)]
-    assert len(set(numbers)) == len(numbers)
-    assert client.unfinished() == 0
-    assert client.statistics.messages_delivered == 200 * 1_024
-
-
 def test_equal_bodies_wait_for_an_id_that_has_rested() -> None:
     client, peer = connected(controller="eager", window=4_096)
     server = machine()
@@ -179,17 +121,6 @@ def test_equal_bodies_wait_for_an_id_that_has_rested() -> None:
     client.wake(120 * SECOND)
     server.wake(120 * SECOND)
     assert [body for _, body in bodies_of(exchange(client, server, 120 * SECOND))] == [b"same", b"other"]
-
-
-def test_a_message_that_reuses_an_id_after_a_lost_close_is_not_lost() -> None:
-    server = machine()
-    server.receive(packet(5, b"one"), HERE, 0)
-    server.receive(packet(5, b"two"), HERE, 1)
-    assert sent(server) == [ack(5, b"one"), ack(5, b"two")]
-    server.receive(close(5, b"two"), HERE, 2)
-    server.wake(3 * SECOND)
-    assert sent(server) == [ack(5, b"one")]
-    assert [body for _, body in bodies_of(server.events())] == [b"one", b"two"]
 
 
 def test_an_overtaken_message_frees_the_controller_but_is_repeated_on_the_timer() -> None:
@@ -440,21 +371,6 @@ def test_after_the_end_nothing_that_was_not_committed_is_ever_acknowledged() -> 
     assert server.statistics.dropped == {"endpoint_closed": 1}
     with pytest.raises(CallerError):
         server.connect(THERE, 5)
-
-
-def test_a_new_message_after_a_close_opens_the_conversation_again_and_duplicates_are_recognised() -> None:
-    server = machine()
-    server.receive(packet(1, b"x"), HERE, 0)
-    server.close(Peer(HERE), 1)
-    server.receive(packet(1, b"x"), HERE, 2)
-    assert [type(event) for event in server.events()] == [Connected, MessageReceived, Closed]
-    server.receive(packet(2, b"y"), HERE, 3)
-    assert server.events() == [Connected(Peer(HERE), None), MessageReceived(Peer(HERE), 2, b"y")]
-    server.receive(packet(1, b"x"), HERE, 4)
-    server.receive(packet(2, b"y"), HERE, 5)
-    assert server.events() == []
-    assert (server.statistics.duplicates, server.statistics.dropped) == (3, {})
-    assert server.statistics.conversations_opened == 2
 
 
 def test_a_ping_that_waits_when_the_conversation_is_closed_has_its_outcome_before() -> None:

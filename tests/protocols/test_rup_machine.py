@@ -121,64 +121,11 @@ class Wire:
         return [(sent_us, wire.header(data).position) for sent_us, data in chosen]
 
 
-def nth_part(*positions: int) -> Callable[[Address, bytes], bool]:
-    """Loses the first transmission of the parts at these positions."""
-    left = list(positions)
-
-    def loses(source: Address, data: bytes) -> bool:
-        header = wire.header(data)
-        if header.kind == wire.DATA and header.position in left:
-            left.remove(header.position)
-            return True
-        return False
-
-    return loses
-
-
 def body_of(parts: int, rest: int = 0) -> bytes:
     return bytes(place % 253 for place in range(parts * 1_158 + rest))
 
 
 # Repair.
-
-
-def test_a_lost_part_is_repaired_by_its_request_one_round_trip_after_it_left() -> None:
-    link = Wire()
-    link.loses = nth_part(2 * 1_158)
-    link.send(body_of(9))
-    link.run(SECOND)
-    assert link.received() == [body_of(9)]
-    assert link.datagrams(B, b"r") == [(5_000, 2 * 1_158)]
-    assert [at for at, position in link.datagrams(A, b"d") if position == 2 * 1_158] == [0, 10_000]
-    assert (link.a.statistics.retransmissions, link.a.statistics.repairs) == (1, 1)
-
-
-def test_a_lost_last_part_is_repaired_by_the_time_out() -> None:
-    link = Wire()
-    link.loses = nth_part(8 * 1_158)
-    link.send(body_of(9))
-    link.run(SECOND)
-    assert link.received() == [body_of(9)]
-    assert (link.a.statistics.retransmissions, link.a.statistics.repairs) == (1, 0)
-
-
-def test_a_lost_repair_is_repeated_without_a_second_request() -> None:
-    link = Wire(RupOptions(controller="eager", window=64))
-    left = [0, 0]
-
-    def loses(source: Address, data: bytes) -> bool:
-        header = wire.header(data)
-        if header.kind == wire.DATA and header.position == 3 * 1_158:
-            left[0] += 1
-            return left[0] <= 2
-        return False
-
-    link.loses = loses
-    link.send(body_of(2_000))
-    link.run(SECOND)
-    assert link.received() == [body_of(2_000)]
-    assert [position for _, position in link.datagrams(B, b"r")] == [3 * 1_158]
-    assert link.a.statistics.retransmissions == 2
 
 
 def test_a_confirm_leaves_at_once_when_a_hole_closes() -> None:

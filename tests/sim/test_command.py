@@ -20,7 +20,7 @@ def test_a_summary_tells_what_happened(capsys: pytest.CaptureFixture[str]) -> No
     assert fairway(EXAMPLE) == 0
     out = capsys.readouterr().out
     assert out.startswith("mrp, seed 7: passed\n")
-    for word in ("101 accepted", "101 handed over", "delivered 101", "loss", "ahead of a timer", "digest"):
+    for word in ("101 accepted", "101 delivered", "delivered 101", "loss", "ahead of a timer", "digest"):
         assert word in out
     assert max(len(line) for line in out.splitlines()) <= 120
 

@@ -16,8 +16,6 @@ WITHOUT_AWAITABLES = ("bulk", "batches-64", "batches-1024", "ping-pong")
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One row of the table."""
-
     name: str
     title: str
     module: str

@@ -20,8 +20,6 @@ EVENTS_MAX = 1_024
 
 
 class EnetLine:
-    """One ENet conversation."""
-
     def __init__(self, host: Any, peer: Any) -> None:
         self._host = host
         self._peer = peer
@@ -44,7 +42,6 @@ class EnetLine:
 
 
 async def open_sender(host: str, port: int, load: Load) -> PushingSender:
-    """Connect."""
     here = enet.Host(None, 1, 1, 0, 0)
     peer = here.connect(enet.Address(host.encode(), port), 1)
     until = time.monotonic() + CONNECT_S
@@ -55,7 +52,6 @@ async def open_sender(host: str, port: int, load: Load) -> PushingSender:
 
 
 async def serve(host: str, load: Load, announce: Announce) -> None:
-    """Receive from one connection."""
     # ENet does not tell which free port it got.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind((host, 0))

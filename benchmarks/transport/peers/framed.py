@@ -135,12 +135,11 @@ async def _receive_bulk(reception: Reception, reader: asyncio.StreamReader, writ
 
 
 def reception_of(load: Load) -> Reception:
-    """Return what compares for a stream."""
     return Reception(load, StreamCheck, CONFIRM_BYTES) if load.kind == "bulk" else Reception(load)
 
 
 async def frames(reader: asyncio.StreamReader) -> AsyncIterator[list[bytes]]:
-    """Cuts a stream into messages; gives those of each read."""
+    """Cuts a stream into messages; returns those of each read."""
     rest = b""
     while data := await reader.read(READ_BYTES):
         if rest:

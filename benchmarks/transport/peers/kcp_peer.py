@@ -78,7 +78,6 @@ class KcpLine:
 
 
 async def open_sender(host: str, port: int, load: Load, window: str = WINDOW) -> PushingSender:
-    """Open one conversation."""
     line = KcpLine(socket.socket(socket.AF_INET, socket.SOCK_DGRAM), int(window))
     line.connect((host, port))
     return PushingSender(line, load, PIECE_BYTES)

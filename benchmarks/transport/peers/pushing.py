@@ -33,8 +33,6 @@ class Line(Protocol):
 
 
 class PushingSender:
-    """Sends through a line."""
-
     def __init__(self, line: Line, load: Load, piece_bytes: int) -> None:
         self._line = line
         self._pieces = [BLOCK[start : start + piece_bytes] for start in range(0, BLOCK_BYTES, piece_bytes)]

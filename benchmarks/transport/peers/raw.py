@@ -101,7 +101,6 @@ class RawSender:
 
 
 async def open_sender(host: str, port: int, load: Load, offload: str = "no") -> RawSender:
-    """Return what sends."""
     sender = RawSender(offload == "yes")
     await sender.open(host, port, load)
     return sender

@@ -23,7 +23,6 @@ def _socket(congestion: str, buffer_bytes: int) -> socket.socket:
 
 
 async def open_sender(host: str, port: int, load: Load, congestion: str = "", buffer_bytes: str = "0") -> FramedSender:
-    """Open one connection."""
     sock = _socket(congestion, int(buffer_bytes))
     sock.setblocking(False)
     await asyncio.get_running_loop().sock_connect(sock, (host, port))

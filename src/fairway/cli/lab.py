@@ -104,7 +104,6 @@ class _Runs(Status):
         self._began_s = time.monotonic()
 
     def show(self, done: int, total: int) -> None:
-        """Note what the sweep reports."""
         self._done, self._total = done, total
 
     def _text(self) -> str:

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from fairway.cli.files import Files
 
 BATCH_MESSAGES_MAX = 1_024
-COPIES_LOOK_S = 0.02
-COPIES_ANSWERED_S = 1.0
-"""How long copies of what was printed are answered after the last message of `--count`."""
+DUPLICATES_LOOK_S = 0.02
+DUPLICATES_ANSWERED_S = 1.0
+"""How long duplicates of what was printed are answered after the last message of `--count`."""
 
 CLOSE_S = 1.0
 REST_S = 2.0
@@ -74,28 +74,30 @@ def listen(
     for url in urls:
         for name in NOT_HERE.keys() & parse(url).settings.keys():
             raise BadOption(f"{NOT_HERE[name]}; leave {name} out of {url!r}")
-    desk = _Desk(count, echo=echo, as_json=json, out=out)
-    return run(lambda interruption: _listen(urls, trace, desk, interruption))
+    printing = _Printing(count, echo=echo, as_json=json, out=out)
+    return run(lambda interruption: _listen(urls, trace, printing, interruption))
 
 
-async def _listen(urls: list[str], trace: Path | None, desk: _Desk, interruption: Interruption) -> int:
-    listener = await net.listen(*urls, trace=trace, close_timeout_s=CLOSE_S, deferred=desk.deferred)
+async def _listen(urls: list[str], trace: Path | None, printing: _Printing, interruption: Interruption) -> int:
+    listener = await net.listen(*urls, trace=trace, close_timeout_s=CLOSE_S, deferred=printing.deferred)
     try:
         for url in listener.urls:
             print(f"listening {url}", file=sys.stderr, flush=True)
-        async with progress("received", lambda: desk.printed, desk.count, unit="messages", unless_printing=True):
-            await desk.serve(listener)
-        await desk.answer_copies()
+        async with progress(
+            "received", lambda: printing.printed, printing.count, unit="messages", unless_printing=True
+        ):
+            await printing.serve(listener)
+        await printing.answer_duplicates()
     except asyncio.CancelledError:
         await listener.close()
         try:
             async with asyncio.timeout(REST_S):
-                await desk.print_rest(listener)
+                await printing.print_rest(listener)
         except TimeoutError:
             return complain("nobody reads what is printed, so not all that was acknowledged is", ExitCode.FAILED)
         if sys.stderr.isatty():
-            print(f"{desk.printed:,} messages", file=sys.stderr)
-        if desk.left == 0 or (interruption.signal == signal.SIGTERM and desk.count is None):
+            print(f"{printing.printed:,} messages", file=sys.stderr)
+        if printing.left == 0 or (interruption.signal == signal.SIGTERM and printing.count is None):
             return ExitCode.DONE
         raise
     finally:
@@ -103,7 +105,7 @@ async def _listen(urls: list[str], trace: Path | None, desk: _Desk, interruption
     return ExitCode.DONE
 
 
-class _Desk:
+class _Printing:
     """Prints messages until there were enough."""
 
     def __init__(self, count: int | None, *, echo: bool, as_json: bool, out: Path | None) -> None:
@@ -174,12 +176,12 @@ class _Desk:
             return (file_line(message, path, as_json=self._as_json),)
         return json_pieces(message) if self._as_json else (human_line(message, self._printer.terminal),)
 
-    async def answer_copies(self) -> None:
+    async def answer_duplicates(self) -> None:
         """Waits while a peer may still repeat what was printed; one that has closed its session will not."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + COPIES_ANSWERED_S
+        end = loop.time() + DUPLICATES_ANSWERED_S
         while loop.time() < end and any(peer.closed is None for peer in self._peers):
-            await asyncio.sleep(COPIES_LOOK_S)
+            await asyncio.sleep(DUPLICATES_LOOK_S)
 
 
 async def _echo(request: Request) -> None:

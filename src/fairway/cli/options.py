@@ -14,7 +14,6 @@ def option(default: Any, name: str = "", *, metavar: str | None = None, **more: 
 
 
 def argument(default: Any, metavar: str, text: str) -> Any:
-    """Return an argument."""
     return typer.Argument(default, metavar=metavar, show_default=False, help=text)
 
 

@@ -72,11 +72,11 @@ class Up:
             self.forget_previous()
             return []
 
-    def open_run(self, datagrams: list[bytes]) -> list[bytes]:
-        """Return the plaintexts of datagrams that arrived together."""
-        if self.previous is not None:
-            return [plaintext for datagram in datagrams for plaintext in self.open(datagram)]
-        return self.association.open_run(datagrams)
+    def open_run(self, data: bytes, step: int) -> list[bytes]:
+        """Return the plaintexts of a super-buffer of datagrams that arrived together."""
+        if self.previous is None:
+            return self.association.open_run(data, step)
+        return [body for start in range(0, len(data), step) for body in self.open(data[start : start + step])]
 
     def forget_previous(self) -> None:
         """Drop what this association replaced."""

@@ -35,14 +35,15 @@ from fairway.dtls.records import (
     DATA,
     HEADER_BYTES,
     hello,
+    is_all_data,
     is_protected,
     is_record,
-    is_run,
     is_unprotected_close,
     is_verify_request,
     split,
 )
 
+JITTER = 1_024
 RESPONSES = 3
 """Silence is no news before so many times the response time."""
 
@@ -81,6 +82,8 @@ class DtlsClient(Outputs):
         self._instance = chance.bits(64).to_bytes(8, "big").hex().encode()
         """By this the gateway knows us again when our address has changed."""
         self._chance = chance
+        self._jitter = chance.below(JITTER)
+        """Drawn once: to draw for every datagram that awaits an answer costs as much as to encrypt it."""
         self._limits = limits or Limits()
         self._up: Association | None = None
         self._previous: Association | None = None
@@ -185,7 +188,7 @@ class DtlsClient(Outputs):
             self._last = transmit
         self._probe(now_us)
         if self._unanswered_us is None:
-            jitter_us = self._chance.below(self._liveness_us // 2)
+            jitter_us = self._liveness_us * self._jitter // (2 * JITTER)
             self._sent_us, self._unanswered_us = now_us, now_us + self._liveness_us + jitter_us
         if self._records >= self._limits.renew_records:
             self._renew_us = now_us
@@ -197,13 +200,14 @@ class DtlsClient(Outputs):
             return
         size = len(data)
         step = segment_bytes or size or 1
-        datagrams = [bytes(data[start : start + step]) for start in range(0, size, step)]
+        data = bytes(data)
         plaintexts: list[bytes] = []
-        if len(datagrams) > 1 and self._up is not None and self._previous is None and is_run(datagrams[:-1]):
-            plaintexts = self._open_run(self._up, datagrams[:-1], now_us)
-            del datagrams[:-1]
-        for datagram in datagrams:
-            plaintexts += self._receive_one(datagram, now_us)
+        up = self._up if self._previous is None else None
+        if up is not None and step < size and step <= INPUT_BYTES_MAX and is_all_data(data, step):
+            plaintexts = self._open_run(up, data, step, now_us)
+        else:
+            for start in range(0, size, step):
+                plaintexts += self._receive_one(data[start : start + step], now_us)
         if plaintexts:
             self.counters.records_in += len(plaintexts)
             self._records += len(plaintexts)
@@ -389,14 +393,15 @@ class DtlsClient(Outputs):
             self.counters.dropped["record_not_accepted"] += 1
         return plaintexts
 
-    def _open_run(self, up: Association, datagrams: list[bytes], now_us: int) -> list[bytes]:
+    def _open_run(self, up: Association, data: bytes, step: int, now_us: int) -> list[bytes]:
         try:
-            plaintexts = up.open_run(datagrams)
+            plaintexts = up.open_run(data, step)
         except AssociationClosed:
             self._lost(now_us)
             return []
-        if len(plaintexts) < len(datagrams):
-            self.counters.dropped["record_not_accepted"] += len(datagrams) - len(plaintexts)
+        records = -(-len(data) // step)
+        if len(plaintexts) < records:
+            self.counters.dropped["record_not_accepted"] += records - len(plaintexts)
         return plaintexts
 
     def _open_previous(self, previous: Association, datagram: bytes, now_us: int) -> list[bytes]:

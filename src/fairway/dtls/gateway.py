@@ -45,6 +45,7 @@ from fairway.dtls.records import (
     HEADER_BYTES,
     Hello,
     hello,
+    is_all_data,
     is_protected,
     is_record,
 )
@@ -107,19 +108,12 @@ class DtlsGateway(Outputs):
         if size <= step:
             self._receive_one(bytes(data), address, now_us)
             return
-        datagrams = [bytes(data[start : start + step]) for start in range(0, size, step)]
-        first = 0
-        while first < len(datagrams):
-            end = first
-            while up is not None and end < len(datagrams) and datagrams[end][0] == DATA and step <= INPUT_BYTES_MAX:
-                end += 1
-            if up is not None and end > first:
-                self._opened_run(up, datagrams[first:end], now_us)
-            else:
-                self._receive_one(datagrams[first], address, now_us)
-                end = first + 1
-            first = end
-            up = self._up.get(address)
+        data = bytes(data)
+        if up is not None and step <= INPUT_BYTES_MAX and is_all_data(data, step):
+            self._opened_run(up, data, step, now_us)
+            return
+        for start in range(0, size, step):
+            self._receive_one(data[start : start + step], address, now_us)
 
     def send(self, transmits: list[Transmit], now_us: int) -> None:
         """Seal what the machine sends to devices; what has no association is dropped and counted."""
@@ -193,28 +187,24 @@ class DtlsGateway(Outputs):
     # Application data.
 
     def _opened(self, up: Up, datagram: bytes, now_us: int) -> None:
-        plaintexts = self._open(up, datagram, now_us)
-        for plaintext in plaintexts:
-            self._plaintexts.append(Plaintext(plaintext, up.inner, up.peer.name))
-
-    def _opened_run(self, up: Up, datagrams: list[bytes], now_us: int) -> None:
-        """Open records one by one; plaintexts of one size go on as one super-buffer."""
-        try:
-            plaintexts = up.open_run(datagrams)
-        except AssociationClosed:
-            self._end(up, notify=False)
-            return
-        self._count(up, plaintexts, len(datagrams), now_us)
-        self._plaintexts += joined(plaintexts, up.inner, up.peer.name)
-
-    def _open(self, up: Up, datagram: bytes, now_us: int) -> list[bytes]:
         try:
             plaintexts = up.open(datagram)
         except AssociationClosed:
             self._end(up, notify=False)
-            return []
+            return
         self._count(up, plaintexts, 1 if datagram[0] == DATA else 0, now_us)
-        return plaintexts
+        for plaintext in plaintexts:
+            self._plaintexts.append(Plaintext(plaintext, up.inner, up.peer.name))
+
+    def _opened_run(self, up: Up, data: bytes, step: int, now_us: int) -> None:
+        """Open a super-buffer; plaintexts of one size go on as one."""
+        try:
+            plaintexts = up.open_run(data, step)
+        except AssociationClosed:
+            self._end(up, notify=False)
+            return
+        self._count(up, plaintexts, -(-len(data) // step), now_us)
+        self._plaintexts += joined(plaintexts, up.inner, up.peer.name)
 
     def _count(self, up: Up, plaintexts: list[bytes], records: int, now_us: int) -> None:
         if plaintexts:
@@ -290,7 +280,7 @@ class DtlsGateway(Outputs):
 
     def _closes(self, up: Up, datagram: bytes) -> bool:
         """Return whether an alert belonged to what is up, and ended it."""
-        self._open(up, datagram, up.heard_us)
+        self._opened(up, datagram, up.heard_us)
         return self._up.get(up.outer) is not up
 
     def _late(self, up: Up, datagram: bytes, now_us: int) -> None:

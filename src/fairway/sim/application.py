@@ -34,7 +34,7 @@ from fairway.core.events import (
 from fairway.core.random_source import Seeded
 from fairway.sim import node as nodes
 from fairway.sim.disk import Stored
-from fairway.sim.letters import CONNECT, PING, PLAIN, RELIABLE, REQUEST
+from fairway.sim.sent_messages import CONNECT, PING, PLAIN, RELIABLE, REQUEST
 
 ACK, REQ, ASY = 0x01, 0x02, 0x04
 RECONNECT_US = 500_000
@@ -396,7 +396,7 @@ class LoadApplication(nodes.Application):
     # Committing.
 
     def _take(self, stored: Stored) -> None:
-        """Decides when what was handed over is committed."""
+        """Decides when what was delivered is committed."""
         load = self._load
         if not self._around.deferred:
             for body in stored.bodies if self._around.restarts else ():

@@ -69,7 +69,7 @@ class Application:
         raise NotImplementedError
 
     def open_receipts(self) -> dict[Peer, list[Receipt]]:
-        """Return what was handed over and not committed."""
+        """Return what was delivered and not committed."""
         raise NotImplementedError
 
 

@@ -44,12 +44,10 @@ BYTES_PER_WINDOW_MAX = 250_000
 
 
 def run_seed(protocol: str, seed: int, *, trace: Trace | None = None) -> Result:
-    """Draws a configuration from the seed and runs it."""
     return run(draw(protocol, seed), seed, trace=trace)
 
 
 def replay_command(protocol: str, seed: int) -> str:
-    """Return the command that runs a seed again."""
     return f"fairway sim --protocol {protocol} --swarm --seed {seed}"
 
 
@@ -126,7 +124,6 @@ def draw_trouble(protocol: str, chance: Seeded) -> Configuration:
 
 
 def draw_faults(chance: Seeded) -> Faults:
-    """Draws what the links do."""
     loss = chance.choose((0, 0, 10_000, 50_000, 100_000, 300_000, 500_000))
     bursts = chance.happens(200_000)
     limited = chance.happens(200_000)

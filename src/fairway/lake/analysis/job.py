@@ -11,6 +11,8 @@ another run has changed meanwhile refuses the commit. A run that did not reach `
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,12 +23,10 @@ from pyspark.sql import DataFrame
 
 from fairway.core.errors import FairwayError
 from fairway.core.tables import PACKETS, PROTOCOLS, SESSIONS, TIMELINE, TRANSFERS, VIOLATIONS, Table
+from fairway.lake.analysis.changes import Survey, Touched, everything, survey, touched
 from fairway.lake.analysis.enrich import Counts, Enrich, records_of, sorted_by_flow
-from fairway.lake.analysis.failures import failure_of
 from fairway.lake.analysis.sessions import seconds_of, sessions, timeline
 from fairway.lake.analysis.state import State
-from fairway.lake.analysis.survey import Survey, survey
-from fairway.lake.analysis.touched import Touched, everything, touched
 from fairway.lake.analysis.transfers import transfers
 from fairway.lake.captures.files import number_of
 from fairway.lake.captures.parts import PART_BYTES
@@ -41,6 +41,28 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from fairway.store.lakes import Lake
+
+FULL = os.strerror(errno.ENOSPC)
+
+
+class AnalysisFailed(FairwayError):
+    """Spark could not compute the tables, which are as they were; the message says why."""
+
+
+def failure_of(error: Exception) -> AnalysisFailed:
+    """Return what to raise for an error of Spark's."""
+    text = str(error)
+    if FULL in text:
+        return AnalysisFailed(
+            "A disk is full, the lake's or the one for Spark's temporary files (--conf spark.local.dir=DIR): "
+            "make room and run it again; the tables are as they were."
+        )
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # Behind a line that says only where it happened stands what happened.
+    lines = [line for line in lines if not line.endswith("Python worker:")]
+    said = lines[0] if lines else type(error).__name__
+    return AnalysisFailed(f"Spark could not compute the tables, which are as they were: {said}")
+
 
 BEHIND = (TIMELINE, TRANSFERS, VIOLATIONS, SESSIONS)
 """The tables that are made of packets, in the order of their commits."""
@@ -156,13 +178,13 @@ class _Run:
         with _tuned(self._spark, replaced + sum(capture.file.size_bytes for capture in self._found.new)):
             self._tell("packets", 0)
             old = self._replaced()
-            fresh, counts, spoken = self._packets(old)
+            fresh, counts, protocols = self._packets(old)
             records = sum(one.rows for one in counts.values())
             kept = self._kept(PACKETS, old)
             self._check(old, kept, counts)
             self._commit_captures(counts)
             self._state.commit(PACKETS, [*fresh, *kept], old.files[PACKETS.name])
-            self._derive(fresh, old, records, spoken)
+            self._derive(fresh, old, records, protocols)
         return records
 
     def _replaced(self) -> Touched:
@@ -216,10 +238,10 @@ class _Run:
         )
         self._state.commit_captures(rows, self._ports)
 
-    def _derive(self, fresh: list[DataFile] | None, old: Touched, records: int, spoken: Collection[str]) -> None:
+    def _derive(self, fresh: list[DataFile] | None, old: Touched, records: int, protocols: Collection[str]) -> None:
         """Compute the tables behind packets, of the episodes that were computed."""
         if not self._state.has_derived:
-            fresh, spoken, old = None, PROTOCOLS, everything(self._spark, self._state, BEHIND)
+            fresh, protocols, old = None, PROTOCOLS, everything(self._spark, self._state, BEHIND)
         self._tell("messages", records)
         packets = self._read(PACKETS, fresh)
         seconds = seconds_of(packets).persist()
@@ -227,7 +249,7 @@ class _Run:
         sent = self._write(TRANSFERS, transfers(packets, seconds), old)
         self._tell(VIOLATIONS.name, records)
         by_flow = gathered(packets, int(str(self._spark.conf.get("spark.sql.shuffle.partitions")))).persist()
-        found = violations(packets, checks_of(spoken), seconds=seconds, by_flow=by_flow)
+        found = violations(packets, checks_of(protocols), seconds=seconds, by_flow=by_flow)
         broken = self._write(VIOLATIONS, found, old)
         by_flow.unpersist()
         self._tell(SESSIONS.name, records)

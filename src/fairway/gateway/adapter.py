@@ -34,7 +34,7 @@ class Asking(Protocol):
 class Arrived(NamedTuple):
     """Messages that wait for their commit."""
 
-    reception: Reception
+    adapter: EndpointAdapter
     receipt: Receipt
     kind: str
     reliable: bool
@@ -45,14 +45,14 @@ class Arrived(NamedTuple):
     def row(self, offset: int) -> Row:
         """Return the row of the journal, with the first message at this offset."""
         peer, first, count = self.receipt
-        name = self.reception.name_of(peer)
+        name = self.adapter.name_of(peer)
         if self.spool is not None:
             size, sizes, body = self.spool.size_bytes, None, b""
         else:
             size, sizes, body = packed(self.bodies)  # type: ignore[assignment]
         return Row(
-            offset, count, self.reception.protocol, name, peer.session, first, self.kind, self.reliable,
-            self.received_us, size, sizes, body, self.spool.name if self.spool else None, port=self.reception.port,
+            offset, count, self.adapter.protocol, name, peer.session, first, self.kind, self.reliable,
+            self.received_us, size, sizes, body, self.spool.name if self.spool else None, port=self.adapter.port,
             device=device_of(peer.address),
         )  # fmt: skip
 
@@ -64,14 +64,14 @@ class Spooled(NamedTuple):
     size_bytes: int
 
 
-class Desk(Protocol):
-    """What receptions hand their arrivals to."""
+class Arrivals(Protocol):
+    """What adapters hand their arrivals to."""
 
     def arrived(self, arrived: Arrived) -> None: ...
 
-    def changed(self, reception: Reception, peer: Peer) -> None: ...
+    def changed(self, adapter: EndpointAdapter, peer: Peer) -> None: ...
 
-    def ended(self, reception: Reception, peer: Peer) -> None: ...
+    def ended(self, adapter: EndpointAdapter, peer: Peer) -> None: ...
 
 
 class Spooler(Protocol):
@@ -82,11 +82,11 @@ class Spooler(Protocol):
     def finished(self, event: events.MessageReceived) -> Spooled | None: ...
 
 
-class Reception:
+class EndpointAdapter:
     """The `EventHandler` of the gateway. `url` names the endpoint in the journal, so that a restart finds its
     conversations."""
 
-    def __init__(self, endpoint: Endpoint, desk: Desk, spooler: Spooler, guard: Guard) -> None:
+    def __init__(self, endpoint: Endpoint, desk: Arrivals, spooler: Spooler, guard: Guard) -> None:
         self.endpoint = endpoint
         self.url = endpoint.url
         self.protocol = endpoint.protocol
@@ -201,5 +201,4 @@ def key_of(peer: Peer) -> str:
 
 
 def wall_us() -> int:
-    """Reads the time of day."""
     return time.time_ns() // 1_000

@@ -24,7 +24,6 @@ SESSIONS_OVER_S = 300
 
 
 def names(name: str, workers: int) -> list[str]:
-    """Return the names of the workers."""
     return [name] if workers == 1 else [f"{name}.{number}" for number in range(workers)]
 
 

@@ -11,7 +11,7 @@ Scope = tuple[int, Address | None]
 """A process of the receiver and, for protocols that tell peers apart by address alone, the address."""
 
 
-class Letter:
+class SentBody:
     """All messages with one body for one receiver; nearly always one, but tiny bodies repeat."""
 
     __slots__ = ("acked", "body", "committed", "committed_total", "handed", "handed_total", "refused", "sends")
@@ -31,10 +31,12 @@ class Letter:
 class Sent:
     """One message that a machine accepted."""
 
-    __slots__ = ("accepted_us", "kind", "letter", "ordinal", "outcome", "stream", "token")
+    __slots__ = ("accepted_us", "kind", "ordinal", "outcome", "sent_body", "stream", "token")
 
-    def __init__(self, letter: Letter, kind: str, stream: Stream, token: int, ordinal: int, accepted_us: int) -> None:
-        self.letter = letter
+    def __init__(
+        self, sent_body: SentBody, kind: str, stream: Stream, token: int, ordinal: int, accepted_us: int
+    ) -> None:
+        self.sent_body = sent_body
         self.kind = kind
         self.stream = stream
         self.token = token

@@ -1,4 +1,4 @@
-"""Which episodes of the tables new captures touch, and which files hold them.
+"""Which captures are new, which episodes of the tables they touch, and which files hold those.
 
 An episode is touched if a new packet of its flow lies within the silence that would have ended it. Only these are
 computed again; a file that holds one is replaced, and its other rows are copied as they are.
@@ -6,15 +6,18 @@ computed again; a file that holds one is replaced, and its other rows are copied
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from fairway.core.errors import DamagedCapture
 from fairway.core.tables import ANALYSIS_TABLES, CAPTURES, PACKETS, Table
-from fairway.lake.analysis.episodes import SILENCE_NS
+from fairway.lake.analysis.episodes import SILENCE_NS, Span
+from fairway.lake.captures.files import CaptureFile, identity, listed, seen
+from fairway.lake.captures.parts import Part, planned, times
 from fairway.lake.captures.source import load_parts
 from fairway.lake.reader import FILE, read_table
 from fairway.lake.schemas import spark_schema
@@ -24,7 +27,67 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from fairway.lake.analysis.state import State
-    from fairway.lake.analysis.survey import NewCapture
+
+UNTIMED = Span(0, 0)
+"""Of a capture whose records have no times; their episodes are open anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewCapture:
+    """A capture that is to be read."""
+
+    file: CaptureFile
+    file_id: str
+    parts: Sequence[Part]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What became of the files that were named."""
+
+    new: list[NewCapture] = field(default_factory=list)
+    known: list[str] = field(default_factory=list)
+    """Paths of files whose content the lake holds."""
+    problems: list[str] = field(default_factory=list)
+    """A sentence for every file that cannot be read, or not to its end."""
+
+
+def survey(spark: SparkSession, paths: Iterable[str], held: Collection[str], part_bytes: int) -> Survey:
+    """Look at files; `held` are the identities of those that need not be read."""
+    found = Survey()
+    files: dict[str, CaptureFile] = {}
+    for path in listed(paths):
+        try:
+            file = seen(path)
+            file_id = identity(file)
+        except DamagedCapture as error:
+            found.problems.append(str(error))
+            continue
+        if file_id in held or file_id in files:
+            found.known.append(path)
+        else:
+            files[file_id] = file
+    parts: dict[str, list[Part]] = {file_id: [] for file_id in files}
+    for part in planned(spark, [(file, file_id) for file_id, file in files.items()], part_bytes):
+        parts[part.file_id].append(part)
+    for file_id, file in files.items():
+        try:
+            first_ns, last_ns, problem = times(parts[file_id])
+        except DamagedCapture as error:
+            found.problems.append(str(error))
+            continue
+        if problem is not None:
+            found.problems.append(f"{file.path} was read as far as it goes: {problem}.")
+        # In whole microseconds, as the table keeps them.
+        span = (
+            UNTIMED
+            if first_ns is None or last_ns is None
+            else Span(*(at // 1_000 * 1_000 for at in (first_ns, last_ns)))
+        )
+        found.new.append(NewCapture(file, file_id, parts[file_id], span))
+    return found
+
 
 _OF_EPISODES = [table for table in ANALYSIS_TABLES if table is not CAPTURES]
 

@@ -16,7 +16,7 @@ from fairway.gateway.home import Home
 _log = logging.getLogger("fairway.gateway")
 
 
-def floor(home: Home) -> int:
+def first_offset(home: Home) -> int:
     """Return the lowest offset that a new message of this gateway may have."""
     landed = home.landed()
     return max(landed[-1][1] + 1 if landed else 0, _noted(home), _in_table(home))
