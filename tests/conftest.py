@@ -50,11 +50,16 @@ could starve."""
 
 LONG = (
     "tests/benchmarks/",
+    "tests/fuzz/test_fuzz.py::test_a_flawed_machine",
+    "tests/sim/test_mutations.py::",
+    "tests/torture/test_judgement.py::test_every_reader",
+    "tests/torture/test_powercut.py::test_a_gateway_that_did_not_sync",
+    "tests/torture/test_powercut.py::test_a_stream_that_did_not_sync",
     "tests/lake/captures/test_benchmark.py",
     "tests/lake/lab/test_killed_sweeps.py::test_an_executor",
     "tests/torture/test_torture.py::test_whatever_is_killed",
 )
-"""Tests of what measures, and kill runs whose promise shorter ones guard too: `make test` leaves them out."""
+"""Tests of what measures or looks for faults, and kill runs whose promise shorter ones guard: not in `make test`."""
 
 
 def place(nodeid: str) -> int:

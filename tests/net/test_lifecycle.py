@@ -231,7 +231,7 @@ async def test_a_trace_holds_every_datagram_of_both_directions(path: str, tmp_pa
             await connection.send(b"\xff" * 999)
             counted = connection.statistics.machine
         with (tmp_path / "client.pcapng").open("rb") as file:
-            frames = list(read_pcapng(file.read))
+            frames = list(read_pcapng(file.read()))
         assert len(frames) == counted.datagrams_sent + counted.datagrams_received
         times = sum(b"\xff" * 999 in frame.data for frame in frames)
         assert 1 <= times <= 1 + counted.retransmissions

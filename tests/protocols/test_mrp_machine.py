@@ -20,7 +20,7 @@ from fairway.core.random_source import Seeded
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.machine import MrpMachine
 from fairway.protocols.mrp.options import MrpOptions
-from tests.protocols.test_mrp_world import Node, World, cut, pair
+from tests.protocols.world import Lose, Node, World, datagrams, nothing
 
 SECOND = 1_000_000
 LAYOUTS = pytest.mark.parametrize("layout", ["stamped", "piggyback"])
@@ -34,8 +34,16 @@ def is_data(data: bytes) -> bool:
     return data[3] == wire.TYPE_DATA and len(data) > wire.STAMPED_BYTES
 
 
+def pair(lose: Lose = nothing, **options: Any) -> tuple[World, Node, Node]:
+    """Return a world with a client `c` that is connected to a server `s`."""
+    world = World("mrp", delay_us=10_000, lose=lose)
+    server, client = world.add("s", 2, **options), world.add("c", 1, **options)
+    world.connect("c", "s")
+    return world, client, server
+
+
 def test_ids_of_both_layouts_on_one_server_never_meet() -> None:
-    world = World()
+    world = World("mrp", delay_us=10_000)
     world.add("s", 5)
     for number in range(40):
         node = world.add(f"c{number}", 100 + number, layout="stamped" if number % 2 else "piggyback")
@@ -111,7 +119,7 @@ def lose_body(body: bytes, count: int = 1) -> Any:
 
 
 def test_a_server_at_its_bound_rejects_and_lets_in_again() -> None:
-    world = World()
+    world = World("mrp", delay_us=10_000)
     world.add("s", 2, peers_max=1)
     for name in ("c", "d"):
         world.add(name, ord(name)).machine.connect("s", world.now_us)
@@ -131,7 +139,7 @@ def test_half_open_connections_are_bounded_and_the_oldest_goes() -> None:
     machine = MrpMachine(MrpOptions(half_open_max=2), Seeded(1))
     for number in (1, 2, 3):
         machine.receive(wire.encode(wire.Connect(ver=0, cl_conid=number)), "c", 0)
-    ids = [int.from_bytes(data[9:12], "big") for transmit in machine.transmits() for data in cut(transmit)]
+    ids = [int.from_bytes(data[9:12], "big") for data in datagrams(machine.transmits())]
     for number, local in zip((1, 2, 3), ids, strict=True):
         machine.receive(wire.ack_bytes(local, number, 0, 0), "c", 1)
     assert [event.peer.local for event in machine.events() if isinstance(event, Connected)] == ids[1:]
@@ -142,7 +150,7 @@ def test_repeating_a_connect_does_not_make_its_half_open_connection_younger() ->
     machine = MrpMachine(MrpOptions(half_open_max=2), Seeded(1))
     for place, number in enumerate((1, 2, 1, 3)):
         machine.receive(wire.encode(wire.Connect(ver=0, cl_conid=number)), "c", place)
-    ids = [int.from_bytes(data[9:12], "big") for transmit in machine.transmits() for data in cut(transmit)]
+    ids = [int.from_bytes(data[9:12], "big") for data in datagrams(machine.transmits())]
     for number, local in ((1, ids[0]), (2, ids[1]), (3, ids[3])):
         machine.receive(wire.ack_bytes(local, number, 0, 0), "c", 9)
     assert [event.peer.local for event in machine.events() if isinstance(event, Connected)] == [ids[1], ids[3]]
@@ -152,7 +160,7 @@ def test_a_closed_endpoint_completes_no_call_that_was_half_open() -> None:
     machine = MrpMachine(MrpOptions(), Seeded(1))
     connect = wire.encode(wire.Connect(ver=0, cl_conid=1))
     machine.receive(connect, "c", 0)
-    (reply,) = [bytes(data) for transmit in machine.transmits() for data in cut(transmit)]
+    (reply,) = [bytes(data) for data in datagrams(machine.transmits())]
     machine.close(None, 1_000)
     machine.receive(connect, "c", 1_500)
     machine.receive(wire.ack_bytes(int.from_bytes(reply[9:12], "big"), 1, 0, 0), "c", 2_000)

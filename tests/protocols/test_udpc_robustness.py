@@ -20,7 +20,8 @@ from fairway.core.snapshots import seal, unseal
 from fairway.protocols.udpc.machine import UdpcMachine
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.wire import ACK, IMP, REQ, SYN, datagram, header
-from tests.protocols.test_udpc_world import World, datagrams, flattened, pair
+from tests.protocols.test_udpc_session import pair
+from tests.protocols.world import World, datagrams, flattened, nothing
 
 SECOND = 1_000_000
 
@@ -35,7 +36,7 @@ VERSION = b"UDC2"
 
 def crash(world: World, snapshot: bytes, options: UdpcOptions) -> Peer:
     """Replaces the server by a new process that knows nothing but the snapshot."""
-    world.add("server", options, seed=77)
+    world.add("server", 77, options)
     return world.machines["server"].restore(snapshot, world.now_us)
 
 
@@ -44,11 +45,11 @@ def test_a_restored_session_starts_its_index_65536_further() -> None:
     world.machines["server"].send(theirs, b"x", world.now_us)
     world.run(10_000)
     snapshot = world.machines["server"].snapshot(theirs)
-    before = header(world.sent["server"][-1])[0]
+    before = header(world.sent("server")[-1])[0]
     crash(world, snapshot, UdpcOptions())
     world.machines["server"].send(theirs, b"y", world.now_us)
     world.settle("server")
-    assert header(world.sent["server"][-1])[0] == before + 1 + 65_536
+    assert header(world.sent("server")[-1])[0] == before + 1 + 65_536
 
 
 def test_kept_responses_and_open_requests_survive_a_restart() -> None:
@@ -61,7 +62,7 @@ def test_kept_responses_and_open_requests_survive_a_restart() -> None:
     world.machines["server"].send(theirs, b"kept", world.now_us, answers=first)
     world.run(10_000)
     crash(world, world.machines["server"].snapshot(theirs), UdpcOptions())
-    world.lose = None
+    world.lose = nothing
     world.machines["server"].send(theirs, b"late", world.now_us, answers=second)
     world.run(SECOND)
     assert sorted(response.body for response in world.of("client", ResponseReceived)) == [b"kept", b"late"]

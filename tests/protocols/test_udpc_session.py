@@ -20,10 +20,9 @@ from fairway.core.random_source import Seeded
 from fairway.protocols.udpc.machine import UdpcMachine
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, IMP, REQ, SYN, datagram, header
-from tests.protocols.test_udpc_world import World, datagrams, pair
+from tests.protocols.world import World, datagrams, nothing
 
 SECOND = 1_000_000
-BODY_BYTES_MAX = 65_494
 
 
 def flags(sent: list[bytes]) -> list[int]:
@@ -40,6 +39,14 @@ def lone_server(options: UdpcOptions | None = None) -> tuple[UdpcMachine, Peer]:
     (connected,) = machine.events()
     assert connected == Connected(Peer("c", session_id), None)
     return machine, Peer("c", session_id)
+
+
+def pair(options: UdpcOptions | None = None, *, commits: bool = True) -> tuple[World, Peer, Peer]:
+    """Return a world with `client` and `server` and the session between them, as each knows it."""
+    world = World("udpc", commits=commits)
+    for name in ("client", "server"):
+        world.add(name, options=options)
+    return world, *world.connect("client", "server")
 
 
 def session_of(peer: Peer) -> int:
@@ -61,7 +68,7 @@ def test_a_forged_syn_harms_nobody() -> None:
 
 
 def test_two_nodes_that_call_each_other_keep_both_sessions() -> None:
-    world = World()
+    world = World("udpc")
     world.add("a")
     world.add("b")
     world.machines["a"].connect("b", world.now_us)
@@ -184,8 +191,8 @@ def test_an_idle_session_is_kept_by_heartbeats_which_measure_the_round_trip() ->
     world.run(30 * SECOND)
     assert not world.of("client", Closed)
     assert not world.of("server", Closed)
-    assert HBT in flags(world.sent["client"] + world.sent["server"])
-    assert HBT | ACK in flags(world.sent["client"] + world.sent["server"])
+    assert HBT in flags(world.sent("client") + world.sent("server"))
+    assert HBT | ACK in flags(world.sent("client") + world.sent("server"))
     rtts = {machine.statistics.rtt_us for machine in world.machines.values()}
     assert 2_000 in rtts
 
@@ -198,30 +205,30 @@ class Crowd(World):
 
 
 def test_a_thousand_idle_sessions_send_their_heartbeats_at_common_instants_and_from_one_side() -> None:
-    world = Crowd()
-    client, server = world.add("client"), world.add("server")
+    world = Crowd("udpc")
+    client, server = (world.add(name).machine for name in ("client", "server"))
     for number in range(1_000):
         client.connect(f"address {number}", world.now_us)
         world.run(997)
     world.run(10 * SECOND)
-    world.wakes, world.sent = 0, {"client": [], "server": []}
+    world.forget()
     world.run(10 * SECOND)
     assert len(client.peers()) == len(server.peers()) == 1_000
     assert world.wakes <= 200
-    assert set(flags(world.sent["server"])) == {HBT}
-    assert set(flags(world.sent["client"])) == {HBT | ACK}
-    assert 8_000 <= len(world.sent["server"]) <= 10_000
+    assert set(flags(world.sent("server"))) == {HBT}
+    assert set(flags(world.sent("client"))) == {HBT | ACK}
+    assert 8_000 <= len(world.sent("server")) <= 10_000
 
 
 def test_a_caller_sends_heartbeats_when_those_of_the_called_side_stop() -> None:
     world, _, _ = pair()
     world.run(2 * SECOND)
-    world.sent["client"].clear()
+    world.forget()
     world.run(3 * SECOND)
-    assert set(flags(world.sent["client"])) == {HBT | ACK}
+    assert set(flags(world.sent("client"))) == {HBT | ACK}
     world.lose = lambda origin, _data: origin == "server"
     world.run(2 * SECOND)
-    assert HBT in flags(world.sent["client"])
+    assert HBT in flags(world.sent("client"))
 
 
 def test_a_half_open_session_sends_no_heartbeat() -> None:
@@ -305,7 +312,7 @@ def test_the_index_runs_at_most_so_far_past_the_oldest_packet_that_waits() -> No
     world.run(10_000)
     assert len(world.bodies("server")) == 10
     assert client.unfinished() == 11
-    world.lose = None
+    world.lose = nothing
     world.run(SECOND)
     assert len(world.bodies("server")) == 21
     assert client.unfinished() == 0
@@ -334,7 +341,7 @@ def test_two_sides_that_both_wait_for_their_oldest_packet_still_acknowledge_each
         world.machines[name].send(peer, b"stuck", world.now_us)
         world.machines[name].send_many(peer, [b"%d" % number for number in range(200)], world.now_us)
     world.run(SECOND)
-    world.lose = None
+    world.lose = nothing
     world.run(4 * SECOND)
     assert [machine.unfinished() for machine in world.machines.values()] == [0, 0]
     assert len(world.of("client", Delivered)) == len(world.of("server", Delivered)) == 201
@@ -384,11 +391,11 @@ def test_an_index_before_the_first_is_too_old_and_not_a_turn_ahead() -> None:
 
 def test_a_copy_of_the_syn_makes_no_second_session_while_the_first_lingers() -> None:
     world, _, theirs = pair()
-    syn = world.sent["client"][0]
+    syn = world.sent("client")[0]
     server = world.machines["server"]
     server.close(theirs, world.now_us)
     world.settle("server")
-    first = world.sent["server"][0]
+    first = world.sent("server")[0]
     server.receive(syn, "client", world.now_us)
     assert datagrams(server.transmits()) == [first]
 

@@ -35,7 +35,6 @@ from fairway.sim.cases import RunOptions, case
 from fairway.store.analyses import APPLICATION, common_run, tables
 from fairway.store.delta import DataFile, Overtaken
 from fairway.store.lakes import Lake
-from tests.capture.adversaries import pcap
 from tests.lake.analysis.lakes import all_tables, table_rows
 from tests.lake.analysis.worlds import simulated
 from tests.lake.captures.reading import records_of
@@ -233,24 +232,6 @@ def test_rows_that_get_lost_on_the_way_are_noticed_and_nothing_is_committed(
 job_records_of = enrich.records_of
 
 
-def test_what_cannot_be_read_is_said_and_the_rest_is_analysed(
-    spark: SparkSession, captures: list[Path], tmp_path: Path
-) -> None:
-    whole = pcap([b"one", b"two"])
-    files = {"empty": b"", "picture": b"\x89PNG\r\n\x1a\n" + bytes(100), "cut": whole[:-2], "none": pcap([])}
-    for name, data in files.items():
-        (tmp_path / f"{name}.pcap").write_bytes(data)
-    lake = Lake(tmp_path / "lake")
-    names = [str(tmp_path / f"{name}.pcap") for name in (*files, "missing")]
-    done = analyze(spark, lake, [*names, str(captures[2])])
-    for name in ("empty", "picture", "cut", "missing"):
-        assert sum(f"{name}.pcap" in said for said in done.problems) == 1, name
-    assert all("\n" not in said and said.endswith(".") for said in done.problems)
-    assert done.files_added == 3
-    found = {row["file"]: (row["records"], row["damages"]) for row in table_rows(lake.path, "captures")}
-    assert (found["none.pcap"], found["cut.pcap"]) == ((0, 0), (1, 1))
-
-
 def test_another_port_map_computes_everything_again_without_the_captures(
     spark: SparkSession, captures: list[Path], tmp_path: Path
 ) -> None:
@@ -259,15 +240,12 @@ def test_another_port_map_computes_everything_again_without_the_captures(
     lake = Lake(tmp_path / "lake")
     analyze(spark, lake, [str(here)])
     assert set(summary(lake).packets) == {"mrp"}
-    before = all_tables(lake.path)
     here.unlink()
     mapped = analyze(spark, lake, [], port_map={9_000: "udpc"})
     assert mapped.remapped
     assert set(summary(lake).packets) == {"udpc"}
     kept = analyze(spark, lake, [])
     assert (kept.remapped, kept.records) == (False, 0)
-    analyze(spark, lake, [], port_map={})
-    assert all_tables(lake.path) == before
 
 
 def test_bodies_that_are_asked_for_later_replace_the_rows(spark: SparkSession, begun: Lake, tmp_path: Path) -> None:
