@@ -13,6 +13,7 @@ PEERS ?= 200
 BIN := .venv/bin
 STAMP := .venv/.installed
 SETUP_LOG := build/setup.log
+ARCHIVE := build/spark.jsa
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 PYTEST = FAIRWAY_PURE=1 PYTHONHASHSEED=$(SEED) $(BIN)/python -m pytest --seed $(SEED) --durations=25
 .DEFAULT_GOAL := help
@@ -42,11 +43,15 @@ demo: $(STAMP) ## All of Fairway in two minutes; ends with the path of a page to
 	@$(BIN)/python scripts/require.py java
 	FAIRWAY_PURE=1 $(BIN)/fairway demo
 
-test: check ## All checks, then the tests, in an order that SEED decides.
+$(ARCHIVE): $(STAMP)
+	@$(BIN)/python scripts/require.py java
+	$(call step,archiving the classes of Spark,mkdir -p build && rm -f $@ && $(BIN)/python -m tests.lake.archive $@)
+
+test: check $(ARCHIVE) ## All checks, then the tests, in an order that SEED decides.
 	@$(BIN)/python scripts/require.py java tshark chromium strace
 	$(PYTEST) -m "not long"
 
-test-all: check ## The same with the tests of the measuring tools and the long kill runs.
+test-all: check $(ARCHIVE) ## The same with the tests of the measuring tools and the long kill runs.
 	@$(BIN)/python scripts/require.py java tshark chromium strace
 	$(PYTEST)
 
@@ -65,10 +70,13 @@ check: $(STAMP) ## Format, lint, types, layering, seeds.
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -n 0 tests/test_layering.py tests/test_randomness.py
 
-bench: $(STAMP) ## Measure this machine.
-	$(BIN)/fairway bench columns
-	$(BIN)/fairway bench simulator
-	$(BIN)/fairway bench transport
+bench: $(STAMP) ## Measure this machine: interpreted and, where there is a C compiler, compiled.
+	FAIRWAY_PURE=1 $(BIN)/fairway bench columns
+	FAIRWAY_PURE=1 $(BIN)/fairway bench simulator
+	FAIRWAY_PURE=1 $(BIN)/fairway bench transport --out out/bench/interpreted
+	@command -v cc > /dev/null || echo "no C compiler: the compiled form is not measured"
+	! command -v cc > /dev/null || { $(MAKE) native && $(BIN)/fairway bench simulator && \
+		$(BIN)/fairway bench transport --out out/bench/compiled; }
 
 soak: $(STAMP) ## Swarms of simulated runs: SEEDS of them over the four protocols.
 	$(BIN)/python scripts/soak.py --seeds $(SEEDS)

@@ -1,33 +1,21 @@
 """Two network namespaces joined by a pair of virtual devices, whose kernel drops a share of what arrives.
 
-Segmentation is switched off on the devices: otherwise a loss would take a whole super-buffer instead of one datagram.
+A super-buffer is cut before it reaches a device: otherwise a loss would take all of it instead of one datagram.
 Needs `ip` and `nft` and the permission to use them; nothing outside the two namespaces changes.
 """
 
 from __future__ import annotations
 
-import ctypes
-import fcntl
 import itertools
 import os
 import shutil
-import socket
-import struct
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 SENDER_HOST, RECEIVER_HOST = "192.0.2.1", "192.0.2.2"
 """Reserved for documentation; inside a namespace of our own nobody else has them."""
 COMMAND_S = 20.0
-
-_SIOCETHTOOL = 0x8946
-_SWITCHES = {"tso": 0x1F, "gso": 0x24, "gro": 0x2C}
-"""The numbers of `ethtool`'s commands that set these."""
-_COUNT, _NAMES, _CHANGE, _FEATURES, _NAME_BYTES = 0x37, 0x1B, 0x3B, 4, 32
-"""How many names a set has; the names; changing features; the set of features; how long a name is."""
-_UDP_SEGMENTATION = b"tx-udp-segmentation"
 
 _numbers = itertools.count()
 
@@ -107,8 +95,7 @@ def _join(both: Namespaces) -> None:
     command(*inside(sender), "ip", "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", receiver)
     for name, host in zip(both.names, (SENDER_HOST, RECEIVER_HOST), strict=True):
         command(*inside(name), "ip", "address", "add", f"{host}/24", "dev", "wire")
-        command(*inside(name), sys.executable, "-m", "benchmarks.namespaces", "wire")
-        command(*inside(name), "ip", "link", "set", "wire", "up")
+        command(*inside(name), "ip", "link", "set", "wire", "gso_max_segs", "1", "up")
 
 
 def need(program: str) -> None:
@@ -125,35 +112,3 @@ def command(*words: str, given: str | None = None) -> str:
         said = (error.stderr or "").strip().splitlines()
         raise NotPermitted(f"{' '.join(words[:3])} failed: {said[-1] if said else error.returncode}") from error
     return done.stdout
-
-
-def switch_off_segmentation(device: str) -> None:
-    """Switches TSO, GSO and GRO of a device off, as `ethtool -K` does; raises `OSError`.
-
-    A veth pair carries a super-datagram of UDP whole, whatever TSO and GSO say, and one drop would then take all its
-    datagrams at once: that has a switch of its own, which goes by name.
-    """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        for command in _SWITCHES.values():
-            _ask(sock, device, struct.pack("=II", command, 0))
-        count = struct.unpack_from("=I", _ask(sock, device, struct.pack("=IIQI", _COUNT, 0, 1 << _FEATURES, 0)), 16)[0]
-        asked = struct.pack("=III", _NAMES, _FEATURES, count).ljust(12 + count * _NAME_BYTES, b"\0")
-        names = _ask(sock, device, asked)[12:]
-        listed = [names[at : at + _NAME_BYTES].rstrip(b"\0") for at in range(0, count * _NAME_BYTES, _NAME_BYTES)]
-        words = [0] * -(-count // 32)
-        place = listed.index(_UDP_SEGMENTATION)
-        words[place // 32] |= 1 << place % 32
-        changes = b"".join(struct.pack("=II", word, 0) for word in words)
-        _ask(sock, device, struct.pack("=II", _CHANGE, len(words)) + changes)
-
-
-def _ask(sock: socket.socket, device: str, question: bytes) -> bytes:
-    """Asks the kernel about a device, or for a change; gives the answer, which takes the question's place."""
-    value = ctypes.create_string_buffer(question, len(question))
-    request = struct.pack("16sP", device.encode(), ctypes.addressof(value)).ljust(40, b"\0")
-    fcntl.ioctl(sock, _SIOCETHTOOL, request)
-    return value.raw
-
-
-if __name__ == "__main__":
-    switch_off_segmentation(sys.argv[1])

@@ -6,12 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from fairway.sim.bottleneck import Bottleneck, Load, Path
 
-RATES_MBIT = (5, 20, 100)
-ROUND_TRIPS_MS = (20, 100, 400)
-LOSSES = ("0", "1", "2", "5", "10", "5b")
-"""Per cent lost each way; `b` for as many in bursts."""
 GOALS = {"0": 0.90, "1": 0.85, "2": 0.85, "5": 0.80, "10": 0.65, "5b": 0.80}
-"""The share to reach; of 2 % that of 1 %, and of bursts that of single losses."""
+"""The share to reach by the per cent lost each way; `b` for as many in bursts."""
 ROUND_TRIPS = 100
 SECONDS_MIN = 10
 """A run is so many round trips long, or so many seconds; the second half of it is measured."""
@@ -20,7 +16,7 @@ SECONDS_MIN = 10
 def measure(
     protocols: Sequence[str], rates_mbit: Sequence[int], round_trips_ms: Sequence[int], losses: Sequence[str]
 ) -> Iterator[dict[str, object]]:
-    """Give a row for each point and protocol: the share reached, the mean length of the queue, and the verdict."""
+    """Return a row for each point and protocol: the share reached, the mean length of the queue, and the verdict."""
     for rate in rates_mbit:
         for round_trip in round_trips_ms:
             for loss in losses:

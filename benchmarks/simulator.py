@@ -7,7 +7,7 @@ from dataclasses import replace
 from time import process_time
 
 from fairway.protocols import NAMES
-from fairway.sim.cases import Wishes, case
+from fairway.sim.cases import RunOptions, case
 from fairway.sim.configuration import Configuration
 from fairway.sim.run import run
 
@@ -29,7 +29,7 @@ def measure(seconds: int = 1) -> Iterator[dict[str, object]]:
 
 
 def _load(protocol: str, coalesce_us: int) -> Configuration:
-    wishes = Wishes(
+    wishes = RunOptions(
         protocol=protocol,
         messages=MESSAGES.get(protocol, 10_000),
         size=SIZES.get(protocol, 64),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import subprocess
 import sys
@@ -24,6 +26,11 @@ settings.register_profile("fairway", deadline=None, print_blob=True)
 settings.load_profile("fairway")
 
 
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Most Java processes of the tests end before thorough compilation would pay."""
+ARCHIVE = ROOT / "build" / "spark.jsa"
+"""Classes of Spark as they are once loaded: with them its processes start in half the time (`tests.lake.archive`)."""
+
 CAPTURES = ("tests/lake/analysis/", "tests/lake/captures/", "tests/lake/violations/")
 SPARK = "tests/lake/"
 """Where tests share a Spark session: one for captures and one for the rest, first. More would only fight for the cores;
@@ -43,11 +50,16 @@ could starve."""
 
 LONG = (
     "tests/benchmarks/",
+    "tests/fuzz/test_fuzz.py::test_a_flawed_machine",
+    "tests/sim/test_mutations.py::",
+    "tests/torture/test_judgement.py::test_every_reader",
+    "tests/torture/test_powercut.py::test_a_gateway_that_did_not_sync",
+    "tests/torture/test_powercut.py::test_a_stream_that_did_not_sync",
     "tests/lake/captures/test_benchmark.py",
     "tests/lake/lab/test_killed_sweeps.py::test_an_executor",
     "tests/torture/test_torture.py::test_whatever_is_killed",
 )
-"""Tests of what measures, and kill runs whose promise shorter ones guard too: `make test` leaves them out."""
+"""Tests of what measures or looks for faults, and kill runs whose promise shorter ones guard: not in `make test`."""
 
 
 def place(nodeid: str) -> int:
@@ -88,6 +100,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Pass the seed to hypothesis, before its plugin looks; with a seed it draws the same each time."""
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = config.option.seed
+    # Logging is off because the shell that starts Spark reads what Java writes. A missing archive is ignored.
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", f"{QUICK_JAVA} -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -110,6 +124,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     places = {module: place for place, module in enumerate(modules)}
     random.shuffle(items)
     items.sort(key=lambda item: (place(item.nodeid), places[item.path]))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine on a loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
+    return True
 
 
 @pytest.fixture(scope="session")

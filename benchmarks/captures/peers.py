@@ -45,3 +45,6 @@ def dpkt_seconds(path: Path, datagrams: int) -> float | None:
             key = (udp.dport, flag)
             sizes[key] = sizes.get(key, 0) + len(udp.data)
     return perf_counter() - started
+
+
+PEERS = {"tshark": tshark_seconds, "dpkt": dpkt_seconds}

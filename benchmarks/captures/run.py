@@ -1,4 +1,4 @@
-"""One run of the bench: make the capture, then Fairway on one core and on all, the peers before, between and after."""
+"""Captures on Spark beside tshark and dpkt: the capture, Fairway on one core and on all, the peers around it."""
 
 from __future__ import annotations
 
@@ -7,69 +7,59 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks.captures.made import make_capture
-from benchmarks.captures.peers import dpkt_seconds, tshark_seconds
-from benchmarks.captures.table import Figure, figures_of
+from benchmarks.captures.peers import PEERS
 from benchmarks.captures.worker import Assignment
+from benchmarks.frame import Goal, Key, Report, Results, Row, Tables, measured, ratios
 from fairway.core.errors import FairwayError
 
-PEERS = {"tshark": tshark_seconds, "dpkt": dpkt_seconds}
 PEER_DATAGRAMS_MAX = 300_000
 """The peers' rates do not change with the size of the file, and they are slow."""
-
-Report = Callable[[str, int, int], None]
+COLD, STEADY, GROUPED = "cold", "steady", "decoded and grouped"
+GOALS = (
+    (GROUPED, "tshark", 20.0),
+    (GROUPED, "dpkt", 8.0),
+    ("packets table", "tshark", 6.0),
+    ("all tables", "tshark", 3.0),
+)
+"""A step on all cores, what it is compared with, and how many times that it must be."""
+SCALING_GOAL = 0.8
+"""From one core to all: at least this share of as many times the rate."""
 
 
 class BenchFailed(FairwayError):
     """A measurement did not come to its end; the message holds what was said last."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What one run measures."""
-
-    datagrams: int
-    rounds: int
-    cores: Sequence[int]
-
-
-def all_cores() -> tuple[int, ...]:
-    """Return one core and as many as this process may use."""
-    return tuple(sorted({1, len(os.sched_getaffinity(0))}))
-
-
-def run(plan: Plan, report: Report) -> list[Figure]:
-    """Measures Fairway for each number of cores, and the peers around it: a machine's speed changes by the hour."""
-    found: list[Figure] = []
-    peers: dict[str, list[float]] = {name: [] for name in PEERS}
-    steps = 2 + 2 * len(plan.cores)
+def run(results: Results, datagrams: int, report: Report) -> None:
+    """Measure Fairway for each number of cores, and the peers around it: a machine's speed changes by the hour."""
+    every = sorted({1, len(os.sched_getaffinity(0))})
+    steps = 2 + 2 * len(every)
     with tempfile.TemporaryDirectory(prefix="fairway-bench-") as folder:
         path = Path(folder, "mixed.pcap")
-        report(f"writing {plan.datagrams:,} datagrams", 1, steps)
-        make_capture(path, plan.datagrams)
-        few = min(plan.datagrams, PEER_DATAGRAMS_MAX)
-        for number, cores in enumerate(plan.cores):
+        report(f"writing {datagrams:,} datagrams", 1, steps)
+        make_capture(path, datagrams)
+        for number, cores in enumerate(every):
             report(" and ".join(PEERS), 2 * number + 2, steps)
-            _ask_peers(path, few, peers)
+            _ask_peers(path, datagrams, results)
             report(f"Fairway on Spark, local[{cores}]", 2 * number + 3, steps)
-            answers = _asked(Assignment(str(path), cores, plan.rounds, folder))
-            found += figures_of(answers, plan.datagrams)
+            _add(results, _asked(Assignment(str(path), cores, results.rounds, folder)), datagrams)
         report(" and ".join(PEERS), steps, steps)
-        _ask_peers(path, few, peers)
-    return [Figure(name, 1, "steady", median(times), few) for name, times in peers.items() if times] + found
+        _ask_peers(path, datagrams, results)
 
 
-def _ask_peers(path: Path, datagrams: int, times: dict[str, list[float]]) -> None:
+def _ask_peers(path: Path, datagrams: int, results: Results) -> None:
+    few = min(datagrams, PEER_DATAGRAMS_MAX)
     for name, seconds in PEERS.items():
-        taken = seconds(path, datagrams)
+        taken = seconds(path, few)
         if taken is not None:
-            times[name].append(taken)
+            _note(results, 1, STEADY, name, taken, few)
 
 
 def _asked(assignment: Assignment) -> list[dict[str, Any]]:
@@ -79,3 +69,50 @@ def _asked(assignment: Assignment) -> list[dict[str, Any]]:
         said = [line for line in ended.stderr.splitlines() if line.strip()] or ["nothing was said"]
         raise BenchFailed(f"Fairway on local[{assignment.cores}] was not measured: {said[-1]}")
     return [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+
+
+def _add(results: Results, answers: list[dict[str, Any]], datagrams: int) -> None:
+    """Add a worker's answers: cold with the start of Spark, and each of the warm rounds."""
+    for answer in answers:
+        if answer["step"] == GROUPED:
+            _note(results, answer["cores"], COLD, GROUPED, answer["session_s"] + answer["cold_s"], datagrams)
+        for taken in answer["warm_s"]:
+            _note(results, answer["cores"], STEADY, answer["step"], taken, datagrams)
+
+
+def _note(results: Results, cores: int, state: str, reader: str, seconds: float, datagrams: int) -> None:
+    rounds = results.cells.setdefault(Key(str(cores), state, reader), [])
+    rounds.append({"rate": datagrams / seconds, "seconds": seconds})
+
+
+def _rate(results: Results, cores: str, reader: str) -> list[float | None]:
+    """Return the median rate of a reader, if it was measured."""
+    rates = [rate for rate in results.figures(cores, STEADY, reader) if rate]
+    return [median(rates)] if rates else []
+
+
+def goals(results: Results) -> Iterator[Goal]:
+    """Judge the steps on all cores by the peers, and by one core."""
+    cores = str(max((int(key.where) for key in results.cells), default=1))
+    for step, peer, wanted in GOALS:
+        yield Goal(step, f"times {peer}", wanted, ratios(_rate(results, cores, step), _rate(results, "1", peer)))
+    if cores != "1":
+        found = ratios(_rate(results, cores, GROUPED), _rate(results, "1", GROUPED))
+        yield Goal(GROUPED, f"{cores} cores of linear", SCALING_GOAL, [times / int(cores) for times in found])
+
+
+def show(results: Results) -> Tables:
+    """Return a row for each reader, beside the peers that were measured, and the goals."""
+    rows: list[Row] = []
+    for cores, state, reader in results.cells:
+        seconds, rate = (
+            median(one for one in results.figures(cores, state, reader, figure) if one is not None)
+            for figure in ("seconds", "rate")
+        )
+        peers = {name: found for name in PEERS if (found := _rate(results, "1", name))}
+        times = {f"times {name}": round(ratios([rate], found)[0], 2) for name, found in peers.items()}
+        rows.append(
+            {"reader": reader, "cores": int(cores), "state": state, "seconds": round(seconds, 3)}
+            | {"datagrams a second": f"{rate:,.0f}", **times}
+        )
+    return Tables({"Captures": rows, "Goals": [goal.row() for goal in measured(goals(results))]}, results.notes)

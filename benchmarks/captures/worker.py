@@ -22,8 +22,6 @@ PORTS = {9_000: "udpc", 9_001: "mrp", 9_002: "rup", 9_003: "pydevts"}
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a worker measures."""
-
     path: str
     cores: int
     rounds: int
@@ -78,9 +76,9 @@ def _part_bytes(assignment: Assignment) -> int:
 def packets_table(spark: Any, assignment: Assignment) -> int:
     """Write the data files of `packets`; return the number of rows."""
     from fairway.core.tables import PACKETS
+    from fairway.lake.analysis.changes import survey
     from fairway.lake.analysis.enrich import Enrich, sorted_by_flow
     from fairway.lake.analysis.state import State
-    from fairway.lake.analysis.survey import survey
     from fairway.lake.captures.source import load_parts
     from fairway.lake.sink import put_through
     from fairway.store.lakes import Lake

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 
+from benchmarks.gateway.landed import PEER_SHIFT
 from benchmarks.gateway.systems import MESSAGE_BYTES
 from benchmarks.transport.pattern import message, tail
 from fairway import net
@@ -24,7 +25,6 @@ BEHIND_S = 5.0
 UNDER_WAY_S = 20.0
 """At most what is sent in this time waits for its outcome."""
 LATENCY_EVERY = 16
-PEER_SHIFT = 32
 
 OPEN, ACKNOWLEDGED, UNKNOWN = 0, 1, 2
 

@@ -10,7 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.transport.clocks import resident_bytes
 from fairway.core.tables import MESSAGES
+from fairway.store.delta import Delta
 from fairway.store.lakes import Lake
 
 ANSWER_S = 10.0
@@ -19,8 +21,6 @@ _UNSEALED = re.compile(r"^fairway_gateway_backlog_messages\{[^}]*\} (\S+)$", re.
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look."""
-
     gateway_bytes: int
     stream_bytes: int
     """With the JVM and its workers."""
@@ -42,7 +42,7 @@ class Gauges:
 
     def read(self, acknowledged: int) -> Sample:
         """Takes one sample; so many messages were acknowledged before."""
-        rows = self._rows()
+        rows = rows_by_file(self._table)
         return Sample(
             gateway_bytes=resident_bytes(self._gateway),
             stream_bytes=sum(map(resident_bytes, members(self._stream))),
@@ -56,24 +56,14 @@ class Gauges:
             found = _UNSEALED.search(answer.read().decode())
         return int(float(found[1])) if found else 0
 
-    def _rows(self) -> list[int]:
-        """Return how many rows each file of the table has."""
-        return [file.rows for file, _ in self._table.files(self._table.open())] if self._table.exists() else []
+
+def rows_by_file(table: Delta) -> list[int]:
+    return [file.rows for file, _ in table.files(table.open())] if table.exists() else []
 
 
 def members(group: int) -> Iterator[int]:
-    """Return the processes of a group."""
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(ProcessLookupError):
                 if os.getpgid(int(name)) == group:
                     yield int(name)
-
-
-def resident_bytes(pid: int) -> int:
-    """Return the memory that a process holds now; 0 if there is none."""
-    with suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1_024
-    return 0

@@ -1,7 +1,8 @@
-"""What a gateway holds after it was stopped, message by message: its segments, and what is still in its journal."""
+"""What was sent beside what is there, message by message: a stopped gateway's segments and journal, or the table."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +13,12 @@ from numpy.typing import NDArray
 
 from benchmarks.transport.pattern import NUMBER_BYTES, tail
 from fairway.core import layout
+from fairway.core.tables import MESSAGES
+from fairway.store.lakes import Lake
 
 ROWS_AT_ONCE = 65_536
+PEER_SHIFT = 32
+"""Of a soak's message the upper half of the number is its peer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,6 @@ def _landed(folder: Path) -> list[NDArray[np.uint8]]:
 
 
 def rows_of(bodies: Any) -> NDArray[np.uint8]:
-    """Return bodies of one size as rows of bytes."""
     data = b"".join(bodies.to_pylist())
     return np.frombuffer(data, dtype=np.uint8).reshape(len(bodies), -1)
 
@@ -79,3 +83,41 @@ def numbers_of(bodies: NDArray[np.uint8], problems: list[str]) -> NDArray[np.int
     if not (bodies[:, NUMBER_BYTES:] == after).all():
         problems.append("a message differs from what was sent")
     return bodies[:, :NUMBER_BYTES].copy().view(">u8").reshape(-1).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What the comparison of a table found. The last three must be 0."""
+
+    in_table: int
+    missing: int
+    """Acknowledged and not in the table."""
+    double: int
+    foreign: int
+    """In the table, but never sent, or with another body than was sent."""
+
+
+def tally(lake: Path, outcomes: Sequence[bytes], acknowledged: int) -> Tally:
+    """Compare the table with the outcomes of each peer's messages, of which those marked so must be there."""
+    import pyarrow as pa
+
+    counts = [np.zeros(len(numbers), dtype=np.uint8) for numbers in outcomes]
+    in_table = foreign = 0
+    for batch in Lake(lake, create=False).delta(MESSAGES.name).rows(pa.schema([("body", pa.binary())])):
+        if not len(batch):
+            continue
+        problems: list[str] = []
+        numbers = numbers_of(rows_of(batch.column(0)), problems)
+        in_table += len(numbers)
+        foreign += len(problems)
+        peers, own_numbers = numbers >> PEER_SHIFT, numbers & ((1 << PEER_SHIFT) - 1)
+        for peer in np.unique(peers):
+            own = own_numbers[peers == peer]
+            known = own[own < len(counts[peer])] if peer < len(counts) else own[:0]
+            foreign += len(own) - len(known)
+            if len(known):
+                np.add.at(counts[peer], known, 1)
+    double = sum(int((count > 1).sum()) for count in counts)
+    marks = [np.frombuffer(numbers, dtype=np.uint8) == acknowledged for numbers in outcomes]
+    missing = sum(int((mark & (count == 0)).sum()) for mark, count in zip(marks, counts, strict=True))
+    return Tally(in_table, missing, double, foreign)

@@ -1,4 +1,4 @@
-"""The run: every system once in every round, on a fresh server, its loads one after the other."""
+"""The gateway benchmark: every system once in every round, on a fresh server, its loads one after the other."""
 
 from __future__ import annotations
 
@@ -7,82 +7,65 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
 
+from benchmarks.frame import CellFailed, Goal, Key, Report, Results, Row, Tables, measured, ratios, spread
 from benchmarks.gateway.servers import HOST, Server, ServerFailed, start
-from benchmarks.gateway.systems import LOADS, SYSTEMS, System
-from benchmarks.gateway.visible import seconds_to_the_table
+from benchmarks.gateway.systems import BATCH_MESSAGES, BATCHES_IN_FLIGHT, LOADS, MESSAGE_BYTES, SYSTEMS, System
+from benchmarks.gateway.visible import GOAL_S, seconds_to_the_table
+from benchmarks.transport.loads import IN_FLIGHT
 from fairway.demo.processes import process
 from fairway.demo.services import ServiceFailed
 
-Key = tuple[str, str]
-"""Load, system."""
-
+WHERE = "disk"
 LIMIT_BASE_S = 60.0
 LIMIT_FACTOR = 12
 SYNCS = 50
 NUMBERS_APART = 1 << 40
 """Each load of a server numbers its messages from another multiple of this on."""
-
-
-class LoadFailed(Exception):
-    """A load gave no result."""
+GOAL_RATE = 60_000
+GOAL_TIMES = 5.0
+RATES = (
+    ("batches/s", "batches", "rate"),
+    ("awaited/s", "awaited", "rate"),
+    ("server CPU µs", "batches", "server_cpu_us"),
+    ("sender CPU µs", "batches", "sender_cpu_us"),
+)
+"""Title, load, figure; processor time is of a message in a batch."""
+LATENCIES = (
+    ("loaded p50 ms", "awaited", "p50_ms"),
+    ("p99 ms", "awaited", "p99_ms"),
+    ("alone p50 µs", "single", "rate"),
+    ("p99 µs", "single", "p99"),
+)
+"""Loaded: with 256 awaited messages under way; alone: with one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure."""
-
-    rounds: int = 3
-    seconds: float = 2.0
     systems: Sequence[str] = tuple(SYSTEMS)
     loads: Sequence[str] = tuple(LOADS)
     visible: int = 0
     """How many messages are followed into the table."""
 
 
-@dataclass(slots=True)
-class Results:
-    """What came of each load of each system, round by round; one that failed is None."""
-
-    plan: Plan
-    versions: dict[str, str] = field(default_factory=dict)
-    missing: dict[str, str] = field(default_factory=dict)
-    """What must be installed, by system."""
-    file_system: str = ""
-    sync_us: float = 0.0
-    """How long a write of 4 KiB and its sync take there, in the middle."""
-    notes: list[str] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    visible_s: list[float] = field(default_factory=list)
-    """From the acknowledgement to the row, of each message that was followed."""
-    cells: dict[Key, list[dict[str, Any] | None]] = field(default_factory=dict)
-
-    def figures(self, load: str, system: str, figure: str = "rate") -> list[float | None]:
-        """Return one figure in each round."""
-        return [one.get(figure) if one else None for one in self.cells.get((load, system), [])]
-
-
-def run(results: Results, place: Path, report: Callable[[str, int, int], None]) -> None:
-    """Measures what the plan asks for, with all data in a folder of its own in `place`, which is removed."""
-    plan = results.plan
-    chosen = [SYSTEMS[name] for name in plan.systems]
-    results.missing = {one.name: one.missing for one in chosen if one.missing}
-    there = [one for one in chosen if not one.missing]
-    total, number = plan.rounds * len(there) * len(plan.loads), 0
-    place.mkdir(parents=True, exist_ok=True)
+def run(plan: Plan, results: Results, out: Path, report: Report) -> None:
+    """Measure what the plan asks for, with all data in a temporary folder in `out`."""
+    results.missing.update({one: SYSTEMS[one].missing for one in plan.systems if SYSTEMS[one].missing})
+    there = [SYSTEMS[name] for name in plan.systems if name not in results.missing]
+    total, number = results.rounds * len(there) * len(plan.loads), 0
+    out.mkdir(parents=True, exist_ok=True)
     # From the root: the servers run in folders of their own, where a relative path would lead elsewhere.
-    folder = Path(tempfile.mkdtemp(prefix=".gateway-", dir=place.resolve()))
+    folder = Path(tempfile.mkdtemp(prefix=".gateway-", dir=out.resolve()))
     try:
-        results.file_system, results.sync_us = _file_system(folder), sync_us(folder)
-        for turn in range(plan.rounds):
-            # Backwards in every other round, so that nobody is always measured after the same neighbour.
+        results.more |= {"file_system": _file_system(folder), "sync_us": sync_us(folder)}
+        for turn in range(results.rounds):
             for system in there if turn % 2 == 0 else there[::-1]:
 
                 def tell(load: str, system: System = system) -> None:
@@ -90,45 +73,46 @@ def run(results: Results, place: Path, report: Callable[[str, int, int], None]) 
                     number += 1
                     report(f"{system.title}: {LOADS[load].title}", number, total)
 
-                _measure(system, turn, results, folder / f"{turn}-{system.name}", tell)
+                _measure(plan, system, turn, results, folder / f"{turn}-{system.name}", tell)
         if plan.visible:
             report("into the table", total, total)
-            results.visible_s = seconds_to_the_table(folder / "lake", plan.visible)
+            results.more["visible_s"] = seconds_to_the_table(folder / "lake", plan.visible)
     except ServiceFailed as reason:
         results.failures.append(f"into the table: {reason}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _measure(system: System, turn: int, results: Results, folder: Path, tell: Callable[[str], None]) -> None:
-    """Measures all loads of one system; what was acknowledged must then be there, or all of them have failed."""
-    measured: dict[str, dict[str, Any] | None] = dict.fromkeys(results.plan.loads)
+def _measure(
+    plan: Plan, system: System, turn: int, results: Results, folder: Path, tell: Callable[[str], None]
+) -> None:
+    """Measure all loads of one system; what was acknowledged must then be there, or all of them have failed."""
+    found: dict[str, dict[str, Any] | None] = dict.fromkeys(plan.loads)
     try:
         with ExitStack() as stack:
             server = start(system, folder, stack)
-            results.versions[system.name] = server.version
+            results.more.setdefault("versions", {})[system.name] = server.version
             sent = []
-            for place, load in enumerate(results.plan.loads):
+            for first, load in zip(range(0, 1 << 60, NUMBERS_APART), plan.loads, strict=False):
                 tell(load)
-                measured[load] = result = _send(system, load, server, place * NUMBERS_APART, results.plan.seconds)
-                sent.append((place * NUMBERS_APART, int(result["acknowledged"])))
+                found[load] = result = _send(system, load, server, first, results.seconds)
+                sent.append((first, int(result["acknowledged"])))
             differences = server.close().differences(sent)
             if differences:
-                measured = dict.fromkeys(measured)
-                raise LoadFailed("; ".join(differences))
-    except (LoadFailed, ServerFailed, ServiceFailed) as reason:
+                found = dict.fromkeys(found)
+                raise CellFailed("; ".join(differences))
+    except (CellFailed, ServerFailed, ServiceFailed) as reason:
         results.failures.append(f"round {turn + 1}, {system.title}: {reason}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    for load, one in measured.items():
-        results.cells.setdefault((load, system.name), []).append(one)
+    for load, one in found.items():
+        results.cells.setdefault(Key(WHERE, load, system.name), []).append(one)
 
 
 def _send(system: System, load: str, server: Server, first: int, seconds: float) -> dict[str, Any]:
-    limit_s = LIMIT_BASE_S + LIMIT_FACTOR * seconds
     job = {
         "system": system.name, "load": load, "host": HOST, "port": server.port, "server_pid": server.pid,
-        "first": first, "seconds": seconds, "limit_s": limit_s,
+        "first": first, "seconds": seconds, "limit_s": LIMIT_BASE_S + LIMIT_FACTOR * seconds,
     }  # fmt: skip
     with process([sys.executable, "-m", "benchmarks.gateway.worker", json.dumps(job)]) as child:
         assert child.stdout is not None
@@ -136,15 +120,10 @@ def _send(system: System, load: str, server: Server, first: int, seconds: float)
         line = child.stdout.readline()  # a worker ends by itself at its limit
         if not line:
             said = child.stderr.read().decode(errors="replace").strip().splitlines()
-            raise LoadFailed(f"{load} ended without a word: {said[-1] if said else 'time limit'}")
+            raise CellFailed(f"{load} ended without a word: {said[-1] if said else 'time limit'}")
     answer: dict[str, Any] = json.loads(line)
     if "error" in answer:
-        raise LoadFailed(f"{load}: {answer['error']}")
-    return _with_costs(answer)
-
-
-def _with_costs(answer: dict[str, Any]) -> dict[str, Any]:
-    """Adds the processor time of each side per message."""
+        raise CellFailed(f"{load}: {answer['error']}")
     for side, name in (("sender_cpu_s", "sender_cpu_us"), ("receiver_cpu_s", "server_cpu_us")):
         if side in answer:
             answer[name] = answer[side] / answer["units"] * 1e6
@@ -152,7 +131,7 @@ def _with_costs(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def sync_us(folder: Path) -> float:
-    """Measures what every durable acknowledgement rests on: a write of 4 KiB and its sync, in the middle."""
+    """Measure what every durable acknowledgement rests on: a write of 4 KiB and its sync, in the middle."""
     times = []
     with open(folder / "sync", "wb", buffering=0) as file:
         for _ in range(SYNCS):
@@ -164,12 +143,60 @@ def sync_us(folder: Path) -> float:
 
 
 def _file_system(folder: Path) -> str:
-    """Names the file system of a folder."""
-    best, kind = "", "unknown"
-    for line in Path("/proc/mounts").read_text().splitlines():
-        _, mounted, this, *_ = line.split()
-        if len(mounted) >= len(best) and (
-            folder.resolve() == Path(mounted) or Path(mounted) in folder.resolve().parents
-        ):
-            best, kind = mounted, this
-    return kind
+    mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
+    above = [(mounted, kind) for mounted, kind in mounts if folder.resolve().is_relative_to(mounted)]
+    return max(above, key=lambda one: len(one[0]), default=("", "unknown"))[1]
+
+
+def goals(results: Results) -> Iterator[Goal]:
+    """Judge udpc and mrp by messages a second, and as multiples of the others in the same round."""
+    for system in ("udpc", "mrp"):
+        for load in ("batches", "awaited"):
+            ours = results.figures(WHERE, load, system)
+            goal = f"{SYSTEMS[system].title}, {LOADS[load].title}"
+            yield Goal(goal, "messages a second", GOAL_RATE, [rate for rate in ours if rate])
+            for other in ("redis", "rabbitmq"):
+                times = ratios(ours, results.figures(WHERE, load, other))
+                yield Goal(goal, f"times {SYSTEMS[other].title}", GOAL_TIMES, times)
+
+
+def show(plan: Plan, results: Results) -> Tables:
+    """Return rates, latencies and goals, with what each acknowledgement means."""
+    tables = {
+        "Durable, acknowledged messages": [_row(plan, results, name, RATES) for name in plan.systems],
+        "From send to acknowledgement": [_row(plan, results, name, LATENCIES) for name in plan.systems],
+        "Goals": [goal.row() for goal in measured(goals(results))],
+    }
+    more = results.more
+    remarks = results.remarks(
+        f"{MESSAGE_BYTES} bytes a message; batches of {BATCH_MESSAGES:,}, {BATCHES_IN_FLIGHT} under way; Redis: one.",
+        f"Awaited messages: {IN_FLIGHT} under way. Sender and server are two processes on the same cores.",
+        f"All data on {more['file_system']}; a write of 4 KiB with its sync takes {more['sync_us']:,.0f} µs there.",
+        "After each round what was acknowledged is counted in the server, the gateway's also compared byte for byte.",
+        *_visible(more.get("visible_s", [])),
+    )
+    return Tables(tables, [*(_promise(results, SYSTEMS[name]) for name in plan.systems), *remarks])
+
+
+def _row(plan: Plan, results: Results, name: str, columns: Sequence[tuple[str, str, str]]) -> Row:
+    return {"system": SYSTEMS[name].title} | {
+        title: "missing" if name in results.missing else spread(results.figures(WHERE, load, name, figure))
+        for title, load, figure in columns
+        if load in plan.loads
+    }
+
+
+def _promise(results: Results, system: System) -> str:
+    """Return a system's version, what its acknowledgement means, and how its client is used."""
+    version = "missing"
+    if system.name not in results.missing:
+        version = results.more.get("versions", {}).get(system.name, "did not start") + system.client_version
+    return f"{system.title} ({version}). Acknowledged: {system.promise}. Client: {system.how}."
+
+
+def _visible(taken_s: list[float]) -> list[str]:
+    if not taken_s:
+        return []
+    verdict = "met" if max(taken_s) < GOAL_S else "missed"
+    found = f"{median(taken_s):.1f} s in the middle, {max(taken_s):.1f} s at most, of {len(taken_s)} messages"
+    return [f"From the acknowledgement to the table, with all defaults: {found}; under {GOAL_S:.0f} s: {verdict}."]

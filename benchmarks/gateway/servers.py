@@ -17,10 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gateway.clients.rabbit import QUEUE
-from benchmarks.gateway.clients.streams import STREAM
 from benchmarks.gateway.landed import Held, held
-from benchmarks.gateway.systems import System, find_program
+from benchmarks.gateway.systems import NAME, System, find_program
 from fairway.core.errors import FairwayError
 from fairway.demo.processes import HeldSignals
 from fairway.demo.services import GatewayService
@@ -37,8 +35,6 @@ class ServerFailed(FairwayError):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that takes messages."""
-
     port: int
     pid: int
     """The process whose processor time counts."""
@@ -91,7 +87,7 @@ def _redis(system: System, folder: Path, stack: ExitStack) -> Server:
     _wait(answers, child, folder / "redis.log", system)
 
     def close() -> Held:
-        count = int(client.xlen(STREAM))
+        count = int(client.xlen(NAME))
         client.close()
         return Held(count)
 
@@ -158,7 +154,7 @@ def _queued(port: int) -> int | None:
     from pika.exceptions import AMQPError
 
     with suppress(OSError, AMQPError), _channel(port) as channel:
-        return int(channel.queue_declare(QUEUE, durable=True).method.message_count)
+        return int(channel.queue_declare(NAME, durable=True).method.message_count)
     return None
 
 

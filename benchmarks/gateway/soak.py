@@ -22,7 +22,7 @@ from statistics import mean, quantiles
 
 from benchmarks.gateway.crowd import ACKNOWLEDGED, Crowd, Ledger
 from benchmarks.gateway.gauges import Gauges, Sample
-from benchmarks.gateway.tallied import Tally, tally
+from benchmarks.gateway.landed import Tally, tally
 from fairway.core.errors import FairwayError
 from fairway.demo.services import GatewayService, Service, ServiceFailed, stream_service
 from fairway.lake.landing.reconcile import Account, reconcile
@@ -46,8 +46,6 @@ DRIVER_MEMORY = "spark.driver.memory=1g"
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What is run."""
-
     minutes: float
     rate: int
     peers: int
@@ -55,8 +53,6 @@ class Orders:
 
 @dataclass(slots=True)
 class Outcome:
-    """What was found."""
-
     orders: Orders
     ledger: Ledger
     samples: list[Sample] = field(default_factory=list)
@@ -188,7 +184,6 @@ def _landed(lake: Path, wait_s: float = LANDED_S) -> Account:
 
 
 def report(outcome: Outcome) -> list[str]:
-    """Return the verdict in lines."""
     orders, ledger = outcome.orders, outcome.ledger
     early, late = outcome.gateway_quarters()
     unsealed = max((one.unsealed for one in outcome.samples), default=0)
@@ -212,7 +207,7 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the soak; gives 1 when something does not hold."""
+    """Runs the soak; returns 1 when something does not hold."""
     parser = argparse.ArgumentParser(prog="benchmarks.gateway.soak")
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--rate", type=int, default=5_000)

@@ -8,11 +8,14 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+from benchmarks.frame import INSTALL
 from benchmarks.transport.loads import IN_FLIGHT, Load
 
 MESSAGE_BYTES = 200
 BATCH_MESSAGES = 1_024
 BATCHES_IN_FLIGHT = 2
+NAME = "messages"
+"""Of the stream, and of the queue."""
 LOADS = {
     load.name: load
     for load in (
@@ -21,15 +24,12 @@ LOADS = {
         Load("single", "ping", MESSAGE_BYTES, "one at a time, p50", "µs"),
     )
 }
-INSTALL_CLIENTS = "pip install --require-hashes -r requirements/bench.txt"
 
-_PROMISE = "written to the SQLite journal, synced in one transaction with what recognises its copies; in the table once"
+_PROMISE = "written to the SQLite journal, synced in one transaction with what recognises its duplicates"
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """One row of the table."""
-
     name: str
     title: str
     server: str
@@ -39,35 +39,32 @@ class System:
     how: str = ""
     """How its client is used."""
     programs: tuple[str, ...] = ()
-    package: str = ""
-    """The Debian package of the server."""
+    """What the server needs; the first is also the name of its Debian package."""
     client: str = ""
     """The Python package of the client."""
 
     @property
     def missing(self) -> str:
-        """Says what must be installed, or gives an empty text."""
+        """What must be installed, or an empty text."""
         wanted = []
-        if self.package and any(find_program(program) is None for program in self.programs):
-            wanted.append(f"apt-get install {self.package}")
+        if any(find_program(program) is None for program in self.programs):
+            wanted.append(f"apt-get install {self.programs[0]}")
         if self.client and find_spec(self.client) is None:
-            wanted.append(INSTALL_CLIENTS)
+            wanted.append(INSTALL)
         return " and ".join(wanted)
 
     @property
     def client_version(self) -> str:
-        """The version of the Python client."""
-        return metadata.version(self.client) if self.client else ""
+        """The client and its version, after a comma."""
+        return f", {self.client} {metadata.version(self.client)}" if self.client else ""
 
 
 def find_program(name: str) -> str | None:
-    """Finds a program, also where Debian keeps what only the system starts."""
-    places = ("/usr/lib/rabbitmq/bin", "/usr/local/sbin", "/usr/sbin")
+    """Return where a program is, also where Debian keeps what only the system starts."""
     # The wrapper in /usr/sbin changes the user and the folder; what it wraps is wanted.
-    for place in places[:1]:
-        if Path(place, name).exists():
-            return str(Path(place, name))
-    return shutil.which(name) or next((str(Path(one, name)) for one in places if Path(one, name).exists()), None)
+    wrapped = Path("/usr/lib/rabbitmq/bin", name)
+    found = shutil.which(name) or shutil.which(name, path="/usr/local/sbin:/usr/sbin")
+    return str(wrapped) if wrapped.exists() else found
 
 
 def _fairway(protocol: str, connections: str) -> System:
@@ -89,7 +86,6 @@ SYSTEMS = {
             promise="appended to the AOF and synced before the reply (appendfsync always)",
             how="XADD; batches as pipelines without MULTI, awaited messages over 256 connections of its asyncio client",
             programs=("redis-server",),
-            package="redis-server",
             client="redis",
         ),
         System(
@@ -99,7 +95,6 @@ SYSTEMS = {
             promise="persistent message in a durable classic queue, written and synced (gathered) before its confirm",
             how="publisher confirms on the asyncio connection of pika, counted, or a future for each message",
             programs=("rabbitmq-server", "epmd"),
-            package="rabbitmq-server",
             client="pika",
         ),
     )

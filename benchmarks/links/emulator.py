@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 
-from benchmarks.links.devices import HOSTS, dropped, place_device
+from benchmarks.namespaces import RECEIVER_HOST, SENDER_HOST, command, inside
 from fairway.core.random_source import Seeded
 from fairway.sim.faults import Faults
 from fairway.sim.pipe import Pipe
@@ -37,6 +37,9 @@ BATCH_MAX = 64
 """Packets read from one device before those that are due leave."""
 PR_SET_TIMERSLACK, SLACK_NS = 29, 1
 REAL_TIME_PRIORITY = 10
+MTU = 1_500
+DEVICE_QUEUE = 4_096
+"""Packets that may wait for the emulator; a link's own queue is much shorter."""
 
 
 def open_device(name: str) -> int:
@@ -44,6 +47,12 @@ def open_device(name: str) -> int:
     descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK)
     fcntl.ioctl(descriptor, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TUN | IFF_NO_PI))
     return descriptor
+
+
+def place_device(device: str, namespace: str, own: str, other: str) -> None:
+    command("ip", "link", "set", device, "netns", namespace)
+    command(*inside(namespace), "ip", "address", "add", own, "peer", other, "dev", device)
+    command(*inside(namespace), "ip", "link", "set", device, "mtu", str(MTU), "txqueuelen", str(DEVICE_QUEUE), "up")
 
 
 class Way:
@@ -121,16 +130,16 @@ def main(argument: str) -> None:
     job = json.loads(argument)
     names = [f"{name}-tun"[-15:] for name in job["namespaces"]]
     devices = [open_device(name) for name in names]
-    for name, namespace, (own, other) in zip(names, job["namespaces"], HOSTS, strict=True):
-        place_device(name, namespace, own, other)
-    faults = [Faults(**one) for one in job["faults"]]
-    both = ways(faults, job["seed"], devices)
+    place_device(names[0], job["namespaces"][0], SENDER_HOST, RECEIVER_HOST)
+    place_device(names[1], job["namespaces"][1], RECEIVER_HOST, SENDER_HOST)
+    both = ways([Faults(**one) for one in job["faults"]], job["seed"], devices)
     be_punctual()
     print("up", flush=True)
     run(both)
     counts = [dict(way.happened) for way in both]
     for count, name, namespace in zip(counts, names, job["namespaces"], strict=True):
-        count["device_dropped"] = dropped(name, namespace)
+        dropped = f"/sys/class/net/{name}/statistics/tx_dropped"
+        count["device_dropped"] = int(command(*inside(namespace), "cat", dropped))
     print(json.dumps(counts), flush=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from benchmarks.links.rows import Row
+from benchmarks.links.rows import Link
 from benchmarks.transport.loads import Load
 from benchmarks.transport.peers import Peer
 
@@ -26,7 +26,7 @@ class Entry(NamedTuple):
     ours: bool = False
 
 
-def entries(row: Row) -> Iterator[Entry]:
+def entries(row: Link) -> Iterator[Entry]:
     """Return the peers of a link: windows and buffers of two bandwidth-delay products where they are set by hand."""
     window_bytes = max(BUFFER_BYTES_MIN, 2 * row.product_bytes)
     for congestion in ("cubic", "bbr"):
@@ -46,8 +46,7 @@ def entries(row: Row) -> Iterator[Entry]:
         yield Entry(Peer(protocol, protocol, "endpoints", settings), bulk, piece, trickles, ours=True)
 
 
-def loads(entry: Entry, row: Row) -> Iterator[Load]:
-    """Return what is measured of a peer on a link."""
+def loads(entry: Entry, row: Link) -> Iterator[Load]:
     in_flight = 2 * max(BUFFER_BYTES_MIN, 2 * row.product_bytes)
     yield Load(STREAM, "awaited", entry.bulk_bytes, STREAM, "MB/s", "stream", in_flight)
     if entry.piece_bytes:

@@ -1,119 +1,150 @@
-"""The run: every peer under every load on every link, interleaved, and what came of it."""
+"""The benchmark on links: every peer under every load on every link, the tables, and the goals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Any
 
+from benchmarks.frame import INSTALL, Goal, Key, Report, Results, Row, Tables, Task, chosen, measured, ratios
 from benchmarks.links.link import link
-from benchmarks.links.peers import LOADS, Entry, entries, loads
-from benchmarks.links.rows import ROWS, Row
-from benchmarks.transport.environments import Environment
+from benchmarks.links.peers import LOADS, MESSAGE, STREAM, TRICKLE, Entry, entries, loads
+from benchmarks.links.rows import ROWS, Link
 from benchmarks.transport.loads import Load
-from benchmarks.transport.pair import Cell, CellFailed, run_cell
-from fairway.core.errors import BadOption
+from benchmarks.transport.pair import Cell, run_cell
 
 LIMIT_S = 120.0
 """A cell that takes so much longer than it was asked for has failed."""
+BULK, SMALL = "rup", "udpc"
+"""Who carries bulk and who small messages: fixed beforehand."""
+SHARE_OF_LINK, SHARE_OF_BAD_LINK, MODEST_LOSS_PERCENT = 0.85, 0.75, 1.0
+SHARE_OF_BBR = 0.95
+LATER_AT_MOST = 1.05
+PEERS = [entry.peer.name for entry in entries(next(iter(ROWS.values())))]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure."""
-
-    rounds: int = 5
-    seconds: float = 20.0
-    rows: Sequence[str] = tuple(ROWS)
-    peers: Sequence[str] = ()
-    """All of them, where none is named."""
-    loads: Sequence[str] = ()
+    rows: Sequence[str]
+    peers: Sequence[str]
+    loads: Sequence[str]
 
 
-def choose(plan: Plan, only: str) -> Plan:
-    """Return the plan with the links, peers and loads that are named; all of a kind of which none is."""
-    names = [name.strip() for name in only.split(",") if name.strip()]
-    peers = {entry.peer.name for row in ROWS.values() for entry in entries(row)}
-    for name in names:
-        if name not in {*ROWS, *peers, *LOADS}:
-            known = ", ".join([*ROWS, *sorted(peers), *LOADS])
-            raise BadOption(f"there is no link, peer or load {name!r}; known are {known}")
-    rows = [name for name in ROWS if name in names] or list(ROWS)
-    return replace(
-        plan,
-        rows=rows,
-        peers=[name for name in names if name in peers],
-        loads=[name for name in names if name in LOADS],
+def choose(only: str) -> Plan:
+    """Return the links, peers and loads that are named; all of a kind of which none is."""
+    return Plan(*chosen(only, list(ROWS), PEERS, LOADS))
+
+
+def cells(plan: Plan) -> Iterator[tuple[Link, Entry, Load]]:
+    """Return what is measured in one round: peers next to each other, so that a busy minute hits all alike."""
+    for row in (ROWS[name] for name in plan.rows):
+        for name in plan.loads:
+            for entry in (one for one in entries(row) if one.peer.name in plan.peers):
+                yield from ((row, entry, load) for load in loads(entry, row) if load.name == name)
+
+
+def run(plan: Plan, results: Results, report: Report) -> None:
+    """Measure what the plan asks for, into the results as it goes; raise `NotPermitted`."""
+    wanted = [(row, entry, load) for row, entry, load in cells(plan) if entry.peer.installed]
+    results.missing.update({entry.peer.name: INSTALL for _, entry, _ in cells(plan) if not entry.peer.installed})
+    turns = [
+        [
+            Task(
+                Key(row.name, load.name, entry.peer.name),
+                f"{row.title}: {load.title}: {entry.peer.title}",
+                partial(_measure, results, row, entry, load, turn + 1),
+            )
+            for row, entry, load in wanted
+        ]
+        for turn in range(results.rounds)
+    ]
+    results.run(turns, report)
+
+
+def _measure(results: Results, row: Link, entry: Entry, load: Load, seed: int) -> dict[str, Any]:
+    """Measure one cell on a link of its own, which the seed decides."""
+    seconds = results.seconds
+    with link(row, seed, results.more.setdefault("emulator", {}).setdefault(row.name, [])) as between:
+        return run_cell(Cell(entry.peer, load, between), seconds, seed, limit_s=seconds + LIMIT_S)
+
+
+def goals(plan: Plan, results: Results) -> Iterator[Goal]:
+    """Judge rup in bulk against the link and the others, and udpc's latest small messages against theirs."""
+    for row in (ROWS[name] for name in plan.rows):
+        bulk, late = f"{row.title}: {BULK}, bulk", f"{row.title}: {SMALL}, small messages, p99"
+        ours = results.figures(row.name, STREAM, BULK)
+        wanted = SHARE_OF_LINK if row.loss_percent <= MODEST_LOSS_PERCENT else SHARE_OF_BAD_LINK
+        yield Goal(bulk, "the link", wanted, [one / row.bytes_per_s for one in ours if one])
+        for peer in (entry.peer.name for entry in entries(row) if not entry.ours):
+            if row.loss_percent or peer == "tcp-bbr":
+                wanted = SHARE_OF_BBR if peer == "tcp-bbr" else 1.0
+                yield Goal(bulk, peer, wanted, ratios(ours, results.figures(row.name, STREAM, peer)))
+            if row.loss_percent:
+                both = [results.figures(row.name, TRICKLE, name, "p99") for name in (SMALL, peer)]
+                yield Goal(late, peer, LATER_AT_MOST, ratios(*both), at_most=True)
+
+
+def show(plan: Plan, results: Results) -> Tables:
+    """Return a table per link, the goals, and how exact the emulator was."""
+    tables = {describe(ROWS[name]): _figures(results, ROWS[name]) for name in plan.rows}
+    tables["Goals"] = [goal.row() for goal in measured(goals(plan, results))]
+    tables["The emulator"] = [_exactness(name, counts) for name, counts in results.more.get("emulator", {}).items()]
+    return Tables(
+        tables,
+        results.remarks(
+            "Losses and delays are the same in both directions; the queue holds one bandwidth-delay product.",
+            "TCP: buffers of two bandwidth-delay products; kcp: no-delay mode, windows of two; aioquic: CUBIC; "
+            "Fairway: controller=model.",
+            "pyenet has a window of at most 64 kB, which no setting of the binding raises: it cannot fill a long link.",
+        ),
     )
 
 
-class Key(NamedTuple):
-    """One cell of the table."""
-
-    row: str
-    load: str
-    peer: str
-
-
-@dataclass(slots=True)
-class Results:
-    """What came of each cell, round by round; a round that failed is None."""
-
-    plan: Plan
-    cells: dict[Key, list[dict[str, Any] | None]] = field(default_factory=dict)
-    links: dict[str, list[dict[str, int]]] = field(default_factory=dict)
-    """What the emulator did to packets, by row: a count for each direction of each link."""
-    missing: list[str] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def figures(self, key: Key, name: str = "rate") -> list[float]:
-        """Return one figure of a cell in each round that did not fail."""
-        return [float(one[name]) for one in self.cells.get(key, []) if one is not None]
+def _figures(results: Results, row: Link) -> list[Row]:
+    names = {key.peer for key in results.cells if key.where == row.name}
+    return [
+        {
+            "peer": entry.peer.title,
+            "bulk, share of the link": _shown(results, row, STREAM, entry, ".2f", scale=1 / row.bytes_per_s),
+            "1 MB, ms": _shown(results, row, MESSAGE, entry, ",.0f"),
+            "small p50, ms": _shown(results, row, TRICKLE, entry, ",.0f"),
+            "small p99, ms": _shown(results, row, TRICKLE, entry, ",.0f", "p99"),
+            "lost": _shown(results, row, TRICKLE, entry, ".0f", "lost"),
+        }
+        for entry in entries(row)
+        if entry.peer.name in names
+    ]
 
 
-def cells(plan: Plan) -> Iterator[tuple[Row, Entry, Load]]:
-    """Return what is measured in one round: peers next to each other, so that a busy minute hits all alike."""
-    for row in (ROWS[name] for name in plan.rows):
-        wanted = [one for one in entries(row) if not plan.peers or one.peer.name in plan.peers]
-        measured = [(row, entry, load) for entry in wanted for load in loads(entry, row)]
-        for name in dict.fromkeys(load.name for _, _, load in measured):
-            if not plan.loads or name in plan.loads:
-                yield from (one for one in measured if one[2].name == name)
+def _shown(
+    results: Results, row: Link, load: str, entry: Entry, form: str, figure: str = "rate", scale: float = 1.0
+) -> str:
+    """Return the median, and the lowest and the highest round."""
+    found = results.figures(row.name, load, entry.peer.name, figure)
+    values = [value * scale for value in found if value is not None]
+    if not values:
+        return "-"
+    return f"{median(values):{form}}" + (f" ({min(values):{form}}..{max(values):{form}})" if len(values) > 1 else "")
 
 
-def run(results: Results, report: Callable[[str, int, int], None]) -> None:
-    """Measure what the plan asks for, into the results as it goes; raise `NotPermitted`."""
-    plan = results.plan
-    planned = list(cells(plan))
-    results.missing = sorted({entry.peer.name for _, entry, _ in planned if not entry.peer.installed})
-    planned = [one for one in planned if one[1].peer.installed]
-    for turn in range(plan.rounds):
-        for number, (row, entry, load) in enumerate(planned if turn % 2 == 0 else planned[::-1]):
-            report(f"{row.title}: {load.title}: {entry.peer.title}", turn * len(planned) + number, turns(results))
-            key = Key(row.name, load.name, entry.peer.name)
-            results.cells.setdefault(key, []).append(_measure(results, row, entry, load, turn + 1))
+def _exactness(name: str, counts: Sequence[dict[str, int]]) -> Row:
+    """Return what the emulator did: how late packets left, what it lost by plan, and what the kernel dropped before."""
+    total = {key: sum(one.get(key, 0) for one in counts) for key in {key for one in counts for key in one}}
+    packets, delivered = total.get("packets", 0), total.get("delivered", 0)
+    lost = total.get("loss", 0) + total.get("burst", 0)
+    return {
+        "link": ROWS[name].title,
+        "packets": f"{packets:,}",
+        "lost by the link, %": f"{100 * lost / packets:.2f}" if packets else "-",
+        "dropped by its queue, %": f"{100 * total.get('queue', 0) / packets:.2f}" if packets else "-",
+        "late on average, µs": f"{total.get('late_us', 0) / delivered:.0f}" if delivered else "-",
+        "dropped before it": total.get("device_dropped", 0),
+    }
 
 
-def turns(results: Results) -> int:
-    """Return how many cells a run measures."""
-    return results.plan.rounds * sum(entry.peer.installed for _, entry, _ in cells(results.plan))
-
-
-def _measure(results: Results, row: Row, entry: Entry, load: Load, seed: int) -> dict[str, Any] | None:
-    """Measure one cell on a link of its own, which the seed decides; `None` if it fails."""
-    seconds = results.plan.seconds
-    with link(row, seed) as up:
-        between = Environment(
-            row.title,
-            receiver_host=up.receiver_host,
-            sender_prefix=up.sender_prefix,
-            receiver_prefix=up.receiver_prefix,
-        )
-        try:
-            measured = run_cell(Cell(entry.peer, load, between), seconds, seed, limit_s=seconds + LIMIT_S)
-        except CellFailed as reason:
-            results.failures.append(f"round {seed}, {row.title}, {load.title}: {reason}")
-            measured = None
-    results.links.setdefault(row.name, []).extend(up.counts)
-    return measured
+def describe(row: Link) -> str:
+    losses = f"{row.loss_percent:g} % loss{' in bursts' if row.bursts else ''}" if row.loss_percent else "no loss"
+    jitter = f", jitter up to {row.jitter_ms:g} ms" if row.jitter_ms else ""
+    return f"{row.title}: {row.mbit_per_s:g} Mbit/s, {row.round_trip_ms:g} ms round trip, {losses}{jitter}"

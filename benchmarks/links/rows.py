@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from fairway.core.random_source import MILLION
-from fairway.sim.faults import Faults
+from fairway.sim.bottleneck import Path
 
-BURST_LEAVE, BURST_LOSS = 250_000, 900_000
-"""A burst lasts four packets on average, and nine of ten in it are lost."""
 QUEUE_BYTES_MIN = 64 << 10
 """A short link has a queue all the same."""
-IP_AND_UDP_BYTES = 28
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Link:
     """One link, the same in both directions."""
 
     name: str
     title: str
-    mbit_per_s: float
-    round_trip_ms: float
+    mbit_per_s: int
+    round_trip_ms: int
     loss_percent: float = 0.0
     bursts: bool = False
     """Losses come in bursts, with the same average."""
@@ -31,39 +27,33 @@ class Row:
     @property
     def bytes_per_s(self) -> int:
         """The rate, with the headers of IP."""
-        return round(self.mbit_per_s * 125_000)
+        return self.mbit_per_s * 125_000
 
     @property
     def product_bytes(self) -> int:
         """Bandwidth times delay."""
-        return round(self.bytes_per_s * self.round_trip_ms / 1_000)
+        return self.bytes_per_s * self.round_trip_ms // 1_000
 
     def faults(self) -> dict[str, Any]:
         """Return what one direction does to packets, in the words of the simulator."""
-        share = self.loss_percent / 100
-        bad = share * MILLION / BURST_LOSS
-        return asdict(
-            Faults(
-                loss=0 if self.bursts else round(share * MILLION),
-                burst_enter=round(BURST_LEAVE * bad / (1 - bad)) if self.bursts else 0,
-                burst_leave=BURST_LEAVE,
-                burst_loss=BURST_LOSS,
-                delay_us=round(self.round_trip_ms * 500),
-                jitter_us=round(self.jitter_ms * 1_000),
-                bandwidth_bytes_per_s=self.bytes_per_s,
-                queue_bytes=max(QUEUE_BYTES_MIN, self.product_bytes),
-            )
+        path = Path(
+            rate_mbit=self.mbit_per_s,
+            round_trip_ms=self.round_trip_ms,
+            loss=self.loss_percent / 100,
+            bursts=self.bursts,
         )
+        queue_bytes = max(QUEUE_BYTES_MIN, self.product_bytes)
+        return asdict(replace(path.faults(), jitter_us=round(self.jitter_ms * 1_000), queue_bytes=queue_bytes))
 
 
 ROWS = {
     row.name: row
     for row in (
-        Row(name="lan", title="LAN", mbit_per_s=200, round_trip_ms=1),
-        Row(name="wifi", title="office Wi-Fi", mbit_per_s=100, round_trip_ms=10, loss_percent=0.5, bursts=True),
-        Row(name="lte", title="LTE", mbit_per_s=20, round_trip_ms=50, loss_percent=1, jitter_ms=10),
-        Row(name="bad-lte", title="bad LTE", mbit_per_s=5, round_trip_ms=100, loss_percent=5, bursts=True),
-        Row(name="satellite", title="satellite", mbit_per_s=20, round_trip_ms=600, loss_percent=1),
-        Row(name="ocean", title="ocean", mbit_per_s=100, round_trip_ms=150, loss_percent=0.1),
+        Link(name="lan", title="LAN", mbit_per_s=200, round_trip_ms=1),
+        Link(name="wifi", title="office Wi-Fi", mbit_per_s=100, round_trip_ms=10, loss_percent=0.5, bursts=True),
+        Link(name="lte", title="LTE", mbit_per_s=20, round_trip_ms=50, loss_percent=1, jitter_ms=10),
+        Link(name="bad-lte", title="bad LTE", mbit_per_s=5, round_trip_ms=100, loss_percent=5, bursts=True),
+        Link(name="satellite", title="satellite", mbit_per_s=20, round_trip_ms=600, loss_percent=1),
+        Link(name="ocean", title="ocean", mbit_per_s=100, round_trip_ms=150, loss_percent=0.1),
     )
 }

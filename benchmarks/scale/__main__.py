@@ -15,7 +15,7 @@ from dataclasses import asdict
 
 from benchmarks.namespaces import NotPermitted, namespaces
 from benchmarks.scale.comings import soak
-from benchmarks.scale.exact import Carried, bad_relay, bad_wire, carry_bytes, carry_messages
+from benchmarks.scale.exact import bad_relay, bad_wire, carry
 from benchmarks.scale.gatherings import crowd, flood
 from benchmarks.transport.environments import Environment
 
@@ -27,33 +27,21 @@ Finding = dict[str, object]
 
 
 def exact(size: int, count: int) -> Iterator[Finding]:
-    """Carries bytes and messages over a bad relay, and over a bad wire where that is permitted."""
-    yield from map(asdict, _exact(bad_relay(), size, count))
+    """Carry bytes and messages over a bad relay, and over a bad wire where that is permitted."""
+    yield from _exact(bad_relay(), size, count)
     try:
         with namespaces() as both:
-            yield from map(asdict, _exact(bad_wire(both), size, count))
+            yield from _exact(bad_wire(both), size, count)
     except NotPermitted as reason:
         yield {"left out": f"network namespaces: {reason}"}
 
 
-def _exact(environment: Environment, size: int, count: int) -> Iterator[Carried]:
-    yield carry_bytes(size, environment, seed=1, limit_s=LIMIT_S)
+def _exact(environment: Environment, size: int, count: int) -> Iterator[Finding]:
+    yield carry("rup", size, environment, seed=1, limit_s=LIMIT_S)
     for peer in ("udpc", "mrp"):
-        yield carry_messages(peer, count, environment, seed=1, limit_s=LIMIT_S)
+        yield carry(peer, count, environment, seed=1, limit_s=LIMIT_S)
         # One that shares the link is slower on it by design: a tenth must do.
-        yield carry_messages(f"{peer}-newreno", count // 10, environment, seed=1, limit_s=LIMIT_S)
-
-
-def crowds(sessions: int) -> Iterator[Finding]:
-    """Opens crowds of udpc and mrp."""
-    for protocol in ("udpc", "mrp"):
-        yield asdict(crowd(protocol, sessions, limit_s=LIMIT_S))
-
-
-def floods(calls: int) -> Iterator[Finding]:
-    """Floods udpc and mrp."""
-    for protocol in ("udpc", "mrp"):
-        yield asdict(flood(protocol, calls, limit_s=LIMIT_S))
+        yield carry(f"{peer}-newreno", count // 10, environment, seed=1, limit_s=LIMIT_S)
 
 
 def soaking(minutes: float) -> Iterator[Finding]:
@@ -65,7 +53,7 @@ def soaking(minutes: float) -> Iterator[Finding]:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs what is named; gives 1 when something does not hold."""
+    """Runs what is named; returns 1 when something does not hold."""
     parser = argparse.ArgumentParser(prog="benchmarks.scale")
     parser.add_argument("what", nargs="+", choices=("exact", "crowd", "flood", "soak"))
     parser.add_argument("--bytes", type=int, default=1_000_000_000)
@@ -76,8 +64,8 @@ def main(arguments: list[str]) -> int:
     chosen = parser.parse_args(arguments)
     parts: dict[str, Callable[[], Iterator[Finding]]] = {
         "exact": lambda: exact(chosen.bytes, chosen.messages),
-        "crowd": lambda: crowds(chosen.sessions),
-        "flood": lambda: floods(chosen.calls),
+        "crowd": lambda: (crowd(one, chosen.sessions, limit_s=LIMIT_S) for one in ("udpc", "mrp")),
+        "flood": lambda: (flood(one, chosen.calls, limit_s=LIMIT_S) for one in ("udpc", "mrp")),
         "soak": lambda: soaking(chosen.minutes),
     }
     for what in chosen.what:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.namespaces import Namespaces
@@ -12,51 +11,25 @@ from benchmarks.transport.pair import Cell, run_cell
 from benchmarks.transport.pattern import BLOCK_BYTES
 from benchmarks.transport.peers import PEERS
 
-LOSS_PERCENT, COPIES_PERCENT, REORDERED_PERCENT = 1.0, 1.0, 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Carried:
-    """What was carried, how long it took, and what the relay did to it, if there was one."""
-
-    environment: str
-    peer: str
-    units: int
-    seconds: float
-    rate: float
-    faults: dict[str, dict[str, int]]
+PERCENT = 1.0
 
 
 def bad_relay() -> RelayEnvironment:
-    """Return a way with loss, copies and datagrams out of order."""
-    return RelayEnvironment(
-        "relay",
-        LOSS_PERCENT,
-        datagrams_only=True,
-        copies_percent=COPIES_PERCENT,
-        reordered_percent=REORDERED_PERCENT,
-    )
+    """Return a way with loss, duplicates and datagrams out of order."""
+    return RelayEnvironment("relay", PERCENT, datagrams_only=True, copies_percent=PERCENT, reordered_percent=PERCENT)
 
 
 def bad_wire(namespaces: Namespaces) -> Environment:
     """Return a way on which the kernel drops."""
-    wire = lossy_environments([LOSS_PERCENT], namespaces)[-1]
-    wire.prepare()
-    return wire
+    return lossy_environments([PERCENT], namespaces)[-1]
 
 
-def carry_bytes(size: int, environment: Environment, *, seed: int, limit_s: float) -> Carried:
-    """Carries about so many bytes, in whole blocks, through rup; raises `CellFailed` unless all arrive and fit."""
-    return _carry("rup", "bulk", -(-size // BLOCK_BYTES) * BLOCK_BYTES, environment, seed, limit_s)
-
-
-def carry_messages(peer: str, count: int, environment: Environment, *, seed: int, limit_s: float) -> Carried:
-    """Carries exactly so many messages; raises `CellFailed` unless each arrives once and is right."""
-    return _carry(peer, "batches-64", count, environment, seed, limit_s)
-
-
-def _carry(peer: str, load: str, units: int, environment: Environment, seed: int, limit_s: float) -> Carried:
-    cell = Cell(PEERS[peer], LOADS[load], environment)
-    result: dict[str, Any] = run_cell(cell, 1.0, seed, units=units, limit_s=limit_s)
+def carry(peer: str, units: int, environment: Environment, *, seed: int, limit_s: float) -> dict[str, Any]:
+    """Carry so many messages, or through rup about so many bytes; raise `CellFailed` unless each arrives once."""
+    load = LOADS["bulk" if peer == "rup" else "batches-64"]
+    if peer == "rup":
+        units = -(-units // BLOCK_BYTES) * BLOCK_BYTES
+    result = run_cell(Cell(PEERS[peer], load, environment), 1.0, seed, units=units, limit_s=limit_s)
     faults = environment.done[-1] if isinstance(environment, RelayEnvironment) else {}
-    return Carried(environment.title, peer, result["units"], result["seconds"], result["rate"], faults)
+    carried = {name: result[name] for name in ("units", "seconds", "rate")}
+    return {"environment": environment.title, "peer": peer, **carried, "faults": faults}

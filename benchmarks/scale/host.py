@@ -12,8 +12,7 @@ import json
 import select
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,30 +37,16 @@ class Host:
         return host, int(port)
 
     def report(self, *, entries: bool = False) -> dict[str, Any]:
-        """Asks for memory and counts; `entries` also for those of all containers of the machine, which takes long."""
-        self.ask(entries=entries)
-        return self._answer()
-
-    def ask(self, *, entries: bool = False) -> None:
+        """Ask for memory and counts; `entries` also for those of all containers of the machine, which takes long."""
         assert self._child.stdin is not None
         self._child.stdin.write(b"entries\n" if entries else b"report\n")
         self._child.stdin.flush()
-
-    def report_meanwhile(self, turn: Callable[[], None], *, entries: bool = False) -> dict[str, Any]:
-        """Asks, and keeps the crowd going until the answer comes."""
-        self.ask(entries=entries)
-        until = time.monotonic() + ANSWER_S
-        while not self._readable(0) and time.monotonic() < until:
-            turn()
         return self._answer()
-
-    def _readable(self, wait_s: float) -> bool:
-        assert self._child.stdout is not None
-        return bool(select.select((self._child.stdout,), (), (), wait_s)[0])
 
     def _answer(self) -> dict[str, Any]:
         assert self._child.stdout is not None
-        line = self._child.stdout.readline() if self._readable(ANSWER_S) else b""
+        ready, _, _ = select.select((self._child.stdout,), (), (), ANSWER_S)
+        line = self._child.stdout.readline() if ready else b""
         if not line:
             raise TimeoutError("the host does not answer")
         answer: dict[str, Any] = json.loads(line)
@@ -70,7 +55,6 @@ class Host:
 
 @contextmanager
 def hosting(url: str) -> Iterator[Host]:
-    """Runs a host."""
     with process([sys.executable, "-m", "benchmarks.scale.host", url]) as child:
         yield Host(child)
 

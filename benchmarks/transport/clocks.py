@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -17,14 +18,15 @@ def peak_bytes() -> int:
     return _status("VmHWM")
 
 
-def resident_bytes() -> int:
-    """Return the memory that this process holds now."""
-    return _status("VmRSS")
+def resident_bytes(pid: int | str = "self") -> int:
+    """Return the memory that a process holds now; 0 if there is none."""
+    return _status("VmRSS", pid)
 
 
-def _status(name: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        key, _, value = line.partition(":")
-        if key == name:
-            return int(value.split()[0]) * 1_024
+def _status(name: str, pid: int | str = "self") -> int:
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key == name:
+                return int(value.split()[0]) * 1_024
     return 0

@@ -34,7 +34,6 @@ class Environment:
 
     @contextmanager
     def between(self, address: tuple[str, int], seed: int) -> Iterator[tuple[str, int]]:
-        """Return the address that the sender calls."""
         yield address
 
 

@@ -12,14 +12,14 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from benchmarks.transport.clocks import cpu_s
-from benchmarks.transport.pattern import BLOCK_BYTES, message, tail
+from benchmarks.transport.pattern import BLOCK_BYTES, Reception, message, tail
 
 IN_FLIGHT = 256
 """Messages awaited at the same time."""
-BULK_MESSAGE_BYTES = 1_150
+BULK_MESSAGE_BYTES = 1_149
 """What carries a bulk load where a message is one datagram: within 1,200 bytes with every header."""
 PINGS_WARM_UP = 200
 ENOUGH_SHARE = 0.6
@@ -31,8 +31,6 @@ GROWTH_MAX = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One kind of traffic."""
-
     name: str
     kind: str
     """`bulk`, `awaited` (each message with an awaitable of its own), `batches`, or `ping`."""
@@ -63,46 +61,21 @@ LOADS = {
 }
 
 
-class Sender(Protocol):
-    """The calling side of a peer. Each call returns when the receiving application confirmed all."""
-
-    async def open(self, host: str, port: int, load: Load) -> None:
-        """Connects."""
-
-    async def bulk(self, size: int) -> None:
-        """Sends so many bytes, a whole number of blocks."""
-
-    async def awaited(self, count: int) -> None:
-        """Sends messages, each awaited by itself, 256 at a time."""
-
-    async def batches(self, count: int) -> None:
-        """Sends messages in batches."""
-
-    async def ping(self, body: bytes) -> None:
-        """Sends one message and waits until it is acknowledged."""
-
-    async def close(self) -> None:
-        """Ends the conversation."""
-
-
-class Receiver(Protocol):
-    """The listening side of a peer."""
-
-    async def serve(self, host: str, load: Load, announce: Callable[[str, int], None]) -> None:
-        """Receives, compares and confirms until cancelled; announces its address first."""
-
-    @property
-    def received(self) -> int:
-        """Units that arrived and were right."""
+Announce = Callable[[tuple[str, int], Reception], None]
+"""How a receiver says where it listens and where it counts."""
 
 
 async def measure(
-    sender: Sender, load: Load, seconds: float, receiver_pid: int, units: int | None = None
+    sender: Any, load: Load, seconds: float, receiver_pid: int, units: int | None = None
 ) -> dict[str, Any]:
-    """Runs a load for about so many seconds, or, with `units`, once and exactly that much; gives what was measured."""
+    """Run a load for about so many seconds, or, with `units`, once and exactly that much; return what was measured.
+
+    A sender has a method for each kind of load. `bulk`, `awaited` and `batches` send so many bytes or messages and
+    return when the receiving application has confirmed all; `ping` sends one and waits until it is acknowledged.
+    """
     if load.kind == "ping":
         return await _measure_pings(sender, load, seconds)
-    run = {"bulk": sender.bulk, "awaited": sender.awaited, "batches": sender.batches}[load.kind]
+    run: Callable[[int], Awaitable[None]] = getattr(sender, load.kind)
     if units is not None:
         taken, total = await _timed(run, units, receiver_pid), units
     else:
@@ -120,7 +93,7 @@ async def measure(
 async def _grow(
     run: Callable[[int], Awaitable[None]], load: Load, seconds: float, receiver_pid: int
 ) -> tuple[dict[str, float], int, int]:
-    """Runs growing transfers until one is long enough; gives what it took, its units, and the units of all."""
+    """Runs growing transfers until one is long enough; returns what it took, its units, and the units of all."""
     units, total = load.quantum, 0
     for turn in itertools.count():
         taken = await _timed(run, units, receiver_pid)
@@ -143,7 +116,7 @@ async def _timed(run: Callable[[int], Awaitable[None]], units: int, receiver_pid
     return {"seconds": elapsed, "sender_cpu_s": own, "receiver_cpu_s": other}
 
 
-async def _measure_pings(sender: Sender, load: Load, seconds: float) -> dict[str, Any]:
+async def _measure_pings(sender: Any, load: Load, seconds: float) -> dict[str, Any]:
     body = message(0, tail(load.message_bytes))
     until = time.perf_counter() + seconds
     warm = 0

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from benchmarks.frame import CellFailed
 from benchmarks.transport.environments import Environment
 from benchmarks.transport.loads import Load
 from benchmarks.transport.peers import Peer
@@ -24,10 +25,6 @@ LIMIT_FACTOR = 12
 STOP_S = 5.0
 
 SENDER_CORE, RECEIVER_CORE = 0, 1
-
-
-class CellFailed(Exception):
-    """A cell gave no result: it took too long, broke, or what arrived was wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +52,7 @@ def run_cell(
         "units": units,
     }
     environment = cell.environment
+    environment.prepare()
     receiver_job = {**common, "role": "receiver", "core": RECEIVER_CORE, "host": environment.receiver_host}
     sender_job = {**common, "role": "sender", "core": SENDER_CORE}
     with (
@@ -86,7 +84,6 @@ def _joined(result: dict[str, Any], received: dict[str, Any], cell: Cell) -> dic
 
 
 def worker(prefix: Sequence[str], job: dict[str, Any]) -> AbstractContextManager[subprocess.Popen[bytes]]:
-    """Runs one side."""
     return process([*prefix, sys.executable, "-m", "benchmarks.transport.worker", json.dumps(job)])
 
 

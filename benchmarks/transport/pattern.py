@@ -7,12 +7,16 @@ and a tail. Comparing costs about 0.1 ns a byte of a stream and 40 ns a message.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from random import Random
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from benchmarks.transport.loads import Load
 
 BLOCK_BYTES = 262_139
 """A prime: no datagram, fragment or buffer of another size divides it."""
@@ -32,22 +36,37 @@ class Corrupt(Exception):
     """What arrived is not what was sent."""
 
 
+class Check(Protocol):
+    total: int
+    """Bytes or messages compared so far."""
+
+    @property
+    def complete(self) -> bool: ...
+
+    def take(self, bodies: Sequence[bytes | bytearray]) -> None:
+        """Compare what follows; raise `Corrupt`."""
+
+
 class StreamCheck:
     """Compares a stream with the repeated block."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
         self.total = 0
-        """Bytes compared so far."""
+        self._size = size
 
-    def take(self, data: bytes | bytearray | memoryview) -> None:
-        """Compares what follows."""
-        view = memoryview(data)
-        for start in range(0, len(view), BLOCK_BYTES):
-            piece = view[start : start + BLOCK_BYTES]
-            # Compares in place: `startswith` takes any buffer.
-            if not _DOUBLED.startswith(piece, self.total % BLOCK_BYTES):
-                raise Corrupt(f"a stream differs within the {len(piece)} bytes from {self.total}")
-            self.total += len(piece)
+    @property
+    def complete(self) -> bool:
+        return self.total >= self._size
+
+    def take(self, bodies: Sequence[bytes | bytearray]) -> None:
+        for body in bodies:
+            view = memoryview(body)
+            for start in range(0, len(view), BLOCK_BYTES):
+                piece = view[start : start + BLOCK_BYTES]
+                # Compares in place: `startswith` takes any buffer.
+                if not _DOUBLED.startswith(piece, self.total % BLOCK_BYTES):
+                    raise Corrupt(f"a stream differs within the {len(piece)} bytes from {self.total}")
+                self.total += len(piece)
 
 
 def tail(size: int) -> bytes:
@@ -56,12 +75,15 @@ def tail(size: int) -> bytes:
 
 
 def message(number: int, after: bytes) -> bytes:
-    """Makes a message of a number and the tail given."""
     return number.to_bytes(NUMBER_BYTES, "big") + after
 
 
+def number_bytes(value: int) -> bytes:
+    """Return a number as it goes over the wire."""
+    return value.to_bytes(NUMBER_BYTES, "big")
+
+
 def batch_messages(size: int) -> int:
-    """Return how many messages of this size make a batch."""
     return max(64, min(BATCH_MESSAGES_MAX, BATCH_BYTES // size))
 
 
@@ -93,7 +115,6 @@ class MessageCheck:
         return self.total >= self._expected
 
     def take(self, bodies: Sequence[bytes | bytearray]) -> None:
-        """Compares messages, in the order of their arrival."""
         piece = self._period // 4 if self._period else len(bodies)
         for start in range(0, len(bodies), piece):
             self._take(bodies[start : start + piece])
@@ -131,7 +152,6 @@ class BlockCheck:
 
     def __init__(self, size: int) -> None:
         self.total = 0
-        """Bytes compared so far."""
         self._size = size
         self._variants = {variant[:NUMBER_BYTES]: variant for variant in variants()}
         self._left = Counter((body[:NUMBER_BYTES], len(body)) for body in large_messages(size))
@@ -141,7 +161,6 @@ class BlockCheck:
         return self.total >= self._size
 
     def take(self, bodies: Sequence[bytes | bytearray]) -> None:
-        """Compares messages."""
         for body in bodies:
             key = bytes(body[:NUMBER_BYTES])
             if not self._variants.get(key, b"").startswith(body):
@@ -164,3 +183,49 @@ def large_messages(size: int) -> Iterator[bytes]:
 def variants() -> list[bytes]:
     """Return the block repeated, begun at four places."""
     return [(_DOUBLED[by : by + BLOCK_BYTES]) * LARGE_BLOCKS for by in range(0, 4 * 64, 64)]
+
+
+class Reception:
+    """Compares one transfer after the other; the first message of each says how large it is."""
+
+    def __init__(self, load: Load, make_check: Callable[[int], Check] | None = None, confirm_every: int = 1) -> None:
+        self.received = 0
+        """Units that arrived and were right."""
+        self._load = load
+        self._make_check = make_check or self._message_check
+        self._every = confirm_every
+        self._check: Check | None = None
+        self._confirmed = 0
+        self._ping = message(0, tail(load.message_bytes))
+
+    def _message_check(self, count: int) -> Check:
+        size = self._load.message_bytes
+        return MessageCheck(size, count, None if self._load.kind == "awaited" else len(cycle(size)))
+
+    def take(self, bodies: Sequence[bytes]) -> int | None:
+        """Compare what arrived; return how much of the transfer is to be confirmed now, if anything."""
+        if self._load.kind == "ping":
+            if any(body != self._ping for body in bodies):
+                raise Corrupt("a ping differs from what was sent")
+            self.received += len(bodies)
+            return 1 if bodies else None
+        if bodies and self._check is None:
+            self._check, self._confirmed = self._make_check(int.from_bytes(bodies[0], "big")), 0
+            bodies = bodies[1:]
+        if not bodies:
+            return None
+        check = self._check
+        assert check is not None
+        check.take(bodies)
+        self.received += sum(map(len, bodies)) if self._load.kind == "bulk" else len(bodies)
+        if check.complete:
+            self._check = None
+        elif check.total - self._confirmed < self._every:
+            return None
+        self._confirmed = check.total
+        return check.total
+
+    @property
+    def complete(self) -> bool:
+        """Whether the last transfer that began has ended."""
+        return self._check is None

@@ -1,26 +1,39 @@
-"""The run: which cells there are, in what order they are measured, and what came of them."""
+"""The transport benchmark: which cells there are, the tables of each environment, and the goals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from tempfile import TemporaryDirectory
 
+from benchmarks.frame import (
+    INSTALL,
+    Goal,
+    Key,
+    Report,
+    Results,
+    Row,
+    Tables,
+    Task,
+    measured,
+    ratios,
+    spread,
+)
 from benchmarks.namespaces import NotPermitted, namespaces
 from benchmarks.transport.environments import LOOPBACK, Environment, lossy_environments
 from benchmarks.transport.loads import LOADS, Load
-from benchmarks.transport.pair import Cell, CellFailed, run_cell
-from benchmarks.transport.peers import PEERS, Peer, missing
+from benchmarks.transport.pair import Cell, run_cell
+from benchmarks.transport.peers import PEERS, PLAIN, Peer
+from benchmarks.transport.peers.endpoints import KEYS
 
-Key = tuple[str, str, str]
-"""Environment, load, peer."""
+LOOPBACK_TITLE = LOOPBACK.title
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure."""
-
     rounds: int = 5
     seconds: float = 0.5
     losses: Sequence[float] = (1.0, 5.0)
@@ -33,54 +46,40 @@ class Plan:
         return self.rounds if environment is LOOPBACK else (self.rounds + 1) // 2
 
 
-@dataclass(slots=True)
-class Results:
-    """What came of each cell, round by round; a round that failed is None."""
-
-    plan: Plan
-    environments: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    cells: dict[Key, list[dict[str, Any] | None]] = field(default_factory=dict)
-
-    def rates(self, environment: str, load: str, peer: str, figure: str = "rate") -> list[float | None]:
-        """Return one figure of a cell in each round."""
-        return [one.get(figure) if one else None for one in self.cells.get((environment, load, peer), [])]
-
-
-def run(results: Results, report: Callable[[str, int, int], None]) -> None:
-    """Measures what the plan asks for, into the results as it goes; `report` hears the name of each cell, its number,
-    and how many there are."""
-    plan = results.plan
-    results.missing = [name for name in missing() if name in plan.peers]
+def run(plan: Plan, results: Results, report: Report) -> None:
+    """Measure what the plan asks for, into the results as it goes."""
+    results.missing.update({name: INSTALL for name in plan.peers if not PEERS[name].installed})
     with ExitStack() as stack:
+        os.environ[KEYS] = stack.enter_context(TemporaryDirectory())
         environments = [LOOPBACK, *_lossy(plan, results, stack)]
-        results.environments = [environment.title for environment in environments]
-        total = sum(plan.rounds_in(environment) * len([*cells(plan, environment)]) for environment in environments)
-        number = 0
-        for turn in range(plan.rounds):
-            for environment in environments:
-                if turn >= plan.rounds_in(environment):
-                    continue
-                environment.prepare()
-                for cell in _in_turn(cells(plan, environment), turn):
-                    number += 1
-                    report(f"{environment.title}: {cell.load.title}: {cell.peer.title}", number, total)
-                    _measure(cell, turn, plan, results)
+        results.more["environments"] = [environment.title for environment in environments]
+        turns = [
+            [
+                Task(
+                    Key(where.title, cell.load.name, cell.peer.name),
+                    f"{where.title}: {cell.load.title}: {cell.peer.title}",
+                    partial(run_cell, cell, plan.seconds, seed=turn + 1),
+                )
+                for where in environments
+                if turn < plan.rounds_in(where)
+                for cell in cells(plan, where)
+            ]
+            for turn in range(plan.rounds)
+        ]
+        results.run(turns, report)
 
 
 def _lossy(plan: Plan, results: Results, stack: ExitStack) -> list[Environment]:
     losses = [loss for loss in plan.losses if loss]
     if not losses:
         return []
+    reason = "as asked for"
     if not plan.prefer_relay:
         try:
             return lossy_environments(losses, stack.enter_context(namespaces()))
-        except NotPermitted as reason:
-            results.notes.append(f"No network namespaces ({reason}): loss is made by a relay process, without TCP.")
-    else:
-        results.notes.append("Loss is made by a relay process, as asked for, without TCP.")
+        except NotPermitted as refused:
+            reason = f"no network namespaces: {refused}"
+    results.notes.append(f"Loss is made by a relay process ({reason}), without TCP.")
     return lossy_environments(losses, None)
 
 
@@ -103,17 +102,97 @@ def _fits(peer: Peer, load: Load, environment: Environment) -> bool:
     )
 
 
-def _in_turn(forward: Iterator[Cell], turn: int) -> list[Cell]:
-    """Goes backwards in every other round, so that nobody is always measured after the same neighbour."""
-    ordered = list(forward)
-    return ordered if turn % 2 == 0 else ordered[::-1]
+def goals(results: Results) -> Iterator[Goal]:
+    """Judge each goal by the ratios of two peers in the same round."""
+
+    def ratio(
+        what: str,
+        peer: str,
+        load: str,
+        against: str,
+        wanted: float,
+        where: str = LOOPBACK_TITLE,
+        *,
+        at_most: bool = False,
+    ) -> Goal:
+        values = ratios(results.figures(where, load, peer), results.figures(where, load, against))
+        return Goal(what, PEERS[against].title, wanted, values, at_most)
+
+    for against, wanted in (("tcp", 1.3), ("aioquic", 60), ("pyenet", 10), ("raw-gso", 0.45)):
+        yield ratio("rup, bulk, GSO and GRO", "rup", "bulk", against, wanted)
+    for against, wanted in (("raw", 0.75), ("aioquic", 10)):
+        yield ratio("rup, bulk, portable path", "rup-portable", "bulk", against, wanted)
+    for peer in ("udpc", "mrp"):
+        for against in ("tcp", "aioquic"):
+            yield ratio(f"{peer}, 64 B awaited, 256 in flight", peer, "awaited-64", against, 1.3)
+        yield ratio(f"{peer}, 64 B in batches", peer, "batches-64", "pyenet", 2)
+        batches = results.figures(LOOPBACK_TITLE, "batches-64", peer)
+        values = ratios(batches, results.figures(LOOPBACK_TITLE, "awaited-64", "tcp"))
+        yield Goal(f"{peer}, 64 B in batches", "asyncio TCP (64 B awaited)", 8, values)
+    for peer in PLAIN:
+        for load in LOADS:
+            wanted = 10 if (peer, load) == ("rup", "bulk") else 1
+            what = f"{peer} over DTLS, {LOADS[load].title}"
+            yield ratio(what, f"{peer}-dtls", load, "aioquic", wanted, at_most=LOADS[load].kind == "ping")
+        yield ratio(f"{peer} over DTLS, 64 B awaited", f"{peer}-dtls", "awaited-64", peer, 0.4)
+    for peer in PLAIN:
+        for against, wanted in (("raw", 1.2), ("tcp", 0.8), ("aioquic", 0.3)):
+            yield ratio(f"{peer}, ping-pong p50", peer, "ping-pong", against, wanted, at_most=True)
+    for loss, share in ((1.0, 0.75), (5.0, 0.5)):
+        lossy, clean = _with_loss(results, loss), _with_loss(results, 0.0)
+        values = ratios(results.figures(lossy, "bulk", "rup"), results.figures(clean, "bulk", "rup"))
+        yield Goal(f"rup, bulk, keeps under {loss:g} % loss", "itself without loss", share, values)
+        for against in ("tcp", "kcp", "aioquic", "pyenet"):
+            yield ratio(f"rup, bulk, ahead under {loss:g} % loss", "rup", "bulk", against, 1.0, lossy)
 
 
-def _measure(cell: Cell, turn: int, plan: Plan, results: Results) -> None:
-    key = (cell.environment.title, cell.load.name, cell.peer.name)
-    try:
-        result: dict[str, Any] | None = run_cell(cell, plan.seconds, seed=turn + 1)
-    except CellFailed as reason:
-        results.failures.append(f"round {turn + 1}, {cell.environment.title}: {reason}")
-        result = None
-    results.cells.setdefault(key, []).append(result)
+def _with_loss(results: Results, percent: float) -> str:
+    """Return the environment with a loss: its title ends in it."""
+    ending = f", {percent:g} % loss"
+    return next((key.where for key in results.cells if key.where.endswith(ending)), "")
+
+
+def show(plan: Plan, results: Results) -> Tables:
+    """Return the figures of each environment, and the goals."""
+    tables = {where: _figures(plan, results, where) for where in dict.fromkeys(key.where for key in results.cells)}
+    tables["Goals"] = [goal.row() for goal in measured(goals(results))]
+    return Tables(
+        tables,
+        results.remarks(
+            "Goals are ratios of each round: their median (lowest..highest). "
+            "Peak memory: sender + receiver, over all loads.",
+            "mrp messages go over eight connections, bulk over udpc, mrp, pydevts as messages of 1,149 bytes.",
+        ),
+    )
+
+
+SHORT = {
+    "bulk": "bulk MB/s",
+    "awaited-64": "64B each/s",
+    "batches-64": "64B batch/s",
+    "awaited-1024": "1KB each/s",
+    "batches-1024": "1KB batch/s",
+    "ping-pong": "ping µs",
+}
+
+
+def _figures(plan: Plan, results: Results, where: str) -> list[Row]:
+    """Return a row per peer and a column per load that was measured."""
+    there = [key for key in results.cells if key.where == where]
+    loads = [load for load in plan.loads if any(key.load == load for key in there)]
+    rows: list[Row] = []
+    for peer in (peer for peer in plan.peers if any(key.peer == peer for key in there)):
+        row: dict[str, object] = {"peer": PEERS[peer].title}
+        for load in loads:
+            row[SHORT[load]] = spread(results.figures(where, load, peer))
+            if load == "ping-pong":
+                row["p99 µs"] = spread(results.figures(where, load, peer, "p99"))
+            if load == "bulk":
+                row["CPU s/GB"] = spread(results.figures(where, load, peer, "cpu_s_per_gb"))
+        sides = [
+            [one for load in loads for one in results.figures(where, load, peer, side) if one is not None]
+            for side in ("sender_peak_mb", "receiver_peak_mb")
+        ]
+        row["peak MB"] = "+".join(f"{max(side):.0f}" if side else "-" for side in sides)
+        rows.append(row)
+    return rows

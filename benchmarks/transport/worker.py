@@ -11,11 +11,13 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from benchmarks.links.loads import DRIVES
 from benchmarks.transport.clocks import peak_bytes
-from benchmarks.transport.loads import Load, Receiver, measure
+from benchmarks.transport.loads import Load, measure
+from benchmarks.transport.pattern import Reception
 from benchmarks.transport.peers import Peer
 
 OPEN_S = 15.0
@@ -24,11 +26,15 @@ DRAIN_S = 0.1
 
 
 def main(argument: str) -> None:
-    """Runs one side; prints a JSON object with `error` when it fails."""
+    run(argument, _receive if json.loads(argument)["role"] == "receiver" else _send)
+
+
+def run(argument: str, side: Callable[[dict[str, Any]], Coroutine[Any, Any, dict[str, Any]]]) -> None:
+    """Print the result of a job as a JSON object, with `error` when it fails."""
     job: dict[str, Any] = json.loads(argument)
     signal.alarm(int(job["limit_s"]) + 1)
-    _stay_on(int(job["core"]))
-    side = _receive if job["role"] == "receiver" else _send
+    if "core" in job:
+        _stay_on(int(job["core"]))
     try:
         result = asyncio.run(side(job))
     except BaseException as error:
@@ -53,26 +59,26 @@ def _peer(job: dict[str, Any]) -> Peer:
 
 
 async def _receive(job: dict[str, Any]) -> dict[str, Any]:
-    receiver = _peer(job).make_receiver()
+    receptions: list[Reception] = []
 
-    def announce(host: str, port: int) -> None:
-        _say({"host": host, "port": port})
+    def announce(address: tuple[str, int], reception: Reception) -> None:
+        receptions.append(reception)
+        _say({"host": address[0], "port": address[1]})
 
-    serving = asyncio.create_task(receiver.serve(job["host"], Load(**job["load"]), announce))
+    serving = asyncio.create_task(_peer(job).serve(job["host"], Load(**job["load"]), announce))
     told_to_stop = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin, told_to_stop.set)
     stopping = asyncio.create_task(told_to_stop.wait())
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    await _drained(receiver)
-    result: dict[str, Any] = {"received": receiver.received, "peak_bytes": peak_bytes()}
     if serving.done():
         serving.result()
-        result = {"error": "the receiver ended by itself"}
-    _say(result)
-    os._exit(1 if "error" in result else 0)
+        return {"error": "the receiver ended by itself"}
+    await _drained(receptions[0])
+    _say({"received": receptions[0].received, "peak_bytes": peak_bytes()})
+    os._exit(0)  # before libraries that wait for ever are asked to end
 
 
-async def _drained(receiver: Receiver) -> None:
+async def _drained(receiver: Reception) -> None:
     """Wait until the application has taken all that was acknowledged: a sender may stop in the middle."""
     before = -1
     while receiver.received != before:
@@ -81,11 +87,10 @@ async def _drained(receiver: Receiver) -> None:
 
 
 async def _send(job: dict[str, Any]) -> dict[str, Any]:
-    sender: Any = _peer(job).make_sender()
     load = Load(**job["load"])
     called: dict[str, Any] = json.loads(sys.stdin.readline())
     async with asyncio.timeout(OPEN_S):
-        await sender.open(called["host"], called["port"], load)
+        sender = await _peer(job).open_sender(called["host"], called["port"], load)
     if load.drive:
         result = await DRIVES[load.drive](sender, load, job["seconds"])
     else:

@@ -14,12 +14,41 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Any
 
 PATIENCE_S = 120.0
 """How long to wait for what must come; only a failure takes that long, however busy the machine is."""
+
+
+identities: tuple[Path, Path] | None = None
+"""The files of a device and of a gateway, while tests run over DTLS."""
+
+
+def url_of(text: str) -> str:
+    """Return a URL as it stands, or over DTLS with the identity that the command needs."""
+    found = re.fullmatch(r"(\w+)(://[^?]*)\??(.*)", text)
+    if identities is None or found is None:
+        return text
+    scheme, place, query = found.groups()
+    identity = identities[1 if place.endswith(":0") else 0]
+    return f"{scheme}+dtls{place}?{query}{'&' if query else ''}identity={identity}"
+
+
+def peer_of(to: tuple[str, int] | None = None) -> RawPeer:
+    """Return a raw peer for plain UDP, or for DTLS."""
+    if identities is None:
+        return RawPeer(to)
+    from .secure import SecurePeer
+
+    return SecurePeer(*identities, to)
+
+
+def joined(parts: Iterable[bytes | str]) -> bytes:
+    """Return bytes and hexadecimal digits as one datagram."""
+    return b"".join(bytes.fromhex(part) if isinstance(part, str) else part for part in parts)
 
 
 class RawPeer:
@@ -36,7 +65,7 @@ class RawPeer:
 
     def send(self, *parts: bytes | str) -> bytes:
         """Sends one datagram made of bytes and hexadecimal digits, and gives it back."""
-        datagram = b"".join(bytes.fromhex(part) if isinstance(part, str) else part for part in parts)
+        datagram = joined(parts)
         assert self.to is not None
         self.socket.sendto(datagram, self.to)
         return datagram
@@ -77,7 +106,7 @@ class Command:
 
     def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "fairway", *arguments],
+            [sys.executable, "-m", "fairway", *map(url_of, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -118,7 +147,7 @@ class Command:
     def listening_at(self) -> tuple[str, int]:
         """Waits for `listening URL` and gives the address in it."""
         while True:
-            found = re.search(r"listening \w+://([\d.]+):(\d+)", self._err.get(timeout=PATIENCE_S))
+            found = re.search(r"listening [\w+]+://([\d.]+):(\d+)", self._err.get(timeout=PATIENCE_S))
             if found:
                 return found[1], int(found[2])
 
@@ -167,7 +196,7 @@ def fairway(*arguments: str) -> Iterator[Command]:
 def listening(scheme: str, *arguments: str, query: str = "") -> Iterator[tuple[Command, RawPeer]]:
     """Runs `fairway listen` with a raw peer that calls it."""
     with fairway("listen", f"{scheme}://127.0.0.1:0{query}", "--json", *arguments) as command:
-        peer = RawPeer(command.listening_at())
+        peer = peer_of(command.listening_at())
         try:
             yield command, peer
         finally:
@@ -177,7 +206,7 @@ def listening(scheme: str, *arguments: str, query: str = "") -> Iterator[tuple[C
 @contextmanager
 def answering() -> Iterator[RawPeer]:
     """A raw peer that waits to be called."""
-    peer = RawPeer()
+    peer = peer_of()
     try:
         yield peer
     finally:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from .raw import RawPeer, answering, fairway, listening, u16, u24
 
 MRP = b"MRP"
@@ -67,14 +65,6 @@ def test_each_copy_is_acknowledged_with_its_own_stamp_and_printed_once() -> None
         command.no_more_lines()
 
 
-def test_an_empty_stamped_message_is_a_message() -> None:
-    with listening("mrp") as (command, peer):
-        server = open_connection(peer)
-        peer.send(stamped(server, 1, 1, 1))
-        peer.expect(of_type(ACKNOWLEDGEMENT))
-        assert command.message()["size"] == 0
-
-
 def test_piggyback_data_is_acknowledged_by_the_highest_without_a_gap() -> None:
     with listening("mrp") as (command, peer):
         server = open_connection(peer, client=9, version=1)
@@ -93,63 +83,18 @@ def test_piggyback_data_is_acknowledged_by_the_highest_without_a_gap() -> None:
         command.no_more_lines()
 
 
-@pytest.mark.parametrize(("version", "client"), [(0x02, 1), (0x10, 1), (0x01, 65_536)])
-def test_another_version_is_rejected(version: int, client: int) -> None:
-    with listening("mrp") as (_, peer):
-        peer.send(connect(version, client))
-        assert peer.expect(of_type(REPLY)) == reply(client, 0, status=2)
-
-
-def test_a_repeated_connect_gets_the_first_reply_whatever_its_version() -> None:
-    with listening("mrp") as (_, peer):
-        peer.send(connect(0, 1))
-        first = peer.expect(of_type(REPLY))
-        peer.send(connect(1, 1))
-        assert peer.expect(of_type(REPLY)) == first
-        peer.send(connect(0, 2))
-        assert peer.expect(of_type(REPLY)) != first
-
-
-@pytest.mark.parametrize("what", ["destination", "source", "magic", "short", "ignore", "type"])
-def test_what_fits_no_connection_is_dropped(what: str) -> None:
+def test_what_fits_no_connection_is_dropped() -> None:
     with listening("mrp") as (command, peer):
         server = open_connection(peer)
         good = stamped(server, 1, 1, 1, b"good")
-        bad = {
-            "destination": stamped(server ^ 1, 1, 1, 1, b"bad"),
-            "source": stamped(server, 2, 1, 1, b"bad"),
-            "magic": b"MRQ" + good[3:],
-            "short": good[:11],
-            "ignore": MRP + bytes([0]) + good[4:],
-            "type": MRP + bytes([5]) + good[4:],
-        }[what]
-        peer.send(bad)
+        peer.send(stamped(server ^ 1, 1, 1, 1, b"another destination"))
+        peer.send(stamped(server, 2, 1, 1, b"another source"))
+        for bad in (b"MRQ" + good[3:], good[:11], MRP + bytes([0]) + good[4:], MRP + bytes([5]) + good[4:]):
+            peer.send(bad)
         peer.send(good)
         assert peer.receive() == stamped(1, server, 1, 1, kind=ACKNOWLEDGEMENT)
         assert command.message()["body"] == "good"
         command.no_more_lines()
-
-
-def test_what_lies_beyond_the_window_is_not_acknowledged() -> None:
-    with listening("mrp", query="?window=4") as (_, peer):
-        server = open_connection(peer)
-        peer.send(stamped(server, 1, 5, 1, b"beyond"))
-        peer.send(stamped(server, 1, 4, 2, b"inside"))
-        assert peer.expect(of_type(ACKNOWLEDGEMENT))[10:12] == u16(4)
-        peer.expect_silence(of_type(ACKNOWLEDGEMENT), 0.3)
-
-
-def test_sequences_cross_the_wrap_and_are_widened() -> None:
-    with listening("mrp") as (command, peer):
-        server = open_connection(peer)
-        total = 65_600
-        for start in range(1, total + 1, 100):
-            batch = range(start, min(start + 100, total + 1))
-            for sequence in batch:
-                peer.send(stamped(server, 1, sequence & 0xFFFF, 7, b"x"))
-            acknowledged = {peer.expect(of_type(ACKNOWLEDGEMENT))[10:12] for _ in batch}
-            assert acknowledged == {u16(sequence & 0xFFFF) for sequence in batch}
-        assert [command.message()["id"] for _ in range(total)] == list(range(1, total + 1))
 
 
 def answer_connect(peer: RawPeer, server: int, version: int) -> int:
@@ -199,21 +144,3 @@ def test_an_empty_piggyback_message_is_refused_by_a_rule() -> None:
     with fairway("send", "mrp://127.0.0.1:9?layout=piggyback", "") as command:
         assert command.exit_code() == 4
         assert "empty" in command.errors()
-
-
-def test_a_packet_overtaken_by_three_is_repeated() -> None:
-    with answering() as peer, fairway("send", f"mrp://127.0.0.1:{peer.port}?controller=eager", "--lines") as command:
-        assert command.process.stdin is not None
-        command.process.stdin.write("a\nb\nc\nd\n")
-        command.process.stdin.close()
-        client = answer_connect(peer, 7, 0)
-        sent: dict[bytes, bytes] = {}
-        while len(sent) < 4:
-            datagram = peer.expect(of_type(DATA))
-            sent[datagram[14:]] = datagram
-        for body in (b"b", b"c", b"d"):
-            sequence, stamp = (int.from_bytes(sent[body][at : at + 2], "big") for at in (10, 12))
-            peer.send(stamped(client, 7, sequence, stamp, kind=ACKNOWLEDGEMENT))
-        copy = peer.expect(lambda datagram: datagram[14:] == b"a")
-        peer.send(stamped(client, 7, 1, int.from_bytes(copy[12:14], "big"), kind=ACKNOWLEDGEMENT))
-        assert command.exit_code() == 0

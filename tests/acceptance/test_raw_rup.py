@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from .raw import RawPeer, answering, fairway, listening
 
@@ -55,15 +54,10 @@ def test_the_vectors_of_the_standard() -> None:
     ]
 
 
-@pytest.mark.parametrize("order", ["forwards", "backwards", "last first"])
-def test_parts_in_any_order_make_the_message_and_are_confirmed(order: str) -> None:
+def test_parts_in_any_order_make_the_message_and_are_confirmed() -> None:
     with listening("rup") as (command, peer):
         datagrams = parts(1_000)
-        if order == "backwards":
-            datagrams.reverse()
-        elif order == "last first":
-            datagrams = datagrams[-1:] + datagrams[:-1]
-        for datagram in datagrams:
+        for datagram in datagrams[-1:] + datagrams[:-1]:
             peer.send(datagram)
         peer.expect(is_confirm(len(BODY)))
         message = command.message()
@@ -89,57 +83,29 @@ def test_a_missing_part_is_requested_by_name_and_confirms_never_pass_it() -> Non
         assert command.message()["size"] == 10_000
 
 
-def test_a_missing_part_is_requested_again() -> None:
-    with listening("rup") as (_, peer):
-        datagrams = parts(1_000)
-        peer.send(datagrams[1])
-        peer.expect(lambda datagram: datagram == request(0))
-        peer.expect(lambda datagram: datagram == request(0))
-
-
-def test_an_empty_message_is_one_empty_part() -> None:
-    with listening("rup") as (command, peer):
-        peer.send(part(0, 0, b""))
-        peer.expect(is_confirm(0))
-        assert command.message()["size"] == 0
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        part(500, 2_560, bytes(1_000)),
-        part(1_000, 2_561, bytes(1_000)),
-        part(2_000, 2_560, bytes(1_000)),
-        part(1_000, 2_560, bytes(1_000), start=1),
-        part(1_000, 2_560, b""),
-        part(0, 2_560, bytes(1_000), start=2),
-        b"d\x00" + ID.upper() + uint(1_000) + uint(2_560) + bytes(1_000),
-        b"d\x00" + ID + b"\xff\x00\x00\x00" + uint(2_560) + bytes(1_000),
-        request(0) + b"\x00",
-        b"d\x01" + ID + uint(0),
-    ],
-    ids=["off the grid", "total", "past total", "start", "empty", "start byte", "id", "digit", "long request", "short"],
-)
-def test_a_part_that_breaks_a_rule_is_dropped(bad: bytes) -> None:
+def test_parts_that_break_a_rule_are_dropped() -> None:
     with listening("rup") as (command, peer):
         datagrams = parts(1_000)
         peer.send(datagrams[0])
-        peer.send(bad)
+        for bad in (
+            part(500, 2_560, bytes(1_000)),
+            part(1_000, 2_561, bytes(1_000)),
+            part(2_000, 2_560, bytes(1_000)),
+            part(1_000, 2_560, bytes(1_000), start=1),
+            part(1_000, 2_560, b""),
+            part(0, 2_560, bytes(1_000), start=2),
+            b"d\x00" + ID.upper() + uint(1_000) + uint(2_560) + bytes(1_000),
+            b"d\x00" + ID + b"\xff\x00\x00\x00" + uint(2_560) + bytes(1_000),
+            request(0) + b"\x00",
+            b"d\x01" + ID + uint(0),
+        ):
+            peer.send(bad)
         for datagram in datagrams[1:]:
             peer.send(datagram)
         peer.expect(is_confirm(len(BODY)))
         message = command.message()
-        assert message["size"] == len(BODY)
+        assert (message["size"], base64.b64decode(message["body"])) == (len(BODY), BODY)
         command.no_more_lines()
-
-
-def test_a_message_over_the_maximum_is_not_answered() -> None:
-    with listening("rup") as (command, peer):
-        peer.send(part(0, 100 << 20, bytes(1_000), OTHER))
-        peer.expect_silence(lambda datagram: True, 0.5)
-        peer.send(part(0, 2, b"ok"))
-        peer.expect(is_confirm(2))
-        assert command.message()["body"] == "ok"
 
 
 def collect(peer: RawPeer, total: int) -> tuple[bytes, dict[int, bytes]]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
-from .raw import Command, RawPeer, answering, fairway, listening, u32
+from .raw import RawPeer, answering, fairway, listening, u32
 
 ACK, REQ, ASY, SYN, IMP, FIN, HBT = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40
 
@@ -77,82 +75,29 @@ def test_a_body_that_is_not_text_is_printed_as_base64() -> None:
         assert (message["size"], message["body"], message["encoding"]) == (2, "/wA=", "base64")
 
 
-def test_a_lost_handshake_ack_loses_nothing() -> None:
-    with listening("udpc") as (command, peer):
-        peer.send(packet(1, 5, 0, SYN))
-        session = fields(peer.expect(has_flag(SYN | ACK)))[1]
-        peer.send(packet(3, session, 0, IMP, b"early"))
-        assert fields(peer.expect(has_flag(IMP | ACK)))[2] == 3
-        assert command.message()["body"] == "early"
-
-
-def test_a_repeated_syn_gets_the_same_answer_and_another_syn_another_session() -> None:
-    with listening("udpc") as (_, peer):
-        peer.send(packet(1, 5, 0, SYN))
-        first = peer.expect(has_flag(SYN | ACK))
-        peer.send(packet(1, 5, 0, SYN))
-        assert peer.expect(has_flag(SYN | ACK)) == first
-        peer.send(packet(1, 6, 0, SYN))
-        assert peer.expect(lambda datagram: datagram[12] == SYN | ACK and datagram != first)[4:8] != first[4:8]
-
-
-def test_syn_ack_is_sent_at_most_three_times_for_one_syn() -> None:
-    with listening("udpc") as (_, peer):
-        peer.send(packet(9, 5, 0, SYN))
-        answers = [peer.expect(has_flag(SYN | ACK)) for _ in range(3)]
-        assert len({*answers}) == 1
-        peer.expect_silence(lambda datagram: True, 3)
-
-
-def test_a_restarted_client_on_the_same_port_replaces_its_session() -> None:
-    with listening("udpc") as (command, peer):
-        first = shake_hands(peer, call=5)
-        peer.send(packet(3, first, 0, IMP, b"one"))
-        peer.expect(has_flag(IMP | ACK))
-        second = shake_hands(peer, call=6)
-        peer.send(packet(3, second, 0, IMP, b"two"))
-        assert fields(peer.expect(has_flag(IMP | ACK)))[1] == second
-        peer.send(packet(4, first, 0, IMP, b"three"))
-        peer.expect_silence(lambda datagram: datagram[12] in (IMP | ACK, FIN), 0.5)
-        assert [command.message()["body"] for _ in range(2)] == ["one", "two"]
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        packet(0, 1, 0, IMP, b"x"),
-        packet(9, 0, 0, IMP, b"x"),
-        packet(9, 1, 0, REQ | IMP, b"x"),
-        packet(9, 1, 0, 0x80, b"x"),
-        packet(9, 1, 0, ASY, b"x"),
-        packet(9, 1, 0, SYN | IMP),
-        packet(9, 1, 0, HBT, b"x"),
-        packet(9, 1, 1, HBT | ACK, b"x"),
-        packet(9, 1, 0, FIN, b"x"),
-        packet(9, 1, 7, IMP | ACK, b"x"),
-        b"",
-        b"\x00" * 12,
-    ],
-    ids=lambda bad: bad.hex() or "empty",
-)
-def test_bad_datagrams_get_no_answer_and_change_nothing(bad: bytes) -> None:
+def test_bad_datagrams_get_no_answer_and_change_nothing() -> None:
     with listening("udpc") as (command, peer):
         session = shake_hands(peer)
-        in_session = bad[:4] + u32(session) + bad[8:] if len(bad) >= 13 and bad[4:8] != u32(0) else bad
-        peer.send(in_session)
+        for bad in (
+            packet(0, session, 0, IMP, b"x"),
+            packet(9, 0, 0, IMP, b"x"),
+            packet(9, session ^ 1, 0, IMP, b"x"),
+            packet(9, session, 0, REQ | IMP, b"x"),
+            packet(9, session, 0, 0x80, b"x"),
+            packet(9, session, 0, ASY, b"x"),
+            packet(9, session, 0, SYN | IMP),
+            packet(9, session, 0, HBT, b"x"),
+            packet(9, session, 1, HBT | ACK, b"x"),
+            packet(9, session, 0, FIN, b"x"),
+            packet(9, session, 7, IMP | ACK, b"x"),
+            b"",
+            b"\x00" * 12,
+        ):
+            peer.send(bad)
         peer.send(packet(10, session, 0, IMP, b"good"))
         assert fields(peer.receive())[2:4] == (10, IMP | ACK)
         assert command.message()["body"] == "good"
         command.no_more_lines()
-
-
-def test_a_packet_of_another_session_is_dropped() -> None:
-    with listening("udpc") as (command, peer):
-        session = shake_hands(peer)
-        peer.send(packet(3, session ^ 1, 0, IMP, b"forged"))
-        peer.send(packet(4, session, 0, IMP, b"true"))
-        assert fields(peer.expect(has_flag(IMP | ACK)))[2] == 4
-        assert command.message()["body"] == "true"
 
 
 def test_a_heartbeat_is_answered_and_a_silent_peer_gets_one() -> None:
@@ -176,25 +121,6 @@ def test_a_request_is_handed_over_once_and_every_copy_gets_the_same_response() -
         command.no_more_lines()
 
 
-def test_after_fin_the_session_is_gone() -> None:
-    with listening("udpc") as (command, peer):
-        session = shake_hands(peer)
-        peer.send(packet(3, session, 0, FIN))
-        peer.send(packet(4, session, 0, IMP, b"late"))
-        peer.expect_silence(lambda datagram: True, 0.5)
-        command.no_more_lines()
-
-
-def test_indices_cross_the_wrap_and_are_widened() -> None:
-    with listening("udpc") as (command, peer):
-        session = shake_hands(peer, index=2**31 - 1)
-        for index in (2**31 + 1, 2**32 - 1, 1, 2):
-            peer.send(packet(index, session, 0, IMP, b"%d" % index))
-            assert fields(peer.expect(has_flag(IMP | ACK)))[2] == index
-        ids = [command.message()["id"] for _ in range(4)]
-        assert ids == [2**31 + 1, 2**32 - 1, 2**32 + 1, 2**32 + 2]
-
-
 def test_send_calls_repeats_and_exits_0_when_acknowledged() -> None:
     with answering() as peer, fairway("send", f"udpc://127.0.0.1:{peer.port}", "hello") as command:
         first = peer.receive()
@@ -216,13 +142,6 @@ def test_send_to_nobody_exits_3_and_says_so() -> None:
         assert command.errors().count("\n") <= 1
 
 
-def test_a_syn_ack_for_another_syn_is_ignored() -> None:
-    with answering() as peer, fairway("send", f"udpc://127.0.0.1:{peer.port}", "hello"):
-        index = fields(peer.expect(has_flag(SYN)))[0]
-        peer.send(packet(1, 77, index + 1, SYN | ACK))
-        peer.expect_silence(lambda datagram: datagram[12] != SYN, 0.5)
-
-
 def test_a_plain_packet_is_sent_once() -> None:
     with answering() as peer, fairway("send", f"udpc://127.0.0.1:{peer.port}", "hello", "--plain") as command:
         be_called(peer)
@@ -239,24 +158,3 @@ def test_request_prints_the_response() -> None:
         peer.send(packet(2, session, index, ACK, b"answer"))
         assert command.line() == "answer"
         assert command.exit_code() == 0
-
-
-def test_an_overtaken_packet_is_repeated() -> None:
-    with answering() as peer, fairway("send", f"udpc://127.0.0.1:{peer.port}", "--lines") as command:
-        write_lines(command, "a", "b", "c", "d")
-        be_called(peer)
-        sent: dict[bytes, int] = {}
-        while len(sent) < 4:
-            index, session, _, _, body = fields(peer.expect(has_flag(IMP)))
-            sent[body] = index
-        for count, body in enumerate((b"b", b"c", b"d")):
-            peer.send(packet(2 + count, session, sent[body], IMP | ACK))
-        repaired = peer.expect(lambda datagram: datagram[12] == IMP and datagram[13:] == b"a")
-        peer.send(packet(9, session, fields(repaired)[0], IMP | ACK))
-        assert command.exit_code() == 0
-
-
-def write_lines(command: Command, *lines: str) -> None:
-    assert command.process.stdin is not None
-    command.process.stdin.write("".join(line + "\n" for line in lines))
-    command.process.stdin.close()

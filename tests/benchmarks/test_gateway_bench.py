@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
@@ -19,15 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from benchmarks.gateway import rounds, servers, table
-from benchmarks.gateway.crowd import ACKNOWLEDGED, PEER_SHIFT, UNKNOWN, Crowd, Ledger
+from benchmarks.frame import Key, Results, measured
+from benchmarks.gateway import rounds, servers
+from benchmarks.gateway.crowd import ACKNOWLEDGED, UNKNOWN, Crowd, Ledger
 from benchmarks.gateway.gauges import Gauges, Sample
-from benchmarks.gateway.landed import Held, held
-from benchmarks.gateway.rounds import Key, Plan, Results
+from benchmarks.gateway.landed import PEER_SHIFT, Held, Tally, held, tally
+from benchmarks.gateway.rounds import WHERE, Plan, goals
 from benchmarks.gateway.servers import Server
 from benchmarks.gateway.soak import Orders, Outcome, report
 from benchmarks.gateway.systems import SYSTEMS
-from benchmarks.gateway.tallied import Tally, tally
 from benchmarks.transport.pattern import message, tail
 from fairway.cli import run as command_line
 from fairway.demo.services import GatewayService
@@ -50,10 +49,10 @@ def test_a_quick_run_measures_what_is_installed_and_writes_everything(
     assert "Goals" in printed
     written: dict[str, Any] = json.loads((tmp_path / "gateway.json").read_text())
     assert written["failures"] == []
-    measured = {(cell["load"], cell["system"]): cell["rounds"][0] for cell in written["cells"]}
-    assert {system for _, system in measured} == set(INSTALLED)
-    assert all(one["rate"] > 0 and one["acknowledged"] >= one["units"] for one in measured.values())
-    assert all(measured["awaited", system]["p99_ms"] > 0 for system in INSTALLED)
+    found = {(cell["load"], cell["peer"]): cell["rounds"][0] for cell in written["cells"]}
+    assert {system for _, system in found} == set(INSTALLED)
+    assert all(one["rate"] > 0 and one["acknowledged"] >= one["units"] for one in found.values())
+    assert all(found["awaited", system]["p99_ms"] > 0 for system in INSTALLED)
     assert [taken_s > 0 for taken_s in written["visible_s"]] == [True]
     assert "| gateway, udpc |" in (tmp_path / "gateway.md").read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gateway.json", "gateway.md"]
@@ -66,8 +65,8 @@ def test_what_is_not_installed_is_said_with_the_remedy_and_installs_nothing(
     code = command_line(["bench", "gateway", "--only", "redis,rabbitmq", "--out", str(tmp_path)])
     printed = capsys.readouterr().out
     assert code == 0
-    assert "Redis streams is missing, install: apt-get install redis-server" in printed
-    assert "RabbitMQ is missing, install: apt-get install rabbitmq-server" in printed
+    assert "redis is missing, install: apt-get install redis-server" in printed
+    assert "rabbitmq is missing, install: apt-get install rabbitmq-server" in printed
     assert "| Redis streams | missing |" in (tmp_path / "gateway.md").read_text()
 
 
@@ -81,10 +80,10 @@ def test_a_server_that_holds_one_message_too_few_fails_all_its_loads(
 ) -> None:
     monkeypatch.setattr(rounds, "start", lambda *_: Server(1, os.getpid(), "0", lambda: Held(9)))
     monkeypatch.setattr(rounds, "_send", lambda *_: {"rate": 1.0, "acknowledged": 5})
-    results = Results(Plan(1, 1.0, ["udpc"], ["batches", "awaited"]))
-    rounds.run(results, tmp_path, lambda *_: None)
+    results = Results(1, 1.0)
+    rounds.run(Plan(["udpc"], ["batches", "awaited"]), results, tmp_path, lambda *_: None)
     assert results.failures == ["round 1, gateway, udpc: 10 messages were acknowledged and 9 are there"]
-    assert results.cells == {("batches", "udpc"): [None], ("awaited", "udpc"): [None]}
+    assert results.cells == {Key(WHERE, "batches", "udpc"): [None], Key(WHERE, "awaited", "udpc"): [None]}
 
 
 def test_held_messages_are_compared_by_number() -> None:
@@ -119,20 +118,11 @@ def test_a_changed_byte_in_a_segment_or_in_the_journal_is_found(tmp_path: Path) 
     assert held(tmp_path, "gateway").differences([(0, 4)]) == ["a message differs from what was sent"]
 
 
-def results_of(rates: Mapping[Key, Sequence[float | None]]) -> Results:
-    results = Results(Plan())
-    for key, values in rates.items():
-        results.cells[key] = [{"rate": value} if value is not None else None for value in values]
-    return results
-
-
 def test_goals_are_judged_by_the_medians_of_rates_and_of_ratios_in_one_round() -> None:
-    rates: dict[Key, list[float | None]] = {
-        ("batches", "udpc"): [50_000.0, 90_000.0, 70_000.0],
-        ("batches", "redis"): [10_000.0, 30_000.0, None],
-    }
-    verdicts = table.judge(results_of(rates))
-    assert [(one.against, sorted(one.values), one.met) for one in verdicts] == [
+    results = Results(3, 1.0)
+    for peer, rates in (("udpc", [50_000.0, 90_000.0, 70_000.0]), ("redis", [10_000.0, 30_000.0, None])):
+        results.cells[Key(WHERE, "batches", peer)] = [{"rate": rate} if rate else None for rate in rates]
+    assert [(one.against, sorted(one.values), one.met) for one in measured(goals(results))] == [
         ("messages a second", [50_000.0, 70_000.0, 90_000.0], True),
         ("times Redis streams", [3.0, 5.0], False),
     ]

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from benchmarks.frame import Key, Results, measured
 from benchmarks.links.emulator import now_us, ways
 from benchmarks.links.peers import entries
-from benchmarks.links.rounds import Key, Plan, Results, cells, choose
-from benchmarks.links.rows import ROWS, Row
-from benchmarks.links.table import judge
+from benchmarks.links.rounds import cells, choose, goals
+from benchmarks.links.rows import ROWS, Link
 from fairway.cli import run as command_line
 from fairway.core.errors import BadOption
 from fairway.core.random_source import Seeded
@@ -52,7 +52,7 @@ def test_packets_leave_in_order_when_they_are_due_and_not_before() -> None:
 
 @pytest.mark.parametrize("bursts", [False, True])
 def test_a_link_loses_the_share_that_its_row_says_in_bursts_or_not(bursts: bool) -> None:
-    row = Row(name="x", title="x", mbit_per_s=1_000, round_trip_ms=1, loss_percent=5, bursts=bursts)
+    row = Link(name="x", title="x", mbit_per_s=1_000, round_trip_ms=1, loss_percent=5, bursts=bursts)
     pipe = Pipe(Faults(**row.faults()), Seeded(7), Counter(), None)
     arrived = sum(len(pipe.carry(b"x", 1_000 * number)) for number in range(PACKETS))
     assert 0.04 < 1 - arrived / PACKETS < 0.06
@@ -60,28 +60,28 @@ def test_a_link_loses_the_share_that_its_row_says_in_bursts_or_not(bursts: bool)
 
 
 def test_peers_are_measured_next_to_each_other_and_names_choose_among_them() -> None:
-    plan = choose(Plan(), "lte,rup,tcp-bbr,bulk")
+    plan = choose("lte,rup,tcp-bbr,bulk")
     assert [(row.name, entry.peer.name, load.name) for row, entry, load in cells(plan)] == [
         ("lte", "tcp-bbr", "bulk"),
         ("lte", "rup", "bulk"),
     ]
-    with pytest.raises(BadOption, match="there is no link, peer or load 'moon'"):
-        choose(Plan(), "moon")
+    with pytest.raises(BadOption, match="there is nothing called 'moon' to measure; known are lan"):
+        choose("moon")
 
 
 def test_goals_compare_with_the_link_with_the_peers_and_with_the_latest_message() -> None:
-    results = Results(choose(Plan(rounds=1), "lte"))
+    results = Results(1, 1.0)
     rate = ROWS["lte"].bytes_per_s
     for peer, share, late in (("tcp-bbr", 0.9, 100.0), ("kcp", 0.5, 300.0), ("rup", 0.86, 0.0), ("udpc", 0.7, 200.0)):
         results.cells[Key("lte", "bulk", peer)] = [{"rate": share * rate}]
         results.cells[Key("lte", "trickle", peer)] = [{"rate": late / 2, "p99": late}] if late else [None]
-    verdicts = {one.goal: (round(one.found, 2), one.met) for one in judge(results)}
-    assert verdicts == {
-        "rup, bulk, share of the link": (0.86, True),
-        "rup, bulk, against tcp-bbr": (0.96, True),
-        "rup, bulk, against kcp": (1.72, True),
-        "udpc, small messages, p99 against tcp-bbr": (2.0, False),
-        "udpc, small messages, p99 against kcp": (0.67, True),
+    judged = measured(goals(choose("lte"), results))
+    assert {(one.goal, one.against): (round(one.values[0], 2), one.met) for one in judged} == {
+        ("LTE: rup, bulk", "the link"): (0.86, True),
+        ("LTE: rup, bulk", "tcp-bbr"): (0.96, True),
+        ("LTE: rup, bulk", "kcp"): (1.72, True),
+        ("LTE: udpc, small messages, p99", "tcp-bbr"): (2.0, False),
+        ("LTE: udpc, small messages, p99", "kcp"): (0.67, True),
     }
 
 
@@ -108,4 +108,4 @@ def test_the_command_measures_on_a_real_link(tmp_path: Path, capsys: pytest.Capt
         ("trickle", "udpc"),
     }
     assert all(cell["rounds"][0]["rate"] > 0 for cell in written["cells"])
-    assert written["emulator"][0]["link"] == "LAN"
+    assert written["tables"]["The emulator"][0]["link"] == "LAN"

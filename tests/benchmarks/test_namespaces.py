@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from benchmarks.frame import Results
 from benchmarks.namespaces import Namespaces, NotPermitted, namespaces
 from benchmarks.transport import rounds
 from benchmarks.transport.environments import lossy_environments
@@ -52,7 +53,6 @@ def exercise() -> str:
         ).stdout
         assert "< 200000 drop" in rules
         run_cell(Cell(PEERS["udpc"], LOADS["batches-64"], lossy), 1.0, 1, units=500)
-        without.prepare()
         run_cell(Cell(PEERS["tcp"], LOADS["bulk"], without), 1.0, 1, units=262_139)
         drops_one_by_one(both)
         assert both.names[0] in existing()
@@ -72,9 +72,9 @@ def test_a_wire_between_namespaces_carries_under_loss_and_is_removed() -> None:
 def test_without_the_programs_the_relay_is_used_and_the_table_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.namespaces.shutil.which", lambda name: None)
     plan = rounds.Plan(rounds=1, seconds=0.02, losses=[1.0], peers=["udpc"], loads=["batches-64"])
-    results = rounds.Results(plan)
-    rounds.run(results, lambda *_: None)
-    assert results.environments == ["loopback", "relay, 0 % loss", "relay, 1 % loss"]
+    results = Results(1, 0.02)
+    rounds.run(plan, results, lambda *_: None)
+    assert results.more["environments"] == ["loopback", "relay, 0 % loss", "relay, 1 % loss"]
     assert "the program ip is not there" in results.notes[0]
     assert "without TCP" in results.notes[0]
     assert results.failures == []

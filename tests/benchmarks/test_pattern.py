@@ -25,31 +25,31 @@ def messages(count: int, size: int = 64) -> list[bytes]:
 
 
 def test_a_stream_cut_anywhere_is_right() -> None:
-    check, stream = StreamCheck(), BLOCK * 3
+    check, stream = StreamCheck(3 * BLOCK_BYTES), BLOCK * 3
     for start in range(0, len(stream), 99_991):
-        check.take(stream[start : start + 99_991])
+        check.take([stream[start : start + 99_991]])
     assert check.total == 3 * BLOCK_BYTES
 
 
 def test_a_long_piece_of_a_stream_is_compared_to_its_end() -> None:
-    check = StreamCheck()
+    check = StreamCheck(9 * BLOCK_BYTES)
     with pytest.raises(Corrupt, match="differs"):
-        check.take(BLOCK * 2 + b"\0" + BLOCK[1:])
+        check.take([BLOCK * 2 + b"\0" + BLOCK[1:]])
 
 
 def test_a_changed_byte_of_a_stream_is_found() -> None:
     damaged = bytearray(BLOCK)
     damaged[200_000] ^= 1
     with pytest.raises(Corrupt):
-        StreamCheck().take(damaged)
+        StreamCheck(BLOCK_BYTES).take([damaged])
 
 
 @pytest.mark.parametrize("left_out", [1_158, 1_200, 32_768])
 def test_a_hole_in_a_stream_is_found(left_out: int) -> None:
-    check = StreamCheck()
-    check.take(BLOCK[:50_000])
+    check = StreamCheck(9 * BLOCK_BYTES)
+    check.take([BLOCK[:50_000]])
     with pytest.raises(Corrupt):
-        check.take(BLOCK[50_000 + left_out :])
+        check.take([BLOCK[50_000 + left_out :]])
 
 
 def test_messages_in_any_order_are_right() -> None:

@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from benchmarks.transport import goals, pair, peers, table
+from benchmarks.frame import CellFailed, Goal, Key, Results, measured, number, spread
+from benchmarks.transport import pair, peers
 from benchmarks.transport.environments import LOOPBACK, RelayEnvironment, lossy_environments
 from benchmarks.transport.loads import LOADS
-from benchmarks.transport.pair import Cell, CellFailed, run_cell
+from benchmarks.transport.pair import Cell, run_cell
 from benchmarks.transport.peers import PEERS
-from benchmarks.transport.rounds import Key, Plan, Results, cells, run
+from benchmarks.transport.rounds import Plan, cells, goals, run, show
 from fairway.cli import run as command_line
 from fairway.demo.processes import process
 from tests.conftest import ROOT
@@ -38,12 +39,12 @@ def test_a_quick_run_measures_every_built_in_peer_and_writes_everything(
     assert "Goals" in printed
     written: dict[str, Any] = json.loads((tmp_path / "transport.json").read_text())
     assert written["failures"] == []
-    measured = {(cell["load"], cell["peer"]): cell["rounds"] for cell in written["cells"]}
-    assert all(rounds[0]["rate"] > 0 for rounds in measured.values())
-    assert {peer for load, peer in measured if load == "ping-pong"} == {"raw", "tcp", "rup", "udpc", "mrp", "pydevts"}
-    assert {"raw-gso", "rup-mmsg", "rup-portable"} <= {peer for load, peer in measured if load == "bulk"}
-    assert {goal["verdict"] for goal in written["goals"]} <= {"met", "missed"}
-    assert len(written["goals"]) >= 10
+    found = {(cell["load"], cell["peer"]): cell["rounds"] for cell in written["cells"]}
+    assert all(rounds[0]["rate"] > 0 for rounds in found.values())
+    assert {peer for load, peer in found if load == "ping-pong"} == {"raw", "tcp", "rup", "udpc", "mrp", "pydevts"}
+    assert {"raw-gso", "rup-mmsg", "rup-portable"} <= {peer for load, peer in found if load == "bulk"}
+    assert {goal["verdict"] for goal in written["tables"]["Goals"]} <= {"met", "missed"}
+    assert len(written["tables"]["Goals"]) >= 10
     assert "| rup, eager |" in (tmp_path / "transport.md").read_text()
 
 
@@ -93,51 +94,44 @@ def test_a_cell_that_takes_too_long_fails_and_leaves_no_process(monkeypatch: pyt
     assert [child.returncode is not None for child in children] == [True, True]
 
 
-def results_of(rates: Mapping[Key, Sequence[float | None]], environments: list[str]) -> Results:
-    results = Results(Plan(), environments=environments)
+def judged(rates: Mapping[tuple[str, str, str], Sequence[float | None]]) -> list[Goal]:
+    results = Results(1, 1.0)
     for key, values in rates.items():
-        results.cells[key] = [{"rate": value} if value is not None else None for value in values]
-    return results
+        results.cells[Key(*key)] = [{"rate": value} if value is not None else None for value in values]
+    return measured(goals(results))
 
 
 def test_a_goal_is_judged_by_the_median_of_the_ratios_of_each_round() -> None:
-    bulk: dict[Key, list[float | None]] = {
-        ("loopback", "bulk", "rup"): [100.0, 300.0, 200.0],
-        ("loopback", "bulk", "tcp"): [100.0, 150.0, None],
-    }
-    verdicts = goals.judge(results_of(bulk, ["loopback"]))
-    assert [(verdict.goal.against, verdict.ratio, verdict.low, verdict.high) for verdict in verdicts] == [
-        ("tcp", 1.5, 1.0, 2.0)
-    ]
-    assert verdicts[0].met
+    (goal,) = judged(
+        {
+            ("loopback", "bulk", "rup"): [100.0, 300.0, 200.0],
+            ("loopback", "bulk", "tcp"): [100.0, 150.0, None],
+        }
+    )
+    assert (goal.against, goal.values, goal.met) == ("asyncio TCP", [1.0, 2.0], True)
+    assert goal.row()["found"] == "1.5 (1..2)"
 
 
 def test_a_latency_goal_is_met_from_below() -> None:
     pings = {("loopback", "ping-pong", "udpc"): [100.0], ("loopback", "ping-pong", "raw"): [80.0]}
-    (verdict,) = goals.judge(results_of(pings, ["loopback"]))
-    assert verdict.ratio == 1.25
-    assert verdict.met is False
-    pings["loopback", "ping-pong", "udpc"] = [96.0]
-    (verdict,) = goals.judge(results_of(pings, ["loopback"]))
-    assert verdict.met is True
+    (goal,) = judged(pings)
+    assert (goal.values, goal.met) == ([1.25], False)
+    (goal,) = judged(pings | {("loopback", "ping-pong", "udpc"): [96.0]})
+    assert goal.met
 
 
 def test_what_is_kept_under_loss_is_compared_with_the_same_way_without() -> None:
     titles = ["loopback", "veth, 0 % loss", "veth, 1 % loss"]
-    rates = {
-        (titles[0], "bulk", "rup"): [1_000.0],
-        (titles[1], "bulk", "rup"): [100.0],
-        (titles[2], "bulk", "rup"): [80.0],
-    }
-    (verdict,) = goals.judge(results_of(rates, titles))
-    assert verdict.goal.keeps
-    assert verdict.ratio == 0.8
+    (goal,) = judged(
+        {(title, "bulk", "rup"): [rate] for title, rate in zip(titles, (1_000.0, 100.0, 80.0), strict=True)}
+    )
+    assert (goal.against, goal.values) == ("itself without loss", [0.8])
 
 
-def test_every_goal_names_cells_that_exist() -> None:
-    for goal in goals.goals():
-        assert goal.load in PEERS[goal.peer].loads
-        assert (goal.against_load or goal.load) in PEERS[goal.against].loads
+def test_every_goal_can_be_judged_where_every_cell_was_measured() -> None:
+    titles = ("loopback", "veth, 0 % loss", "veth, 1 % loss", "veth, 5 % loss")
+    every = {(title, load, peer.name): [1.0] for title in titles for peer in PEERS.values() for load in peer.loads}
+    assert len(judged(every)) == len(list(goals(Results(1, 1.0)))) == 36
 
 
 def test_a_relay_leaves_tcp_out_and_loss_leaves_raw_out() -> None:
@@ -151,17 +145,18 @@ def test_a_relay_leaves_tcp_out_and_loss_leaves_raw_out() -> None:
 def test_what_is_not_installed_is_named_with_the_remedy_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "find_spec", lambda name: None)
     plan = Plan(rounds=1, peers=["aioquic", "kcp"], loads=["bulk"], losses=())
-    results = Results(plan)
-    run(results, lambda *_: None)
+    results = Results(1, 0.5)
+    run(plan, results, lambda *_: None)
     assert results.cells == {}
-    assert "aioquic, kcp (pip install --require-hashes -r requirements/bench.txt)" in table.remarks(results)[-1]
+    remedy = "is missing, install: pip install --require-hashes -r requirements/bench.txt"
+    assert show(plan, results).remarks[-2:] == [f"aioquic {remedy}", f"kcp {remedy}"]
 
 
 def test_a_spread_shows_failed_rounds() -> None:
-    assert table.spread([1.0, 3.0, 2.0]) == "2 ±50%"
-    assert table.spread([1.0, None]) == "1, 1 failed"
-    assert table.spread([None]) == "failed"
-    assert table.spread([]) == "-"
+    assert spread([1.0, 3.0, 2.0]) == "2 ±50%"
+    assert spread([1.0, None]) == "1, 1 failed"
+    assert spread([None]) == "failed"
+    assert spread([]) == "-"
 
 
 @pytest.mark.parametrize(
@@ -169,7 +164,7 @@ def test_a_spread_shows_failed_rounds() -> None:
     [(0.123, "0.123"), (99.6, "99.6"), (1_535.2, "1,535"), (259_900.0, "260k"), (2_700_000.0, "2.7M")],
 )
 def test_numbers_are_shown_with_three_digits(value: float, shown: str) -> None:
-    assert table.number(value) == shown
+    assert number(value) == shown
 
 
 @pytest.mark.parametrize(("option", "value"), [("--only", "carrier-pigeon"), ("--loss", "much"), ("--loss", "100")])

@@ -12,7 +12,7 @@ from fairway.capture.descriptions import DESCRIPTIONS, read
 from fairway.capture.dissectors import FILE_NAME, lua
 from fairway.capture.trace import TraceWriter
 from fairway.cli import run
-from fairway.sim.cases import Wishes, case
+from fairway.sim.cases import RunOptions, case
 from fairway.sim.run import run as simulate
 from fairway.sim.trace import tracer
 from tests.conftest import Tshark
@@ -27,7 +27,7 @@ def simulated(folder: Path, protocol: str, **wishes: object) -> Path:
     options: dict[str, object] = {"messages": 30, "size": 2_000, "loss": 0.1, "duplicate": 0.05, "two_way": True}
     path = folder / f"{protocol}.pcapng"
     with path.open("wb") as file:
-        asked = Wishes(protocol=protocol, **(options | wishes))  # type: ignore[arg-type]
+        asked = RunOptions(protocol=protocol, **(options | wishes))  # type: ignore[arg-type]
         simulate(case(asked), 3, trace=tracer(file.write, ["server", "client", "hostile"]))
     return path
 

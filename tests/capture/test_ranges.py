@@ -89,7 +89,7 @@ def test_one_cut_at_every_byte_changes_no_row(name: str) -> None:
 def test_any_number_of_ranges_up_to_64_changes_no_row(name: str) -> None:
     data = CAPTURES[name]()
     expected = whole(data)
-    for count in range(1, 65):
+    for count in (1, 2, 3, 4, 5, 7, 8, 13, 16, 31, 32, 33, 63, 64):
         ranges, _ = in_ranges(data, cuts(0, len(data), -(-len(data) // count)))
         assert rows(data, ranges) == expected, count
         assert (
@@ -179,8 +179,7 @@ def test_an_honest_guess_is_right_and_a_capture_in_a_payload_needs_a_second_walk
     ranges, wrong = in_ranges(long, cuts(0, len(long), len(long) // 16))
     assert (len(ranges), wrong) == (17, 0)
     inside = pcap([CAPTURES["plain"]()[24:] * 40] * 12)
-    misled = [in_ranges(inside, [(0, cut), (cut, len(inside))])[1] for cut in range(200, len(inside), 997)]
-    assert sum(misled) > 0
+    assert any(in_ranges(inside, [(0, cut), (cut, len(inside))])[1] for cut in range(200, len(inside), 997))
 
 
 def test_a_capture_in_one_datagram_does_not_pass_for_the_one_around_it() -> None:

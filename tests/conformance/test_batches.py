@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import cache
 
-import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from fairway.core.events import Delivered, DeliveryUnknown, Event, MessagesReceived, Refused
+from fairway.core.events import Delivered, DeliveryUnknown, Event, MessageReceived, MessagesReceived, Refused
 from fairway.core.machine import Machine
 
 from .pair import Datagram, Node, Pump, cut, super_buffers
@@ -27,9 +28,12 @@ def flattened(event: Event) -> list[object]:
 class Replay:
     """Feeds recorded arrivals, as single datagrams or joined, and keeps everything that comes out."""
 
-    def __init__(self, machine: Machine, *, joined: bool) -> None:
+    def __init__(self, machine: Machine, *, joined: bool, share: int = 1) -> None:
         self.machine = machine
         self.joined = joined
+        self.share = share
+        """Commit each so-many-th message."""
+        self.received = 0
         self.events: list[object] = []
         self.sent: list[tuple[int, object, bytes]] = []
 
@@ -53,9 +57,11 @@ class Replay:
                 return
             for event in events:
                 self.events += flattened(event)
-                receipt = getattr(event, "receipt", None)
-                if receipt is not None:
-                    self.machine.commit(receipt, now_us)
+                for message in flattened(event):
+                    if isinstance(message, MessageReceived):
+                        self.received += 1
+                        if self.received % self.share == 0:
+                            self.machine.commit(message.receipt, now_us)
 
     def wake_until(self, now_us: int) -> None:
         """Wakes the machine at each of its deadlines up to a time."""
@@ -81,52 +87,61 @@ def arrivals(pump: Pump, target: object, delay_us: int) -> dict[int, list[Datagr
     return by_time
 
 
-def nothing(by_time: dict[int, list[Datagram]]) -> None:
-    return
+Changes = list[tuple[str, int, int]]
+"""What happens to the datagrams on their way: the kind, the first place, and how many."""
+
+CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(["lost", "copied", "reversed", "late", "damaged", "foreign", "short"]),
+        st.integers(0, 400),
+        st.integers(1, 30),
+    ),
+    max_size=6,
+)
+BOUNDS: list[dict[str, object]] = [{}, {}, {"open_receipts_max": 20}, {"open_receipt_bytes_max": 2_000}, {"window": 16}]
+RUP_BOUNDS: list[dict[str, object]] = [{"gaps_max": 2}, {"requests_open_max": 3}, {"incoming_bytes_max": 100_000}]
 
 
-def holes(by_time: dict[int, list[Datagram]]) -> None:
-    """Takes every seventh datagram away."""
-    for datagrams in by_time.values():
-        datagrams[:] = [datagram for datagram in datagrams if datagram.number % 7 != 3]
+def change(by_time: dict[int, list[Datagram]], changes: Changes) -> dict[int, list[Datagram]]:
+    """Return arrivals as the changes leave them; what is late comes at the end of its instant, and twice."""
+    found = {}
+    for now_us, arrived in by_time.items():
+        datagrams = list(arrived)
+        for kind, place, count in changes:
+            chosen = slice(place % (len(datagrams) + 1), place % (len(datagrams) + 1) + count)
+            run = datagrams[chosen]
+            match kind:
+                case "lost":
+                    run = run[1:]
+                case "copied":
+                    run = run + run
+                case "reversed":
+                    run.reverse()
+                case "late":
+                    datagrams += run
+                case "foreign":
+                    run = [datagram._replace(source=("elsewhere", 1)) for datagram in run]
+                case _:
+                    run = [_damaged(datagram, kind, place) for datagram in run]
+            datagrams[chosen] = run
+        found[now_us] = datagrams
+    return found
 
 
-def copies(by_time: dict[int, list[Datagram]]) -> None:
-    """Lets every fifth datagram come twice in a row, and the first of each instant once more at its end."""
-    for datagrams in by_time.values():
-        doubled = [copy for datagram in datagrams for copy in [datagram] * (2 if datagram.number % 5 == 0 else 1)]
-        datagrams[:] = doubled + datagrams[:1]
+def _damaged(datagram: Datagram, kind: str, place: int) -> Datagram:
+    data = bytearray(datagram.data)
+    if kind == "short":
+        del data[1 + place % len(data) :]
+    else:
+        data[(place + datagram.number) % len(data)] ^= 0x41
+    return datagram._replace(data=bytes(data))
 
 
-def backwards(by_time: dict[int, list[Datagram]]) -> None:
-    """Turns the order within each instant around."""
-    for datagrams in by_time.values():
-        datagrams.reverse()
-
-
-def damage(by_time: dict[int, list[Datagram]]) -> None:
-    """Damages one byte of every sixth datagram, in its header or its body."""
-    for datagrams in by_time.values():
-        for place, datagram in enumerate(datagrams):
-            if datagram.number % 6 == 1:
-                damaged = bytearray(datagram.data)
-                damaged[datagram.number % len(damaged)] ^= 0x41
-                datagrams[place] = datagram._replace(data=bytes(damaged))
-
-
-def strangers(by_time: dict[int, list[Datagram]]) -> None:
-    """Lets every fourth datagram seem to come from elsewhere."""
-    for datagrams in by_time.values():
-        datagrams[:] = [d._replace(source=("elsewhere", 1)) if d.number % 4 == 2 else d for d in datagrams]
-
-
-CHANGES = [nothing, holes, copies, backwards, damage, strangers]
-
-
-def talk(case: Case, sent: Callable[[Pair], None]) -> Pair:
-    """Records a conversation with messages in both directions."""
+@cache
+def talk(case: Case) -> Pair:
+    """Record a conversation with messages in both directions."""
     pair = case.pair()
-    sent(pair)
+    (large if case.variant is RUP else much)(pair)
     pair.pump.run(8 * SECOND)
     return pair
 
@@ -151,11 +166,11 @@ def large(pair: Pair) -> None:
         pair.pump.send(pair.client, pair.peer, body)
 
 
-def replayed(case: Case, pair: Pair, change: Callable[[dict[int, list[Datagram]]], None]) -> list[Replay]:
-    """Replays to two fresh servers what arrived at the recorded one, joined to one and singly to the other."""
-    by_time = arrivals(pair.pump, SERVER, pair.pump.delay_us)
-    change(by_time)
-    both = [Replay(case.machine(2), joined=joined) for joined in BOTH]
+def replayed(case: Case, changes: Changes, bounds: dict[str, object], share: int = 1) -> list[Replay]:
+    """Replay to two fresh servers what arrived at the recorded one, joined to one and singly to the other."""
+    pump = talk(case).pump
+    by_time = change(arrivals(pump, SERVER, pump.delay_us), changes)
+    both = [Replay(case.machine(2, **bounds), joined=joined, share=share) for joined in BOTH]
     for replay in both:
         for now_us, datagrams in by_time.items():
             replay.wake_until(now_us - 1)
@@ -165,38 +180,42 @@ def replayed(case: Case, pair: Pair, change: Callable[[dict[int, list[Datagram]]
 
 
 @over(deferred=BOTH, controllers=("eager",))
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_receiver_gives_the_same_for_a_batch_as_for_its_datagrams_one_by_one(
-    case: Case, change: Callable[[dict[int, list[Datagram]]], None]
+@settings(max_examples=60)
+@given(changes=CHANGES, share=st.integers(1, 3), data=st.data())
+def test_a_receiver_has_the_same_result_for_a_batch_as_for_its_datagrams_one_by_one(
+    case: Case, changes: Changes, share: int, data: st.DataObject
 ) -> None:
-    pair = talk(case, large if case.variant is RUP else much)
-    singly, joined = replayed(case, pair, change)
+    bounds = data.draw(st.sampled_from(BOUNDS + (RUP_BOUNDS if case.variant is RUP else [])))
+    singly, joined = replayed(case, changes, bounds, share)
     assert joined.events == singly.events
     assert joined.sent == singly.sent
     assert joined.counts() == singly.counts()
-    if change is nothing:
-        assert len(singly.events) > len(numbered(5))
+    if not changes and not bounds and share == 1:
         bodies = [event for event in singly.events if hasattr(event, "body")]
-        assert len(bodies) == len(pair.server.received)
+        assert len(bodies) == len(talk(case).server.received) > 5
 
 
-def sending(case: Case, joined: bool, change: Callable[[dict[int, list[Datagram]]], None]) -> Replay:
-    """Sends a run of messages from a fresh client and feeds it the acknowledgements of a recorded conversation."""
+@cache
+def acknowledgements(case: Case) -> tuple[int, dict[int, list[Datagram]]]:
+    """Return when a client sent a run of messages, and what came back."""
     pair = case.pair()
-    start_us = pair.pump.now_us
-    recorded = pair.pump.sent
+    start_us, recorded = pair.pump.now_us, pair.pump.sent
     send(case, pair.client, pair.peer, start_us)
     pair.pump.settle(pair.client)
     pair.pump.run(8 * SECOND)
     by_time = arrivals(pair.pump, CLIENT, pair.pump.delay_us)
     late = {now_us: [d for d in found if d.number >= recorded] for now_us, found in by_time.items()}
-    late = {now_us: found for now_us, found in late.items() if found}
-    change(late)
+    return start_us, {now_us: found for now_us, found in late.items() if found}
+
+
+def sending(case: Case, joined: bool, changes: Changes) -> Replay:
+    """Send a run of messages from a fresh client and feed it the acknowledgements of a recorded conversation."""
+    start_us, late = acknowledgements(case)
     again = case.pair()
     replay = Replay(again.client.machine, joined=joined)
     send(case, again.client, again.peer, start_us)
     replay.drain(start_us)
-    for now_us, datagrams in late.items():
+    for now_us, datagrams in change(late, changes).items():
         replay.wake_until(now_us - 1)
         replay.arrive(datagrams, now_us)
     replay.wake_until(max(late) + 5 * SECOND)
@@ -211,21 +230,19 @@ def send(case: Case, client: Node, peer: object, now_us: int) -> None:
 
 
 @over(controllers=("eager",))
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_sender_takes_a_batch_of_acknowledgements_like_single_ones(
-    case: Case, change: Callable[[dict[int, list[Datagram]]], None]
-) -> None:
-    singly, joined = (sending(case, joined, change) for joined in BOTH)
+@settings(max_examples=60)
+@given(changes=CHANGES)
+def test_a_sender_takes_a_batch_of_acknowledgements_like_single_ones(case: Case, changes: Changes) -> None:
+    singly, joined = (sending(case, joined, changes) for joined in BOTH)
     assert joined.events == singly.events
     assert joined.sent == singly.sent
     assert joined.counts() == singly.counts()
 
 
-@over(controllers=("eager",), where=lambda variant: variant.windowed)
-def test_a_clean_run_of_datagrams_is_handled_as_a_whole(case: Case) -> None:
-    pair = talk(case, large if case.variant is RUP else much)
-    _, joined = replayed(case, pair, nothing)
-    assert joined.machine.statistics.batches > 0
+@over(controllers=("eager",))
+def test_a_clean_run_of_datagrams_is_handled_as_a_whole_and_its_acknowledgements_too(case: Case) -> None:
+    assert replayed(case, [], {})[1].machine.statistics.batches > 0
+    assert sending(case, True, []).machine.statistics.batches > 0
 
 
 @over(controllers=("eager",), where=lambda variant: variant.windowed)

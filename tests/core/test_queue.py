@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from fairway.core.events import Peer, Writable
-from fairway.core.machine import Options
+from fairway.core.machine import Buffer, Options
 from fairway.core.outputs import Outputs
-from fairway.core.recovery.queue import Backlog, SendQueue, owned
+from fairway.core.recovery.queue import Backlog, SendQueue
 
 PEER = Peer("peer")
 
@@ -110,8 +112,14 @@ def test_clearing_returns_what_never_left() -> None:
 
 def test_bodies_that_their_owner_could_change_are_kept_as_bytes() -> None:
     plain, second = [b"aa", b"bb"], bytearray(b"bb")
-    assert owned(plain) is plain
-    kept = owned([b"aa", second])
-    second[:] = b"xx"
-    assert kept == plain
-    assert set(map(type, kept)) == {bytes}
+    queue = SendQueue()
+    queue.add(plain, 1, equal=True)
+    assert queue.take(2)[1] is plain
+    mixed: list[Sequence[Buffer]] = [[b"aa", second], [second]]
+    for bodies in mixed:
+        queue.add(bodies, 3, equal=True)
+        second[:] = b"xx"
+        kept = queue.take(2)[1]
+        assert kept == plain[-len(bodies) :]
+        assert set(map(type, kept)) == {bytes}
+        second[:] = b"bb"

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from fairway.core.recovery.congestion import Departure, Eager
+from fairway.core.recovery.congestion import Controller, Departure
 from fairway.core.recovery.parts import OFFERS_MAX, SHORT, PartRecovery
 from fairway.core.recovery.recovery import SECOND_PROBE_US, Kind, Recovery
 from fairway.core.recovery.runs import NEVER, Stream
@@ -459,7 +459,7 @@ def test_a_tail_that_leaves_long_after_the_latest_news_is_not_late_at_once() -> 
     assert 10_000 + 2_000 < recovery.next_us() <= timing.delay_us + 2_000
 
 
-class Told(Eager):
+class Told(Controller):
     """A fixed window that remembers which deliveries and round trips it was told of."""
 
     def __init__(self) -> None:
@@ -503,4 +503,4 @@ def test_a_confirm_that_the_peer_may_have_held_back_shows_no_long_round_trip() -
     recovery.acknowledge_to(stream, 41, 40 * RTT_US // 20 + 2 * RTT_US)
     assert told.round_trips_us[-1] == 2 * RTT_US, "part 41 left soon after: with it the answer would have left"
     recovery.acknowledge_to(stream, 43, 5 * RTT_US)
-    assert told.round_trips_us[-1] == 0, "nothing left for a round trip after part 42"
+    assert told.round_trips_us[-1] < 0, "an upper bound: nothing left for a round trip after part 42"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from time import process_time, sleep
+
 import pytest
 
-from fairway.core.addresses import device_of, with_device, without_device
+from fairway.core.addresses import device_of, with_device
 from fairway.core.machine import Transmit
+from fairway.core.random_source import Seeded
 from fairway.dtls import OVERHEAD_BYTES, PLAINTEXT_BYTES_MAX, DtlsGateway, Limits
-from fairway.dtls.records import CLOSED
+from fairway.dtls.records import CLOSED, hello, split
 from tests.dtls.world import GATEWAY, GATEWAY_NAME, SECOND_US, FakeFleet, Faults, Fleet, World, segments
 
 A, B = ("198.51.100.7", 4000), ("198.51.100.7", 4001)
@@ -134,6 +137,45 @@ def test_a_restarted_gateway_is_found_again(hints: int, within_us: int, either: 
     assert len(world.of(A, "sensor-1")) > 1
     assert (world.gateway.counters.hints > 0) == (hints > 0)
     assert world.clients[A].counters.renewals == 1
+
+
+@pytest.mark.parametrize("hints", [0, 100])
+def test_what_told_a_client_of_a_restart_is_sent_again_on_the_new_association(hints: int, either: Either) -> None:
+    """A machine may be seconds from its next retransmission, and the gateway be gone again by then."""
+    world = up(either)
+    world.gateway = either.gateway(Limits(hints_per_second=hints), secret=b"another")
+    world.say(A, b"second")
+    assert world.run(4 * SECOND_US, lambda: world.answers[A] == [b"echo first", b"echo second"])
+    assert world.run(30 * SECOND_US) is False
+    assert world.of(A, "sensor-1") == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_device_gets_through_to_a_gateway_that_is_killed_every_few_seconds(seed: int) -> None:
+    """A life may be shorter than the pause to the next retransmission, so that what finds the gateway must arrive."""
+    fleet, chance, waits_us = FakeFleet(), Seeded(seed), [0]
+    world = World(fleet.gateway(), seed, delay_us=500)
+    world.add(fleet.client("sensor-1", seed=seed), A)
+    due_us, pause_us, life_us = world.now_us, SECOND_US // 5, world.now_us
+    for life in range(160):
+        away = life % 2
+        world.faults = Faults(loss=1_000_000 if away else 30_000)
+        if not away:
+            world.gateway = fleet.gateway(secret=b"%8d" % life)
+        life_us += SECOND_US + chance.below(5 * SECOND_US) if away else SECOND_US // 2 + chance.below(4 * SECOND_US)
+        while world.now_us < life_us:
+            if world.now_us >= due_us:
+                world.say(A, b"%d" % len(waits_us))
+                due_us, pause_us = world.now_us + pause_us, min(2 * pause_us, 15 * SECOND_US)
+                waits_us[-1] += due_us - world.now_us
+            if world.run(
+                min(due_us, life_us) - world.now_us, lambda: b"echo %d" % len(waits_us) in world.answers.get(A, ())
+            ):
+                due_us, pause_us = world.now_us + SECOND_US // 5, SECOND_US // 5
+                waits_us.append(0)
+    took_s, longest_s = world.now_us // SECOND_US, max(waits_us) / SECOND_US
+    print(f"{len(waits_us) - 1} messages in {took_s} s, the longest wait {longest_s:.0f} s")
+    assert max(waits_us) < 60 * SECOND_US
 
 
 def test_a_client_at_another_address_shakes_hands_anew_and_is_to_the_machine_where_it_was(either: Either) -> None:
@@ -272,20 +314,23 @@ def test_a_crowd_that_comes_at_once_is_served_turn_by_turn(either: Either) -> No
     assert world.gateway.counters.dropped == {}
 
 
-def test_a_fleet_is_back_a_few_seconds_after_a_restart(either: Either) -> None:
+@pytest.mark.parametrize("devices", [150, pytest.param(1_000, marks=pytest.mark.long)])
+def test_a_fleet_is_back_a_few_seconds_after_a_restart(devices: int, either: Either) -> None:
     world = World(either.gateway())
-    for number in range(150):
+    for number in range(devices):
         world.add(either.client("sensor-1", seed=number), ("198.51.100.10", number))
         world.say(("198.51.100.10", number), b"before")
-    assert world.run(5 * SECOND_US, lambda: len(world.answers) == 150)
+    assert world.run(30 * SECOND_US, lambda: len(world.answers) == devices)
     world.gateway = either.gateway(secret=b"another")
     world.received.clear()
-    for _ in range(10):
+    began_us, began_s = world.now_us, process_time()
+    while len(world.received) < devices and world.now_us < began_us + 10 * SECOND_US:
         for address in world.clients:
             world.say(address, b"after")
         world.run(SECOND_US // 2)
-    assert len(world.received) == 150
-    assert world.gateway.counters.associations == 150
+    took_s = (world.now_us - began_us) / SECOND_US
+    print(f"{devices} back after {took_s:.1f} s, {process_time() - began_s:.1f} s of a core")
+    assert len(world.received) == world.gateway.counters.associations == devices
     assert world.gateway.counters.hints >= 100
 
 
@@ -326,13 +371,28 @@ def test_a_client_that_has_something_to_send_finds_a_gateway_that_was_away_withi
 
 
 @pytest.mark.parametrize("after_us", [0, 30_000, 50_000, 70_000, 90_000, 110_000])
-def test_a_gateway_killed_at_any_step_of_a_handshake_is_found_within_ten_seconds(after_us: int, either: Either) -> None:
+def test_a_gateway_killed_at_any_step_of_a_handshake_is_found_within_two_seconds(after_us: int, either: Either) -> None:
     world = World(either.gateway())
     world.add(either.client("sensor-1"), A)
     world.say(A, b"hello")
     world.run(after_us)
     world.gateway = either.gateway(secret=b"another")
-    assert world.run(10 * SECOND_US, lambda: A in world.answers or world.clients[A].is_up)
+    assert world.run(2 * SECOND_US, lambda: A in world.answers)
+
+
+def test_a_hello_that_openssl_repeats_late_does_not_leave_again(fleet: Fleet) -> None:
+    """Its clock is the real one: after a second it writes the hello without a cookie again, before the one with it.
+
+    A gateway would answer it with the record number that its ServerHello has next, which is then taken for a replay.
+    """
+    gateway, client = fleet.gateway(), fleet.client("sensor-1")
+    client.send([Transmit(client.inner, b"hello")], SECOND_US)
+    gateway.receive(client.transmits()[0].data, A, SECOND_US)
+    sleep(1.1)
+    client.receive(gateway.transmits()[0].data, GATEWAY, 2 * SECOND_US)
+    [again] = client.transmits()
+    assert len(split(bytes(again.data))) == 1
+    assert hello(bytes(again.data)).has_cookie  # type: ignore[union-attr]
 
 
 def test_a_killed_gateway_that_stays_away_for_long_is_found_within_two_seconds(either: Either) -> None:
@@ -378,7 +438,6 @@ def test_addresses_with_a_device_are_told_from_those_of_sockets() -> None:
     for plain in (("192.0.2.1", 1), ("2001:db8::1", 1, 0, 3)):
         assert device_of(plain) is None
         assert device_of(with_device(plain, "sensor-1")) == "sensor-1"
-        assert without_device(with_device(plain, "sensor-1")) == without_device(plain) == plain
 
 
 def test_a_run_with_the_fake_is_a_function_of_its_seeds() -> None:

@@ -13,18 +13,18 @@ import pytest
 
 from fairway.core.events import Peer, Receipt
 from fairway.gateway import committer as module
+from fairway.gateway.adapter import Arrived, EndpointAdapter, wall_us
 from fairway.gateway.committer import Committer
 from fairway.gateway.figures import Figures
 from fairway.gateway.home import Home
 from fairway.gateway.journal import Journal, Transaction
-from fairway.gateway.reception import Arrived, Reception, wall_us
 from fairway.gateway.settings import Settings
 
 PEER = Peer(("127.0.0.1", 9), 5)
 
 
 class Receiving:
-    """Stands for the reception of one endpoint; its state is what has been acknowledged or is being committed."""
+    """Stands for the adapter of one endpoint; its state is what has been acknowledged or is being committed."""
 
     url = "udpc://127.0.0.1:9000"
     protocol = "udpc"
@@ -46,7 +46,7 @@ class Receiving:
 
     def arrived(self, first: int, count: int) -> Arrived:
         bodies = [bytes(4)] * count
-        return Arrived(cast(Reception, self), Receipt(PEER, first, count), "message", True, wall_us(), bodies)
+        return Arrived(cast(EndpointAdapter, self), Receipt(PEER, first, count), "message", True, wall_us(), bodies)
 
 
 class Watched(Journal):

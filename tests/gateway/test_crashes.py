@@ -19,11 +19,7 @@ SEALS_OFTEN = ("--seal-after", "150ms")
 
 
 @pytest.mark.parametrize("point", crashpoints.GATEWAY_POINTS)
-def test_a_gateway_killed_at_this_point_loses_and_doubles_nothing(point: str, tmp_path: Path) -> None:
-    asyncio.run(_killed_at(point, tmp_path))
-
-
-async def _killed_at(point: str, lake: Path) -> None:
+async def test_a_gateway_killed_at_this_point_loses_and_doubles_nothing(point: str, lake: Path) -> None:
     passes = 20 if point.endswith("commit") else 3
     ledger = Ledger()
     environment = {"FAIRWAY_CRASH_AT": f"{point}:{passes}"}
@@ -46,11 +42,7 @@ async def _killed_at(point: str, lake: Path) -> None:
     check_promise(ledger, (row["body"] for row in landed(lake)))
 
 
-def test_large_messages_survive_a_kill_between_commit_and_acknowledgement(tmp_path: Path) -> None:
-    asyncio.run(_killed_with_large_messages(tmp_path))
-
-
-async def _killed_with_large_messages(lake: Path) -> None:
+async def test_large_messages_survive_a_kill_between_commit_and_acknowledgement(lake: Path) -> None:
     """The first is sealed before the kill, the second is committed and not acknowledged, the third comes after it."""
     bodies = [bytes([number]) * (1_300_000 + number) for number in range(3)]
     first = await start(lake, any_ports(("rup",)), *SEALS_OFTEN, environment={"FAIRWAY_CRASH_AT": "after-commit:2"})
@@ -70,11 +62,7 @@ async def _killed_with_large_messages(lake: Path) -> None:
     assert not list(spool.iterdir())
 
 
-def test_a_session_without_a_message_survives_a_kill(tmp_path: Path) -> None:
-    asyncio.run(_killed_before_the_first_message(tmp_path))
-
-
-async def _killed_before_the_first_message(lake: Path) -> None:
+async def test_a_session_without_a_message_survives_a_kill(lake: Path) -> None:
     async with gateway(lake, any_ports(("udpc", "mrp"))) as first:
         connections = [await net.connect(url) for url in first.urls]
         await until(lambda: sessions_stored(lake) == 2)
@@ -88,11 +76,7 @@ async def _killed_before_the_first_message(lake: Path) -> None:
     assert sorted(row["body"] for row in landed(lake)) == [b"mrp", b"udpc"]
 
 
-def test_a_request_committed_and_not_answered_is_answered_after_the_restart(tmp_path: Path) -> None:
-    asyncio.run(_killed_before_the_answer(tmp_path))
-
-
-async def _killed_before_the_answer(lake: Path) -> None:
+async def test_a_request_committed_and_not_answered_is_answered_after_the_restart(lake: Path) -> None:
     """The session is stored by the first commit, the request by the second."""
     first = await start(lake, any_ports(("udpc",)), environment={"FAIRWAY_CRASH_AT": "after-commit:2"})
     async with net.connect(first.urls[0] + "?silence=60s&request_timeout=60s") as connection:

@@ -21,8 +21,14 @@ from tests.loopback import own_host
 from .world import CLIENT, PROTOCOLS, Ledger, Running, Sender, check_promise, gateway, journalled, landed, served, until
 
 SEALS_OFTEN = ("--seal-after", "150ms")
-KILLS = 12
+KILLS = 4
+MANY_KILLS = 12
 NAME = "gateway.test"
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Fleet:
+    return Fleet(tmp_path)
 
 
 def secure(fleet: Fleet, urls: list[str] | None = None) -> list[str]:
@@ -99,11 +105,10 @@ async def nat(url: str) -> AsyncIterator[tuple[str, Nat]]:
         transport.close()
 
 
-def test_killed_gateways_lose_and_double_nothing_and_know_their_devices(tmp_path: Path) -> None:
-    asyncio.run(_killed(Fleet(tmp_path), tmp_path / "lake"))
-
-
-async def _killed(fleet: Fleet, lake: Path) -> None:
+@pytest.mark.parametrize("kills", [KILLS, pytest.param(MANY_KILLS, marks=pytest.mark.long)])
+async def test_killed_gateways_lose_and_double_nothing_and_know_their_devices(
+    kills: int, fleet: Fleet, lake: Path
+) -> None:
     ledger = Ledger()
     async with gateway(lake, secure(fleet), *SEALS_OFTEN) as first:
         urls = first.urls
@@ -114,11 +119,11 @@ async def _killed(fleet: Fleet, lake: Path) -> None:
         await served(senders, 200)
         first.process.kill()
         await first.ended()
-    for kill in range(KILLS):
+    for kill in range(kills):
         async with gateway(lake, secure(fleet, urls), *SEALS_OFTEN) as again:
             before = len(ledger.acknowledged)
             await until(lambda before=before: len(ledger.acknowledged) >= before + 100)  # type: ignore[misc]
-            if kill < KILLS - 1:
+            if kill < kills - 1:
                 again.process.kill()
                 await again.ended()
                 continue
@@ -132,12 +137,8 @@ async def _killed(fleet: Fleet, lake: Path) -> None:
     check_devices(lake)
 
 
-def test_a_restored_session_is_only_for_its_own_device(tmp_path: Path) -> None:
+async def test_a_restored_session_is_only_for_its_own_device(fleet: Fleet, lake: Path) -> None:
     """Another device at the same address, with the session's number, gets nothing of it."""
-    asyncio.run(_restored(Fleet(tmp_path), tmp_path / "lake"))
-
-
-async def _restored(fleet: Fleet, lake: Path) -> None:
     one, two = fleet.file("one"), fleet.file("two")
     async with gateway(lake, secure(fleet), *SEALS_OFTEN) as first:
         connection = await net.connect(f"{first.url('udpc+dtls')}?name={NAME}&identity={one}")
@@ -161,11 +162,9 @@ async def _restored(fleet: Fleet, lake: Path) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_conversation_goes_on_when_the_port_of_its_client_changes(protocol: str, tmp_path: Path) -> None:
-    asyncio.run(_moved(protocol, Fleet(tmp_path), tmp_path / "lake"))
-
-
-async def _moved(protocol: str, fleet: Fleet, lake: Path) -> None:
+async def test_a_conversation_goes_on_when_the_port_of_its_client_changes(
+    protocol: str, fleet: Fleet, lake: Path
+) -> None:
     async with gateway(lake, secure(fleet), *SEALS_OFTEN, "--metrics", f"{own_host()}:0") as running:
         options = f"{CLIENT[protocol]}&name={NAME}&identity={fleet.file('one')}"
         async with nat(running.url(f"{protocol}+dtls")) as (url, relay), net.connect(url + options) as connection:

@@ -12,9 +12,9 @@ import pytest
 from fairway.core import layout
 from fairway.core.tables import SEGMENT
 from fairway.gateway import clock, columns
+from fairway.gateway.adapter import wall_us
 from fairway.gateway.home import Home
 from fairway.gateway.journal import PAGE_BYTES, Journal, Row, Transaction, now_us, packed
-from fairway.gateway.reception import wall_us
 from fairway.gateway.salvage import open_journal
 
 

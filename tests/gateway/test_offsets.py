@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from pathlib import Path
 
@@ -32,11 +31,7 @@ def next_offset(home: Home) -> int:
         journal.close()
 
 
-def test_a_gateway_that_lost_its_journal_and_its_segments_goes_on_above_what_it_sealed(tmp_path: Path) -> None:
-    asyncio.run(_loses_everything(tmp_path))
-
-
-async def _loses_everything(lake: Path) -> None:
+async def test_a_gateway_that_lost_its_journal_and_its_segments_goes_on_above_what_it_sealed(lake: Path) -> None:
     async with gateway(lake, any_ports(("pydevts",)), "--seal-after", "10ms") as first:
         async with net.connect(first.urls[0]) as connection:
             for number in range(3):

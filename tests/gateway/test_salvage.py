@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from fairway.gateway.errors import JournalFailed, JournalTooNew
+from fairway.gateway.errors import JournalFailed
 from fairway.gateway.figures import Figures
 from fairway.gateway.home import Home
 from fairway.gateway.journal import PAGE_BYTES, Journal, Transaction, read_rows
@@ -160,16 +160,6 @@ def test_a_journal_in_which_rows_are_missing_is_numbered_anew_without_a_gap(
     journal.close()
     assert "1 messages are missing between others" in caplog.text
     assert "at least 1 others are lost" in caplog.text
-
-
-def test_a_journal_of_a_newer_version_is_left_as_it_is(home: Home) -> None:
-    three(home)
-    newer = sqlite3.connect(home.journal)
-    newer.execute("PRAGMA user_version = 9")
-    newer.close()
-    with pytest.raises(JournalTooNew, match="has format 9 and this Fairway knows"):
-        open_journal(home)
-    assert not list(home.folder.glob("journal-*"))
 
 
 def test_a_journal_of_version_1_goes_on_with_its_rows_unchecked(home: Home) -> None:

@@ -10,9 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -43,16 +41,6 @@ from .world import (
 UDPC = ["udpc://127.0.0.1:0"]
 
 
-def runs(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Runs a test on a loop of its own."""
-
-    def on_a_loop(tmp_path: Path) -> None:
-        asyncio.run(test(tmp_path / "lake"))
-
-    on_a_loop.__name__ = test.__name__
-    return on_a_loop
-
-
 def refused(*arguments: str) -> str:
     """Runs a gateway that must not start; gives the one line that it says, behind the exit code."""
     command = [sys.executable, "-m", "fairway", "gateway", *arguments]
@@ -78,7 +66,6 @@ def metrics_url(running: Running) -> str:
     return next(line.split()[1] for line in running.said if line.startswith("metrics "))
 
 
-@runs
 async def test_every_kind_of_message_lands_with_what_is_known_of_it(lake: Path) -> None:
     large = bytes(range(256)) * 5_000
     began_s = time.time()
@@ -117,7 +104,6 @@ async def test_every_kind_of_message_lands_with_what_is_known_of_it(lake: Path) 
     assert not list((lake / "gateways" / "gateway" / "spool").iterdir())
 
 
-@runs
 async def test_a_stop_seals_all_and_the_next_start_goes_on_with_the_same_sessions(lake: Path) -> None:
     ledger = Ledger()
     async with gateway(lake, any_ports()) as first:
@@ -137,7 +123,6 @@ async def test_a_stop_seals_all_and_the_next_start_goes_on_with_the_same_session
     check_promise(ledger, (row["body"] for row in landed(lake)))
 
 
-@runs
 async def test_a_second_signal_ends_a_gateway_that_cannot_drain_and_loses_nothing(lake: Path) -> None:
     full = lake.parent / "full"
     async with gateway(lake, UDPC, environment={"FAIRWAY_DISK_FULL_WHILE": str(full)}) as running:
@@ -156,7 +141,6 @@ async def test_a_second_signal_ends_a_gateway_that_cannot_drain_and_loses_nothin
     assert journalled(lake) == [b"kept"]
 
 
-@runs
 async def test_a_full_disk_holds_back_acknowledgements_until_there_is_room(lake: Path) -> None:
     full = lake.parent / "full"
     options = ("--metrics", "127.0.0.1:0", "--seal-after", "100ms")
@@ -190,7 +174,6 @@ async def test_a_full_disk_holds_back_acknowledgements_until_there_is_room(lake:
     check_promise(ledger, (row["body"] for row in landed(lake)))
 
 
-@runs
 async def test_a_journal_at_its_bound_waits_for_the_sealer(lake: Path) -> None:
     ledger = Ledger()
     options = ("--journal-bytes-max", "1MiB", "--seal-after", "1s")
@@ -205,7 +188,6 @@ async def test_a_journal_at_its_bound_waits_for_the_sealer(lake: Path) -> None:
     check_promise(ledger, (row["body"] for row in landed(lake)))
 
 
-@runs
 async def test_metrics_tell_what_happened(lake: Path) -> None:
     async with gateway(lake, UDPC, "--metrics", "127.0.0.1:0", "--deny", "10.0.0.0/8", "--log", "json") as running:
         await until(lambda: any(line.startswith("metrics ") for line in running.said))
@@ -227,7 +209,6 @@ async def test_metrics_tell_what_happened(lake: Path) -> None:
     assert any(line.startswith('{"time": ') and '"level": "info"' in line for line in running.said)
 
 
-@runs
 async def test_a_second_gateway_on_one_journal_is_refused_with_the_reason(lake: Path) -> None:
     async with gateway(lake, UDPC) as running:
         said = await asyncio.to_thread(refused, *UDPC, "--lake", str(lake))
@@ -313,24 +294,18 @@ def test_nought_is_a_value_and_wins_over_the_file(tmp_path: Path, monkeypatch: p
     assert (seen[0].half_open_per_prefix_max, seen[0].sessions_per_address_max) == (0, 0)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_urls_with_options_are_served_as_check_says(workers: str, lake: Path) -> None:
+    urls = [
         "udpc://127.0.0.1:0?window=64",
         "mrp://127.0.0.1:0?accepts=stamped",
         "rup://127.0.0.1:0?spool_above_bytes=2MiB&window=64",
         "pydevts://127.0.0.1:0?io=portable",
-    ],
-)
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_url_with_options_is_served_as_check_says(url: str, workers: int, tmp_path: Path) -> None:
-    async def start_and_stop() -> None:
-        async with gateway(tmp_path / "lake", [url], "--workers", str(workers)):
-            pass
-
-    assert run(["gateway", url, "--lake", str(tmp_path / "lake"), "--check"]) == 0
-    assert not (tmp_path / "lake").exists()
-    asyncio.run(start_and_stop())
+    ]
+    assert run(["gateway", *urls, "--lake", str(lake), "--check"]) == 0
+    assert not lake.exists()
+    async with gateway(lake, urls, "--workers", workers):
+        pass
 
 
 def test_check_builds_what_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,7 +348,6 @@ def test_without_what_the_extra_brings_it_does_not_start_and_names_the_extra(
     assert not (tmp_path / "lake").exists()
 
 
-@runs
 async def test_a_sealer_that_fails_ends_the_gateway(lake: Path) -> None:
     def fail() -> None:
         raise RuntimeError("no segment can be written")
@@ -387,19 +361,14 @@ async def test_a_sealer_that_fails_ends_the_gateway(lake: Path) -> None:
 
 
 @pytest.mark.parametrize("options", ["spool_above_bytes=0", "spool_above_bytes=1MiB"])
-def test_a_message_above_the_bound_of_open_receipts_is_acknowledged_and_sealed(options: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        urls = [f"rup://127.0.0.1:0?open_receipt_bytes_max=1KiB&{options}"]
-        async with gateway(tmp_path / "lake", urls) as running:
-            async with net.connect(running.urls[0]) as connection:
-                await connection.send(bytes(2 << 20))
-            assert await running.stop() == 0
-
-    asyncio.run(main())
-    assert [len(row["body"]) for row in landed(tmp_path / "lake")] == [2 << 20]
+async def test_a_message_above_the_bound_of_open_receipts_is_acknowledged_and_sealed(options: str, lake: Path) -> None:
+    async with gateway(lake, [f"rup://127.0.0.1:0?open_receipt_bytes_max=1KiB&{options}"]) as running:
+        async with net.connect(running.urls[0]) as connection:
+            await connection.send(bytes(2 << 20))
+        assert await running.stop() == 0
+    assert [len(row["body"]) for row in landed(lake)] == [2 << 20]
 
 
-@runs
 async def test_listening_beyond_loopback_without_an_allow_list_says_so(lake: Path) -> None:
     async with gateway(lake, ["udpc://0.0.0.0:0"]) as running:
         assert any("anybody who reaches" in line for line in running.said)
@@ -407,7 +376,6 @@ async def test_listening_beyond_loopback_without_an_allow_list_says_so(lake: Pat
         assert not any("anybody who reaches" in line for line in running.said)
 
 
-@runs
 async def test_a_denied_network_gets_no_answer(lake: Path) -> None:
     async with gateway(lake, UDPC, "--deny", "127.0.0.0/8", "--metrics", "127.0.0.1:0") as running:
         with pytest.raises(net.ConnectUnknown):
@@ -417,7 +385,6 @@ async def test_a_denied_network_gets_no_answer(lake: Path) -> None:
     assert 'reason="guard_denied",where="udpc"' in text
 
 
-@runs
 async def test_a_sealer_that_falls_behind_holds_back_acknowledgements_until_it_can_go_on(lake: Path) -> None:
     ledger = Ledger()
     options = ("--seal-after", "100ms", "--backlog-bytes-max", "20KiB")
@@ -442,7 +409,6 @@ async def test_a_sealer_that_falls_behind_holds_back_acknowledgements_until_it_c
     check_promise(ledger, (row["body"] for row in landed(lake)))
 
 
-@runs
 async def test_a_large_message_that_finds_no_room_is_finished_when_there_is_some(lake: Path) -> None:
     full = lake.parent / "full"
     body = bytes(range(256)) * 20_000

@@ -22,7 +22,7 @@ from fairway.net.sharing import bind_shared
 from fairway.net.sockets import open_bound
 from tests.loopback import own_host
 
-from .test_service import refused, runs
+from .test_service import refused
 from .world import Ledger, Running, Sender, any_ports, check_promise, gateway, landed, served, until
 
 WORKERS = ("--workers", "2")
@@ -42,7 +42,6 @@ def bodies(lake: Path, workers: int) -> list[bytes]:
     return [row["body"] for number in range(workers) for row in landed(lake, f"gateway.{number}")]
 
 
-@runs
 async def test_a_worker_that_is_killed_comes_back_and_its_peers_see_only_delay(lake: Path) -> None:
     ledger = Ledger()
     async with gateway(lake, any_ports(("udpc", "rup")), *WORKERS) as running:
@@ -62,7 +61,6 @@ async def test_a_worker_that_is_killed_comes_back_and_its_peers_see_only_delay(l
     assert all(landed(lake, f"gateway.{number}") for number in range(2)), "one worker had nothing to do"
 
 
-@runs
 async def test_peers_find_their_journals_after_the_supervisor_is_killed(lake: Path) -> None:
     ledger = Ledger()
     async with gateway(lake, any_ports(("udpc",)), *WORKERS) as first:
@@ -84,7 +82,6 @@ async def test_peers_find_their_journals_after_the_supervisor_is_killed(lake: Pa
     check_promise(ledger, bodies(lake, 2))
 
 
-@runs
 async def test_another_number_of_workers_is_refused_while_conversations_may_go_on(lake: Path) -> None:
     async with gateway(lake, any_ports(("udpc",)), *WORKERS) as running, net.connect(running.urls[0]) as connection:
         await connection.send(b"hello")
@@ -99,7 +96,6 @@ def _is_sealed(journal: Path) -> bool:
         return bool(reader.execute("SELECT count(*) FROM sealed").fetchone()[0])
 
 
-@runs
 async def test_another_number_of_workers_is_refused_after_a_kill_and_beside_a_running_gateway(lake: Path) -> None:
     two = ("udpc://127.0.0.1:0", "--lake", str(lake), "--workers", "2")
     async with gateway(lake, any_ports(("pydevts",))) as running:
@@ -116,7 +112,6 @@ async def test_another_number_of_workers_is_refused_after_a_kill_and_beside_a_ru
     assert (lake / layout.GATEWAYS / "gateway" / "workers").read_text() == "1\n"
 
 
-@runs
 async def test_a_signal_to_all_processes_during_the_start_ends_it_without_a_word(lake: Path) -> None:
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 0)):
         command = ("gateway", "udpc://127.0.0.1:0", "--lake", str(lake), *WORKERS)
@@ -129,7 +124,6 @@ async def test_a_signal_to_all_processes_during_the_start_ends_it_without_a_word
         assert (starting.returncode, said.decode()) == (code, "")
 
 
-@runs
 async def test_a_taken_port_is_not_shared_with_others(lake: Path) -> None:
     async with gateway(lake, any_ports(("udpc",)), *WORKERS) as running:
         said = await asyncio.to_thread(refused, running.urls[0], "--lake", str(lake), "--name", "b", *WORKERS)

@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from fairway.sim.cases import Wishes, case
+from fairway.sim.cases import RunOptions, case
 from tests.lake.analysis.lakes import all_tables
 from tests.lake.analysis.worlds import simulated
 from tests.lake.cluster import ON_A_CLUSTER, Daemon, cluster, environment
@@ -23,7 +23,7 @@ def _analyze(lake: Path, captures: list[Path], *words: str) -> subprocess.Popen[
 def test_a_worker_killed_in_the_middle_changes_no_table(tmp_path: Path) -> None:
     captures = [tmp_path / "one.pcapng", tmp_path / "two.pcapng"]
     for number, (path, protocol) in enumerate(zip(captures, ("udpc", "rup"), strict=True)):
-        wishes = Wishes(protocol=protocol, loss=0.05, messages=30, size=100)
+        wishes = RunOptions(protocol=protocol, loss=0.05, messages=30, size=100)
         path.write_bytes(simulated(number, case(wishes), 3).capture)
     alone = _analyze(tmp_path / "alone", captures, "--master", "local[2]")
     said, complaint = alone.communicate()

@@ -10,7 +10,6 @@ from fairway.core.machine import Transmit
 from fairway.net.driver import Driver
 from fairway.net.inbox import Inbox
 from fairway.net.messages import Message
-from tests.net.worlds import run
 
 
 class ClockedMachine:
@@ -92,76 +91,61 @@ async def woken(machine: ClockedMachine) -> int:
     return machine.woken_us[0]
 
 
-def test_a_deadline_that_moves_later_is_kept_although_the_timer_rings_early() -> None:
-    async def main() -> None:
-        machine, driver = clocked()
-        start_us = driver.now_us()
-        machine.due_us = start_us + 10_000
-        driver.flush()
-        machine.due_us = start_us + 40_000
-        driver.flush()
-        assert await woken(machine) >= start_us + 40_000
-        driver.close()
-
-    run(main)
+async def test_a_deadline_that_moves_later_is_kept_although_the_timer_rings_early() -> None:
+    machine, driver = clocked()
+    start_us = driver.now_us()
+    machine.due_us = start_us + 10_000
+    driver.flush()
+    machine.due_us = start_us + 40_000
+    driver.flush()
+    assert await woken(machine) >= start_us + 40_000
+    driver.close()
 
 
-def test_a_deadline_that_moves_earlier_is_kept() -> None:
-    async def main() -> None:
-        machine, driver = clocked()
-        start_us = driver.now_us()
-        machine.due_us = start_us + 60_000_000
-        driver.flush()
-        machine.due_us = start_us + 10_000
-        driver.flush()
-        assert await woken(machine) < start_us + 60_000_000
-        driver.close()
-
-    run(main)
+async def test_a_deadline_that_moves_earlier_is_kept() -> None:
+    machine, driver = clocked()
+    start_us = driver.now_us()
+    machine.due_us = start_us + 60_000_000
+    driver.flush()
+    machine.due_us = start_us + 10_000
+    driver.flush()
+    assert await woken(machine) < start_us + 60_000_000
+    driver.close()
 
 
-def test_an_answer_that_waits_in_the_socket_is_taken_in_before_anything_counts_as_late() -> None:
-    async def main() -> None:
-        machine, driver = clocked(Waiting(b"answer"))
-        machine.due_us = driver.now_us() + 1_000
-        driver.settle()
-        await woken(machine)
-        assert machine.received == [(b"answer", 0)]
-
-    run(main)
+async def test_an_answer_that_waits_in_the_socket_is_taken_in_before_anything_counts_as_late() -> None:
+    machine, driver = clocked(Waiting(b"answer"))
+    machine.due_us = driver.now_us() + 1_000
+    driver.settle()
+    await woken(machine)
+    assert machine.received == [(b"answer", 0)]
 
 
-def test_what_wraps_a_socket_is_woken_at_its_own_deadline_and_the_machine_at_its_own() -> None:
-    async def main() -> None:
-        link = Waiting()
-        machine, driver = clocked(link)
-        start_us = driver.now_us()
-        link.deadline_us = start_us + 5_000
-        machine.due_us = start_us + 60_000_000
-        driver.flush()
-        while not link.woken_us:
-            await asyncio.sleep(0.001)
-        assert start_us + 5_000 <= link.woken_us[0] < start_us + 60_000_000
-        driver.close()
-
-    run(main)
+async def test_what_wraps_a_socket_is_woken_at_its_own_deadline_and_the_machine_at_its_own() -> None:
+    link = Waiting()
+    machine, driver = clocked(link)
+    start_us = driver.now_us()
+    link.deadline_us = start_us + 5_000
+    machine.due_us = start_us + 60_000_000
+    driver.flush()
+    while not link.woken_us:
+        await asyncio.sleep(0.001)
+    assert start_us + 5_000 <= link.woken_us[0] < start_us + 60_000_000
+    driver.close()
 
 
-def test_a_deadline_that_is_gone_wakes_nobody() -> None:
-    async def main() -> None:
-        machine, driver = clocked()
-        machine.due_us = driver.now_us() + 5_000
-        driver.flush()
-        machine.due_us = None
-        driver.flush()
-        await asyncio.sleep(0.02)
-        assert machine.woken_us == []
-        driver.close()
-
-    run(main)
+async def test_a_deadline_that_is_gone_wakes_nobody() -> None:
+    machine, driver = clocked()
+    machine.due_us = driver.now_us() + 5_000
+    driver.flush()
+    machine.due_us = None
+    driver.flush()
+    await asyncio.sleep(0.02)
+    assert machine.woken_us == []
+    driver.close()
 
 
-def test_a_reader_that_is_woken_and_cancelled_at_once_passes_the_message_on() -> None:
+async def test_a_reader_that_is_woken_and_cancelled_at_once_passes_the_message_on() -> None:
     class Untold:
         def took(self, messages: int, size: int, receipt: object) -> None: ...
 
@@ -169,14 +153,11 @@ def test_a_reader_that_is_woken_and_cancelled_at_once_passes_the_message_on() ->
         identity: Any = None
         _conversations = Untold()
 
-    async def main() -> None:
-        inbox = Inbox()
-        peer: Any = Somebody()
-        readers = [asyncio.ensure_future(inbox.receive()) for _ in range(2)]
-        await asyncio.sleep(0)
-        inbox.put(Message(peer, 1, b"only one"))
-        readers[0].cancel()
-        assert (await readers[1]).body == b"only one"
-        assert readers[0].cancelled()
-
-    run(main)
+    inbox = Inbox()
+    peer: Any = Somebody()
+    readers = [asyncio.ensure_future(inbox.receive()) for _ in range(2)]
+    await asyncio.sleep(0)
+    inbox.put(Message(peer, 1, b"only one"))
+    readers[0].cancel()
+    assert (await readers[1]).body == b"only one"
+    assert readers[0].cancelled()

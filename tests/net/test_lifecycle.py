@@ -42,13 +42,10 @@ def silent_socket() -> socket.socket:
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("protocol", ["udpc", "mrp"])
-def test_a_connect_to_a_closed_port_fails_at_once(protocol: str, path: str) -> None:
-    async def main() -> None:
-        with pytest.raises(ConnectUnknown, match="refused"):
-            async with connect(f"{protocol}://{closed_port()}", io=io_of(path)):
-                pass
-
-    run(main, path=path)
+async def test_a_connect_to_a_closed_port_fails_at_once(protocol: str, path: str) -> None:
+    with pytest.raises(ConnectUnknown, match="refused"):
+        async with connect(f"{protocol}://{closed_port()}", io=io_of(path)):
+            pass
 
 
 PATIENT = {"rup": "silence=10m&rto_initial=3s", "pydevts": "repeat_after=4s"}
@@ -58,131 +55,106 @@ BRIEF = {"rup": "silence=100ms", "pydevts": "repeat_after=20ms&packet_repeats_ma
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("protocol", ["rup", "pydevts"])
-def test_a_message_to_a_closed_port_ends_by_the_icmp_error(protocol: str, path: str) -> None:
-    async def main() -> None:
-        url = f"{protocol}://{closed_port()}?window=2&{PATIENT[protocol]}"
-        async with connect(url, io=io_of(path)) as connection:
-            with pytest.raises(DeliveryUnknown, match="refused"):
-                await connection.send(b"anybody?")
-            outcomes = await asyncio.gather(
-                *(connection.send_nowait(b"%d" % number) for number in range(100)), return_exceptions=True
-            )
-        assert {type(outcome) for outcome in outcomes} == {DeliveryUnknown, DeliveryRefused}
-        assert {str(outcome) for outcome in outcomes if isinstance(outcome, DeliveryRefused)} == {"not sent"}
-
-    run(main, path=path)
+async def test_a_message_to_a_closed_port_ends_by_the_icmp_error(protocol: str, path: str) -> None:
+    url = f"{protocol}://{closed_port()}?window=2&{PATIENT[protocol]}"
+    async with connect(url, io=io_of(path)) as connection:
+        with pytest.raises(DeliveryUnknown, match="refused"):
+            await connection.send(b"anybody?")
+        outcomes = await asyncio.gather(
+            *(connection.send_nowait(b"%d" % number) for number in range(100)), return_exceptions=True
+        )
+    assert {type(outcome) for outcome in outcomes} == {DeliveryUnknown, DeliveryRefused}
+    assert {str(outcome) for outcome in outcomes if isinstance(outcome, DeliveryRefused)} == {"not sent"}
 
 
 @pytest.mark.parametrize("protocol", ["rup", "pydevts"])
-def test_an_icmp_error_of_a_peer_that_has_answered_changes_nothing(protocol: str) -> None:
-    async def main() -> None:
-        listener = await listen(f"{protocol}://127.0.0.1:0")
-        async with connect(f"{listener.url}?{BRIEF[protocol]}") as connection:
-            await connection.send(b"here")
-            await listener.close()
-            with pytest.raises(DeliveryUnknown) as ended:
-                await connection.send(b"still here?")
-            assert "refused" not in str(ended.value)
-            assert connection.statistics.socket.unreachable > 0
-
-    run(main)
+async def test_an_icmp_error_of_a_peer_that_has_answered_changes_nothing(protocol: str) -> None:
+    listener = await listen(f"{protocol}://127.0.0.1:0")
+    async with connect(f"{listener.url}?{BRIEF[protocol]}") as connection:
+        await connection.send(b"here")
+        await listener.close()
+        with pytest.raises(DeliveryUnknown) as ended:
+            await connection.send(b"still here?")
+        assert "refused" not in str(ended.value)
+        assert connection.statistics.socket.unreachable > 0
 
 
-def test_a_connect_from_a_listening_socket_to_a_closed_port_fails_at_once_and_the_listener_goes_on() -> None:
-    async def main() -> None:
-        async with listen("udpc://127.0.0.1:0") as one, listen("udpc://127.0.0.1:0") as other:
-            with pytest.raises(ConnectUnknown):
-                await one.connect(f"udpc://{closed_port()}")
-            peer = await one.connect(other.url)
-            await peer.send(b"hello")
-
-    run(main)
+async def test_a_connect_from_a_listening_socket_to_a_closed_port_fails_at_once_and_the_listener_goes_on() -> None:
+    async with listen("udpc://127.0.0.1:0") as one, listen("udpc://127.0.0.1:0") as other:
+        with pytest.raises(ConnectUnknown):
+            await one.connect(f"udpc://{closed_port()}")
+        peer = await one.connect(other.url)
+        await peer.send(b"hello")
 
 
-def test_a_connect_without_an_answer_ends_as_unknown() -> None:
-    async def main() -> None:
-        with silent_socket() as sock, pytest.raises(ConnectUnknown):
-            async with connect(f"udpc://127.0.0.1:{sock.getsockname()[1]}?connect_timeout=50ms&connect_repeat=20ms"):
-                pass
-
-    run(main)
+async def test_a_connect_without_an_answer_ends_as_unknown() -> None:
+    with silent_socket() as sock, pytest.raises(ConnectUnknown):
+        async with connect(f"udpc://127.0.0.1:{sock.getsockname()[1]}?connect_timeout=50ms&connect_repeat=20ms"):
+            pass
 
 
-def test_a_message_without_an_acknowledgement_ends_as_unknown() -> None:
-    async def main() -> None:
-        with silent_socket() as sock:
-            async with connect(f"rup://127.0.0.1:{sock.getsockname()[1]}?silence=100ms") as connection:
-                with pytest.raises(DeliveryUnknown):
-                    await connection.send(b"anyone?")
-                with pytest.raises(DeliveryUnknown, match="2 unknown") as caught:
-                    await connection.send_many([b"1", b"2"])
-                assert caught.value.tally is not None
-                assert caught.value.tally.unknown == 2
-
-    run(main)
+async def test_a_message_without_an_acknowledgement_ends_as_unknown() -> None:
+    with silent_socket() as sock:
+        async with connect(f"rup://127.0.0.1:{sock.getsockname()[1]}?silence=100ms") as connection:
+            with pytest.raises(DeliveryUnknown):
+                await connection.send(b"anyone?")
+            with pytest.raises(DeliveryUnknown, match="2 unknown") as caught:
+                await connection.send_many([b"1", b"2"])
+            assert caught.value.tally is not None
+            assert caught.value.tally.unknown == 2
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_receiver_that_does_not_read_makes_its_senders_wait(protocol: str) -> None:
+async def test_a_receiver_that_does_not_read_makes_its_senders_wait(protocol: str) -> None:
     """Everything is bounded to a few messages on both sides; nothing is lost when the reading starts."""
-
-    async def main() -> None:
-        receiving = f"{protocol}://127.0.0.1:0?open_receipts_max=8"
-        sending = "send_queue_messages_max=4&window=4"
-        async with listen(receiving) as listener, connect(f"{listener.url}?{sending}") as connection:
-            sends = [connection.send_nowait(b"%d" % number) for number in range(40)]
-            await asyncio.wait(sends, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait(sends, timeout=0.3)
-            done = sum(send.done() for send in sends)
-            assert 0 < done <= 16
-            assert listener.statistics[0].machine.messages_received <= 8
-            received = sorted([int((await message(listener)).body) for _ in sends])
-            await asyncio.gather(*sends)
-            assert received == list(range(40))
-
-    run(main)
+    receiving = f"{protocol}://127.0.0.1:0?open_receipts_max=8"
+    sending = "send_queue_messages_max=4&window=4"
+    async with listen(receiving) as listener, connect(f"{listener.url}?{sending}") as connection:
+        sends = [connection.send_nowait(b"%d" % number) for number in range(40)]
+        await asyncio.wait(sends, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(sends, timeout=0.3)
+        done = sum(send.done() for send in sends)
+        assert 0 < done <= 16
+        assert listener.statistics[0].machine.messages_received <= 8
+        received = sorted([int((await message(listener)).body) for _ in sends])
+        await asyncio.gather(*sends)
+        assert received == list(range(40))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_send_many_waits_for_room_in_the_send_queue(protocol: str) -> None:
-    async def main() -> None:
-        few = "send_queue_messages_max=7"
-        async with listen(f"{protocol}://127.0.0.1:0") as listener, connect(f"{listener.url}?{few}") as connection:
-            first = connection.send_many([b"a%d" % number for number in range(100)])
-            between = connection.send_nowait(b"between")
-            last = connection.send_many([b"b%d" % number for number in range(100)])
-            await between
-            assert (await first, await last) == (100, 100)
-            batch: list[bytes] = []
-            while len(batch) < 201:
-                batch.extend((await listener.receive_many()).bodies)
-            assert len(set(batch)) == 201
-
-    run(main)
+async def test_send_many_waits_for_room_in_the_send_queue(protocol: str) -> None:
+    few = "send_queue_messages_max=7"
+    async with listen(f"{protocol}://127.0.0.1:0") as listener, connect(f"{listener.url}?{few}") as connection:
+        first = connection.send_many([b"a%d" % number for number in range(100)])
+        between = connection.send_nowait(b"between")
+        last = connection.send_many([b"b%d" % number for number in range(100)])
+        await between
+        assert (await first, await last) == (100, 100)
+        batch: list[bytes] = []
+        while len(batch) < 201:
+            batch.extend((await listener.receive_many()).bodies)
+        assert len(set(batch)) == 201
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_cancelling_leaves_the_connection_usable(protocol: str) -> None:
-    async def main() -> None:
-        url = f"{protocol}://127.0.0.1:0?deferred=true"
-        async with listen(url) as listener, connect(f"{listener.url}?send_queue_messages_max=3") as connection:
-            sends = [connection.send_nowait(b"%d" % number) for number in range(6)]
-            bulk = connection.send_many([b"bulk"] * 50)
-            receiving = asyncio.ensure_future(connection.receive())
-            first = await message(listener)
-            for send in sends[:4]:
-                send.cancel()
-            bulk.cancel()
-            receiving.cancel()
-            first.commit()
-            await asyncio.wait([receiving])
-            commits = asyncio.ensure_future(commit_all(listener))
-            await asyncio.gather(*sends[4:])
-            await connection.send(b"still here")
-            commits.cancel()
-            await asyncio.wait([commits])
-
-    run(main)
+async def test_cancelling_leaves_the_connection_usable(protocol: str) -> None:
+    url = f"{protocol}://127.0.0.1:0?deferred=true"
+    async with listen(url) as listener, connect(f"{listener.url}?send_queue_messages_max=3") as connection:
+        sends = [connection.send_nowait(b"%d" % number) for number in range(6)]
+        bulk = connection.send_many([b"bulk"] * 50)
+        receiving = asyncio.ensure_future(connection.receive())
+        first = await message(listener)
+        for send in sends[:4]:
+            send.cancel()
+        bulk.cancel()
+        receiving.cancel()
+        first.commit()
+        await asyncio.wait([receiving])
+        commits = asyncio.ensure_future(commit_all(listener))
+        await asyncio.gather(*sends[4:])
+        await connection.send(b"still here")
+        commits.cancel()
+        await asyncio.wait([commits])
 
 
 async def commit_all(listener: Listener) -> None:
@@ -190,99 +162,79 @@ async def commit_all(listener: Listener) -> None:
         (await listener.receive_many()).commit()
 
 
-def test_a_cancelled_receive_passes_its_message_on() -> None:
-    async def main() -> None:
-        async with listen("rup://127.0.0.1:0") as listener, connect(listener.url) as connection:
-            waiting = [asyncio.ensure_future(listener.receive()) for _ in range(3)]
-            await asyncio.sleep(0)
-            waiting[0].cancel()
-            await connection.send(b"one")
-            await connection.send(b"two")
-            assert [(await one).body for one in waiting[1:]] == [b"one", b"two"]
-            with pytest.raises(asyncio.CancelledError):
-                await waiting[0]
-
-    run(main)
+async def test_a_cancelled_receive_passes_its_message_on() -> None:
+    async with listen("rup://127.0.0.1:0") as listener, connect(listener.url) as connection:
+        waiting = [asyncio.ensure_future(listener.receive()) for _ in range(3)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        await connection.send(b"one")
+        await connection.send(b"two")
+        assert [(await one).body for one in waiting[1:]] == [b"one", b"two"]
+        with pytest.raises(asyncio.CancelledError):
+            await waiting[0]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_leaving_the_context_flushes_what_was_not_awaited(protocol: str) -> None:
-    async def main() -> None:
-        async with listen(f"{protocol}://127.0.0.1:0") as listener:
-            async with connect(f"{listener.url}?send_queue_messages_max=10") as connection:
-                sends = [connection.send_nowait(b"%d" % number) for number in range(100)]
-            assert [send.done() for send in sends] == [True] * 100
-            await asyncio.gather(*sends)
-            received: list[bytes] = []
-            while len(received) < 100:
-                received.extend((await listener.receive_many()).bodies)
-            assert sorted(map(int, received)) == list(range(100))
-
-    run(main)
+async def test_leaving_the_context_flushes_what_was_not_awaited(protocol: str) -> None:
+    async with listen(f"{protocol}://127.0.0.1:0") as listener:
+        async with connect(f"{listener.url}?send_queue_messages_max=10") as connection:
+            sends = [connection.send_nowait(b"%d" % number) for number in range(100)]
+        assert [send.done() for send in sends] == [True] * 100
+        await asyncio.gather(*sends)
+        received: list[bytes] = []
+        while len(received) < 100:
+            received.extend((await listener.receive_many()).bodies)
+        assert sorted(map(int, received)) == list(range(100))
 
 
 @pytest.mark.parametrize("protocol", ["rup", "pydevts"])
-def test_leaving_the_context_is_bounded_when_nobody_answers(protocol: str) -> None:
-    async def main() -> None:
-        with silent_socket() as sock:
-            url = f"{protocol}://127.0.0.1:{sock.getsockname()[1]}"
-            async with connect(url, close_timeout_s=0.2, send_queue_messages_max=2) as connection:
-                sends = [connection.send_nowait(b"anyone?") for _ in range(5)]
-            results = await asyncio.gather(*sends, return_exceptions=True)
-            ends = {DeliveryUnknown: "the endpoint was closed before an answer came", DeliveryRefused: NOT_SENT}
-            assert {(type(result), str(result)) for result in results} == set(ends.items()), (
-                "no machine gave up by itself"
-            )
-
-    run(main)
+async def test_leaving_the_context_is_bounded_when_nobody_answers(protocol: str) -> None:
+    with silent_socket() as sock:
+        url = f"{protocol}://127.0.0.1:{sock.getsockname()[1]}"
+        async with connect(url, close_timeout_s=0.2, send_queue_messages_max=2) as connection:
+            sends = [connection.send_nowait(b"anyone?") for _ in range(5)]
+        results = await asyncio.gather(*sends, return_exceptions=True)
+        ends = {DeliveryUnknown: "the endpoint was closed before an answer came", DeliveryRefused: NOT_SENT}
+        assert {(type(result), str(result)) for result in results} == set(ends.items()), "no machine gave up by itself"
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_closing_twice_is_fine(protocol: str) -> None:
-    async def main() -> None:
-        async with listen(f"{protocol}://127.0.0.1:0") as listener:
-            async with connect(listener.url) as connection:
-                await connection.send(b"hello")
-                peer = (await message(listener)).peer
-                await peer.close()
-                await peer.close()
-                await connection.close()
-                await connection.close()
-            await listener.close()
-            await listener.close()
-
-    run(main)
+async def test_closing_twice_is_fine(protocol: str) -> None:
+    async with listen(f"{protocol}://127.0.0.1:0") as listener:
+        async with connect(listener.url) as connection:
+            await connection.send(b"hello")
+            peer = (await message(listener)).peer
+            await peer.close()
+            await peer.close()
+            await connection.close()
+            await connection.close()
+        await listener.close()
+        await listener.close()
 
 
-def test_a_datagram_that_no_machine_understands_harms_nobody() -> None:
-    async def main() -> None:
-        async with listen("udpc://127.0.0.1:0") as listener, connect(listener.url) as connection:
-            host, port = listener.url.removeprefix("udpc://").split(":")
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
-                for junk in (b"", b"x", bytes(13), bytes(2_000)):
-                    stranger.sendto(junk, (host, int(port)))
-            await connection.send(b"fine")
-            assert (await message(listener)).body == b"fine"
-            assert sum(listener.statistics[0].machine.dropped.values()) == 4
-
-    run(main)
+async def test_a_datagram_that_no_machine_understands_harms_nobody() -> None:
+    async with listen("udpc://127.0.0.1:0") as listener, connect(listener.url) as connection:
+        host, port = listener.url.removeprefix("udpc://").split(":")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            for junk in (b"", b"x", bytes(13), bytes(2_000)):
+                stranger.sendto(junk, (host, int(port)))
+        await connection.send(b"fine")
+        assert (await message(listener)).body == b"fine"
+        assert sum(listener.statistics[0].machine.dropped.values()) == 4
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_trace_holds_every_datagram_of_both_directions(path: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with listen("udpc://127.0.0.1:0", io=io_of(path)) as listener:
-            async with connect(listener.url, io=io_of(path), trace=tmp_path / "client.pcapng") as connection:
-                await connection.send_many([b"%d" % number for number in range(50)])
-                await connection.send(b"\xff" * 999)
-                counted = connection.statistics.machine
-            with (tmp_path / "client.pcapng").open("rb") as file:
-                frames = list(read_pcapng(file.read))
-            assert len(frames) == counted.datagrams_sent + counted.datagrams_received
-            times = sum(b"\xff" * 999 in frame.data for frame in frames)
-            assert 1 <= times <= 1 + counted.retransmissions
-
-    run(main, path=path)
+async def test_a_trace_holds_every_datagram_of_both_directions(path: str, tmp_path: Path) -> None:
+    async with listen("udpc://127.0.0.1:0", io=io_of(path)) as listener:
+        async with connect(listener.url, io=io_of(path), trace=tmp_path / "client.pcapng") as connection:
+            await connection.send_many([b"%d" % number for number in range(50)])
+            await connection.send(b"\xff" * 999)
+            counted = connection.statistics.machine
+        with (tmp_path / "client.pcapng").open("rb") as file:
+            frames = list(read_pcapng(file.read()))
+        assert len(frames) == counted.datagrams_sent + counted.datagrams_received
+        times = sum(b"\xff" * 999 in frame.data for frame in frames)
+        assert 1 <= times <= 1 + counted.retransmissions
 
 
 def test_a_receive_buffer_too_small_for_the_window_is_said_once_with_the_remedy(
@@ -300,94 +252,78 @@ def test_a_receive_buffer_too_small_for_the_window_is_said_once_with_the_remedy(
     assert "sysctl -w net.core.rmem_max=" in said[0]
 
 
-def test_endpoints_of_one_listener_share_one_trace(tmp_path: Path) -> None:
-    async def main() -> None:
-        trace = tmp_path / "server.pcapng"
-        async with listen("udpc://127.0.0.1:0", "rup://127.0.0.1:0", trace=trace) as listener:
-            for url in listener.urls:
-                async with connect(url) as connection:
-                    await connection.send(b"hello from " + url.encode())
-        frames = list(read_pcapng(trace.read_bytes()))
-        assert sum(b"hello from" in frame.data for frame in frames) == 2
-
-    run(main)
+async def test_endpoints_of_one_listener_share_one_trace(tmp_path: Path) -> None:
+    trace = tmp_path / "server.pcapng"
+    async with listen("udpc://127.0.0.1:0", "rup://127.0.0.1:0", trace=trace) as listener:
+        for url in listener.urls:
+            async with connect(url) as connection:
+                await connection.send(b"hello from " + url.encode())
+    frames = list(read_pcapng(trace.read_bytes()))
+    assert sum(b"hello from" in frame.data for frame in frames) == 2
 
 
-def test_a_large_message_is_spooled_part_by_part() -> None:
-    async def main() -> None:
-        body = bytes(range(256)) * 8_192
-        url = "rup://127.0.0.1:0?spool_above_bytes=1MiB&deferred=true"
-        async with listen(url) as listener, connect(listener.url) as connection:
-            sent = connection.send_nowait(body)
-            spooled = bytearray(len(body))
+async def test_a_large_message_is_spooled_part_by_part() -> None:
+    body = bytes(range(256)) * 8_192
+    url = "rup://127.0.0.1:0?spool_above_bytes=1MiB&deferred=true"
+    async with listen(url) as listener, connect(listener.url) as connection:
+        sent = connection.send_nowait(body)
+        spooled = bytearray(len(body))
+        received = await message(listener)
+        while isinstance(received, Part):
+            spooled[received.offset : received.offset + len(received.body)] = received.body
             received = await message(listener)
-            while isinstance(received, Part):
-                spooled[received.offset : received.offset + len(received.body)] = received.body
-                received = await message(listener)
-            assert (received.body, bytes(spooled) == body, sent.done()) == (b"", True, False)
-            received.commit()
-            await sent
-
-    run(main)
+        assert (received.body, bytes(spooled) == body, sent.done()) == (b"", True, False)
+        received.commit()
+        await sent
 
 
-def test_what_closed_conversations_left_unread_is_bounded_by_not_reading() -> None:
-    async def main() -> None:
-        async with listen("udpc://127.0.0.1:0?open_receipts_max=4") as listener:
-            for number in range(3):
-                async with connect(listener.url) as connection:
-                    await connection.send_many([b"%d" % number] * 4)
-            with pytest.raises(ConnectUnknown):
-                await connect(listener.url, connect_timeout="200ms")
-            assert [(await message(listener)).body[0] - 48 for _ in range(12)] == [0] * 4 + [1] * 4 + [2] * 4
+async def test_what_closed_conversations_left_unread_is_bounded_by_not_reading() -> None:
+    async with listen("udpc://127.0.0.1:0?open_receipts_max=4") as listener:
+        for number in range(3):
             async with connect(listener.url) as connection:
-                await connection.send(b"now it reads again")
+                await connection.send_many([b"%d" % number] * 4)
+        with pytest.raises(ConnectUnknown):
+            await connect(listener.url, connect_timeout="200ms")
+        assert [(await message(listener)).body[0] - 48 for _ in range(12)] == [0] * 4 + [1] * 4 + [2] * 4
+        async with connect(listener.url) as connection:
+            await connection.send(b"now it reads again")
 
-    run(main)
 
-
-def test_a_connection_goes_on_from_its_snapshot_after_a_restart() -> None:
-    async def main() -> None:
-        async with listen("mrp://127.0.0.1:0") as client:
-            listener = await listen(f"mrp://{own_host()}:0?deferred=true")
-            url = listener.url
-            connection = await client.connect(url)
-            first = connection.send_nowait(b"one")
-            received = await message(listener)
-            snapshot = received.peer.snapshot([received.receipt])
+async def test_a_connection_goes_on_from_its_snapshot_after_a_restart() -> None:
+    async with listen("mrp://127.0.0.1:0") as client:
+        listener = await listen(f"mrp://{own_host()}:0?deferred=true")
+        url = listener.url
+        connection = await client.connect(url)
+        first = connection.send_nowait(b"one")
+        received = await message(listener)
+        snapshot = received.peer.snapshot([received.receipt])
+        received.commit()
+        await first
+        listener._served[0].endpoint.driver.close()
+        async with listen(f"{url}?deferred=true") as restarted:
+            restarted.restore(snapshot, "mrp")
+            second = connection.send_nowait(b"two")
+            received = await message(restarted)
             received.commit()
-            await first
-            listener._served[0].endpoint.driver.close()
-            async with listen(f"{url}?deferred=true") as restarted:
-                restarted.restore(snapshot, "mrp")
-                second = connection.send_nowait(b"two")
-                received = await message(restarted)
-                received.commit()
-                await second
-                assert (received.body, received.id) == (b"two", 2)
-
-    run(main)
+            await second
+            assert (received.body, received.id) == (b"two", 2)
 
 
-def test_a_forgotten_peer_can_still_be_answered_and_is_the_same_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_forgotten_peer_can_still_be_answered_and_is_the_same_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversations, "PASSIVE_MAX", 3)
-
-    async def main() -> None:
-        async with listen("pydevts://127.0.0.1:0?send_queue_messages_max=2") as listener:
-            clients = [await connect(listener.url) for _ in range(10)]
-            for number, client in enumerate(clients):
-                await client.send(b"%d" % number)
-            received = [await message(listener) for _ in clients]
-            assert len(listener._served[0]._connections) <= 3
-            await asyncio.gather(*[one.peer.send_many([b"to " + one.body] * 5) for one in received])
-            for number, client in enumerate(clients):
-                assert (await message(client)).body == b"to %d" % number
-            await clients[0].send(b"again")
-            again = await message(listener)
-            assert again.peer is not received[0].peer
-            assert (again.peer, hash(again.peer)) == (received[0].peer, hash(received[0].peer))
-            assert again.peer != received[1].peer
-            for client in clients:
-                await client.close()
-
-    run(main)
+    async with listen("pydevts://127.0.0.1:0?send_queue_messages_max=2") as listener:
+        clients = [await connect(listener.url) for _ in range(10)]
+        for number, client in enumerate(clients):
+            await client.send(b"%d" % number)
+        received = [await message(listener) for _ in clients]
+        assert len(listener._served[0]._connections) <= 3
+        await asyncio.gather(*[one.peer.send_many([b"to " + one.body] * 5) for one in received])
+        for number, client in enumerate(clients):
+            assert (await message(client)).body == b"to %d" % number
+        await clients[0].send(b"again")
+        again = await message(listener)
+        assert again.peer is not received[0].peer
+        assert (again.peer, hash(again.peer)) == (received[0].peer, hash(received[0].peer))
+        assert again.peer != received[1].peer
+        for client in clients:
+            await client.close()

@@ -11,8 +11,7 @@ import pytest
 import fairway
 from fairway import net
 from fairway.net import connect, listen
-from fairway.net.chance import Cryptographic
-from tests.net.worlds import run
+from fairway.net.randomness import Cryptographic
 
 BURST, ROUNDS = 32, 12
 
@@ -50,30 +49,24 @@ def test_everything_that_an_application_touches_is_there_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["udpc", "mrp"])
-def test_awaited_messages_that_come_in_bursts_leave_in_one_call_a_burst(protocol: str) -> None:
-    async def main() -> None:
-        url = f"{protocol}://127.0.0.1:0?controller=eager"
-        async with listen(url, io="gso") as listener, connect(f"{listener.url}?controller=eager", io="gso") as caller:
-            for _ in range(ROUNDS):
-                await asyncio.gather(*[caller.send_nowait(b"%03d" % number) for number in range(BURST)])
-            machine = caller.statistics.machine
-            assert machine.messages_delivered == BURST * ROUNDS
-            repeats = machine.retransmissions
-            assert caller.statistics.socket.send_calls <= ROUNDS + 5 + repeats
-
-    run(main)
+async def test_awaited_messages_that_come_in_bursts_leave_in_one_call_a_burst(protocol: str) -> None:
+    url = f"{protocol}://127.0.0.1:0?controller=eager"
+    async with listen(url, io="gso") as listener, connect(f"{listener.url}?controller=eager", io="gso") as caller:
+        for _ in range(ROUNDS):
+            await asyncio.gather(*[caller.send_nowait(b"%03d" % number) for number in range(BURST)])
+        machine = caller.statistics.machine
+        assert machine.messages_delivered == BURST * ROUNDS
+        repeats = machine.retransmissions
+        assert caller.statistics.socket.send_calls <= ROUNDS + 5 + repeats
 
 
-def test_a_lone_message_leaves_before_the_turn_ends() -> None:
-    async def main() -> None:
-        async with listen("udpc://127.0.0.1:0") as listener, connect(listener.url) as caller:
-            for _ in range(3):
-                before = caller.statistics.machine.messages_sent
-                sending = caller.send_nowait(b"alone")
-                assert caller.statistics.machine.messages_sent == before + 1
-                await sending
-
-    run(main)
+async def test_a_lone_message_leaves_before_the_turn_ends() -> None:
+    async with listen("udpc://127.0.0.1:0") as listener, connect(listener.url) as caller:
+        for _ in range(3):
+            before = caller.statistics.machine.messages_sent
+            sending = caller.send_nowait(b"alone")
+            assert caller.statistics.machine.messages_sent == before + 1
+            await sending
 
 
 def test_drawn_integers_are_within_their_bound_and_reach_all_of_it() -> None:

@@ -19,7 +19,7 @@ from fairway.net.layers import Link
 from fairway.net.link import SocketLink, open_link
 from fairway.net.outlet import Outlet, join_neighbours
 from tests.loopback import own_host
-from tests.net.worlds import PATHS, io_of, run
+from tests.net.worlds import PATHS, io_of
 
 
 class Ear:
@@ -106,177 +106,147 @@ def datagrams_of(load: list[tuple[bytes, int | None]]) -> list[bytes]:
 
 @pytest.mark.parametrize("load", LOADS)
 @pytest.mark.parametrize("path", PATHS)
-def test_every_path_delivers_the_same_datagrams_in_order(path: str, load: str) -> None:
-    async def main() -> None:
-        ear, inbound = await open_ear(path)
-        _, outbound = await open_ear(path, remote=inbound.local)
-        expected = datagrams_of(LOADS[load])
-        outbound.send([Transmit(inbound.local, data, segment) for data, segment in LOADS[load]])
-        assert await ear.until(len(expected)) == expected
-        assert {address for _, address in ear.datagrams} == {outbound.local}
-        assert inbound.counters.path == outbound.counters.path == path
-        inbound.close()
-        outbound.close()
-
-    run(main, path=path)
+async def test_every_path_delivers_the_same_datagrams_in_order(path: str, load: str) -> None:
+    ear, inbound = await open_ear(path)
+    _, outbound = await open_ear(path, remote=inbound.local)
+    expected = datagrams_of(LOADS[load])
+    outbound.send([Transmit(inbound.local, data, segment) for data, segment in LOADS[load]])
+    assert await ear.until(len(expected)) == expected
+    assert {address for _, address in ear.datagrams} == {outbound.local}
+    assert inbound.counters.path == outbound.counters.path == path
+    inbound.close()
+    outbound.close()
 
 
 @pytest.mark.parametrize("sending", ["gso", "mmsg", "portable"])
 @pytest.mark.parametrize("receiving", ["gso", "mmsg", "portable"])
-def test_any_path_understands_any_other(sending: str, receiving: str) -> None:
-    async def main() -> None:
-        ear, inbound = await open_ear(receiving)
-        _, outbound = await open_ear(sending)
-        load: list[tuple[bytes, int | None]] = [(bytes([number % 251]) * 900, 90) for number in range(100)]
-        outbound.send([Transmit(inbound.local, data, segment) for data, segment in load])
-        assert await ear.until(1_000) == datagrams_of(load)
-        inbound.close()
-        outbound.close()
-
-    run(main)
+async def test_any_path_understands_any_other(sending: str, receiving: str) -> None:
+    ear, inbound = await open_ear(receiving)
+    _, outbound = await open_ear(sending)
+    load: list[tuple[bytes, int | None]] = [(bytes([number % 251]) * 900, 90) for number in range(100)]
+    outbound.send([Transmit(inbound.local, data, segment) for data, segment in load])
+    assert await ear.until(1_000) == datagrams_of(load)
+    inbound.close()
+    outbound.close()
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_two_senders_are_told_apart_on_ipv6(path: str) -> None:
-    async def main() -> None:
-        ear, inbound = await open_ear(path, host="::1")
-        senders = [(await open_ear(path, host="::1"))[1] for _ in range(2)]
-        for number in range(20):
-            senders[number % 2].send([Transmit(inbound.local, b"from %d" % (number % 2), None)])
-        await ear.until(20)
-        by_sender = {address: data for data, address in ear.datagrams}
-        assert by_sender == {senders[0].local: b"from 0", senders[1].local: b"from 1"}
-        for one in (inbound, *senders):
-            one.close()
-
-    run(main, path=path)
+async def test_two_senders_are_told_apart_on_ipv6(path: str) -> None:
+    ear, inbound = await open_ear(path, host="::1")
+    senders = [(await open_ear(path, host="::1"))[1] for _ in range(2)]
+    for number in range(20):
+        senders[number % 2].send([Transmit(inbound.local, b"from %d" % (number % 2), None)])
+    await ear.until(20)
+    by_sender = {address: data for data, address in ear.datagrams}
+    assert by_sender == {senders[0].local: b"from 0", senders[1].local: b"from 1"}
+    for one in (inbound, *senders):
+        one.close()
 
 
 @pytest.mark.parametrize("path", ["gso", "mmsg", "portable"])
-def test_equal_datagrams_are_handed_over_together(path: str) -> None:
-    async def main() -> None:
-        ear, inbound = await open_ear(path)
-        _, outbound = await open_ear("portable")
-        for _ in range(3):
-            before = len(ear.datagrams)
-            ear.handed_over = 0
-            outbound.send([Transmit(inbound.local, bytes(100), None)] * 40)
-            await ear.until(before + 40)
-        assert ear.handed_over <= 2
-        inbound.close()
-        outbound.close()
-
-    run(main)
+async def test_equal_datagrams_are_handed_over_together(path: str) -> None:
+    ear, inbound = await open_ear(path)
+    _, outbound = await open_ear("portable")
+    for _ in range(3):
+        before = len(ear.datagrams)
+        ear.handed_over = 0
+        outbound.send([Transmit(inbound.local, bytes(100), None)] * 40)
+        await ear.until(before + 40)
+    assert ear.handed_over <= 2
+    inbound.close()
+    outbound.close()
 
 
-def test_a_kernel_that_merges_nothing_is_read_with_recvmmsg() -> None:
-    async def main() -> None:
-        ear, inbound = await open_ear("gso")
-        _, outbound = await open_ear("portable")
-        for _ in range(2):
-            before = len(ear.datagrams), inbound.counters.receive_calls
-            outbound.send([Transmit(inbound.local, bytes(100), None)] * 64)
-            await ear.until(before[0] + 64)
-        assert inbound.counters.receive_calls - before[1] < 10
-        # Merged ones are understood in between, and lead back.
-        _, merging = await open_ear("gso")
-        merging.send([Transmit(inbound.local, bytes(range(200)) * 50, 200)])
-        await ear.until(128 + 50)
-        assert inbound.counters.merged_receives == 1
-        assert ear.datagrams[-1][0] == bytes(range(200))
-        for one in (inbound, outbound, merging):
-            one.close()
-
-    run(main)
+async def test_a_kernel_that_merges_nothing_is_read_with_recvmmsg() -> None:
+    ear, inbound = await open_ear("gso")
+    _, outbound = await open_ear("portable")
+    for _ in range(2):
+        before = len(ear.datagrams), inbound.counters.receive_calls
+        outbound.send([Transmit(inbound.local, bytes(100), None)] * 64)
+        await ear.until(before[0] + 64)
+    assert inbound.counters.receive_calls - before[1] < 10
+    # Merged ones are understood in between, and lead back.
+    _, merging = await open_ear("gso")
+    merging.send([Transmit(inbound.local, bytes(range(200)) * 50, 200)])
+    await ear.until(128 + 50)
+    assert inbound.counters.merged_receives == 1
+    assert ear.datagrams[-1][0] == bytes(range(200))
+    for one in (inbound, outbound, merging):
+        one.close()
 
 
-def test_a_drain_is_bounded() -> None:
-    async def main() -> None:
-        ear, inbound = await open_ear("portable")
-        _, outbound = await open_ear("portable")
-        outbound.send([Transmit(inbound.local, b"x", None)] * (DRAIN_CALLS_MAX + 10))
-        assert inbound.drain(ear.receive, 0) == DRAIN_CALLS_MAX
-        assert inbound.drain(ear.receive, 0) == 10
-        inbound.close()
-        outbound.close()
-
-    run(main)
+async def test_a_drain_is_bounded() -> None:
+    ear, inbound = await open_ear("portable")
+    _, outbound = await open_ear("portable")
+    outbound.send([Transmit(inbound.local, b"x", None)] * (DRAIN_CALLS_MAX + 10))
+    assert inbound.drain(ear.receive, 0) == DRAIN_CALLS_MAX
+    assert inbound.drain(ear.receive, 0) == 10
+    inbound.close()
+    outbound.close()
 
 
 @pytest.mark.parametrize("path", ["gso", "mmsg", "portable"])
-def test_what_the_kernel_drops_is_counted(path: str) -> None:
-    async def main() -> None:
-        ear, inbound = await open_ear(path)
-        _, outbound = await open_ear("portable")
-        inbound.pause()
-        for _ in range(12):
-            outbound.send([Transmit(inbound.local, bytes(60_000), None)] * 20)
-        inbound.refresh()
-        assert inbound.counters.kernel_dropped > 0
-        inbound.resume()
-        await ear.until(240 - inbound.counters.kernel_dropped)
-        assert len(ear.datagrams) == 240 - inbound.counters.kernel_dropped
-        inbound.close()
-        outbound.close()
-
-    run(main)
+async def test_what_the_kernel_drops_is_counted(path: str) -> None:
+    ear, inbound = await open_ear(path)
+    _, outbound = await open_ear("portable")
+    inbound.pause()
+    for _ in range(12):
+        outbound.send([Transmit(inbound.local, bytes(60_000), None)] * 20)
+    inbound.refresh()
+    assert inbound.counters.kernel_dropped > 0
+    inbound.resume()
+    await ear.until(240 - inbound.counters.kernel_dropped)
+    assert len(ear.datagrams) == 240 - inbound.counters.kernel_dropped
+    inbound.close()
+    outbound.close()
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_icmp_from_a_closed_port_is_told_on_a_connected_socket(path: str) -> None:
-    async def main() -> None:
-        closed = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        closed.bind((own_host(), 0))
-        address = closed.getsockname()
-        closed.close()
-        ear, outbound = await open_ear(path, remote=address)
-        outbound.send([Transmit(address, b"anyone?", None)])
-        await ear.until(1)
-        assert ear.trouble == [(address, errno.ECONNREFUSED)]
-        assert outbound.counters.unreachable == 1
-        outbound.close()
-
-    run(main, path=path)
+async def test_icmp_from_a_closed_port_is_told_on_a_connected_socket(path: str) -> None:
+    closed = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    closed.bind((own_host(), 0))
+    address = closed.getsockname()
+    closed.close()
+    ear, outbound = await open_ear(path, remote=address)
+    outbound.send([Transmit(address, b"anyone?", None)])
+    await ear.until(1)
+    assert ear.trouble == [(address, errno.ECONNREFUSED)]
+    assert outbound.counters.unreachable == 1
+    outbound.close()
 
 
 @pytest.mark.parametrize("host", ["", "::1"])
 @pytest.mark.parametrize("path", ["gso", "mmsg", "portable"])
-def test_icmp_is_told_with_its_address_on_a_socket_for_many(path: str, host: str) -> None:
-    async def main() -> None:
-        ear, outbound = await open_ear(path, host=host)
-        other, inbound = await open_ear(path, host=host)
-        _, closed = await open_ear(path, host=host)
-        address = closed.local
-        closed.close()
-        outbound.expect_errors(True)
-        outbound.send([Transmit(address, b"anyone?", None)])
-        await ear.until(1)
-        assert ear.trouble == [(address, errno.ECONNREFUSED)]
-        outbound.send([Transmit(inbound.local, b"you", None)])
-        assert await other.until(1) == [b"you"]
-        outbound.close()
-        inbound.close()
-
-    run(main)
+async def test_icmp_is_told_with_its_address_on_a_socket_for_many(path: str, host: str) -> None:
+    ear, outbound = await open_ear(path, host=host)
+    other, inbound = await open_ear(path, host=host)
+    _, closed = await open_ear(path, host=host)
+    address = closed.local
+    closed.close()
+    outbound.expect_errors(True)
+    outbound.send([Transmit(address, b"anyone?", None)])
+    await ear.until(1)
+    assert ear.trouble == [(address, errno.ECONNREFUSED)]
+    outbound.send([Transmit(inbound.local, b"you", None)])
+    assert await other.until(1) == [b"you"]
+    outbound.close()
+    inbound.close()
 
 
-def test_a_socket_for_many_hears_no_icmp_unless_it_asked() -> None:
-    async def main() -> None:
-        ear, outbound = await open_ear("gso")
-        other, inbound = await open_ear("gso")
-        _, closed = await open_ear("gso")
-        address = closed.local
-        closed.close()
-        outbound.expect_errors(True)
-        outbound.expect_errors(False)
-        outbound.send([Transmit(address, b"anyone?", None)] * 20)
-        outbound.send([Transmit(inbound.local, b"you", None)])
-        assert await other.until(1) == [b"you"]
-        assert (ear.trouble, outbound.counters.unreachable) == ([], 0)
-        outbound.close()
-        inbound.close()
-
-    run(main)
+async def test_a_socket_for_many_hears_no_icmp_unless_it_asked() -> None:
+    ear, outbound = await open_ear("gso")
+    other, inbound = await open_ear("gso")
+    _, closed = await open_ear("gso")
+    address = closed.local
+    closed.close()
+    outbound.expect_errors(True)
+    outbound.expect_errors(False)
+    outbound.send([Transmit(address, b"anyone?", None)] * 20)
+    outbound.send([Transmit(inbound.local, b"you", None)])
+    assert await other.until(1) == [b"you"]
+    assert (ear.trouble, outbound.counters.unreachable) == ([], 0)
+    outbound.close()
+    inbound.close()
 
 
 class StubbornSocket:
@@ -382,16 +352,13 @@ def test_a_path_that_is_too_narrow_for_a_segment_is_reported_and_served_one_by_o
     assert [len(data) for data in path.taken] == [600, 600, 1_000]
 
 
-def test_a_datagram_too_long_for_the_path_lowers_the_budget_once() -> None:
-    async def main() -> None:
-        ear, outbound = await open_ear("portable")
-        outbound.send([Transmit(outbound.local, bytes(65_508), None), Transmit(outbound.local, bytes(65_520), None)])
-        assert ear.limits == [65_507]
-        assert outbound.counters.datagram_bytes_max == 65_507
-        assert outbound.counters.send_failures == {"EMSGSIZE": 2}
-        outbound.close()
-
-    run(main)
+async def test_a_datagram_too_long_for_the_path_lowers_the_budget_once() -> None:
+    ear, outbound = await open_ear("portable")
+    outbound.send([Transmit(outbound.local, bytes(65_508), None), Transmit(outbound.local, bytes(65_520), None)])
+    assert ear.limits == [65_507]
+    assert outbound.counters.datagram_bytes_max == 65_507
+    assert outbound.counters.send_failures == {"EMSGSIZE": 2}
+    outbound.close()
 
 
 def test_neighbours_for_one_address_leave_in_one_call() -> None:
@@ -400,49 +367,38 @@ def test_neighbours_for_one_address_leave_in_one_call() -> None:
     assert join_neighbours(single + other) == [Transmit("a", b"1122", 2), *single[2:], *other]
 
 
-def test_a_forced_path_that_is_not_there_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_forced_path_that_is_not_there_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "has_gso", lambda sock: False)
     monkeypatch.setattr(mmsg, "available", lambda: False)
-
-    async def main() -> None:
-        for path in ("gso", "mmsg"):
-            with pytest.raises(BadOption, match=f"io is '{path}'"):
-                await open_ear(path)
-        _, chosen = await open_ear("auto")
-        assert chosen.counters.path == "portable"
-        chosen.close()
-
-    run(main)
+    for path in ("gso", "mmsg"):
+        with pytest.raises(BadOption, match=f"io is '{path}'"):
+            await open_ear(path)
+    _, chosen = await open_ear("auto")
+    assert chosen.counters.path == "portable"
+    chosen.close()
 
 
-def test_recvmmsg_is_chosen_where_the_kernel_does_not_merge(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_recvmmsg_is_chosen_where_the_kernel_does_not_merge(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "enable_gro", lambda sock: False)
-
-    async def main() -> None:
-        _, chosen = await open_ear("auto")
-        assert chosen.counters.path == "mmsg"
-        assert isinstance(chosen, SocketLink)
-        chosen.close()
-
-    run(main)
+    _, chosen = await open_ear("auto")
+    assert chosen.counters.path == "mmsg"
+    assert isinstance(chosen, SocketLink)
+    chosen.close()
 
 
 @pytest.mark.parametrize("path", [path for path in PATHS if path not in {"transport", "mmsg"}])
-def test_a_burst_after_datagrams_that_came_alone_is_read_together(path: str) -> None:
-    async def main() -> None:
-        ear, link = await open_ear(path)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as voice:
-            for number in range(1, 4 * LONE_READS_MAX):
-                voice.sendto(b"%d" % number, cast(Any, link.local))
-                assert await ear.until(number) == [b"%d" % one for one in range(1, number + 1)]
-            for number in range(100):
-                voice.sendto(b"burst %02d" % number, cast(Any, link.local))
-            burst = (await ear.until(4 * LONE_READS_MAX - 1 + 100))[4 * LONE_READS_MAX - 1 :]
-            assert burst == [b"burst %02d" % number for number in range(100)]
-            assert ear.handed_over < 4 * LONE_READS_MAX - 1 + 2 * LONE_READS_MAX
-        link.close()
-
-    run(main, path=path)
+async def test_a_burst_after_datagrams_that_came_alone_is_read_together(path: str) -> None:
+    ear, link = await open_ear(path)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as voice:
+        for number in range(1, 4 * LONE_READS_MAX):
+            voice.sendto(b"%d" % number, cast(Any, link.local))
+            assert await ear.until(number) == [b"%d" % one for one in range(1, number + 1)]
+        for number in range(100):
+            voice.sendto(b"burst %02d" % number, cast(Any, link.local))
+        burst = (await ear.until(4 * LONE_READS_MAX - 1 + 100))[4 * LONE_READS_MAX - 1 :]
+        assert burst == [b"burst %02d" % number for number in range(100)]
+        assert ear.handed_over < 4 * LONE_READS_MAX - 1 + 2 * LONE_READS_MAX
+    link.close()
 
 
 ALONE = LONE_DRAINS_MAX * (LONE_READS_MAX + 1)
@@ -460,47 +416,43 @@ async def hear_alone(ear: Ear, link: Link, voice: Link) -> None:
         await ear.until(number)
 
 
-def test_the_kernel_merges_nothing_while_datagrams_come_alone_and_again_when_they_come_together() -> None:
-    async def main() -> None:
-        ear, link = await open_ear("gso")
-        _, voice = await open_ear("gso")
-        assert merges(link)
-        await hear_alone(ear, link, voice)
-        assert not merges(link)
-        run_of = bytes(range(200)) * 50
-        for number in range(1, 4):
-            voice.send([Transmit(link.local, run_of, 200)])
-            await ear.until(ALONE + 50 * number)
-        assert [data for data, _ in ear.datagrams[ALONE:]] == [bytes(range(200))] * 150
-        assert merges(link)
-        assert link.counters.merged_receives > 0
-        for one in (link, voice):
-            one.close()
-
-    run(main)
+async def test_the_kernel_merges_nothing_while_datagrams_come_alone_and_again_when_they_come_together() -> None:
+    ear, link = await open_ear("gso")
+    _, voice = await open_ear("gso")
+    assert merges(link)
+    await hear_alone(ear, link, voice)
+    assert not merges(link)
+    run_of = bytes(range(200)) * 50
+    for number in range(1, 4):
+        voice.send([Transmit(link.local, run_of, 200)])
+        await ear.until(ALONE + 50 * number)
+    assert [data for data, _ in ear.datagrams[ALONE:]] == [bytes(range(200))] * 150
+    assert merges(link)
+    assert link.counters.merged_receives > 0
+    for one in (link, voice):
+        one.close()
 
 
-def test_what_was_merged_just_before_the_kernel_was_told_not_to_is_cut_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        ear, link = await open_ear("gso")
-        _, voice = await open_ear("gso")
-        try_option, late = kernel.try_option, list[bool]()
+async def test_what_was_merged_before_the_kernel_was_told_not_to_is_cut_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ear, link = await open_ear("gso")
+    _, voice = await open_ear("gso")
+    try_option, late = kernel.try_option, list[bool]()
 
-        def send_and_try(sock: socket.socket, level: int, option: int, value: int = 1) -> bool:
-            if (option, value) == (kernel.UDP_GRO, 0) and not late:
-                late.append(True)
-                voice.send([Transmit(link.local, bytes(range(200)) * 50, 200)])
-            return try_option(sock, level, option, value)
+    def send_and_try(sock: socket.socket, level: int, option: int, value: int = 1) -> bool:
+        if (option, value) == (kernel.UDP_GRO, 0) and not late:
+            late.append(True)
+            voice.send([Transmit(link.local, bytes(range(200)) * 50, 200)])
+        return try_option(sock, level, option, value)
 
-        monkeypatch.setattr(kernel, "try_option", send_and_try)
-        await hear_alone(ear, link, voice)
-        await ear.until(ALONE + 50)
-        assert late
-        assert [data for data, _ in ear.datagrams if len(data) > 2] == [bytes(range(200))] * 50
-        for one in (link, voice):
-            one.close()
-
-    run(main)
+    monkeypatch.setattr(kernel, "try_option", send_and_try)
+    await hear_alone(ear, link, voice)
+    await ear.until(ALONE + 50)
+    assert late
+    assert [data for data, _ in ear.datagrams if len(data) > 2] == [bytes(range(200))] * 50
+    for one in (link, voice):
+        one.close()
 
 
 class Counted:
@@ -534,33 +486,26 @@ def test_after_a_datagram_that_came_alone_the_next_ones_are_read_with_one_call_e
         assert inlet.drain(ear.receive, 0) == 0
 
 
-def test_closing_twice_is_fine_and_leaves_nothing_on_the_loop() -> None:
-    async def main() -> None:
-        _, one = await open_ear("auto")
-        one.close()
-        one.close()
-
-    run(main)
+async def test_closing_twice_is_fine_and_leaves_nothing_on_the_loop() -> None:
+    _, one = await open_ear("auto")
+    one.close()
+    one.close()
 
 
-def test_a_full_kernel_is_waited_for_and_nothing_is_lost_or_reordered() -> None:
+async def test_a_full_kernel_is_waited_for_and_nothing_is_lost_or_reordered() -> None:
     """A pair of local datagram sockets, which hold a few datagrams and then would block."""
-
-    async def main() -> None:
-        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        near.setblocking(False)
-        far.setblocking(False)
-        outbound = await open_link(near, io="portable", remote="far")
-        outbound.start(Ear())
-        ear = Ear()
-        ear.link = await open_link(far, io="portable", remote="near")
-        ear.link.start(ear)
-        expected = [b"%04d" % number for number in range(2_000)]
-        outbound.send([Transmit("far", b"".join(expected), 4)])
-        assert outbound.counters.would_block == 1
-        assert await ear.until(2_000) == expected
-        assert outbound.counters.send_calls == 2_000
-        outbound.close()
-        ear.link.close()
-
-    run(main)
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    near.setblocking(False)
+    far.setblocking(False)
+    outbound = await open_link(near, io="portable", remote="far")
+    outbound.start(Ear())
+    ear = Ear()
+    ear.link = await open_link(far, io="portable", remote="near")
+    ear.link.start(ear)
+    expected = [b"%04d" % number for number in range(2_000)]
+    outbound.send([Transmit("far", b"".join(expected), 4)])
+    assert outbound.counters.would_block == 1
+    assert await ear.until(2_000) == expected
+    assert outbound.counters.send_calls == 2_000
+    outbound.close()
+    ear.link.close()

@@ -14,8 +14,6 @@ import pytest
 from fairway.core.errors import BadMessage
 from fairway.net import connect, listen, sockets
 
-from .worlds import run
-
 NARROW_BYTES = 572
 
 
@@ -39,39 +37,33 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("narrow")
-def test_rup_cuts_the_next_message_so_that_it_fits() -> None:
-    async def main() -> None:
-        async with (
-            listen("rup://127.0.0.1:0") as listener,
-            connect(listener.url, io="portable", close_timeout_s=0.1) as connection,
-        ):
-            lost = asyncio.ensure_future(connection.send(bytes(3_000)))
-            await asyncio.sleep(0)
-            await connection.send(b"a" * 3_000)
-            assert (await listener.receive()).body == b"a" * 3_000
-            # The kernel knows the loopback device's size only, so the limit is the next common one below 1,200.
-            assert connection.statistics.socket.datagram_bytes_max == 548
-            lost.cancel()
-
-    run(main)
+async def test_rup_cuts_the_next_message_so_that_it_fits() -> None:
+    async with (
+        listen("rup://127.0.0.1:0") as listener,
+        connect(listener.url, io="portable", close_timeout_s=0.1) as connection,
+    ):
+        lost = asyncio.ensure_future(connection.send(bytes(3_000)))
+        await asyncio.sleep(0)
+        await connection.send(b"a" * 3_000)
+        assert (await listener.receive()).body == b"a" * 3_000
+        # The kernel knows the loopback device's size only, so the limit is the next common one below 1,200.
+        assert connection.statistics.socket.datagram_bytes_max == 548
+        lost.cancel()
 
 
 @pytest.mark.usefixtures("narrow")
-def test_a_message_that_cannot_be_cut_is_refused_once_the_path_is_known() -> None:
-    async def main() -> None:
-        async with (
-            listen("pydevts://127.0.0.1:0") as listener,
-            connect(listener.url, io="portable", close_timeout_s=0.1) as connection,
-        ):
-            lost = asyncio.ensure_future(connection.send(bytes(600)))
-            await asyncio.sleep(0)
-            with pytest.raises(BadMessage, match="what the path takes"):
-                await connection.send(bytes(600))
-            await connection.send(b"small")
-            assert (await listener.receive()).body == b"small"
-            lost.cancel()
-
-    run(main)
+async def test_a_message_that_cannot_be_cut_is_refused_once_the_path_is_known() -> None:
+    async with (
+        listen("pydevts://127.0.0.1:0") as listener,
+        connect(listener.url, io="portable", close_timeout_s=0.1) as connection,
+    ):
+        lost = asyncio.ensure_future(connection.send(bytes(600)))
+        await asyncio.sleep(0)
+        with pytest.raises(BadMessage, match="what the path takes"):
+            await connection.send(bytes(600))
+        await connection.send(b"small")
+        assert (await listener.receive()).body == b"small"
+        lost.cancel()
 
 
 WITH_A_NARROW_DEVICE = """

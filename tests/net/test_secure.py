@@ -135,7 +135,7 @@ def test_rup_cuts_a_large_message_into_records(fleet: Fleet) -> None:
 def test_a_gateway_of_another_name_is_refused_with_the_reason(fleet: Fleet) -> None:
     async def world() -> None:
         async with listen(served(fleet, "udpc")) as listener:
-            with pytest.raises(fairway.ConnectUnknown, match="is for another name; name= says"):
+            with pytest.raises(fairway.ConnectRefused, match="is for another name; name= says"):
                 async with connect(listener.url, identity=str(fleet.file("sensor-1")), name="gateway.test"):
                     pass
 

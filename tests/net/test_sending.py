@@ -13,7 +13,6 @@ from fairway.core.events import Peer
 from fairway.core.machine import Buffer
 from fairway.net.outcomes import DeliveryRefused, DeliveryUnknown
 from fairway.net.sending import Bulk, Singles, Tokens
-from tests.net.worlds import run
 
 PEER = Peer(("127.0.0.1", 1))
 
@@ -48,105 +47,84 @@ def future() -> asyncio.Future[Any]:
     return asyncio.get_running_loop().create_future()
 
 
-def test_a_bulk_ends_when_all_its_messages_have_an_outcome_in_whatever_pieces() -> None:
-    async def main() -> None:
-        tokens, roomy, bulk = Tokens(), machine(99), Bulk([b"x"] * 10, future())
-        assert bulk.submit(roomy, PEER, 0, tokens)
-        tokens.delivered(range(3, 7))
-        tokens.delivered([0, 2, 1])
-        tokens.delivered((9, 8))
-        assert not bulk.future.done()
-        tokens.delivered([7])
-        assert await bulk.future == 10
-        assert not tokens
-
-    run(main)
+async def test_a_bulk_ends_when_all_its_messages_have_an_outcome_in_whatever_pieces() -> None:
+    tokens, roomy, bulk = Tokens(), machine(99), Bulk([b"x"] * 10, future())
+    assert bulk.submit(roomy, PEER, 0, tokens)
+    tokens.delivered(range(3, 7))
+    tokens.delivered([0, 2, 1])
+    tokens.delivered((9, 8))
+    assert not bulk.future.done()
+    tokens.delivered([7])
+    assert await bulk.future == 10
+    assert not tokens
 
 
-def test_outcomes_that_span_bulks_and_single_messages_are_told_apart() -> None:
-    async def main() -> None:
-        tokens, roomy = Tokens(), machine(99)
-        first, last, singles = Bulk([b"x"] * 3, future()), Bulk([b"x"] * 3, future()), Singles()
-        singles.bodies, singles.futures = [b"y", b"z"], [future(), future()]
-        for outgoing in (first, singles, last):
-            assert outgoing.submit(roomy, PEER, 0, tokens)
-        tokens.delivered(range(1, 8))
-        assert (singles.futures[0].done(), singles.futures[1].done(), last.future.result()) == (True, True, 3)
-        tokens.failed([0], DeliveryUnknown, "silence")
-        with pytest.raises(DeliveryUnknown, match="2 acknowledged, 0 refused, 1 unknown"):
-            await first.future
-
-    run(main)
+async def test_outcomes_that_span_bulks_and_single_messages_are_told_apart() -> None:
+    tokens, roomy = Tokens(), machine(99)
+    first, last, singles = Bulk([b"x"] * 3, future()), Bulk([b"x"] * 3, future()), Singles()
+    singles.bodies, singles.futures = [b"y", b"z"], [future(), future()]
+    for outgoing in (first, singles, last):
+        assert outgoing.submit(roomy, PEER, 0, tokens)
+    tokens.delivered(range(1, 8))
+    assert (singles.futures[0].done(), singles.futures[1].done(), last.future.result()) == (True, True, 3)
+    tokens.failed([0], DeliveryUnknown, "silence")
+    with pytest.raises(DeliveryUnknown, match="2 acknowledged, 0 refused, 1 unknown"):
+        await first.future
 
 
-def test_refused_goes_before_unknown() -> None:
-    async def main() -> None:
-        tokens, bulk = Tokens(), Bulk([b"x"] * 3, future())
-        bulk.submit(machine(9), PEER, 0, tokens)
-        tokens.failed([2], DeliveryRefused, "no")
-        tokens.failed([0], DeliveryUnknown, "silence")
-        tokens.delivered([1])
-        with pytest.raises(DeliveryRefused, match=r"no \(1 acknowledged, 1 refused, 1 unknown"):
-            await bulk.future
-
-    run(main)
+async def test_refused_goes_before_unknown() -> None:
+    tokens, bulk = Tokens(), Bulk([b"x"] * 3, future())
+    bulk.submit(machine(9), PEER, 0, tokens)
+    tokens.failed([2], DeliveryRefused, "no")
+    tokens.failed([0], DeliveryUnknown, "silence")
+    tokens.delivered([1])
+    with pytest.raises(DeliveryRefused, match=r"no \(1 acknowledged, 1 refused, 1 unknown"):
+        await bulk.future
 
 
-def test_a_bulk_goes_on_where_the_room_ended() -> None:
-    async def main() -> None:
-        tokens, roomy = Tokens(), RoomyMachine(4)
-        some: Any = roomy
-        bulk = Bulk([b"%d" % number for number in range(10)], future())
-        assert not bulk.submit(some, PEER, 0, tokens)
-        roomy.room_left = 99
-        assert bulk.submit(some, PEER, 0, tokens)
-        assert roomy.taken == [b"%d" % number for number in range(10)]
-        tokens.delivered(range(10))
-        assert await bulk.future == 10
-
-    run(main)
+async def test_a_bulk_goes_on_where_the_room_ended() -> None:
+    tokens, roomy = Tokens(), RoomyMachine(4)
+    some: Any = roomy
+    bulk = Bulk([b"%d" % number for number in range(10)], future())
+    assert not bulk.submit(some, PEER, 0, tokens)
+    roomy.room_left = 99
+    assert bulk.submit(some, PEER, 0, tokens)
+    assert roomy.taken == [b"%d" % number for number in range(10)]
+    tokens.delivered(range(10))
+    assert await bulk.future == 10
 
 
-def test_single_messages_wait_for_room_and_those_whose_caller_left_are_not_sent() -> None:
-    async def main() -> None:
-        tokens, roomy, singles = Tokens(), RoomyMachine(2), Singles()
-        some: Any = roomy
-        singles.bodies = [b"%d" % number for number in range(5)]
-        singles.futures = [future() for _ in range(5)]
-        assert not singles.submit(some, PEER, 0, tokens)
-        singles.futures[0].cancel()
-        roomy.room_left = 9
-        assert singles.submit(some, PEER, 0, tokens)
-        assert roomy.taken == [b"0", b"1", b"3", b"4"]
-
-    run(main)
+async def test_single_messages_wait_for_room_and_those_whose_caller_left_are_not_sent() -> None:
+    tokens, roomy, singles = Tokens(), RoomyMachine(2), Singles()
+    some: Any = roomy
+    singles.bodies = [b"%d" % number for number in range(5)]
+    singles.futures = [future() for _ in range(5)]
+    assert not singles.submit(some, PEER, 0, tokens)
+    singles.futures[0].cancel()
+    roomy.room_left = 9
+    assert singles.submit(some, PEER, 0, tokens)
+    assert roomy.taken == [b"0", b"1", b"3", b"4"]
 
 
-def test_only_the_caller_of_a_bad_message_hears_of_it() -> None:
-    async def main() -> None:
-        tokens, singles = Tokens(), Singles()
-        singles.bodies, singles.futures = [b"good", b"bad", b"fine"], [future() for _ in range(3)]
-        good, bad, fine = singles.futures
-        assert singles.submit(machine(9), PEER, 0, tokens)
-        tokens.delivered([0, 1])
-        assert (good.result(), fine.result()) == (None, None)
-        with pytest.raises(BadMessage):
-            await bad
-
-    run(main)
+async def test_only_the_caller_of_a_bad_message_hears_of_it() -> None:
+    tokens, singles = Tokens(), Singles()
+    singles.bodies, singles.futures = [b"good", b"bad", b"fine"], [future() for _ in range(3)]
+    good, bad, fine = singles.futures
+    assert singles.submit(machine(9), PEER, 0, tokens)
+    tokens.delivered([0, 1])
+    assert (good.result(), fine.result()) == (None, None)
+    with pytest.raises(BadMessage):
+        await bad
 
 
-def test_what_is_abandoned_ends_as_unknown() -> None:
-    async def main() -> None:
-        tokens, single, bulk = Tokens(), future(), Bulk([b"x"] * 3, future())
-        bulk.submit(machine(2), PEER, 0, tokens)
-        tokens.futures[77] = single
-        tokens.delivered([0])
-        tokens.abandon("gone")
-        with pytest.raises(DeliveryUnknown, match="1 acknowledged, 0 refused, 2 unknown"):
-            await bulk.future
-        with pytest.raises(DeliveryUnknown, match="gone"):
-            await single
-        assert not tokens
-
-    run(main)
+async def test_what_is_abandoned_ends_as_unknown() -> None:
+    tokens, single, bulk = Tokens(), future(), Bulk([b"x"] * 3, future())
+    bulk.submit(machine(2), PEER, 0, tokens)
+    tokens.futures[77] = single
+    tokens.delivered([0])
+    tokens.abandon("gone")
+    with pytest.raises(DeliveryUnknown, match="1 acknowledged, 0 refused, 2 unknown"):
+        await bulk.future
+    with pytest.raises(DeliveryUnknown, match="gone"):
+        await single
+    assert not tokens

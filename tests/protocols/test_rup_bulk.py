@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from fairway.core.events import Address, Delivered, MessageReceived, Peer
-from fairway.core.machine import Transmit
+from fairway.core.machine import Transmit, split
 from fairway.core.random_source import Seeded
 from fairway.protocols.rup import wire
-from fairway.protocols.rup.ack_policy import BACKLOG_PARTS, QUICK_CONFIRMS, AckPolicy
+from fairway.protocols.rup.feedback import BACKLOG_PARTS, QUICK_CONFIRMS, AckPolicy
 from fairway.protocols.rup.machine import RupMachine
 from fairway.protocols.rup.options import RupOptions
 from fairway.sim.swarm import run_seed
@@ -59,7 +59,7 @@ class Turns:
         if source == A:
             self.sent.append(transmit)
         size = transmit.segment_bytes or len(transmit.data)
-        kept = [one for one in wire.split(transmit.data, size) if not self.loses(source, wire.header(one))]
+        kept = [one for one in split(transmit.data, size) if not self.loses(source, wire.header(one))]
         self.confirms += sum(wire.header(one).kind == wire.CONFIRM for one in kept)
         if kept:
             target.receive(b"".join(map(bytes, kept)), source, self.now_us, size if len(kept) > 1 else None)

@@ -12,12 +12,8 @@ from hypothesis import strategies as st
 from fairway.core.drive import settle
 from fairway.core.errors import (
     BadAddress,
-    BadMessage,
     CannotConnect,
     DamagedSnapshot,
-    NoSuchPeer,
-    NotSupported,
-    QueueFull,
 )
 from fairway.core.events import (
     Address,
@@ -32,9 +28,8 @@ from fairway.core.events import (
     Peer,
     Receipt,
     Refused,
-    Writable,
 )
-from fairway.core.machine import Transmit
+from fairway.core.machine import Transmit, split
 from fairway.core.random_source import Seeded
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.incoming import PART_OVERHEAD_BYTES
@@ -74,7 +69,7 @@ class Wire:
             self._transmit_one(source, transmit)
 
     def _transmit_one(self, source: Address, transmit: Transmit) -> None:
-        for one in wire.split(transmit.data, transmit.segment_bytes or len(transmit.data)):
+        for one in split(transmit.data, transmit.segment_bytes or len(transmit.data)):
             data = bytes(one)
             self.sent.append((self.now_us, source, data))
             if not self.loses(source, data):
@@ -126,116 +121,11 @@ class Wire:
         return [(sent_us, wire.header(data).position) for sent_us, data in chosen]
 
 
-def nth_part(*positions: int) -> Callable[[Address, bytes], bool]:
-    """Loses the first transmission of the parts at these positions."""
-    left = list(positions)
-
-    def loses(source: Address, data: bytes) -> bool:
-        header = wire.header(data)
-        if header.kind == wire.DATA and header.position in left:
-            left.remove(header.position)
-            return True
-        return False
-
-    return loses
-
-
 def body_of(parts: int, rest: int = 0) -> bytes:
     return bytes(place % 253 for place in range(parts * 1_158 + rest))
 
 
 # Repair.
-
-
-def test_a_lost_part_is_repaired_by_its_request_one_round_trip_after_it_left() -> None:
-    link = Wire()
-    link.loses = nth_part(2 * 1_158)
-    link.send(body_of(9))
-    link.run(SECOND)
-    assert link.received() == [body_of(9)]
-    assert link.datagrams(B, b"r") == [(5_000, 2 * 1_158)]
-    assert [at for at, position in link.datagrams(A, b"d") if position == 2 * 1_158] == [0, 10_000]
-    assert (link.a.statistics.retransmissions, link.a.statistics.repairs) == (1, 1)
-
-
-def test_a_lost_last_part_is_repaired_by_the_time_out() -> None:
-    link = Wire()
-    link.loses = nth_part(8 * 1_158)
-    link.send(body_of(9))
-    link.run(SECOND)
-    assert link.received() == [body_of(9)]
-    assert (link.a.statistics.retransmissions, link.a.statistics.repairs) == (1, 0)
-
-
-def test_a_lost_small_message_is_repaired_when_three_later_ones_are_delivered() -> None:
-    link = Wire()
-    lost: list[bytes] = []
-
-    def loses(source: Address, data: bytes) -> bool:
-        if data.endswith(b"second") and not lost:
-            lost.append(data)
-            return True
-        return False
-
-    link.loses = loses
-    tokens = link.send(b"first", b"second", b"third", b"fourth", b"fifth")
-    link.run(100_000)
-    assert sorted(link.delivered()) == tokens
-    assert link.a.statistics.repairs == 1
-    assert [at for at, _, data in link.sent if data.endswith(b"second")] == [0, 10_000]
-
-
-def test_a_lost_repair_is_repeated_without_a_second_request() -> None:
-    link = Wire(RupOptions(controller="eager", window=64))
-    left = [0, 0]
-
-    def loses(source: Address, data: bytes) -> bool:
-        header = wire.header(data)
-        if header.kind == wire.DATA and header.position == 3 * 1_158:
-            left[0] += 1
-            return left[0] <= 2
-        return False
-
-    link.loses = loses
-    link.send(body_of(2_000))
-    link.run(SECOND)
-    assert link.received() == [body_of(2_000)]
-    assert [position for _, position in link.datagrams(B, b"r")] == [3 * 1_158]
-    assert link.a.statistics.retransmissions == 2
-
-
-def test_a_window_that_was_lost_whole_is_sent_again_after_one_time_out() -> None:
-    link = Wire(RupOptions(controller="eager"))
-    link.loses = lambda source, data: link.now_us < 150_000
-    link.send(body_of(200))
-    link.run(3 * SECOND)
-    assert link.received() == [body_of(200)]
-    assert link.datagrams(A, b"d")[200] == (200_000, 0)
-    assert max(at for at, _ in link.datagrams(A, b"d")) < 400_000
-    assert link.a.statistics.retransmissions == 200
-
-
-def test_a_path_slower_than_the_first_time_out_is_measured_and_repeats_cease() -> None:
-    link = Wire()
-    link.delay_us = 200_000
-    for number in range(10):
-        link.send(b"%d" % number)
-        link.run(SECOND)
-    assert len(link.received()) == 10
-    assert link.a.statistics.rtt_us == 400_000
-    assert link.a.statistics.retransmissions <= 3
-
-
-def test_everything_arrives_under_heavy_loss_in_both_directions() -> None:
-    link = Wire(RupOptions(controller="eager"), RupOptions(deferred=True))
-    chance = Seeded(9)
-    link.loses = lambda source, data: chance.happens(200_000)
-    bodies = [body_of(number * 3, number) for number in range(20)]
-    tokens = link.send(*bodies)
-    link.run(60 * SECOND)
-    assert sorted(link.delivered()) == tokens
-    assert sorted(link.received()) == sorted(bodies)
-    assert link.b.statistics.duplicates > 0
 
 
 def test_a_confirm_leaves_at_once_when_a_hole_closes() -> None:
@@ -293,38 +183,6 @@ def test_messages_beyond_those_under_way_wait() -> None:
     assert len(link.received()) == 3
 
 
-def test_a_silent_peer_ends_every_message_in_bounded_time() -> None:
-    link = Wire()
-    link.loses = lambda source, data: True
-    tokens = link.send(*[b"%d" % number for number in range(300)])
-    link.run(11 * SECOND)
-    refused = [token for event in link.events[A] if isinstance(event, Refused) for token in event.tokens]
-    assert sorted([*link.unknown(), *refused]) == tokens
-    assert link.a.unfinished() == 0
-    assert link.a.statistics.messages_unknown + link.a.statistics.messages_refused == 300
-
-
-def test_a_full_queue_refuses_and_says_when_it_is_not() -> None:
-    link = Wire(RupOptions(send_queue_messages_max=2))
-    link.send(b"one", b"two")
-    assert link.a.room(Peer(B)) == 0
-    with pytest.raises(QueueFull):
-        link.a.send(Peer(B), b"three", link.now_us)
-    assert len(link.a.send_many(Peer(B), [b"three"], link.now_us)) == 0
-    link.run(SECOND)
-    assert link.events[A].count(Writable(Peer(B))) == 1
-    assert len(link.a.send_many(Peer(B), [b"three", b"four", b"five"], link.now_us)) == 2
-
-
-def test_an_empty_queue_takes_a_message_above_its_bound_in_bytes() -> None:
-    link = Wire(RupOptions(send_queue_bytes_max=100))
-    link.send(bytes(500))
-    with pytest.raises(QueueFull):
-        link.a.send(Peer(B), b"x", link.now_us)
-    link.run(SECOND)
-    assert link.received() == [bytes(500)]
-
-
 def test_a_body_that_changes_after_the_send_is_sent_as_it_was() -> None:
     link = Wire(RupOptions(window=1))
     body = bytearray(body_of(3))
@@ -341,23 +199,6 @@ def test_bodies_are_exact_around_the_digits_of_the_wire(parts: int) -> None:
     link.send(*bodies)
     link.run(SECOND)
     assert sorted(link.received()) == sorted(bodies)
-
-
-def test_what_the_caller_does_wrong_raises_and_sends_nothing() -> None:
-    link = Wire(RupOptions(message_bytes_max=10))
-    with pytest.raises(BadMessage, match="which is message_bytes_max"):
-        link.a.send(Peer(B), bytes(11), 0)
-    with pytest.raises(BadMessage):
-        link.a.send_many(Peer(B), [b"good", bytes(11)], 0)
-    with pytest.raises(BadMessage, match="1048576 parts"):
-        caller_of_b(part_bytes=1).send(Peer(B), bytes((1 << 20) + 1), 0)
-    with pytest.raises(NoSuchPeer):
-        link.a.send(Peer(("c", 3)), b"hello", 0)
-    with pytest.raises(NotSupported):
-        link.a.send(Peer(B), b"hello", 0, flags=1)
-    with pytest.raises(NotSupported):
-        link.a.ping(Peer(B), 0)
-    assert (link.sent, link.a.unfinished()) == ([], 0)
 
 
 def caller_of_b(**options: int) -> RupMachine:
@@ -400,18 +241,6 @@ def test_what_the_limit_never_lets_out_is_refused_and_what_it_let_out_in_part_is
     assert link.b.unfinished() == 0
 
 
-def test_a_caller_never_gets_more_than_three_times_its_bytes() -> None:
-    machine = RupMachine(RupOptions(), Seeded(1))
-    got = sent = 0
-    for position in (0, 1_000, 5_000, 9_000, 100, 101, 102):
-        data = wire.part(ID, position, 10_000, b"x")
-        machine.receive(data, A, position)
-        got += len(data)
-        sent += sum(len(transmit.data) for transmit in machine.transmits())
-        assert sent <= 3 * got
-    assert machine.statistics.amplification_withheld > 0
-
-
 def test_an_address_is_unproved_again_once_its_conversation_is_closed() -> None:
     machine = caller_of_b()
     machine.close(Peer(B), 0)
@@ -427,7 +256,7 @@ def arrive(machine: RupMachine, *parts: bytes, now_us: int = 0, address: Address
     """Feeds datagrams and gives kind and position of what is answered."""
     for part in parts:
         machine.receive(part, address, now_us)
-    answers = [wire.split(transmit.data, 38) for transmit in machine.transmits()]
+    answers = [split(transmit.data, 38) for transmit in machine.transmits()]
     headers = [wire.header(datagram) for group in answers for datagram in group]
     return [(header.kind, header.position) for header in headers]
 
@@ -451,14 +280,6 @@ def test_any_order_of_parts_makes_the_message_once(order: list[int]) -> None:
     assert bodies(machine) == [WHOLE]
     assert arrive(machine, part(2)) == [(wire.CONFIRM, 40)]
     assert bodies(machine) == []
-
-
-def test_equal_ids_from_two_addresses_are_two_messages() -> None:
-    machine = RupMachine(RupOptions(), Seeded(1))
-    for index in range(4):
-        arrive(machine, part(index), address=A)
-        arrive(machine, part(index), address=B)
-    assert bodies(machine) == [WHOLE, WHOLE]
 
 
 def test_memory_is_counted_by_what_was_received() -> None:
@@ -611,15 +432,6 @@ def test_shutting_down_flushes_then_closes_the_door_and_still_answers_copies() -
     assert arrive(link.b, copy, now_us=link.now_us) == [(wire.CONFIRM, 5)]
 
 
-def test_a_full_table_of_peers_refuses_a_connect_and_drops_a_caller() -> None:
-    machine = RupMachine(RupOptions(peers_max=1), Seeded(1))
-    machine.connect(B, 0)
-    with pytest.raises(CannotConnect):
-        machine.connect(A, 0)
-    assert arrive(machine, part(0)) == []
-    assert machine.statistics.dropped == {"peers_full": 1}
-
-
 def test_a_closed_conversation_leaves_uncommitted_messages_unconfirmed_and_undelivered() -> None:
     machine = RupMachine(RupOptions(deferred=True), Seeded(1))
     arrive(machine, wire.part(ID, 0, 2, b"hi"))
@@ -636,23 +448,6 @@ def test_a_closed_conversation_leaves_uncommitted_messages_unconfirmed_and_undel
 
 
 # Restart.
-
-
-def test_a_crash_after_the_snapshot_neither_loses_nor_repeats_a_message() -> None:
-    link = Wire(None, RupOptions(deferred=True))
-    link.commits = False
-    tokens = link.send(b"stored", body_of(30))
-    link.run(10_000)
-    stored = next(event for event in link.events[B] if isinstance(event, MessageReceived) and event.body == b"stored")
-    snapshot = link.b.snapshot(Peer(A), [stored.receipt])
-    link.b = link.machines[B] = RupMachine(RupOptions(deferred=True), Seeded(3))
-    assert link.b.restore(snapshot, link.now_us) == Peer(A)
-    assert link.b.peers() == [Peer(A)]
-    link.events[B].clear()
-    link.commits = True
-    link.run(20 * SECOND)
-    assert link.received() == [body_of(30)]
-    assert sorted(link.delivered()) == tokens
 
 
 def test_a_message_half_received_before_a_crash_is_asked_for_from_its_beginning() -> None:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
-from random import Random
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from benchmarks.footprint import footprint
-from fairway.core.events import Address, MessageReceived, Peer
+from fairway.core.events import MessageReceived, Peer
+from fairway.core.machine import split
 from fairway.core.random_source import Seeded
 from fairway.protocols.rup import wire
-from fairway.protocols.rup.incoming import cost
+from fairway.protocols.rup.feedback import Pace, Requests
 from fairway.protocols.rup.machine import RupMachine
 from fairway.protocols.rup.options import RupOptions
-from fairway.protocols.rup.requests import Pace, Requests
 
 ID = b"0123456789abcdef0123456789abcdef"
 SECOND = 1_000_000
@@ -49,7 +44,7 @@ class Asking:
 
     def _drain(self) -> None:
         for transmit in self.machine.transmits():
-            for datagram in wire.split(transmit.data, transmit.segment_bytes or len(transmit.data)):
+            for datagram in split(transmit.data, transmit.segment_bytes or len(transmit.data)):
                 header = wire.header(datagram)
                 if header.kind == wire.REQUEST:
                     self.asked.append((self.now_us, header.position // PART_BYTES))
@@ -65,18 +60,6 @@ class Asking:
 
 
 # Requests.
-
-
-@pytest.mark.parametrize(("round_trip_us", "wait_us"), [(40_000, 60_000), (1_000, 5_000)])
-def test_a_request_is_repeated_by_the_measured_round_trip_three_times_and_then_doubles(
-    round_trip_us: int, wait_us: int
-) -> None:
-    asking = Asking()
-    asking.measure(round_trip_us)
-    begun_us = asking.now_us
-    asking.arrives(6, 7, 8)
-    asking.run(begun_us + 16 * wait_us)
-    assert [(at_us - begun_us) // wait_us for at_us in asking.times(5)] == [0, 1, 2, 3, 5, 9]
 
 
 def test_a_measured_round_trip_also_repeats_what_was_asked_for_before_it() -> None:
@@ -146,22 +129,6 @@ def test_many_open_requests_cost_an_arrival_no_more_than_few() -> None:
 # Remembered messages.
 
 
-def test_a_completed_id_is_forgotten_a_minute_after_its_last_duplicate() -> None:
-    machine = RupMachine(OPTIONS, Seeded(1))
-    whole = wire.part(ID, 0, 2, b"hi")
-
-    def deliveries(at_us: int) -> int:
-        machine.wake(at_us)
-        machine.receive(whole, "a", at_us)
-        return sum(isinstance(event, MessageReceived) for event in machine.events())
-
-    assert deliveries(0) == 1
-    assert [deliveries(seconds * SECOND) for seconds in (59, 118, 177)] == [0, 0, 0]
-    machine.wake(238 * SECOND)
-    assert len(machine._receiver.remembered) == 0
-    assert deliveries(238 * SECOND) == 1
-
-
 def test_duplicates_of_remembered_messages_take_no_memory_of_their_own() -> None:
     machine = RupMachine(OPTIONS, Seeded(1))
     sizes = set()
@@ -174,164 +141,6 @@ def test_duplicates_of_remembered_messages_take_no_memory_of_their_own() -> None
 
 
 # Bounds of memory.
-
-
-class Plain:
-    """A sender that repeats what is not confirmed, a window at a time, and answers requests; nothing else."""
-
-    TOGETHER = 2
-    WINDOW = 64
-
-    def __init__(self, address: Address, bodies: list[bytes]) -> None:
-        self.address = address
-        self.bodies = {b"%08x" % number * 4: body for number, body in enumerate(bodies)}
-        self.marks: dict[bytes, int] = {}
-
-    def part(self, identity: bytes, position: int) -> bytes:
-        body = self.bodies[identity]
-        return wire.part(identity, position, len(body), body[position : position + PART_BYTES])
-
-    def turn(self) -> list[bytes]:
-        """Return a window of each message under way."""
-        datagrams = []
-        for identity in list(self.bodies)[: self.TOGETHER]:
-            mark = self.marks.get(identity, 0)
-            end = min(len(self.bodies[identity]), mark + self.WINDOW * PART_BYTES)
-            datagrams += [self.part(identity, position) for position in range(mark, end, PART_BYTES)]
-        return datagrams
-
-    def hear(self, data: bytes) -> list[bytes]:
-        """Take a confirm or a request; return the answer."""
-        header = wire.header(data)
-        if header.identity not in self.bodies:
-            return []
-        if header.kind == wire.REQUEST:
-            return [self.part(header.identity, header.position)]
-        self.marks[header.identity] = header.position
-        if header.position == len(self.bodies[header.identity]):
-            del self.bodies[header.identity]
-        return []
-
-
-class World:
-    """Plain senders and one receiver, 5 ms apart, with loss."""
-
-    DELAY_US = 5_000
-    TURN_US = 40_000
-
-    def __init__(self, options: RupOptions, senders: list[Plain], loss: float, seed: int) -> None:
-        self.machine = RupMachine(options, Seeded(seed))
-        self.senders = {sender.address: sender for sender in senders}
-        self.delivered: list[tuple[Address, bytes]] = []
-        self._random = Random(seed)
-        self._loss = loss
-        self._flying: list[tuple[int, int, Address, bytes, bool]] = []
-        self._count = 0
-        self._largest = max(cost(len(body), -(-len(body) // PART_BYTES)) for s in senders for body in s.bodies.values())
-        self.held_most = 0
-
-    def _fly(self, at_us: int, address: Address, data: bytes, *, to_machine: bool) -> None:
-        if self._random.random() >= self._loss:
-            self._count += 1
-            heappush(self._flying, (at_us + self.DELAY_US, self._count, address, data, to_machine))
-
-    def run(self, turns: int) -> None:
-        """Run until every sender has its confirm of everything, for so many turns at the most."""
-        for turn in range(turns):
-            begin_us = turn * self.TURN_US
-            if not any(sender.bodies for sender in self.senders.values()):
-                return
-            for sender in self.senders.values():
-                for data in sender.turn():
-                    self._fly(begin_us, sender.address, data, to_machine=True)
-            self._run_until(begin_us + self.TURN_US)
-
-    def _run_until(self, end_us: int) -> None:
-        while True:
-            due_us = self.machine.next_deadline_us()
-            flying_us = self._flying[0][0] if self._flying else end_us
-            now_us = min(flying_us, end_us if due_us is None else due_us)
-            if now_us >= end_us:
-                return
-            if due_us is not None and due_us <= now_us:
-                self.machine.wake(now_us)
-            else:
-                _, _, address, data, to_machine = heappop(self._flying)
-                if to_machine:
-                    self.machine.receive(data, address, now_us)
-                else:
-                    for answer in self.senders[address].hear(data):
-                        self._fly(now_us, address, answer, to_machine=True)
-            self._settle(now_us)
-
-    def _settle(self, now_us: int) -> None:
-        for event in self.machine.events():
-            if isinstance(event, MessageReceived):
-                self.delivered.append((event.peer.address, event.body))
-                self.machine.commit(event.receipt, now_us)
-        for transmit in self.machine.transmits():
-            for data in wire.split(transmit.data, transmit.segment_bytes or len(transmit.data)):
-                self._fly(now_us, transmit.address, bytes(data), to_machine=False)
-        self._check()
-
-    def _check(self) -> None:
-        options, memory = self.machine._options, self.machine._receiver.memory
-        assert memory.held_bytes <= options.incoming_bytes_max + self._largest
-        for conversation in self.machine._conversations.values():
-            assert conversation.incoming_bytes <= options.incoming_bytes_per_peer_max + self._largest
-        self.held_most = max(self.held_most, memory.held_bytes)
-
-
-@given(
-    parts=st.lists(st.lists(st.integers(2, 150), min_size=1, max_size=5), min_size=3, max_size=5),
-    bound=st.integers(10, 200),
-    per_peer=st.integers(10, 200),
-    lossy=st.booleans(),
-    seed=st.integers(0, 1_000),
-)
-def test_what_was_begun_is_finished_however_little_memory_there_is(
-    parts: list[list[int]], bound: int, per_peer: int, lossy: bool, seed: int
-) -> None:
-    senders = [
-        Plain(("sender", number), [bytes([number]) * (PART_BYTES * count - 7) for count in counts])
-        for number, counts in enumerate(parts)
-    ]
-    expected = sorted((sender.address, body) for sender in senders for body in sender.bodies.values())
-    options = RupOptions(
-        incoming_bytes_max=cost(bound * PART_BYTES, bound),
-        incoming_bytes_per_peer_max=cost(per_peer * PART_BYTES, per_peer),
-    )
-    world = World(options, senders, 0.1 if lossy else 0.0, seed)
-    world.run(600)
-    assert sorted(world.delivered) == expected
-
-
-def test_three_senders_whose_messages_fit_one_by_one_but_not_together_are_all_served() -> None:
-    parts = 400
-    senders = [Plain(name, [bytes([name]) * parts * PART_BYTES] * 3) for name in (1, 2, 3)]
-    bound = cost(parts * PART_BYTES, parts)
-    world = World(RupOptions(incoming_bytes_max=bound), senders, 0.0, 1)
-    world.run(300)
-    assert len(world.delivered) == 9
-    assert bound < world.held_most <= 2 * bound
-    assert world.machine.statistics.dropped["memory_full"] > 0
-
-
-def test_at_the_bound_nothing_is_begun_and_a_dropped_part_of_another_message_still_arms_its_confirm() -> None:
-    machine = RupMachine(RupOptions(incoming_bytes_max=cost(20, 2)), Seeded(1))
-
-    def answers(address: Address, position: int) -> list[tuple[int, int]]:
-        machine.receive(wire.part(ID, position, 30, bytes(10)), address, 0)
-        return [
-            (wire.header(transmit.data).kind, wire.header(transmit.data).position) for transmit in machine.transmits()
-        ]
-
-    assert answers("a", 0) == [(wire.CONFIRM, 10)]
-    assert answers("b", 0) == [(wire.CONFIRM, 10)]
-    assert answers("b", 10) == [(wire.CONFIRM, 10)]
-    assert answers("c", 0) == []
-    assert machine.statistics.dropped == {"memory_full": 2}
-    assert answers("a", 10) == [(wire.CONFIRM, 20)]
 
 
 def test_a_message_above_the_maximum_leaves_nothing_behind() -> None:

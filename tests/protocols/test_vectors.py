@@ -202,9 +202,10 @@ def test_these_inputs_oblige_the_machine_to_exactly_these_answers(name: str, vec
 # Clauses.
 
 
-@pytest.mark.parametrize(("name", "vector"), of("layout", "meaning"))
-def test_every_vector_cites_a_clause_that_stands_in_the_standard(name: str, vector: Vector) -> None:
-    assert vector["clause"] in CLAUSES["common"] + CLAUSES[name]
+@pytest.mark.parametrize("name", NAMES)
+def test_every_vector_cites_a_clause_that_stands_in_the_standard(name: str) -> None:
+    for vector in FILES[name]["layout"] + FILES[name]["meaning"]:
+        assert vector["clause"] in CLAUSES["common"] + CLAUSES[name]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -17,9 +17,9 @@ from fairway.cli import run
 from fairway.core.errors import BadOption, FairwayError
 from fairway.core.tables import CAPTURE_TABLES, PACKETS, SESSIONS, TIMELINE
 from fairway.report.capture import Choice, capture_report
-from fairway.report.drawings import ANSWER, COPY, DUPLICATE, FIRST, LOST, streams, words
-from fairway.report.packets import COPIES_DRAWN_MAX, DRAWN_MAX, LADDER_PACKETS, packets_of
-from fairway.report.survey import survey, trouble
+from fairway.report.drawings import ANSWER, DUPLICATE, FIRST, LOST, RETRANSMISSION, streams, words
+from fairway.report.packets import DRAWN_MAX, LADDER_PACKETS, RETRANSMISSIONS_DRAWN_MAX, packets_of
+from fairway.report.survey import severity_scores, survey
 from fairway.report.tables import LakeTables
 from fairway.report.traffic import BINS_MAX, Messages, step_us
 from tests.report.lakes import START_US, Tables, crowd, mixed, put, schema, transmission
@@ -72,7 +72,7 @@ def test_sessions_that_went_well_are_said_to_have(tmp_path: Path) -> None:
 def test_the_worst_session_comes_first(text: str) -> None:
     data = data_of(text)
     assert data["chosen"][0]["session"] == "udpc-000090"
-    place = data["columns"].index("trouble")
+    place = data["columns"].index("severity_score")
     points = [row[place] for row in data["sessions"]]
     assert points == sorted(points, reverse=True)
 
@@ -80,7 +80,7 @@ def test_the_worst_session_comes_first(text: str) -> None:
 def test_every_copy_is_drawn_and_what_it_replaces_is_presumed_lost(text: str) -> None:
     data = data_of(text)
     row, marks = data["chosen"][0], data["details"][0]["streams"]["out"]["k"]
-    copies = marks.count(COPY)
+    copies = marks.count(RETRANSMISSION)
     assert copies == row["retransmissions_out"]
     assert marks.count(LOST) == copies
     assert marks.count(FIRST) == marks.count(ANSWER) == row["transfers_out"]
@@ -263,12 +263,12 @@ def test_a_session_of_400_000_packets_is_thinned_as_it_is_read(tmp_path: Path) -
     for start in range(0, 400_000, 100_000):
         write_deltalake(tmp_path / "tables" / "packets", hot_packets(100_000, start), mode="append")
     kept = packets_of(LakeTables(tmp_path), [session])["hot", ""]
-    assert sum(piece.num_rows for piece in kept.drawn) < 1.2 * (DRAWN_MAX + COPIES_DRAWN_MAX)
+    assert sum(piece.num_rows for piece in kept.drawn) < 1.2 * (DRAWN_MAX + RETRANSMISSIONS_DRAWN_MAX)
     text = capture_report(tmp_path)
     detail = data_of(text)["details"][0]
     marks = detail["streams"]["out"]["k"]
     assert 0.5 * DRAWN_MAX < marks.count(FIRST) < 1.2 * DRAWN_MAX
-    assert 0.5 * COPIES_DRAWN_MAX < marks.count(COPY) < 1.2 * COPIES_DRAWN_MAX
+    assert 0.5 * RETRANSMISSIONS_DRAWN_MAX < marks.count(RETRANSMISSION) < 1.2 * RETRANSMISSIONS_DRAWN_MAX
     assert detail["stride"] == 98
     assert len(text) < 2_000_000
 
@@ -319,7 +319,7 @@ def test_a_rung_says_what_the_packet_is(protocol: str, row: dict[str, object], s
     assert words(protocol, row) == said
 
 
-def test_trouble_weighs_rules_before_losses_and_losses_of_many_before_those_of_few(tmp_path: Path) -> None:
+def test_the_severity_score_weighs_rules_before_losses_and_losses_of_many_before_those_of_few(tmp_path: Path) -> None:
     tables = Tables()
     for number in range(4):
         transmission(tables, number, messages=10)
@@ -328,7 +328,7 @@ def test_trouble_weighs_rules_before_losses_and_losses_of_many_before_those_of_f
     lossy |= {"packets_out": 1_000, "packets_in": 1_000, "loss_out": 0.3}
     tiny |= {"packets_out": 1, "packets_in": 1, "loss_out": 0.5}
     put(tmp_path, SESSIONS, [good, breaking, lossy, tiny])
-    points = list(trouble(DeltaTable(tmp_path / "tables" / "sessions").to_pyarrow_table()))
+    points = list(severity_scores(DeltaTable(tmp_path / "tables" / "sessions").to_pyarrow_table()))
     assert points[1] > points[2] > points[3] > points[0] == 0
 
 

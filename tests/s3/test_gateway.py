@@ -18,13 +18,10 @@ from tests.gateway.world import Ledger, Sender, any_ports, check_promise, gatewa
 
 
 @pytest.mark.parametrize("point", ["seal-synced", "seal-renamed"])
-def test_killed_before_or_behind_the_put_of_a_segment_it_makes_the_same_one(
+async def test_killed_before_or_behind_the_put_of_a_segment_it_makes_the_same_one(
     point: str, address: str, tmp_path: Path
 ) -> None:
-    asyncio.run(_killed_at(point, address, tmp_path))
-
-
-async def _killed_at(point: str, lake: str, home: Path) -> None:
+    lake, home = address, tmp_path
     options = ("--journal", str(home / "gateways"), "--seal-after", "150ms")
     ledger = Ledger()
     first = await start(lake, any_ports(("mrp",)), *options, environment={"FAIRWAY_CRASH_AT": f"{point}:2"})

@@ -9,7 +9,7 @@ import pytest
 
 from fairway.cli import run as fairway
 from fairway.protocols import NAMES
-from fairway.sim.cases import Wishes, case
+from fairway.sim.cases import RunOptions, case
 from fairway.sim.swarm import run_seed
 from tests.capture.reading import read_pcapng
 
@@ -20,7 +20,7 @@ def test_a_summary_tells_what_happened(capsys: pytest.CaptureFixture[str]) -> No
     assert fairway(EXAMPLE) == 0
     out = capsys.readouterr().out
     assert out.startswith("mrp, seed 7: passed\n")
-    for word in ("101 accepted", "101 handed over", "delivered 101", "loss", "ahead of a timer", "digest"):
+    for word in ("101 accepted", "101 delivered", "delivered 101", "loss", "ahead of a timer", "digest"):
         assert word in out
     assert max(len(line) for line in out.splitlines()) <= 120
 
@@ -105,6 +105,6 @@ def test_what_cannot_be_is_refused_in_one_sentence(
 
 
 def test_the_command_names_only_what_differs_from_the_defaults() -> None:
-    wishes = Wishes(protocol="rup", size=5_000, snapshot=False, two_way=True, delay_ms=2.5)
+    wishes = RunOptions(protocol="rup", size=5_000, snapshot=False, two_way=True, delay_ms=2.5)
     assert wishes.command(9) == "fairway sim --protocol rup --delay-ms 2.5 --no-snapshot --size 5000 --two-way --seed 9"
     assert case(wishes).faults.delay_us == 2_500

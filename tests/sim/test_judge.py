@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fairway.core.events import Peer
 from fairway.sim.checks import Judge, Promises
-from fairway.sim.letters import PLAIN, RELIABLE
+from fairway.sim.sent_messages import PLAIN, RELIABLE
 
 SERVER, CLIENT, OTHER = 0, 1, 2
 ADDRESSES = {("s", 1): SERVER, ("c", 1): CLIENT, ("c", 2): OTHER}

@@ -12,7 +12,6 @@ from functools import partial
 
 import pytest
 
-from fairway.core.amplification import Ledger
 from fairway.core.dedup import Seen
 from fairway.core.errors import NoSuchPeer
 from fairway.core.events import (
@@ -27,6 +26,7 @@ from fairway.core.events import (
     Receipt,
 )
 from fairway.core.machine import Buffer, Options, Transmit
+from fairway.core.outbox import Ledger
 from fairway.core.random_source import RandomSource, Seeded
 from fairway.protocols import make_machine
 from fairway.protocols.mrp import receiver as mrp_receiver
@@ -237,7 +237,11 @@ def _sends_index_zero(patch: pytest.MonkeyPatch) -> None:
 
 
 def _wraps_a_sequence_early(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(mrp_receiver, "_TURN", 65_535)
+    def early(wire: int, near: int, bits: int) -> int:
+        ahead = (wire - near) % 65_535
+        return near + ahead if ahead < 32_768 else near + ahead - 65_535
+
+    patch.setattr(mrp_receiver, "widen", early)
 
 
 Piece = Callable[[pytest.MonkeyPatch], None]

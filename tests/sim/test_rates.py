@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from fairway.protocols import make_options
-from fairway.sim.cases import Wishes, case
+from fairway.sim.cases import RunOptions, case
 from fairway.sim.configuration import SERVER, Configuration
 from fairway.sim.faults import Faults
 from fairway.sim.load import Load
@@ -21,7 +21,7 @@ BOTTLENECK = 200_000
 def load_us(protocol: str, loss: float, layout: str | None = None) -> int:
     """Runs a windowed transfer over 50 ms round trips and tells how long it took."""
     messages, size = (5, 1_500 * PART_BYTES) if protocol == "rup" else (7_500, 64)
-    wishes = Wishes(
+    wishes = RunOptions(
         protocol=protocol, messages=messages, size=size, loss=loss, delay_ms=25, controller="eager", window=256,
         layout=layout,
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairway.sim.swarm import run_seed
+from fairway.sim import swarm
 
 FOUND = {
     ("udpc", 205_632): "the judge took the ids of a sequenced conversation for places",
@@ -20,6 +20,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize(("protocol", "seed"), FOUND, ids=[f"{protocol}-{seed}" for protocol, seed in FOUND])
-def test_a_seed_that_once_failed_passes(protocol: str, seed: int) -> None:
-    result = run_seed(protocol, seed)
+def test_a_seed_that_once_failed_passes(protocol: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(swarm, "MODEL", 0)  # none of them ran under it
+    result = swarm.run_seed(protocol, seed)
     assert result.passed, (FOUND[protocol, seed], result.violations)

@@ -21,7 +21,7 @@ from fairway.core.events import (
     Peer,
     Receipt,
 )
-from fairway.core.machine import Options, Transmit
+from fairway.core.machine import CONTROLLERS, Options, Transmit
 from fairway.core.random_source import RandomSource
 from fairway.protocols import NAMES
 from fairway.sim.configuration import Configuration, Crash, Partition, Rebind
@@ -144,6 +144,7 @@ def test_a_swarm_draws_every_kind_of_trouble(protocol: str) -> None:
         lambda c: c.tight,
         lambda c: c.mild,
         lambda c: c.options.deferred,
+        *(lambda c, name=name: c.options.controller == name for name in CONTROLLERS),
         lambda c: c.load.two_way,
         lambda c: any(isinstance(step, Crash) and step.with_snapshot for step in c.plan),
         lambda c: any(isinstance(step, Crash) and not step.with_snapshot for step in c.plan),

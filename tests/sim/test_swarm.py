@@ -9,7 +9,8 @@ import pytest
 from fairway.protocols import NAMES
 from fairway.sim.swarm import replay_command, run_seed
 
-SEEDS_PER_PROTOCOL = 520
+SEEDS, MORE_SEEDS = 208, 520
+"""For each protocol in `make test` and in `make test-all`; `make soak` runs thousands."""
 BLOCK = 26
 """Seeds in one test: small enough to spread over processes, large enough to be worth one."""
 
@@ -25,7 +26,13 @@ def _said(protocol: str, seed: int) -> str | None:
     return "\n    ".join([replay_command(protocol, seed), *map(str, violations[:3])])
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS_PER_PROTOCOL, BLOCK))
+@pytest.mark.parametrize(
+    "first",
+    [
+        *range(0, SEEDS, BLOCK),
+        *(pytest.param(seed, marks=pytest.mark.long) for seed in range(SEEDS, MORE_SEEDS, BLOCK)),
+    ],
+)
 @pytest.mark.parametrize("protocol", NAMES)
 def test_every_seed_keeps_every_promise(protocol: str, first: int) -> None:
     failures = [said for seed in range(first, first + BLOCK) if (said := _said(protocol, seed)) is not None]

@@ -2,6 +2,7 @@
 
 python -m tests.torture --kills 60 --seed 1 --out build/torture            on a disk that is filled now and then
 python -m tests.torture --kills 40 --s3 --seed 1 --out build/torture       in an object store
+python -m tests.torture --kills 100 --dtls --seed 1 --out build/torture    over DTLS: a device each, by its certificate
 python -m tests.torture --cuts 300 --seed 1 --out build/torture            power cuts of gateway and stream
 """
 
@@ -30,6 +31,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--stream-kills", type=int, help="how many kills fall on the stream [default: one of six]")
     parser.add_argument("--s3", action="store_true", help="the lake is in an object store")
+    parser.add_argument(
+        "--dtls", action="store_true", help="every device has a certificate, and its name is judged too"
+    )
     parser.add_argument("--minutes", type=float, default=0.0, help="begin nothing more after so long")
     parser.add_argument("--messages", type=int, default=150, help="of each protocol in the recording that is cut")
     parser.add_argument("--out", type=Path, required=True, help="a folder that is not there yet")
@@ -58,7 +62,8 @@ def _kill(chosen: argparse.Namespace) -> bool:
             (out / "store").mkdir(parents=True)
             os.environ |= environment(running.enter_context(serving(out / "store")))
             lake = f"s3://{BUCKET}/lake"
-        verdict = Torture(chosen.kills, chosen.seed, out, _tell, chosen.minutes, chosen.stream_kills, lake).run()
+        options = chosen.minutes, chosen.stream_kills, lake, chosen.dtls
+        verdict = Torture(chosen.kills, chosen.seed, out, _tell, *options).run()
     for line in verdict.lines():
         print(line, flush=True)
     return verdict.kept

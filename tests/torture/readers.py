@@ -73,8 +73,14 @@ def duckdb_with_delta(table: Path | str = "") -> Any:
     return connection
 
 
-_connected = cache(duckdb_with_delta)
-"""Loading the extensions takes 0.4 s of a core; the table is opened anew by every query."""
+@cache
+def _connection(endpoint: str | None) -> Any:
+    return duckdb_with_delta("s3://" if endpoint else "")
+
+
+def connected(table: Path | str) -> Any:
+    """Return a cursor to DuckDB; its extensions take 0.4 s of a core to load, and every query opens its table anew."""
+    return _connection(os.environ["AWS_ENDPOINT_URL"] if "://" in str(table) else None).cursor()
 
 
 def by_delta(table: str) -> Seen:
@@ -89,7 +95,7 @@ def by_delta(table: str) -> Seen:
 def by_duckdb(table: str) -> Seen:
     """Count with DuckDB."""
     counts = ", ".join(COUNTS).replace("DISTINCT gateway, gateway_offset", "DISTINCT (gateway, gateway_offset)")
-    with _connected(table).cursor() as connection:
+    with connected(table) as connection:
         return Seen(*connection.execute(f"SELECT {counts} FROM delta_scan('{table}')").fetchone())
 
 

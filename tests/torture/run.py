@@ -14,6 +14,7 @@ from fairway.core.layout import TABLES
 from fairway.core.tables import MESSAGES
 from fairway.demo.fleet import UNKNOWN, Ledger
 from fairway.demo.judgement import Judgement, judge
+from fairway.demo.keys import Keys
 from fairway.demo.links import bad_links
 from fairway.demo.services import GatewayService, Service, stream_service
 from fairway.protocols import NAMES
@@ -86,6 +87,7 @@ class Torture:
     stream_kills: int | None = None
     lake: str = ""
     """The address of a lake in an object store; otherwise it is a folder on a disk that can be filled."""
+    dtls: bool = False
 
     def run(self) -> Verdict:
         """Runs the plan of the seed and judges."""
@@ -100,6 +102,11 @@ class Torture:
                 evidence.mkdir()
         (self.out / "verdict.json").write_text(json.dumps(asdict(verdict), indent=1))
         return verdict
+
+    @property
+    def keys(self) -> Keys | None:
+        """The identities of gateway and devices, over DTLS."""
+        return Keys(self.out / "keys") if self.dtls else None
 
     @property
     def environment(self) -> dict[str, str]:
@@ -130,7 +137,12 @@ class Course:
         self._began_s = monotonic()
         environment = {**disk.environment, **torture.environment}
         self._gateway = GatewayService(
-            self._lake, NAMES, (*GATEWAY_OPTIONS, *self._journal_option), NAME, environment=environment
+            self._lake,
+            NAMES,
+            (*GATEWAY_OPTIONS, *self._journal_option),
+            NAME,
+            environment=environment,
+            keys=torture.keys,
         )
         self._stream = self._streaming(*STREAM_OPTIONS)
 
@@ -151,7 +163,7 @@ class Course:
                 running.enter_context(service)
             self._gateway.serve()
             urls, _ = running.enter_context(bad_links(self._gateway.urls, torture.seed))
-            orders = crews(urls, f"torture-{torture.seed}", interval_s=INTERVAL_S)
+            orders = crews(urls, f"torture-{torture.seed}", interval_s=INTERVAL_S, keys=torture.keys)
             senders = running.enter_context(sending(orders, torture.out / "ledger"))
             all_readers = running.enter_context(readers(torture.environment))
             running.enter_context(self._watch.watching(all_readers))

@@ -20,6 +20,7 @@ from typing import Any
 
 from fairway.core.errors import FairwayError
 from fairway.demo.fleet import Fleet, Ledger, Orders
+from fairway.demo.keys import Keys
 from fairway.demo.processes import process
 
 PATIENT = {
@@ -45,14 +46,15 @@ class SendersFailed(FairwayError):
     """The senders ended before they were told to; the message holds what they said."""
 
 
-def crews(urls: Mapping[str, str], name: str, *, interval_s: float) -> list[Orders]:
+def crews(urls: Mapping[str, str], name: str, *, interval_s: float, keys: Keys | None = None) -> list[Orders]:
     """Return the orders of patient, hasty and bulky devices."""
-    common: dict[str, Any] = {"messages": 0, "interval_s": interval_s, "request_every": REQUEST_EVERY}
-    patient = Orders(urls=_with(urls, PATIENT), devices=2, name=f"{name}-patient", **common)
-    hasty = Orders(urls=_with(urls, HASTY), devices=1, name=f"{name}-hasty", **common)
+    common: dict[str, Any] = {"messages": 0, "keys": str(keys.folder) if keys else ""}
+    steady = {"interval_s": interval_s, "request_every": REQUEST_EVERY, **common}
+    patient = Orders(urls=_with(urls, PATIENT), devices=2, name=f"{name}-patient", **steady)
+    hasty = Orders(urls=_with(urls, HASTY), devices=1, name=f"{name}-hasty", **steady)
     bulk = {"rup": f"{urls['rup']}?{PATIENT['rup']}"}
     bulky = Orders(
-        urls=bulk, devices=1, messages=0, interval_s=1.0, in_flight=2, sizes={"rup": BULKY_BYTES}, name=f"{name}-bulky"
+        urls=bulk, devices=1, interval_s=1.0, in_flight=2, sizes={"rup": BULKY_BYTES}, name=f"{name}-bulky", **common
     )
     return [patient, hasty, bulky]
 

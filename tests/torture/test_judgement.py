@@ -64,6 +64,15 @@ def test_a_refused_message_must_not_be_in_the_table(tmp_path: Path) -> None:
     assert judge(ledger, table_of(tmp_path, [b"a", b"b"])).foreign == 1
 
 
+def test_a_message_under_the_name_of_another_device_is_missing_and_foreign(tmp_path: Path) -> None:
+    ledger = Ledger(outcomes={key_of(b"a", "one"): ACKNOWLEDGED})
+    for device, kept in (("one", True), ("two", False), (None, False)):
+        folder = tmp_path / str(device)
+        write_deltalake(folder, pa.table({"body": pa.array([b"a"]), "device": pa.array([device], pa.string())}))
+        verdict = judge(ledger, folder)
+        assert (verdict.kept, verdict.missing, verdict.foreign) == (kept, not kept, not kept)
+
+
 def test_a_ledger_comes_back_from_its_file(tmp_path: Path) -> None:
     ledger = ledger_of([b"a"], [b"b"])
     ledger.acknowledged_s[key_of(b"a")] = 12.5

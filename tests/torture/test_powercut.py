@@ -14,7 +14,7 @@ from tests.torture.powercut.recording import Recording, record
 from tests.torture.powercut.recovery import Moment, cut, draw
 from tests.torture.powercut.trace import Cut, Event, Made, Moved, Removed, Synced, Times, Wrote, read
 
-CUTS = 40
+CUTS = [12, pytest.param(40, marks=pytest.mark.long)]
 MESSAGES = 25
 BATCHES = 25
 LAKE = Path("/before/lake")
@@ -26,10 +26,13 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     return record(tmp_path_factory.mktemp("recording"), MESSAGES)
 
 
-def test_wherever_the_power_goes_a_gateway_finds_what_it_had_promised(recording: Recording, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cuts", CUTS)
+def test_wherever_the_power_goes_a_gateway_finds_what_it_had_promised(
+    recording: Recording, tmp_path: Path, cuts: int
+) -> None:
     assert len(recording.ledger.acknowledged_s) > 4 * MESSAGES
     broken = {}
-    for number, moment in enumerate(draw(recording.events, CUTS, seed=3)):
+    for number, moment in enumerate(draw(recording.events, cuts, seed=3)):
         faults = cut(recording, moment, tmp_path / str(number))
         if faults:
             broken[str(moment)] = faults
@@ -54,16 +57,17 @@ def landing(tmp_path_factory: pytest.TempPathFactory) -> Landing:
     return record_landing(tmp_path_factory.mktemp("landing"), BATCHES)
 
 
+@pytest.mark.parametrize("cuts", CUTS)
 def test_wherever_the_power_goes_a_stream_finds_what_it_had_landed_and_goes_on(
-    landing: Landing, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    landing: Landing, tmp_path: Path, capsys: pytest.CaptureFixture[str], cuts: int
 ) -> None:
     broken = {}
-    for number, moment in enumerate(draw(landing.events, CUTS, seed=5)):
+    for number, moment in enumerate(draw(landing.events, cuts, seed=5)):
         faults = cut_landing(landing, moment, tmp_path / str(number))
         if faults:
             broken[str(moment)] = faults
     assert not broken
-    assert len(capsys.readouterr().out.splitlines()) > CUTS
+    assert len(capsys.readouterr().out.splitlines()) > cuts
 
 
 @pytest.mark.parametrize("unsynced", [".json", ".parquet", "_delta_log"])

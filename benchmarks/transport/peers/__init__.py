@@ -6,27 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import Any
 
-from benchmarks.transport.loads import LOADS
-
-if TYPE_CHECKING:
-    from benchmarks.transport.loads import Receiver, Sender
+from benchmarks.transport.loads import LOADS, Announce, Load
 
 ALL = tuple(LOADS)
 WITHOUT_AWAITABLES = ("bulk", "batches-64", "batches-1024", "ping-pong")
 
-INSTALL = "pip install --require-hashes -r requirements/bench.txt"
-
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One row of the table."""
-
     name: str
     title: str
     module: str
-    """The module of this package that has `make_sender` and `make_receiver`."""
+    """The module of this package that has `open_sender` and `serve`."""
     settings: Mapping[str, str] = field(default_factory=dict)
     loads: tuple[str, ...] = ALL
     needs: str | None = None
@@ -40,21 +33,26 @@ class Peer:
     def installed(self) -> bool:
         return self.needs is None or find_spec(self.needs) is not None
 
-    def make_sender(self) -> Sender:
-        """Makes the calling side."""
-        made: Sender = import_module(f"{__name__}.{self.module}").make_sender(**self.settings)
-        return made
+    async def open_sender(self, host: str, port: int, load: Load) -> Any:
+        """Return the calling side, connected."""
+        return await self._module().open_sender(host, port, load, **self.settings)
 
-    def make_receiver(self) -> Receiver:
-        """Makes the listening side."""
-        made: Receiver = import_module(f"{__name__}.{self.module}").make_receiver(**self.settings)
-        return made
+    async def serve(self, host: str, load: Load, announce: Announce) -> None:
+        """Receive, compare and confirm until cancelled; announce the address first."""
+        await self._module().serve(host, load, announce, **self.settings)
+
+    def _module(self) -> Any:
+        return import_module(f"{__name__}.{self.module}")
 
 
 def _fairway(name: str, title: str, protocol: str, controller: str, io: str = "auto") -> Peer:
     settings = {"protocol": protocol, "controller": controller, "io": io}
     return Peer(name, title, "endpoints", settings, loads=ALL if io == "auto" else ("bulk",))
 
+
+PLAIN = ("rup", "udpc", "mrp", "pydevts")
+BESIDE_DTLS = (*PLAIN, "aioquic", *(f"{name}-dtls" for name in PLAIN))
+"""What encryption costs: the same four without it, and QUIC, which always encrypts."""
 
 PEERS = {
     peer.name: peer
@@ -75,10 +73,6 @@ PEERS = {
         _fairway("mrp-newreno", "mrp, newreno", "mrp", "newreno"),
         _fairway("pydevts", "pydevts, eager", "pydevts", "eager"),
         _fairway("pydevts-newreno", "pydevts, newreno", "pydevts", "newreno"),
+        *(_fairway(f"{name}-dtls", f"{name}, DTLS", f"{name}+dtls", "eager") for name in PLAIN),
     )
 }
-
-
-def missing() -> list[str]:
-    """Names the peers whose package is not installed."""
-    return [peer.name for peer in PEERS.values() if not peer.installed]

@@ -17,13 +17,11 @@ from benchmarks.transport.pattern import (
     BLOCK,
     BLOCK_BYTES,
     NUMBER_BYTES,
-    Corrupt,
-    MessageCheck,
+    Reception,
     StreamCheck,
     batch_messages,
     cycle,
-    message,
-    tail,
+    number_bytes,
 )
 
 READ_BYTES = 1 << 18
@@ -35,10 +33,6 @@ _LENGTH = struct.Struct(">I")
 def frame(body: bytes) -> bytes:
     """Puts the length in front."""
     return _LENGTH.pack(len(body)) + body
-
-
-def number(value: int) -> bytes:
-    return value.to_bytes(NUMBER_BYTES, "big")
 
 
 class FramedSender:
@@ -78,16 +72,13 @@ class FramedSender:
                 raise ConnectionError("the receiver went away")
             await self._room.wait()
 
-    async def begin(self, units: int) -> None:
-        self._begin(units)
-
-    def _begin(self, size: int) -> None:
+    async def begin(self, size: int) -> None:
         self._confirmed = 0
-        header = number(size)
+        header = number_bytes(size)
         self._writer.write(header if self._load.kind == "bulk" else frame(header))
 
     async def bulk(self, size: int) -> None:
-        self._begin(size)
+        await self.begin(size)
         for sent in range(0, size, BLOCK_BYTES):
             await self._until(sent + BLOCK_BYTES - IN_FLIGHT_BYTES)
             self._writer.write(BLOCK)
@@ -95,7 +86,7 @@ class FramedSender:
         await self._until(size)
 
     async def awaited(self, count: int) -> None:
-        self._begin(count)
+        await self.begin(count)
         await send_each([self.send], count, self._load.message_bytes)
 
     def send(self, body: bytes) -> asyncio.Future[None]:
@@ -105,7 +96,7 @@ class FramedSender:
         return future
 
     async def batches(self, count: int) -> None:
-        self._begin(count)
+        await self.begin(count)
         size, sent = batch_messages(self._load.message_bytes), 0
         while sent < count:
             await self._until(sent + size - BATCHES_IN_FLIGHT * size)
@@ -119,62 +110,36 @@ class FramedSender:
         self._confirmed = 0
         await self.send(body)
 
-    async def close(self) -> None:
-        self._reading.cancel()
-        self._writer.close()
+
+async def receive(load: Load, reception: Reception, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Receive from a stream to its end, compare and confirm."""
+    if load.kind == "bulk":
+        await _receive_bulk(reception, reader, writer)
+        return
+    async for bodies in frames(reader):
+        confirmed = reception.take(bodies)
+        if confirmed is not None:
+            writer.write(number_bytes(confirmed))
 
 
-class FramedReceiver:
-    """Receives from a stream, compares and confirms."""
+async def _receive_bulk(reception: Reception, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while True:
+        reception.take([await reader.readexactly(NUMBER_BYTES)])
+        while not reception.complete:
+            data = await reader.read(READ_BYTES)
+            if not data:
+                return
+            confirmed = reception.take([data])
+            if confirmed is not None:
+                writer.write(number_bytes(confirmed))
 
-    def __init__(self) -> None:
-        self.received = 0
 
-    async def handle(self, load: Load, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serves one stream to its end."""
-        if load.kind == "bulk":
-            await self._bulk(reader, writer)
-        elif load.kind == "ping":
-            await self._pings(load, reader, writer)
-        else:
-            await self._messages(load, reader, writer)
-
-    async def _bulk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while True:
-            size = int.from_bytes(await reader.readexactly(NUMBER_BYTES), "big")
-            check, told = StreamCheck(), 0
-            while check.total < size:
-                data = await reader.read(min(READ_BYTES, size - check.total))
-                if not data:
-                    return
-                check.take(data)
-                self.received += len(data)
-                if check.total - told >= CONFIRM_BYTES or check.total == size:
-                    told = check.total
-                    writer.write(number(told))
-
-    async def _pings(self, load: Load, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        expected = message(0, tail(load.message_bytes))
-        async for bodies in frames(reader):
-            if bodies != [expected]:
-                raise Corrupt("a ping differs from what was sent")
-            self.received += 1
-            writer.write(number(1))
-
-    async def _messages(self, load: Load, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        period = len(cycle(load.message_bytes)) if load.kind == "batches" else None
-        check: MessageCheck | None = None
-        async for bodies in frames(reader):
-            if check is None or check.complete:
-                check = MessageCheck(load.message_bytes, int.from_bytes(bodies.pop(0), "big"), period)
-            if bodies:
-                check.take(bodies)
-                self.received += len(bodies)
-                writer.write(number(check.total))
+def reception_of(load: Load) -> Reception:
+    return Reception(load, StreamCheck, CONFIRM_BYTES) if load.kind == "bulk" else Reception(load)
 
 
 async def frames(reader: asyncio.StreamReader) -> AsyncIterator[list[bytes]]:
-    """Cuts a stream into messages; gives those of each read."""
+    """Cuts a stream into messages; returns those of each read."""
     rest = b""
     while data := await reader.read(READ_BYTES):
         if rest:

@@ -5,30 +5,21 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
-from collections.abc import Callable
 
 from kcp import KCP
 
-from benchmarks.transport.loads import Load
-from benchmarks.transport.peers.pushing import PushingReceiver, PushingSender
+from benchmarks.transport.loads import Announce, Load
+from benchmarks.transport.peers.pushing import PushingSender, follow, reception_of
 from benchmarks.transport.peers.raw import roomy
 
 CONVERSATION = 7
 DATAGRAM_BYTES = 1_200
-WINDOW = 1_024
+WINDOW = "1024"
 INTERVAL_MS = 10
 PIECE_BYTES = 65_535
 """Below 128 fragments, which is what one message may have."""
 DRAIN_MAX = 64
 """Datagrams taken before acknowledgements leave."""
-
-
-def make_sender(window: str = str(WINDOW)) -> KcpSender:
-    return KcpSender(int(window))
-
-
-def make_receiver(window: str = str(WINDOW)) -> KcpReceiver:
-    return KcpReceiver(int(window))
 
 
 class KcpLine:
@@ -86,33 +77,16 @@ class KcpLine:
         return bodies
 
 
-class KcpSender:
-    """Sends over one conversation."""
-
-    def __init__(self, window: int) -> None:
-        self._window = window
-
-    async def open(self, host: str, port: int, load: Load) -> None:
-        self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        line = KcpLine(self._sock, self._window)
-        line.connect((host, port))
-        pushing = PushingSender(line, load, PIECE_BYTES)
-        self.begin, self.send = pushing.begin, pushing.send
-        self.bulk, self.awaited, self.batches, self.ping = pushing.bulk, pushing.awaited, pushing.batches, pushing.ping
-
-    async def close(self) -> None:
-        self._sock.close()
+async def open_sender(host: str, port: int, load: Load, window: str = WINDOW) -> PushingSender:
+    line = KcpLine(socket.socket(socket.AF_INET, socket.SOCK_DGRAM), int(window))
+    line.connect((host, port))
+    return PushingSender(line, load, PIECE_BYTES)
 
 
-class KcpReceiver(PushingReceiver):
-    """Receives from the first that calls."""
-
-    def __init__(self, window: int) -> None:
-        super().__init__()
-        self._window = window
-
-    async def serve(self, host: str, load: Load, announce: Callable[[str, int], None]) -> None:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.bind((host, 0))
-            announce(*sock.getsockname())
-            await asyncio.to_thread(self.follow, KcpLine(sock, self._window), load)
+async def serve(host: str, load: Load, announce: Announce, window: str = WINDOW) -> None:
+    """Receive from the first that calls."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind((host, 0))
+        reception = reception_of(load)
+        announce(sock.getsockname(), reception)
+        await asyncio.to_thread(follow, KcpLine(sock, int(window)), reception)

@@ -4,32 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
-from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from aioquic.asyncio import connect, serve
+from aioquic.asyncio import connect
+from aioquic.asyncio import serve as serve_quic
 from aioquic.quic.configuration import QuicConfiguration
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from benchmarks.transport.loads import Load
-from benchmarks.transport.peers.framed import FramedReceiver, FramedSender
+from benchmarks.transport.loads import Announce, Load
+from benchmarks.transport.peers.framed import FramedSender, receive, reception_of
 
 ALPN = ["fairway-bench"]
 FLOW_CONTROL_BYTES = 16 << 20
 IDLE_S = 60.0
-
-
-def make_sender(congestion: str = "reno") -> QuicSender:
-    return QuicSender(congestion)
-
-
-def make_receiver(congestion: str = "reno") -> QuicReceiver:
-    return QuicReceiver()
 
 
 def _configuration(*, client: bool, congestion: str = "reno") -> QuicConfiguration:
@@ -62,50 +53,35 @@ def _certificate() -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     return certificate, key
 
 
-class QuicSender:
-    """Sends over one stream of one connection."""
-
-    def __init__(self, congestion: str) -> None:
-        self._congestion = congestion
-
-    async def open(self, host: str, port: int, load: Load) -> None:
-        self._stack = AsyncExitStack()
-        configuration = _configuration(client=True, congestion=self._congestion)
-        protocol = await self._stack.enter_async_context(connect(host, port, configuration=configuration))
-        reader, writer = await protocol.create_stream()
-        framed = self._framed = FramedSender(load, reader, writer)
-        self.begin, self.send = framed.begin, framed.send
-        self.bulk, self.awaited, self.batches, self.ping = framed.bulk, framed.awaited, framed.batches, framed.ping
-
-    async def close(self) -> None:
-        await self._framed.close()
-        await self._stack.aclose()
+async def open_sender(host: str, port: int, load: Load, congestion: str = "reno") -> FramedSender:
+    """Open one stream of one connection, which ends with the process."""
+    connection = connect(host, port, configuration=_configuration(client=True, congestion=congestion))
+    protocol = await connection.__aenter__()
+    return FramedSender(load, *await protocol.create_stream())
 
 
-class QuicReceiver(FramedReceiver):
-    """Receives from every stream that is opened."""
+async def serve(host: str, load: Load, announce: Announce, congestion: str = "reno") -> None:
+    """Receive from every stream that is opened."""
+    failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    reception, tasks = reception_of(load), []
 
-    async def serve(self, host: str, load: Load, announce: Callable[[str, int], None]) -> None:
-        failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        tasks = []
-
-        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            try:
-                await self.handle(load, reader, writer)
-            except asyncio.IncompleteReadError:
-                return
-            except Exception as error:
-                failed.set_exception(error)
-
-        def opened(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            tasks.append(asyncio.ensure_future(handle(reader, writer)))
-
-        configuration = _configuration(client=False)
-        configuration.certificate, configuration.private_key = _certificate()
-        server: Any = await serve(host, 0, configuration=configuration, stream_handler=opened)
-        # aioquic does not tell the port that it got.
-        announce(*server._transport.get_extra_info("sockname")[:2])
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await failed
-        finally:
-            server.close()
+            await receive(load, reception, reader, writer)
+        except asyncio.IncompleteReadError:
+            return
+        except Exception as error:
+            failed.set_exception(error)
+
+    def opened(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.append(asyncio.ensure_future(handle(reader, writer)))
+
+    configuration = _configuration(client=False)
+    configuration.certificate, configuration.private_key = _certificate()
+    server: Any = await serve_quic(host, 0, configuration=configuration, stream_handler=opened)
+    # aioquic does not tell the port that it got.
+    announce(server._transport.get_extra_info("sockname")[:2], reception)
+    try:
+        await failed
+    finally:
+        server.close()

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Callable
 
-from benchmarks.transport.loads import Load
-from benchmarks.transport.pattern import BLOCK, Corrupt, message, tail
+from benchmarks.transport.loads import Announce, Load
+from benchmarks.transport.pattern import BLOCK, Corrupt, Reception
 
 DATAGRAM_BYTES = 1_200
 SEGMENTS = 54
@@ -29,14 +28,6 @@ _MARK = struct.Struct(">I")
 _REPORT = struct.Struct(">IQ")
 """The number of the transfer, and what was counted in it."""
 MARK_AGAIN_S = 0.002
-
-
-def make_sender(offload: str = "no") -> RawSender:
-    return RawSender(offload == "yes")
-
-
-def make_receiver(offload: str = "no") -> RawReceiver:
-    return RawReceiver(offload == "yes")
 
 
 def roomy(sock: socket.socket) -> None:
@@ -98,12 +89,6 @@ class RawSender:
             for _ in range(BURST):
                 sock.send(DATAGRAM)
 
-    async def awaited(self, count: int) -> None:
-        raise NotImplementedError
-
-    async def batches(self, count: int) -> None:
-        raise NotImplementedError
-
     async def ping(self, body: bytes) -> None:
         self._answered = asyncio.get_running_loop().create_future()
         self._sock.send(body)
@@ -114,63 +99,60 @@ class RawSender:
         if self._answered is not None and not self._answered.done():
             self._answered.set_result(None)
 
-    async def close(self) -> None:
-        self._sock.close()
+
+async def open_sender(host: str, port: int, load: Load, offload: str = "no") -> RawSender:
+    sender = RawSender(offload == "yes")
+    await sender.open(host, port, load)
+    return sender
 
 
-class RawReceiver:
-    """Receives, compares and counts."""
+async def serve(host: str, load: Load, announce: Announce, offload: str = "no") -> None:
+    """Receive, compare and count."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind((host, 0))
+        roomy(sock)
+        reception = Reception(load)
+        announce(sock.getsockname(), reception)
+        if load.kind == "ping":
+            await _answer(sock, reception)
+        else:
+            await asyncio.to_thread(_count, sock, reception, offload == "yes")
 
-    def __init__(self, offload: bool) -> None:
-        self._offload = offload
-        self.received = 0
 
-    async def serve(self, host: str, load: Load, announce: Callable[[str, int], None]) -> None:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.bind((host, 0))
-            roomy(sock)
-            announce(*sock.getsockname())
-            if load.kind == "ping":
-                await self._answer(sock, load)
-            else:
-                await asyncio.to_thread(self._count, sock)
+async def _answer(sock: socket.socket, reception: Reception) -> None:
+    """Answer each datagram on the loop, as an endpoint does."""
+    sock.setblocking(False)
 
-    async def _answer(self, sock: socket.socket, load: Load) -> None:
-        """Answers each datagram on the loop, as an endpoint does."""
-        sock.setblocking(False)
-        expected = message(0, tail(load.message_bytes))
+    def readable() -> None:
+        data, address = sock.recvfrom(2_048)
+        reception.take([data])
+        sock.sendto(data, address)
 
-        def readable() -> None:
-            data, address = sock.recvfrom(2_048)
-            if data != expected:
-                raise Corrupt("a datagram differs from what was sent")
-            self.received += 1
-            sock.sendto(data, address)
+    asyncio.get_running_loop().add_reader(sock, readable)
+    await asyncio.Event().wait()
 
-        asyncio.get_running_loop().add_reader(sock, readable)
-        await asyncio.Event().wait()
 
-    def _count(self, sock: socket.socket) -> None:
-        """Counts for ever, and tells the sender about every megabyte."""
-        if self._offload:
-            sock.setsockopt(SOL_UDP, UDP_GRO, 1)
-        view = memoryview(bytearray(1 << 16))
-        transfer = counted = told = 0
-        while True:
-            if self._offload:
-                size, _, _, address = sock.recvmsg_into((view,), 64)
-            else:
-                size, address = sock.recvfrom_into(view)
-            if size == _MARK.size:
-                (mark,) = _MARK.unpack(view[:size])
-                if mark != transfer:
-                    transfer, counted, told = mark, 0, 0
-                sock.sendto(_REPORT.pack(transfer, counted), address)
-                continue
-            if not RUN.startswith(view[:size]):
-                raise Corrupt("a datagram differs from what was sent")
-            counted += size
-            self.received += size
-            if counted - told >= REPORT_BYTES:
-                sock.sendto(_REPORT.pack(transfer, counted), address)
-                told = counted
+def _count(sock: socket.socket, reception: Reception, offload: bool) -> None:
+    """Count for ever, and tell the sender about every megabyte."""
+    if offload:
+        sock.setsockopt(SOL_UDP, UDP_GRO, 1)
+    view = memoryview(bytearray(1 << 16))
+    transfer = counted = told = 0
+    while True:
+        if offload:
+            size, _, _, address = sock.recvmsg_into((view,), 64)
+        else:
+            size, address = sock.recvfrom_into(view)
+        if size == _MARK.size:
+            (mark,) = _MARK.unpack(view[:size])
+            if mark != transfer:
+                transfer, counted, told = mark, 0, 0
+            sock.sendto(_REPORT.pack(transfer, counted), address)
+            continue
+        if not RUN.startswith(view[:size]):
+            raise Corrupt("a datagram differs from what was sent")
+        counted += size
+        reception.received += size
+        if counted - told >= REPORT_BYTES:
+            sock.sendto(_REPORT.pack(transfer, counted), address)
+            told = counted

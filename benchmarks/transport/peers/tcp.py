@@ -4,71 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
 
-from benchmarks.transport.loads import Load
-from benchmarks.transport.peers.framed import READ_BYTES, FramedReceiver, FramedSender
+from benchmarks.transport.loads import Announce, Load
+from benchmarks.transport.peers.framed import READ_BYTES, FramedSender, receive, reception_of
 
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
 """Beyond the limits for everybody, where that is permitted."""
 
 
-def make_sender(congestion: str = "", buffer_bytes: str = "0") -> TcpSender:
-    return TcpSender(congestion, int(buffer_bytes))
-
-
-def make_receiver(congestion: str = "", buffer_bytes: str = "0") -> TcpReceiver:
-    return TcpReceiver(congestion, int(buffer_bytes))
-
-
-def _set_up(sock: socket.socket, congestion: str, buffer_bytes: int) -> None:
-    """Choose the kernel's congestion control and the sizes of its buffers; its own choice where none is named."""
+def _socket(congestion: str, buffer_bytes: int) -> socket.socket:
+    """Return a socket with that congestion control and buffers; the kernel's own choice where none is named."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     if congestion:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
     for option in (SO_SNDBUFFORCE, SO_RCVBUFFORCE) if buffer_bytes else ():
         sock.setsockopt(socket.SOL_SOCKET, option, buffer_bytes)
+    return sock
 
 
-class TcpSender:
-    """Sends over one connection."""
-
-    def __init__(self, congestion: str, buffer_bytes: int) -> None:
-        self._settings = congestion, buffer_bytes
-
-    async def open(self, host: str, port: int, load: Load) -> None:
-        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        sock.setblocking(False)
-        _set_up(sock, *self._settings)
-        await asyncio.get_running_loop().sock_connect(sock, (host, port))
-        reader, writer = await asyncio.open_connection(sock=sock, limit=READ_BYTES)
-        framed = FramedSender(load, reader, writer)
-        self.begin, self.send = framed.begin, framed.send
-        self.bulk, self.awaited, self.batches = framed.bulk, framed.awaited, framed.batches
-        self.ping, self.close = framed.ping, framed.close
+async def open_sender(host: str, port: int, load: Load, congestion: str = "", buffer_bytes: str = "0") -> FramedSender:
+    sock = _socket(congestion, int(buffer_bytes))
+    sock.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(sock, (host, port))
+    return FramedSender(load, *await asyncio.open_connection(sock=sock, limit=READ_BYTES))
 
 
-class TcpReceiver(FramedReceiver):
-    """Receives from one connection after another."""
+async def serve(host: str, load: Load, announce: Announce, congestion: str = "", buffer_bytes: str = "0") -> None:
+    """Receive from one connection after another."""
+    failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    reception = reception_of(load)
 
-    def __init__(self, congestion: str, buffer_bytes: int) -> None:
-        super().__init__()
-        self._settings = congestion, buffer_bytes
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await receive(load, reception, reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()  # the sender has what it wanted, or says itself what is wrong
+        except Exception as error:
+            failed.set_exception(error)
 
-    async def serve(self, host: str, load: Load, announce: Callable[[str, int], None]) -> None:
-        failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            try:
-                await self.handle(load, reader, writer)
-            except (asyncio.IncompleteReadError, ConnectionError):
-                writer.close()  # the sender has what it wanted, or says itself what is wrong
-            except Exception as error:
-                failed.set_exception(error)
-
-        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        _set_up(sock, *self._settings)
-        sock.bind((host, 0))
-        server = await asyncio.start_server(connected, sock=sock, limit=READ_BYTES)
-        async with server:
-            announce(*server.sockets[0].getsockname())
-            await failed
+    sock = _socket(congestion, int(buffer_bytes))
+    sock.bind((host, 0))
+    async with await asyncio.start_server(connected, sock=sock, limit=READ_BYTES) as server:
+        announce(server.sockets[0].getsockname(), reception)
+        await failed

@@ -32,8 +32,6 @@ class Form:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """All packets of one protocol."""
-
     protocol: str
     title: str
     forms: tuple[Form, ...]
@@ -46,8 +44,6 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a description makes of a datagram."""
-
     form: Form
     values: Mapping[str, int | str]
     body: bytes

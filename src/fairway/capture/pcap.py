@@ -45,7 +45,6 @@ class PcapWriter:
         write(struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, SNAP_BYTES, link_type))
 
     def frame(self, at_ns: int, data: bytes, *, wire_bytes: int | None = None) -> None:
-        """Writes one record."""
         seconds, rest_ns = divmod(at_ns, NS_PER_S)
         if not 0 <= seconds <= SECONDS_MAX:
             raise BadOption(f"at_ns is {at_ns}; pcap holds times from 1970 to 2106")

@@ -25,6 +25,5 @@ class TraceWriter:
         point: int = 0,
         comment: str | None = None,
     ) -> None:
-        """Writes one datagram, seen at `points[point]`."""
         comments = () if comment is None else (comment,)
         self._frames.frame(at_ns, encode_ip(source, destination, payload), point, comments=comments)

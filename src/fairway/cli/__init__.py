@@ -77,7 +77,7 @@ def main() -> NoReturn:
 
 
 def run(arguments: list[str]) -> int:
-    """Runs one command and gives its exit code; what it raises becomes one line on standard error."""
+    """Runs one command and returns its exit code; what it raises becomes one line on standard error."""
     try:
         code = _invoke(arguments or ["--help"])
         if sys.stdout is not None:

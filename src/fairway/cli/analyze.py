@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import asdict
+from functools import partial
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from fairway.cli import options
 from fairway.cli.exits import ExitCode
+from fairway.cli.options import argument, option
 from fairway.cli.spark import settings_of
 from fairway.cli.stages import Stages
 from fairway.core.errors import BadOption, DamagedCapture
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
-    from fairway.cli.ending import Ending
     from fairway.lake.analysis.job import Analysis
     from fairway.lake.analysis.summary import Summary
     from fairway.lake.session import Session as SparkSession
@@ -31,32 +32,23 @@ QUICK_JVM = "-XX:TieredStopAtLevel=1"
 STEPS = 5
 """Captures, packets, messages, violations, sessions."""
 
-_FILES = typer.Argument(None, metavar="FILE...", show_default=False, help="Captures, folders of them, or globs.")
-_LAKE = typer.Option(
-    ..., "--lake", metavar="DIR", show_default=False, help="The lake: a folder, or s3://bucket/prefix."
-)
-_MAP = typer.Option(
-    [], "--map", metavar="PROTOCOL=PORT", show_default=False, help="What is spoken on a port; otherwise by content."
-)
-_PAYLOAD = typer.Option(False, "--payload", help="Keep the bodies of datagrams.")
-_FOLLOW = typer.Option(
-    None, "--follow", metavar="DIR", show_default=False, help="Take captures from this folder as they are completed."
-)
-_PART = typer.Option(None, "--part-bytes", show_default=False, help="How much of a file one task reads (96 MiB).")
-_MASTER = typer.Option("local[*]", help="Where Spark runs: local[*], spark://host:port, yarn, k8s://...")
-_CONF = typer.Option([], "--conf", metavar="KEY=VALUE", show_default=False, help="A setting of Spark.")
-_JSON = typer.Option(False, "--json", help="One JSON object per run.")
+_FILES = argument(None, "FILE...", "Captures, folders of them, or globs.")
+_MAP = option([], "--map", metavar="PROTOCOL=PORT", help="What is spoken on a port; otherwise by content.")
+_PAYLOAD = option(False, "--payload", help="Keep the bodies of datagrams.")
+_FOLLOW = option(None, "--follow", metavar="DIR", help="Take captures from this folder as they are completed.")
+_PART = option(None, "--part-bytes", help="How much of a file one task reads (96 MiB).")
+_JSON = options.json("One JSON object per run.")
 
 
 def analyze(
     files: list[str] | None = _FILES,
-    lake: Path = _LAKE,
+    lake: Path = options.LAKE,
     ports: list[str] = _MAP,
     payload: bool = _PAYLOAD,
     follow: Path | None = _FOLLOW,
     part_bytes: int | None = _PART,
-    master: str = _MASTER,
-    conf: list[str] = _CONF,
+    master: str = options.MASTER,
+    conf: list[str] = options.CONF,
     json: bool = _JSON,
 ) -> int:
     """Turn captures into tables: packets, sessions, transfers, violations, timeline.
@@ -68,8 +60,9 @@ def analyze(
     Example:
       fairway analyze capture.pcapng --lake lake --map udpc=9000
     """
+    from fairway.lake.captures.parts import PART_BYTES
     from fairway.lake.captures.recognition import parsed_port_map
-    from fairway.lake.session import end
+    from fairway.lake.session import end, start
     from fairway.store.lakes import Lake
     from fairway.store.places import place_of
 
@@ -83,13 +76,14 @@ def analyze(
     if unreadable and not readable and follow is None:
         return ExitCode.FAILED
     opened = Lake(lake)
-    teller = _Teller(json)
-    spark = _session(master, settings)
+    spark = start("fairway analyze", master=master, settings=settings)
+    once = partial(
+        _once, spark, opened, port_map=port_map, payload=payload, part_bytes=part_bytes or PART_BYTES, as_json=json
+    )
     try:
-        work = _Work(spark, opened, port_map, payload, part_bytes, teller)
         if follow is not None:
-            return work.follow(readable, follow)
-        return work.once(readable) or (ExitCode.FAILED if unreadable else ExitCode.DONE)
+            return _follow(once, readable, follow)
+        return once(readable) or (ExitCode.FAILED if unreadable else ExitCode.DONE)
     finally:
         end(spark)
 
@@ -116,94 +110,43 @@ def _settings(asked: dict[str, str], files: list[str], follow: Path | None) -> d
     return ({"spark.driver.extraJavaOptions": QUICK_JVM} if small else {}) | asked
 
 
-def _session(master: str, settings: Mapping[str, str]) -> SparkSession:
-    from fairway.lake.session import start
+def _once(spark: SparkSession, lake: Lake, files: list[str], *, as_json: bool, **settings: Any) -> int:
+    """Analyse files, and say what was found: sentences for people, one JSON object for programs."""
+    from fairway.lake.analysis.job import analyze as work
+    from fairway.lake.analysis.summary import summary
 
-    return start("fairway analyze", master=master, settings=settings)
+    began_s = time.monotonic()
+    with Stages(spark, STEPS) as tell:
+        analysis = work(spark, lake, files, tell=tell, **settings)
+    for problem in analysis.problems:
+        print(f"fairway: {problem}", file=sys.stderr)
+    found, seconds = summary(lake), time.monotonic() - began_s
+    if as_json:
+        print(dumps(asdict(analysis) | asdict(found) | {"seconds": round(seconds, 3)}), flush=True)
+    else:
+        print("\n".join(_sentences(analysis, found, seconds)), flush=True)
+    return ExitCode.FAILED if analysis.problems else ExitCode.DONE
 
 
-class _Work:
-    """Runs of the analysis on one lake."""
+def _follow(once: Callable[[list[str]], int], files: list[str], folder: Path) -> int:
+    """Analyse files, then those that are completed in a folder, until a signal comes."""
+    from fairway.cli.ending import ending_by_signals
+    from fairway.lake.analysis.follow import Follower
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        lake: Lake,
-        port_map: Mapping[int, str] | None,
-        payload: bool,
-        part_bytes: int | None,
-        teller: _Teller,
-    ) -> None:
-        self._spark = spark
-        self._lake = lake
-        self._port_map = port_map
-        self._payload = payload
-        self._part_bytes = part_bytes
-        self._teller = teller
-
-    def once(self, files: list[str]) -> int:
-        from fairway.lake.analysis.job import analyze as work
-        from fairway.lake.analysis.summary import summary
-        from fairway.lake.captures.parts import PART_BYTES
-
-        began_s = time.monotonic()
-        with self._teller.progress(self._spark) as tell:
-            analysis = work(
-                self._spark,
-                self._lake,
-                files,
-                port_map=self._port_map,
-                payload=self._payload,
-                part_bytes=self._part_bytes or PART_BYTES,
-                tell=tell,
-            )
-        for problem in analysis.problems:
-            print(f"fairway: {problem}", file=sys.stderr)
-        self._teller.told(analysis, summary(self._lake), time.monotonic() - began_s)
-        return ExitCode.FAILED if analysis.problems else ExitCode.DONE
-
-    def follow(self, files: list[str], folder: Path) -> int:
-        from fairway.cli.ending import ending_by_signals
-        from fairway.lake.analysis.follow import Follower
-
-        follower = Follower(folder)
-        with ending_by_signals() as ending:
-            if files:
-                self.once(files)
-            while not ending.wanted.is_set():
-                complete = follower.complete()
+    follower = Follower(folder)
+    with ending_by_signals() as ending:
+        if files:
+            once(files)
+        while not ending.wanted.is_set():
+            complete = follower.complete()
+            try:
                 if complete:
-                    self._unless_ending(complete, ending)
-                ending.wanted.wait(follower.look_again_s)
-        return ending.code
-
-    def _unless_ending(self, files: list[str], ending: Ending) -> None:
-        """Analyses files; what fails because the end was asked for is done by the next run."""
-        try:
-            self.once(files)
-        except Exception:
-            if not ending.wanted.is_set():
-                raise
-
-
-class _Teller:
-    """Says what was found: sentences for people, one JSON object for programs."""
-
-    def __init__(self, as_json: bool) -> None:
-        self._as_json = as_json
-
-    def progress(self, spark: SparkSession) -> Stages:
-        """Return what shows on a terminal how far it is."""
-        return Stages(spark, STEPS)
-
-    def told(self, analysis: Analysis, found: Summary, seconds: float) -> None:
-        from dataclasses import asdict
-
-        if self._as_json:
-            print(dumps(asdict(analysis) | asdict(found) | {"seconds": round(seconds, 3)}), flush=True)
-            return
-        for line in _sentences(analysis, found, seconds):
-            print(line, flush=True)
+                    once(complete)
+            except Exception:
+                if not ending.wanted.is_set():  # otherwise the next run does it
+                    raise
+            ending.wanted.wait(follower.look_again_s)
+    return ending.code
 
 
 def _sentences(analysis: Analysis, found: Summary, seconds: float) -> list[str]:

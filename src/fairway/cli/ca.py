@@ -5,20 +5,36 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from json import dumps
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
+from fairway.cli import options
+from fairway.cli.options import argument, option
+
+if TYPE_CHECKING:
+    from fairway.dtls.authority import Authority
+
 ca = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-_DIR = typer.Argument(..., metavar="DIR", show_default=False, help="The CA's folder.")
-_CA_NAME = typer.Option("fairway-ca", "--name", help="Name of the CA.")
-_CA_DAYS = typer.Option(3_650, "--days", min=1, help="How long the CA is valid.")
-_NAME = typer.Argument(..., metavar="NAME", show_default=False, help="The device, or the gateway's host name.")
-_GATEWAY = typer.Option(False, "--gateway", help="For a gateway, not for a device.")
-_DAYS = typer.Option(365, "--days", min=1, help="How long it is valid.")
-_OUT = typer.Option(..., "--out", metavar="FILE", show_default=False, help="The identity file; it must not exist yet.")
-_WHICH = typer.Argument(..., metavar="NAME|SERIAL", show_default=False, help="Whose certificates, or which one.")
-_JSON = typer.Option(False, "--json", help="One JSON object per line.")
+_DIR = argument(..., "DIR", "The CA's folder.")
+_CA_NAME = option("fairway-ca", "--name", help="Name of the CA.")
+_CA_DAYS = option(3_650, "--days", min=1, help="How long the CA is valid.")
+_NAME = argument(..., "NAME", "The device, or the gateway's host name.")
+_GATEWAY = option(False, "--gateway", help="For a gateway, not for a device.")
+_DAYS = option(365, "--days", min=1, help="How long it is valid.")
+_OUT = option(..., "--out", metavar="FILE", help="The identity file; it must not exist yet.")
+_WHICH = argument(..., "NAME|SERIAL", "Whose certificates, or which one.")
+_JSON = options.json()
+
+
+def _authority(folder: Path) -> Authority:
+    from fairway.dtls.errors import require_packages
+
+    require_packages()
+    from fairway.dtls.authority import Authority
+
+    return Authority(folder)
 
 
 @ca.command()
@@ -29,12 +45,9 @@ def init(folder: Path = _DIR, name: str = _CA_NAME, days: int = _CA_DAYS) -> Non
     Example:
       fairway ca init ca
     """
-    from fairway.dtls.errors import require_packages
+    _authority(folder).create(name, days, datetime.now(UTC))
+    from fairway.dtls.authority import CERTIFICATE
 
-    require_packages()
-    from fairway.dtls.authority import CERTIFICATE, Authority
-
-    Authority(folder).create(name, days, datetime.now(UTC))
     print(f"{folder / CERTIFICATE}: the CA {name}, valid for {days} days")
 
 
@@ -49,12 +62,7 @@ def issue(
       fairway ca issue ca gateway.example --gateway --out gateway.pem
       fairway ca issue ca sensor-17 --days 730 --out sensor-17.pem
     """
-    from fairway.dtls.errors import require_packages
-
-    require_packages()
-    from fairway.dtls.authority import Authority
-
-    issued = Authority(folder).issue(name, "gateway" if gateway else "device", days, out, datetime.now(UTC))
+    issued = _authority(folder).issue(name, "gateway" if gateway else "device", days, out, datetime.now(UTC))
     print(f"{out}: the {issued.role} {name}, serial {issued.serial:x}, until {issued.ends}")
 
 
@@ -66,20 +74,12 @@ def list_(folder: Path = _DIR, json: bool = _JSON) -> None:
     Example:
       fairway ca list ca
     """
-    from fairway.dtls.errors import require_packages
-
-    require_packages()
-    from fairway.dtls.authority import Authority
-
     today = f"{datetime.now(UTC):%Y-%m-%d}"
-    for one in Authority(folder).issued():
+    for one in _authority(folder).issued():
         state = "revoked" if one.revoked else "expired" if one.ends < today else "valid"
+        row = {"name": one.name, "role": one.role, "serial": f"{one.serial:x}", "until": one.ends, "state": state}
         if json:
-            print(
-                dumps(
-                    {"name": one.name, "role": one.role, "serial": f"{one.serial:x}", "until": one.ends, "state": state}
-                )
-            )
+            print(dumps(row))
         else:
             print(f"{state:8}{one.role:8} {one.ends}  {one.serial:>40x}  {one.name}")
 
@@ -92,12 +92,9 @@ def revoke(folder: Path = _DIR, which: str = _WHICH) -> None:
     Example:
       fairway ca revoke ca sensor-17
     """
-    from fairway.dtls.errors import require_packages
+    revoked = _authority(folder).revoke(which)
+    from fairway.dtls.authority import REVOKED
 
-    require_packages()
-    from fairway.dtls.authority import REVOKED, Authority
-
-    revoked = Authority(folder).revoke(which)
     for one in revoked:
         print(f"revoked {one.serial:x} of {one.name}")
     if not revoked:

@@ -7,21 +7,17 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
+from fairway.cli import options
 from fairway.cli.ending import until_signal
 from fairway.cli.status import Status
 
 if TYPE_CHECKING:
     from fairway.store.tending import Compacted
 
-_LAKE = typer.Option(
-    ..., "--lake", metavar="DIR", show_default=False, help="The lake: a folder, or s3://bucket/prefix."
-)
-_JSON = typer.Option(False, "--json", help="One JSON object per table, and one at the end.")
+_JSON = options.json("One JSON object per table, and one at the end.")
 
 
-def compact(lake: Path = _LAKE, json: bool = _JSON) -> None:
+def compact(lake: Path = options.LAKE, json: bool = _JSON) -> None:
     """Merge the small files of all tables, and remove files that were replaced long ago.
 
     Needs no Spark. Refused while a stream runs, which compacts the tables itself.

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
 from fairway.cli.exits import ExitCode
+from fairway.cli.options import option
 
-_OUT = typer.Option(Path("out/demo"), metavar="DIR", help="Where everything goes; a number is added if it is taken.")
-_MESSAGES = typer.Option(100, min=1, help="Messages of each of the eight senders.")
-_SEED = typer.Option(7, help="Another seed is another link.")
+_OUT = option(Path("out/demo"), metavar="DIR", help="Where everything goes; a number is added if it is taken.")
+_MESSAGES = option(100, min=1, help="Messages of each of the eight senders.")
+_SEED = option(7, help="Another seed is another link.")
 
 
 def demo(out: Path = _OUT, messages: int = _MESSAGES, seed: int = _SEED) -> int:

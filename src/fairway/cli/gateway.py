@@ -6,47 +6,32 @@ import signal
 import sys
 from pathlib import Path
 
-import typer
-
 from fairway.cli.exits import ExitCode
+from fairway.cli.options import argument, option
 
-_URLS = typer.Argument(None, metavar="URL...", show_default=False, help="scheme://host:port?options; port 0 is free.")
-_LAKE = typer.Option(
-    None, metavar="DIR", show_default=False, help="The lake: a folder, or s3://bucket/prefix; made if it is missing."
-)
-_JOURNAL = typer.Option(
-    None, metavar="DIR", show_default=False, help="Where the journal lies.  [default: in the lake's folder]"
-)
-_CONFIG = typer.Option(None, metavar="FILE.toml", show_default=False, help="Settings of the same names; options win.")
-_CHECK = typer.Option(False, "--check", help="Only see whether the settings are right.")
-_NAME = typer.Option(None, help="Name of this gateway in the lake.  [default: gateway]", show_default=False)
-_WORKERS = typer.Option(None, min=1, help="Processes on the same ports.  [default: 1]", show_default=False)
-_METRICS = typer.Option(None, metavar="HOST:PORT", show_default=False, help="Serve /metrics and /healthz there.")
-_LOG = typer.Option(None, metavar="text|json", show_default=False, help="How to log.  [default: text]")
-_VERBOSE = typer.Option(False, "--verbose", help="Log every segment too.")
-_COMMIT_AFTER = typer.Option(
-    None, metavar="TIME", show_default=False, help="Gather messages of many peers for so long.  [default: 5ms]"
-)
-_COMMIT_MESSAGES = typer.Option(
-    None, min=1, show_default=False, help="Commit when so many are gathered.  [default: 2000]"
-)
-_SEAL_AFTER = typer.Option(None, metavar="TIME", show_default=False, help="Seal after so long.  [default: 5s]")
-_SEAL_BYTES = typer.Option(None, metavar="SIZE", show_default=False, help="Seal when so much waits.  [default: 64MiB]")
-_BACKLOG = typer.Option(
-    None, metavar="SIZE", show_default=False, help="Stop acknowledging when so much is unsealed.  [default: 1GiB]"
-)
-_JOURNAL_MAX = typer.Option(
-    None, metavar="SIZE", show_default=False, help="Stop acknowledging when the journal is so large."
-)
-_DRAIN = typer.Option(None, metavar="TIME", show_default=False, help="How long a stop may take.  [default: 10s]")
-_ALLOW = typer.Option(None, metavar="NETWORK", show_default=False, help="Who may send; may be repeated.")
-_DENY = typer.Option(None, metavar="NETWORK", show_default=False, help="Who may not; wins over --allow.")
-_PER_ADDRESS = typer.Option(None, min=0, show_default=False, help="Sessions of one address.  [default: 4096]")
-_PER_PREFIX = typer.Option(
-    None, min=0, show_default=False, help="Sessions of one prefix, an IPv4 address or IPv6 /64.  [default: 16384]"
-)
-_HALF_OPEN = typer.Option(None, min=0, show_default=False, help="Half-open sessions of a prefix.  [default: 1024]")
-_RATE = typer.Option(None, min=0, show_default=False, help="Datagrams a second of a prefix.  [default: no limit]")
+_URLS = argument(None, "URL...", "scheme://host:port?options; port 0 is free.")
+_LAKE = option(None, metavar="DIR", help="The lake: a folder, or s3://bucket/prefix; made if it is missing.")
+_JOURNAL = option(None, metavar="DIR", help="Where the journal lies.  [default: in the lake's folder]")
+_CONFIG = option(None, metavar="FILE.toml", help="Settings of the same names; options win.")
+_CHECK = option(False, "--check", help="Only see whether the settings are right.")
+_NAME = option(None, help="Name of this gateway in the lake.  [default: gateway]")
+_WORKERS = option(None, min=1, help="Processes on the same ports.  [default: 1]")
+_METRICS = option(None, metavar="HOST:PORT", help="Serve /metrics and /healthz there.")
+_LOG = option(None, metavar="text|json", help="How to log.  [default: text]")
+_VERBOSE = option(False, "--verbose", help="Log every segment too.")
+_COMMIT_AFTER = option(None, metavar="TIME", help="Gather messages of many peers for so long.  [default: 5ms]")
+_COMMIT_MESSAGES = option(None, min=1, help="Commit when so many are gathered.  [default: 2000]")
+_SEAL_AFTER = option(None, metavar="TIME", help="Seal after so long.  [default: 5s]")
+_SEAL_BYTES = option(None, metavar="SIZE", help="Seal when so much waits.  [default: 64MiB]")
+_BACKLOG = option(None, metavar="SIZE", help="Stop acknowledging when so much is unsealed.  [default: 1GiB]")
+_JOURNAL_MAX = option(None, metavar="SIZE", help="Stop acknowledging when the journal is so large.")
+_DRAIN = option(None, metavar="TIME", help="How long a stop may take.  [default: 10s]")
+_ALLOW = option(None, metavar="NETWORK", help="Who may send; may be repeated.")
+_DENY = option(None, metavar="NETWORK", help="Who may not; wins over --allow.")
+_PER_ADDRESS = option(None, min=0, help="Sessions of one address.  [default: 4096]")
+_PER_PREFIX = option(None, min=0, help="Sessions of one prefix, an IPv4 address or IPv6 /64.  [default: 16384]")
+_HALF_OPEN = option(None, min=0, help="Half-open sessions of a prefix.  [default: 1024]")
+_RATE = option(None, min=0, help="Datagrams a second of a prefix.  [default: no limit]")
 
 
 def gateway(

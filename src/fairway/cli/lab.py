@@ -6,28 +6,24 @@ import sys
 import time
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
+from fairway.cli import options
 from fairway.cli.exits import ExitCode
 from fairway.cli.loop import complain
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+from fairway.cli.options import argument, option
+from fairway.cli.sim import traced
+from fairway.cli.status import Status
 
 lab = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-_GRID = typer.Argument(
-    ..., metavar="GRID.toml", show_default=False, help="A file, or the name of a grid: small, standard."
-)
-_OUT = typer.Option(..., metavar="DIR", help="The sweep's folder.", show_default=False)
-_MASTER = typer.Option("local[*,4]", help="Where Spark runs.")
-_CONF = typer.Option([], "--conf", metavar="KEY=VALUE", help="A setting of Spark.", show_default=False)
-_JSON = typer.Option(False, "--json", help="One JSON object at the end.")
-_DIR = typer.Argument(..., metavar="DIR", show_default=False, help="The sweep's folder.")
-_CELL = typer.Option(..., min=0, help="The number of the cell.", show_default=False)
-_TRACE = typer.Option(None, metavar="FILE.pcapng", help="Record every datagram.", show_default=False)
+_GRID = argument(..., "GRID.toml", "A file, or the name of a grid: small, standard.")
+_OUT = option(..., metavar="DIR", help="The sweep's folder.")
+_MASTER = option("local[*,4]", help="Where Spark runs.")
+_JSON = options.json("One JSON object at the end.")
+_DIR = argument(..., "DIR", "The sweep's folder.")
+_CELL = option(..., min=0, help="The number of the cell.")
 
 
 @lab.command()
@@ -35,7 +31,7 @@ def run(
     grid: str = _GRID,
     out: Path = _OUT,
     master: str = _MASTER,
-    conf: list[str] = _CONF,
+    conf: list[str] = options.CONF,
     json: bool = _JSON,
 ) -> int:
     """Run every cell of a grid that is not in the folder yet.
@@ -45,9 +41,8 @@ def run(
       fairway lab run small --out out/lab
     """
     from fairway.cli.spark import ended_by_sigterm, settings_of
-    from fairway.lake.lab.folder import LabFolder
     from fairway.lake.lab.grid import parse
-    from fairway.lake.lab.sweep import sweep
+    from fairway.lake.lab.sweep import LabFolder, sweep
     from fairway.lake.session import started
 
     text, name = _grid(grid)
@@ -60,9 +55,13 @@ def run(
     settings = settings_of(conf)
     if folder.pending():
         try:
-            with ended_by_sigterm(), started("fairway lab", master=master, settings=settings) as spark, _Bar() as bar:
+            with (
+                ended_by_sigterm(),
+                started("fairway lab", master=master, settings=settings) as spark,
+                _Runs() as status,
+            ):
                 began_s = time.monotonic()
-                ran = sweep(spark, folder, bar.show)
+                ran = sweep(spark, folder, status.show)
         except (KeyboardInterrupt, SystemExit) as ending:
             left = sum(len(chunk.cells) for chunk in folder.pending())
             print(f"stopped; {left:,} of {folder.count():,} cells are left for the same command", file=sys.stderr)
@@ -95,62 +94,38 @@ def _tell(cells: int, ran: int, seconds: float, runs: Path, *, as_json: bool) ->
     )
 
 
-class _Bar:
-    """Shows cells done, their rate and the time left, on a terminal."""
+class _Runs(Status):
+    """Shows cells done, their rate and the time left."""
 
     def __init__(self) -> None:
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
+        super().__init__(self._text)
+        self._done = self._total = 0
         self._began_s = time.monotonic()
 
-    def __enter__(self) -> _Bar:
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns = (
-                BarColumn(),
-                TextColumn("{task.completed:,.0f} of {task.total:,.0f} runs, {task.fields[rate]:,.1f}/s"),
-                TimeRemainingColumn(),
-            )
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
     def show(self, done: int, total: int) -> None:
-        """Takes what the sweep reports."""
-        if self._bar is None:
-            return
-        if self._task is None:
-            self._task = self._bar.add_task("runs", total=total, rate=0.0)
-        self._bar.update(self._task, completed=done, rate=done / (time.monotonic() - self._began_s))
+        self._done, self._total = done, total
+
+    def _text(self) -> str:
+        rate = self._done / (time.monotonic() - self._began_s)
+        left = f", {(self._total - self._done) / rate:.0f} s left" if rate else ""
+        return f"{self._done:,} of {self._total:,} runs, {rate:,.1f}/s{left}"
 
 
 @lab.command()
-def replay(folder: Path = _DIR, cell: int = _CELL, trace: Path | None = _TRACE, json: bool = _JSON) -> int:
+def replay(folder: Path = _DIR, cell: int = _CELL, trace: Path | None = options.TRACE, json: bool = _JSON) -> int:
     """Run one cell again, here, and compare its digest with the table's.
 
     \b
     Example:
       fairway lab replay out/lab --cell 17 --trace cell.pcapng
     """
-    from fairway.lake.lab.folder import LabFolder
+    from fairway.lake.lab.sweep import LabFolder
 
     found = LabFolder(folder)
     chosen = found.cell(cell)
     row = found.row(cell)
-    if trace is None:
-        result = chosen.run()
-    else:
-        from fairway.sim.trace import tracer
-
-        points = ["server", *(f"client {number}" for number in range(1, chosen.load.flows + 1)), "hostile"]
-        with trace.open("wb") as file:
-            result = chosen.run(tracer(file.write, points))
+    with traced(trace, chosen.load.flows) as keep:
+        result = chosen.run(keep)
     same = row is None or row["digest"] == result.digest
     if json:
         print(dumps({"cell": cell, "same": same, "plan": chosen.plain(), **result.as_dict()}))
@@ -159,13 +134,8 @@ def replay(folder: Path = _DIR, cell: int = _CELL, trace: Path | None = _TRACE, 
 
         print(f"cell {cell}: {chosen.text()}")
         print(summary(result))
-        print(
-            "  the table has no row of this cell yet"
-            if row is None
-            else "  the table has the same digest"
-            if same
-            else ""
-        )
+        if same:
+            print(f"  the table has {'no row of this cell yet' if row is None else 'the same digest'}")
     if not same:
         return complain(
             f"cell {cell} has the digest {result.digest}, the table has {row and row['digest']}.", ExitCode.FAILED

@@ -22,7 +22,7 @@ class Splitter:
         self._kept_bytes = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Takes bytes and gives the lines that end in them."""
+        """Takes bytes and returns the lines that end in them."""
         first, *others = chunk.split(b"\n")
         self._keep(first)
         if not others:

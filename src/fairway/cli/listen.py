@@ -17,11 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from fairway import net
+from fairway.cli import options
 from fairway.cli.exits import ExitCode
 from fairway.cli.loop import Interruption, complain, run
+from fairway.cli.options import option
 from fairway.cli.ordering import Ordering
 from fairway.cli.printing import Printer
 from fairway.cli.progress import progress
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from fairway.cli.files import Files
 
 BATCH_MESSAGES_MAX = 1_024
-COPIES_LOOK_S = 0.02
-COPIES_ANSWERED_S = 1.0
-"""How long copies of what was printed are answered after the last message of `--count`."""
+DUPLICATES_LOOK_S = 0.02
+DUPLICATES_ANSWERED_S = 1.0
+"""How long duplicates of what was printed are answered after the last message of `--count`."""
 
 CLOSE_S = 1.0
 REST_S = 2.0
@@ -47,21 +47,19 @@ NOT_HERE = {
     "first_sequence": "listen restores the order of messages from their first",
 }
 
-_URLS = typer.Argument(..., metavar="URL...", show_default=False, help="scheme://host:port?options; port 0 is free.")
-_COUNT = typer.Option(None, min=1, help="Leave after so many messages.", show_default=False)
-_ECHO = typer.Option(False, "--echo", help="Answer udpc requests with their body.")
-_JSON = typer.Option(False, "--json", help="One JSON object per line.")
-_OUT = typer.Option(None, metavar="DIR", help="Write each message to a file in this folder.", show_default=False)
-_TRACE = typer.Option(None, metavar="FILE.pcapng", help="Record every datagram.", show_default=False)
+_COUNT = option(None, min=1, help="Leave after so many messages.")
+_ECHO = option(False, "--echo", help="Answer udpc requests with their body.")
+_JSON = options.json()
+_OUT = option(None, metavar="DIR", help="Write each message to a file in this folder.")
 
 
 def listen(
-    urls: list[str] = _URLS,
+    urls: list[str] = options.URLS,
     count: int | None = _COUNT,
     echo: bool = _ECHO,
     json: bool = _JSON,
     out: Path | None = _OUT,
-    trace: Path | None = _TRACE,
+    trace: Path | None = options.TRACE,
 ) -> int:
     """Print what arrives.
 
@@ -76,28 +74,30 @@ def listen(
     for url in urls:
         for name in NOT_HERE.keys() & parse(url).settings.keys():
             raise BadOption(f"{NOT_HERE[name]}; leave {name} out of {url!r}")
-    desk = _Desk(count, echo=echo, as_json=json, out=out)
-    return run(lambda interruption: _listen(urls, trace, desk, interruption))
+    printing = _Printing(count, echo=echo, as_json=json, out=out)
+    return run(lambda interruption: _listen(urls, trace, printing, interruption))
 
 
-async def _listen(urls: list[str], trace: Path | None, desk: _Desk, interruption: Interruption) -> int:
-    listener = await net.listen(*urls, trace=trace, close_timeout_s=CLOSE_S, deferred=desk.deferred)
+async def _listen(urls: list[str], trace: Path | None, printing: _Printing, interruption: Interruption) -> int:
+    listener = await net.listen(*urls, trace=trace, close_timeout_s=CLOSE_S, deferred=printing.deferred)
     try:
         for url in listener.urls:
             print(f"listening {url}", file=sys.stderr, flush=True)
-        async with progress("received", lambda: desk.printed, desk.count, unit="messages", unless_printing=True):
-            await desk.serve(listener)
-        await desk.answer_copies()
+        async with progress(
+            "received", lambda: printing.printed, printing.count, unit="messages", unless_printing=True
+        ):
+            await printing.serve(listener)
+        await printing.answer_duplicates()
     except asyncio.CancelledError:
         await listener.close()
         try:
             async with asyncio.timeout(REST_S):
-                await desk.print_rest(listener)
+                await printing.print_rest(listener)
         except TimeoutError:
             return complain("nobody reads what is printed, so not all that was acknowledged is", ExitCode.FAILED)
         if sys.stderr.isatty():
-            print(f"{desk.printed:,} messages", file=sys.stderr)
-        if desk.left == 0 or (interruption.signal == signal.SIGTERM and desk.count is None):
+            print(f"{printing.printed:,} messages", file=sys.stderr)
+        if printing.left == 0 or (interruption.signal == signal.SIGTERM and printing.count is None):
             return ExitCode.DONE
         raise
     finally:
@@ -105,7 +105,7 @@ async def _listen(urls: list[str], trace: Path | None, desk: _Desk, interruption
     return ExitCode.DONE
 
 
-class _Desk:
+class _Printing:
     """Prints messages until there were enough."""
 
     def __init__(self, count: int | None, *, echo: bool, as_json: bool, out: Path | None) -> None:
@@ -176,12 +176,12 @@ class _Desk:
             return (file_line(message, path, as_json=self._as_json),)
         return json_pieces(message) if self._as_json else (human_line(message, self._printer.terminal),)
 
-    async def answer_copies(self) -> None:
+    async def answer_duplicates(self) -> None:
         """Waits while a peer may still repeat what was printed; one that has closed its session will not."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + COPIES_ANSWERED_S
+        end = loop.time() + DUPLICATES_ANSWERED_S
         while loop.time() < end and any(peer.closed is None for peer in self._peers):
-            await asyncio.sleep(COPIES_LOOK_S)
+            await asyncio.sleep(DUPLICATES_LOOK_S)
 
 
 async def _echo(request: Request) -> None:

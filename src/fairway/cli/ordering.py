@@ -24,13 +24,13 @@ class _Track:
 
 
 class Ordering:
-    """Gives messages back in the order of their connection; those of unordered protocols as they come."""
+    """Return messages back in the order of their connection; those of unordered protocols as they come."""
 
     def __init__(self) -> None:
         self._tracks: dict[Connection, _Track] = {}
 
     def arrange(self, message: Message) -> Iterator[Message]:
-        """Takes a message and gives those whose turn has come."""
+        """Takes a message and returns those whose turn has come."""
         if isinstance(message.id, str) or not protocol(message.peer.protocol).ordered:
             yield message
             return

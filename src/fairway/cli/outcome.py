@@ -44,14 +44,14 @@ class Outcome:
     # What happens.
 
     def sent(self, future: asyncio.Future[Any], size: int) -> None:
-        """Takes note of a message under way."""
+        """Note a message under way."""
         self.messages += 1
         self._outstanding[future] = size
         self._outstanding_bytes += size
         future.add_done_callback(self._settle)
 
     def never_sent(self, size: int, reason: BaseException) -> None:
-        """Takes note of a message that could not even be tried."""
+        """Note a message that could not even be tried."""
         self.messages += 1
         self.settled_bytes += size
         self._count(reason)
@@ -138,7 +138,6 @@ class Outcome:
             complain(self.reason, self.code)
 
     def line(self, *, as_json: bool) -> str:
-        """Return the one line that tells all."""
         return dumps(self._row()) if as_json else self._sentence()
 
     def _row(self) -> dict[str, object]:

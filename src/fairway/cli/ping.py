@@ -12,11 +12,11 @@ import math
 from json import dumps
 from pathlib import Path
 
-import typer
-
+from fairway.cli import options
 from fairway.cli.bodies import Way
 from fairway.cli.exits import ExitCode
 from fairway.cli.loop import complain, run
+from fairway.cli.options import option
 from fairway.cli.printing import Printer
 from fairway.cli.progress import progress
 from fairway.net import Connection, ConversationClosed, OutcomeUnknown, connect
@@ -25,19 +25,17 @@ COUNT = 4
 INDISTINCT = ("mrp",)
 """Whose answers do not say which question they answer: there the next question waits for the answer before."""
 
-_URL = typer.Argument(..., metavar="URL", show_default=False, help="scheme://host:port?options")
-_COUNT = typer.Option(COUNT, min=0, help="How many times to ask; 0 is until Ctrl-C.")
-_INTERVAL = typer.Option(1.0, min=0.001, metavar="SECONDS", help="From one question to the next.")
-_JSON = typer.Option(False, "--json", help="One JSON object per answer, and one at the end.")
-_TRACE = typer.Option(None, metavar="FILE.pcapng", help="Record every datagram.", show_default=False)
+_COUNT = option(COUNT, min=0, help="How many times to ask; 0 is until Ctrl-C.")
+_INTERVAL = option(1.0, min=0.001, metavar="SECONDS", help="From one question to the next.")
+_JSON = options.json("One JSON object per answer, and one at the end.")
 
 
 def ping(
-    url: str = _URL,
+    url: str = options.URL,
     count: int = _COUNT,
     interval: float = _INTERVAL,
     json: bool = _JSON,
-    trace: Path | None = _TRACE,
+    trace: Path | None = options.TRACE,
 ) -> int:
     """Show round-trip times and loss.
 

@@ -1,7 +1,4 @@
-"""A progress bar on standard error, for what takes longer than a second on a terminal.
-
-`rich` is loaded when the second is over, so that a quick command never pays for it.
-"""
+"""How far it is, on one line of the terminal, for what takes longer than a second."""
 
 from __future__ import annotations
 
@@ -9,12 +6,11 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
+from fairway.cli.status import draw
 
-PATIENCE_S = 1.0
+BEGIN_S = 1.0
 REFRESH_S = 0.1
 
 Unit = Literal["bytes", "messages", "seconds"]
@@ -24,7 +20,7 @@ Unit = Literal["bytes", "messages", "seconds"]
 async def progress(
     what: str, position: Callable[[], int], total: int | None, *, unit: Unit, unless_printing: bool = False
 ) -> AsyncIterator[None]:
-    """Shows how far it is, at which rate, and how long it will take, from the second second on.
+    """Show how far it is, at which rate, and how long it will take, from the second second on.
 
     `unless_printing` leaves the terminal to what is printed on standard output.
     """
@@ -40,47 +36,30 @@ async def progress(
 
 
 async def _show(what: str, position: Callable[[], int], total: int | None, unit: Unit) -> None:
-    await asyncio.sleep(PATIENCE_S)
-    with _bar(unit, total) as bar:
-        loop = asyncio.get_running_loop()
-        began_s, began_at = loop.time(), position()
-        line = bar.add_task(what, total=total, completed=began_at, rate="")
+    await asyncio.sleep(BEGIN_S)
+    loop = asyncio.get_running_loop()
+    began_s, began_at = loop.time(), position()
+    try:
         while True:
             await asyncio.sleep(REFRESH_S)
-            now = position()
-            rate = round((now - began_at) / (loop.time() - began_s))
-            bar.update(line, completed=now, rate=_shown_rate(rate, unit))
-            bar.refresh()
+            spent_s, now = loop.time() - began_s, position()
+            draw("  ".join([what, *_words(now, total, unit, (now - began_at) / spent_s), f"{spent_s + BEGIN_S:.0f} s"]))
+    finally:
+        draw("")
 
 
-def _shown_rate(rate: int, unit: Unit) -> str:
-    from rich.filesize import decimal
+def _words(now: int, total: int | None, unit: Unit, rate: float) -> list[str]:
+    if unit == "seconds":
+        return []
+    speed = f"{_amount(rate, unit)}/s"
+    if total is None:
+        return [_amount(now, unit), speed]
+    left = [f"{(total - now) / rate:.0f} s left"] if rate else []
+    return [f"{now / max(total, 1):4.0%} of {_amount(total, unit)}", speed, *left]
 
-    return f"{decimal(rate)}/s" if unit == "bytes" else f"{rate:,}/s"
 
-
-def _bar(unit: Unit, total: int | None) -> Progress:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        ProgressColumn,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns: list[ProgressColumn] = [
-        SpinnerColumn() if total is None else BarColumn(),
-        TextColumn("{task.description}"),
-    ]
-    if unit == "bytes":
-        columns.append(DownloadColumn())
-    elif unit == "messages":
-        columns.append(TextColumn("{task.completed:,.0f} messages"))
-    if unit != "seconds":
-        columns.append(TextColumn("{task.fields[rate]}"))
-    columns += [TimeElapsedColumn() if total is None else TimeRemainingColumn()]
-    return Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False)
+def _amount(count: float, unit: Unit) -> str:
+    for name, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if unit == "bytes" else ():
+        if count >= size:
+            return f"{count / size:,.1f} {name}"
+    return f"{count:,.0f} {unit}"

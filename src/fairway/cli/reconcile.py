@@ -7,8 +7,7 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
+from fairway.cli import options
 from fairway.cli.ending import until_signal
 from fairway.cli.exits import ExitCode
 from fairway.cli.status import Status
@@ -17,16 +16,11 @@ if TYPE_CHECKING:
     from fairway.lake.landing.reconcile import Account
 
 FIGURES = ("acknowledged", "on_the_way", "in_tables", "missing", "double")
-_LAKE = typer.Option(
-    ..., "--lake", metavar="DIR", show_default=False, help="The lake: a folder, or s3://bucket/prefix."
-)
-_JOURNAL = typer.Option(
-    None, metavar="DIR", show_default=False, help="Where gateways keep their journals, if not in the lake."
-)
-_JSON = typer.Option(False, "--json", help="One JSON object per gateway, and one at the end.")
+_JOURNAL = options.option(None, metavar="DIR", help="Where gateways keep their journals, if not in the lake.")
+_JSON = options.json("One JSON object per gateway, and one at the end.")
 
 
-def reconcile(lake: Path = _LAKE, journal: Path | None = _JOURNAL, json: bool = _JSON) -> int:
+def reconcile(lake: Path = options.LAKE, journal: Path | None = _JOURNAL, json: bool = _JSON) -> int:
     """Count whether everything that was acknowledged is in the table, once.
 
     Works while gateways and stream run, and needs no Spark. Leaves with 0 only if nothing is missing, double or

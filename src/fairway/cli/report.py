@@ -5,19 +5,19 @@ from __future__ import annotations
 from json import dumps
 from pathlib import Path
 
-import typer
-
 from fairway.cli.exits import ExitCode
+from fairway.cli.options import json as json_option
+from fairway.cli.options import option
 from fairway.core.errors import BadOption, FairwayError
 from fairway.store.files import write_file
 
-_LAKE = typer.Option(None, metavar="DIR", help="The lake that `fairway analyze` has written.", show_default=False)
-_LAB = typer.Option(None, metavar="DIR", help="The folder that `fairway lab run` has written.", show_default=False)
-_OUT = typer.Option(Path("report.html"), metavar="FILE", help="Where the page goes.")
-_LISTED = typer.Option(2_000, "--list", metavar="N", help="Sessions in the list, worst first.")
-_DETAILED = typer.Option(30, "--details", metavar="N", help="Sessions with plots, worst first.")
-_SESSIONS = typer.Option([], "--session", metavar="KEY", help="Plots of this session too; may be repeated.")
-_JSON = typer.Option(False, "--json", help="One JSON object about the page.")
+_LAKE = option(None, metavar="DIR", help="The lake that `fairway analyze` has written.")
+_LAB = option(None, metavar="DIR", help="The folder that `fairway lab run` has written.")
+_OUT = option(Path("report.html"), metavar="FILE", help="Where the page goes.")
+_LISTED = option(2_000, "--list", metavar="N", help="Sessions in the list, worst first.")
+_DETAILED = option(30, "--details", metavar="N", help="Sessions with plots, worst first.")
+_SESSIONS = option([], "--session", metavar="KEY", help="Plots of this session too; may be repeated.")
+_JSON = json_option("One JSON object about the page.")
 
 
 def report(
@@ -37,7 +37,9 @@ def report(
     """
     if not out.parent.is_dir():
         raise FairwayError(f"There is no folder {out.parent} to put {out.name} into: make it first.")
-    size = _put(out, _page(lake, lab, listed, detailed, tuple(session)))
+    # In one step: whoever has the old page open keeps a whole one.
+    write_file(out, _page(lake, lab, listed, detailed, tuple(session)))
+    size = out.stat().st_size
     print(dumps({"path": str(out), "bytes": size}) if json else f"{out}: {size / 1e6:.1f} MB, opens in any browser")
     return ExitCode.DONE
 
@@ -52,9 +54,3 @@ def _page(lake: Path | None, lab: Path | None, listed: int, detailed: int, sessi
 
         return lab_report(lab)
     raise BadOption("say one of --lake DIR and --lab DIR")
-
-
-def _put(path: Path, text: str) -> int:
-    """Replaces the file in one step: whoever has the old page open keeps a whole one."""
-    write_file(path, text)
-    return path.stat().st_size

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
+from fairway.cli import options
 from fairway.cli.bodies import Way, of_text
 from fairway.cli.exits import ExitCode
 from fairway.cli.loop import run
@@ -15,13 +14,11 @@ from fairway.cli.shown import json_pieces, printable
 from fairway.core.errors import NotSupported
 from fairway.net import Message, connect
 
-_URL = typer.Argument(..., metavar="URL", show_default=False, help="udpc://host:port?options")
-_TEXT = typer.Argument(..., metavar="TEXT", show_default=False, help="The question.")
-_JSON = typer.Option(False, "--json", help="The answer as one JSON object.")
-_TRACE = typer.Option(None, metavar="FILE.pcapng", help="Record every datagram.", show_default=False)
+_TEXT = options.argument(..., "TEXT", "The question.")
+_JSON = options.json("The answer as one JSON object.")
 
 
-def request(url: str = _URL, text: str = _TEXT, json: bool = _JSON, trace: Path | None = _TRACE) -> int:
+def request(url: str = options.URL, text: str = _TEXT, json: bool = _JSON, trace: Path | None = options.TRACE) -> int:
     """Ask (udpc only), and print the answer.
 
     On a terminal control characters are shown, not obeyed; elsewhere the answer is written as it came, and a line feed.

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import typer
 
+from fairway.cli import options
 from fairway.cli.bodies import Way, of_file, of_text
 from fairway.cli.lines import Lines
 from fairway.cli.loop import run
+from fairway.cli.options import option
 from fairway.cli.outcome import Outcome
 from fairway.cli.printing import Printer
 from fairway.cli.progress import Unit, progress
@@ -22,23 +24,21 @@ from fairway.net import Connection, ConversationClosed, OutcomeRefused, OutcomeU
 
 STANDARD_INPUT = 0
 
-_URL = typer.Argument(..., metavar="URL", show_default=False, help="scheme://host:port?options")
-_TEXT = typer.Argument(None, metavar="[TEXT]", show_default=False, help="The message.")
-_FILE = typer.Option(None, "--file", metavar="PATH", show_default=False, help="Send the content of a file.")
-_LINES = typer.Option(False, "--lines", help="Send each line of standard input.")
-_PLAIN = typer.Option(False, "--plain", help="Without acknowledgement (udpc only).")
-_JSON = typer.Option(False, "--json", help="Say what became of them as one JSON object.")
-_TRACE = typer.Option(None, metavar="FILE.pcapng", help="Record every datagram.", show_default=False)
+_TEXT = options.argument(None, "[TEXT]", "The message.")
+_FILE = option(None, "--file", metavar="PATH", help="Send the content of a file.")
+_LINES = option(False, "--lines", help="Send each line of standard input.")
+_PLAIN = option(False, "--plain", help="Without acknowledgement (udpc only).")
+_JSON = options.json("Say what became of them as one JSON object.")
 
 
 def send(
-    url: str = _URL,
+    url: str = options.URL,
     text: str | None = _TEXT,
     file: Path | None = _FILE,
     lines: bool = _LINES,
     plain: bool = _PLAIN,
     json: bool = _JSON,
-    trace: Path | None = _TRACE,
+    trace: Path | None = options.TRACE,
 ) -> int:
     """Send one message, or one per line, and wait for the acknowledgement.
 

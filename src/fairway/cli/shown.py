@@ -25,7 +25,6 @@ PIECE_BYTES = 3 << 18
 
 
 def file_line(message: Message, path: Path, *, as_json: bool) -> bytes:
-    """Return the line of a message whose body is in a file."""
     if as_json:
         return dumps(_row(message) | {"file": str(path)}).encode() + b"\n"
     return f"{message.peer.protocol} {message.peer.peer} {len(message.body):,} bytes: {path}\n".encode()

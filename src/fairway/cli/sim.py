@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +13,7 @@ import typer
 from fairway.cli.exits import ExitCode
 
 if TYPE_CHECKING:
-    from fairway.sim.configuration import Configuration
+    from fairway.sim.network import Sighting
     from fairway.sim.result import Result
 
 _FAULTS, _LOAD, _RUN = "What the network does", "What the applications do", "The run"
@@ -24,11 +27,9 @@ def sim(
     json: bool = typer.Option(False, "--json", help="One JSON object.", rich_help_panel=_RUN),
     trace: Path | None = _TRACE,
     loss: float = typer.Option(0.0, help="Share of datagrams lost, 0 to 1.", rich_help_panel=_FAULTS),
-    burst: float = typer.Option(
-        0.0, help="RandomSource of a datagram to begin a burst of losses.", rich_help_panel=_FAULTS
-    ),
+    burst: float = typer.Option(0.0, help="Share of datagrams that begin a burst of losses.", rich_help_panel=_FAULTS),
     duplicate: float = typer.Option(0.0, help="Share of datagrams that arrive twice.", rich_help_panel=_FAULTS),
-    reorder: float = typer.Option(0.0, help="Share of datagrams that are overtaken.", rich_help_panel=_FAULTS),
+    reorder: float = typer.Option(0.0, help="Share of datagrams that later ones overtake.", rich_help_panel=_FAULTS),
     corrupt: float = typer.Option(0.0, help="Share of datagrams that are damaged.", rich_help_panel=_FAULTS),
     delay_ms: float = typer.Option(10.0, help="One way.", rich_help_panel=_FAULTS),
     jitter_ms: float = typer.Option(0.0, help="Added to the delay, up to this.", rich_help_panel=_FAULTS),
@@ -41,60 +42,42 @@ def sim(
     interval_ms: float = typer.Option(0.0, help="Between messages; 0 is as fast as it goes.", rich_help_panel=_LOAD),
     clients: int = typer.Option(1, help="How many nodes send.", rich_help_panel=_LOAD),
     two_way: bool = typer.Option(False, help="The server sends as much back.", rich_help_panel=_LOAD),
-    deferred: bool = typer.Option(False, help="Acknowledge when stored, not when handed over.", rich_help_panel=_LOAD),
+    deferred: bool = typer.Option(False, help="Acknowledge when stored, not when delivered.", rich_help_panel=_LOAD),
     window: int | None = typer.Option(None, help="Packets in flight at the most.", rich_help_panel=_LOAD),
-    controller: str = typer.Option("newreno", help="model, newreno or eager.", rich_help_panel=_LOAD),
+    controller: str = typer.Option("model", help="model, newreno or eager.", rich_help_panel=_LOAD),
     layout: str | None = typer.Option(None, help="mrp only: stamped or piggyback.", rich_help_panel=_LOAD),
 ) -> int:
     """Run one simulated conversation and print what happened.
 
     The same options and seed give the same run on every machine. Leaves with 1 when a promise was broken.
     """
-    from fairway.sim.cases import Wishes, case
+    given = locals()
+    from fairway.sim.cases import RunOptions, case
     from fairway.sim.configuration import check_protocol
+    from fairway.sim.run import run
     from fairway.sim.swarm import draw
 
     check_protocol(protocol)
-    wishes = Wishes(
-        protocol=protocol,
-        loss=loss,
-        burst=burst,
-        duplicate=duplicate,
-        reorder=reorder,
-        corrupt=corrupt,
-        delay_ms=delay_ms,
-        jitter_ms=jitter_ms,
-        bandwidth=bandwidth,
-        hostile=hostile,
-        crashes=crashes,
-        snapshot=snapshot,
-        messages=messages,
-        size=size,
-        interval_ms=interval_ms,
-        clients=clients,
-        two_way=two_way,
-        deferred=deferred,
-        window=window,
-        controller=controller,
-        layout=layout,
-    )
-    configuration = draw(protocol, seed) if swarm else case(wishes)
-    result = _run(configuration, seed, trace)
-    command = f"fairway sim --protocol {protocol} --swarm --seed {seed}" if swarm else wishes.command(seed)
+    asked = RunOptions(**{field.name: given[field.name] for field in fields(RunOptions)})
+    configuration = draw(protocol, seed) if swarm else case(asked)
+    with traced(trace, configuration.clients) as keep:
+        result = run(configuration, seed, trace=keep)
+    command = f"fairway sim --protocol {protocol} --swarm --seed {seed}" if swarm else asked.command(seed)
     _print(result, command, as_json=json)
     return ExitCode.DONE if result.passed else ExitCode.FAILED
 
 
-def _run(configuration: Configuration, seed: int, trace: Path | None) -> Result:
-    from fairway.sim.run import run
-
-    if trace is None:
-        return run(configuration, seed)
+@contextmanager
+def traced(path: Path | None, clients: int) -> Iterator[Callable[[int, Sighting], None] | None]:
+    """Return what writes every datagram to a file, if one is named."""
+    if path is None:
+        yield None
+        return
     from fairway.sim.trace import tracer
 
-    points = ["server", *(f"client {number}" for number in range(1, configuration.clients + 1)), "hostile"]
-    with trace.open("wb") as file:
-        return run(configuration, seed, trace=tracer(file.write, points))
+    points = ["server", *(f"client {number}" for number in range(1, clients + 1)), "hostile"]
+    with path.open("wb") as file:
+        yield tracer(file.write, points)
 
 
 def _print(result: Result, command: str, *, as_json: bool) -> None:

@@ -35,21 +35,23 @@ class Status:
         self._over.set()
         if self.shown:
             self._thread.join()
-            self._draw("")
+            draw("")
 
     def print(self, text: str) -> None:
         """Print a line to standard output, above this one."""
         with self._drawing:
             if self.shown:
-                self._draw("")
+                draw("")
             print(text, flush=True)
 
     def _show(self) -> None:
         while True:
             with self._drawing:
-                self._draw(self._line()[: shutil.get_terminal_size().columns - 1])
+                draw(self._line())
             if self._over.wait(REFRESH_S):
                 return
 
-    def _draw(self, text: str) -> None:
-        print(f"{ERASE}{text}", end="", file=sys.stderr, flush=True)
+
+def draw(text: str) -> None:
+    """Replace the line at the bottom; an empty text removes it."""
+    print(f"{ERASE}{text[: shutil.get_terminal_size().columns - 1]}", end="", file=sys.stderr, flush=True)

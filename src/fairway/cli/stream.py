@@ -8,10 +8,10 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
+from fairway.cli import options
 from fairway.cli.durations import seconds_of
 from fairway.cli.ending import Ending, ending_by_signals
+from fairway.cli.options import option
 from fairway.cli.spark import settings_of
 from fairway.cli.status import Status
 from fairway.core.errors import BadOption
@@ -22,42 +22,35 @@ if TYPE_CHECKING:
 STOPPING = "stopping; what is not in the tables by then lands at the next start"
 """Said at once when a signal comes; a batch in the middle is finished first."""
 
-_LAKE = typer.Option(
-    ..., "--lake", metavar="DIR", show_default=False, help="The lake: a folder, or s3://bucket/prefix."
-)
-_NOW = typer.Option(False, "--available-now", help="Land what is there, then leave.")
-_SCHEMA = typer.Option(
+_NOW = option(False, "--available-now", help="Land what is there, then leave.")
+_SCHEMA = option(
     [],
     "--json-schema",
     metavar="NAME=COLUMNS",
-    show_default=False,
     help="Also fill a typed table from JSON bodies: readings='sensor STRING, celsius DOUBLE'. May be given repeatedly.",
 )
-_ROUTE = typer.Option(
+_ROUTE = option(
     [],
     "--route",
     metavar="NAME=CONDITIONS",
-    show_default=False,
     help="Which messages a typed table is meant for: readings='protocol=mrp&port=8192'. May be given repeatedly.",
 )
-_INTERVAL = typer.Option("3s", metavar="TIME", help="From one look for new segments to the next.")
-_KEEP = typer.Option("7d", metavar="TIME", help="How long landed segments are kept.")
-_HISTORY = typer.Option("1h", metavar="TIME", help="How long earlier versions of the tables can be read.")
-_MASTER = typer.Option("local[*]", help="Where Spark runs: local[*], spark://host:port, yarn, k8s://...")
-_CONF = typer.Option([], "--conf", metavar="KEY=VALUE", show_default=False, help="A setting of Spark.")
-_JSON = typer.Option(False, "--json", help="One JSON object per batch, compaction and removal.")
+_INTERVAL = option("3s", metavar="TIME", help="From one look for new segments to the next.")
+_KEEP = option("7d", metavar="TIME", help="How long landed segments are kept.")
+_HISTORY = option("1h", metavar="TIME", help="How long earlier versions of the tables can be read.")
+_JSON = options.json("One JSON object per batch, compaction and removal.")
 
 
 def stream(
-    lake: Path = _LAKE,
+    lake: Path = options.LAKE,
     available_now: bool = _NOW,
     json_schema: list[str] = _SCHEMA,
     route: list[str] = _ROUTE,
     interval: str = _INTERVAL,
     keep: str = _KEEP,
     history: str = _HISTORY,
-    master: str = _MASTER,
-    conf: list[str] = _CONF,
+    master: str = options.MASTER,
+    conf: list[str] = options.CONF,
     json: bool = _JSON,
 ) -> int:
     """Land what gateways have sealed in tables, exactly once.
@@ -82,8 +75,8 @@ def stream(
         with _Teller(json, ending) as teller:
             from fairway.lake.landing.stream import Stream, StreamOptions
 
-            options = StreamOptions(available_now=available_now, wishes=wishes, **seconds)
-            teller.stream = Stream(opened, options, teller)
+            chosen = StreamOptions(available_now=available_now, wishes=wishes, **seconds)
+            teller.stream = Stream(opened, chosen, teller)
             _run(teller.stream, master, settings, ending)
     return ending.code
 

@@ -6,9 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
-import typer
-
 from fairway.cli.exits import ExitCode
+from fairway.cli.options import option
 from fairway.core.errors import BadOption
 
 PLUGINS_FOLDER = Path(".local", "lib", "wireshark", "plugins")
@@ -16,10 +15,10 @@ PLUGINS_FOLDER = Path(".local", "lib", "wireshark", "plugins")
 FOLDER_LINE = "Personal Lua Plugins:"
 ANSWER_SECONDS_MAX = 60
 
-_INSTALL = typer.Option(False, "--install", help="Put the dissectors into your folder of Lua plugins.")
-_UNINSTALL = typer.Option(False, "--uninstall", help="Take them away again.")
-_PRINT = typer.Option(False, "--print", help="Print them.")
-_FOLDER = typer.Option(None, metavar="DIR", help="Another folder than the one Wireshark names.", show_default=False)
+_INSTALL = option(False, "--install", help="Put the dissectors into your folder of Lua plugins.")
+_UNINSTALL = option(False, "--uninstall", help="Take them away again.")
+_PRINT = option(False, "--print", help="Print them.")
+_FOLDER = option(None, metavar="DIR", help="Another folder than the one Wireshark names.")
 
 
 def wireshark(

@@ -6,12 +6,14 @@ open from our answer until a packet of the conversation comes. The table of thos
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from fairway.core.events import NO_ANSWER, Address, ConnectUnknown
+from fairway.core.conversations import AnyConversation, EndpointMachine
+from fairway.core.events import NO_ANSWER, Address, CloseReason, ConnectUnknown
 from fairway.core.machine import Options
 from fairway.core.outputs import Outputs
 from fairway.core.timers import Deadlines
@@ -29,24 +31,22 @@ class HandshakeOptions(Options):
     """How long a call that was answered waits for a first packet."""
 
 
+@dataclass(eq=False)
 class Call:
     """A conversation that we asked for; `key` is what its answer names, `own_id` the number that we gave it."""
 
-    __slots__ = ("address", "datagram", "gap_us", "give_up_us", "key", "own_id", "repeat_us", "token")
-
-    def __init__(self, key: Hashable, own_id: int, address: Address, datagram: bytes, token: int) -> None:
-        self.key = key
-        self.own_id = own_id
-        self.address = address
-        self.datagram = datagram
-        self.token = token
-        self.give_up_us = self.repeat_us = self.gap_us = 0
+    key: Hashable
+    own_id: int
+    address: Address
+    datagram: bytes
+    token: int
+    gap_us: int
+    give_up_us: int
+    repeat_us: int = 0
 
 
 class Calls:
     """Our calls by what their answer names."""
-
-    __slots__ = ("_by_key", "_deadlines", "_options", "_outputs", "get")
 
     def __init__(self, options: HandshakeOptions, outputs: Outputs[Any], deadlines: Deadlines[Any]) -> None:
         self._options = options
@@ -64,9 +64,9 @@ class Calls:
 
     def start(self, key: Hashable, own_id: int, address: Address, datagram: bytes, now_us: int) -> int:
         """Send a call for the first time, and return its token."""
-        call = Call(key, own_id, address, datagram, self._outputs.token())
-        call.gap_us = self._options.connect_repeat_us
-        call.give_up_us = now_us + self._options.connect_timeout_us
+        options, token = self._options, self._outputs.token()
+        give_up_us = now_us + options.connect_timeout_us
+        call = Call(key, own_id, address, datagram, token, options.connect_repeat_us, give_up_us)
         self._by_key[key] = call
         self._outputs.unfinished += 1
         self._send(call, now_us)
@@ -79,7 +79,6 @@ class Calls:
         self._deadlines.set(call, min(call.repeat_us, call.give_up_us))
 
     def wake(self, call: Call, now_us: int) -> None:
-        """Repeat a call that is due, or give it up."""
         if now_us >= call.give_up_us:
             self.give_up(call, NO_ANSWER)
         else:
@@ -87,23 +86,19 @@ class Calls:
             self._send(call, now_us)
 
     def remove(self, call: Call) -> None:
-        """Remove a call that has its outcome."""
         del self._by_key[call.key]
         self._outputs.unfinished -= 1
         self._deadlines.set(call, None)
 
     def give_up(self, call: Call, reason: str) -> None:
-        """End a call without an answer."""
         self.remove(call)
         self._outputs.report(ConnectUnknown(call.token, call.address, reason))
 
     def give_up_to(self, address: Address, reason: str) -> None:
-        """End the calls to an address at which nobody receives."""
         for call in [call for call in self._by_key.values() if call.address == address]:
             self.give_up(call, reason)
 
     def give_up_all(self, reason: str) -> None:
-        """End every call."""
         for call in list(self._by_key.values()):
             self.give_up(call, reason)
 
@@ -126,8 +121,6 @@ Entry = TypeVar("Entry", bound=HalfOpen)
 
 class HalfOpens(Generic[Entry]):
     """The calls of others, by caller and by the number that we gave them."""
-
-    __slots__ = ("_by_caller", "_by_id", "_deadlines", "_max", "_outputs")
 
     def __init__(self, options: HandshakeOptions, outputs: Outputs[Any], deadlines: Deadlines[Any]) -> None:
         self._by_caller: OrderedDict[tuple[Address, int], Entry] = OrderedDict()
@@ -162,12 +155,71 @@ class HalfOpens(Generic[Entry]):
         self._deadlines.set(entry, entry.expires_us)
 
     def remove(self, entry: Entry) -> None:
-        """Remove a call that was completed or whose time is over."""
         del self._by_caller[entry.address, entry.caller_id]
         self._by_id.pop(entry.own_id, None)
         self._deadlines.set(entry, None)
 
     def clear(self) -> None:
-        """Remove all calls."""
         for entry in list(self._by_caller.values()):
             self.remove(entry)
+
+
+class HandshakeTable(ABC, Generic[Entry]):
+    """The conversations of a machine from their first packet on, with one deadline each."""
+
+    def __init__(self, options: HandshakeOptions, outputs: Outputs[Any], deadlines: Deadlines[Any]) -> None:
+        self._peers_max = options.peers_max
+        self._outputs = outputs
+        self.deadlines = deadlines
+        self.calls = Calls(options, outputs, deadlines)
+        self.half_opens: HalfOpens[Entry] = HalfOpens(options, outputs, deadlines)
+        self._closed = False
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Count the conversations."""
+
+    @abstractmethod
+    def connect(self, address: Address, now_us: int) -> int:
+        """Call an address, and return the token."""
+
+    @abstractmethod
+    def _wake(self, entry: Any, now_us: int) -> None:
+        """Do what is due for a conversation or a call of another side."""
+
+    def is_full(self) -> bool:
+        return len(self) + len(self.calls) >= self._peers_max
+
+    def shut(self) -> None:
+        """Give up all handshakes and take no new calls."""
+        self._closed = True
+        self.calls.give_up_all(CloseReason.SHUT_DOWN)
+        self.half_opens.clear()
+
+    def wake(self, now_us: int) -> None:
+        for entry in self.deadlines.pop_due(now_us):
+            if isinstance(entry, Call):
+                self.calls.wake(entry, now_us)
+            else:
+                self._wake(entry, now_us)
+
+
+class HandshakeMachine(EndpointMachine[AnyConversation]):
+    """A machine whose conversations begin with a handshake."""
+
+    @abstractmethod
+    def _handshakes(self) -> HandshakeTable[Any]: ...
+
+    def connect(self, address: Address, now_us: int) -> int:
+        self._check_connect(full=self._handshakes().is_full())
+        return self._handshakes().connect(address, now_us)
+
+    def _shut(self) -> None:
+        super()._shut()
+        self._handshakes().shut()
+
+    def wake(self, now_us: int) -> None:
+        self._handshakes().wake(now_us)
+
+    def unreachable(self, address: Address, reason: str, now_us: int) -> None:
+        self._handshakes().calls.give_up_to(address, reason)

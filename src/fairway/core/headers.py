@@ -1,4 +1,4 @@
-"""The layout of a header, written once: decoders, columns, dissectors and searches take their places from it."""
+"""The layout of a header, written once: decoders, columns, dissectors and searches take positions from it."""
 
 from __future__ import annotations
 
@@ -37,8 +37,6 @@ class Field:
 
 class Header:
     """Fields that stand one after another, from `start` on."""
-
-    __slots__ = ("_by_name", "fields", "size", "start")
 
     def __init__(self, *fields: Field, start: int = 0) -> None:
         self.start = start

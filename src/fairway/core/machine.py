@@ -71,8 +71,8 @@ class Options:
     """What every protocol lets its user set. Each protocol adds its own durations and bounds in a subclass."""
 
     deferred: bool = False
-    """Acknowledge a message when its receipt is committed, not when it is handed over."""
-    controller: str = "newreno"
+    """Acknowledge a message when its receipt is committed, not when it is delivered."""
+    controller: str = "model"
     """Congestion control: `model` measures the path, `newreno` reacts to losses, `eager` keeps a fixed window (closed
     networks only)."""
     window: int = BY_PATH
@@ -125,9 +125,9 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         raise BadOption(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
 
 
-def path_allows(limit: int, datagram_bytes: int, header_bytes: int) -> int:
-    """Lower a limit of body bytes to what fits the datagrams that a path takes."""
-    return max(0, min(limit, datagram_bytes - header_bytes))
+def split(data: Buffer, segment_bytes: int) -> list[Buffer]:
+    """Cut a super-buffer into its datagrams."""
+    return [data[start : start + segment_bytes] for start in range(0, len(data), segment_bytes)]
 
 
 class Machine(Protocol):

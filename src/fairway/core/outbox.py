@@ -5,13 +5,56 @@ Nothing leaves a machine but through here, so neither the counts nor the limit t
 
 from __future__ import annotations
 
-from fairway.core.amplification import Ledger
+from collections import OrderedDict
+
+from fairway.core.addresses import device_of
 from fairway.core.events import Address
 from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit
 from fairway.core.statistics import Statistics
 
-_new = tuple.__new__
-"""Makes a named tuple without the detour through a function in Python, which costs twice as much."""
+FACTOR = 3
+ENOUGH = 1 << 62
+"""The budget of a device: a handshake has proved its address."""
+
+
+class Ledger:
+    """The three-times limit: bytes got from, and sent to, addresses that have not proved that they receive.
+
+    The table is bounded and the oldest goes first. That is safe: an entry takes what it sent and what it got with it,
+    so the sum over an address's successive entries still keeps the limit.
+    """
+
+    def __init__(self, unproved_max: int) -> None:
+        self._budget: OrderedDict[Address, int] = OrderedDict()
+        """Not a plain dict: finding its first key costs more with each key deleted before it."""
+        self._max = unproved_max
+
+    def __len__(self) -> int:
+        return len(self._budget)
+
+    def received(self, address: Address, count: int) -> None:
+        budget = self._budget.get(address)
+        if budget is None:
+            if len(self._budget) >= self._max:
+                self._budget.popitem(last=False)
+            budget = 0
+        self._budget[address] = budget + FACTOR * count
+
+    def allows(self, address: Address, count: int) -> bool:
+        """Take `count` bytes from the address's budget if it holds them."""
+        if device_of(address) is not None:
+            return True
+        budget = self._budget.get(address, 0)
+        if budget < count:
+            return False
+        self._budget[address] = budget - count
+        return True
+
+    def budget(self, address: Address) -> int:
+        return ENOUGH if device_of(address) is not None else self._budget.get(address, 0)
+
+    def forget(self, address: Address) -> None:
+        self._budget.pop(address, None)
 
 
 class Outbox:
@@ -19,17 +62,6 @@ class Outbox:
 
     `send` is for conversations that prove their own addresses, `answer` for protocols that know a peer by its address.
     """
-
-    __slots__ = (
-        "_address",
-        "_pieces",
-        "_pieces_bytes",
-        "_proved",
-        "_segment_bytes",
-        "_statistics",
-        "_transmits",
-        "ledger",
-    )
 
     def __init__(self, statistics: Statistics, unproved_max: int = 0) -> None:
         self.ledger = Ledger(unproved_max)
@@ -58,7 +90,6 @@ class Outbox:
         return address in self._proved
 
     def received(self, address: Address, count: int) -> None:
-        """Credit bytes that came from an address."""
         if address not in self._proved:
             self.ledger.received(address, count)
 
@@ -112,7 +143,6 @@ class Outbox:
             self.send(address, data[: passed * segment_bytes], segment_bytes, passed)
 
     def take(self) -> list[Transmit]:
-        """Return everything gathered."""
         if self._pieces:
             self._seal()
         elif not self._transmits:
@@ -121,9 +151,8 @@ class Outbox:
         return transmits
 
     def _seal(self) -> None:
-        """Make what was gathered a transmit."""
         pieces = self._pieces
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
         segment_bytes = self._segment_bytes if self._pieces_bytes > self._segment_bytes else None
-        self._transmits.append(_new(Transmit, (self._address, data, segment_bytes)))
+        self._transmits.append(Transmit(self._address, data, segment_bytes))

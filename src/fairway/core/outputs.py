@@ -15,8 +15,6 @@ Sending = TypeVar("Sending")
 class Outputs(Generic[Sending]):
     """One per machine, shared by all its conversations."""
 
-    __slots__ = ("_token", "outbox", "ready", "report", "reported", "statistics", "unfinished")
-
     def __init__(self, options: Options) -> None:
         self.statistics = Statistics()
         self.outbox = Outbox(self.statistics, options.unproved_max)
@@ -32,18 +30,15 @@ class Outputs(Generic[Sending]):
         """Add an event."""
 
     def token(self) -> int:
-        """Return a new token."""
         self._token += 1
         return self._token
 
     def tokens(self, count: int) -> range:
-        """Return new tokens."""
         first = self._token + 1
         self._token += count
         return range(first, first + count)
 
     def drop(self, reason: str, count: int = 1) -> None:
-        """Count datagrams that are refused."""
         self.statistics.dropped[reason] += count
 
     def take_ready(self) -> dict[Sending, int]:
@@ -52,7 +47,6 @@ class Outputs(Generic[Sending]):
         return ready
 
     def events(self) -> list[Event]:
-        """Return what has happened since the last call, in order."""
         events = self.reported
         if not events:
             return []

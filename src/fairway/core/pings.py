@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from fairway.core.events import NO_ANSWER, DeliveryUnknown, Peer, PingAnswered
 from fairway.core.outputs import Outputs
 from fairway.core.recovery.runs import NEVER
+from fairway.core.refusals import too_many_pings
 
 
 class Ping(NamedTuple):
@@ -21,20 +22,22 @@ class Ping(NamedTuple):
 class Pings:
     """The questions to one peer, oldest first."""
 
-    __slots__ = ("_outputs", "_peer", "_timeout_us", "waiting")
+    __slots__ = ("_max", "_outputs", "_peer", "_timeout_us", "waiting")
 
-    def __init__(self, outputs: Outputs[Any], peer: Peer, timeout_us: int) -> None:
+    def __init__(self, outputs: Outputs[Any], peer: Peer, timeout_us: int, pings_max: int) -> None:
         self._outputs = outputs
         self._peer = peer
         self._timeout_us = timeout_us
+        self._max = pings_max
         self.waiting: list[Ping] = []
 
-    def __len__(self) -> int:
-        """Count the pings of the application."""
-        return sum(ping.token is not None for ping in self.waiting)
+    def token(self) -> int:
+        """Return the token of a further ping of the application; raises `QueueFull` where there are too many."""
+        if sum(ping.token is not None for ping in self.waiting) >= self._max:
+            raise too_many_pings(self._max, self._peer.address)
+        return self._outputs.token()
 
     def start(self, token: int | None, mark: Hashable, now_us: int) -> None:
-        """Add a question that leaves now."""
         self.waiting.append(Ping(token, now_us, mark))
         self._outputs.unfinished += token is not None
 
@@ -52,12 +55,10 @@ class Pings:
         return rtt_us
 
     def expire(self, now_us: int) -> None:
-        """End those that waited too long."""
         while self.next_us() <= now_us:
             self._give_up(self.waiting.pop(0), NO_ANSWER)
 
     def end(self, reason: str) -> None:
-        """End all of them."""
         waiting, self.waiting = self.waiting, []
         for ping in waiting:
             self._give_up(ping, reason)

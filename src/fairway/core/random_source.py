@@ -53,7 +53,6 @@ class Seeded:
         return (self._next() * bound) >> 64
 
     def between(self, low: int, high: int) -> int:
-        """Draw from low to high, both included."""
         return low + self.below(high - low + 1)
 
     def happens(self, per_million: int) -> bool:

@@ -11,14 +11,11 @@ from fairway.core.machine import Options
 class ReceiptSlots:
     """The machine's bound on what the application has not committed, in messages and in bytes."""
 
-    __slots__ = ("_bytes_max", "bytes_left", "messages_left")
-
     def __init__(self, options: Options) -> None:
         self.messages_left = options.open_receipts_max
         self.bytes_left = self._bytes_max = options.open_receipt_bytes_max
 
     def fit(self, count: int, body_bytes: int) -> bool:
-        """Return whether there are slots for so many messages of so many bytes in all."""
         return count <= self.messages_left and body_bytes <= self.bytes_left
 
     def fit_alone(self, body_bytes: int) -> bool:
@@ -26,12 +23,10 @@ class ReceiptSlots:
         return self.messages_left > 0 and (body_bytes <= self.bytes_left or self.bytes_left == self._bytes_max)
 
     def take(self, count: int, body_bytes: int) -> None:
-        """Occupy slots, which must be there."""
         self.messages_left -= count
         self.bytes_left -= body_bytes
 
     def free(self, count: int, body_bytes: int) -> None:
-        """Free slots."""
         self.messages_left += count
         self.bytes_left += body_bytes
 
@@ -46,7 +41,6 @@ class Piece(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The number after the last."""
         return self.first + self.length
 
     def part(self, start: int, end: int) -> Piece:

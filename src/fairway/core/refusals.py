@@ -7,38 +7,31 @@ from fairway.core.events import Address, Peer
 
 
 def no_such_peer(protocol: str, peer: Peer) -> NoSuchPeer:
-    """Return the error for a conversation that is not open."""
     session = "" if peer.session is None else f", session {peer.session}"
     return NoSuchPeer(f"{protocol} has no open conversation with {peer.address!r}{session}")
 
 
 def endpoint_closed() -> CannotConnect:
-    """Return the error for a `connect` after the endpoint was closed."""
     return CannotConnect("this endpoint was closed: it opens no new conversations")
 
 
 def too_many_peers(peers_max: int) -> CannotConnect:
-    """Return the error for a `connect` beyond `peers_max`."""
     return CannotConnect(f"peers_max is {peers_max} and so many conversations are open or being opened")
 
 
 def still_closing(address: Address) -> CannotConnect:
-    """Return the error for a `connect` to an address whose only conversation is closing."""
     return CannotConnect(f"the conversation with {address!r} is still closing")
 
 
 def already_open(address: Address) -> AlreadyOpen:
-    """Return the error for a snapshot of a conversation that is there."""
     return AlreadyOpen(f"the conversation with {address!r} is open already: restore before anything arrives")
 
 
 def send_queue_full(address: Address) -> QueueFull:
-    """Return the error for a message beyond the limits of the send queue."""
     return QueueFull(f"the send queue of {address!r} is full: wait for Writable")
 
 
 def too_many_pings(pings_max: int, address: Address) -> QueueFull:
-    """Return the error for a ping beyond `pings_max`."""
     return QueueFull(f"pings_max is {pings_max} and so many pings to {address!r} wait for their answer")
 
 
@@ -52,5 +45,4 @@ TOO_LARGE_FOR_PATH = ", which is what the path takes; send less at a time, or us
 
 
 def no_flags(protocol: str) -> NotSupported:
-    """Return the error for flags or answers where there are none."""
     return NotSupported(f"{protocol} messages carry neither flags nor answers; those belong to udpc")

@@ -21,7 +21,6 @@ _FRONT = Struct(">4sI")
 
 
 def seal(version: bytes, state: bytes) -> bytes:
-    """Return a snapshot with this state."""
     return _FRONT.pack(version, crc32(state)) + state
 
 

@@ -131,6 +131,7 @@ _READINGS = (
         _maybe(f"{name}_body_crc", "long", f"CRC-32 of the body behind {name}'s header; null if malformed or cut short")
         for name in (*PROTOCOLS, "piggyback")
     ),
+    _maybe("dtls", "boolean", "whether it begins with a whole record of DTLS 1.0 or 1.2"),
     _maybe("udpc_idle_ack", "boolean", "whether ackIndex is not 0 though ACK is not set"),
     _maybe("piggyback_destination", "long", "dest_conid, if an mrp data packet has the piggyback layout"),
     _maybe("piggyback_origin", "long", "from_conid, in that case"),
@@ -215,8 +216,12 @@ PACKETS = Table(
     (
         *_FRAME,
         _maybe("episode", "long", "number of the episode: one flow at all points, cut where it is silent for 300 s"),
-        _always("protocol", "string", "udpc, mrp, rup, pydevts, or unknown"),
-        _maybe("evidence", "string", "how the flow was recognised: port map, magic, hex id, crc, handshake, session"),
+        _always("protocol", "string", "udpc, mrp, rup, pydevts, dtls for what is encrypted, or unknown"),
+        _maybe(
+            "evidence",
+            "string",
+            "how the flow was recognised: port map, magic, hex id, crc, handshake, session, records",
+        ),
         _maybe("kind", "string", "the protocol's name for such a datagram; malformed if it breaks the format"),
         _maybe("reason", "string", "why the record could not be decoded; null if it was"),
         _maybe("session", "string", "key of the session; null outside any session"),
@@ -409,7 +414,7 @@ RUNS = Table(
         _always("interval_ms", "double", "between two messages, milliseconds; 0 is as fast as it goes"),
         _always("flows", "long", "nodes that send at the same time, sharing the link if it has a bandwidth"),
         _always("seed", "long", "seed of the run"),
-        _always("delivered", "long", "messages handed over before the time was over"),
+        _always("delivered", "long", "messages delivered before the time was over"),
         _always("acknowledged", "long", "messages whose sender was told so"),
         _always("failed", "long", "messages reported as failed, or without an outcome when the time was over"),
         _maybe("latency_p50_us", "long", "from acceptance to hand-over, median, microseconds; null if nothing arrived"),
@@ -418,7 +423,7 @@ RUNS = Table(
         _maybe("acknowledgement_p50_us", "long", "from acceptance to acknowledgement, median, microseconds"),
         _maybe("acknowledgement_p99_us", "long", "99th percentile"),
         _always(
-            "goodput_bytes_per_s", "double", "bodies handed over per second, from first acceptance to last hand-over"
+            "goodput_bytes_per_s", "double", "bodies delivered per second, from first acceptance to last hand-over"
         ),
         _always("load_us", "long", "from the first message accepted to the last outcome, microseconds"),
         _always("datagrams", "long", "datagrams sent by all nodes, closing included"),
@@ -443,7 +448,7 @@ ANALYSIS_TABLES = (
     PACKETS,
     *(
         Table(table.name, table.row, (*table.columns, *OF_EPISODES), PACKETS.partitions)
-        for table in (TRANSFERS, TIMELINE, VIOLATIONS, SESSIONS)
+        for table in (TIMELINE, TRANSFERS, VIOLATIONS, SESSIONS)
     ),
 )
 """What `fairway analyze` writes, in the order of its commits."""

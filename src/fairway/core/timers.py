@@ -19,8 +19,6 @@ STALE_MAX = 64
 class Deadlines(Generic[Key]):
     """One deadline per key. Equal deadlines come up in the order in which their keys were first queued."""
 
-    __slots__ = ("_count", "_due", "_heap", "_queued")
-
     def __init__(self) -> None:
         self._due: dict[Key, int] = {}
         self._queued: dict[Key, int] = {}
@@ -32,7 +30,7 @@ class Deadlines(Generic[Key]):
         return len(self._due)
 
     def set(self, key: Key, due_us: int | None) -> None:
-        """Move the key's deadline, or clears it with None."""
+        """Move the key's deadline, or clear it with None."""
         if due_us is None:
             self._due.pop(key, None)
             return
@@ -58,7 +56,6 @@ class Deadlines(Generic[Key]):
         self._heap[:] = sorted(live)
 
     def next_us(self) -> int | None:
-        """Return the earliest deadline, or None."""
         heap = self._heap
         while heap:
             queued_us, _, key = heap[0]

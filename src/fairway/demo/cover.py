@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fairway.report.blocks import Block, Tile, element, links, paragraph, section, tiles
+from fairway.report.blocks import Block, Tile, element, links, paragraph, section, table, tiles
 from fairway.report.page import page
+from fairway.report.units import count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +20,14 @@ class Step:
     kept: bool
 
 
-def cover(steps: Sequence[Step], numbers: Sequence[Tile], pages: Sequence[tuple[str, str, str]]) -> str:
-    """Return the page; `pages` are address, title and what is there."""
+def cover(
+    steps: Sequence[Step],
+    numbers: Sequence[Tile],
+    pages: Sequence[tuple[str, str, str]],
+    devices: Mapping[str, int],
+) -> str:
+    """Return the page; `pages` are address, title and what is there, `devices` have messages in the table."""
+    sent_by = [(name, count(rows)) for name, rows in sorted(devices.items())]
     broken = [step.title for step in steps if not step.kept]
     verdict = (
         "Every promise was kept: what was acknowledged is in the table, once, though the gateway was killed."
@@ -33,6 +40,11 @@ def cover(steps: Sequence[Step], numbers: Sequence[Tile], pages: Sequence[tuple[
         blocks=[
             section("What happened", [paragraph(verdict, "verdict"), tiles(numbers)]),
             section("Look further", [links(pages)]),
+            section(
+                "Who sent it",
+                [table(["device", "messages in the table"], sent_by)],
+                note="All of it came over DTLS; the column device holds the name in the sender's certificate.",
+            ),
             section("Step by step", [Block(element("ol", [_told(step) for step in steps]))]),
         ],
     )

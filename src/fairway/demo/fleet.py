@@ -18,6 +18,7 @@ from time import monotonic, time
 from typing import BinaryIO
 
 from fairway.core.errors import CallerError
+from fairway.demo.keys import Keys
 from fairway.net import (
     Connection,
     ConnectRefused,
@@ -53,6 +54,16 @@ class Orders:
     """Part of every body: two fleets never send the same."""
     request_every: int = 0
     """Every so many messages a udpc device asks instead of sending; 0 is never."""
+    keys: str = ""
+    """The folder of the devices' identities, where DTLS is spoken."""
+
+    def device_name(self, protocol: str, number: int) -> str:
+        """Return the name in a device's certificate."""
+        return f"{self.name}.{protocol}-{number}"
+
+    def key(self, body: bytes, protocol: str, number: int) -> bytes:
+        """Return what the ledger knows a device's message by."""
+        return key_of(body, self.device_name(protocol, number) if self.keys else None)
 
 
 @dataclass(slots=True)
@@ -84,9 +95,9 @@ class Ledger:
         return max(self.latencies_s, default=0.0)
 
 
-def key_of(body: bytes) -> bytes:
-    """Return what the ledger knows a body by."""
-    return blake2b(body, digest_size=16).digest()
+def key_of(body: bytes, device: str | None = None) -> bytes:
+    """Return what the ledger knows a body of a device by: under the name of another it is a foreign one."""
+    return blake2b(body, digest_size=16, key=(device or "").encode()).digest()
 
 
 def reading(name: str, protocol: str, device: int, number: int, size: int = 0) -> bytes:
@@ -146,7 +157,9 @@ class Device:
         self._orders = orders
         self._protocol = protocol
         self._device = number
-        self._url = url
+        self._url = (
+            Keys(Path(orders.keys)).device_url(url, orders.device_name(protocol, number)) if orders.keys else url
+        )
         self._trace = trace
         self._connection: Connection | None = None
         self._open: set[asyncio.Task[None]] = set()
@@ -197,12 +210,13 @@ class Device:
     async def _await(self, connection: Connection, body: bytes, asks: bool) -> None:
         ledger = self._fleet.ledger
         began_s = monotonic()
+        key = self._orders.key(body, self._protocol, self._device)
         # Whatever happens to this process, what was sent is known to have been sent.
-        ledger.outcomes[key_of(body)] = UNKNOWN
+        ledger.outcomes[key] = UNKNOWN
         try:
             await (connection.request(body) if asks else connection.send(body))
             outcome = ACKNOWLEDGED
-            ledger.acknowledged_s[key_of(body)] = time()
+            ledger.acknowledged_s[key] = time()
             ledger.latencies_s.append(monotonic() - began_s)
         except (OutcomeUnknown, ConversationClosed):
             outcome = UNKNOWN
@@ -211,7 +225,7 @@ class Device:
             outcome = REFUSED
             ledger.refusals[str(error)] += 1
             await self._leave(connection)
-        ledger.outcomes[key_of(body)] = outcome
+        ledger.outcomes[key] = outcome
 
     async def _leave(self, connection: Connection) -> None:
         """Return a conversation up in which something went wrong; the next message opens another."""

@@ -13,7 +13,7 @@ from fairway.store.places import place_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What the comparison found. Every field but the first three must be 0."""
+    """What the comparison found. `missing`, `double` and `foreign` must be 0."""
 
     sent: int
     acknowledged: int
@@ -23,7 +23,9 @@ class Judgement:
     double: int
     """In the table more than once."""
     foreign: int
-    """In the table, but never sent, refused, or with another body than was sent."""
+    """In the table, but never sent, refused, or with another body or device than was sent."""
+    devices: dict[str, int]
+    """Rows by the name in the certificate of who sent them."""
 
     @property
     def kept(self) -> bool:
@@ -39,7 +41,8 @@ class Judgement:
 
 def judge(ledger: Ledger, table: Path | str) -> Judgement:
     """Reads the bodies of `tables/messages` and holds them against the ledger."""
-    found = Counter(key for key in _keys(table))
+    rows = _rows(table)
+    found = Counter(key_of(body, device) for body, device in rows)
     acknowledged = [key for key, outcome in ledger.outcomes.items() if outcome == ACKNOWLEDGED]
     allowed = {key for key, outcome in ledger.outcomes.items() if outcome != REFUSED}
     return Judgement(
@@ -49,12 +52,14 @@ def judge(ledger: Ledger, table: Path | str) -> Judgement:
         missing=sum(1 for key in acknowledged if key not in found),
         double=sum(count - 1 for count in found.values()),
         foreign=sum(1 for key in found if key not in allowed),
+        devices=dict(Counter(device or "" for _, device in rows)),
     )
 
 
-def _keys(table: Path | str) -> list[bytes]:
+def _rows(table: Path | str) -> list[tuple[bytes, str | None]]:
     import pyarrow as pa
 
     messages = Delta(place_of(table))
-    batches = messages.rows(pa.schema([("body", pa.binary())])) if messages.exists() else ()
-    return [key_of(body) for batch in batches for body in batch.column(0).to_pylist()]
+    wanted = pa.schema([("body", pa.binary()), ("device", pa.string())])
+    batches = messages.rows(wanted) if messages.exists() else ()
+    return [row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]

@@ -20,9 +20,10 @@ def bad_links(urls: Mapping[str, str], seed: int) -> Iterator[tuple[dict[str, st
         stops = []
         through = {}
         for protocol, url in urls.items():
-            host, port = url.partition("://")[2].rsplit(":", 1)
+            scheme, _, place = url.partition("://")
+            host, port = place.rsplit(":", 1)
             (relay_host, relay_port), stop = relays.enter_context(relaying((host, int(port)), faults))
-            through[protocol] = f"{protocol}://{relay_host}:{relay_port}"
+            through[protocol] = f"{scheme}://{relay_host}:{relay_port}"
             stops.append(stop)
         yield through, counts
         for stop in stops:

@@ -14,6 +14,7 @@ from time import monotonic, sleep
 from typing import IO, Self
 
 from fairway.core.errors import FairwayError
+from fairway.demo.keys import Keys
 from fairway.demo.processes import HeldSignals
 
 START_S = 300.0
@@ -129,7 +130,7 @@ class Service:
 
 
 class GatewayService(Service):
-    """A gateway with all four protocols; after its first start it keeps its ports."""
+    """A gateway with some protocols, over DTLS if it is given keys; after its first start it keeps its ports."""
 
     def __init__(
         self,
@@ -138,19 +139,26 @@ class GatewayService(Service):
         options: Sequence[str] = (),
         name: str = "gateway",
         environment: Mapping[str, str] | None = None,
+        keys: Keys | None = None,
     ) -> None:
-        self.urls = {protocol: f"{protocol}://127.0.0.1:0" for protocol in protocols}
+        self._keys = keys
+        self._schemes = {protocol: f"{protocol}+dtls" if keys else protocol for protocol in protocols}
+        self.urls = {protocol: f"{scheme}://127.0.0.1:0" for protocol, scheme in self._schemes.items()}
         self._fixed = ["--lake", str(lake), "--name", name, *options]
         super().__init__([], environment)
 
     def serve(self, **environment: str) -> float:
-        """Starts the gateway and waits until it listens; tells how long that took."""
-        self._arguments = ["gateway", *self.urls.values(), *self._fixed]
+        """Start the gateway and wait until it listens; return how long that took."""
+        urls = [self._keys.gateway_url(url) if self._keys else url for url in self.urls.values()]
+        self._arguments = ["gateway", *urls, *self._fixed]
         began_s = monotonic()
         self.start(**environment)
         lines = self.wait_for("listening ", len(self.urls))
         said = [line.split()[1] for line in lines]
-        self.urls = {protocol: next(url for url in said if url.startswith(f"{protocol}://")) for protocol in self.urls}
+        self.urls = {
+            protocol: next(url for url in said if url.startswith(f"{scheme}://"))
+            for protocol, scheme in self._schemes.items()
+        }
         return monotonic() - began_s
 
 

@@ -46,21 +46,22 @@ class Story:
     steps: list[Step] = field(default_factory=list)
     numbers: list[Tile] = field(default_factory=list)
     pages: list[tuple[str, str, str]] = field(default_factory=list)
+    devices: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> bool:
         """Run the whole demo; return whether every promise was kept."""
         began_s = monotonic()
-        captures, lake = self.folder / "captures", self.folder / "lake"
-        captures.mkdir(parents=True)
+        lake = self.folder / "lake"
+        (self.folder / "captures").mkdir(parents=True)
         with spark_meanwhile() as session:
-            carried = self._carry(lake, captures)
+            carried = self._carry()
             spark = session()
             self._land(spark, lake, carried)
-            self._analyse(spark, lake, captures)
+            self._analyse(spark, lake)
             self._sweep(spark)
         kept = all(step.kept for step in self.steps)
         page = self.folder / "index.html"
-        page.write_text(cover(self.steps, self.numbers, self.pages), encoding="utf-8")
+        page.write_text(cover(self.steps, self.numbers, self.pages, self.devices), encoding="utf-8")
         self.tell(f"{'Every promise was kept' if kept else 'A PROMISE WAS BROKEN'}, in {monotonic() - began_s:.0f} s.")
         return kept
 
@@ -69,15 +70,15 @@ class Story:
         self.steps.append(step)
         self.tell(f"{len(self.steps)}. {title}: {found} ({step.seconds:.1f} s){'' if kept else '  BROKEN'}")
 
-    def _carry(self, lake: Path, captures: Path) -> Carried:
+    def _carry(self) -> Carried:
         began_s = monotonic()
-        carried = carry(lake, captures, messages=self.messages, seed=self.seed)
+        carried = carry(self.folder, messages=self.messages, seed=self.seed)
         counts = carried.ledger.counts()
         found = (
-            f"{count(len(carried.ledger.outcomes))} messages in four protocols over links that lost "
-            f"{count(carried.lost)} datagrams, doubled {count(carried.copied)} and let {count(carried.reordered)} be "
-            f"overtaken; the gateway was killed with kill -9 and served again after {carried.again_s:.1f} s; "
-            f"{count(counts[ACKNOWLEDGED])} were acknowledged"
+            f"{count(len(carried.ledger.outcomes))} messages in four protocols over DTLS and links that lost "
+            f"{count(carried.lost)} datagrams, duplicated {count(carried.copied)} and reordered "
+            f"{count(carried.reordered)}; the gateway was killed with kill -9 and served again after "
+            f"{carried.again_s:.1f} s; {count(counts[ACKNOWLEDGED])} were acknowledged"
         )
         expected = 2 * 4 * self.messages
         self._did("Carry", found, began_s, kept=counts[ACKNOWLEDGED] == len(carried.ledger.outcomes) == expected)
@@ -104,7 +105,8 @@ class Story:
         verdict = judge(carried.ledger, table)
         accounts = reconcile(Lake(lake, create=False))
         kept = verdict.kept and all(account.balanced for account in accounts)
-        query = f"SELECT protocol, count(*) FROM delta_scan('{table}') GROUP BY ALL"
+        query = f"SELECT device, count(*) FROM delta_scan('{table}') GROUP BY ALL"
+        self.devices = verdict.devices
         self._did("Land", f"Spark wrote a Delta table; {verdict}. DuckDB reads it: {query}", began_s, kept=kept)
         self.numbers += [
             Tile(name="In the table", value=count(verdict.in_table), detail="read back and compared, body by body"),
@@ -112,13 +114,13 @@ class Story:
             Tile(name="Double", value=count(verdict.double), detail="there more than once", bad=verdict.double > 0),
         ]
 
-    def _analyse(self, spark: SparkSession, lake: Path, captures: Path) -> None:
+    def _analyse(self, spark: SparkSession, lake: Path) -> None:
         from fairway.lake.analysis.job import analyze
         from fairway.report.capture import capture_report
         from fairway.store.lakes import Lake
 
         began_s = monotonic()
-        files_ = sorted(str(path) for path in captures.glob("*.pcapng"))
+        files_ = sorted(str(path) for path in (self.folder / "captures").glob("*.pcapng"))
         done = analyze(spark, Lake(lake), files_)
         rows = {table.name: _rows(lake, table.name) for table in CAPTURE_TABLES}
         page = self.folder / "captures.html"
@@ -131,9 +133,8 @@ class Story:
         self.pages.append((page.name, "What happened on the wire", "sessions, repeats, round trips, broken rules"))
 
     def _sweep(self, spark: SparkSession) -> None:
-        from fairway.lake.lab.folder import LabFolder
         from fairway.lake.lab.grid import parse
-        from fairway.lake.lab.sweep import sweep
+        from fairway.lake.lab.sweep import LabFolder, sweep
         from fairway.report.lab import lab_report
 
         began_s = monotonic()

@@ -8,7 +8,8 @@ from pathlib import Path
 from threading import Thread
 from time import monotonic
 
-from fairway.demo.fleet import ACKNOWLEDGED, Fleet, Ledger, Orders, key_of, reading
+from fairway.demo.fleet import ACKNOWLEDGED, Fleet, Ledger, Orders, reading
+from fairway.demo.keys import Keys
 from fairway.demo.links import bad_links
 from fairway.demo.services import GatewayService
 from fairway.protocols import NAMES
@@ -32,14 +33,15 @@ class Carried:
     reordered: int
 
 
-def carry(lake: Path, captures: Path, *, messages: int, seed: int) -> Carried:
-    """Runs the first act: `messages` of each device, traced to `captures`, and one kill in the middle."""
+def carry(folder: Path, *, messages: int, seed: int) -> Carried:
+    """Run the first act: `messages` of each device, traced to `captures`, and one kill in the middle."""
     began_s = monotonic()
-    with GatewayService(lake, NAMES, SEAL) as gateway:
+    keys = Keys(folder / "keys")
+    with GatewayService(folder / "lake", NAMES, SEAL, keys=keys) as gateway:
         gateway.serve()
         with bad_links(gateway.urls, seed) as (urls, counts):
-            orders = Orders(urls=urls, devices=2, messages=messages, name=f"demo-{seed}")
-            fleet = Fleet(orders, captures)
+            orders = Orders(urls=urls, devices=2, messages=messages, name=f"demo-{seed}", keys=str(keys.folder))
+            fleet = Fleet(orders, folder / "captures")
             sending = Thread(target=fleet.run, daemon=True)
             sending.start()
             _until_all_have_begun(fleet, orders, sending)
@@ -59,7 +61,7 @@ def _until_all_have_begun(fleet: Fleet, orders: Orders, sending: Thread) -> None
     """Waits until every device has an acknowledgement: only a session that is still being opened may have to be
     opened again after a kill, and the story is about the others."""
     firsts = [
-        key_of(reading(orders.name, protocol, device, 0, orders.sizes.get(protocol, 0)))
+        orders.key(reading(orders.name, protocol, device, 0, orders.sizes.get(protocol, 0)), protocol, device)
         for protocol in orders.urls
         for device in range(orders.devices)
     ]

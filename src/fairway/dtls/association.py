@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from fairway.core.events import Address
-from fairway.dtls.engine import Association, AssociationClosed, PeerIdentity, Plaintext
+from fairway.dtls.engine import Association, AssociationClosed, PeerIdentity
 from fairway.dtls.records import DATA
 
 
@@ -56,10 +56,6 @@ class Up:
     random: bytes
     previous: Association | None = None
     """What this one replaced: its last records may still be under way."""
-    renewals: int = 0
-    records_in: int = 0
-    records_out: int = 0
-    dropped: int = 0
 
     def open(self, datagram: bytes) -> list[bytes]:
         """Return the plaintexts of a datagram, of this association or of the one before."""
@@ -72,11 +68,11 @@ class Up:
             self.forget_previous()
             return []
 
-    def open_run(self, datagrams: list[bytes]) -> list[bytes]:
-        """Return the plaintexts of datagrams that arrived together."""
-        if self.previous is not None:
-            return [plaintext for datagram in datagrams for plaintext in self.open(datagram)]
-        return self.association.open_run(datagrams)
+    def open_run(self, data: bytes, step: int) -> list[bytes]:
+        """Return the plaintexts of a super-buffer of datagrams that arrived together."""
+        if self.previous is None:
+            return self.association.open_run(data, step)
+        return [body for start in range(0, len(data), step) for body in self.open(data[start : start + step])]
 
     def forget_previous(self) -> None:
         """Drop what this association replaced."""
@@ -91,21 +87,3 @@ class Up:
 
 def _digest(datagram: bytes) -> bytes:
     return blake2b(datagram, digest_size=16).digest()
-
-
-def joined(plaintexts: list[bytes], address: Address, device: str) -> list[Plaintext]:
-    """Return plaintexts as super-buffers, as long as neighbours have one size; the last of a buffer may be shorter."""
-    found: list[Plaintext] = []
-    first, count = 0, len(plaintexts)
-    while first < count:
-        size, end = len(plaintexts[first]), first + 1
-        while end < count and len(plaintexts[end]) == size:
-            end += 1
-        if end < count and end - first > 1 and len(plaintexts[end]) < size:
-            end += 1
-        if end - first == 1:
-            found.append(Plaintext(plaintexts[first], address, device))
-        else:
-            found.append(Plaintext(b"".join(plaintexts[first:end]), address, device, size))
-        first = end
-    return found

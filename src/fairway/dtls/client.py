@@ -18,7 +18,6 @@ from fairway.core.addresses import format_address, with_device
 from fairway.core.events import Address
 from fairway.core.machine import Buffer, Transmit
 from fairway.core.random_source import RandomSource
-from fairway.dtls.association import joined
 from fairway.dtls.counters import DtlsCounters
 from fairway.dtls.engine import (
     INPUT_BYTES_MAX,
@@ -29,19 +28,22 @@ from fairway.dtls.engine import (
     HandshakeFailed,
     Limits,
     PeerIdentity,
-    Plaintext,
 )
+from fairway.dtls.outputs import Outputs, joined
 from fairway.dtls.records import (
     ALERT,
     DATA,
     HEADER_BYTES,
+    hello,
+    is_all_data,
     is_protected,
     is_record,
-    is_run,
     is_unprotected_close,
     is_verify_request,
+    split,
 )
 
+JITTER = 1_024
 RESPONSES = 3
 """Silence is no news before so many times the response time."""
 
@@ -64,12 +66,13 @@ class Attempt:
         self.repeat_us: int | None = None
 
 
-class DtlsClient:
+class DtlsClient(Outputs):
     """A client's association with the gateway at one address."""
 
     def __init__(
         self, engine: ClientEngine, remote: Address, chance: RandomSource, limits: Limits | None = None
     ) -> None:
+        super().__init__()
         self.counters = DtlsCounters()
         self.remote = remote
         self.inner = with_device(remote, engine.name)
@@ -79,6 +82,8 @@ class DtlsClient:
         self._instance = chance.bits(64).to_bytes(8, "big").hex().encode()
         """By this the gateway knows us again when our address has changed."""
         self._chance = chance
+        self._jitter = chance.below(JITTER)
+        """Drawn once: to draw for every datagram that awaits an answer costs as much as to encrypt it."""
         self._limits = limits or Limits()
         self._up: Association | None = None
         self._previous: Association | None = None
@@ -100,26 +105,20 @@ class DtlsClient:
         self._liveness_us = self._limits.liveness_us
         self._response_us = 0
         """How long answers take: the slowest of late."""
+        self._last: Transmit | None = None
+        """What was sent last and nothing heard since: it leaves again with the next association, if in doubt."""
+        self._in_doubt = False
+        """Whether the gateway may have lost the association."""
         self._hinted_us: int | None = None
         self._closed = False
-        self._transmits: list[Transmit] = []
-        self._plaintexts: list[Plaintext] = []
         self._failed: list[str] = []
 
     # Outputs.
 
-    def transmits(self) -> list[Transmit]:
-        """Return, once, the datagrams to send."""
-        transmits, self._transmits = self._transmits, []
-        return transmits
-
-    def plaintexts(self) -> list[Plaintext]:
-        """Return, once, what the gateway sent."""
-        plaintexts, self._plaintexts = self._plaintexts, []
-        return plaintexts
-
     def failures(self) -> list[str]:
-        """Return, once, why handshakes failed twice or more in a row. A single failure may be anybody's forgery."""
+        """Return, once, why the first handshakes failed, from the second on: one failure may be anybody's forgery.
+
+        Nothing of ours has left until then. Once a handshake was completed, a failure is no answer to what did."""
         failed, self._failed = self._failed, []
         return failed
 
@@ -185,9 +184,11 @@ class DtlsClient:
         self.counters.records_out += count
         self._records += count
         self._transmits.append(Transmit(self.remote, sealed, step))
+        if step is None:
+            self._last = transmit
         self._probe(now_us)
         if self._unanswered_us is None:
-            jitter_us = self._chance.below(self._liveness_us // 2)
+            jitter_us = self._liveness_us * self._jitter // (2 * JITTER)
             self._sent_us, self._unanswered_us = now_us, now_us + self._liveness_us + jitter_us
         if self._records >= self._limits.renew_records:
             self._renew_us = now_us
@@ -199,19 +200,21 @@ class DtlsClient:
             return
         size = len(data)
         step = segment_bytes or size or 1
-        datagrams = [bytes(data[start : start + step]) for start in range(0, size, step)]
+        data = bytes(data)
         plaintexts: list[bytes] = []
-        if len(datagrams) > 1 and self._up is not None and self._previous is None and is_run(datagrams[:-1]):
-            plaintexts = self._open_run(self._up, datagrams[:-1], now_us)
-            del datagrams[:-1]
-        for datagram in datagrams:
-            plaintexts += self._receive_one(datagram, now_us)
+        up = self._up if self._previous is None else None
+        if up is not None and step < size and step <= INPUT_BYTES_MAX and is_all_data(data, step):
+            plaintexts = self._open_run(up, data, step, now_us)
+        else:
+            for start in range(0, size, step):
+                plaintexts += self._receive_one(data[start : start + step], now_us)
         if plaintexts:
             self.counters.records_in += len(plaintexts)
             self._records += len(plaintexts)
             if self._unanswered_us is not None:
                 self._response_us = max(now_us - self._sent_us, self._response_us * 7 // 8)
                 self._unanswered_us = None
+            self._last = None
             self._liveness_us = max(self._limits.liveness_us, RESPONSES * self._response_us)
             self._plaintexts += joined(plaintexts, self.inner, self._engine.name)
 
@@ -249,7 +252,7 @@ class DtlsClient:
             silent = self._unanswered_us is not None and now_us >= self._unanswered_us
             if silent:
                 self._liveness_us = min(2 * self._liveness_us, self._limits.liveness_us_max)
-                self._unanswered_us = None
+                self._unanswered_us, self._in_doubt = None, True
             if silent or now_us >= self._renew_us:
                 self._begin(now_us)
 
@@ -263,7 +266,7 @@ class DtlsClient:
         if self._attempt is not None:
             self._give_up(self._attempt, "closed")
         if self._up is not None:
-            self._transmits += [Transmit(self.remote, one) for one in self._up.close(notify=True)]
+            self._transmit(self.remote, self._up.close(notify=True))
             self._up = None
         self._forget_previous()
         self._queue.clear()
@@ -289,14 +292,18 @@ class DtlsClient:
         try:
             association.advance(datagram)
         except HandshakeFailed as failure:
-            self._transmits += [Transmit(self.remote, one) for one in association.flight()]
+            self._transmit(self.remote, association.flight())
             self._fail(attempt, failure.reason, now_us)
             return []
         flight = association.flight()
+        found = hello(flight[0]) if flight and attempt.cookie else None
+        if found is not None and not found.has_cookie:
+            # OpenSSL's timer had expired, so it wrote the hello without a cookie again, which would be answered again.
+            flight[0] = b"".join(split(flight[0])[1:])
         if flight:
             attempt.flight, attempt.repeats = flight, 0
             attempt.repeat_us = now_us + self._limits.repeat_us
-            self._transmits += [Transmit(self.remote, one) for one in flight]
+            self._transmit(self.remote, flight)
         return self._establish(attempt, now_us) if association.established else []
 
     def _restarted(self, attempt: Attempt, datagram: bytes, now_us: int) -> bool:
@@ -307,7 +314,11 @@ class DtlsClient:
         if not attempt.cookie:
             attempt.cookie = said
             return False
-        if said == attempt.cookie or now_us < attempt.began_us + self._limits.retry_us:
+        return said != attempt.cookie and self._began_anew(attempt, now_us)
+
+    def _began_anew(self, attempt: Attempt, now_us: int) -> bool:
+        """Begin anew with a gateway that was restarted, unless the attempt is so young that it may be a forgery."""
+        if now_us < attempt.began_us + self._limits.retry_us:
             return False
         self._give_up(attempt, "gateway_restarted")
         self._begin(now_us)
@@ -317,7 +328,7 @@ class DtlsClient:
         association = attempt.association
         peer = association.peer()
         if peer is None:
-            self._transmits += [Transmit(self.remote, one) for one in association.close(notify=True)]
+            self._transmit(self.remote, association.close(notify=True))
             self._fail(attempt, "not_accepted", now_us)
             return []
         self._forget_previous()
@@ -329,6 +340,10 @@ class DtlsClient:
         self._attempts = self._failures = self._records = 0
         self._renew_us = now_us + self._jittered(self._limits.renew_us)
         self._unanswered_us = None
+        if self._in_doubt and self._last is not None:
+            # The machine may be long from its next retransmission, and the gateway gone again by then.
+            self._queue.appendleft(self._last)
+        self._in_doubt = False
         while self._queue:
             self._seal(association, self._queue.popleft(), now_us)
         return self._open(b"", now_us)
@@ -336,7 +351,7 @@ class DtlsClient:
     def _repeat(self, attempt: Attempt, now_us: int) -> None:
         attempt.repeats += 1
         self.counters.resent_flights += 1
-        self._transmits += [Transmit(self.remote, one) for one in attempt.flight]
+        self._transmit(self.remote, attempt.flight)
         more = attempt.repeats < self._limits.repeats_max
         if not more and attempt.cookie:
             # The gateway has answered before, and does no longer: the handshake is lost.
@@ -347,7 +362,7 @@ class DtlsClient:
         self._give_up(attempt, reason)
         self._failures += 1
         _log.info("the handshake with %s failed: %s", format_address(self.remote), reason)
-        if self._failures > 1:
+        if self._failures > 1 and not self.counters.handshakes:
             self._failed.append(reason)
         limits = self._limits
         later_us = limits.attempts_us[min(self._failures - 1, len(limits.attempts_us) - 1)]
@@ -378,14 +393,15 @@ class DtlsClient:
             self.counters.dropped["record_not_accepted"] += 1
         return plaintexts
 
-    def _open_run(self, up: Association, datagrams: list[bytes], now_us: int) -> list[bytes]:
+    def _open_run(self, up: Association, data: bytes, step: int, now_us: int) -> list[bytes]:
         try:
-            plaintexts = up.open_run(datagrams)
+            plaintexts = up.open_run(data, step)
         except AssociationClosed:
             self._lost(now_us)
             return []
-        if len(plaintexts) < len(datagrams):
-            self.counters.dropped["record_not_accepted"] += len(datagrams) - len(plaintexts)
+        records = -(-len(data) // step)
+        if len(plaintexts) < records:
+            self.counters.dropped["record_not_accepted"] += records - len(plaintexts)
         return plaintexts
 
     def _open_previous(self, previous: Association, datagram: bytes, now_us: int) -> list[bytes]:
@@ -408,16 +424,18 @@ class DtlsClient:
             self._up.close(notify=False)
         self._up = None
         self.counters.associations = 0
-        self._unanswered_us = None
+        self._unanswered_us, self._in_doubt = None, True
         if self._attempt is None and self._begin_us is None:
             self._begin_us = now_us + self._chance.below(self._limits.retry_us)
 
     def _hint(self, now_us: int) -> None:
-        """The gateway seems not to know our association. While a handshake is under way that is no news."""
+        """The gateway seems not to know our association, or the handshake that it had answered before."""
+        if self._attempt is not None and self._attempt.cookie and self._began_anew(self._attempt, now_us):
+            return
         recent = self._hinted_us is not None and now_us < self._hinted_us + self._limits.hint_us
         if self._up is None or self._attempt is not None or self._begin_us is not None or recent:
             self.counters.dropped["hint_ignored"] += 1
             return
-        self._hinted_us = now_us
+        self._hinted_us, self._in_doubt = now_us, True
         self.counters.hints += 1
         self._begin(now_us)

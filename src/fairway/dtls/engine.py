@@ -124,8 +124,8 @@ class Association(Protocol):
 
         An empty datagram asks for what came with, or before, the end of the handshake."""
 
-    def open_run(self, datagrams: list[bytes]) -> list[bytes]:
-        """Return the plaintexts in datagrams that arrived together."""
+    def open_run(self, data: bytes, step: int) -> list[bytes]:
+        """Return the plaintexts in a super-buffer of datagrams that arrived together."""
 
     def seal(self, data: Buffer, segment_bytes: int | None) -> tuple[bytes, int | None]:
         """Return the records of a datagram, or of several of one size. Raises `AssociationClosed`."""

@@ -155,9 +155,9 @@ class FakeAssociation:
         found = [self._opened(record) for record in (*early, *split(datagram))]
         return [body for body in found if body]
 
-    def open_run(self, datagrams: list[bytes]) -> list[bytes]:
-        """Return the plaintexts in datagrams that arrived together."""
-        return [body for datagram in datagrams for body in self.open(datagram)]
+    def open_run(self, data: bytes, step: int) -> list[bytes]:
+        """Return the plaintexts in a super-buffer."""
+        return [body for start in range(0, len(data), step) for body in self.open(data[start : start + step])]
 
     def _opened(self, record: bytes) -> bytes:
         protected, tag = record[:-TAG_BYTES], record[-TAG_BYTES:]

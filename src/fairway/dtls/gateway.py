@@ -23,7 +23,7 @@ from collections import deque
 from fairway.core.addresses import format_address, with_device
 from fairway.core.events import Address
 from fairway.core.machine import Buffer, Transmit
-from fairway.dtls.association import Handshake, Up, joined
+from fairway.dtls.association import Handshake, Up
 from fairway.dtls.counters import DtlsCounters
 from fairway.dtls.engine import (
     INPUT_BYTES_MAX,
@@ -35,14 +35,17 @@ from fairway.dtls.engine import (
     Limits,
     Plaintext,
 )
+from fairway.dtls.outputs import Outputs, joined
 from fairway.dtls.rates import Rate
 from fairway.dtls.records import (
     ALERT,
     CLOSED,
     DATA,
+    HANDSHAKE,
     HEADER_BYTES,
     Hello,
     hello,
+    is_all_data,
     is_protected,
     is_record,
 )
@@ -50,10 +53,11 @@ from fairway.dtls.records import (
 _log = logging.getLogger("fairway.dtls")
 
 
-class DtlsGateway:
+class DtlsGateway(Outputs):
     """All associations of one socket."""
 
     def __init__(self, engine: GatewayEngine, limits: Limits | None = None) -> None:
+        super().__init__()
         self.counters = DtlsCounters()
         self._engine = engine
         self._limits = limits = limits or Limits()
@@ -70,20 +74,8 @@ class DtlsGateway:
         self._handshakes = Rate(limits.handshakes_per_second, limits.handshakes_burst)
         self._hints = Rate(limits.hints_per_second, limits.hints_per_second)
         self._lines = Rate(limits.lines_per_second, limits.lines_per_second)
-        self._transmits: list[Transmit] = []
-        self._plaintexts: list[Plaintext] = []
 
     # Outputs.
-
-    def transmits(self) -> list[Transmit]:
-        """Return, once, the datagrams to send."""
-        transmits, self._transmits = self._transmits, []
-        return transmits
-
-    def plaintexts(self) -> list[Plaintext]:
-        """Return, once, what devices sent."""
-        plaintexts, self._plaintexts = self._plaintexts, []
-        return plaintexts
 
     def next_deadline_us(self) -> int | None:
         """Return when `wake` is wanted."""
@@ -116,19 +108,12 @@ class DtlsGateway:
         if size <= step:
             self._receive_one(bytes(data), address, now_us)
             return
-        datagrams = [bytes(data[start : start + step]) for start in range(0, size, step)]
-        first = 0
-        while first < len(datagrams):
-            end = first
-            while up is not None and end < len(datagrams) and datagrams[end][0] == DATA and step <= INPUT_BYTES_MAX:
-                end += 1
-            if up is not None and end > first:
-                self._opened_run(up, datagrams[first:end], now_us)
-            else:
-                self._receive_one(datagrams[first], address, now_us)
-                end = first + 1
-            first = end
-            up = self._up.get(address)
+        data = bytes(data)
+        if up is not None and step <= INPUT_BYTES_MAX and is_all_data(data, step):
+            self._opened_run(up, data, step, now_us)
+            return
+        for start in range(0, size, step):
+            self._receive_one(data[start : start + step], address, now_us)
 
     def send(self, transmits: list[Transmit], now_us: int) -> None:
         """Seal what the machine sends to devices; what has no association is dropped and counted."""
@@ -147,9 +132,7 @@ class DtlsGateway:
         except AssociationClosed:
             self._end(up, notify=False)
             return
-        count = 1 if segment_bytes is None else -(-len(data) // segment_bytes)
-        up.records_out += count
-        self.counters.records_out += count
+        self.counters.records_out += 1 if segment_bytes is None else -(-len(data) // segment_bytes)
         self._transmits.append(Transmit(up.outer, sealed, step))
 
     def wake(self, now_us: int) -> None:
@@ -202,43 +185,37 @@ class DtlsGateway:
     # Application data.
 
     def _opened(self, up: Up, datagram: bytes, now_us: int) -> None:
-        plaintexts = self._open(up, datagram, now_us)
-        for plaintext in plaintexts:
-            self._plaintexts.append(Plaintext(plaintext, up.inner, up.peer.name))
-
-    def _opened_run(self, up: Up, datagrams: list[bytes], now_us: int) -> None:
-        """Open records one by one; plaintexts of one size go on as one super-buffer."""
-        try:
-            plaintexts = up.open_run(datagrams)
-        except AssociationClosed:
-            self._end(up, notify=False)
-            return
-        self._count(up, plaintexts, len(datagrams), now_us)
-        self._plaintexts += joined(plaintexts, up.inner, up.peer.name)
-
-    def _open(self, up: Up, datagram: bytes, now_us: int) -> list[bytes]:
         try:
             plaintexts = up.open(datagram)
         except AssociationClosed:
             self._end(up, notify=False)
-            return []
+            return
         self._count(up, plaintexts, 1 if datagram[0] == DATA else 0, now_us)
-        return plaintexts
+        for plaintext in plaintexts:
+            self._plaintexts.append(Plaintext(plaintext, up.inner, up.peer.name))
+
+    def _opened_run(self, up: Up, data: bytes, step: int, now_us: int) -> None:
+        """Open a super-buffer; plaintexts of one size go on as one."""
+        try:
+            plaintexts = up.open_run(data, step)
+        except AssociationClosed:
+            self._end(up, notify=False)
+            return
+        self._count(up, plaintexts, -(-len(data) // step), now_us)
+        self._plaintexts += joined(plaintexts, up.inner, up.peer.name)
 
     def _count(self, up: Up, plaintexts: list[bytes], records: int, now_us: int) -> None:
         if plaintexts:
             up.heard_us = now_us
-            up.records_in += len(plaintexts)
             self.counters.records_in += len(plaintexts)
             # The peer has keys, so it has our last flight.
             up.handshake = None
         if len(plaintexts) < records:
-            up.dropped += records - len(plaintexts)
             self.counters.dropped["record_not_accepted"] += records - len(plaintexts)
 
     def _end(self, up: Up, *, notify: bool) -> None:
         up.forget_previous()
-        self._transmits += [Transmit(up.outer, one) for one in up.association.close(notify=notify)]
+        self._transmit(up.outer, up.association.close(notify=notify))
         if self._up.get(up.outer) is up:
             del self._up[up.outer]
         if self._inner.get(up.inner) is up:
@@ -295,24 +272,24 @@ class DtlsGateway:
         elif half_open is not None:
             if up is not None and datagram[0] == ALERT and is_protected(datagram) and self._closes(up, datagram):
                 return
-            self._feed(address, half_open, datagram, now_us)
+            self._step(address, half_open, datagram, datagram, now_us)
 
     def _closes(self, up: Up, datagram: bytes) -> bool:
         """Return whether an alert belonged to what is up, and ended it."""
-        self._open(up, datagram, up.heard_us)
+        self._opened(up, datagram, up.heard_us)
         return self._up.get(up.outer) is not up
 
     def _late(self, up: Up, datagram: bytes, now_us: int) -> None:
         """Show OpenSSL a handshake record or alert after the handshake: it may close, or want its last flight again."""
         self._opened(up, datagram, now_us)
         if up.handshake is not None and now_us < up.handshake.began_us + self._limits.handshake_us:
-            self._transmits += [Transmit(up.outer, one) for one in up.association.flight()]
+            self._transmit(up.outer, up.association.flight())
 
     def _unknown(self, datagram: bytes, address: Address, now_us: int) -> None:
         """Drop what belongs to no association; a hint, never larger than the question, says so."""
         self.counters.dropped["unknown_association"] += 1
-        protected = datagram[0] == DATA and is_protected(datagram)
-        if protected and len(datagram) >= HEADER_BYTES + 16 and self._hints.allows(now_us):
+        once_known = datagram[0] == HANDSHAKE or (datagram[0] == DATA and is_protected(datagram))
+        if once_known and len(datagram) >= HEADER_BYTES + 16 and self._hints.allows(now_us):
             self.counters.hints += 1
             self._transmits.append(Transmit(address, CLOSED))
 
@@ -331,7 +308,7 @@ class DtlsGateway:
             self._begin(datagram, found.random, association, address, now_us)
         elif sum(map(len, answer)) <= len(datagram):
             self.counters.hellos += 1
-            self._transmits += [Transmit(address, one) for one in answer]
+            self._transmit(address, answer)
 
     def _no_room(self, address: Address, now_us: int) -> str:
         if len(self._half_open) >= self._limits.half_open_max and address not in self._half_open:
@@ -350,9 +327,6 @@ class DtlsGateway:
         self._half_open[address] = handshake
         self._step(address, handshake, datagram, None, now_us)
 
-    def _feed(self, address: Address, handshake: Handshake, datagram: bytes, now_us: int) -> None:
-        self._step(address, handshake, datagram, datagram, now_us)
-
     def _step(self, address: Address, handshake: Handshake, taken: bytes, feed: bytes | None, now_us: int) -> None:
         """Advance a handshake; `feed` is None for the hello that the listener has already read."""
         handshake.take(taken, self._limits.seen_max)
@@ -360,7 +334,7 @@ class DtlsGateway:
         try:
             association.advance(feed)
         except HandshakeFailed as failure:
-            self._transmits += [Transmit(address, one) for one in association.flight()]
+            self._transmit(address, association.flight())
             self._fail(address, handshake, failure.reason, now_us)
             return
         self._send_flight(address, handshake, now_us)
@@ -371,7 +345,7 @@ class DtlsGateway:
         flight = handshake.association.flight()
         if flight:
             handshake.flight = flight
-            self._transmits += [Transmit(address, one) for one in flight]
+            self._transmit(address, flight)
         wait_us = handshake.association.timeout_us()
         handshake.ring_us = None if wait_us is None else now_us + max(wait_us, 1_000)
         self.counters.half_open = len(self._half_open)
@@ -380,7 +354,7 @@ class DtlsGateway:
         association = handshake.association
         peer = association.peer()
         if peer is None:
-            self._transmits += [Transmit(address, one) for one in association.close(notify=True)]
+            self._transmit(address, association.close(notify=True))
             self._fail(address, handshake, "not_accepted", now_us)
             return
         del self._half_open[address]
@@ -394,7 +368,6 @@ class DtlsGateway:
             self._end(known, notify=False)
         if before is not None:
             if before.inner == inner:
-                up.renewals = before.renewals + 1
                 self.counters.renewals += 1
                 before.forget_previous()
                 up.previous = before.association
@@ -416,7 +389,7 @@ class DtlsGateway:
         if handshake.resends < self._limits.resends_max:
             handshake.resends += 1
             self.counters.resent_flights += 1
-            self._transmits += [Transmit(address, one) for one in handshake.flight]
+            self._transmit(address, handshake.flight)
 
     def _ring(self, address: Address, handshake: Handshake, now_us: int) -> None:
         try:

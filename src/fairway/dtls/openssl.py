@@ -233,26 +233,29 @@ class OpensslAssociation:
         except SSL.Error as error:
             raise AssociationClosed(_reason(error)) from error
 
-    def open_run(self, datagrams: list[bytes]) -> list[bytes]:
-        """Return the plaintexts in datagrams that arrived together: a few are cheaper to feed at once."""
+    def open_run(self, data: bytes, step: int) -> list[bytes]:
+        """Return the plaintexts in a super-buffer: a few datagrams are cheaper to feed at once."""
         plaintexts: list[bytes] = []
-        count = max(1, RUN_BYTES_MAX // len(datagrams[0]))
-        recv = self._connection.recv
-        for start in range(0, len(datagrams), count):
-            run = datagrams[start : start + count]
-            if not is_run(run):
-                for datagram in run:
-                    plaintexts += self.open(datagram)
-                continue
-            self._connection.bio_write(b"".join(run))
-            try:
-                for _ in run:
-                    plaintexts.append(recv(INPUT_BYTES_MAX))
-            except SSL.WantReadError:
-                continue
-            except SSL.Error as error:
-                raise AssociationClosed(_reason(error)) from error
+        together = max(1, RUN_BYTES_MAX // step) * step
+        for start in range(0, len(data), together):
+            run = data[start : start + together]
+            if len(run) % step == 0 and is_run(run, step):
+                self._open_together(run, len(run) // step, plaintexts)
+            else:
+                for place in range(0, len(run), step):
+                    plaintexts += self.open(run[place : place + step])
         return plaintexts
+
+    def _open_together(self, run: bytes, count: int, plaintexts: list[bytes]) -> None:
+        recv = self._connection.recv
+        self._connection.bio_write(run)
+        try:
+            # What came before one that is not accepted stays in the list.
+            plaintexts.extend(recv(INPUT_BYTES_MAX) for _ in range(count))
+        except SSL.WantReadError:
+            return
+        except SSL.Error as error:
+            raise AssociationClosed(_reason(error)) from error
 
     def _open_all(self, plaintexts: list[bytes]) -> None:
         try:

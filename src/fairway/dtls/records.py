@@ -50,18 +50,22 @@ def is_single_data(datagram: bytes) -> bool:
     return size > HEADER_BYTES and datagram[0] == DATA and HEADER_BYTES + (datagram[11] << 8 | datagram[12]) == size
 
 
-def is_run(datagrams: list[bytes]) -> bool:
-    """Return whether datagrams are single records of application data, of one size, version and epoch.
+def is_all_data(data: bytes, step: int) -> bool:
+    """Return whether every datagram of a super-buffer begins with a record of application data."""
+    return data[::step].count(DATA) * step >= len(data)
+
+
+def is_run(data: bytes, step: int) -> bool:
+    """Return whether the datagrams of a super-buffer are single records of application data, of one version and epoch.
 
     Only these may be read as a stream: of others OpenSSL drops neighbours, too.
     """
-    first = datagrams[0]
-    size, head, length = len(first), first[:5], first[11:HEADER_BYTES]
+    first, count = data[:step], len(data) // step
     return (
         is_single_data(first)
-        and head[1:3] == b"\xfe\xfd"
+        and first[1:3] == b"\xfe\xfd"
         and is_protected(first)
-        and all(len(one) == size and one[:5] == head and one[11:HEADER_BYTES] == length for one in datagrams)
+        and all(data[place::step].count(first[place]) == count for place in (0, 1, 2, 3, 4, 11, 12))
     )
 
 

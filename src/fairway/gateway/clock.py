@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from fairway.gateway.adapter import wall_us
 from fairway.gateway.journal import now_us
-from fairway.gateway.reception import wall_us
 
 SET_BACK_US = 1_000_000
 LOOK_S = 5.0

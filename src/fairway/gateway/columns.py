@@ -117,7 +117,7 @@ def _sizes(row: Row) -> np.ndarray[Any, Any]:
 
 
 def write(gateway: str, rows: Sequence[Row], spool: Path, path: Path) -> int:
-    """Writes a segment, not yet synced, and gives its size in bytes."""
+    """Writes a segment, not yet synced, and returns its size in bytes."""
     # Bounds of bodies help nobody, and each would copy a large one. What differs in every message needs no dictionary.
     others = [name for name in SCHEMA.names if name != "body"]
     compression = dict.fromkeys(others, "zstd") | {"body": "none" if _largest(rows) > PLAIN_ABOVE_BYTES else "zstd"}

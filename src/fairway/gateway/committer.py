@@ -19,10 +19,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from fairway.core.events import Peer, Receipt
+from fairway.gateway.adapter import Arrived, EndpointAdapter, key_of, wall_us
 from fairway.gateway.errors import JournalFailed
 from fairway.gateway.figures import Figures
 from fairway.gateway.journal import Journal, Transaction, now_us
-from fairway.gateway.reception import Arrived, Reception, key_of, wall_us
 from fairway.gateway.settings import Settings
 from fairway.store import crashpoints
 
@@ -35,7 +35,7 @@ MANY_PEERS, FEW_MESSAGES = 8, 16
 
 _log = logging.getLogger("fairway.gateway")
 
-Conversation = tuple[Reception, Peer]
+Conversation = tuple[EndpointAdapter, Peer]
 
 
 class Gathered:
@@ -56,7 +56,7 @@ class Gathered:
         return bool(self.arrived or self.changed or self.gone)
 
     def beyond(self, messages_max: int, now_s: float) -> Gathered:
-        """Keeps as many messages as belong into one transaction, and gives the others.
+        """Keeps as many messages as belong into one transaction, and returns the others.
 
         Senders go on when the first are acknowledged, while the others are written. What was handed over together stays
         together.
@@ -111,25 +111,23 @@ class Committer:
         self.failed: asyncio.Future[None] = self._loop.create_future()
         """Fails when the journal can no longer be trusted."""
 
-    # What receptions hand over.
+    # What adapters hand over.
 
     def arrived(self, arrived: Arrived) -> None:
-        """Takes messages that are to be committed."""
         gathered = self._gathered
         gathered.arrived.append(arrived)
         gathered.messages += arrived.receipt.count
         if not self._writing:
             self._want()
 
-    def changed(self, reception: Reception, peer: Peer) -> None:
-        """Takes note of a conversation whose state is to be written though it brought no message."""
-        self._gathered.changed[reception, peer] = None
+    def changed(self, adapter: EndpointAdapter, peer: Peer) -> None:
+        """Note a conversation whose state is to be written though it brought no message."""
+        self._gathered.changed[adapter, peer] = None
         self._want()
 
-    def ended(self, reception: Reception, peer: Peer) -> None:
-        """Takes note of a conversation that is over."""
-        self._gathered.changed.pop((reception, peer), None)
-        self._gathered.gone[reception, peer] = None
+    def ended(self, adapter: EndpointAdapter, peer: Peer) -> None:
+        self._gathered.changed.pop((adapter, peer), None)
+        self._gathered.gone[adapter, peer] = None
         self._want()
 
     # When.
@@ -164,20 +162,20 @@ class Committer:
 
     def _transaction(self, gathered: Gathered) -> Transaction:
         """Return what is to be written: the rows, and the state of every conversation that they belong to."""
-        transaction = Transaction(gone=[(reception.url, key_of(peer)) for reception, peer in gathered.gone])
+        transaction = Transaction(gone=[(adapter.url, key_of(peer)) for adapter, peer in gathered.gone])
         committing: dict[Conversation, list[Receipt]] = {one: [] for one in gathered.changed}
         offset = self._next_offset
         for one in gathered.arrived:
             transaction.rows.append(one.row(offset))
             offset += one.receipt.count
-            committing.setdefault((one.reception, one.receipt.peer), []).append(one.receipt)
+            committing.setdefault((one.adapter, one.receipt.peer), []).append(one.receipt)
         at_us = now_us()
-        for (reception, peer), receipts in committing.items():
-            state, addition = reception.pieces(peer, receipts) or (b"", b"")
+        for (adapter, peer), receipts in committing.items():
+            state, addition = adapter.pieces(peer, receipts) or (b"", b"")
             if state:
-                transaction.states.append((reception.url, key_of(peer), at_us, state))
+                transaction.states.append((adapter.url, key_of(peer), at_us, state))
             if addition:
-                transaction.additions.append((reception.url, at_us, addition))
+                transaction.additions.append((adapter.url, at_us, addition))
         if at_us - self._forgot_us >= FORGET_EVERY_US:
             self._forgot_us = at_us
             transaction.forget_before_us = at_us - self._remember_us
@@ -211,7 +209,7 @@ class Committer:
         if transaction.rows:
             self._next_offset = transaction.rows[-1].offset + transaction.rows[-1].messages
         for one in gathered.arrived:
-            one.reception.acknowledge(one)
+            one.adapter.acknowledge(one)
         self._note(gathered, transaction, self._loop.time() - began_s)
         if self._gathered:
             self._want()
@@ -233,7 +231,7 @@ class Committer:
             self._figures.ack_spread.add(max(0.0, (wall_us() - gathered.arrived[0].received_us) / 1e6))
 
     def _failed(self, error: BaseException) -> None:
-        """Tries again later if there was no room; gives up on a disk that cannot be trusted."""
+        """Tries again later if there was no room; returns up on a disk that cannot be trusted."""
         if is_want_of_room(error):
             self._stall(f"the disk of {self._journal.path} is full; make room")
             return

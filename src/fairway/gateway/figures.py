@@ -53,7 +53,6 @@ class Figures:
         self.seal_trouble: str | None = None
 
     def committed(self, rows: Sequence[Row], seconds: float) -> None:
-        """Takes note of a commit."""
         self.commit_spread.add(seconds)
         for row in rows:
             key = row.protocol, row.kind
@@ -67,14 +66,13 @@ class Figures:
             self.trouble = None
 
     def stalled(self, reason: str) -> None:
-        """Takes note that nothing is acknowledged, and says so once."""
+        """Note that nothing is acknowledged, and says so once."""
         self.stalls += 1
         if self.trouble != reason:
             _log.warning("not acknowledging: %s", reason)
             self.trouble = reason
 
     def sealed(self, messages: int, size: int, file_bytes: int) -> None:
-        """Takes note of a segment."""
         self.segments += 1
         self.segment_messages += messages
         self.segment_bytes += file_bytes
@@ -85,7 +83,7 @@ class Figures:
             self.seal_trouble = None
 
     def sealing_failed(self, reason: str) -> None:
-        """Takes note that no segment can be made, and says so once."""
+        """Note that no segment can be made, and says so once."""
         if self.seal_trouble != reason:
             _log.warning("not sealing: %s", reason)
             self.seal_trouble = reason

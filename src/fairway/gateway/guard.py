@@ -31,8 +31,6 @@ Call = tuple[Address, int]
 
 
 class Prefix:
-    """What is known of a prefix."""
-
     __slots__ = ("half_open", "refilled_us", "sessions", "tokens")
 
     def __init__(self, now_us: int, tokens: float) -> None:
@@ -57,7 +55,6 @@ class Host:
         """What is half open, by its port, oldest first."""
 
     def begin(self, call: Call, now_us: int) -> None:
-        """Takes note of a call."""
         address, number = call
         self.half_open += 1
         self.calls.setdefault(address, []).append(number)
@@ -183,7 +180,6 @@ class Guard:
     # Sessions.
 
     def opened(self, peer: Peer, now_us: int) -> None:
-        """Takes note of a session."""
         if peer.session is None:
             return
         host = self._host(peer.address, now_us)
@@ -196,14 +192,13 @@ class Guard:
         self._addresses[peer] = peer.address
 
     def moved(self, peer: Peer, address: Address, now_us: int) -> None:
-        """Takes note that a session goes on at another address."""
+        """Note that a session goes on at another address."""
         self.closed(peer, now_us)
         self.opened(peer._replace(address=address), now_us)
         self._addresses.pop(peer._replace(address=address), None)
         self._addresses[peer] = address
 
     def closed(self, peer: Peer, now_us: int) -> None:
-        """Takes note that a session is over."""
         address = self._addresses.pop(peer, None)
         if address is None:
             return

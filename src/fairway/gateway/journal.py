@@ -121,8 +121,6 @@ def packed(bodies: Sequence[bytes]) -> tuple[int | None, bytes | None, bytes]:
 
 @dataclass(slots=True)
 class Transaction:
-    """What is written together."""
-
     rows: list[Row] = field(default_factory=list)
     states: list[tuple[str, str, int, bytes]] = field(default_factory=list)
     additions: list[tuple[str, int, bytes]] = field(default_factory=list)
@@ -193,7 +191,6 @@ class Journal:
 
     @property
     def next_offset(self) -> int:
-        """The offset of the next message."""
         return int(self._connection.execute(layout.JOURNAL_NEXT_OFFSET).fetchone()[0])
 
     def unsealed(self) -> tuple[int, int]:
@@ -215,7 +212,7 @@ class Journal:
         return max(map(int, times), default=0)
 
     def fault(self) -> str:
-        """Looks the whole file over; gives what is wrong, or an empty text."""
+        """Looks the whole file over; returns what is wrong, or an empty text."""
         found = str(self._connection.execute("PRAGMA quick_check(1)").fetchone()[0])
         if found != "ok":
             return found
@@ -245,7 +242,6 @@ class Journal:
         return found + [row[0] for row in self._connection.execute(asked, (endpoint,))]
 
     def endpoints(self) -> list[str]:
-        """Lists the endpoints of which there is state."""
         asked = "SELECT endpoint FROM states UNION SELECT endpoint FROM additions ORDER BY 1"
         return [row[0] for row in self._connection.execute(asked)]
 
@@ -324,21 +320,21 @@ class Journal:
             kept = "SELECT first FROM sealed ORDER BY first DESC LIMIT ?"
             self._connection.execute(f"DELETE FROM sealed WHERE first NOT IN ({kept})", (SEALED_KEPT,))
 
-    def rise(self, floor: int, landed: Sequence[tuple[int, int]]) -> int:
-        """Sees that no offset below `floor` is given or sealed any more; gives the number of messages that moved.
+    def renumber(self, first_offset: int, landed: Sequence[tuple[int, int]]) -> int:
+        """See that no offset below the first is given or sealed any more; return the number of messages that moved.
 
         A journal that is behind what was sealed is an older copy, or has lost commits. What it holds of the segments
-        that are `landed` counts as sealed; what else it holds is numbered anew from `floor` on.
+        that are `landed` counts as sealed; what else it holds is numbered anew from `first_offset` on.
         """
         planned = self.planned()
-        if self.sealed_to >= floor - 1 or (planned is not None and planned[1] >= floor - 1):
+        if self.sealed_to >= first_offset - 1 or (planned is not None and planned[1] >= first_offset - 1):
             return 0
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             first = self._first_beside(landed)
-            moved = 0 if first is None or first >= floor else self._move(first, floor - first)
+            moved = 0 if first is None or first >= first_offset else self._move(first, first_offset - first)
             self._connection.execute("DELETE FROM sealing")
-            self._begin_at(floor)
+            self._begin_at(first_offset)
         return moved
 
     def _first_beside(self, landed: Sequence[tuple[int, int]]) -> int | None:
@@ -358,7 +354,7 @@ class Journal:
         return moved
 
     def remove_sealed(self, rows_max: int) -> bool:
-        """Removes so many rows that lie in segments; tells whether there may be more."""
+        """Removes so many rows that lie in segments; returns whether there may be more."""
         asked = 'DELETE FROM messages WHERE "offset" IN (SELECT "offset" FROM messages WHERE "offset" <= ? LIMIT ?)'
         with self._connection:
             removed = self._connection.execute(asked, (self.sealed_to, rows_max)).rowcount

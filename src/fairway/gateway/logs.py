@@ -17,7 +17,6 @@ class JsonLines(logging.Formatter):
         self._gateway = gateway
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

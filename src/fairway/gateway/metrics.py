@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from typing import TYPE_CHECKING
@@ -13,11 +13,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from fairway.core.statistics import Statistics
-from fairway.gateway.figures import Figures, Spread
+from fairway.gateway.figures import Figures
 
 if TYPE_CHECKING:
+    from fairway.gateway.adapter import EndpointAdapter
     from fairway.gateway.guard import Guard
-    from fairway.gateway.reception import Reception
 
 REQUEST_BYTES_MAX = 8_192
 REQUEST_S = 5.0
@@ -25,7 +25,7 @@ CONNECTIONS_MAX = 64
 """Idle connections must not use up the files that spooling and sealing need."""
 SESSIONS = ("conversations_opened", "conversations_closed")
 NOT_COUNTERS = (*SESSIONS, "rtt_us", "dropped")
-
+ENDPOINT = ("endpoint",)
 
 DTLS_GAUGES = {
     "associations": "DTLS associations that are up.",
@@ -47,14 +47,13 @@ DTLS_REASONS = {
 class Gatherer(Collector):
     """Turns the figures of one gateway into metrics."""
 
-    def __init__(self, gateway: str, figures: Figures, receptions: Sequence[Reception], guard: Guard) -> None:
+    def __init__(self, gateway: str, figures: Figures, adapters: Sequence[EndpointAdapter], guard: Guard) -> None:
         self._gateway = gateway
         self._figures = figures
-        self._receptions = receptions
+        self._adapters = adapters
         self._guard = guard
 
     def collect(self) -> Iterator[Metric]:
-        """Return all metrics as they are now."""
         yield from self._own()
         yield from self._messages()
         yield from self._machines()
@@ -69,94 +68,75 @@ class Gatherer(Collector):
             ("stalled", "1 while nothing is acknowledged because nothing can be written.", bool(figures.trouble)),
             ("sealing_stalled", "1 while no segment can be made.", bool(figures.seal_trouble)),
         ):
-            yield self._gauge(name, meaning, value)
+            yield self._family(GaugeMetricFamily, name, meaning, (), [((), value)])
         for name, meaning, value in (
             ("stalls", "Commits that failed for want of room and were tried again.", figures.stalls),
             ("sealed_segments", "Segments that were made.", figures.segments),
             ("sealed_messages", "Messages in them.", figures.segment_messages),
             ("sealed_bytes", "Bytes of their files.", figures.segment_bytes),
         ):
-            yield self._counter(name, meaning, value)
-        yield self._histogram("commit_seconds", "How long a commit takes.", figures.commit_spread)
-        yield self._histogram(
-            "acknowledge_seconds", "From the first arrival of a commit to its acknowledgements.", figures.ack_spread
-        )
+            yield self._family(CounterMetricFamily, name, meaning, (), [((), value)])
+        for name, meaning, spread in (
+            ("commit_seconds", "How long a commit takes.", figures.commit_spread),
+            ("acknowledge_seconds", "From the first arrival of a commit to its acknowledgements.", figures.ack_spread),
+        ):
+            family = HistogramMetricFamily(f"fairway_gateway_{name}", meaning, labels=["gateway"])
+            family.add_metric([self._gateway], buckets=spread.cumulative(), sum_value=spread.total)
+            yield family
 
     def _messages(self) -> Iterator[Metric]:
-        labels = ["gateway", "protocol", "kind"]
         for name, meaning, counts in (
             ("messages", "Messages that were committed.", self._figures.messages),
             ("message_bytes", "Their bytes.", self._figures.bytes),
         ):
-            family = CounterMetricFamily(f"fairway_gateway_{name}", meaning, labels=labels)
-            for (protocol, kind), value in counts.items():
-                family.add_metric([self._gateway, protocol, kind], value)
-            yield family
+            yield self._family(CounterMetricFamily, name, meaning, ("protocol", "kind"), counts.items())
 
     def _machines(self) -> Iterator[Metric]:
-        labels = ["gateway", "endpoint"]
-        statistics = [(one.url, one.endpoint.statistics.machine) for one in self._receptions]
-        sessions = GaugeMetricFamily("fairway_gateway_sessions", "Conversations that are open.", labels=labels)
-        for url, machine in statistics:
-            sessions.add_metric([self._gateway, url], machine.conversations_opened - machine.conversations_closed)
-        yield sessions
-        for field in fields(Statistics):
-            if field.name in NOT_COUNTERS:
-                continue
-            meaning = f"{field.name.replace('_', ' ')}, as the protocol counts them.".capitalize()
-            family = CounterMetricFamily(f"fairway_gateway_protocol_{field.name}", meaning, labels=labels)
-            for url, machine in statistics:
-                family.add_metric([self._gateway, url], getattr(machine, field.name))
-            yield family
+        statistics = [((one.url,), one.endpoint.statistics.machine) for one in self._adapters]
+        sessions = [(url, told.conversations_opened - told.conversations_closed) for url, told in statistics]
+        yield self._family(GaugeMetricFamily, "sessions", "Conversations that are open.", ENDPOINT, sessions)
+        for name in (field.name for field in fields(Statistics) if field.name not in NOT_COUNTERS):
+            meaning = f"{name.replace('_', ' ')}, as the protocol counts them.".capitalize()
+            samples = [(url, getattr(told, name)) for url, told in statistics]
+            yield self._family(CounterMetricFamily, f"protocol_{name}", meaning, ENDPOINT, samples)
 
     def _drops(self) -> Iterator[Metric]:
-        labels = ["gateway", "where", "reason"]
-        family = CounterMetricFamily(
-            "fairway_gateway_dropped", "Datagrams that were not taken, by reason.", labels=labels
-        )
-        for reception in self._receptions:
-            told = reception.endpoint.statistics
-            for reason, count in told.machine.dropped.items():
-                family.add_metric([self._gateway, reception.url, reason], count)
-            family.add_metric([self._gateway, reception.url, "kernel_buffer_full"], told.socket.kernel_dropped)
-            family.add_metric([self._gateway, reception.url, "send_queue_full"], told.socket.send_queue_dropped)
-        for (protocol, reason), count in self._guard.refused.items():
-            family.add_metric([self._gateway, protocol, f"guard_{reason}"], count)
-        yield family
+        samples = [((protocol, f"guard_{reason}"), count) for (protocol, reason), count in self._guard.refused.items()]
+        for adapter in self._adapters:
+            told = adapter.endpoint.statistics
+            socket = {
+                "kernel_buffer_full": told.socket.kernel_dropped,
+                "send_queue_full": told.socket.send_queue_dropped,
+            }
+            for reason, count in {**told.machine.dropped, **socket}.items():
+                samples.append(((adapter.url, reason), count))
+        meaning = "Datagrams that were not taken, by reason."
+        yield self._family(CounterMetricFamily, "dropped", meaning, ("where", "reason"), samples)
 
     def _associations(self) -> Iterator[Metric]:
-        labels = ["gateway", "endpoint"]
-        secure = [(one.url, told) for one in self._receptions if (told := one.endpoint.statistics.dtls) is not None]
-        for name, meaning in DTLS_GAUGES.items():
-            gauge = GaugeMetricFamily(f"fairway_gateway_dtls_{name}", meaning, labels=labels)
-            for url, told in secure:
-                gauge.add_metric([self._gateway, url], getattr(told, name))
-            yield gauge
-        for name, meaning in DTLS_COUNTERS.items():
-            family = CounterMetricFamily(f"fairway_gateway_dtls_{name}", meaning, labels=labels)
-            for url, told in secure:
-                family.add_metric([self._gateway, url], getattr(told, name))
-            yield family
+        secure = [(one.url, told) for one in self._adapters if (told := one.endpoint.statistics.dtls) is not None]
+        for kind, meanings in ((GaugeMetricFamily, DTLS_GAUGES), (CounterMetricFamily, DTLS_COUNTERS)):
+            for name, meaning in meanings.items():
+                counts = [((url,), getattr(told, name)) for url, told in secure]
+                yield self._family(kind, f"dtls_{name}", meaning, ENDPOINT, counts)
         for name, meaning in DTLS_REASONS.items():
-            family = CounterMetricFamily(f"fairway_gateway_dtls_{name}", meaning, labels=[*labels, "reason"])
-            for url, told in secure:
-                for reason, count in getattr(told, name).items():
-                    family.add_metric([self._gateway, url, reason], count)
-            yield family
+            by_reason = [
+                ((url, reason), count) for url, told in secure for reason, count in getattr(told, name).items()
+            ]
+            yield self._family(CounterMetricFamily, f"dtls_{name}", meaning, (*ENDPOINT, "reason"), by_reason)
 
-    def _gauge(self, name: str, meaning: str, value: float) -> Metric:
-        family = GaugeMetricFamily(f"fairway_gateway_{name}", meaning, labels=["gateway"])
-        family.add_metric([self._gateway], value)
-        return family
-
-    def _counter(self, name: str, meaning: str, value: float) -> Metric:
-        family = CounterMetricFamily(f"fairway_gateway_{name}", meaning, labels=["gateway"])
-        family.add_metric([self._gateway], value)
-        return family
-
-    def _histogram(self, name: str, meaning: str, spread: Spread) -> Metric:
-        family = HistogramMetricFamily(f"fairway_gateway_{name}", meaning, labels=["gateway"])
-        family.add_metric([self._gateway], buckets=spread.cumulative(), sum_value=spread.total)
+    def _family(
+        self,
+        kind: type[CounterMetricFamily | GaugeMetricFamily],
+        name: str,
+        meaning: str,
+        labels: Sequence[str],
+        samples: Iterable[tuple[Sequence[str], float]],
+    ) -> Metric:
+        """Return a metric with a value for each set of labels, of which the gateway is always the first."""
+        family = kind(f"fairway_gateway_{name}", meaning, labels=["gateway", *labels])
+        for values, value in samples:
+            family.add_metric([self._gateway, *values], value)
         return family
 
 
@@ -171,13 +151,12 @@ class Page:
         self._open = 0
 
     async def open(self, host: str, port: int) -> str:
-        """Serves, and gives the URL."""
+        """Serves, and returns the URL."""
         self._server = await asyncio.start_server(self._answer, host, port, limit=REQUEST_BYTES_MAX)
         bound = self._server.sockets[0].getsockname()
         return f"http://{f'[{bound[0]}]' if ':' in bound[0] else bound[0]}:{bound[1]}/metrics"
 
     def close(self) -> None:
-        """Stops serving."""
         if self._server is not None:
             self._server.close()
 

@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from fairway.gateway import group, logs
+from fairway.gateway import logs, worker_count
 from fairway.gateway.home import prepare_lake
 from fairway.gateway.service import Service
 from fairway.gateway.settings import Settings
@@ -50,12 +50,12 @@ def announce(urls: list[str], metrics: list[str]) -> None:
 
 
 def run(settings: Settings) -> int:
-    """Serves until a signal ends it, and gives the exit code."""
+    """Serves until a signal ends it, and returns the exit code."""
     logs.set_up(settings.log, settings.name, verbose=settings.verbose)
     if settings.is_open:
         logs.warn_open(settings.urls)
     prepare_lake(settings.lake)
-    group.settle_workers(settings.lake, settings.name, settings.workers, settings.journal)
+    worker_count.settle_workers(settings.lake, settings.name, settings.workers, settings.journal)
     return asyncio.run(_supervise(settings) if settings.workers > 1 else _serve(settings))
 
 
@@ -79,7 +79,7 @@ async def _supervise(settings: Settings) -> int:
 
 
 async def _opened(supervisor: Supervisor, stop: asyncio.Event) -> bool:
-    """Waits until all workers serve; gives false if told to stop before, with none of them left."""
+    """Waits until all workers serve; returns false if told to stop before, with none of them left."""
     opening, stopped = asyncio.create_task(supervisor.open()), asyncio.create_task(stop.wait())
     await asyncio.wait({opening, stopped}, return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()

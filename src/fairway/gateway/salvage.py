@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fairway.gateway.floor import floor
+from fairway.gateway.first_offset import first_offset
 from fairway.gateway.home import Home
 from fairway.gateway.journal import SUSPECT, Journal, Row, Transaction
 from fairway.store.files import sync
@@ -32,13 +32,13 @@ _log = logging.getLogger("fairway.gateway")
 
 def open_journal(home: Home) -> Journal:
     """Opens the journal, or makes one; a damaged one is salvaged."""
-    first_offset = floor(home)
+    first = first_offset(home)
     new = home.folder / NEW
     if new.exists() and not home.journal.exists():
         _take_place(new, home.journal)
     had_log = Path(f"{home.journal}-wal").exists()
     try:
-        journal = Journal(home.journal, home.name, first_offset)
+        journal = Journal(home.journal, home.name, first)
         try:
             _check(journal)
         except BaseException:
@@ -47,21 +47,21 @@ def open_journal(home: Home) -> Journal:
     except sqlite3.DatabaseError as error:
         if not getattr(error, "sqlite_errorname", "").startswith(DAMAGE):
             raise
-        return _salvage(home, first_offset, error)
-    _rise(journal, home, first_offset)
+        return _salvage(home, first, error)
+    _renumber(journal, home, first)
     if had_log:
         journal.carry_over()
     return journal
 
 
-def _rise(journal: Journal, home: Home, first_offset: int) -> None:
+def _renumber(journal: Journal, home: Home, first: int) -> None:
     # A segment that counts as sealed lets rows go: its name must be there for good.
     home.landing.sync("")
-    moved = journal.rise(first_offset, home.landed())
+    moved = journal.renumber(first, home.landed())
     if moved:
         _log.warning(
             "the journal was behind what is sealed: %d messages that are in no segment get new offsets, from %d on; "
-            "if it is an older copy, some of them may be in the lake already", moved, first_offset,
+            "if it is an older copy, some of them may be in the lake already", moved, first,
         )  # fmt: skip
 
 
@@ -94,9 +94,9 @@ def _check(journal: Journal) -> None:
         journal.note(SUSPECT, "")
 
 
-def _salvage(home: Home, first_offset: int, error: sqlite3.DatabaseError) -> Journal:
+def _salvage(home: Home, first: int, error: sqlite3.DatabaseError) -> Journal:
     new, aside = _new(home), _aside(home)
-    kept = _copy(home.journal, new, home.name, first_offset)
+    kept = _copy(home.journal, new, home.name, first)
     _put_aside(home, aside)
     _take_place(new, home.journal)
     _log.error(
@@ -104,7 +104,7 @@ def _salvage(home: Home, first_offset: int, error: sqlite3.DatabaseError) -> Jou
         "others are lost, and perhaps some behind the last that could be read. The damaged file is %s. Check the disk",
         error, kept.messages, kept.missing, aside,
     )  # fmt: skip
-    return Journal(home.journal, home.name, first_offset)
+    return Journal(home.journal, home.name, first)
 
 
 def _take_place(new: Path, journal: Path) -> None:
@@ -122,12 +122,11 @@ class Kept(NamedTuple):
     """Offsets among those of the messages that none of them has."""
 
 
-def _copy(damaged: Path, new: Path, name: str, first_offset: int) -> Kept:
-    """Copy what can be read into a new journal."""
+def _copy(damaged: Path, new: Path, name: str, first: int) -> Kept:
     old = sqlite3.connect(damaged, isolation_level=None)
     try:
         sealed = [row[1] + 1 for row in _rows(old, "sealed", "first")]
-        next_offset = max([first_offset, *sealed])
+        next_offset = max([first, *sealed])
         journal = Journal(new, name, next_offset)
         transaction = Transaction()
         messages, end = 0, next_offset

@@ -17,11 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
 from fairway.core import layout
+from fairway.gateway.adapter import wall_us
 from fairway.gateway.errors import JournalFailed
 from fairway.gateway.figures import Figures
 from fairway.gateway.home import Home
 from fairway.gateway.journal import SUSPECT, Journal, Row, open_reader, read_rows
-from fairway.gateway.reception import wall_us
 from fairway.gateway.settings import Settings
 from fairway.store import crashpoints
 from fairway.store.files import write_file
@@ -38,8 +38,6 @@ _log = logging.getLogger("fairway.gateway")
 
 
 class Published(NamedTuple):
-    """What a segment holds."""
-
     rows: int
     messages: int
     size_bytes: int
@@ -99,7 +97,7 @@ class Sealer:
         return figures.backlog_bytes >= self._segment_bytes or now_s - self._waits_since_s >= self._after_s
 
     async def seal(self) -> bool:
-        """Makes one segment; tells whether there was anything to seal."""
+        """Makes one segment; returns whether there was anything to seal."""
         journal = self._journal
         planned = await self._write(journal.planned) or await self._write(journal.plan, self._segment_bytes)
         if planned is None:
@@ -124,7 +122,7 @@ class Sealer:
         return True
 
     def _publish(self, first: int, last: int) -> Published:
-        """Writes the segment aside and gives it its name."""
+        """Writes the segment aside and returns it its name."""
         from fairway.gateway import columns
 
         crashpoints.check_room()
@@ -173,7 +171,6 @@ class Sealer:
             pass
 
     async def seal_all(self) -> None:
-        """Seals everything that is committed."""
         while await self.seal():
             pass
 
@@ -182,7 +179,6 @@ class Sealer:
         return await self._loop.run_in_executor(self._writer, work, *arguments)
 
     def close(self) -> None:
-        """Ends the thread."""
         self._thread.shutdown()
 
 

@@ -12,18 +12,18 @@ from contextlib import suppress
 from typing import Any
 
 from fairway.gateway import clock
+from fairway.gateway.adapter import EndpointAdapter
 from fairway.gateway.committer import Committer
 from fairway.gateway.errors import JournalFailed
 from fairway.gateway.figures import Figures
-from fairway.gateway.group import STOPPED
 from fairway.gateway.guard import Guard
 from fairway.gateway.home import Home, prepare_lake
 from fairway.gateway.journal import now_us
-from fairway.gateway.reception import Reception
 from fairway.gateway.salvage import open_journal
 from fairway.gateway.sealer import DELETED_ROWS_MIN, Sealer
 from fairway.gateway.settings import Settings, metrics_address
 from fairway.gateway.spool import Spool
+from fairway.gateway.worker_count import STOPPED
 from fairway.net.endpoint import Endpoint
 from fairway.net.opening import open_service
 from fairway.store.files import sync
@@ -48,7 +48,7 @@ class Service:
         self.figures = Figures()
         self.guard = Guard(settings)
         self.home = Home(settings.lake, name, settings.journal)
-        self.receptions: list[Reception] = []
+        self.adapters: list[EndpointAdapter] = []
         self.metrics_url: str | None = None
         self._writer = ThreadPoolExecutor(1, "journal")
         self._tasks: list[asyncio.Task[None]] = []
@@ -57,7 +57,7 @@ class Service:
     @property
     def urls(self) -> list[str]:
         """The URLs of the sockets, with their real ports."""
-        return [reception.url for reception in self.receptions]
+        return [adapter.url for adapter in self.adapters]
 
     async def open(self, handed: Sequence[int] = (), metrics_port_offset: int = 0) -> None:
         """Takes the journal, completes what a crash left, restores the conversations, and listens."""
@@ -65,15 +65,15 @@ class Service:
         self.home.take()
         try:
             self._open_journal()
-            await open_service(self.settings.plans(), self._reception, handed=handed)
+            await open_service(self.settings.plans(), self._adapter, handed=handed)
             await self._open_metrics(metrics_port_offset)
         except BaseException:
-            for reception in self.receptions:
-                reception.endpoint.leave()
+            for adapter in self.adapters:
+                adapter.endpoint.leave()
             self.home.release()
             raise
-        for reception in self.receptions:
-            reception.answer_restored()
+        for adapter in self.adapters:
+            adapter.answer_restored()
         works = (self._sealer.run(), self._spool.sweep(), self._refresh(), clock.watch())
         self._tasks = [asyncio.create_task(work) for work in works]
         self._tell()
@@ -102,16 +102,16 @@ class Service:
             self.journal, self._writer, self.figures, settings, remember_us=REMEMBER_US, sync_spool=self._spool.sync
         )
 
-    def _reception(self, endpoint: Endpoint) -> Reception:
+    def _adapter(self, endpoint: Endpoint) -> EndpointAdapter:
         """Restore the conversations of an endpoint before it reads anything, and write down that this was done."""
-        reception = Reception(endpoint, self._committer, self._spool, self.guard)
-        reception.restore(self.journal.states(reception.url), _log.warning)
+        adapter = EndpointAdapter(endpoint, self._committer, self._spool, self.guard)
+        adapter.restore(self.journal.states(adapter.url), _log.warning)
         at_us = now_us()
-        states = [(key, at_us, state) for key, state in reception.current()]
-        self.journal.replace_states(reception.url, states)
+        states = [(key, at_us, state) for key, state in adapter.current()]
+        self.journal.replace_states(adapter.url, states)
         self._restored += len(states)
-        self.receptions.append(reception)
-        return reception
+        self.adapters.append(adapter)
+        return adapter
 
     async def _open_metrics(self, port_offset: int) -> None:
         if self.settings.metrics is None:
@@ -119,17 +119,17 @@ class Service:
         from fairway.gateway.metrics import Gatherer, Page
 
         host, port = metrics_address(self.settings.metrics)
-        gatherer = Gatherer(self.home.name, self.figures, self.receptions, self.guard)
+        gatherer = Gatherer(self.home.name, self.figures, self.adapters, self.guard)
         self._page = Page(gatherer, self.figures)
         self.metrics_url = await self._page.open(host, port + port_offset if port else 0)
 
     async def _refresh(self) -> None:
         while True:
             await asyncio.sleep(REFRESH_S)
-            for reception in self.receptions:
-                for peer in reception.endpoint.machine.peers():
+            for adapter in self.adapters:
+                for peer in adapter.endpoint.machine.peers():
                     if peer.session is not None:
-                        self._committer.changed(reception, peer)
+                        self._committer.changed(adapter, peer)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serves until `stop` is set, then drains; raises `JournalFailed` if the disk can no longer be trusted."""
@@ -148,8 +148,8 @@ class Service:
     async def _drain(self) -> None:
         """Takes nothing more, commits and acknowledges what has come, and seals it. Peers are told nothing: they go on
         with the next start."""
-        for reception in self.receptions:
-            reception.endpoint.pause()
+        for adapter in self.adapters:
+            adapter.endpoint.pause()
         try:
             async with asyncio.timeout(self.settings.drain_us / 1e6):
                 await self._committer.drained()
@@ -173,8 +173,8 @@ class Service:
     async def _close(self) -> None:
         """Lets go of everything."""
         await self._stop_tasks()
-        for reception in self.receptions:
-            reception.endpoint.leave()
+        for adapter in self.adapters:
+            adapter.endpoint.leave()
         if self.metrics_url is not None:
             self._page.close()
         self._sealer.close()

@@ -88,7 +88,6 @@ class Settings:
                 )
 
     def plans(self) -> list[Plan]:
-        """Return what is opened for each URL."""
         return [_plan(url) for url in self.urls]
 
     @property

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from fairway.core import events
 from fairway.core.events import Peer
-from fairway.gateway.reception import Spooled
+from fairway.gateway.adapter import Spooled
 from fairway.net.endpoint import Endpoint
 from fairway.store import crashpoints
 from fairway.store.files import sync
@@ -162,6 +162,5 @@ class Spool:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Closes all files."""
         for name in list(self._open):
             self._close(name)

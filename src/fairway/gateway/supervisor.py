@@ -15,7 +15,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from fairway.gateway import group
+from fairway.gateway import worker_count
 from fairway.gateway.errors import WorkerFailed
 from fairway.gateway.settings import Settings
 from fairway.net.sharing import SharedPort, bind_shared
@@ -109,7 +109,6 @@ class Supervisor:
 
     @property
     def metrics_urls(self) -> list[str]:
-        """Where each worker tells its metrics."""
         return [worker.metrics_url for worker in self._workers if worker.metrics_url]
 
     async def open(self) -> None:
@@ -118,7 +117,7 @@ class Supervisor:
         self._ports = await bind_shared(settings.urls, settings.workers)
         self.urls = [port.url.partition("?")[0] for port in self._ports]
         order = {"settings": settings.plain(urls=[port.url for port in self._ports])}
-        for number, name in enumerate(group.names(settings.name, settings.workers)):
+        for number, name in enumerate(worker_count.names(settings.name, settings.workers)):
             descriptors = [port.descriptors[number] for port in self._ports]
             self._workers.append(Worker(name, number, order, descriptors))
         try:

@@ -174,7 +174,18 @@ def read_table(
     files: Sequence[str] | None = None,
     schema: StructType | None = None,
 ) -> DataFrame:
-    """Read a table, or some of its files, or some of its columns."""
+    """Read a table, or some of its files, or some of its columns.
+
+    Files of a folder are read by Spark's own Parquet reader, which reads only what a query needs.
+    """
+    folder = table.place.uri
+    # Spark takes some signs in a path for patterns.
+    if table.place.is_folder and schema is not None and FILE not in schema.names and not set(folder) & set("*?[]{}\\"):
+        paths = files if files is not None else [file.path for file, _ in table.files(table.open(version))]
+        if not paths:
+            return spark.createDataFrame([], schema)
+        reader = spark.read.schema(schema).option("basePath", folder)
+        return reader.parquet(*(f"{folder}/{path}" for path in paths)).select(*schema.names)
     spark.dataSource.register(DeltaSource)
     reader = spark.read.format(NAME)
     if version is not None:

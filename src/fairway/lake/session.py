@@ -48,6 +48,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.codegen.cache.maxEntries": "1000",
     # Packets lie by flow; what joins them by the flow and more need not move them again.
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    # Beyond 128 groups Spark would sort all rows before it makes quantiles of them.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "65536",
     # Where in Python a column was made: eleven calls of the JVM for one alias.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.ui.enabled": "false",

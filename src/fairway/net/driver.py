@@ -42,6 +42,8 @@ class Driver:
         """Something waits for `gather`, in passing."""
         self.urgent = False
         """What waits frees receipt slots that arriving messages may need."""
+        self.refusal = ""
+        """Why one end refused the other before anything left: an outcome for this reason is refused, not unknown."""
         self._recorder = recorder.share() if recorder is not None else None
         self._screen: Screen | None = None
         self._above: DriverEvents
@@ -81,7 +83,6 @@ class Driver:
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Give the machine what the application gathered, now."""
         self.flush_scheduled = False
         if self.closed:
             return
@@ -145,7 +146,6 @@ class Driver:
     # From the link.
 
     def readable(self) -> None:
-        """Take in what has arrived."""
         if self.closed:
             return
         now_us = self.now_us()
@@ -163,11 +163,13 @@ class Driver:
     def unreachable(self, address: Address | None, why: int | str) -> None:
         """Pass an error on to the machine. It may come in the middle of a turn, so with the time of that."""
         reason = f"{os.strerror(why)} (ICMP)" if isinstance(why, int) else why
-        self.machine.unreachable(address, f"{format_url(self.machine.name, address)}: {reason}", self._now_us)
+        sentence = f"{format_url(self.machine.name, address)}: {reason}"
+        if isinstance(why, str):
+            self.refusal = sentence
+        self.machine.unreachable(address, sentence, self._now_us)
         self.schedule()
 
     def path_limited(self, datagram_bytes: int, *, fragments: bool) -> None:
-        """Tell the machine what the path takes."""
         self.machine.limit_datagrams(datagram_bytes, fragments=fragments)
 
     def _record_and_send(self, transmits: list[Transmit]) -> None:

@@ -82,7 +82,7 @@ class LinkEvents(Protocol):
 
     def unreachable(self, address: Address | None, why: int | str) -> None:
         """An ICMP error, by its number, came back for this address (None: the only one that a connected socket knows);
-        or a layer above the socket says in words why nobody can be spoken with there."""
+        or a layer above the socket says in words why one end refuses the other, before anything of ours has left."""
 
     def path_limited(self, datagram_bytes: int, *, fragments: bool) -> None:
         """The path takes no larger datagrams than this in one piece (`fragments`), or at all."""

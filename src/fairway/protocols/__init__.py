@@ -101,7 +101,6 @@ def wire(name: str) -> ModuleType:
 
 
 def columns(name: str) -> ModuleType:
-    """Return the module with `decode_columns`; loads numpy."""
     return _part(name, "columns")
 
 

@@ -24,8 +24,6 @@ Content = str | Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One piece of a page."""
-
     html: Markup
 
 
@@ -69,7 +67,6 @@ def section(title: str, blocks: Sequence[Block], *, note: str = "", name: str = 
 
 
 def group(blocks: Sequence[Block], attributes: Mapping[str, str]) -> Block:
-    """Return several blocks as one."""
     return Block(element("div", [block.html for block in blocks], attributes))
 
 
@@ -79,12 +76,10 @@ def side_by_side(blocks: Sequence[Block]) -> Block:
 
 
 def paragraph(text: Content, style: str = "") -> Block:
-    """Return one paragraph."""
     return Block(element("p", text, {"class": style} if style else {}))
 
 
 def tiles(rows: Sequence[Tile]) -> Block:
-    """Return a row of numbers."""
     shown = [
         element(
             "div",

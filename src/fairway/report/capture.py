@@ -27,9 +27,9 @@ DETAILED = 30
 TRIES = 3
 """A stream that compacts the lake may take away files that were just listed; then they are listed again."""
 
-TROUBLE = (
-    "Trouble puts the worst first: broken rules weigh most, then estimated loss, copies and duplicates as shares of "
-    "the packets, then a bad end; shares of a handful of packets weigh little."
+SEVERITY = (
+    "The severity score puts the worst first: broken rules weigh most, then estimated loss, retransmissions and "
+    "duplicates as shares of the packets, then a bad end; shares of a handful of packets weigh little."
 )
 MISSING = {
     "packets": "no time-sequence plots and no ladders",
@@ -42,7 +42,16 @@ MISSING = {
 _LISTED_COLUMNS = (
     *("session", "protocol", "point", "caller", "caller_port", "callee", "callee_port", "first", "duration_us"),
     *("packets_out", "packets_in", "bytes_out", "bytes_in", "retransmissions_out", "retransmissions_in"),
-    *("retransmission_ratio", "loss_out", "loss_in", "rtt_p50_us", "rtt_p99_us", "violations", "ending", "trouble"),
+    *(
+        "retransmission_ratio",
+        "loss_out",
+        "loss_in",
+        "rtt_p50_us",
+        "rtt_p99_us",
+        "violations",
+        "ending",
+        "severity_score",
+    ),
 )
 
 
@@ -94,13 +103,13 @@ def _report(lake: Path, choice: Choice) -> str:
             "details": list(details(tables, chosen).values()),
         },
         scripts=("capture.js",),
-        foot=TROUBLE,
+        foot=SEVERITY,
     )
 
 
 def _chosen(found: Survey, choice: Choice) -> list[Row]:
     """Return the rows that get details: those asked for by key, then the worst."""
-    names = (*SESSIONS.names, "trouble")
+    names = (*SESSIONS.names, "severity_score")
     asked = [] if found.wanted is None else rows_of(found.wanted, names)
     unknown = set(choice.sessions) - {str(row["session"]) for row in asked}
     if unknown:

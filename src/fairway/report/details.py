@@ -169,7 +169,7 @@ def _violations(tables: LakeTables, sessions: Sequence[Row]) -> dict[Key, list[l
 
 
 def _split(batch: pa.Table, known: Collection[Key]) -> list[tuple[Key, pa.Table]]:
-    """Cuts a batch by session and point, and gives the pieces of those that are known."""
+    """Cuts a batch by session and point, and returns the pieces of those that are known."""
     groups = batch.group_by(["session", "point"]).aggregate([]).to_pylist()
     found = []
     for key in (_key(row) for row in groups):

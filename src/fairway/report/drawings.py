@@ -2,7 +2,7 @@
 
 A *stream* is one direction of messages: what one side sends, and what the other side answers to it. Its height is the
 number of the message, counted from the first seen; for rup the byte within all messages, laid end to end. A
-transmission counts as presumed lost when a later copy of the same part was sent and the point did not see that the
+transmission counts as presumed lost when the same part was sent again later and the point did not see that the
 first had arrived.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from fairway.report.packets import Row
 
-FIRST, COPY, DUPLICATE, ANSWER, LOST = range(5)
+FIRST, RETRANSMISSION, DUPLICATE, ANSWER, LOST = range(5)
 """What a mark of the time-sequence plot means; `assets/capture.js` draws them by these numbers."""
 
 DATA_KINDS = {
@@ -40,7 +40,6 @@ class Stream:
     frames: list[int] = field(default_factory=list)
 
     def add(self, time_s: float, height: int, mark: int, frame: int) -> None:
-        """Adds one mark."""
         self.times.append(time_s)
         self.heights.append(height)
         self.marks.append(mark)
@@ -88,7 +87,7 @@ def _place(protocol: str, row: Row, heights: dict[str, int]) -> tuple[bool, int,
         return None
     if row["duplicate"]:
         return bool(from_caller), height, DUPLICATE
-    return bool(from_caller), height, COPY if row["retransmission"] else FIRST
+    return bool(from_caller), height, RETRANSMISSION if row["retransmission"] else FIRST
 
 
 def _height(protocol: str, row: Row, heights: dict[str, int]) -> int | None:
@@ -118,7 +117,7 @@ def _rup_heights(packets: Sequence[Row]) -> dict[str, int]:
 def _losses(
     protocol: str, packets: Sequence[Row], heights: dict[str, int], start_ns: int
 ) -> list[tuple[bool, float, int, int]]:
-    """Return the transmissions that a later copy declares lost."""
+    """Return the transmissions that a retransmission declares lost."""
     latest: dict[tuple[object, ...], Row] = {}
     found = []
     for row in packets:
@@ -136,7 +135,7 @@ def _losses(
 
 
 def ladder(protocol: str, packets: Sequence[Row], start_ns: int) -> list[list[object]]:
-    """Return the rungs: time, from the caller or not, words, file, frame, copy or not."""
+    """Return the rungs: time, from the caller or not, words, file, frame, sent again or not."""
     return [
         [
             round(_time_s(row, start_ns), 6),
@@ -151,7 +150,6 @@ def ladder(protocol: str, packets: Sequence[Row], start_ns: int) -> list[list[ob
 
 
 def words(protocol: str, row: Row) -> str:
-    """Says in a few words what a packet is."""
     kind = str(row["kind"] or "unknown").replace("_", " ")
     said = [kind]
     if protocol == "udpc":

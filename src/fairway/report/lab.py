@@ -11,7 +11,7 @@ from fairway.report.blocks import Block, Cell, Tile, section, side_by_side, tabl
 from fairway.report.charts import Axis, Chart, Line, chart
 from fairway.report.page import page
 from fairway.report.runs import Point, Sweep, axis, read_sweep, variants
-from fairway.report.situations import aim_of, colour, pictures, verdict, words
+from fairway.report.situations import aim_of, colour, line, pictures, verdict, words
 from fairway.report.units import count
 
 MILD_LOSS = 0.02
@@ -135,21 +135,13 @@ def _repeats(sweep: Sweep) -> list[Block]:
     if len(losses) < 2:
         return []
     known = variants(alone)
-    lines = []
-    for variant in known:
-        mine = [point for point in alone if point.variant == variant]
-        found = [(point, estimate) for point in mine if (estimate := point["retransmissions"]) is not None]
-        lines.append(
-            Line(
-                name=variant,
-                x=[point.loss for point, _ in found],
-                y=[estimate.mean / point.sent for point, estimate in found],
-                low=[None if estimate.low is None else estimate.low / point.sent for point, estimate in found],
-                high=[None if estimate.high is None else estimate.high / point.sent for point, estimate in found],
-                drawing="points",
-                colour=colour(variant, known),
-            )
+    lines = [
+        line(
+            variant, [p for p in alone if p.variant == variant], "retransmissions", lambda p: p.loss,
+            share=True, drawing="points", colour=colour(variant, known),
         )
+        for variant in known
+    ]  # fmt: skip
     expected = [float(repeats_until_acknowledged(_millionths(loss), 1).mean) for loss in losses]
     lines.append(Line(name="geometric law", x=losses, y=expected, drawing="dashes"))
     picture = Chart(
@@ -174,17 +166,8 @@ def _giving_up(sweep: Sweep) -> list[Block]:
     expected = [float(exchange_fails(_millionths(loss)) ** PYDEVTS_TRANSMISSIONS) for loss in losses]
     delay = axis(mine, "delay_ms")[0]
     there = [point for point in mine if point.delay_ms == delay]
-    found = [(point, estimate) for point in there if (estimate := point["failed"]) is not None]
     lines = [
-        Line(
-            name="pydevts",
-            x=[point.loss for point, _ in found],
-            y=[estimate.mean / point.sent for point, estimate in found],
-            high=[None if estimate.high is None else estimate.high / point.sent for point, estimate in found],
-            low=[None if estimate.low is None else estimate.low / point.sent for point, estimate in found],
-            drawing="points",
-            colour=4,
-        ),
+        line("pydevts", there, "failed", lambda point: point.loss, share=True, drawing="points", colour=4),
         Line(name="eleven tries", x=losses, y=expected, drawing="dashes"),
     ]
     picture = Chart(

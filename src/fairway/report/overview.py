@@ -38,7 +38,6 @@ class Found:
 
 
 def overview(found: Found, point: str) -> list[Block]:
-    """Return the blocks of one point."""
     by_protocol = found.sessions.of_point(point)
     rules = [rule for rule in found.rules if rule.point == point]
     total = Totals()
@@ -61,9 +60,8 @@ def overview(found: Found, point: str) -> list[Block]:
 
 
 def _verdict(total: Totals, rules: Sequence[Broken], judged: bool) -> str:
-    """Says in one sentence or two what to look at."""
     sessions = total["sessions"]
-    if not total["troubled"]:
+    if not total["in_need"]:
         unbroken = "no rule was broken" if judged else "rules were not looked at"
         return f"All {count(sessions)} sessions went well: {unbroken}, and none lost or repeated much."
     parts = [
@@ -76,8 +74,8 @@ def _verdict(total: Totals, rules: Sequence[Broken], judged: bool) -> str:
         )
         if total[name]
     ]
-    verb = "session needs" if total["troubled"] == 1 else "sessions need"
-    sentence = f"{count(total['troubled'])} of {count(sessions)} {verb} attention: {', '.join(parts)}."
+    verb = "session needs" if total["in_need"] == 1 else "sessions need"
+    sentence = f"{count(total['in_need'])} of {count(sessions)} {verb} attention: {', '.join(parts)}."
     errors = [rule for rule in rules if rule.severity == "error"]
     return f"{sentence} The rule broken most is {errors[0].rule}, {_times(errors[0].count)}." if errors else sentence
 
@@ -91,7 +89,6 @@ def _times(number: int) -> str:
 
 
 def _messages(found: Found, point: str) -> Messages:
-    """Adds up the messages of all protocols at a point."""
     total = Messages()
     for (at, _), part in found.messages.items():
         if at == point:
@@ -111,15 +108,15 @@ def _rules_tile(rules: Sequence[Broken], judged: bool) -> Tile:
 
 
 def _tiles(total: Totals, messages: Messages) -> list[Tile]:
-    copies = total.copies / total.packets if total.packets else None
+    again = total.retransmissions / total.packets if total.packets else None
     return [
-        Tile(name="Sessions", value=count(total["sessions"]), detail=f"{count(total['troubled'])} need attention"),
+        Tile(name="Sessions", value=count(total["sessions"]), detail=f"{count(total['in_need'])} need attention"),
         Tile(name="Datagrams", value=count(total.packets), detail=f"{bytes_(total.bytes_)} of UDP payload"),
         Tile(
-            name="Copies",
-            value=share(copies),
-            detail=f"{count(total.copies)} retransmissions, {count(total['duplicates'])} needless",
-            bad=(copies or 0) >= REPEATS_TOO_MUCH,
+            name="Retransmissions",
+            value=share(again),
+            detail=f"{count(total.retransmissions)} sent again, {count(total['duplicates'])} needlessly",
+            bad=(again or 0) >= REPEATS_TOO_MUCH,
         ),
         Tile(
             name="Loss, estimated",
@@ -143,14 +140,14 @@ def _tiles(total: Totals, messages: Messages) -> list[Tile]:
 
 def _protocols(found: Found, point: str, by_protocol: dict[str, Totals]) -> Block:
     heads = (
-        *("Protocol", "Sessions", "Datagrams", "Payload", "Copies", "Loss (est.)", "Round trip", "Messages"),
+        *("Protocol", "Sessions", "Datagrams", "Payload", "Retransmissions", "Loss (est.)", "Round trip", "Messages"),
         *("Latency p50", "p99", "Breaches"),
     )
     rows: list[list[str | Cell]] = []
     most = max(total.bytes_ for total in by_protocol.values()) or 1
     for protocol, total in by_protocol.items():
         messages = found.messages.get((point, protocol), Messages())
-        copies = total.copies / total.packets if total.packets else None
+        again = total.retransmissions / total.packets if total.packets else None
         p50_us, p99_us = messages.quantile_us(0.5), messages.quantile_us(0.99)
         rows.append(
             [
@@ -158,7 +155,7 @@ def _protocols(found: Found, point: str, by_protocol: dict[str, Totals]) -> Bloc
                 Cell(count(total["sessions"]), total["sessions"]),
                 Cell(count(total.packets), total.packets),
                 Cell(bytes_(total.bytes_), total.bytes_, bar=total.bytes_ / most),
-                Cell(share(copies), copies),
+                Cell(share(again), again),
                 Cell(share(total.loss), total.loss),
                 Cell(duration(total.rtt_us), total.rtt_us),
                 Cell(count(messages.count), messages.count),
@@ -205,9 +202,9 @@ def _over_time(traffic: Traffic, point: str, protocols: Sequence[str]) -> list[B
         ),
         chart(
             Chart(
-                title="Copies",
+                title="Retransmissions",
                 x=clock,
-                y=Axis(label="copies per second", unit="count"),
+                y=Axis(label="retransmissions per second", unit="count"),
                 lines=lines("retransmissions"),
                 says=f"Datagrams sent again, {every}: where this rises, something was lost or late.",
             )

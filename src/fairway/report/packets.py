@@ -1,8 +1,8 @@
 """The packets of a few chosen sessions, thinned to what a picture can show.
 
 A session of millions of packets is drawn by some thousands of them: a packet stays if a hash of its frame number falls
-into one of `stride` slots (every n-th would keep only one side of an exchange that alternates). Copies are rarer and
-matter more, so they have a stride of their own. The first packets stay all, for the ladder.
+into one of `stride` slots (every n-th would keep only one side of an exchange that alternates). Retransmissions are
+rarer and matter more, so they have a stride of their own. The first packets stay all, for the ladder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fairway.core.tables import PACKETS
 from fairway.report.tables import LakeTables
 
 DRAWN_MAX = 4_000
-COPIES_DRAWN_MAX = 2_000
+RETRANSMISSIONS_DRAWN_MAX = 2_000
 LADDER_PACKETS = 60
 
 COLUMNS = (
@@ -59,7 +59,6 @@ class Kept:
         return _rows(pa.concat_tables(self.drawn)) if self.drawn else []
 
     def ladder(self) -> list[Row]:
-        """Return the first packets."""
         return [] if self.first is None else _rows(self.first)
 
 
@@ -80,7 +79,9 @@ def packets_of(tables: LakeTables, sessions: Sequence[Row]) -> dict[Key, Kept]:
 
 def _room_for(session: Row) -> Kept:
     packets, copies = _sum(session, "packets"), _sum(session, "retransmissions")
-    return Kept(stride=max(1, -(-(packets - copies) // DRAWN_MAX)), copy_stride=max(1, -(-copies // COPIES_DRAWN_MAX)))
+    return Kept(
+        stride=max(1, -(-(packets - copies) // DRAWN_MAX)), copy_stride=max(1, -(-copies // RETRANSMISSIONS_DRAWN_MAX))
+    )
 
 
 def _sum(session: Row, name: str) -> int:

@@ -30,8 +30,6 @@ class Place:
 
 @dataclass(slots=True)
 class Broken:
-    """One rule that was broken at one point."""
-
     rule: str
     severity: str
     protocol: str
@@ -63,7 +61,6 @@ def _add_places(rules: Iterable[Broken], batch: pa.Table) -> None:
 
 
 def places(violations: pa.Table) -> list[Place]:
-    """Return the places of some rows of the table."""
     columns = [violations[name] for name in ("file", "frame", "at", "session", "found", "expected")]
     columns[2] = columns[2].cast(pa.int64())
     return [Place(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True)]

@@ -62,8 +62,6 @@ Situation = tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One place of the grid."""
-
     protocol: str
     variant: str
     controller: str
@@ -84,14 +82,11 @@ class Point:
 
     @property
     def sent(self) -> float:
-        """Messages of one run."""
         return self.surroundings["messages"] * self.surroundings["flows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """All points of a sweep."""
-
     points: Sequence[Point]
     runs: int
     broken: int
@@ -99,11 +94,9 @@ class Sweep:
     datagrams: int
 
     def situations(self) -> list[Situation]:
-        """Return the situations in the order of the grid."""
         return list(dict.fromkeys(point.situation for point in self.points))
 
     def of(self, situation: Situation) -> list[Point]:
-        """Return the points of one situation."""
         return [point for point in self.points if point.situation == situation]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fairway.core.theory import response_bytes_per_s
 from fairway.report.blocks import Block, side_by_side
@@ -34,7 +35,7 @@ LATENCY = Aim(
     metric="latency_p99_us",
     title="Latency, 99th percentile",
     short="latency p99",
-    label="from send to hand-over",
+    label="from send to delivery",
     unit="us",
     show=duration,
     least=True,
@@ -43,7 +44,7 @@ GOODPUT = Aim(
     metric="goodput_bytes_per_s",
     title="Goodput",
     short="goodput",
-    label="bodies handed over",
+    label="bodies delivered",
     unit="bytes_per_s",
     show=lambda value: f"{bytes_(value)}/s",
     least=False,
@@ -56,7 +57,6 @@ def aim_of(situation: Situation) -> Aim:
 
 
 def words(situation: Situation) -> str:
-    """Says in a phrase what the situation is."""
     told = dict(situation)
     messages = (
         f"{count(told['messages'])} message{'' if told['messages'] == 1 else 's'} of {bytes_(told['size_bytes'])}"
@@ -109,21 +109,26 @@ def _spread(values: Sequence[float]) -> list[float]:
 
 def _lines(points: Sequence[Point], name: str, x: Callable[[Point], float], share: bool = False) -> list[Line]:
     known = variants(points)
-    lines = []
-    for variant in known[:VARIANTS_DRAWN_MAX]:
-        mine = sorted((point for point in points if point.variant == variant), key=x)
-        found = [_scaled(point[name], point.sent if share else 1.0) for point in mine]
-        lines.append(
-            Line(
-                name=variant,
-                x=[x(point) for point in mine],
-                y=[None if one is None else one.mean for one in found],
-                low=[None if one is None else one.low for one in found],
-                high=[None if one is None else one.high for one in found],
-                colour=colour(variant, known),
-            )
-        )
-    return lines
+    return [
+        line(one, [p for p in points if p.variant == one], name, x, share=share, colour=colour(one, known))
+        for one in known[:VARIANTS_DRAWN_MAX]
+    ]
+
+
+def line(
+    title: str, points: Iterable[Point], name: str, x: Callable[[Point], float], *, share: bool, **look: Any
+) -> Line:
+    """Return a metric of points with its confidence; `share` divides it by the messages that were sent."""
+    mine = sorted(points, key=x)
+    found = [_scaled(point[name], point.sent if share else 1.0) for point in mine]
+    return Line(
+        name=title,
+        x=[x(point) for point in mine],
+        y=[None if one is None else one.mean for one in found],
+        low=[None if one is None else one.low for one in found],
+        high=[None if one is None else one.high for one in found],
+        **look,
+    )
 
 
 def _scaled(estimate: Estimate | None, by: float) -> Estimate | None:

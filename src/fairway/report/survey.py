@@ -1,9 +1,9 @@
 """One pass over all sessions: totals for each point and protocol, and the worst sessions.
 
-How bad a session is, is one number, *trouble*, so that a list can begin with what an engineer should look at first:
+How bad a session is, is one number, its *severity score*, so that a list begins with what needs a look first:
 
     100 · (broken rules, ten or more count as 1, one as 0.55)
-    + 100 · (larger of the two estimated losses) + 50 · (share of copies) + 25 · (share of duplicates), damped
+    + 100 · (larger of both estimated losses) + 50 · (share of retransmissions) + 25 · (share of duplicates), damped
     + 40  when it was refused or never answered
 
 Shares of a handful of packets say little: they are damped by packets / (packets + 20).
@@ -23,7 +23,7 @@ from fairway.core.tables import SESSIONS
 from fairway.report.tables import LakeTables
 
 REPEATS_TOO_MUCH = 0.05
-"""From this share of copies on a session needs attention."""
+"""From this share of retransmissions on a session needs attention."""
 LOSES_TOO_MUCH = 0.02
 """The same, of estimated loss in either direction."""
 BAD_ENDS = ("refused", "unanswered")
@@ -35,7 +35,7 @@ _SUMS = (
     *("packets_out", "packets_in", "bytes_out", "bytes_in", "transfers_out", "transfers_in"),
     *("retransmissions_out", "retransmissions_in", "duplicates", "violations", "rtt_samples"),
 )
-_MADE = ("sessions", "breaking", "repeating", "losing", "badly_ended", "troubled", "lost", "judged", "rtt_weight")
+_MADE = ("sessions", "breaking", "repeating", "losing", "badly_ended", "in_need", "lost", "judged", "rtt_weight")
 
 
 @dataclass(slots=True)
@@ -48,23 +48,19 @@ class Totals:
         return self.sums.get(name, 0)
 
     def add(self, row: dict[str, float | None]) -> None:
-        """Adds one row of sums."""
         for name, value in row.items():
             self.sums[name] = self.sums.get(name, 0) + (value or 0)
 
     @property
     def packets(self) -> float:
-        """Datagrams both ways."""
         return self["packets_out"] + self["packets_in"]
 
     @property
     def bytes_(self) -> float:
-        """Payload both ways."""
         return self["bytes_out"] + self["bytes_in"]
 
     @property
-    def copies(self) -> float:
-        """Retransmissions both ways."""
+    def retransmissions(self) -> float:
         return self["retransmissions_out"] + self["retransmissions_in"]
 
     @property
@@ -83,7 +79,7 @@ class Survey:
     """What one pass over the sessions finds."""
 
     worst: pa.Table
-    """The worst sessions, worst first, with all their columns and `trouble`."""
+    """The worst sessions, worst first, with all their columns and `severity_score`."""
     totals: dict[tuple[str, str], Totals] = field(default_factory=dict)
     """By point and protocol."""
     first_us: int | None = None
@@ -104,7 +100,6 @@ class Survey:
         return sorted(packets, key=lambda point: (-packets[point], point))
 
     def of_point(self, point: str) -> dict[str, Totals]:
-        """Return the totals of a point by protocol."""
         return {protocol: total for (at, protocol), total in sorted(self.totals.items()) if at == point}
 
 
@@ -115,7 +110,7 @@ def survey(tables: LakeTables, listed: int, wanted: tuple[str, ...] = ()) -> Sur
     kept: pa.Table | None = None
     asked: list[pa.Table] = []
     for batch in tables.batches(SESSIONS, SESSIONS.names):
-        judged = batch.append_column("trouble", pa.array(trouble(batch)))
+        judged = batch.append_column("severity_score", pa.array(severity_scores(batch)))
         _add_totals(found, judged)
         _add_range(found, judged)
         kept = _worst(judged if kept is None else pa.concat_tables([kept, judged]), listed)
@@ -128,8 +123,7 @@ def survey(tables: LakeTables, listed: int, wanted: tuple[str, ...] = ()) -> Sur
     return found
 
 
-def trouble(sessions: pa.Table) -> NDArray[np.float64]:
-    """Return how bad each session is."""
+def severity_scores(sessions: pa.Table) -> NDArray[np.float64]:
     packets = _numbers(sessions, "packets_out") + _numbers(sessions, "packets_in")
     broken = np.minimum(_numbers(sessions, "violations"), 10)
     shares = 100 * np.maximum(_numbers(sessions, "loss_out"), _numbers(sessions, "loss_in"))
@@ -147,7 +141,7 @@ def _numbers(sessions: pa.Table, name: str) -> NDArray[np.float64]:
 
 def _worst(sessions: pa.Table, listed: int) -> pa.Table:
     """The key breaks ties, so that the same tables give the same page."""
-    keys = [("trouble", "descending"), ("session", "ascending"), ("point", "ascending")]
+    keys = [("severity_score", "descending"), ("session", "ascending"), ("point", "ascending")]
     return sessions.take(pc.sort_indices(sessions, sort_keys=keys)[:listed])
 
 
@@ -176,7 +170,7 @@ def _with_made(sessions: pa.Table) -> pa.Table:
         "repeating": repeating.astype(np.float64),
         "losing": losing.astype(np.float64),
         "badly_ended": badly_ended.astype(np.float64),
-        "troubled": (breaking | repeating | losing | badly_ended).astype(np.float64),
+        "in_need": (breaking | repeating | losing | badly_ended).astype(np.float64),
         "lost": lost,
         "judged": judged,
         "rtt_weight": _numbers(sessions, "rtt_p50_us") * _numbers(sessions, "rtt_samples"),

@@ -37,7 +37,7 @@ STEPS_US = (
 
 @dataclass(slots=True)
 class Traffic:
-    """Bytes, goodput and copies of each key in equal steps of time."""
+    """Bytes, goodput and retransmissions of each key in equal steps of time."""
 
     start_us: int = 0
     step_us: int = MICROSECONDS_PER_SECOND
@@ -65,7 +65,6 @@ class Messages:
 
     @property
     def count(self) -> int:
-        """All messages."""
         return sum(self.outcomes.values())
 
     @property
@@ -109,7 +108,7 @@ _PACKET = (
 
 
 def _measured(packets: pa.Table) -> pa.Table:
-    """Return what each packet adds, as `timeline` adds it up (see `lake/analysis/sums.py`)."""
+    """Return what each packet adds, as `timeline` adds it up (see `lake/analysis/sessions.py`)."""
 
     def numbers(name: str) -> NDArray[np.int64]:
         found: NDArray[np.int64] = pc.fill_null(packets[name].cast(pa.int64()), 0).to_numpy()
@@ -176,5 +175,4 @@ def _add(counts: dict[Any, int], key: object, count: int) -> None:
 
 
 def edge_us(bucket: float) -> float:
-    """Return the latency at which a bucket begins."""
     return float(10 ** (bucket / BUCKETS_PER_DECADE))

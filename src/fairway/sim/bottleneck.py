@@ -104,8 +104,6 @@ class Constant:
 
 
 class Flow:
-    """One flow and its two machines."""
-
     def __init__(self, world: Bottleneck, index: int, load: Load, chance: Seeded) -> None:
         self._world = world
         self.load = load
@@ -126,7 +124,6 @@ class Flow:
         self.tokens = 0
 
     def begin(self, _: None) -> None:
-        """Call the receiver."""
         self.sender.machine.connect(self.receiver.address, self._world.now_us)
         self.sender.settle()
 
@@ -194,8 +191,6 @@ class Flow:
 
 
 class End:
-    """A machine at its address."""
-
     def __init__(self, world: Bottleneck, address: Address, machine: Machine, report: object) -> None:
         self.address = address
         self.machine = machine
@@ -209,7 +204,6 @@ class End:
         settle(self.machine, self._transmit, self._report, self._arm)  # type: ignore[arg-type]
 
     def arrive(self, data: bytes, source: Address) -> None:
-        """Take a datagram."""
         self.machine.receive(data, source, self._world.now_us)
         self.settle()
 

@@ -17,7 +17,7 @@ SECONDS_MAX_US = 600_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class RunOptions:
     """The options of `fairway sim`."""
 
     protocol: str
@@ -39,7 +39,7 @@ class Wishes:
     two_way: bool = False
     deferred: bool = False
     window: int | None = None
-    controller: str = "newreno"
+    controller: str = "model"
     layout: str | None = None
 
     def command(self, seed: int) -> str:
@@ -56,47 +56,47 @@ class Wishes:
         return f"{' '.join(words)} --seed {seed}"
 
 
-def case(wishes: Wishes) -> Configuration:
-    """Turns wishes into a configuration; raises `BadOption` for what cannot be."""
-    check_protocol(wishes.protocol)
-    options = _options(wishes)
+def case(asked: RunOptions) -> Configuration:
+    """Turn options into a configuration; raise `BadOption` for what cannot be."""
+    check_protocol(asked.protocol)
+    options = _options(asked)
     for name in ("messages", "size", "hostile", "crashes", "bandwidth"):
-        if getattr(wishes, name) < 0:
-            raise BadOption(f"{name} is {getattr(wishes, name)}; it must not be negative")
+        if getattr(asked, name) < 0:
+            raise BadOption(f"{name} is {getattr(asked, name)}; it must not be negative")
     return Configuration(
-        protocol=wishes.protocol,
+        protocol=asked.protocol,
         options=options,
         faults=Faults(
-            loss=per_million("loss", wishes.loss),
-            burst_enter=per_million("burst", wishes.burst),
-            duplicate=per_million("duplicate", wishes.duplicate),
-            reorder=per_million("reorder", wishes.reorder),
-            corrupt=per_million("corrupt", wishes.corrupt),
-            delay_us=_microseconds("delay-ms", wishes.delay_ms),
-            jitter_us=_microseconds("jitter-ms", wishes.jitter_ms),
-            bandwidth_bytes_per_s=wishes.bandwidth,
+            loss=per_million("loss", asked.loss),
+            burst_enter=per_million("burst", asked.burst),
+            duplicate=per_million("duplicate", asked.duplicate),
+            reorder=per_million("reorder", asked.reorder),
+            corrupt=per_million("corrupt", asked.corrupt),
+            delay_us=_microseconds("delay-ms", asked.delay_ms),
+            jitter_us=_microseconds("jitter-ms", asked.jitter_ms),
+            bandwidth_bytes_per_s=asked.bandwidth,
         ),
         load=Load(
-            messages=wishes.messages,
-            bytes_min=wishes.size,
-            bytes_max=wishes.size,
-            interval_us=_microseconds("interval-ms", wishes.interval_ms),
-            batch=1 if wishes.interval_ms else 64,
-            two_way=wishes.two_way,
-            commit_us=1_000 if wishes.deferred else 0,
-            disk_us=2_000 if wishes.deferred else 0,
+            messages=asked.messages,
+            bytes_min=asked.size,
+            bytes_max=asked.size,
+            interval_us=_microseconds("interval-ms", asked.interval_ms),
+            batch=1 if asked.interval_ms else 64,
+            two_way=asked.two_way,
+            commit_us=1_000 if asked.deferred else 0,
+            disk_us=2_000 if asked.deferred else 0,
         ),
-        clients=wishes.clients,
+        clients=asked.clients,
         plan=tuple(
             Crash(
                 at_us=(number + 1) * CRASH_EVERY_US,
                 node=SERVER,
                 down_us=CRASH_DOWN_US,
-                with_snapshot=wishes.snapshot,
+                with_snapshot=asked.snapshot,
             )
-            for number in range(wishes.crashes)
+            for number in range(asked.crashes)
         ),
-        hostile_actions=wishes.hostile,
+        hostile_actions=asked.hostile,
         fault_us=SECONDS_MAX_US,
     )
 
@@ -107,12 +107,12 @@ def _microseconds(name: str, milliseconds: float) -> int:
     return round(milliseconds * 1_000)
 
 
-def _options(wishes: Wishes) -> Options:
-    chosen: dict[str, object] = {"deferred": wishes.deferred, "controller": wishes.controller}
-    if wishes.window is not None:
-        chosen["window"] = wishes.window
-    if wishes.layout is not None:
-        if "layout" not in {field.name for field in fields(options_class(wishes.protocol))}:
-            raise BadOption(f"layout is {wishes.layout}; only mrp has layouts")
-        chosen["layout"] = wishes.layout
-    return make_options(wishes.protocol, **chosen)
+def _options(asked: RunOptions) -> Options:
+    chosen: dict[str, object] = {"deferred": asked.deferred, "controller": asked.controller}
+    if asked.window is not None:
+        chosen["window"] = asked.window
+    if asked.layout is not None:
+        if "layout" not in {field.name for field in fields(options_class(asked.protocol))}:
+            raise BadOption(f"layout is {asked.layout}; only mrp has layouts")
+        chosen["layout"] = asked.layout
+    return make_options(asked.protocol, **chosen)

@@ -1,13 +1,13 @@
 """The judge: what must hold in every run, whatever the network, the crashes and a hostile peer do.
 
-Always: nothing is handed over that was not sent to that receiver, byte for byte; nothing twice; in order where the
-protocol promises order; an acknowledged message has been handed over (deferred: committed), or, with mrp's stamped
+Always: nothing is delivered that was not sent to that receiver, byte for byte; nothing twice; in order where the
+protocol promises order; an acknowledged message has been delivered (deferred: committed), or, with mrp's stamped
 layout, is kept by a receiver that lives; each token has one outcome; no event follows `Closed`; no address gets more
 than its share; tables stay within their bounds; deadlines do not stay in the past. After the link has healed:
 everything accepted has an outcome, and each application gets a new message through.
 
 What is not promised is not asked for. A process that restarts without its snapshot is a new receiver. A message that
-was handed over but not committed comes again after a restart from a snapshot. rup and pydevts know peers by address
+was delivered but not committed comes again after a restart from a snapshot. rup and pydevts know peers by address
 alone, so a peer whose address changed may be heard twice. "Unknown" may or may not have arrived.
 """
 
@@ -18,7 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fairway.core.events import Address, Peer
-from fairway.sim.letters import (
+from fairway.sim.measures import Measures
+from fairway.sim.sent_messages import (
     CONNECT,
     PING,
     PLAIN,
@@ -26,12 +27,11 @@ from fairway.sim.letters import (
     REQUEST,
     WITHOUT_OUTCOME,
     Arrivals,
-    Letter,
     Scope,
     Sent,
+    SentBody,
     Stream,
 )
-from fairway.sim.measures import Measures
 
 VIOLATIONS_MAX = 20
 
@@ -54,7 +54,7 @@ class Promises:
 
     deferred: bool
     ordered: bool
-    """Ids give the order of sending; without `deferred` the hand-over follows it."""
+    """Ids give the order of sending; without `deferred` delivery follows it."""
     keeps_acknowledged: bool
     """An acknowledged message may still wait in the receiver for an earlier one (mrp stamped)."""
     by_address: bool
@@ -91,7 +91,7 @@ class Judge:
         """Messages of hostile peers: theirs to send, but bounded."""
         self._owners = owners
         self._now_us = now_us
-        self._letters: dict[tuple[int, bytes], Letter] = {}
+        self._sent_bodies: dict[tuple[int, bytes], SentBody] = {}
         self._tokens: dict[int, dict[int, Sent]] = {}
         self._other_tokens: dict[int, dict[int, str]] = {}
         self._streams: dict[tuple[int, int, Peer], Stream] = {}
@@ -99,11 +99,10 @@ class Judge:
         self._arrivals: dict[tuple[int, int, Peer], Arrivals] = {}
         self._processes: dict[int, Process] = {}
         self._lineage_of: dict[tuple[int, int], int] = {}
-        self._undecided: dict[tuple[int, int, Peer], list[tuple[int | str, Letter]]] = {}
+        self._undecided: dict[tuple[int, int, Peer], list[tuple[int | str, SentBody]]] = {}
         self._kept: list[Sent] = []
 
     def accuse(self, rule: str, what: str) -> None:
-        """Notes a broken rule."""
         if len(self.violations) < VIOLATIONS_MAX:
             self.violations.append(Violation(self._now_us(), rule, what))
 
@@ -137,8 +136,8 @@ class Judge:
         if not self.promises.sequenced:
             return arrivals
         known = Arrivals(arrivals.stream)
-        plain = (sent for sent in arrivals.stream.sends if sent.kind == PLAIN and len(sent.letter.sends) == 1)
-        known.next_ordinal = 1 + max((sent.ordinal for sent in plain if sent.letter.committed_total), default=-1)
+        plain = (sent for sent in arrivals.stream.sends if sent.kind == PLAIN and len(sent.sent_body.sends) == 1)
+        known.next_ordinal = 1 + max((sent.ordinal for sent in plain if sent.sent_body.committed_total), default=-1)
         return known
 
     # Sending.
@@ -155,12 +154,12 @@ class Judge:
             self._streams[node, process, peer] = stream
             self._all_streams.append(stream)
         key = (stream.receiver, body)
-        letter = self._letters.get(key)
-        if letter is None:
-            letter = self._letters[key] = Letter(body)
-        sent = Sent(letter, kind, stream, token, len(stream.sends), self._now_us())
+        sent_body = self._sent_bodies.get(key)
+        if sent_body is None:
+            sent_body = self._sent_bodies[key] = SentBody(body)
+        sent = Sent(sent_body, kind, stream, token, len(stream.sends), self._now_us())
         self.measures.accepted(node, sent.accepted_us)
-        letter.sends.append(sent)
+        sent_body.sends.append(sent)
         stream.sends.append(sent)
         if kind not in WITHOUT_OUTCOME:
             stream.open_tokens += 1
@@ -198,31 +197,31 @@ class Judge:
             self.measures.acknowledged(sent.accepted_us, self.last_outcome_us)
             self._acknowledged(sent)
         elif outcome == "refused":
-            sent.letter.refused += 1
+            sent.sent_body.refused += 1
             # Of several messages with one body it cannot be told which was refused and which arrived.
-            if sent.letter.handed_total and len(sent.letter.sends) == 1:
+            if sent.sent_body.handed_total and len(sent.sent_body.sends) == 1:
                 self.accuse("refused means not delivered", self._name(sent))
         return sent
 
     def _acknowledged(self, sent: Sent) -> None:
-        letter = sent.letter
+        sent_body = sent.sent_body
         if sent.kind != RELIABLE:
             self.accuse("outcomes", f"{self._name(sent)} is a {sent.kind} and was reported as delivered")
-        letter.acked += 1
-        safe = letter.committed_total if self.promises.deferred else letter.handed_total
-        if letter.acked <= safe or (self.promises.ids_by_chance and self._sent_before(sent)):
+        sent_body.acked += 1
+        safe = sent_body.committed_total if self.promises.deferred else sent_body.handed_total
+        if sent_body.acked <= safe or (self.promises.ids_by_chance and self._sent_before(sent)):
             return
         if self.promises.keeps_acknowledged:
             self._kept.append(sent)
         else:
-            state = "committed" if self.promises.deferred else "handed over"
+            state = "committed" if self.promises.deferred else "delivered"
             self.accuse("acknowledged means delivered", f"{self._name(sent)} was not {state}")
 
     def _sent_before(self, sent: Sent) -> bool:
         """Return whether another process of the sender sent this body, and it was delivered."""
-        mine, letter = sent.stream, sent.letter
-        streams = (other.stream for other in letter.sends)
-        return letter.handed_total > 0 and any(
+        mine, sent_body = sent.stream, sent.sent_body
+        streams = (other.stream for other in sent_body.sends)
+        return sent_body.handed_total > 0 and any(
             other.sender == mine.sender and other.process != mine.process for other in streams
         )
 
@@ -233,92 +232,92 @@ class Judge:
     # Receiving.
 
     def handed(self, node: int, peer: Peer, identity: int | str, body: bytes, kind: str) -> bool:
-        """Notes a message that a machine handed over; tells whether it came from a node of the run."""
-        letter = self._letters.get((node, body))
+        """Notes a message that a machine delivered; returns whether it came from a node of the run."""
+        sent_body = self._sent_bodies.get((node, body))
         sender = self._owners.get(peer.address)
-        if letter is None or sender is None or not self._sent_by(letter, sender):
+        if sent_body is None or sender is None or not self._sent_by(sent_body, sender):
             if sender is None or sender not in self._processes:
                 self.foreign += 1
                 return False
             self.accuse("only what was sent", f"node {node} got {len(body)} bytes (id {identity}) that nobody sent it")
             return False
         self.handed_over += 1
-        letter.handed_total += 1
-        if letter.handed_total == 1:
-            self.measures.handed(sender, letter.sends[0].accepted_us, len(body), self._now_us())
-        self._count_once(node, peer, identity, letter)
-        if letter.refused and letter.handed_total == 1 and letter.refused == len(letter.sends):
-            self.accuse("refused means not delivered", self._name(letter.sends[0]))
+        sent_body.handed_total += 1
+        if sent_body.handed_total == 1:
+            self.measures.handed(sender, sent_body.sends[0].accepted_us, len(body), self._now_us())
+        self._count_once(node, peer, identity, sent_body)
+        if sent_body.refused and sent_body.handed_total == 1 and sent_body.refused == len(sent_body.sends):
+            self.accuse("refused means not delivered", self._name(sent_body.sends[0]))
         if self.promises.ordered or (self.promises.sequenced and kind == PLAIN):
-            self._ordered(node, peer, identity, letter)
+            self._ordered(node, peer, identity, sent_body)
         return True
 
-    def _sent_by(self, letter: Letter, sender: int) -> bool:
-        sends = letter.sends
+    def _sent_by(self, sent_body: SentBody, sender: int) -> bool:
+        sends = sent_body.sends
         return sends[0].stream.sender == sender or any(sent.stream.sender == sender for sent in sends)
 
     def _scope(self, node: int, peer: Peer) -> Scope:
         return self._processes[node].number, peer.address if self.promises.by_address else None
 
-    def _count_once(self, node: int, peer: Peer, identity: int | str, letter: Letter) -> None:
+    def _count_once(self, node: int, peer: Peer, identity: int | str, sent_body: SentBody) -> None:
         scope = self._scope(node, peer)
-        count = letter.handed[scope] = letter.handed.get(scope, 0) + 1
-        for (process, address), committed in letter.committed.items() if letter.committed else ():
+        count = sent_body.handed[scope] = sent_body.handed.get(scope, 0) + 1
+        for (process, address), committed in sent_body.committed.items() if sent_body.committed else ():
             same_lineage = self._lineage_of[node, process] == self._processes[node].lineage
             if same_lineage and process < scope[0] and address == scope[1]:
                 count += committed
-        if count > len(letter.sends):
-            self.accuse("nothing twice", f"node {node} got {self._name(letter.sends[0])} (id {identity}) again")
+        if count > len(sent_body.sends):
+            self.accuse("nothing twice", f"node {node} got {self._name(sent_body.sends[0])} (id {identity}) again")
 
-    def _ordered(self, node: int, peer: Peer, identity: int | str, letter: Letter) -> None:
+    def _ordered(self, node: int, peer: Peer, identity: int | str, sent_body: SentBody) -> None:
         key = (node, self._processes[node].number, peer)
         arrivals = self._arrivals.get(key)
         if arrivals is None:
-            if len(letter.sends) > 1:
+            if len(sent_body.sends) > 1:
                 # Several were sent with this body: which one this is shows when one arrives that is the only one.
-                self._undecided.setdefault(key, []).append((identity, letter))
+                self._undecided.setdefault(key, []).append((identity, sent_body))
                 return
-            arrivals = self._arrivals[key] = Arrivals(letter.sends[0].stream)
+            arrivals = self._arrivals[key] = Arrivals(sent_body.sends[0].stream)
             for earlier_identity, earlier in self._undecided.pop(key, ()):
                 if self.promises.ordered and self.promises.deferred:
-                    arrivals.offset = int(identity) - letter.sends[0].ordinal
+                    arrivals.offset = int(identity) - sent_body.sends[0].ordinal
                     self._ids_in_order(arrivals, int(earlier_identity), earlier)
         sends = arrivals.stream.sends
         if self.promises.sequenced:
-            self._never_back(arrivals, letter)
+            self._never_back(arrivals, sent_body)
         elif self.promises.deferred:
-            self._ids_in_order(arrivals, int(identity), letter)
+            self._ids_in_order(arrivals, int(identity), sent_body)
         else:
             expected = sends[arrivals.next_ordinal] if arrivals.next_ordinal < len(sends) else None
-            if expected is None or expected.letter is not letter:
-                self.accuse("order", f"node {node} got {self._name(letter.sends[0])}, not {arrivals.next_ordinal}")
+            if expected is None or expected.sent_body is not sent_body:
+                self.accuse("order", f"node {node} got {self._name(sent_body.sends[0])}, not {arrivals.next_ordinal}")
             arrivals.next_ordinal += 1
 
-    def _never_back(self, arrivals: Arrivals, letter: Letter) -> None:
-        newest = max(sent.ordinal for sent in letter.sends)
+    def _never_back(self, arrivals: Arrivals, sent_body: SentBody) -> None:
+        newest = max(sent.ordinal for sent in sent_body.sends)
         if newest < arrivals.next_ordinal:
-            self.accuse("order", f"{self._name(letter.sends[0])} came after {arrivals.next_ordinal - 1}")
-        if len(letter.sends) == 1:
+            self.accuse("order", f"{self._name(sent_body.sends[0])} came after {arrivals.next_ordinal - 1}")
+        if len(sent_body.sends) == 1:
             arrivals.next_ordinal = newest + 1
 
-    def _ids_in_order(self, arrivals: Arrivals, identity: int, letter: Letter) -> None:
+    def _ids_in_order(self, arrivals: Arrivals, identity: int, sent_body: SentBody) -> None:
         if arrivals.offset is None:
-            arrivals.offset = identity - letter.sends[0].ordinal
+            arrivals.offset = identity - sent_body.sends[0].ordinal
         ordinal = identity - arrivals.offset
         sends = arrivals.stream.sends
-        if not 0 <= ordinal < len(sends) or sends[ordinal].letter is not letter:
-            self.accuse("order", f"id {identity} is not the place of {self._name(letter.sends[0])}")
+        if not 0 <= ordinal < len(sends) or sends[ordinal].sent_body is not sent_body:
+            self.accuse("order", f"id {identity} is not the place of {self._name(sent_body.sends[0])}")
 
     def committed(self, node: int, peer: Peer, body: bytes, process: int) -> None:
         """Notes that a message is safely stored by the receiving application."""
-        letter = self._letters.get((node, body))
-        if letter is None:
+        sent_body = self._sent_bodies.get((node, body))
+        if sent_body is None:
             return
         scope = (process, peer.address if self.promises.by_address else None)
-        if letter.committed is None:
-            letter.committed = {}
-        letter.committed[scope] = letter.committed.get(scope, 0) + 1
-        letter.committed_total += 1
+        if sent_body.committed is None:
+            sent_body.committed = {}
+        sent_body.committed[scope] = sent_body.committed.get(scope, 0) + 1
+        sent_body.committed_total += 1
 
     def responded(self, node: int, token: int, body: bytes) -> None:
         """Notes the response to a request; a response is its request's body backwards."""
@@ -327,7 +326,7 @@ class Judge:
             return
         if sent.kind != REQUEST:
             self.accuse("outcomes", f"{self._name(sent)} is a {sent.kind} and got a response")
-        elif sent.letter.body[::-1] != body:
+        elif sent.sent_body.body[::-1] != body:
             self.accuse("only what was sent", f"the response to {self._name(sent)} is not the one that was given")
 
     # Endings.
@@ -364,8 +363,8 @@ class Judge:
         for sent in self._kept:
             # A sender that died cannot fill the gap, nor a receiver that died keep what it had.
             steady = not sent.stream.closed and lives[sent.stream.receiver] == lives[sent.stream.sender] == 1
-            if steady and sent.letter.handed_total < sent.letter.acked:
-                self.accuse("acknowledged means kept", f"{self._name(sent)} was never handed over")
+            if steady and sent.sent_body.handed_total < sent.sent_body.acked:
+                self.accuse("acknowledged means kept", f"{self._name(sent)} was never delivered")
         if self.promises.all_arrive:
             self._all_arrived()
 

@@ -27,8 +27,6 @@ class Stored:
 
 @dataclass(slots=True)
 class Transaction:
-    """What is being written."""
-
     process: int
     stored: list[Stored]
     snapshots: dict[Peer, bytes] = field(default_factory=dict)

@@ -26,7 +26,7 @@ class Account:
         self.exempt = exempt
 
     def sent(self, count: int) -> bool:
-        """Counts bytes towards the address; tells whether the limit still holds."""
+        """Counts bytes towards the address; returns whether the limit still holds."""
         self.sent_bytes += count
         return self.exempt or self.sent_bytes <= FACTOR * self.received_bytes
 

@@ -22,13 +22,13 @@ class Flow:
 
     @property
     def bytes_per_s(self) -> float:
-        """The rate from the first message accepted to the last one handed over."""
+        """The rate from the first message accepted to the last one delivered."""
         lasted_us = self.last_us - self.first_us
         return self.body_bytes * 1_000_000 / lasted_us if lasted_us else 0.0
 
 
 class Measures:
-    """Times from acceptance to hand-over and to acknowledgement, in microseconds, and the flows by sender."""
+    """Times from acceptance to delivery and to acknowledgement, in microseconds, and the flows by sender."""
 
     __slots__ = ("acknowledged_us", "delivered_us", "ended", "flows")
 
@@ -44,7 +44,7 @@ class Measures:
             self.flows[sender] = Flow(now_us)
 
     def handed(self, sender: int, accepted_us: int, body_bytes: int, now_us: int) -> None:
-        """Notes a message's first hand-over."""
+        """Notes a message's first delivery."""
         flow = self.flows.get(sender)
         if self.ended or flow is None:
             return
@@ -54,7 +54,6 @@ class Measures:
         self.delivered_us.append(now_us - accepted_us)
 
     def acknowledged(self, accepted_us: int, now_us: int) -> None:
-        """Notes a message's acknowledgement."""
         if not self.ended:
             self.acknowledged_us.append(now_us - accepted_us)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import fields
+from typing import Any
 
 from fairway.core.machine import Machine, Options
 
@@ -17,11 +18,16 @@ SLACK_ENTRIES = 128
 STALE_FACTOR = 3
 """A heap with lazily removed entries may be longer than the table it serves."""
 _TABLES = (dict, list, set, frozenset, deque)
-_PLAIN = (int, str, bool, float, bytes, bytearray, memoryview, type(None), range)
+_PLAIN = (int, str, bool, float, type(None), range)
 
 
 def tables(thing: object) -> Iterator[tuple[str, int]]:
     """Return the path and length of every table inside a machine."""
+    return ((path, len(item)) for path, item in walk(thing) if isinstance(item, _TABLES))
+
+
+def walk(thing: object) -> Iterator[tuple[str, Any]]:
+    """Return everything that can be reached through containers and attributes, each once, with the path to it."""
     seen: dict[int, object] = {}
     todo: list[tuple[str, object]] = [("machine", thing)]
     while todo:
@@ -29,30 +35,20 @@ def tables(thing: object) -> Iterator[tuple[str, int]]:
         if isinstance(item, _PLAIN) or id(item) in seen:
             continue
         seen[id(item)] = item
-        if isinstance(item, _TABLES):
-            yield path, len(item)
-            todo.extend((f"{path}[]", inner) for inner in _inside(item))
-        elif isinstance(item, tuple):
-            todo.extend((f"{path}()", inner) for inner in item)
+        yield path, item
+        if isinstance(item, (*_TABLES, tuple)):
+            inner = [*item, *item.values()] if isinstance(item, dict) else item
+            todo.extend((f"{path}[]", one) for one in inner)
         elif item is thing or type(item).__module__.startswith("fairway."):
             todo.extend((f"{path}.{name}", value) for name, value in _attributes(item))
 
 
-def _inside(table: object) -> list[object]:
-    if isinstance(table, dict):
-        return list(table.values())
-    return list(table)  # type: ignore[call-overload, no-any-return]
-
-
 def _attributes(item: object) -> Iterator[tuple[str, object]]:
-    for name, value in getattr(item, "__dict__", {}).items():
-        yield name, value
+    yield from getattr(item, "__dict__", {}).items()
     for kind in type(item).__mro__:
         slots = getattr(kind, "__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
-            value = getattr(item, name, None)
-            if value is not None:
-                yield name, value
+            yield name, getattr(item, name, None)
 
 
 def entries_max(options: Options) -> dict[str, int]:

@@ -34,9 +34,7 @@ class Station(Protocol):
     up: bool
     ledger: AmplificationLedger
 
-    def arrive(self, data: bytes, source: Address, segment_bytes: int | None) -> None:
-        """Takes what the network brings."""
-        ...
+    def arrive(self, data: bytes, source: Address, segment_bytes: int | None) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class Pipe:
         return NOTHING
 
     def _burst(self) -> bool:
-        """Moves between the good and the bad state, and tells whether this datagram is lost in a bad one."""
+        """Moves between the good and the bad state, and returns whether this datagram is lost in a bad one."""
         faults = self.faults
         turn = faults.burst_leave if self._bad else faults.burst_enter
         if self._chance.happens(turn):

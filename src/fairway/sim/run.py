@@ -68,8 +68,6 @@ def promises(configuration: Configuration) -> Promises:
 
 
 class World:
-    """All that exists in one run."""
-
     def __init__(self, configuration: Configuration, seed: int, make_machine: MachineMaker) -> None:
         self.configuration = configuration
         self.seed = seed
@@ -135,7 +133,7 @@ class World:
     # Phases.
 
     def run(self) -> Result:
-        """Goes through all phases and gives the result."""
+        """Goes through all phases and returns the result."""
         configuration = self.configuration
         for node in self.nodes:
             node.start()

@@ -42,7 +42,7 @@ class Schedule:
         self.stopped = True
 
     def run(self, until_us: int, actions_max: int) -> bool:
-        """Takes actions up to a time; tells whether it got there, or was stopped, before `actions_max` of them."""
+        """Takes actions up to a time; returns whether it got there, or was stopped, before `actions_max` of them."""
         self.stopped = False
         heap = self.heap
         left = actions_max

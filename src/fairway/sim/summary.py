@@ -16,7 +16,7 @@ def summary(result: Result) -> str:
         ),
         _line(
             "messages",
-            f"{result.accepted:,} accepted, one a client after the faults; {result.handed_over:,} handed over",
+            f"{result.accepted:,} accepted, one a client after the faults; {result.handed_over:,} delivered",
         ),
         _line("outcomes", _counts(result.outcomes)),
         _line("datagrams", f"{result.datagrams:,} sent ({result.bytes:,} bytes)"),

@@ -93,7 +93,7 @@ class Delta:
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
         try:
-            return DeltaTable(self.place.uri, version=version, storage_options=self.place.storage_options())
+            return DeltaTable(self.place.uri, version=version)
         except TableNotFoundError:
             raise NoTable(f"{self.place} is no table.") from None
         except DeltaError as error:
@@ -127,7 +127,6 @@ class Delta:
                 mode="overwrite" if overwrite else "error",
                 partition_by=list(partitions),
                 configuration=dict(configuration),
-                storage_options=self.place.storage_options(),
                 commit_properties=CommitProperties(
                     custom_metadata={ACTIONS: 2 + len(positions)},  # protocol, metadata
                     app_transactions=[Transaction(name, position) for name, position in positions.items()],

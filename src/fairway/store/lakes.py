@@ -86,11 +86,9 @@ class Lake:
 
     @property
     def tables(self) -> Path:
-        """Where the tables are."""
         return self.path / layout.TABLES
 
     def table(self, name: str) -> Path:
-        """Return the folder of a table."""
         return self.tables / name
 
     def delta(self, name: str) -> Delta:

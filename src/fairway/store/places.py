@@ -57,10 +57,6 @@ class Place:
         bucket, _, key = self.uri.removeprefix("s3://").partition("/")
         return bucket, f"{key}/{name}".strip("/")
 
-    def storage_options(self) -> dict[str, str]:
-        """Return what delta-rs is told about the store, beside what it reads from the environment."""
-        return {}
-
     def filesystem(self) -> tuple[Any, str]:
         """Return Arrow's file system for this place, and the path of the place in it."""
         from pyarrow import fs

@@ -40,8 +40,6 @@ HISTORY_S = 3_600.0
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a compaction did to a table."""
-
     table: str
     files_before: int
     files_after: int

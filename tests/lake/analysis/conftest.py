@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fairway.sim.cases import Wishes, case
+from fairway.sim.cases import RunOptions, case
 from tests.lake.analysis.tables import made
 from tests.lake.analysis.worlds import World, simulated
 from tests.lake.captures.reading import datagrams_of
@@ -28,9 +28,9 @@ class Truth:
     tables: Mapping[str, DataFrame]
 
 
-def wishes(protocol: str, layout: str | None, seed: int) -> Wishes:
+def wishes(protocol: str, layout: str | None, seed: int) -> RunOptions:
     """Return a run with loss, copies and reordering; every third one goes both ways."""
-    return Wishes(
+    return RunOptions(
         protocol=protocol,
         layout=layout,
         loss=0.02 * (seed % 5),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairway.capture.trace import TraceWriter
-from fairway.sim.cases import Wishes, case
+from fairway.sim.cases import RunOptions, case
 from fairway.sim.run import run
 from fairway.sim.trace import EPOCH_NS
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 SEED = 7
 WISHES = {
-    "udpc": Wishes(protocol="udpc", loss=0.05, duplicate=0.02, messages=60),
-    "mrp": Wishes(protocol="mrp", loss=0.05, reorder=0.05, messages=60, two_way=True),
-    "rup": Wishes(protocol="rup", loss=0.1, messages=12, size=20_000),
-    "pydevts": Wishes(protocol="pydevts", loss=0.1, corrupt=0.05, messages=40),
+    "udpc": RunOptions(protocol="udpc", loss=0.05, duplicate=0.02, messages=60),
+    "mrp": RunOptions(protocol="mrp", loss=0.05, reorder=0.05, messages=60, two_way=True),
+    "rup": RunOptions(protocol="rup", loss=0.1, messages=12, size=20_000),
+    "pydevts": RunOptions(protocol="pydevts", loss=0.1, corrupt=0.05, messages=40),
 }
 
 

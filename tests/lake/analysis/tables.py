@@ -10,12 +10,10 @@ import pyarrow as pa
 
 from fairway.capture.columns.records import NO_TIME
 from fairway.core.tables import PACKETS, SESSIONS, TIMELINE, TRANSFERS, VIOLATIONS
-from fairway.lake.analysis.columns import table_of
-from fairway.lake.analysis.packets import Packets
+from fairway.lake.analysis.decoded import Decoded
+from fairway.lake.analysis.packets import Packets, table_of
 from fairway.lake.analysis.packets import packets_of as packets
-from fairway.lake.analysis.sessions import sessions
-from fairway.lake.analysis.spoken import Spoken
-from fairway.lake.analysis.timeline import timeline
+from fairway.lake.analysis.sessions import sessions, timeline
 from fairway.lake.analysis.transfers import transfers
 from fairway.lake.arrays import Codes, Mask, Rows, mixed
 from fairway.lake.captures.merged import borne_out
@@ -33,7 +31,7 @@ def packets_of(datagrams: pa.Table, ports: Mapping[int, str] | None = None) -> P
     rows = Rows(datagrams)
 
     def recognise(seen: Mask) -> Codes:
-        return Spoken(Rows(datagrams.filter(pa.array(seen))), spoken_on).protocol
+        return Decoded(Rows(datagrams.filter(pa.array(seen))), spoken_on).protocol
 
     stays = borne_out(rows, mixed(rows.numbers("flow")), recognise)
     return packets(Rows(_in_time(datagrams.filter(pa.array(stays)))), spoken_on)

@@ -31,11 +31,10 @@ from fairway.lake.analysis.state import State
 from fairway.lake.analysis.summary import summary
 from fairway.lake.captures import readings
 from fairway.lake.captures.readings import Source
-from fairway.sim.cases import Wishes, case
+from fairway.sim.cases import RunOptions, case
 from fairway.store.analyses import APPLICATION, common_run, tables
 from fairway.store.delta import DataFile, Overtaken
 from fairway.store.lakes import Lake
-from tests.capture.adversaries import pcap
 from tests.lake.analysis.lakes import all_tables, table_rows
 from tests.lake.analysis.worlds import simulated
 from tests.lake.captures.reading import records_of
@@ -45,12 +44,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+LONG = pytest.mark.long
+
+
 @pytest.fixture(scope="module")
 def captures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """A udpc conversation cut in two files, the second half first, and an mrp one."""
     folder = tmp_path_factory.mktemp("captures")
-    udpc = simulated(1, case(Wishes(protocol="udpc", loss=0.1, messages=20)), 5)
-    mrp = simulated(2, case(Wishes(protocol="mrp", loss=0.1, messages=10)), 6)
+    udpc = simulated(1, case(RunOptions(protocol="udpc", loss=0.1, messages=20)), 5)
+    mrp = simulated(2, case(RunOptions(protocol="mrp", loss=0.1, messages=10)), 6)
     cut = _halves(udpc.capture)
     files = []
     for name, data in (("b.pcapng", cut[1]), ("a.pcapng", cut[0]), ("c.pcapng", mrp.capture)):
@@ -80,11 +82,30 @@ def data_files(lake: Lake, name: str) -> set[str]:
     return {file.path for file, _ in table.files(table.open())}
 
 
+class Noting(Enrich):
+    """Notes how many records were understood, whoever asks for them."""
+
+    log = ""
+
+    def enriched(self, records: pa.Table) -> Iterator[pa.RecordBatch]:
+        with Path(self.log).open("a") as file:
+            file.write(f"{len(records)}\n")
+        return super().enriched(records)
+
+
 @pytest.fixture(scope="module")
 def together(spark: SparkSession, captures: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Return a lake with all captures. All its tables are made of rows that were written, each computed once."""
     lake = Lake(tmp_path_factory.mktemp("together") / "lake")
-    done = analyze(spark, lake, map(str, captures))
+    log = tmp_path_factory.mktemp("noted") / "log"
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Noting, "log", str(log))
+        patch.setattr(job, "Enrich", Noting)
+        done = analyze(spark, lake, map(str, captures))
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
     assert (done.files_added, done.problems, done.run) == (3, (), 1)
+    assert sum(map(int, log.read_text().split())) == done.records == len(table_rows(lake.path, "packets")) > 0
     return lake
 
 
@@ -116,26 +137,17 @@ def test_every_capture_is_described(together: Lake) -> None:
         assert (row["first"], row["last"]) == (min(one["at"] for one in own), max(one["at"] for one in own))
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
-def test_files_one_by_one_in_any_order_give_the_tables_of_all_together(
-    spark: SparkSession, together: Lake, captures: list[Path], tmp_path: Path, order: Sequence[int]
+def test_files_one_by_one_give_the_tables_of_all_together_and_compute_only_what_they_touch(
+    spark: SparkSession, together: Lake, captures: list[Path], tmp_path: Path
 ) -> None:
     lake = Lake(tmp_path / "lake")
     kept: set[str] = set()
-    for number in order:
+    for number in (2, 1, 0):
         before = data_files(lake, "packets") if lake.delta("packets").exists() else set()
-        analyze(spark, lake, [str(captures[number])])
+        done = analyze(spark, lake, [str(captures[number])])
         kept |= before & data_files(lake, "packets")
     assert all_tables(lake.path) == all_tables(together.path)
     assert kept, "a conversation that the new file does not touch stays where it is"
-
-
-def test_a_new_file_computes_the_episodes_that_it_touches_and_no_others(
-    spark: SparkSession, captures: list[Path], tmp_path: Path
-) -> None:
-    lake = Lake(tmp_path / "lake")
-    analyze(spark, lake, [str(captures[0]), str(captures[2])])
-    done = analyze(spark, lake, [str(captures[1])])
     touched = [row for row in table_rows(lake.path, "packets") if row["protocol"] == "udpc"]
     assert done.records == len(touched) < len(table_rows(lake.path, "packets"))
     assert len({row["episode"] for row in touched}) == 1
@@ -159,7 +171,7 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, after: str, then: Callable[[], 
     monkeypatch.setattr(State, "commit", committed)
 
 
-@pytest.mark.parametrize("after", ["captures", "packets", "violations"])
+@pytest.mark.parametrize("after", ["packets", *(pytest.param(name, marks=LONG) for name in ("captures", "violations"))])
 def test_a_run_that_was_stopped_between_two_commits_is_made_up_for_by_the_next(
     spark: SparkSession,
     together: Lake,
@@ -183,7 +195,7 @@ def test_a_run_that_was_stopped_between_two_commits_is_made_up_for_by_the_next(
     assert all_tables(lake.path) == all_tables(together.path)
 
 
-@pytest.mark.parametrize("after", ["captures", "timeline"])
+@pytest.mark.parametrize("after", ["timeline", pytest.param("captures", marks=LONG)])
 def test_a_second_start_between_two_commits_ends_one_of_them_with_a_sentence(
     spark: SparkSession,
     together: Lake,
@@ -220,24 +232,6 @@ def test_rows_that_get_lost_on_the_way_are_noticed_and_nothing_is_committed(
 job_records_of = enrich.records_of
 
 
-def test_what_cannot_be_read_is_said_and_the_rest_is_analysed(
-    spark: SparkSession, captures: list[Path], tmp_path: Path
-) -> None:
-    whole = pcap([b"one", b"two"])
-    files = {"empty": b"", "picture": b"\x89PNG\r\n\x1a\n" + bytes(100), "cut": whole[:-2], "none": pcap([])}
-    for name, data in files.items():
-        (tmp_path / f"{name}.pcap").write_bytes(data)
-    lake = Lake(tmp_path / "lake")
-    names = [str(tmp_path / f"{name}.pcap") for name in (*files, "missing")]
-    done = analyze(spark, lake, [*names, str(captures[2])])
-    for name in ("empty", "picture", "cut", "missing"):
-        assert sum(f"{name}.pcap" in said for said in done.problems) == 1, name
-    assert all("\n" not in said and said.endswith(".") for said in done.problems)
-    assert done.files_added == 3
-    found = {row["file"]: (row["records"], row["damages"]) for row in table_rows(lake.path, "captures")}
-    assert (found["none.pcap"], found["cut.pcap"]) == ((0, 0), (1, 1))
-
-
 def test_another_port_map_computes_everything_again_without_the_captures(
     spark: SparkSession, captures: list[Path], tmp_path: Path
 ) -> None:
@@ -246,15 +240,12 @@ def test_another_port_map_computes_everything_again_without_the_captures(
     lake = Lake(tmp_path / "lake")
     analyze(spark, lake, [str(here)])
     assert set(summary(lake).packets) == {"mrp"}
-    before = all_tables(lake.path)
     here.unlink()
     mapped = analyze(spark, lake, [], port_map={9_000: "udpc"})
     assert mapped.remapped
     assert set(summary(lake).packets) == {"udpc"}
     kept = analyze(spark, lake, [])
     assert (kept.remapped, kept.records) == (False, 0)
-    analyze(spark, lake, [], port_map={})
-    assert all_tables(lake.path) == before
 
 
 def test_bodies_that_are_asked_for_later_replace_the_rows(spark: SparkSession, begun: Lake, tmp_path: Path) -> None:
@@ -280,35 +271,9 @@ def test_counts_of_tasks_add_up() -> None:
     counts.add(Counts(2, 9, 0))
     assert counts == Counts(5, 9, 1)
     notes = [
-        json.dumps({"counts": {"5": asdict(one)}, "spoken": ["mrp"]}) for one in (Counts(3, 7, 1), Counts(2, 9, 0))
+        json.dumps({"counts": {"5": asdict(one)}, "protocols": ["mrp"]}) for one in (Counts(3, 7, 1), Counts(2, 9, 0))
     ]
     assert Enrich.noted([*notes, Enrich({}, {}).notes()]) == ({5: counts}, {"mrp"})
-
-
-class Noting(Enrich):
-    """Notes how many records were understood, whoever asks for them."""
-
-    log = ""
-
-    def enriched(self, records: pa.Table) -> Iterator[pa.RecordBatch]:
-        with Path(self.log).open("a") as file:
-            file.write(f"{len(records)}\n")
-        return super().enriched(records)
-
-
-def test_every_row_of_packets_is_computed_once(
-    spark: SparkSession, captures: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All other tables are made of the rows that were written, and nothing asks for them twice."""
-    monkeypatch.setattr(Noting, "log", str(tmp_path / "log"))
-    monkeypatch.setattr(job, "Enrich", Noting)
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
-    try:
-        done = analyze(spark, Lake(tmp_path / "lake"), map(str, captures))
-    finally:
-        cloudpickle.unregister_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
-    noted = sum(map(int, (tmp_path / "log").read_text().split()))
-    assert noted == done.records == len(table_rows(tmp_path / "lake", "packets")) > 0
 
 
 def test_every_datagram_is_decoded_once_as_each_protocol(captures: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,10 +299,8 @@ def test_every_datagram_is_decoded_once_as_each_protocol(captures: list[Path], m
     assert rows == len(records) > 0
 
 
-HOURS = 5
-
-
-@pytest.mark.parametrize("hours", [HOURS, pytest.param(100, marks=pytest.mark.long)])
+@LONG
+@pytest.mark.parametrize("hours", [5, 100])
 def test_files_of_one_hour_each_cost_what_they_hold(spark: SparkSession, tmp_path: Path, hours: int) -> None:
     """Each hour holds a conversation of its own and half of one that goes on in the next; they come in any order."""
     paths, continued = _hours(tmp_path, hours)

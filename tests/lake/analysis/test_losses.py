@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fairway.sim.cases import Wishes, case
+from fairway.sim.cases import RunOptions, case
 from tests.lake.analysis.conftest import VARIANTS
 from tests.lake.analysis.frames import datagrams
 from tests.lake.analysis.tables import made
@@ -23,11 +23,11 @@ Estimates = dict[tuple[str, str, float], float]
 """By point, protocol with its layout, and true rate."""
 
 
-def wishes(protocol: str, layout: str | None, rate: float) -> Wishes:
+def wishes(protocol: str, layout: str | None, rate: float) -> RunOptions:
     """Return a run of some three hundred numbered packets, of which that share is lost each way."""
     if protocol == "rup":
-        return Wishes(protocol=protocol, loss=rate, messages=20, size=20_000)
-    return Wishes(protocol=protocol, layout=layout, loss=rate, messages=300, size=40, interval_ms=5)
+        return RunOptions(protocol=protocol, loss=rate, messages=20, size=20_000)
+    return RunOptions(protocol=protocol, layout=layout, loss=rate, messages=300, size=40, interval_ms=5)
 
 
 @pytest.fixture(scope="module")

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fairway.core.tables import ANALYSIS_TABLES
-from fairway.store.lakes import Lake
-from tests.conftest import ROOT
 from tests.examples import blocks
 from tests.lake.analysis.example import write_example
-from tests.lake.analysis.page import QUESTIONS, page
+from tests.lake.pages import TABLES as PAGE
+from tests.lake.pages import questions, tables_page
 from tests.torture.readers import duckdb_with_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PAGE = ROOT / "docs" / "tables.md"
+QUESTIONS = questions(PAGE)
 SOURCES, NOTEBOOK, SPARK, POLARS = blocks(PAGE, "python")
 DUCKDB = blocks(PAGE, "sql")[0].split("-- DuckDB\n")[1]  # without INSTALL: the extension is a package here
 
@@ -47,7 +46,8 @@ def duckdb(example: Path) -> Any:
 
 
 def test_the_page_is_what_is_computed_today(spark: SparkSession, example: Path) -> None:
-    assert page(spark, Lake(example / "lake").path) == PAGE.read_text()
+    exec(inside(example, SPARK), {"spark": spark})
+    assert tables_page(spark) == PAGE.read_text()
 
 
 def test_the_notebook_draws_a_plot(example: Path) -> None:
@@ -69,17 +69,17 @@ def test_spark_duckdb_and_polars_have_the_same_answer(
     opened: dict[str, Any] = {}
     exec(inside(example, SPARK), {"spark": spark})
     exec(inside(example, POLARS), opened)
-    expected = spark.sql(question.sql).toArrow().to_pylist()
-    found = duckdb.execute(question.sql)
+    expected = spark.sql(question.spark).toArrow().to_pylist()
+    found = duckdb.execute(question.duckdb)
     names = [column[0] for column in found.description]
     assert [dict(zip(names, row, strict=True)) for row in found.fetchall()] == expected
-    assert eval(f"({question.polars})", opened).collect().to_dicts() == expected
+    assert eval(question.polars, opened).to_dicts() == expected
     assert expected
 
 
 def test_every_table_has_an_example() -> None:
     assert {table.name for table in ANALYSIS_TABLES} == {
-        word for question in QUESTIONS for word in question.sql.replace(",", " ").split() if word in TABLES
+        word for question in QUESTIONS for word in question.spark.replace(",", " ").split() if word in TABLES
     }
 
 

@@ -19,13 +19,12 @@ from fairway.core.tables import (
 )
 from fairway.lake.analysis.enrich import ORDER, Capture, Enrich
 from fairway.lake.analysis.episodes import Span
-from fairway.lake.analysis.sessions import sessions
-from fairway.lake.analysis.timeline import timeline
+from fairway.lake.analysis.sessions import sessions, timeline
 from fairway.lake.analysis.transfers import transfers
 from fairway.lake.captures.readings import Source
 from fairway.lake.schemas import arrow_schema, spark_schema
 from fairway.lake.violations import violations
-from fairway.sim.cases import Wishes, case
+from fairway.sim.cases import RunOptions, case
 from tests.lake.analysis.tables import made
 from tests.lake.analysis.worlds import simulated
 from tests.lake.captures.reading import records_of
@@ -90,13 +89,13 @@ def test_every_table_has_exactly_its_columns_also_without_rows(spark: SparkSessi
 def _datagrams() -> pa.Table:
     from tests.lake.analysis.frames import datagrams
 
-    return datagrams([("one", simulated(1, case(Wishes(protocol="udpc", messages=3)), 1).capture)])
+    return datagrams([("one", simulated(1, case(RunOptions(protocol="udpc", messages=3)), 1).capture)])
 
 
 @pytest.mark.parametrize("group_rows", [1, 40, 200])
 def test_episodes_computed_in_groups_of_any_size_give_the_same_packets(tmp_path: Path, group_rows: int) -> None:
     worlds = [
-        simulated(number, case(Wishes(protocol=protocol, loss=0.1, messages=4)), number)
+        simulated(number, case(RunOptions(protocol=protocol, loss=0.1, messages=4)), number)
         for number, protocol in enumerate(PROTOCOLS * 3)
     ]
     path = tmp_path / "all.pcapng"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from benchmarks.captures.made import make_capture
 from benchmarks.captures.peers import dpkt_seconds, tshark_seconds
-from benchmarks.captures.table import Figure, figures_of, markdown, rows, verdicts
+from benchmarks.captures.run import _add, _note, goals, show
 from benchmarks.captures.worker import Assignment, grouped
 from benchmarks.captures.worker import packets_table as written
+from benchmarks.frame import Results, measured
 from tests.lake.analysis.tables import packets_table
 from tests.lake.captures.reading import datagrams_of
 
@@ -54,36 +55,31 @@ def test_the_peers_read_the_made_capture(capture: Path) -> None:
     assert dpkt_seconds(capture, 500) is not None
 
 
-def answer(step: str, cores: int, *warm_s: float) -> dict[str, object]:
+def answer(step: str, cores: int, *warm_s: float) -> dict[str, Any]:
     return {"step": step, "cores": cores, "session_s": 4.0, "cold_s": 1.0, "warm_s": list(warm_s)}
 
 
-ANSWERS = [
-    answer("decoded and grouped", 1, 0.5, 0.4, 9.0),
-    answer("decoded and grouped", 2, 0.25),
-    answer("packets table", 2, 2.0),
-]
-FIGURES = [
-    Figure("tshark", 1, "steady", 10.0, 1_000),
-    Figure("dpkt", 1, "steady", 5.0, 1_000),
-    *figures_of(ANSWERS, 1_000),
-]
+def results() -> Results:
+    found = Results(3, 0.0)
+    _note(found, 1, "steady", "tshark", 10.0, 1_000)
+    _note(found, 1, "steady", "dpkt", 5.0, 1_000)
+    steps = (("decoded and grouped", 1, 0.5, 0.4, 9.0), ("decoded and grouped", 2, 0.25), ("packets table", 2, 2.0))
+    _add(found, [answer(*step) for step in steps], 1_000)
+    return found
 
 
 def test_figures_are_medians_beside_the_peers() -> None:
-    found = {(row["reader"], row["cores"], row["state"]): row for row in rows(FIGURES)}
+    found = {(row["reader"], row["cores"], row["state"]): row for row in show(results()).rows["Captures"]}
     assert found["decoded and grouped", 1, "steady"]["seconds"] == 0.5
     assert found["decoded and grouped", 1, "cold"]["seconds"] == 5.0
-    assert found["decoded and grouped", 2, "steady"]["times_tshark"] == 40.0
-    assert found["packets table", 2, "steady"]["times_dpkt"] == 2.5
+    assert found["decoded and grouped", 2, "steady"]["times tshark"] == 40.0
+    assert found["packets table", 2, "steady"]["times dpkt"] == 2.5
 
 
 def test_goals_are_judged_where_both_sides_were_measured() -> None:
-    judged = {row["goal"]: (row["found"], row["met"]) for row in verdicts(FIGURES, 2)}
-    assert judged == {
-        "decoded and grouped, times tshark": (40.0, True),
-        "decoded and grouped, times dpkt": (20.0, True),
-        "packets table, times tshark": (5.0, False),
-        "decoded and grouped, 2 cores of linear": (1.0, True),
+    assert {(one.goal, one.against): (one.values[0], one.met) for one in measured(goals(results()))} == {
+        ("decoded and grouped", "times tshark"): (40.0, True),
+        ("decoded and grouped", "times dpkt"): (20.0, True),
+        ("packets table", "times tshark"): (5.0, False),
+        ("decoded and grouped", "2 cores of linear"): (1.0, True),
     }
-    assert "| packets table, times tshark | 6.0 | 5.0 | no |" in markdown(FIGURES, verdicts(FIGURES, 2))

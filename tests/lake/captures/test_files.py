@@ -29,6 +29,18 @@ def test_a_packed_copy_has_the_identity_of_the_capture(tmp_path: Path) -> None:
     assert len({identity(seen(str(tmp_path / name))) for name in "abc"}) == 1
 
 
+def test_a_capture_that_was_named_from_a_folder_is_read_from_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here.pcap").write_bytes(pcap([b"one"]))
+    monkeypatch.chdir(tmp_path)
+    file = seen("here.pcap")
+    monkeypatch.chdir("/")
+    with opened(file) as (data, problem):
+        assert problem is None
+        assert len(data) == file.size_bytes
+
+
 @pytest.mark.parametrize("place", [0.5, 0.999])
 def test_what_stands_before_a_damage_of_a_packed_capture_is_read(tmp_path: Path, place: float) -> None:
     """A step that fails takes with it what it has unpacked; so near a damage steps are short."""

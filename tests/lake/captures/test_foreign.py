@@ -10,7 +10,7 @@ import pytest
 
 from fairway.capture.packets import Endpoint
 from fairway.capture.trace import TraceWriter
-from fairway.lake.analysis.spoken import Spoken
+from fairway.lake.analysis.decoded import Decoded
 from fairway.lake.arrays import Rows
 from fairway.lake.captures.recognition import SPOKEN
 from fairway.protocols import NAMES
@@ -41,7 +41,7 @@ def flows_of(folder: Path, flows: Iterable[tuple[Endpoint, Datagrams]]) -> list[
 def verdicts(folder: Path, capture: bytes, flows: int) -> list[str]:
     table = datagrams_of(folder, [capture])
     rows = Rows(table)
-    found = Spoken(rows, {}).recognised.protocol
+    found = Decoded(rows, {}).recognised.protocol
     ports = [
         max(pair)
         for pair in zip(rows.numbers("source_port").tolist(), rows.numbers("destination_port").tolist(), strict=True)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fairway.lake.captures import planning
+from fairway.lake.captures import parts
 from fairway.lake.captures.files import identity, seen
-from fairway.lake.captures.planning import planned
+from fairway.lake.captures.parts import planned
 from tests.capture.adversaries import CAPTURES
 from tests.lake.captures.traces import all_four
 
@@ -28,6 +28,6 @@ def test_tasks_and_a_walk_cut_files_in_the_same_places(
     paths[-1].write_bytes(b"\x89PNG" + bytes(9_000))
     files = [(file, identity(file)) for file in map(seen, map(str, paths))]
     walked = planned(spark, files, 4_000)
-    monkeypatch.setattr(planning, "WALKED_BYTES_MAX", 0)
+    monkeypatch.setattr(parts, "WALKED_BYTES_MAX", 0)
     assert planned(spark, files, 4_000) == walked
     assert len(walked) > len(files)

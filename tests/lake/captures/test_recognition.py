@@ -55,6 +55,11 @@ def packet(number: int, body: bytes) -> bytes:
     return pydevts.encode(pydevts.Packet(success=0, message_id=number, crc=crc32(body), body=body))
 
 
+def sealed(size: int) -> bytes:
+    """Return a record of DTLS 1.2 with so many bytes behind its header."""
+    return b"\x17\xfe\xfd\0\1" + bytes(6) + size.to_bytes(2, "big") + b"?" * size
+
+
 def confirm(number: int) -> bytes:
     return rup.encode(rup.Confirm(id=f"{number:032x}", position=number))
 
@@ -108,6 +113,11 @@ def test_what_is_not_conclusive_is_unknown(tmp_path: Path) -> None:
         ([(True, confirm(1)), (True, b"noise")], ("rup", "hex id")),
         ([(True, confirm(1)), (True, b"noise"), (True, b"more")], ("unknown", None)),  # most of it is not rup
         ([(True, confirm(1)), (True, packet(1, b"hello"))], ("unknown", None)),  # as much for one as for the other
+        ([(True, sealed(40)), (False, sealed(60))], ("dtls", "records")),
+        ([(True, sealed(40)), (False, sealed(60)[:-1])], ("dtls", "records")),  # half of it is whole
+        ([(True, sealed(60)[:-1])], ("unknown", None)),  # the record does not end within the datagram
+        ([(True, b"\x17\xfe\xfc" + sealed(60)[3:])], ("unknown", None)),  # of no version that there is
+        ([(True, b"\x18" + sealed(60)[1:])], ("unknown", None)),  # of no type that there is
         ([(True, b"GET / HTTP/1.1")] * 9, ("unknown", None)),
         ([(True, b"")], ("unknown", None)),
     ]
@@ -153,3 +163,12 @@ def test_a_port_has_one_protocol() -> None:
     with pytest.raises(BadOption, match="can have one protocol"):
         parsed_port_map(["udpc=9000", "mrp=9000"])
     assert parsed_port_map(["udpc=9000", "mrp=8192", "udpc=9000"]) == {9000: "udpc", 8192: "mrp"}
+
+
+def test_what_is_inside_dtls_stays_unread_but_its_sizes_and_times_are_known(tmp_path: Path) -> None:
+    capture = conversation((True, sealed(40)), (False, sealed(60)), (True, confirm(1)))
+    rows = packets_of(datagrams_of(tmp_path, [capture]))
+    assert [(row["protocol"], row["kind"], row["reason"], row["session"], row["payload_bytes"]) for row in rows] == [
+        ("dtls", None, "encrypted", None, size) for size in (53, 73, len(confirm(1)))
+    ]
+    assert all(row["at_ns"] is not None for row in rows)

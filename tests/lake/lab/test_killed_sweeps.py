@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fairway.lake.lab.folder import LabFolder
+from fairway.lake.lab.sweep import LabFolder
 from tests.lake.cluster import ON_A_CLUSTER, cluster, environment
 from tests.lake.lab.folders import GRID, fresh, rows_of, run_here
 
@@ -28,7 +28,7 @@ def wait_for_a_chunk(runs: Path, running: subprocess.Popen[bytes]) -> None:
 
 def test_a_driver_that_is_killed_leaves_whole_chunks_and_the_next_one_ends_with_the_same_table(tmp_path: Path) -> None:
     grid = tmp_path / "grid.toml"
-    grid.write_text(GRID.replace("messages = 30", "messages = 600"))
+    grid.write_text(GRID.replace("messages = 30", "messages = 300"))
     here = fresh(tmp_path / "here", grid.read_text())
     run_here(here)
     command = [sys.executable, "-m", "fairway", "lab", "run", str(grid), "--out", str(tmp_path / "lab")]

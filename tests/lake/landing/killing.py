@@ -1,26 +1,20 @@
 """Kills a real stream again and again while a gateway seals and readers read, and says what came of it.
 
-    python -m tests.lake.landing.killing --kills 30 --seed 7
-
-Instants are drawn from the seed; every other kill is at a named point instead. At every moment delta-rs, DuckDB and
-Polars read the table: no error, and no row twice.
+At every moment delta-rs, DuckDB and Polars read the table: no error, and no row twice.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 
 from fairway.lake.landing.reconcile import reconcile
 from fairway.store import crashpoints
@@ -175,24 +169,3 @@ def torture(
             )
     gateway.close()
     return figures
-
-
-def drawn(kills: int, seed: int) -> list[tuple[str, float]]:
-    """Draws instants and points; a point's pass is drawn too."""
-    random = Random(seed)
-    plan = []
-    for number in range(kills):
-        at = f"{random.choice(crashpoints.STREAM_POINTS)}:{random.randint(1, 4)}" if number % 2 else ""
-        plan.append((at, random.uniform(0.0, 2.0)))
-    return plan
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        result = torture(Path(folder), drawn(arguments.kills, arguments.seed))
-    print(result)
-    sys.exit(bool(result.faults))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from fairway.lake import register
 from fairway.store.delta import Delta
 from fairway.store.places import place_of
-from tests.torture.readers import duckdb_with_delta
+from tests.torture.readers import connected
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ def with_delta(table: Path | str) -> list[Read]:
 
 def with_duckdb(table: Path | str) -> list[Read]:
     """Read a table with DuckDB, in the order of the rows' keys."""
-    with duckdb_with_delta(table) as connection:
+    with connected(table) as connection:
         found = connection.execute(f"SELECT {COLUMNS} FROM delta_scan('{table}')").fetchall()
     return sorted(Read(*row) for row in found)
 

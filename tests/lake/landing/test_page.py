@@ -16,13 +16,17 @@ from tests.examples import blocks
 from tests.lake.landing.example import land_example
 from tests.lake.landing.fake import FakeGateway
 from tests.lake.landing.landing import land
-from tests.lake.landing.page import QUESTIONS, TYPED, TYPES, page
+from tests.lake.pages import LANDED as PAGE
+from tests.lake.pages import TYPED, messages_page, questions
 from tests.torture.readers import duckdb_with_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PAGE = ROOT / "docs" / "messages.md"
+QUESTIONS = questions(PAGE)
+ROWS = PAGE.read_text().partition("## Types")[2].partition("\n## ")[0].splitlines()[4:]
+TYPES = {name: tuple(kinds) for name, *kinds in (row.strip("| ").split(" | ") for row in ROWS if row)}
+"""What Spark SQL, DuckDB and Polars call the types of the page."""
 SPARK, POLARS = blocks(PAGE, "python")
 DUCKDB = blocks(PAGE, "sql")[0].split("-- DuckDB\n")[1]  # without INSTALL: the extension is a package here
 
@@ -44,7 +48,7 @@ def duckdb(example: Path) -> Any:
 
 
 def test_the_page_is_what_is_computed_today(spark: SparkSession, example: Path) -> None:
-    assert page(spark, example / "lake") == PAGE.read_text()
+    assert messages_page(spark) == PAGE.read_text()
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.text)
@@ -54,11 +58,11 @@ def test_spark_duckdb_and_polars_have_the_same_answer(
     monkeypatch.chdir(example)
     opened: dict[str, Any] = {}
     exec(POLARS, opened)
-    expected = spark.sql(question.sql).toArrow().to_pylist()
-    found = duckdb.execute(question.duckdb or question.sql)
+    expected = spark.sql(question.spark).toArrow().to_pylist()
+    found = duckdb.execute(question.duckdb)
     names = [column[0] for column in found.description]
     assert [dict(zip(names, row, strict=True)) for row in found.fetchall()] == expected
-    assert eval(question.polars, opened).collect().to_dicts() == expected
+    assert eval(question.polars, opened).to_dicts() == expected
     assert expected
 
 

@@ -15,8 +15,7 @@ from fairway.core.errors import BadOption
 from fairway.core.tables import MESSAGES
 from fairway.lake.landing import tables
 from fairway.lake.landing.batch import Filled, Landed, landed
-from fairway.lake.landing.failures import StreamFailed, StreamStumbled, failure_of
-from fairway.lake.landing.stream import Happening
+from fairway.lake.landing.stream import Happening, StreamFailed, StreamStumbled, failure_of
 from fairway.lake.landing.tables import Begun
 from fairway.lake.landing.typed import Wish, parse_wishes
 from fairway.lake.schemas import arrow_schema

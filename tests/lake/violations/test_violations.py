@@ -15,14 +15,15 @@ import pytest
 
 from fairway.core.tables import PROTOCOLS, VIOLATIONS
 from fairway.lake.analysis.job import SMALL
-from fairway.lake.analysis.sums import EPISODE
+from fairway.lake.analysis.sessions import EPISODE
 from fairway.lake.schemas import spark_schema
 from fairway.lake.violations import CHECKS, rules, violations
 from fairway.sim.swarm import draw
 from tests.conftest import ROOT
+from tests.lake.pages import VIOLATIONS as PAGE
+from tests.lake.pages import violations_page
 from tests.lake.violations import mrp_cases, pydevts_cases, rup_cases, udpc_cases
 from tests.lake.violations.cases import Case
-from tests.lake.violations.page import page
 from tests.lake.violations.worlds import PORTS, keeps_to_the_standard, packets, simulated
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ BROKEN_NODES = {"broken: two clients": 5, "broken: two servers": 4, "broken: bot
 ALL_CASES = [(protocol, case) for protocol in PROTOCOLS for case in CASES[protocol]]
 PORT_OF = {protocol: port for port, protocol in PORTS.items()}
 SEEDS_EACH = 8
-LIARS_EACH = 10
 LATE, DAMAGED = "late ", "damaged "
 """Cases without their first datagram, and cases with a damaged stretch of the file behind it."""
 Row = dict[str, Any]
@@ -64,11 +64,10 @@ def _seeds(protocol: str) -> list[int]:
 
 
 SEEDS = [(protocol, seed) for protocol in PROTOCOLS for seed in _seeds(protocol)]
-LIARS = [
-    (protocol, seed)
-    for protocol in PROTOCOLS
-    for seed in [seed for seed in range(100) if draw(protocol, seed).hostile_actions][:LIARS_EACH]
-]
+
+
+def _liars(protocol: str) -> list[int]:
+    return [seed for seed in range(100) if draw(protocol, seed).hostile_actions]
 
 
 @pytest.fixture(scope="module")
@@ -153,29 +152,23 @@ def test_there_are_at_least_fifty_rules_and_some_for_each_protocol() -> None:
     assert all(len(rules(protocol)) >= 10 for protocol in PROTOCOLS)
 
 
-@pytest.mark.parametrize(
-    ("protocol", "case"), ALL_CASES, ids=[f"{protocol} {case.name}" for protocol, case in ALL_CASES]
-)
 @pytest.mark.parametrize("how", [LATE, DAMAGED])
 def test_a_rule_that_needs_the_beginning_is_silent_without_it_and_behind_a_damage(
-    by_file: Mapping[str, list[Row]], protocol: str, case: Case, how: str
+    by_file: Mapping[str, list[Row]], how: str
 ) -> None:
-    needing = {rule.expected for rule in rules(protocol) if rule.needs_start}
-    needing |= {rule.expected for rule in rules(protocol) if rule.all_since != "NULL" and how == DAMAGED}
-    found = by_file.get(f"{how}{protocol} {case.name}", [])
-    assert [row for row in found if row["expected"] in needing] == []
+    for protocol, case in ALL_CASES:
+        needing = {rule.expected for rule in rules(protocol) if rule.needs_start}
+        needing |= {rule.expected for rule in rules(protocol) if rule.all_since != "NULL" and how == DAMAGED}
+        found = by_file.get(f"{how}{protocol} {case.name}", [])
+        assert [row for row in found if row["expected"] in needing] == []
 
 
-@pytest.mark.parametrize(
-    ("protocol", "case"), ALL_CASES, ids=[f"{protocol} {case.name}" for protocol, case in ALL_CASES]
-)
-def test_a_damage_hides_nothing_that_needs_no_beginning(
-    by_file: Mapping[str, list[Row]], protocol: str, case: Case
-) -> None:
-    whole, damaged = (by_file.get(f"{how}{protocol} {case.name}", []) for how in ("", DAMAGED))
-    needing = {rule.expected for rule in rules(protocol) if rule.needs_start or rule.all_since != "NULL"}
-    told = [[row["expected"] for row in rows if row["expected"] not in needing] for rows in (whole, damaged)]
-    assert sorted(told[0]) == sorted(told[1])
+def test_a_damage_hides_nothing_that_needs_no_beginning(by_file: Mapping[str, list[Row]]) -> None:
+    for protocol, case in ALL_CASES:
+        whole, damaged = (by_file.get(f"{how}{protocol} {case.name}", []) for how in ("", DAMAGED))
+        needing = {rule.expected for rule in rules(protocol) if rule.needs_start or rule.all_since != "NULL"}
+        told = [[row["expected"] for row in rows if row["expected"] not in needing] for rows in (whole, damaged)]
+        assert sorted(told[0]) == sorted(told[1]), case.name
 
 
 @pytest.mark.parametrize("name", [name for name in NODES if "broken" in name])
@@ -217,7 +210,7 @@ def test_the_table_has_exactly_its_columns(verdicts: DataFrame) -> None:
     assert [(field.name, field.dataType) for field in verdicts.drop(*EPISODE).schema] == wanted
 
 
-@pytest.mark.parametrize("half", [0, 1])
+@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_without_its_sql_a_rule_loses_its_violations_and_no_other_does(
     judged: DataFrame, verdicts: DataFrame, half: int
 ) -> None:
@@ -230,9 +223,10 @@ def test_without_its_sql_a_rule_loses_its_violations_and_no_other_does(
     assert sorted(map(repr, found)) == sorted(map(repr, expected))
 
 
-def test_whatever_liars_send_is_judged(spark: SparkSession) -> None:
+@pytest.mark.parametrize("each", [3, pytest.param(10, marks=pytest.mark.long)])
+def test_whatever_liars_send_is_judged(spark: SparkSession, each: int) -> None:
     """A part of no bytes in a message of many, for instance, once ended the whole job: a division by zero."""
-    captures = [simulated(protocol, seed) for protocol, seed in LIARS]
+    captures = [simulated(protocol, seed) for protocol in PROTOCOLS for seed in _liars(protocol)[:each]]
     found = violations(packets(spark, captures, PORTS)).toArrow().to_pylist()
     assert {row["file"].partition("-")[0] for row in found} == set(PROTOCOLS)
 
@@ -256,4 +250,4 @@ def test_every_clause_of_a_rule_stands_in_the_standard() -> None:
 
 
 def test_the_page_lists_the_rules_as_they_are() -> None:
-    assert (ROOT / "docs" / "violations.md").read_text() == page()
+    assert PAGE.read_text() == violations_page()

@@ -17,10 +17,10 @@ from typing import Any
 
 from fairway.core import layout
 from fairway.demo.fleet import key_of
-from fairway.gateway.group import settle_workers
 from fairway.gateway.home import prepare_lake
 from fairway.gateway.service import Service
 from fairway.gateway.settings import build
+from fairway.gateway.worker_count import settle_workers
 from tests.torture.powercut.ground import Ground
 from tests.torture.powercut.recording import NAME, Recording
 from tests.torture.powercut.trace import Event, Synced, Wrote

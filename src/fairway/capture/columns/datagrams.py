@@ -97,7 +97,6 @@ class _Stage:
         return view[np.clip(self.place[rows] + position, 0, last)].astype(np.int64)
 
     def words(self, rows: Integers | slice, position: int) -> Words:
-        """Reads 64 bits of each frame."""
         return self.read(rows, position, ">u8").view(np.uint64)
 
 
@@ -119,8 +118,12 @@ def _rows(mask: Mask) -> Integers | slice:
     return slice(None) if mask.all() else np.flatnonzero(mask)
 
 
+_ETHER_TYPES = {LinkType.ETHERNET: (14, 12), LinkType.LINUX_SLL: (16, 14), LinkType.LINUX_SLL2: (20, 0)}
+"""How long the headers are that name the ether type, and where."""
+
+
 def _network(stage: _Stage, link_types: Integers) -> Integers:
-    """Passes the link headers and gives the ether types behind them."""
+    """Passes the link headers and returns the ether types behind them."""
     ether_type = np.zeros(len(link_types), dtype=np.int64)
     if not len(link_types):
         return ether_type
@@ -128,32 +131,15 @@ def _network(stage: _Stage, link_types: Integers) -> Integers:
     one = bool((link_types == first).all())
     for link_type in [first] if one else np.unique(link_types).tolist():
         rows: Integers | slice = slice(None) if one else np.flatnonzero(link_types == link_type)
-        link = _LINKS.get(link_type)
-        if link is None:
-            stage.reason[rows] = _REASON["link_type_unknown"]
+        if link_type in _ETHER_TYPES:
+            header_bytes, position = _ETHER_TYPES[LinkType(link_type)]
+            stage.need(rows, header_bytes)
+            ether_type[rows] = stage.read(rows, position, ">u2")
+            stage.place[rows] += header_bytes
+        elif link_type in _LINKS:
+            ether_type[rows] = _LINKS[LinkType(link_type)](stage, rows)
         else:
-            ether_type[rows] = link(stage, rows)
-    return ether_type
-
-
-def _ethernet(stage: _Stage, rows: Integers | slice) -> Integers:
-    stage.need(rows, 14)
-    ether_type = stage.read(rows, 12, ">u2")
-    stage.place[rows] += 14
-    return ether_type
-
-
-def _linux_cooked(stage: _Stage, rows: Integers | slice) -> Integers:
-    stage.need(rows, 16)
-    ether_type = stage.read(rows, 14, ">u2")
-    stage.place[rows] += 16
-    return ether_type
-
-
-def _linux_cooked_2(stage: _Stage, rows: Integers | slice) -> Integers:
-    stage.need(rows, 20)
-    ether_type = stage.read(rows, 0, ">u2")
-    stage.place[rows] += 20
+            stage.reason[rows] = _REASON["link_type_unknown"]
     return ether_type
 
 
@@ -165,33 +151,25 @@ def _raw(stage: _Stage, rows: Integers | slice) -> Integers:
 
 def _null(stage: _Stage, rows: Integers | slice) -> Integers:
     """The family is in the byte order of the machine that captured; no family is above 255."""
-    stage.need(rows, 4)
     family = stage.read(rows, 0, "<u4")
-    stage.place[rows] += 4
-    return _loopback_family(np.where(family < 0x10000, family, family >> 24))
+    return _loopback(stage, rows, np.where(family < 0x10000, family, family >> 24))
 
 
 def _loop(stage: _Stage, rows: Integers | slice) -> Integers:
+    return _loopback(stage, rows, stage.read(rows, 0, ">u4"))
+
+
+def _loopback(stage: _Stage, rows: Integers | slice, family: Integers) -> Integers:
     stage.need(rows, 4)
-    family = stage.read(rows, 0, ">u4")
     stage.place[rows] += 4
-    return _loopback_family(family)
-
-
-def _loopback_family(family: Integers) -> Integers:
     ipv6 = np.where(np.isin(family, FAMILIES_IPV6), ETHER_IPV6, 0)
     return np.where(np.isin(family, FAMILIES_IPV4), ETHER_IPV4, ipv6)
 
 
-_LINKS: dict[int, Callable[[_Stage, Integers | slice], Integers]] = {
+_LINKS: dict[LinkType, Callable[[_Stage, Integers | slice], Integers]] = {
     LinkType.NULL: _null,
-    LinkType.ETHERNET: _ethernet,
-    LinkType.RAW: _raw,
     LinkType.LOOP: _loop,
-    LinkType.LINUX_SLL: _linux_cooked,
-    LinkType.LINUX_SLL2: _linux_cooked_2,
-    LinkType.IPV4: _raw,
-    LinkType.IPV6: _raw,
+    **dict.fromkeys((LinkType.RAW, LinkType.IPV4, LinkType.IPV6), _raw),
 }
 
 

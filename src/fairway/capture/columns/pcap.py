@@ -68,8 +68,6 @@ IP_PLACES: dict[int, int] = {
 
 
 class _Head(NamedTuple):
-    """A record's header."""
-
     seconds: int
     fraction: int
     captured: int
@@ -113,7 +111,6 @@ class PcapForm:
         return Place(offset, self.order)
 
     def records(self, data: memoryview, run: Run) -> Records:
-        """Reads the headers of a run."""
         offsets = run.offsets
         head = heads(data, self.order, offsets, 4)
         fraction_ns = head[:, 1] * self.fraction_ns
@@ -225,7 +222,6 @@ class PcapForm:
         return first_chain(self._candidates(data, offset, stop), self._link(data), len(data))
 
     def _candidates(self, data: memoryview, offset: int, stop: int) -> Iterator[int]:
-        """Return the offsets at which a header is possible."""
         last = len(data) - RECORD_HEADER_BYTES + 1
         for low, high in windows(offset, min(stop, last)):
             wire_bytes = numbers(data, self.order, low + 12, high + 12)

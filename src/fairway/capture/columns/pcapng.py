@@ -81,7 +81,6 @@ class PcapngForm:
         return place
 
     def records(self, data: memoryview, run: Run) -> Records:
-        """Reads the headers of a run."""
         offsets = run.offsets
         kind, length = heads(data, run.place.order, offsets, 2).T
         columns = _Columns.empty(offsets, length)

@@ -108,7 +108,6 @@ class Form(Protocol):
 
 
 def gap_record(gap: Gap) -> Records:
-    """Return a gap as one row."""
     one = np.ones(1, dtype=np.int64)
     return Records(
         offset=one * gap.offset,

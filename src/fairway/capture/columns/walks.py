@@ -81,7 +81,7 @@ def _usual(buffer: Bytes, offset: int, seconds: int, big: bool, captured_max: in
 
 
 def pcapng_offsets(buffer: Bytes, offset: int, stop: int, big: bool) -> tuple[Integers, int]:
-    """Follows the blocks of a pcapng file that start before `stop`; gives those of packets, and where the walk ended.
+    """Follows the blocks of a pcapng file that start before `stop`; returns those of packets, and where the walk ended.
 
     It ends early in front of a block that is not possible, or that changes what the packets after it mean.
     """
@@ -113,7 +113,6 @@ def _follow_pcapng(buffer: Bytes, offset: int, stop: int, big: bool, offsets: In
 
 @inner
 def _number(buffer: Bytes, place: int, big: bool) -> int:
-    """Reads 32 bits."""
     one, two, three, four = buffer[place], buffer[place + 1], buffer[place + 2], buffer[place + 3]
     if big:
         one, two, three, four = four, three, two, one

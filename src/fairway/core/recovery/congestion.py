@@ -1,13 +1,11 @@
-"""How many packets may be in flight: a small interface with two members.
+"""How many packets may be in flight: a fixed window (`eager`, for closed networks), or one that follows losses.
 
 `NewReno` is NewReno with pacing, in integers so that a simulated run has the same digest everywhere (the cube root of
-CUBIC would depend on the machine's mathematics library). `Eager` keeps a fixed window and is meant for closed
-networks. Both count packets: the protocols number packets, and none mixes sizes enough to matter.
+CUBIC would depend on the machine's mathematics library). Both count
+packets: the protocols number packets, and none mixes sizes enough to matter. `model.py` is the third.
 """
 
 from __future__ import annotations
-
-from typing import Protocol
 
 SCALE = 1_024
 """Windows and pacing credit are kept in 1/1024 of a packet."""
@@ -22,7 +20,9 @@ BURST_US = 2_000
 class Departure:
     """What had been delivered when packets left: their acknowledgement shows at which rate it has gone on since."""
 
-    def __init__(self, sent_us: int, delivered: int, delivered_us: int, first_us: int, limited: bool) -> None:
+    def __init__(
+        self, sent_us: int, delivered: int, delivered_us: int, first_us: int, limited: bool, order: int = 0
+    ) -> None:
         self.sent_us = sent_us
         self.delivered = delivered
         """Packets that were delivered by then."""
@@ -32,99 +32,62 @@ class Departure:
         """When the latest of them had left."""
         self.limited = limited
         """The application had less to send than the path takes."""
+        self.order = order
+        """What left earlier has a lower one."""
 
 
-class Controller(Protocol):
-    """Decides when the next packet may leave."""
+class Controller:
+    """Decides when the next packet may leave. By itself it is `eager`: a fixed window that never slows down."""
 
-    gathers: bool
+    gathers = True
     """Whether a sender may wait until the window has room for a whole burst."""
-    certain_losses: int
+    certain_losses = 1
     """How many losses of one packet in a row are the path's doing; beyond, the peer may never take it."""
+
+    def __init__(self, window: int) -> None:
+        self._window_max = window
 
     @property
     def window(self) -> int:
         """Packets in flight at the most, pacing left aside."""
-        ...
+        return self._window_max
 
     def room(self, in_flight: int, now_us: int) -> int:
         """Return how many packets may leave now, with so many in flight."""
-        ...
+        return max(0, self.window - in_flight)
 
     def next_room_us(self, in_flight: int, now_us: int) -> int | None:
         """Return when pacing will make room; None when only an acknowledgement can."""
-        ...
+        return None
 
     def sent(self, packets: int, in_flight: int, now_us: int) -> Departure | None:
         """Take packets that leave, retransmissions included, with so many in flight before; return what `delivered`
         wants to know when they are acknowledged."""
-        ...
+        return None
 
     def acknowledged(self, packets: int, in_flight: int, smoothed_rtt_us: int, now_us: int) -> None:
         """Take newly acknowledged packets; `in_flight` is how many there were when the latest packet left."""
-        ...
 
     def delivered(self, packets: int, departure: Departure | None, in_flight: int, rtt_us: int, now_us: int) -> None:
         """Take packets that arrived, each once: the departure of the latest of them, what is still in flight, and the
-        round trip where it was measured, else 0. Without a departure more may have arrived by now than is known."""
-        ...
+        round trip: negative where it was this at the most, 0 where nothing is known of it. Without a departure more may
+        have arrived by now than is known."""
 
     def missed(self, packets: int) -> None:
         """Take transmissions that count as lost, whoever is to blame."""
-        ...
 
     def lost(self, sent_us: int, now_us: int) -> bool:
         """Take the loss of a packet sent at `sent_us`; return whether that cut the window."""
-        ...
-
-    def undo(self) -> None:
-        """Take the latest cut back: no packet was lost after all."""
-        ...
-
-    def timed_out(self, sent_us: int, now_us: int) -> None:
-        """Take that nothing at all was acknowledged for so long that the path must be judged anew."""
-        ...
-
-
-class Eager:
-    """A fixed window: never slows down."""
-
-    __slots__ = ("window",)
-    gathers = True
-    certain_losses = 1
-
-    def __init__(self, window: int) -> None:
-        self.window = window
-
-    def room(self, in_flight: int, now_us: int) -> int:
-        return max(0, self.window - in_flight)
-
-    def next_room_us(self, in_flight: int, now_us: int) -> int | None:
-        return None
-
-    def sent(self, packets: int, in_flight: int, now_us: int) -> Departure | None:
-        return None
-
-    def acknowledged(self, packets: int, in_flight: int, smoothed_rtt_us: int, now_us: int) -> None:
-        return
-
-    def delivered(self, packets: int, departure: Departure | None, in_flight: int, rtt_us: int, now_us: int) -> None:
-        return
-
-    def missed(self, packets: int) -> None:
-        return
-
-    def lost(self, sent_us: int, now_us: int) -> bool:
         return False
 
     def undo(self) -> None:
-        return
+        """Take the latest cut back: no packet was lost after all."""
 
     def timed_out(self, sent_us: int, now_us: int) -> None:
-        return
+        """Take that nothing at all was acknowledged for so long that the path must be judged anew."""
 
 
-class NewReno:
+class NewReno(Controller):
     """NewReno: doubles per round trip up to the threshold, then adds one packet per round trip, halves on loss.
 
     One loss cuts once per round trip: losses of packets sent before the latest cut say nothing new. The window does
@@ -132,13 +95,11 @@ class NewReno:
     """
 
     __slots__ = (
-        "_before", "_credit", "_credited_us", "_cut_us", "_known_us", "_rtt_us", "_threshold", "_window", "_window_max",
+        "_before", "_credit", "_credited_us", "_cut_us", "_known_us", "_rtt_us", "_threshold", "_window",
     )  # fmt: skip
-    gathers = True
-    certain_losses = 1
 
     def __init__(self, window: int) -> None:
-        self._window_max = window * SCALE
+        super().__init__(window * SCALE)
         self._window = min(INITIAL_PACKETS * SCALE, self._window_max)
         self._threshold = self._window_max
         self._before = (self._window, self._threshold)
@@ -195,12 +156,6 @@ class NewReno:
                 window += SCALE if window < self._threshold else SCALE * SCALE // window
         self._window = min(self._window_max, window)
 
-    def delivered(self, packets: int, departure: Departure | None, in_flight: int, rtt_us: int, now_us: int) -> None:
-        return
-
-    def missed(self, packets: int) -> None:
-        return
-
     def lost(self, sent_us: int, now_us: int) -> bool:
         if sent_us <= self._cut_us:
             return False
@@ -238,10 +193,11 @@ class NewReno:
             self._credited_us = now_us
 
 
-def make_controller(name: str, window: int) -> Controller:
-    """Return the controller of that name with at most `window` packets in flight."""
+def make_controller(name: str, window: int, held_us: int = 0) -> Controller:
+    """Return the controller of that name with at most `window` packets in flight, towards a peer that holds answers
+    back for up to `held_us`."""
     if name == "model":
         from fairway.core.recovery.model import Model
 
-        return Model(window)
-    return Eager(window) if name == "eager" else NewReno(window)
+        return Model(window, held_us)
+    return Controller(window) if name == "eager" else NewReno(window)

@@ -32,6 +32,7 @@ class DeliveryRate:
         """When the latest of them was acknowledged."""
         self._left_us = 0
         """When the latest transmission left that was acknowledged."""
+        self._departed = 0
         self._limited_to = -1
         """What leaves before so much is delivered left while the application had too little to send."""
         self._highest = [0, 0]
@@ -57,7 +58,9 @@ class DeliveryRate:
         """Return what a transmission that leaves now must remember."""
         if not in_flight:
             self._us = self._left_us = now_us
-        return Departure(now_us, self.packets, self._us, self._left_us, self.packets < self._limited_to)
+        self._departed += 1
+        limited = self.packets < self._limited_to
+        return Departure(now_us, self.packets, self._us, self._left_us, limited, self._departed)
 
     def starved(self, in_flight: int) -> None:
         """Take that the application had nothing to send although more could have left."""
@@ -72,7 +75,7 @@ class DeliveryRate:
             return
         start = departure
         for anchor in reversed(self._anchors):
-            if self.covers(start.delivered, bunches):
+            if self.covers(start.delivered, bunches) and now_us - start.delivered_us >= least_us:
                 break
             if anchor.delivered < start.delivered:
                 start = anchor

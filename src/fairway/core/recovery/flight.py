@@ -83,7 +83,6 @@ class Flight:
         self.in_flight = self.peak = self.in_flight + run.count
 
     def unlink(self, run: Run) -> None:
-        """Take a run out of the ring."""
         run.preceding.following = run.following
         run.following.preceding = run.preceding
         self.in_flight -= run.count
@@ -103,7 +102,6 @@ class Flight:
             self.settled -= run.count
 
     def leave(self, run: Run, count: int) -> None:
-        """Take the first packets of a run out of everything."""
         whole = count == run.count
         self.left -= count
         run.stream.left -= count
@@ -128,13 +126,11 @@ class Flight:
         heappush(self.lost, (run.stream.serial, run.first, self._serial, run))
 
     def urge(self, run: Run) -> None:
-        """Have a run leave now."""
         run.state = URGENT
         run.again_us = NEVER
         self.urgent.append(run)
 
     def next_urgent(self) -> Run | None:
-        """Take out the next run that leaves now."""
         while self.urgent:
             run = self.urgent.popleft()
             if run.state == URGENT:
@@ -166,7 +162,6 @@ class Flight:
             self._timers[:] = sorted(entry for entry in self._timers if _is_live(entry))
 
     def next_due_us(self) -> int:
-        """Return when the next of these timers runs out."""
         timers = self._timers
         while timers:
             if _is_live(timers[0]):
@@ -175,7 +170,6 @@ class Flight:
         return NEVER
 
     def next_due(self) -> Run | None:
-        """Return the run whose timer runs out next."""
         return self._timers[0][2] if self.next_due_us() < NEVER else None
 
     def pop_due(self, now_us: int) -> Run | None:

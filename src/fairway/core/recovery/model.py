@@ -28,13 +28,17 @@ draining is taken for it, and sent at half of that. Nothing else cuts the rate: 
 look for losses only. Then the rate is again what it was when draining began, delay says nothing until the next DOWN,
 and two products may be in flight: with less the sender would get ever less beside them.
 
+*Answers that wait at the peer* are no queue. What a later one overtook shows by how much they differ (the *spread*):
+a queue keeps the order. What the peer may hold back by the rules of the protocol is in flight as well, and so is on a
+short path what leaves while one of the two ends is not scheduled.
+
 All arithmetic is in integers, and nothing is random: a simulated run has the same digest everywhere. Packets are
 counted, as by the other controllers.
 """
 
 from __future__ import annotations
 
-from fairway.core.recovery.congestion import BURST_US, INITIAL_PACKETS, MIN_PACKETS, SCALE, Departure
+from fairway.core.recovery.congestion import BURST_US, INITIAL_PACKETS, MIN_PACKETS, SCALE, Controller, Departure
 from fairway.core.recovery.delivery import BUNCHES, SECOND, DeliveryRate
 
 STARTUP, DRAIN, UP, DOWN, CRUISE, ROUND_TRIP = range(6)
@@ -69,6 +73,9 @@ CALM_ROUNDS = 3
 """After congestion: until then its losses are still being noticed."""
 QUEUE_US_MIN = 4_000
 """A round trip that is longer by less says nothing: timers and scheduling take as long."""
+HELD_PACKETS = 64
+"""A peer that holds answers back does so for no more."""
+SPREAD_SAMPLES = 128
 BURST_PACKETS = 4
 QUANTUM_US = 1_000
 """Packets that are due within this time leave together: a wake-up for each would cost more than it smooths."""
@@ -87,15 +94,18 @@ class Round:
         self.limited = False
 
 
-class Model:
+class Model(Controller):
     """Keeps the rate and the round trip of a path, and paces by them."""
 
     gathers = False
     certain_losses = 4
     """A path that loses a third both ways loses one packet in a hundred as often."""
 
-    def __init__(self, window: int) -> None:
+    def __init__(self, window: int, held_us: int = 0) -> None:
         self._window_max = window
+        self._held_us = held_us
+        self._slack_us = QUEUE_US_MIN + held_us // 2
+        """How long the two ends may take on a path that takes none."""
         self._delivery = DeliveryRate()
         self._lost = 0
         self._missing = self._tried = 0
@@ -104,6 +114,10 @@ class Model:
         """The shortest round trip; 0 before the first."""
         self._least_at_us = 0
         self._latest_us = 0
+        self._spread = self._spread_samples = 0
+        """By how much acknowledgements were late that later ones overtook, in 1/1024 us, and the mean of how many."""
+        self._front = self._front_us = 0
+        """What left last of all that is acknowledged, and its round trip."""
         self._round = Round(0, 0, 0)
         self._before_us = 0
         """The shortest sample of the round trip before."""
@@ -143,8 +157,13 @@ class Model:
 
     @property
     def product(self) -> int:
-        """Packets that fit on the path without a queue."""
-        return self._delivery.rate * self.least_us // (SCALE * SECOND)
+        """Packets that fit on the path, and wait at the peer, without a queue."""
+        return self._delivery.rate * (self.least_us + self.spread_us) // (SCALE * SECOND)
+
+    @property
+    def spread_us(self) -> int:
+        """How much longer than the shortest a round trip takes without a queue: twice the mean, near the most."""
+        return 2 * self._spread // SCALE
 
     @property
     def loss(self) -> int:
@@ -152,21 +171,29 @@ class Model:
         return min(LOSS_MADE_UP_MAX, self._missing * SCALE // self._tried) if self._tried else 0
 
     @property
+    def _held(self) -> int:
+        """Packets that have arrived and are not yet acknowledged, because the peer holds answers back."""
+        on_purpose = min(HELD_PACKETS, self.rate * self._held_us // (SCALE * SECOND))
+        return max(min(self._delivery.bunch, self.product), on_purpose)
+
+    @property
     def window(self) -> int:
         """Packets in flight at the most."""
         if self._stalled:
             return min(MIN_PACKETS, self._window_max)
-        product = self.product
-        held = min(self._delivery.bunch, product)  # arrived, and not yet acknowledged
+        product, held = self.product, self._held
+        # On a short path it is the scheduling of the two ends that takes long.
+        least = max(MIN_PACKETS, self.rate * self._slack_us // (SCALE * SECOND))
         if self.phase == STARTUP:
-            window = max(INITIAL_PACKETS, product * STARTUP_GAIN // SCALE + held)
+            waiting = held * STARTUP_GAIN // SCALE if self._held_us else held
+            window = max(INITIAL_PACKETS, product * STARTUP_GAIN // SCALE + waiting)
         elif self.phase == ROUND_TRIP:
-            window = product // 2
+            window = least = max(MIN_PACKETS, product // 2)
         elif self.phase == UP:
             window = max(product * CLOSE_GAIN // SCALE + held, self._up_flight * CLOSE_GAIN // SCALE) + 1
         else:
             window = product * (CONTESTED_GAIN if self._contested else CLOSE_GAIN) // SCALE + held + 1
-        return min(max(window, MIN_PACKETS), self._window_max)
+        return min(max(window, least), self._window_max)
 
     def _pace(self) -> int:
         """Return how fast packets leave, in 1/1024 packets a second."""
@@ -227,17 +254,22 @@ class Model:
         delivery = self._delivery
         delivery.packets += packets
         self._stalled = False
-        if rtt_us > 0:
-            self._take_round_trip(rtt_us, now_us)
+        if rtt_us > 0 or (rtt_us < 0 and not self.least_us):
+            self._take_round_trip(abs(rtt_us), now_us)
         if departure is None:
             return
-        delivery.take(packets, departure, self.least_us, 1 if self.phase == STARTUP else BUNCHES, now_us)
+        if rtt_us > 0:
+            self._take_order(departure.order, rtt_us)
+        delivery.take(
+            packets, departure, self.least_us + self.spread_us, 1 if self.phase == STARTUP else BUNCHES, now_us
+        )
         if not self.least_us:
             return
         self._round.limited = self._round.limited or departure.limited
         # What is delivered may be known so late that a round trip by count takes several.
-        late = now_us - self._round.begin_us > 2 * max(self.least_us, self._latest_us)
-        if departure.delivered >= self._round.delivered or late:
+        late = now_us - self._round.begin_us > 2 * max(self.least_us, self._latest_us) + self.spread_us
+        over = now_us - self._round.begin_us >= self.least_us + self.spread_us
+        if (over and departure.delivered >= self._round.delivered) or late:
             self._end_round(now_us)
             delivery.end_round(departure, now_us)
         self._advance(in_flight, now_us)
@@ -253,19 +285,28 @@ class Model:
         self._round.least_us = min(self._round.least_us or rtt_us, rtt_us)
         self._probed_us = min(self._probed_us or rtt_us, rtt_us)
 
+    def _take_order(self, order: int, rtt_us: int) -> None:
+        """Take in which order something left: what a later one overtook has waited elsewhere than in a queue."""
+        late_us = rtt_us - self._front_us if order < self._front else 0
+        if order >= self._front:
+            self._front, self._front_us = order, rtt_us
+        self._spread_samples = min(self._spread_samples + 1, SPREAD_SAMPLES)
+        self._spread += (late_us * SCALE - self._spread) // self._spread_samples
+
     def _is_grown(self, rtt_us: int) -> bool:
         """Return whether a round trip shows that the queue is long."""
-        return rtt_us > self.least_us + max(self.least_us >> 1, QUEUE_US_MIN)
+        return rtt_us > self.least_us + max(self.least_us >> 1, QUEUE_US_MIN) + self.spread_us
 
     def _is_long(self, rtt_us: int) -> bool:
         """Return whether a round trip shows more than a short queue."""
-        return rtt_us > self.least_us + max(self.least_us >> 3, QUEUE_US_MIN)
+        return rtt_us > self.least_us + max(self.least_us >> 3, QUEUE_US_MIN) + self.spread_us
 
     def _end_round(self, now_us: int) -> None:
         """Judge the round trip that ends."""
         over, delivered = self._round, self._delivery.packets - self._round.delivered
         lost, grown = self._lost - over.lost, self._is_grown(over.least_us)
-        noticed = lost * SCALE > (lost + delivered) * LOSS_NOTICED
+        least = LOST_MANY if self.phase == STARTUP else 0
+        noticed = lost > least and lost * SCALE > (lost + delivered) * LOSS_NOTICED
         self._calm_rounds += self.phase not in (STARTUP, DRAIN)
         if self._was_down and self._calm_rounds > CALM_ROUNDS and not grown:
             self._measure_loss(lost, delivered)
@@ -285,7 +326,7 @@ class Model:
                 self._gain = min(self._gain, DEEP_GAIN)
             self._still_rounds = still_rounds if stuck else 0
             self._down_rate = self._down_rate if stuck and not noticed else self.rate
-        elif self.phase == STARTUP and not over.limited:
+        elif self.phase == STARTUP and over.least_us and not over.limited:  # without a sample only repairs arrived
             self._judge_growth(now_us)
         self._before_us, self._gain_before = over.least_us, self._gain
         self._round = Round(self._delivery.packets, self._lost, now_us)
@@ -354,11 +395,9 @@ class Model:
     def _end_drain(self, in_flight: int) -> None:
         """Go on at the rate when the queue is empty, or not this sender's."""
         rtt_us, product = self._round.least_us or self._before_us, self.product
-        empty = (
-            not self._is_long(rtt_us)
-            and self._phase_rounds > 0
-            and in_flight <= product + min(self._delivery.bunch, product)
-        )
+        # A round trip that stays short shows it, too: the peer may never answer some of what seems to be in flight.
+        fits = in_flight <= product + self._held or self._phase_rounds > STILL_ROUNDS
+        empty = not self._is_long(rtt_us) and self._phase_rounds > 0 and fits
         if empty or self._still_rounds >= STILL_ROUNDS:
             self._contested = not empty
             if self._contested:

@@ -60,26 +60,22 @@ class Backlog:
         self.wanted = False
 
     def add(self, count: int, body_bytes: int) -> None:
-        """Count messages that were accepted."""
         self.messages += count
         self.bytes += body_bytes
         self._outputs.unfinished += count
 
     def delivered(self, tokens: Sequence[int], body_bytes: int) -> None:
-        """Report messages that the peer acknowledged."""
         outputs, count = self._outputs, len(tokens)
         outputs.report(Delivered(self._peer, tokens))
         outputs.statistics.messages_delivered += count
         self.settle(count, body_bytes)
 
     def unknown(self, tokens: Sequence[int], body_bytes: int, reason: str) -> None:
-        """Report messages that were transmitted and not acknowledged."""
         self._outputs.report(DeliveryUnknown(self._peer, tokens, reason))
         self._outputs.statistics.messages_unknown += len(tokens)
         self.settle(len(tokens), body_bytes)
 
     def refused(self, tokens: Sequence[int], body_bytes: int) -> None:
-        """Report messages that were never transmitted."""
         self._outputs.report(Refused(self._peer, tokens, NOT_SENT))
         self._outputs.statistics.messages_refused += len(tokens)
         self.settle(len(tokens), body_bytes)
@@ -127,24 +123,24 @@ class SendQueue:
     def __len__(self) -> int:
         return self._messages
 
-    def add(self, bodies: Sequence[bytes], token: int, *, equal: bool) -> None:
-        """Queue messages that their owner cannot change.
+    def add(self, bodies: Sequence[Buffer], token: int, *, equal: bool) -> None:
+        """Queue messages, copied unless they are bytes, which nobody can change.
 
         Messages of one size that come one by one leave together, as if sent in one call.
         """
         self._messages += len(bodies)
         if len(bodies) > 1:
-            self._chunks.append(Chunk(bodies, token, equal))
+            self._chunks.append(Chunk(_owned(bodies), token, equal))
             return
-        growing = self._growing
+        body, growing = bytes(bodies[0]), self._growing
         last = self._chunks[-1] if self._chunks else None
         # Not once some have left: a chunk that never ends would keep their bodies for ever.
         if last is None or last.bodies is not growing or last.done or token != last.token + len(growing):
             last = None
-        if last is not None and len(bodies[0]) == len(growing[0]):
-            growing.append(bodies[0])
+        if last is not None and len(body) == len(growing[0]):
+            growing.append(body)
         else:
-            self._growing = [bodies[0]]
+            self._growing = [body]
             self._chunks.append(Chunk(self._growing, token, True))
 
     def take(self, most: int) -> tuple[int, Sequence[bytes]]:
@@ -180,7 +176,7 @@ class SendQueue:
         return found
 
 
-def owned(bodies: Sequence[Buffer]) -> Sequence[bytes]:
+def _owned(bodies: Sequence[Buffer]) -> Sequence[bytes]:
     """Return bodies that their owner cannot change; where all are bytes none is looked at twice."""
     if set(map(type, bodies)) == {bytes}:
         return cast(Sequence[bytes], bodies)

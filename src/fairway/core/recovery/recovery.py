@@ -184,7 +184,8 @@ class Recovery:
         """Put a transmission that leaves now into the network."""
         if not self._flight.is_waiting:
             self._base_us = now_us
-        if self._controller is not None:
+        # A timer that is shorter than the round trip repairs nothing: the packet is still on its way.
+        if self._controller is not None and (len(run.sent_us) == 1 or self._kind.by_name or self._time_tells()):
             run.departure = self._controller.sent(run.count, self._flight.in_flight, now_us)
         self._flight.launch(run)
         if not self._kind.by_name:
@@ -307,12 +308,15 @@ class Recovery:
         """Tell the controller what arrived, unless it knows."""
         latest = max((piece.run for piece in pieces), key=_order)
         count = sum(piece.count for piece in pieces if not piece.run.landed)
-        only = transmission == len(latest.sent_us) - 1 or len(latest.sent_us) == 1
+        early = not self._kind.by_name and not self._time_tells()  # the timer was: the first transmission arrived
+        only = early or transmission == len(latest.sent_us) - 1 or len(latest.sent_us) == 1
         # A mark waits for what was retransmitted below it.
         waited = self._cumulative and any(len(piece.run.sent_us) > 1 for piece in pieces)
-        rtt_us, least_us = now_us - latest.sent_us[-1] if only and not waited else 0, self.timing.least_us
+        sent_us = latest.sent_us[0 if early else -1]
+        rtt_us = now_us - sent_us if only and not waited else latest.sent_us[0] - now_us
+        least_us = self.timing.least_us
         if rtt_us > least_us + (least_us >> 2) and not (prompt and self._left_at_once(pieces[-1])):
-            rtt_us = 0  # an upper bound: short it shows that there is no queue, long it shows nothing
+            rtt_us = -rtt_us  # an upper bound: short it shows that there is no queue, long it shows nothing
         departure = latest.departure if self._is_all_known() else None
         controller.delivered(count, departure, self._flight.in_flight, rtt_us, now_us)
 

@@ -8,7 +8,6 @@ acknowledgement in the middle, a retransmission) splits it. A packet on its own 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from fairway.core.machine import Buffer
@@ -176,7 +175,6 @@ class Stream:
         self._singles: dict[int, Run] = {}
 
     def add(self, run: Run) -> None:
-        """Add a run, whatever its place."""
         if run.count == 1:
             self._singles[run.first] = run
         else:
@@ -185,11 +183,9 @@ class Stream:
             self._runs.insert(place, run)
 
     def add_single(self, run: Run) -> None:
-        """Add a run of one."""
         self._singles[run.first] = run
 
     def remove(self, run: Run) -> None:
-        """Take a run out, as it was added."""
         if run.count == 1 and self._singles.get(run.first) is run:
             del self._singles[run.first]
             return
@@ -220,7 +216,6 @@ class Stream:
             self._firsts[place] = run.first
 
     def single(self, number: int) -> Run | None:
-        """Return the run that is just this packet."""
         return self._singles.get(number)
 
     def find(self, number: int) -> Run | None:
@@ -260,15 +255,9 @@ class Stream:
         return found
 
     def runs(self) -> list[Run]:
-        """Return all runs in the order of their numbers."""
         found = [*self._runs, *self._singles.values()]
         found.sort(key=_first)
         return found
-
-    def waiting(self) -> Iterator[int]:
-        """Return the waiting numbers in order."""
-        for run in self.runs():
-            yield from range(run.first, run.end)
 
 
 def _first(run: Run) -> int:

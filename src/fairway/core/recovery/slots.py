@@ -61,7 +61,6 @@ class Slots:
         return stream.last == 0 or len(self._unanswered) - self.hopeless < self._ahead
 
     def begin(self, stream: Stream) -> None:
-        """Take that a stream is begun."""
         if stream.last > 0:
             self._unanswered.add(stream.serial)
 

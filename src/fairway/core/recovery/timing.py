@@ -36,7 +36,6 @@ class RoundTrip:
         self._floor_us = 0
 
     def sample(self, rtt_us: int) -> None:
-        """Take one measured round trip."""
         rtt_us = max(rtt_us, 1)
         if not self.least_us:
             self.smoothed_us = 0  # what came before was only a bound
@@ -98,7 +97,6 @@ class PingLoss(RoundTrip):
         return 3 * self.smoothed_us * WHOLE // (2 * (WHOLE + self.loss))
 
     def settled(self, lost: int, arrived: int) -> None:
-        """Move the average."""
         if not lost and not self.loss:
             return
         for _ in range(lost):

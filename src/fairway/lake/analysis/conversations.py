@@ -19,8 +19,41 @@ import pyarrow.compute as pc
 
 from fairway.core.columns import Integers
 from fairway.core.tables import PROTOCOLS
-from fairway.lake.analysis.spoken import ANSWERING, KIND, MRP, RUP, UDPC, Spoken
-from fairway.lake.arrays import MISSING, Mask, Words, begins, hexadecimal, mixed, start_of, together
+from fairway.lake.analysis.decoded import ANSWERING, KIND, MRP, RUP, UDPC, Decoded
+from fairway.lake.arrays import MISSING, Mask, Rows, Words, begins, hexadecimal, last_before, mixed, start_of, together
+
+
+def answers_of_calls(rows: Rows, point: Integers, forward: Mask) -> Integers:
+    """Return for each call of the rows, which are in the order of time, the answer that it got; -1 for all others.
+
+    That is the sessionID (udpc) or the sv_conid (mrp; 0 if rejected) of the next answer to this call, and for a copy
+    of a call that comes after its answer, of the one before.
+    """
+    found = np.full(len(rows), MISSING, dtype=np.int64)
+    udpc, mrp = rows.codes("udpc_kind", ("syn", "syn_ack")), rows.codes("mrp_kind", ("connect", "con_reply"))
+    shaken = np.flatnonzero((udpc >= 0) | (mrp >= 0))
+    if not len(shaken):
+        return found
+    udpc, mrp = udpc[shaken], mrp[shaken]
+    calls = (udpc == 0) | (mrp == 0)
+    caller_forward = np.where(calls, forward[shaken], ~forward[shaken])
+    udpc_number = np.where(udpc == 1, rows.numbers("udpc_ack")[shaken], rows.numbers("udpc_index")[shaken])
+    number = np.where(udpc >= 0, udpc_number, rows.numbers("mrp_client")[shaken])
+    answer = np.where(udpc == 1, rows.numbers("udpc_session")[shaken], rows.numbers("mrp_server")[shaken])
+    call = mixed(point[shaken], rows.numbers("flow")[shaken], caller_forward, number)
+    order = together(call)
+    before = _nearest(call[order], ~calls[order])
+    after = len(order) - 1 - _nearest(call[order][::-1], ~calls[order][::-1])[::-1]
+    nearest = np.where(after < len(order), after, before)
+    heard = calls[order] & (nearest != MISSING)
+    found[shaken[order[heard]]] = answer[order[nearest[heard]]]
+    return found
+
+
+def _nearest(call: Words, answers: Mask) -> Integers:
+    """Return the place of the last answer before each row, of the same call; -1 if there is none."""
+    return last_before(answers, start_of(begins(call)))
+
 
 IDLE_S = {"udpc": 60, "mrp": 300, "rup": 60, "pydevts": 60}
 """A silence that ends a session. mrp forgets a connection after five minutes; the others are over much sooner."""
@@ -46,22 +79,22 @@ class Sessions(NamedTuple):
     """The key of each session."""
 
 
-def sessions_of(spoken: Spoken, answers: Integers) -> Sessions:
+def sessions_of(decoded: Decoded, answers: Integers) -> Sessions:
     """Return the sessions among rows in the order of time; `answers` are what calls were answered with."""
-    rows = np.flatnonzero(spoken.counts)
-    strand = _conversation(spoken, rows, answers[rows])
+    rows = np.flatnonzero(decoded.counts)
+    strand = _conversation(decoded, rows, answers[rows])
     order = together(_dense(strand))
     rows, strand = rows[order], strand[order]
-    at_ns, protocol, forward = spoken.at_ns[rows], spoken.protocol[rows], spoken.forward[rows]
+    at_ns, protocol, forward = decoded.at_ns[rows], decoded.protocol[rows], decoded.forward[rows]
     first = begins(strand)
     silence = np.diff(at_ns, prepend=at_ns[:1])
     first |= silence > _IDLE_NS[protocol]
     number = np.cumsum(first) - 1
     opener = np.flatnonzero(first)
-    answering = np.isin(spoken.kind[rows[opener]], ANSWERING) & ~spoken.ends_handshake[rows[opener]]
+    answering = np.isin(decoded.kind[rows[opener]], ANSWERING) & ~decoded.ends_handshake[rows[opener]]
     caller_forward = forward[opener] ^ answering
     # rup's request asks for more of a message: it speaks to the caller.
-    caller_forward ^= (protocol[opener] == RUP) & (spoken.kind[rows[opener]] == KIND["request"])
+    caller_forward ^= (protocol[opener] == RUP) & (decoded.kind[rows[opener]] == KIND["request"])
     keys = hexadecimal(mixed(strand[opener], at_ns[opener]))
     names = pa.array([f"{name}-" for name in PROTOCOLS]).take(pa.array(protocol[opener]))
     return Sessions(
@@ -79,27 +112,27 @@ def _dense(words: Words) -> Integers:
     return np.unique(words, return_inverse=True)[1]
 
 
-def _conversation(spoken: Spoken, rows: Integers, answers: Integers) -> Words:
+def _conversation(decoded: Decoded, rows: Integers, answers: Integers) -> Words:
     """Return a word for the conversation of each row, from the view of both directions."""
-    protocol, kind, forward = spoken.protocol[rows], spoken.kind[rows], spoken.forward[rows]
+    protocol, kind, forward = decoded.protocol[rows], decoded.kind[rows], decoded.forward[rows]
     one, other = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     named_by = np.full(len(rows), _BY_FLOW)
     udpc, mrp = protocol == UDPC, protocol == MRP
     called = udpc & (kind == KIND["syn"])
     answered = called & (answers != MISSING)
     named_by[udpc], named_by[called & ~answered], named_by[mrp] = _BY_SESSION, _BY_CALL, _BY_PAIR
-    one[udpc] = spoken.number("udpc_session")[rows[udpc]]
+    one[udpc] = decoded.number("udpc_session")[rows[udpc]]
     one[answered] = answers[answered]
     sender = np.select(
         [kind == KIND["connect"], kind == KIND["con_reply"]],
-        [spoken.number("mrp_client")[rows], spoken.number("mrp_server")[rows]],
-        spoken.mrp_origin[rows],
+        [decoded.number("mrp_client")[rows], decoded.number("mrp_server")[rows]],
+        decoded.mrp_origin[rows],
     )
     receiver = np.select(
         [kind == KIND["connect"], kind == KIND["con_reply"]],
-        [answers, spoken.number("mrp_client")[rows]],
-        spoken.mrp_destination[rows],
+        [answers, decoded.number("mrp_client")[rows]],
+        decoded.mrp_destination[rows],
     )
     one[mrp] = np.where(forward, sender, receiver)[mrp]
     other[mrp] = np.where(forward, receiver, sender)[mrp]
-    return mixed(spoken.point_words[spoken.point[rows]], spoken.flow[rows], protocol, named_by, one, other)
+    return mixed(decoded.point_words[decoded.point[rows]], decoded.flow[rows], protocol, named_by, one, other)

@@ -18,10 +18,9 @@ import pyarrow as pa
 
 from fairway.capture.columns.datagrams import REASONS
 from fairway.core.tables import PACKETS, RECORDS
-from fairway.lake.analysis.columns import table_of
+from fairway.lake.analysis.decoded import Decoded
 from fairway.lake.analysis.episodes import Span, are_open, first_of_episodes, numbers_of
-from fairway.lake.analysis.packets import Packets, packets_of
-from fairway.lake.analysis.spoken import Spoken
+from fairway.lake.analysis.packets import Packets, packets_of, table_of
 from fairway.lake.arrays import Codes, Mask, Rows, count, masked, mixed, most
 from fairway.lake.captures.files import number_of
 from fairway.lake.captures.merged import borne_out
@@ -72,7 +71,7 @@ class Enrich:
     group_rows: int = GROUP_ROWS
     counts: dict[int, Counts] = field(default_factory=dict)
     """By file, what this task has read."""
-    spoken: set[str] = field(default_factory=set)
+    protocols: set[str] = field(default_factory=set)
     """The protocols that it has met."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -81,24 +80,24 @@ class Enrich:
             records = self.cut(gathered.combine_chunks())
             self._count(Rows(records))
             for packets in self.enriched(records):
-                self.spoken.update(packets["protocol"].unique().drop_null().to_pylist())
+                self.protocols.update(packets["protocol"].unique().drop_null().to_pylist())
                 yield packets
 
     def notes(self) -> str:
         """Return what was counted and met."""
         counts = {number: asdict(counts) for number, counts in self.counts.items()}
-        return json.dumps({"counts": counts, "spoken": sorted(self.spoken)})
+        return json.dumps({"counts": counts, "protocols": sorted(self.protocols)})
 
     @staticmethod
     def noted(notes: Iterable[str]) -> tuple[dict[int, Counts], set[str]]:
         """Return what all tasks have counted, by file, and which protocols they have met."""
         counts: dict[int, Counts] = {}
-        spoken: set[str] = set()
+        protocols: set[str] = set()
         for note in map(json.loads, notes):
-            spoken.update(note["spoken"])
+            protocols.update(note["protocols"])
             for number, one in note["counts"].items():
                 counts.setdefault(int(number), Counts()).add(Counts(**one))
-        return counts, spoken
+        return counts, protocols
 
     def _count(self, records: Rows) -> None:
         numbers, file = np.unique(records.numbers("file_id"), return_inverse=True)
@@ -136,7 +135,7 @@ class Enrich:
         rows = Readings(numbered, self._sources)
 
         def recognise(seen: Mask) -> Codes:
-            return Spoken(Readings(numbered.filter(pa.array(seen)), self._sources), self.port_map).protocol
+            return Decoded(Readings(numbered.filter(pa.array(seen)), self._sources), self.port_map).protocol
 
         return records.filter(pa.array(borne_out(rows, mixed(rows.records.numbers("episode")), recognise)))
 
@@ -168,7 +167,7 @@ class Enrich:
 
     def _made(self, records: pa.Table) -> pa.Table:
         found, is_open = self.understood(records)
-        kept = {name: found.spoken.rows.array(name) for name in ("episode", "head", "payload_crc")}
+        kept = {name: found.decoded.rows.array(name) for name in ("episode", "head", "payload_crc")}
         made = table_of(found)
         for name, column in (kept | {"open": is_open}).items():
             made = made.append_column(name, column)

@@ -11,6 +11,8 @@ another run has changed meanwhile refuses the commit. A run that did not reach `
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,17 +20,13 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
 
 from fairway.core.errors import FairwayError
 from fairway.core.tables import PACKETS, PROTOCOLS, SESSIONS, TIMELINE, TRANSFERS, VIOLATIONS, Table
+from fairway.lake.analysis.changes import Survey, Touched, everything, survey, touched
 from fairway.lake.analysis.enrich import Counts, Enrich, records_of, sorted_by_flow
-from fairway.lake.analysis.failures import failure_of
-from fairway.lake.analysis.sessions import sessions
+from fairway.lake.analysis.sessions import seconds_of, sessions, timeline
 from fairway.lake.analysis.state import State
-from fairway.lake.analysis.survey import Survey, survey
-from fairway.lake.analysis.timeline import timeline
-from fairway.lake.analysis.touched import Touched, everything, touched
 from fairway.lake.analysis.transfers import transfers
 from fairway.lake.captures.files import number_of
 from fairway.lake.captures.parts import PART_BYTES
@@ -36,7 +34,7 @@ from fairway.lake.captures.source import load_parts
 from fairway.lake.reader import read_table
 from fairway.lake.schemas import spark_schema
 from fairway.lake.sink import put, put_through
-from fairway.lake.violations import checks_of, violations
+from fairway.lake.violations import checks_of, gathered, violations
 from fairway.store.delta import DataFile
 
 if TYPE_CHECKING:
@@ -44,15 +42,29 @@ if TYPE_CHECKING:
 
     from fairway.store.lakes import Lake
 
-NEEDED = StructType(
-    [
-        field
-        for field in spark_schema(PACKETS).fields
-        if field.name not in ("piece", "frame_bytes", "evidence", "body", "head", "payload_crc")
-    ]
-)
-"""The columns of packets that other tables are made of."""
-BEHIND = (TRANSFERS, TIMELINE, VIOLATIONS, SESSIONS)
+FULL = os.strerror(errno.ENOSPC)
+
+
+class AnalysisFailed(FairwayError):
+    """Spark could not compute the tables, which are as they were; the message says why."""
+
+
+def failure_of(error: Exception) -> AnalysisFailed:
+    """Return what to raise for an error of Spark's."""
+    text = str(error)
+    if FULL in text:
+        return AnalysisFailed(
+            "A disk is full, the lake's or the one for Spark's temporary files (--conf spark.local.dir=DIR): "
+            "make room and run it again; the tables are as they were."
+        )
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # Behind a line that says only where it happened stands what happened.
+    lines = [line for line in lines if not line.endswith("Python worker:")]
+    said = lines[0] if lines else type(error).__name__
+    return AnalysisFailed(f"Spark could not compute the tables, which are as they were: {said}")
+
+
+BEHIND = (TIMELINE, TRANSFERS, VIOLATIONS, SESSIONS)
 """The tables that are made of packets, in the order of their commits."""
 
 Tell = Callable[[str, int], None]
@@ -166,13 +178,13 @@ class _Run:
         with _tuned(self._spark, replaced + sum(capture.file.size_bytes for capture in self._found.new)):
             self._tell("packets", 0)
             old = self._replaced()
-            fresh, counts, spoken = self._packets(old)
+            fresh, counts, protocols = self._packets(old)
             records = sum(one.rows for one in counts.values())
             kept = self._kept(PACKETS, old)
             self._check(old, kept, counts)
             self._commit_captures(counts)
             self._state.commit(PACKETS, [*fresh, *kept], old.files[PACKETS.name])
-            self._derive(fresh, old, records, spoken)
+            self._derive(fresh, old, records, protocols)
         return records
 
     def _replaced(self) -> Touched:
@@ -226,32 +238,32 @@ class _Run:
         )
         self._state.commit_captures(rows, self._ports)
 
-    def _derive(self, fresh: list[DataFile] | None, old: Touched, records: int, spoken: Collection[str]) -> None:
+    def _derive(self, fresh: list[DataFile] | None, old: Touched, records: int, protocols: Collection[str]) -> None:
         """Compute the tables behind packets, of the episodes that were computed."""
         if not self._state.has_derived:
-            fresh, spoken, old = None, PROTOCOLS, everything(self._spark, self._state, BEHIND)
+            fresh, protocols, old = None, PROTOCOLS, everything(self._spark, self._state, BEHIND)
         self._tell("messages", records)
-        # All that is asked of packets is asked within a flow. Every rule reads them again, but only some kinds of one
-        # protocol: Spark passes over stretches that hold no such rows.
-        parts = int(str(self._spark.conf.get("spark.sql.shuffle.partitions")))
-        by_flow = self._read(PACKETS, fresh, NEEDED).where("flow IS NOT NULL").repartition(parts, "flow")
-        packets = by_flow.sortWithinPartitions("protocol", "kind").persist()
-        sent = self._write(TRANSFERS, transfers(packets), old)
-        self._write(TIMELINE, timeline(packets), old)
+        packets = self._read(PACKETS, fresh)
+        seconds = seconds_of(packets).persist()
+        self._write(TIMELINE, timeline(packets, seconds), old)
+        sent = self._write(TRANSFERS, transfers(packets, seconds), old)
         self._tell(VIOLATIONS.name, records)
-        broken = self._write(VIOLATIONS, violations(packets, checks_of(spoken)), old)
+        by_flow = gathered(packets, int(str(self._spark.conf.get("spark.sql.shuffle.partitions")))).persist()
+        found = violations(packets, checks_of(protocols), seconds=seconds, by_flow=by_flow)
+        broken = self._write(VIOLATIONS, found, old)
+        by_flow.unpersist()
         self._tell(SESSIONS.name, records)
-        told = sessions(packets, self._read(TRANSFERS, sent), self._read(VIOLATIONS, broken))
+        told = sessions(packets, self._read(TRANSFERS, sent), self._read(VIOLATIONS, broken), seconds)
         self._write(SESSIONS, told, old)
-        packets.unpersist()
+        seconds.unpersist()
 
     def _write(self, table: Table, rows: DataFrame, old: Touched) -> list[DataFile]:
         files = put(rows, self._state.delta(table))
         self._state.commit(table, [*files, *self._kept(table, old)], old.files[table.name])
         return files
 
-    def _read(self, table: Table, files: Sequence[DataFile] | None, schema: StructType | None = None) -> DataFrame:
+    def _read(self, table: Table, files: Sequence[DataFile] | None) -> DataFrame:
         """Read back what was committed; only some files if they are named."""
         paths = None if files is None else [file.path for file in files]
-        version = self._state.committed[table.name]
+        version, schema = self._state.committed[table.name], spark_schema(table)
         return read_table(self._spark, self._state.delta(table), version=version, files=paths, schema=schema)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fairway.core.tables import ANALYSIS_TABLES, CAPTURES, PACKETS, Table
+from fairway.lake.analysis.changes import UNTIMED, NewCapture
 from fairway.lake.analysis.enrich import Capture, Counts
 from fairway.lake.analysis.episodes import Span
-from fairway.lake.analysis.survey import UNTIMED, NewCapture
 from fairway.lake.captures.files import number_of
 from fairway.lake.captures.readings import Source
 from fairway.lake.schemas import arrow_schema

@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fairway.core.tables import TRANSFERS
-from fairway.lake.analysis.sums import AT_US, CARRIES, EPISODE, OWNERS, grouped, in_sessions, named
+from fairway.lake.analysis.sessions import (
+    AT_US,
+    CARRIES,
+    EPISODE,
+    grouped,
+    in_sessions,
+    named,
+    seconds_of,
+    whole_sessions,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,16 +41,32 @@ _HEARS = "(acknowledges IS NOT NULL OR (kind IN ('important_ack', 'ack', 'confir
 _SENT_AS = "CASE WHEN protocol = 'rup' THEN 'message' WHEN kind = 'answering_request' THEN 'request' ELSE kind END"
 _HEARD_AS = """CASE protocol WHEN 'mrp' THEN 'data' WHEN 'rup' THEN 'message' WHEN 'pydevts' THEN 'packet'
     ELSE IF(kind = 'important_ack', 'important', 'request') END"""
-_SENT = f"""named_struct('from_caller', from_caller, 'message', message, 'kind', array_position({_LISTED}, {_SENT_AS}),
-    'sent_us', {AT_US}, 'attempt', retransmission + 1, 'body_bytes', body_bytes, 'rup_total', rup_total,
-    'acknowledged_us', bigint(NULL), 'failed', false, 'position', position)"""
-_HEARD = f"""named_struct('from_caller', NOT from_caller, 'message', coalesce(acknowledges, message),
-    'kind', array_position({_LISTED}, {_HEARD_AS}),
-    'sent_us', bigint(NULL), 'attempt', int(NULL), 'body_bytes', int(NULL), 'rup_total', bigint(NULL),
-    'acknowledged_us', IF(acknowledges IS NULL, NULL, {AT_US}),
-    'failed', protocol = 'pydevts' AND pydevts_success != 0, 'position', position)"""
-_SAID = f"""array_compact(array(IF({CARRIES}, {_SENT}, NULL), IF({_HEARS}, {_HEARD}, NULL)))"""
-"""What a packet says of messages: of the one that it holds, and of the one that it acknowledges."""
+_SENT = {
+    "from_caller": "from_caller",
+    "message": "message",
+    "kind": f"array_position({_LISTED}, {_SENT_AS})",
+    "sent_us": AT_US,
+    "attempt": "retransmission + 1",
+    "body_bytes": "body_bytes",
+    "rup_total": "rup_total",
+    "acknowledged_us": "bigint(NULL)",
+    "failed": "false",
+    "position": "position",
+}
+"""What a packet says of the message that it holds."""
+_HEARD = {
+    "from_caller": "NOT from_caller",
+    "message": "coalesce(acknowledges, message)",
+    "kind": f"array_position({_LISTED}, {_HEARD_AS})",
+    "sent_us": "bigint(NULL)",
+    "attempt": "int(NULL)",
+    "body_bytes": "int(NULL)",
+    "rup_total": "bigint(NULL)",
+    "acknowledged_us": f"IF(acknowledges IS NULL, NULL, {AT_US})",
+    "failed": "protocol = 'pydevts' AND pydevts_success != 0",
+    "position": "position",
+}
+"""What it says of the one that it acknowledges."""
 
 _SEEN = {
     "sent_kind": "max(IF(sent_us IS NULL, NULL, kind))",
@@ -69,17 +94,16 @@ _TOLD = {
 }
 _OUTCOME = """CASE WHEN kind IN ('plain', 'response') THEN 'unreliable'
         WHEN failed_at < acknowledged_at THEN 'repaired' WHEN acknowledged_us IS NOT NULL THEN 'acknowledged'
-        WHEN closed_at > sent_at THEN 'refused' ELSE 'unacknowledged' END"""
+        WHEN IF(from_caller, callee_closed_at, caller_closed_at) > sent_at THEN 'refused' ELSE 'unacknowledged' END"""
 
 
-def transfers(packets: DataFrame) -> DataFrame:
-    """Return the table `transfers`."""
+def transfers(packets: DataFrame, seconds: DataFrame | None = None) -> DataFrame:
+    """Return the table `transfers`; `seconds` are those of the packets, if somebody has kept them."""
     rows = in_sessions(packets)
-    each = rows.selectExpr(*OWNERS, f"{_CUMULATIVE} AS cumulative", f"inline({_SAID})")
-    covered = each.where("NOT cumulative").unionByName(_covered(each.where("cumulative")))
-    messages = grouped(covered, [*OWNERS, "from_caller", "message"], _SEEN)
-    seen = messages.where("protocol != 'pydevts' OR sent_kind IS NOT NULL")
-    told = seen.join(_closings(rows).hint("shuffle_hash"), on=["flow", "session", "from_caller"], how="left")
+    said = _said(rows.where(f"NOT {_CUMULATIVE}")).union(_covered(_said(rows.where(_CUMULATIVE))))
+    messages = grouped(said, ["session", "from_caller", "message"], _SEEN)
+    known = whole_sessions(seconds or seconds_of(packets), "caller_closed_at", "callee_closed_at")
+    told = messages.join(known, on="session", how="inner").where("protocol != 'pydevts' OR sent_kind IS NOT NULL")
     return (
         told.selectExpr("*", *named(_TOLD))
         .selectExpr("*", f"{_OUTCOME} AS outcome")
@@ -87,17 +111,17 @@ def transfers(packets: DataFrame) -> DataFrame:
     )
 
 
+def _said(rows: DataFrame) -> DataFrame:
+    """Return what packets say of messages: of those that they hold, and of those that they acknowledge."""
+    sent, heard = rows.where(CARRIES), rows.where(_HEARS)
+    return sent.selectExpr("session", *named(_SENT)).union(heard.selectExpr("session", *named(_HEARD)))
+
+
 def _covered(said: DataFrame) -> DataFrame:
     """Return messages with the first acknowledgement that covers them: one covers all numbers up to its own.
 
     Sorted by falling number, the acknowledgements that cover a message are those before it.
     """
-    falling = "PARTITION BY flow, session, from_caller ORDER BY bigint(message) DESC"
+    falling = "PARTITION BY session, from_caller ORDER BY bigint(message) DESC"
     first = f"min(acknowledged_us) OVER ({falling} RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
     return said.withColumn("acknowledged_us", F.expr(first)).where("sent_us IS NOT NULL")
-
-
-def _closings(rows: DataFrame) -> DataFrame:
-    """Return when the receiver of either side's messages closed the session."""
-    fins = rows.where("kind = 'fin'").selectExpr("flow", "session", "NOT from_caller AS from_caller", "position")
-    return grouped(fins, ["flow", "session", "from_caller"], {"closed_at": "max(position)"})

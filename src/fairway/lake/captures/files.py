@@ -51,6 +51,7 @@ class CaptureFile:
     """A file as it was when it was listed: what is appended later is not read."""
 
     path: str
+    """Absolute, or an address: tasks and later runs have working folders of their own."""
     size_bytes: int
     compressed: bool
 
@@ -129,7 +130,8 @@ def seen(path: str) -> CaptureFile:
         raise DamagedCapture(f"{path} cannot be read ({error.strerror}): check the name and the permissions.") from None
     if not head:
         raise DamagedCapture(f"{path} is empty: there is nothing to read.")
-    return CaptureFile(path, size, head[:2] == GZIP_MAGIC or head == ZSTD_MAGIC)
+    absolute = path if is_address(path) else os.path.abspath(path)
+    return CaptureFile(absolute, size, head[:2] == GZIP_MAGIC or head == ZSTD_MAGIC)
 
 
 def identity(file: CaptureFile) -> str:

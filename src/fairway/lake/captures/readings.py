@@ -34,6 +34,7 @@ UDPC_ACK = 0x01
 MRP_CONNECT, MRP_CON_REPLY, MRP_DATA, MRP_ACK = 2, 3, 4, 5
 RUP_DATA = 1
 PIGGYBACK_BYTES = 12
+DTLS_HEADER_BYTES = 13
 
 
 class Source(NamedTuple):
@@ -95,6 +96,11 @@ class Readings(Rows):
             decode: Callable[..., Columns] = protocol_columns(protocol).decode_columns
             self._readings[protocol] = decode(buffer, starts, lengths)
         return self._readings[protocol]
+
+    def octets(self, place: int) -> Integers:
+        """Return the byte of each datagram at this place of its head; one that is shorter has another's, or 0."""
+        buffer, starts, _ = self._heads
+        return buffer[starts + place].astype(np.int64)
 
     def crcs_behind(self, header: Integers, body_bytes: Integers, wanted: Mask) -> pa.Array:
         """Return the CRC-32 of what stands behind headers of that length; that of an empty body is 0."""
@@ -222,6 +228,14 @@ def _with_ack(reading: Columns) -> Mask:
     return mask
 
 
+def _dtls(rows: Readings) -> pa.Array:
+    """Return where a datagram begins with a record of a known type and version that ends within it."""
+    kind, major, minor, *length = (rows.octets(place) for place in (0, 1, 2, 11, 12))
+    record = (kind >= 20) & (kind <= 23) & (major == 254) & ((minor == 253) | (minor == 255))
+    end = DTLS_HEADER_BYTES + (length[0] << 8) + length[1]
+    return pa.array(record & (end <= rows.records.numbers("payload_bytes")) & ~rows.no_datagram)
+
+
 def _idle_ack(rows: Readings) -> pa.Array:
     reading = rows.reading("udpc")
     return pa.array((reading.fields["ack_index"] != 0) & ~_with_ack(reading), mask=reading.kind == 0)
@@ -282,6 +296,7 @@ _BUILDERS: dict[str, Callable[[Readings], pa.Array]] = {
     "udpc_session": _field("udpc", "session_id", "udpc_session", _good),
     "udpc_ack": _field("udpc", "ack_index", "udpc_ack", _with_ack),
     "udpc_idle_ack": _idle_ack,
+    "dtls": _dtls,
     "udpc_flag": _field("udpc", "flag", "udpc_flag", _good),
     **{name: _field("mrp", field, name, has) for name, (field, has) in _MRP_FIELDS.items()},
     "rup_id": _rup_id,

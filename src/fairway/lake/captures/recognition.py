@@ -7,6 +7,7 @@
     handshake  udpc: a SYN and a SYN+ACK that answers it
     session    udpc: one sessionID in every datagram, in each direction an index that advances with them, flags that
                only udpc sets together, and a peer whose acknowledgements name what was sent
+    records    dtls: datagrams that begin with a whole record of DTLS 1.0 or 1.2; what is inside is not known
 
 A verdict is a function of all datagrams of the flow, whichever file or point they come from, so the order of files does
 not matter. At least half of a flow must be well-formed in the protocol that is named, and of two protocols with
@@ -36,10 +37,10 @@ from fairway.protocols.udpc import wire as udpc
 PortMap = Mapping[int, str]
 """The protocol that is spoken on a port."""
 
-UNKNOWN = len(PROTOCOLS)
-SPOKEN = (*PROTOCOLS, "unknown")
-EVIDENCE = ("port map", "magic", "hex id", "crc", "handshake", "session")
-_EVIDENCE_OF = {"mrp": "magic", "rup": "hex id", "pydevts": "crc"}
+SPOKEN = (*PROTOCOLS, "dtls", "unknown")
+DTLS, UNKNOWN = range(len(PROTOCOLS), len(SPOKEN))
+EVIDENCE = ("port map", "magic", "hex id", "crc", "handshake", "session", "records")
+_EVIDENCE_OF = {"udpc": "session", "mrp": "magic", "rup": "hex id", "pydevts": "crc", "dtls": "records"}
 
 SESSION_DATAGRAMS_MIN = 8
 """A sessionID that does not change proves nothing in fewer."""
@@ -118,6 +119,7 @@ def recognised(rows: Rows, forward: Mask, port_map: PortMap) -> Recognised:
 def _verdicts(rows: Rows, whole: Mask, flow: Integers, flows: int, forward: Mask) -> tuple[Codes, Codes]:
     """Return the protocol and the evidence of each flow whose content is conclusive."""
     good = {name: rows.codes(f"{name}_kind", ("malformed",))[whole] == MISSING for name in PROTOCOLS}
+    good["dtls"] = rows.flags("dtls")[whole]
     counts = {name: count(flow, mask, flows) for name, mask in good.items()}
     handshake = _handshake(rows, whole, flow, flows)
     in_session = handshake | _Udpc(rows, whole, flow, flows, forward).in_session(~handshake)
@@ -129,11 +131,11 @@ def _verdicts(rows: Rows, whole: Mask, flow: Integers, flows: int, forward: Mask
         "pydevts": count(flow, proved[whole], flows),
     }
     datagrams = np.bincount(flow, minlength=flows)
-    table = np.stack([np.where(2 * counts[name] >= datagrams, proofs[name], 0) for name in PROTOCOLS])
+    table = np.stack([np.where(2 * counts[name] >= datagrams, proofs[name], 0) for name in counts])
     best = table.max(axis=0)
     clear = (best > 0) & ((table == best).sum(axis=0) == 1)
     verdict = np.where(clear, table.argmax(axis=0), UNKNOWN).astype(np.int16)
-    named = np.array([EVIDENCE.index(_EVIDENCE_OF.get(name, "session")) for name in PROTOCOLS] + [MISSING], np.int16)
+    named = np.array([EVIDENCE.index(_EVIDENCE_OF[name]) for name in counts] + [MISSING], np.int16)
     evidence: Codes = named[verdict]
     evidence[(verdict == PROTOCOLS.index("udpc")) & handshake] = EVIDENCE.index("handshake")
     return verdict, evidence

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 import tempfile
 import time
@@ -17,11 +18,11 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
+from fairway.core.errors import FairwayError
 from fairway.core.layout import STAGING
 from fairway.core.tables import MESSAGES
 from fairway.lake.landing import segments, tables
 from fairway.lake.landing.batch import Filled, Landed, Landing, TypedTable
-from fairway.lake.landing.failures import StreamFailed, StreamStumbled, failure_of
 from fairway.lake.landing.housekeeping import Removed, remove_landed
 from fairway.lake.landing.tables import Begun
 from fairway.lake.landing.typed import Wish
@@ -32,6 +33,47 @@ from fairway.store.tending import HISTORY_S, Compacted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+FULL = "No space left on device"
+TRACEBACK = "Traceback (most recent call last):"
+_PYTHON = re.compile(r"^\w*Error: (.+)$", re.MULTILINE)
+_OURS = re.compile(r"fairway\.[\w.]+: (.+)")
+
+
+class StreamFailed(FairwayError):
+    """Spark could not go on; the message says why."""
+
+
+class StreamStumbled(StreamFailed):
+    """Spark could not go on, for a reason that may pass: a worker that did not answer, an executor that is gone.
+
+    What Fairway found wrong (a gap, a damaged segment) stays wrong, and so does what Spark cannot make a plan of.
+    """
+
+
+def failure_of(landing: Exception | None, query: Exception | None) -> Exception:
+    """Return what to raise for a query that failed, from what went wrong in a batch, if there, and what Spark says."""
+    from pyspark.errors import AnalysisException, PySparkException
+
+    if isinstance(landing, FairwayError):
+        return landing
+    text = str(landing or query)
+    found = _OURS.findall(text)
+    if found:
+        return StreamFailed(str(found[-1]))
+    if FULL in text:
+        return StreamFailed(
+            "A disk is full, the lake's or the one for Spark's temporary files: make room, and start the stream again."
+        )
+    if isinstance(landing, OSError):
+        return landing
+    raised = _PYTHON.findall(text) if TRACEBACK in text else []
+    lines = [*raised[-1:], *(line.strip() for line in text.splitlines() if line.strip())]
+    passing = landing is None or isinstance(landing, PySparkException) or type(landing).__name__ == "Py4JJavaError"
+    kind = StreamStumbled if passing and not isinstance(landing or query, AnalysisException) else StreamFailed
+    who = "Spark stopped the stream" if passing else "The stream stopped"
+    return kind(f"{who}: {lines[0] if lines else type(landing or query).__name__}")
+
 
 CHECKPOINT = "stream-"
 """Begins the name of the folder below `staging/` that Spark has for one query."""

@@ -6,7 +6,6 @@
     rup.py
     pydevts.py
     amplification.py  the limit that all four share
-    limits.py         durations and bounds
 
 Only what a capture at its point can prove is reported. Losses, duplicates, reordering, restarts and moving addresses
 break no rule.
@@ -20,21 +19,21 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from fairway.core.tables import PROTOCOLS, VIOLATIONS
-from fairway.lake.analysis.sessions import beginnings
-from fairway.lake.analysis.sums import EPISODE, grouped
+from fairway.lake.analysis.sessions import EPISODE, grouped, seconds_of, whole_sessions
 from fairway.lake.violations import amplification, mrp, pydevts, rup, udpc
-from fairway.lake.violations.rule import Check, Rule, beside, judged, malformed
+from fairway.lake.violations.rule import GATHERED, Check, Rule, beside, judged, malformed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["CHECKS", "Check", "Rule", "checks_of", "rules", "violations"]
+__all__ = ["CHECKS", "Check", "Rule", "checks_of", "gathered", "rules", "violations"]
 
 MICROSECOND_NS = 1_000
 
 _FORMAT = Check(
     context=malformed,
     rules=(*udpc.FORMAT_RULES, *mrp.FORMAT_RULES, *rup.FORMAT_RULES, *pydevts.FORMAT_RULES),
+    alone=True,
 )
 
 CHECKS_OF = {
@@ -61,22 +60,43 @@ def rules(protocol: str) -> list[Rule]:
     return [rule for check in CHECKS for rule in check.rules if rule.clause.startswith(prefixes)]
 
 
-def violations(packets: DataFrame, checks: tuple[Check, ...] = CHECKS) -> DataFrame:
+def violations(
+    packets: DataFrame,
+    checks: tuple[Check, ...] = CHECKS,
+    *,
+    seconds: DataFrame | None = None,
+    by_flow: DataFrame | None = None,
+) -> DataFrame:
     """Return the table `violations`.
 
-    Each check reads `packets` for itself: pass a stored table, not a plan that would be computed again each time.
+    Each check reads `packets` for itself: pass a stored table, not a plan that would be computed again each time; and,
+    if somebody has kept them, what their sessions add up in each second, and `gathered` packets.
     Whether a rule that needs the beginning applies is asked of what was found, which is little, not of every packet.
     """
-    found = _together([judged(packets, check) for check in checks])
-    known = beginnings(packets).where("from_start AND packets_out > 0 AND packets_in > 0")
-    whole = known.selectExpr("flow", "session", f"{MICROSECOND_NS} * unix_micros(first) AS first_ns")
+    together = packets if by_flow is None else by_flow
+    found = _together([judged(packets if check.alone else together, check) for check in checks])
+    names = ("first_us", "first_ns", "begun_ns", "packets_out", "packets_in")
+    known = whole_sessions(seconds or seconds_of(packets), *names)
+    whole = known.where("begun_ns = first_ns AND packets_out > 0 AND packets_in > 0").selectExpr(
+        "flow", "session", f"{MICROSECOND_NS} * first_us AS first_ns"
+    )
     joined = beside(found, whole, ["flow", "session"]).where(
         "NOT needs_start OR coalesce(captured_by_ns >= first_ns, false)"
     )
     between = f"""point = spoilt_point AND flow = spoilt_flow AND spoilt_ns >= IF(needs_start, first_ns, all_since_ns)
-        AND spoilt_ns <= {MICROSECOND_NS} * unix_micros(at) + {MICROSECOND_NS - 1}"""
+        AND spoilt_ns DIV {MICROSECOND_NS} <= at_ns DIV {MICROSECOND_NS}"""
     kept = joined.join(_spoilt(packets).hint("shuffle_hash"), on=F.expr(between), how="left_anti")
-    return kept.selectExpr(*VIOLATIONS.names, *EPISODE)
+    at = f"timestamp_micros(at_ns DIV {MICROSECOND_NS}) AS at"
+    return kept.selectExpr("*", at).selectExpr(*VIOLATIONS.names, *EPISODE)
+
+
+def gathered(packets: DataFrame, parts: int) -> DataFrame:
+    """Return packets flow by flow: all that is asked of several together is asked within a flow.
+
+    Every check reads them, but only some kinds of one protocol: Spark passes over stretches that hold no such rows.
+    """
+    timed = packets.where(f"protocol IN {PROTOCOLS} AND at_ns IS NOT NULL").selectExpr(*GATHERED)
+    return timed.repartition(parts, "flow").sortWithinPartitions("protocol", "kind")
 
 
 def _together(frames: Sequence[DataFrame]) -> DataFrame:

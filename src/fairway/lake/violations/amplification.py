@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairway.core.tables import PROTOCOLS
-from fairway.lake.analysis.sums import grouped
-from fairway.lake.violations.limits import AMPLIFICATION_MAX as LIMIT
+from fairway.lake.analysis.sessions import grouped
+from fairway.lake.violations.rule import AMPLIFICATION_MAX as LIMIT
 from fairway.lake.violations.rule import FORWARD, FRAME, Check, Rule, beside
 
 if TYPE_CHECKING:

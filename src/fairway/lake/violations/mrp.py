@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairway.lake.analysis.sums import named
+from fairway.lake.analysis.sessions import named
 from fairway.lake.violations import mrp_opening
-from fairway.lake.violations.limits import SECOND_NS, SLACK_NS, UNACKNOWLEDGED_NS, WINDOW_MAX
 from fairway.lake.violations.rule import (
     BY_NOW,
     FRAME,
+    SECOND_NS,
+    SLACK_NS,
+    UNACKNOWLEDGED_NS,
+    WINDOW_MAX,
     Check,
     Rule,
     format_rule,
@@ -167,7 +170,7 @@ FORMAT_RULES = (
 
 CHECKS = (
     *mrp_opening.CHECKS,
-    Check(context=_numbers, rules=_NUMBER_RULES),
+    Check(context=_numbers, rules=_NUMBER_RULES, alone=True),
     Check(context=_stalled, rules=_STALLED_RULES),
     Check(context=_piggyback, rules=_PIGGYBACK_RULES),
 )

@@ -10,9 +10,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairway.lake.analysis.sums import grouped
-from fairway.lake.violations.limits import HALF_OPEN_NS, JITTER_NS, PIGGYBACK_CONID_MAX, SECOND_NS, SLACK_NS, WINDOW_MAX
-from fairway.lake.violations.rule import FRAME, Check, Rule, beside, of_protocol, over, until_now, with_columns
+from fairway.lake.analysis.sessions import grouped
+from fairway.lake.violations.rule import (
+    FRAME,
+    HALF_OPEN_NS,
+    JITTER_NS,
+    PIGGYBACK_CONID_MAX,
+    SECOND_NS,
+    SLACK_NS,
+    WINDOW_MAX,
+    Check,
+    Rule,
+    beside,
+    of_protocol,
+    over,
+    until_now,
+    with_columns,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairway.lake.analysis.sums import named
-from fairway.lake.violations.limits import PYDEVTS_LATE_NS as LATE_NS
-from fairway.lake.violations.limits import PYDEVTS_LIFE_NS as LIFE_NS
-from fairway.lake.violations.limits import PYDEVTS_TRANSMISSIONS_MAX as TRANSMISSIONS_MAX
-from fairway.lake.violations.limits import SECOND_NS
+from fairway.lake.analysis.sessions import named
 from fairway.lake.violations.rule import (
     BY_NOW,
     FRAME,
+    SECOND_NS,
     SETTLED_S,
     Check,
     Rule,
@@ -31,6 +28,9 @@ from fairway.lake.violations.rule import (
     where_any,
     with_columns,
 )
+from fairway.lake.violations.rule import PYDEVTS_LATE_NS as LATE_NS
+from fairway.lake.violations.rule import PYDEVTS_LIFE_NS as LIFE_NS
+from fairway.lake.violations.rule import PYDEVTS_TRANSMISSIONS_MAX as TRANSMISSIONS_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -223,4 +223,4 @@ FORMAT_RULES = (
     format_rule("PYDEVTS-1.7", "too_long", "a body of at most 65,499 bytes"),
 )
 
-CHECKS = (Check(context=_answers, rules=_ANSWER_RULES), Check(context=_ids, rules=_ID_RULES))
+CHECKS = (Check(context=_answers, rules=_ANSWER_RULES, alone=True), Check(context=_ids, rules=_ID_RULES))

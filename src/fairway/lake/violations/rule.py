@@ -24,12 +24,50 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from fairway.core.tables import PACKETS
-from fairway.lake.analysis.sums import EPISODE, named
-from fairway.lake.violations.limits import JITTER_NS, SECOND_NS
+from fairway.core.tables import PACKETS, PROTOCOLS
+from fairway.lake.analysis.sessions import EPISODE, named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+SECOND_NS = 1_000_000_000
+JITTER_NS = SECOND_NS // 1_000
+"""Two datagrams closer than this may stand in a capture in either order."""
+SLACK_NS = 3 * SECOND_NS
+"""Two datagrams further apart than this have not overtaken one another."""
+
+AMPLIFICATION_MAX = 12
+"""Three times, and what a network doubles on both ways."""
+
+UDPC_TURN = 1 << 32
+NEARBY = 16_384
+"""A restored endpoint goes on 65,536 indices ahead; numbers of one life are compared within this distance."""
+IMPORTANT_NS = 40 * SECOND_NS
+REQUEST_NS = 15 * SECOND_NS
+FIN_NS = 10 * SECOND_NS
+"""The limits of UDPC-7.2, 8.2 and 10.4 (30, 5 and 3 s), and time for the last retransmission to pass."""
+
+WINDOW_MAX = 32_767
+PIGGYBACK_CONID_MAX = 65_535
+HALF_OPEN_NS = 5 * SECOND_NS
+"""Of MRP-2.4: so long a connection is kept of which nothing but connects has come."""
+UNACKNOWLEDGED_NS = 120 * SECOND_NS
+"""30 s of MRP-7.3, and as long again for each of a few restarts that begin to count anew."""
+
+RUP_PARTS_MAX = 1 << 20
+RUP_SILENCE_NS = 20 * SECOND_NS
+"""10 s of RUP-5.9, and time for the last answer to arrive."""
+RUP_PROGRESS_NS = 90 * SECOND_NS
+"""60 s of RUP-5.9, and time for what is new to arrive."""
+
+PYDEVTS_LIFE_NS = 33 * SECOND_NS
+"""The life of a packet: ten repeats, and three seconds after the last."""
+PYDEVTS_TRANSMISSIONS_MAX = 22
+"""The original and ten repeats, each doubled on the way."""
+PYDEVTS_LATE_NS = (85 * SECOND_NS, 45 * SECOND_NS)
+"""A copy is late if one was seen in this range before it: longer ago than a packet lives, and not so long that the id
+may be used again for the same body, 120 s after the first of perhaps eleven transmissions."""
+
 
 Severity = Literal["error", "warning"]
 
@@ -42,7 +80,7 @@ FORWARD = "(source, source_port) < (destination, destination_port)"
 BY_NOW = f"<= at_ns + {JITTER_NS}"
 """SQL: what was seen by now, or at nearly the same instant."""
 
-FRAME = ("protocol", "session", "point", "flow", "file_id", "file", "offset", "frame", "at", "at_ns", *EPISODE)
+FRAME = ("protocol", "session", "point", "flow", "file_id", "file", "offset", "frame", "at_ns", *EPISODE)
 """The columns of a packet that every context keeps: where a violation is, and when."""
 
 _SHARED = (
@@ -50,6 +88,14 @@ _SHARED = (
     *("first_at_ns", "differs", "acknowledges_kind", "acknowledges_at_ns", "echoes_at_ns", "body_bytes", "body_crc"),
 )
 """What else the rules of all protocols look at. Spark's planner pays for every column, also one that it leaves out."""
+
+GATHERED = (
+    *FRAME,
+    *_SHARED,
+    "payload_bytes",
+    *(name for name in PACKETS.names if name.startswith(tuple(f"{one}_" for one in PROTOCOLS))),
+)
+"""What the checks look at that need the packets of a flow together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,17 +131,26 @@ class Check:
 
     context: Callable[[DataFrame], DataFrame]
     rules: tuple[Rule, ...]
+    alone: bool = False
+    """Whether each packet is judged by itself, so that those of a flow need not be brought together."""
 
 
 def judged(packets: DataFrame, check: Check) -> DataFrame:
-    """Return `FRAME` and what is wrong, a row for each rule that a row of packets breaks."""
+    """Return `FRAME` and what is wrong, a row for each rule that a row of packets breaks.
+
+    First the few rows are found that break any: to look for that costs a fraction of saying what is wrong.
+    """
+    suspects = check.context(packets).where(" OR ".join(map(_broken, check.rules)) or "false")
     verdicts = ", ".join(map(_verdict, check.rules))
-    broken = f"inline(filter(array({verdicts}), verdict -> verdict IS NOT NULL))"
-    return check.context(packets).selectExpr(*FRAME, broken)
+    return suspects.selectExpr(*FRAME, f"inline(filter(array({verdicts}), verdict -> verdict IS NOT NULL))")
+
+
+def _broken(rule: Rule) -> str:
+    return f"(coalesce(({rule.where}), false) AND NOT coalesce(({rule.holds}), false))"
 
 
 def _verdict(rule: Rule) -> str:
-    return f"""CASE WHEN coalesce(({rule.where}), false) AND NOT coalesce(({rule.holds}), false) THEN named_struct(
+    return f"""CASE WHEN {_broken(rule)} THEN named_struct(
         'rule', {_quoted(rule.clause)}, 'severity', {_quoted(rule.severity)},
         'found', coalesce(string({rule.found}), 'nothing'), 'expected', {_quoted(rule.expected)},
         'needs_start', {rule.needs_start}, 'captured_by_ns', ({rule.since}) - {rule.settled_s * SECOND_NS},
@@ -128,7 +183,7 @@ def where_any(rows: DataFrame, condition: str, *keys: str) -> DataFrame:
 
 def malformed(packets: DataFrame) -> DataFrame:
     """Return the malformed datagrams that the capture holds whole: the context of rules about format."""
-    bad = packets.where("kind = 'malformed' AND NOT truncated AND at IS NOT NULL")
+    bad = packets.where("kind = 'malformed' AND NOT truncated AND at_ns IS NOT NULL")
     return bad.selectExpr(*FRAME, "reason", "payload_bytes")
 
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairway.lake.analysis.sums import named
-from fairway.lake.violations.limits import RUP_PARTS_MAX as PARTS_MAX
-from fairway.lake.violations.limits import RUP_PROGRESS_NS as PROGRESS_NS
-from fairway.lake.violations.limits import RUP_SILENCE_NS as SILENCE_NS
-from fairway.lake.violations.limits import SECOND_NS, SLACK_NS
+from fairway.lake.analysis.sessions import named
 from fairway.lake.violations.rule import (
     FRAME,
+    SECOND_NS,
     SETTLED_S,
+    SLACK_NS,
     Check,
     Rule,
     format_rule,
@@ -28,6 +26,9 @@ from fairway.lake.violations.rule import (
     where_any,
     with_columns,
 )
+from fairway.lake.violations.rule import RUP_PARTS_MAX as PARTS_MAX
+from fairway.lake.violations.rule import RUP_PROGRESS_NS as PROGRESS_NS
+from fairway.lake.violations.rule import RUP_SILENCE_NS as SILENCE_NS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

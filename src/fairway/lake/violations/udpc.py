@@ -11,12 +11,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairway.lake.analysis.sums import grouped
-from fairway.lake.violations.limits import FIN_NS, IMPORTANT_NS, JITTER_NS, NEARBY, REQUEST_NS, SECOND_NS, SLACK_NS
-from fairway.lake.violations.limits import UDPC_TURN as TURN
+from fairway.lake.analysis.sessions import grouped
 from fairway.lake.violations.rule import (
     BY_NOW,
+    FIN_NS,
     FRAME,
+    IMPORTANT_NS,
+    JITTER_NS,
+    NEARBY,
+    REQUEST_NS,
+    SECOND_NS,
+    SLACK_NS,
     Check,
     Rule,
     beside,
@@ -26,6 +31,7 @@ from fairway.lake.violations.rule import (
     until_now,
     with_columns,
 )
+from fairway.lake.violations.rule import UDPC_TURN as TURN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -345,7 +351,7 @@ FORMAT_RULES = (
 )
 
 CHECKS = (
-    Check(context=_numbers, rules=_NUMBER_RULES),
+    Check(context=_numbers, rules=_NUMBER_RULES, alone=True),
     Check(context=_responses, rules=_RESPONSE_RULES),
     Check(context=_handshakes, rules=_HANDSHAKE_RULES),
     Check(context=_openings, rules=_OPENING_RULES),

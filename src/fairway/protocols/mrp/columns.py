@@ -195,12 +195,10 @@ def rows_of(data: bytes, count: int, segment_bytes: int, prefix: bytes) -> Rows 
 
 
 def firsts(rows: Rows) -> bytes:
-    """Return the first number of each header: the sequences."""
     return rows["first"].tobytes()
 
 
 def seconds(rows: Rows) -> bytes:
-    """Return the second number of each header: the stamps, or the from_seqs."""
     return rows["second"].tobytes()
 
 
@@ -211,7 +209,6 @@ def run_start(two_bytes_each: bytes) -> int | None:
 
 
 def bodies_of(rows: Rows) -> list[bytes]:
-    """Return what follows each header, one `bytes` a message."""
     if "body" not in (rows.dtype.names or ()):
         return [b""] * len(rows)
     bodies: list[bytes] = rows["body"].tolist()
@@ -219,7 +216,6 @@ def bodies_of(rows: Rows) -> list[bytes]:
 
 
 def stamped_acks(rows: Rows, prefix: bytes) -> bytes:
-    """Return the acknowledgements of stamped data: our prefix, their sequence and stamp."""
     acks: Rows = np.empty(len(rows), _row(len(prefix), wire.ACK_BYTES))
     acks["prefix"] = np.void(prefix)
     acks["numbers"] = rows["numbers"]
@@ -227,7 +223,6 @@ def stamped_acks(rows: Rows, prefix: bytes) -> bytes:
 
 
 def bare_acks(prefix: bytes, sequence: int, first_from_seq: int, count: int) -> bytes:
-    """Return bare acknowledgements whose from_seqs follow one another."""
     acks: Rows = np.empty(count, _row(len(prefix), wire.PIGGYBACK_BYTES))
     acks["prefix"] = np.void(prefix)
     acks["first"] = np.void(sequence.to_bytes(2, "big"))

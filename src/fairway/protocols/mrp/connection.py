@@ -11,76 +11,66 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from fairway.core.events import (
-    NO_ACKNOWLEDGEMENT,
-    Closed,
-    CloseReason,
-    MessageReceived,
-    MessagesReceived,
-    Peer,
-    Receipt,
-)
+from fairway.core.conversations import Conversation
+from fairway.core.events import NO_ACKNOWLEDGEMENT, Closed, CloseReason, MessageReceived, MessagesReceived, Peer
 from fairway.core.machine import Buffer
 from fairway.core.outputs import Outputs
 from fairway.core.pings import Pings
 from fairway.core.receipts import Piece
 from fairway.core.recovery.recovery import Recovery
 from fairway.core.recovery.runs import NEVER, Acknowledged, Run
+from fairway.core.statistics import CLOSING
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.options import STAMPED, MrpOptions
-from fairway.protocols.mrp.receiver import KeptSlots, Receiver
+from fairway.protocols.mrp.receiver import DROP_REASONS, DUPLICATE, HELD_DUPLICATE, NEW, KeptSlots, Receiver
 from fairway.protocols.mrp.sender import Sender
 from fairway.protocols.mrp.snapshot import Snapshot
 
 
 class Shared:
-    """One per machine, handed to each connection."""
+    """One per machine, for all its connections."""
 
-    __slots__ = ("drop", "forget", "options", "outbox", "outputs", "slots", "statistics")
-
-    def __init__(self, options: MrpOptions, forget: Callable[[Connection], None]) -> None:
+    def __init__(self, options: MrpOptions, outputs: Outputs[Connection]) -> None:
         self.options = options
-        self.forget = forget
-        """Takes a connection that has ended out of the machine's tables."""
-        self.outputs: Outputs[Connection] = Outputs(options)
-        self.statistics = self.outputs.statistics
-        self.outbox = self.outputs.outbox
-        self.drop = self.outputs.drop
+        self.outputs = outputs
+        self.statistics = outputs.statistics
+        self.outbox = outputs.outbox
+        self.drop = outputs.drop
         self.slots = KeptSlots(options)
+        self.forget: Callable[[Connection], None]
+        """Takes a connection that has ended out of the machine's tables."""
 
 
-class Connection(ABC):
+class Connection(Conversation, ABC):
     """One connection of a machine, open until `ended`."""
 
     __slots__ = (
-        *("_leave_us", "_shared", "active_us", "address", "client", "closing", "ended"),
-        *("heard_us", "local", "peer", "pings", "presence_us", "receiver", "remote", "sender"),
-    )
+        "_leave_us", "_shared", "active_us", "address", "client", "ended", "heard_us", "local", "pings", "presence_us",
+        "receiver", "remote", "sender",
+    )  # fmt: skip
     layout: ClassVar[str]
     ver: ClassVar[int]
-    header_bytes: ClassVar[int]
     recovery: ClassVar[type[Recovery]]
     """Whether an acknowledgement names all packets up to a number, not one."""
 
     def __init__(self, shared: Shared, peer: Peer, remote: int, client: bool, now_us: int) -> None:
+        super().__init__(peer)
         options = shared.options
         self._shared = shared
-        self.peer = peer
         self.address = peer.address
         self.local = peer.local
         self.remote = remote
         self.client = client
         """Whether this side opened the connection."""
-        self.sender = Sender(options, shared.outputs, peer, self.recovery)
+        self.sender = Sender(self, options, shared.outputs, self.recovery)
         self.receiver = Receiver(options.first_sequence, options.window, options.deferred, shared.slots)
         self.heard_us = now_us
         self.active_us = now_us
         self.presence_us = NEVER
         """When the peer must have got a packet with its id, if no data goes there first."""
         self._leave_us = NEVER
-        self.pings = Pings(shared.outputs, peer, options.ping_timeout_us)
+        self.pings = Pings(shared.outputs, peer, options.ping_timeout_us, options.pings_max)
         """Marked by the number of the acknowledged packet that was repeated; None where the connect was."""
-        self.closing: CloseReason | None = None
         self.ended = False
 
     # What the layouts say differently.
@@ -103,7 +93,11 @@ class Connection(ABC):
 
     @abstractmethod
     def take_run(self, data: bytes, count: int, segment_bytes: int, now_us: int) -> bool:
-        """Take a batch of new data packets in order as a whole, or answers no and changes nothing."""
+        """Take a batch of new data packets in order as a whole, or return False and change nothing."""
+
+    @abstractmethod
+    def _answer_message(self, note: bytes, now_us: int) -> None:
+        """Acknowledge one message; `note` is what the layout needs for that."""
 
     @abstractmethod
     def _acknowledge(self, committed: Sequence[Piece], floor: int, now_us: int) -> None:
@@ -112,19 +106,12 @@ class Connection(ABC):
     # Sending.
 
     def mark_ready(self, now_us: int) -> None:
-        """Have `flush` called before the machine's next output."""
-        self._shared.outputs.ready[self] = now_us
-
-    def enqueue(self, bodies: Sequence[bytes], body_bytes: int, token: int, now_us: int, *, equal: bool) -> None:
-        """Queue messages of so many bytes in all."""
-        self.sender.enqueue(bodies, body_bytes, token, equal=equal)
         self._shared.outputs.ready[self] = now_us
 
     def flush(self, now_us: int) -> None:
-        """Send what may leave now."""
         sender = self.sender
         self._retransmit(now_us)
-        while sender.queue and (most := sender.may_leave(now_us)) > 0:
+        while sender.waiting and (most := sender.may_leave(now_us)) > 0:
             self._send(most, now_us)
         self._leave_us = sender.next_leave_us(now_us)
         self._end_if_done()
@@ -138,7 +125,7 @@ class Connection(ABC):
 
     def _send(self, most: int, now_us: int) -> None:
         sender = self.sender
-        token, bodies = sender.queue.take(most)
+        token, bodies = sender.waiting.take(most)
         count, segment_bytes = len(bodies), self.header_bytes + len(bodies[0])
         data = self._datagrams(bodies, now_us)
         self._transmit(data, segment_bytes, now_us, count)
@@ -155,7 +142,6 @@ class Connection(ABC):
             self.end(self.closing)
 
     def _delivered(self, pieces: Sequence[Acknowledged], now_us: int) -> None:
-        """Report packets that were acknowledged."""
         for run, first, count in pieces:
             self._settle(run, first, count)
         self._resume(now_us)
@@ -167,7 +153,7 @@ class Connection(ABC):
 
     def _resume(self, now_us: int) -> None:
         """Have what waits looked at again; with nothing left a timer may as well run out for nothing once."""
-        if self.sender.recovery.left or self.sender.queue or self.closing is not None:
+        if self.sender.recovery.left or self.sender.waiting or self.closing is not None:
             self._shared.outputs.ready[self] = now_us
 
     def _settle(self, run: Run, first: int, count: int) -> None:
@@ -184,9 +170,27 @@ class Connection(ABC):
     # Receiving.
 
     def hear(self, now_us: int) -> None:
-        """Note a valid packet."""
         self.heard_us = now_us
         self.active_us = now_us
+
+    def _take_message(self, number: int, body: bytes, note: bytes, now_us: int) -> None:
+        receiver = self.receiver
+        verdict = receiver.judge(number, len(body))
+        if verdict == NEW and self.closing is None:
+            if self._shared.options.deferred:
+                receiver.offer(number, len(body), note)
+                self._deliver(number, body)
+                return
+            ready = receiver.take(number, body)
+            self._answer_message(note, now_us)
+            for ready_number, ready_body in ready:
+                self._deliver(ready_number, ready_body)
+        elif verdict in (DUPLICATE, HELD_DUPLICATE):
+            self._shared.statistics.duplicates += 1
+            if verdict == DUPLICATE:
+                self._answer_message(note, now_us)
+        else:
+            self._shared.drop(DROP_REASONS.get(verdict, CLOSING))
 
     def _deliver(self, number: int, body: bytes) -> None:
         self._shared.statistics.messages_received += 1
@@ -196,19 +200,17 @@ class Connection(ABC):
         self._shared.statistics.messages_received += len(bodies)
         self._shared.outputs.report(MessagesReceived(self.peer, first, bodies))
 
-    def commit(self, receipt: Receipt, now_us: int) -> None:
-        """Free the receipt slots of received messages and, when deferred, acknowledge them."""
-        first, receiver = receipt.first, self.receiver
-        assert isinstance(first, int)
+    def commit(self, first: int, count: int, now_us: int) -> None:
+        receiver = self.receiver
         if not self._shared.options.deferred:
-            if receipt.count > 1 or not receiver.receipts.free_one(first):
-                receiver.receipts.commit(first, receipt.count)
+            if count > 1 or not receiver.receipts.free_one(first):
+                receiver.receipts.commit(first, count)
             return
-        floor, committed = receiver.floor, receiver.commit(first, receipt.count)
+        floor, committed = receiver.floor, receiver.commit(first, count)
         if committed:
             self._acknowledge(committed, floor, now_us)
 
-    # Signs of life.
+    # Keepalives.
 
     def say_present(self, now_us: int) -> None:
         """Send a packet that shows the peer that its id has arrived."""
@@ -255,7 +257,7 @@ class Connection(ABC):
             self.pings.answered(asked[-1], now_us)
 
     def _keep_alive(self, now_us: int) -> None:
-        """Show the peer that this side is there, and makes the peer answer: a sign of presence gets no answer, so
+        """Show the peer that this side is there, and make the peer answer: a presence packet gets no answer, so
         a client that never sent data calls again when half the time to be forgotten has passed in silence."""
         if self.sender.recovery.left:
             self.active_us = now_us
@@ -275,7 +277,6 @@ class Connection(ABC):
     # Time.
 
     def next_us(self) -> int:
-        """Return when `wake` is due."""
         options = self._shared.options
         due_us = min(
             self.heard_us + options.forget_us,
@@ -287,7 +288,6 @@ class Connection(ABC):
         return min(due_us, self.pings.next_us()) if self.pings.waiting else due_us
 
     def wake(self, now_us: int) -> None:
-        """Do what is due."""
         recovery = self.sender.recovery
         if recovery.gives_up(now_us):
             self.end(self.closing or CloseReason.TIMED_OUT, NO_ACKNOWLEDGEMENT)
@@ -315,11 +315,8 @@ class Connection(ABC):
 
     # The end.
 
-    def close(self, reason: CloseReason, now_us: int) -> None:
+    def close(self, now_us: int) -> None:
         """End the connection once everything queued and outstanding is acknowledged."""
-        if self.closing is not None:
-            return
-        self.closing = reason
         self.sender.backlog.close()
         self.mark_ready(now_us)
         self._end_if_done()

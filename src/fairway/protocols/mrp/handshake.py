@@ -12,16 +12,17 @@ ids bit 15 clear, whatever ids the peers choose.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from fairway.core.events import Address, CloseReason, Connected, ConnectRefused, Peer
-from fairway.core.handshakes import Call, Calls, HalfOpen, HalfOpens
+from fairway.core.events import Address, Connected, ConnectRefused, Peer
+from fairway.core.handshakes import Call, HalfOpen, HandshakeTable
 from fairway.core.random_source import RandomSource
-from fairway.core.refusals import endpoint_closed, too_many_peers
+from fairway.core.refusals import too_many_peers
 from fairway.core.statistics import ENDPOINT_CLOSED, PEERS_FULL
 from fairway.core.timers import Deadlines
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection, Shared
-from fairway.protocols.mrp.options import PIGGYBACK, STAMPED, MrpOptions
+from fairway.protocols.mrp.options import PIGGYBACK, STAMPED
 from fairway.protocols.mrp.piggyback import PiggybackConnection
 from fairway.protocols.mrp.stamped import StampedConnection
 
@@ -43,36 +44,40 @@ class HalfCall(HalfOpen):
         self.layout = layout
 
 
-class ConnectionTable:
-    """All connections of a machine, from their first packet on."""
+class ConnectionTable(HandshakeTable[HalfCall]):
+    """All connections of a machine, from their first packet on. Our calls are known by own id."""
 
-    def __init__(self, options: MrpOptions, random_source: RandomSource) -> None:
-        self._options = options
+    def __init__(self, shared: Shared, random_source: RandomSource, deadlines: Deadlines[Any]) -> None:
+        super().__init__(shared.options, shared.outputs, deadlines)
+        self._options = shared.options
         self._random_source = random_source
-        self.shared = Shared(options, self._forget)
+        self.shared = shared
+        shared.forget = self._forget
         self.connections: dict[int, Connection] = {}
         """Open connections by own id, oldest first."""
         self._callers: dict[tuple[Address, int], Connection] = {}
         """Open connections that others opened, by address and cl_conid: a repeated connect gets its reply again."""
-        self.deadlines: Deadlines[Connection | Call | HalfCall] = Deadlines()
-        self.calls = Calls(options, self.shared.outputs, self.deadlines)
-        """By own id."""
-        self.half_opens: HalfOpens[HalfCall] = HalfOpens(options, self.shared.outputs, self.deadlines)
-        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self.connections)
+
+    def find(self, local: int, remote: int, address: Address, layout: str) -> Connection | None:
+        """Return the one open connection that address and both ids belong to."""
+        connection = self.connections.get(local)
+        if connection is None or connection.remote != remote or connection.layout != layout:
+            return None
+        return connection if connection.address == address else None
 
     def lookup(self, local: int, remote: int, address: Address, layout: str, now_us: int) -> Connection | None:
-        """Return the one connection that address and both ids belong to, which is opened if it was half open."""
-        connection = self.connections.get(local)
-        if connection is not None:
-            belongs = connection.remote == remote and connection.layout == layout and connection.address == address
-            return connection if belongs else None
+        """Return the same, opened if it was half open."""
+        if local in self.connections:
+            return self.find(local, remote, address, layout)
         call = self.half_opens.by_id(local)
         if call is None or (call.caller_id, call.layout, call.address) != (remote, layout, address):
             return None
         return self._complete(call, now_us)
 
     def open(self, peer: Peer, remote: int, layout: str, *, client: bool, now_us: int) -> Connection:
-        """Add a connection whose ids are known."""
         made = StampedConnection if layout == STAMPED else PiggybackConnection
         connection: Connection = made(self.shared, peer, remote, client, now_us)
         self.connections[peer.local] = connection
@@ -83,14 +88,12 @@ class ConnectionTable:
         return connection
 
     def _forget(self, connection: Connection) -> None:
-        """Remove a connection that has ended."""
         del self.connections[connection.local]
         if not connection.client:
             del self._callers[connection.address, connection.remote]
         self.deadlines.set(connection, None)
 
     def is_taken(self, number: int) -> bool:
-        """Return whether an id is in use."""
         return number in self.connections or number in self.calls or number in self.half_opens
 
     def _draw_id(self, layout: str) -> int | None:
@@ -126,17 +129,14 @@ class ConnectionTable:
     def _welcomes(self, layout: str, cl_conid: int) -> bool:
         if layout not in self._options.accepts or (layout == PIGGYBACK and cl_conid > wire.PIGGYBACK_CONID_MAX):
             return False
-        if self._is_full():
+        if self.is_full():
             self.shared.drop(PEERS_FULL)
             return False
         return True
 
-    def _is_full(self) -> bool:
-        return len(self.connections) + len(self.calls) >= self._options.peers_max
-
     def _complete(self, call: HalfCall, now_us: int) -> Connection | None:
         """Open a half-open connection whose caller has shown our id."""
-        if self._is_full():
+        if self.is_full():
             self.shared.drop(PEERS_FULL)
             return None
         self.half_opens.remove(call)
@@ -147,33 +147,19 @@ class ConnectionTable:
 
     # Calls of ours.
 
-    def call(self, address: Address, now_us: int) -> int:
+    def connect(self, address: Address, now_us: int) -> int:
         """Ask for a connection in the layout of the options, and return the token."""
-        options = self._options
-        if self._closed:
-            raise endpoint_closed()
-        local = None if self._is_full() else self._draw_id(options.layout)
+        local = self._draw_id(self._options.layout)
         if local is None:
-            raise too_many_peers(min(options.peers_max, len(self.connections) + len(self.calls)))
-        ver = wire.VER_STAMPED if options.layout == STAMPED else wire.VER_PIGGYBACK
+            raise too_many_peers(len(self) + len(self.calls))
+        ver = wire.VER_STAMPED if self._options.layout == STAMPED else wire.VER_PIGGYBACK
         return self.calls.start(local, local, address, wire.encode(wire.Connect(ver=ver, cl_conid=local)), now_us)
 
-    def shut(self) -> None:
-        """Give up all handshakes and take no new calls."""
-        self._closed = True
-        self.calls.give_up_all(CloseReason.SHUT_DOWN)
-        self.half_opens.clear()
-
-    def wake(self, now_us: int) -> None:
-        """Do what is due for every entry."""
-        for entry in self.deadlines.pop_due(now_us):
-            if isinstance(entry, Connection):
-                if not entry.ended:
-                    entry.wake(now_us)
-            elif isinstance(entry, Call):
-                self.calls.wake(entry, now_us)
-            else:
-                self.half_opens.remove(entry)
+    def _wake(self, entry: Any, now_us: int) -> None:
+        if not isinstance(entry, Connection):
+            self.half_opens.remove(entry)
+        elif not entry.ended:
+            entry.wake(now_us)
 
     def take_reply(self, packet: wire.ConReply, address: Address, now_us: int) -> None:
         """Take the answer to a call of ours, or a duplicate of it."""

@@ -3,12 +3,12 @@
 *Opening.* A client sends connect, again after 50 ms, doubling up to 1 s, for 5 s. A server answers with con reply and
 holds the call half open for 5 s; the first packet with its sv_conid opens the connection and proves the address. So
 that there is one, the client sends its first data, or, if none was queued by the time the driver has nothing else to
-do, an empty sign of presence. A reply has 12 bytes and answers 8: the three-times limit cannot be reached and needs
+do, an empty presence packet. A reply has 12 bytes and answers 8: the three-times limit cannot be reached and needs
 no ledger.
 
 *Data.* Each message takes the next sequence. The stamped layout (`stamped.py`) acknowledges packet by packet, the
 piggyback layout (`piggyback.py`) by the highest sequence with none missing below. Packets ahead of a gap are kept up
-to the window. Deferred, messages are handed over as they arrive, with their widened sequence, and acknowledged when
+to the window. Deferred, messages are delivered as they arrive, with their widened sequence, and acknowledged when
 committed.
 
 *Loss* is left to `core.recovery`: a stamp names the transmission that arrived, a from_seq is a mark below which all
@@ -41,54 +41,56 @@ from typing import ClassVar
 
 from fairway.core.errors import BadMessage, MalformedDatagram, NotSupported
 from fairway.core.events import Address, CloseReason, Peer, Receipt
-from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
+from fairway.core.handshakes import HandshakeMachine
+from fairway.core.machine import Buffer
 from fairway.core.random_source import RandomSource
-from fairway.core.recovery.queue import owned
-from fairway.core.refusals import (
-    TOO_LARGE_FOR_PATH,
-    already_open,
-    no_flags,
-    no_such_peer,
-    send_queue_full,
-    too_large,
-    too_many_pings,
-)
-from fairway.core.statistics import Statistics
+from fairway.core.refusals import already_open
 from fairway.protocols.mrp import snapshot as snapshots
 from fairway.protocols.mrp import wire
-from fairway.protocols.mrp.connection import Connection
+from fairway.protocols.mrp.connection import Connection, Shared
 from fairway.protocols.mrp.handshake import ConnectionTable
 from fairway.protocols.mrp.options import PIGGYBACK, STAMPED, MrpOptions
-from fairway.protocols.mrp.piggyback import PiggybackConnection
+from fairway.protocols.mrp.sender import Sender
 from fairway.protocols.mrp.stamped import StampedConnection
 
-BODY_BYTES_MAX = UDP_PAYLOAD_BYTES_MAX - wire.STAMPED_BYTES
-"""What fits a datagram in either layout."""
 BATCH_FROM = 4
 """A received super-buffer of fewer datagrams is taken one by one."""
 
 
-class MrpMachine:
+class MrpMachine(HandshakeMachine[Connection]):
     """All mrp connections of one endpoint."""
 
     name: ClassVar[str] = "mrp"
 
     def __init__(self, options: MrpOptions, random_source: RandomSource) -> None:
+        super().__init__(options)
         self._options = options
-        self._table = ConnectionTable(options, random_source)
-        self._shared = self._table.shared
+        self._shared = Shared(options, self._outputs)
+        self._table = ConnectionTable(self._shared, random_source, self._deadlines)
         self._connections = self._table.connections
-        self._outputs = self._shared.outputs
-        self._take_transmits = self._outputs.outbox.take
-        self.events = self._outputs.events
-        self.statistics: Statistics = self._shared.statistics
-        self._datagram_bytes_max = UDP_PAYLOAD_BYTES_MAX
-        self._body_bytes_max = BODY_BYTES_MAX
+
+    def _handshakes(self) -> ConnectionTable:
+        return self._table
+
+    def _find(self, peer: Peer) -> Connection | None:
+        connection = self._connections.get(peer.local)
+        return None if connection is None or connection.peer != peer else connection
+
+    def _all(self) -> list[Connection]:
+        return list(self._connections.values())
+
+    def _sender(self, conversation: Connection) -> Sender:
+        return conversation.sender
+
+    def _flush(self, ready: Connection, now_us: int) -> None:
+        if not ready.ended:
+            ready.flush(now_us)
+        if not ready.ended:
+            self._deadlines.set(ready, ready.next_us())
 
     # Datagrams in.
 
     def receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None = None) -> None:
-        """Take one datagram, or a super-buffer of them."""
         datagrams = data if type(data) is bytes else bytes(data)
         size = len(datagrams)
         if segment_bytes is None or size <= segment_bytes:
@@ -103,15 +105,16 @@ class MrpMachine:
         count = len(data) // segment_bytes
         if count < BATCH_FROM or segment_bytes < wire.PIGGYBACK_BYTES:
             return 0
-        kind = wire.type_of(data)
-        taken = False
+        kind, taken, stamped = wire.type_of(data), False, None
+        if segment_bytes >= wire.STAMPED_BYTES:
+            dest_conid, from_conid, _, _ = wire.stamped_fields(data)
+            stamped = self._table.find(dest_conid, from_conid, address, STAMPED)
         if kind == wire.TYPE_ACK and segment_bytes == wire.ACK_BYTES:
-            connection = self._stamped(data, address)
-            taken = connection is not None and connection.take_acks(data, count, now_us)
+            taken = isinstance(stamped, StampedConnection) and stamped.take_acks(data, count, now_us)
         elif kind == wire.TYPE_DATA:
-            of_data = self._stamped(data, address) if segment_bytes >= wire.STAMPED_BYTES else None
-            run_of = of_data or self._piggyback(data, address)
-            taken = run_of is not None and run_of.take_run(data, count, segment_bytes, now_us)
+            from_conid, dest_conid, _, _ = wire.piggyback_fields(data)
+            connection = stamped or self._table.find(dest_conid, from_conid, address, PIGGYBACK)
+            taken = connection is not None and connection.take_run(data, count, segment_bytes, now_us)
         if not taken:
             return 0
         self.statistics.batches += 1
@@ -159,176 +162,52 @@ class MrpMachine:
         try:
             wire.decode(datagram)
         except MalformedDatagram as malformed:
-            self._shared.drop(malformed.reason)
+            self._outputs.drop(malformed.reason)
         else:
-            self._shared.drop("unknown_connection")
+            self._outputs.drop("unknown_connection")
 
     def _take_other(self, datagram: bytes, address: Address, now_us: int) -> None:
         try:
             packet = wire.decode(datagram)
         except MalformedDatagram as malformed:
-            self._shared.drop(malformed.reason)
+            self._outputs.drop(malformed.reason)
             return
         if isinstance(packet, wire.Connect):
             self._table.take_connect(packet, address, now_us)
         elif isinstance(packet, wire.ConReply):
             self._table.take_reply(packet, address, now_us)
         else:
-            self._shared.drop("ignored")
-
-    def _stamped(self, data: bytes, address: Address) -> StampedConnection | None:
-        """Return the open connection to which the first datagram of a batch belongs in the stamped reading."""
-        dest_conid, from_conid, _, _ = wire.stamped_fields(data)
-        connection = self._connections.get(dest_conid)
-        if not isinstance(connection, StampedConnection):
-            return None
-        return connection if connection.remote == from_conid and connection.address == address else None
-
-    def _piggyback(self, data: bytes, address: Address) -> PiggybackConnection | None:
-        """Return the open connection to which the first datagram of a batch belongs in the piggyback reading."""
-        from_conid, dest_conid, _, _ = wire.piggyback_fields(data)
-        connection = self._connections.get(dest_conid)
-        if not isinstance(connection, PiggybackConnection):
-            return None
-        return connection if connection.remote == from_conid and connection.address == address else None
+            self._outputs.drop("ignored")
 
     # Commands.
 
-    def connect(self, address: Address, now_us: int) -> int:
-        """Open a connection in the layout of the options."""
-        return self._table.call(address, now_us)
-
-    def send(
-        self, peer: Peer, body: Buffer, now_us: int, *, flags: int | None = None, answers: int | None = None
-    ) -> int:
-        """Queue one message."""
-        if flags is not None or answers is not None:
-            raise no_flags(self.name)
-        connection, size = self._open(peer), len(body)
-        if not 0 < size <= self._body_bytes_max:
-            self._check_body(connection, size)
-        if not connection.sender.backlog.accepts(size):
-            raise send_queue_full(peer.address)
-        token = self._outputs.token()
-        connection.enqueue((body if type(body) is bytes else bytes(body),), size, token, now_us, equal=True)
-        return token
-
-    def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
-        """Queue as many of the messages, from the first on, as there is room for, and return their tokens."""
-        connection = self._open(peer)
-        sizes = list(map(len, bodies))
-        different = set(sizes)
-        for size in (min(different), max(different)) if different else ():
-            self._check_body(connection, size)
-        count = connection.sender.backlog.accepts_of(sizes)
-        tokens = self._outputs.tokens(count)
-        if count:
-            equal = len(different) == 1
-            connection.enqueue(owned(bodies[:count]), sum(sizes[:count]), tokens.start, now_us, equal=equal)
-        return tokens
-
-    def _open(self, peer: Peer) -> Connection:
-        connection = self._connections.get(peer.local)
-        if connection is None or connection.peer != peer or connection.closing is not None:
-            raise no_such_peer(self.name, peer)
-        return connection
-
-    def _known(self, peer: Peer) -> Connection:
-        """Return a connection that has not ended: open or closing."""
-        connection = self._connections.get(peer.local)
-        if connection is None or connection.peer != peer:
-            raise no_such_peer(self.name, peer)
-        return connection
-
-    def _check_body(self, connection: Connection, size: int) -> None:
-        limit = path_allows(UDP_PAYLOAD_BYTES_MAX, self._datagram_bytes_max, connection.header_bytes)
-        if size > limit:
-            whose = "" if self._datagram_bytes_max == UDP_PAYLOAD_BYTES_MAX else TOO_LARGE_FOR_PATH
-            raise too_large(self.name, size, limit, whose)
-        if size == 0 and connection.layout == PIGGYBACK:
+    def _check_size(self, conversation: Connection, size: int) -> None:
+        super()._check_size(conversation, size)
+        if size == 0 and conversation.layout == PIGGYBACK:
             raise BadMessage("the piggyback layout of mrp carries no empty message: it would be an acknowledgement")
 
-    def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None:
-        """Note that a path takes no larger datagrams; where it takes fragments nothing changes."""
-        if not fragments:
-            self._datagram_bytes_max = min(self._datagram_bytes_max, datagram_bytes)
-            self._body_bytes_max = path_allows(self._body_bytes_max, datagram_bytes, wire.STAMPED_BYTES)
-
     def ping(self, peer: Peer, now_us: int) -> int:
-        """Ask the peer for an answer."""
         connection = self._open(peer)
-        if len(connection.pings) >= self._options.pings_max:
-            raise too_many_pings(self._options.pings_max, peer.address)
         if not connection.can_ping:
             raise NotSupported("an mrp server can ping only after a message of its own was acknowledged")
-        token = self._outputs.token()
+        token = connection.pings.token()
         connection.ping(token, now_us)
         return token
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
-        """Free the place of received messages and, when deferred, acknowledges them."""
-        connection = self._connections.get(receipt.peer.local)
-        if connection is not None and connection.peer == receipt.peer and isinstance(receipt.first, int):
-            connection.commit(receipt, now_us)
+        connection = self._find(receipt.peer)
+        if connection is not None and isinstance(receipt.first, int):
+            connection.commit(receipt.first, receipt.count, now_us)
 
-    def close(self, peer: Peer | None, now_us: int) -> None:
-        """Close one connection, or all of them and the door to new ones."""
-        if peer is not None:
-            self._known(peer).close(CloseReason.LOCAL, now_us)
-            return
-        self._table.shut()
-        for connection in list(self._connections.values()):
-            connection.close(CloseReason.SHUT_DOWN, now_us)
-
-    def unreachable(self, address: Address, reason: str, now_us: int) -> None:
-        """End our calls to an address at which nobody receives."""
-        self._table.calls.give_up_to(address, reason)
-
-    def wake(self, now_us: int) -> None:
-        """Do what is due."""
-        self._table.wake(now_us)
-
-    # Out.
-
-    def _flush(self) -> None:
-        """Let every connection that is ready send what it may, and set its timer."""
-        for connection, now_us in self._outputs.take_ready().items():
-            if not connection.ended:
-                connection.flush(now_us)
-            if not connection.ended:
-                self._table.deadlines.set(connection, connection.next_us())
-
-    def transmits(self) -> list[Transmit]:
-        """Return what is to be sent now, in order."""
-        if self._outputs.ready:
-            self._flush()
-        return self._take_transmits()
-
-    def next_deadline_us(self) -> int | None:
-        """Return when `wake` is due next."""
-        if self._outputs.ready:
-            self._flush()
-        return self._table.deadlines.next_us()
-
-    def room(self, peer: Peer) -> int:
-        """Return how many more messages `send` would accept for this peer now."""
-        return self._open(peer).sender.backlog.room()
-
-    def unfinished(self) -> int:
-        """Count the tokens without an outcome."""
-        return self._outputs.unfinished
+    def _close(self, conversation: Connection, reason: CloseReason, now_us: int) -> None:
+        conversation.close(now_us)
 
     # What survives a restart.
 
     def peers(self) -> list[Peer]:
-        """List the open connections, oldest first."""
         return [connection.peer for connection in self._connections.values()]
 
-    def snapshot_in_pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes]:
-        return self.snapshot(peer, committing), b""
-
     def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
-        """Return the state of a connection as it will be once the receipts are committed."""
         connection = self._known(peer)
         receiver, sender = connection.receiver, connection.sender
         ours = [receipt for receipt in committing if receipt.peer == peer]
@@ -349,7 +228,6 @@ class MrpMachine:
         )
 
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
-        """Resume a connection from its snapshot."""
         taken = snapshots.unpack(snapshot)
         if self._table.is_taken(taken.local):
             raise already_open(taken.address)

@@ -13,16 +13,14 @@ from fairway.core.events import Peer
 from fairway.core.machine import Buffer
 from fairway.core.receipts import Piece
 from fairway.core.recovery.marks import MarkRecovery
-from fairway.core.statistics import CLOSING
+from fairway.core.serial import widen
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection, Shared
 from fairway.protocols.mrp.options import PIGGYBACK
-from fairway.protocols.mrp.receiver import DROP_REASONS, DUPLICATE, HELD_DUPLICATE, NEW
 
 NUMPY_FROM = 8
 """Fewer datagrams than this are made faster one by one."""
 _TURN = 65_536
-_HALF = 32_768
 
 
 class PiggybackConnection(Connection):
@@ -91,13 +89,11 @@ class PiggybackConnection(Connection):
         self._take_answer(acknowledged, now_us)
         body = wire.body_of(datagram, wire.PIGGYBACK_BYTES)
         if body:
-            self._take_message(self.receiver.widen(sequence), body, now_us)
+            self._take_message(self.receiver.widen(sequence), body, b"", now_us)
 
     def _widen_from_seq(self, from_seq: int) -> int:
         """Return the number that from_seq stands for: at or above the last acknowledged one, else an old one."""
-        last = self.sender.base - 1
-        ahead = (from_seq - last) % _TURN
-        return last + ahead if ahead < _HALF else last + ahead - _TURN
+        return widen(from_seq, self.sender.base - 1, 16)
 
     def _take_answer(self, acknowledged: int, now_us: int) -> None:
         sender = self.sender
@@ -118,32 +114,12 @@ class PiggybackConnection(Connection):
         prompt = mark > sender.silent_below
         self._delivered(self._marks.acknowledge_to(sender.packets, mark, now_us, prompt=prompt), now_us)
 
-    def _take_message(self, number: int, body: bytes, now_us: int) -> None:
-        verdict = self.receiver.judge(number, len(body))
-        if verdict == NEW and self.closing is None:
-            self._take_new(number, body, now_us)
-        elif verdict == NEW:
-            self._shared.drop(CLOSING)
-        elif verdict == DUPLICATE:
-            self._shared.statistics.duplicates += 1
-            self._owe((self._from_seq(),), now_us)
-        elif verdict == HELD_DUPLICATE:
-            self._shared.statistics.duplicates += 1
-        else:
-            self._shared.drop(DROP_REASONS[verdict])
-
-    def _take_new(self, number: int, body: bytes, now_us: int) -> None:
-        if self._shared.options.deferred:
-            self.receiver.offer(number, len(body), b"")
-            self._deliver(number, body)
-            return
-        for ready, message in self.receiver.take(number, body):
-            self._deliver(ready, message)
+    def _answer_message(self, note: bytes, now_us: int) -> None:
         self._owe((self._from_seq(),), now_us)
 
     def _owe(self, from_seqs: Sequence[int], now_us: int) -> None:
-        """Answer at once, or leaves it to the data that is waiting."""
-        if self.sender.queue:
+        """Answer at once, or leave it to the data that is waiting."""
+        if self.sender.waiting:
             self._owed.extend(from_seqs)
             self.mark_ready(now_us)
         else:

@@ -1,7 +1,7 @@
 """What one direction of a connection has received: where it stands, what is ahead, what the application still holds.
 
 Numbers are widened sequences. `next` is the lowest that has not arrived; `ahead` holds those that arrived beyond it. By
-default messages are handed over in order, so `ahead` holds their bodies. Deferred, each is handed over as it
+default messages are delivered in order, so `ahead` holds their bodies. Deferred, each is delivered as it
 arrives and `ahead` only remembers it; `floor` is then the lowest number not committed, which is what a
 snapshot keeps and what the piggyback layout acknowledges.
 """
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from fairway.core.events import Receipt
 from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Options
 from fairway.core.receipts import OpenReceipts, Piece, ReceiptSlots
+from fairway.core.serial import widen
 from fairway.core.statistics import RECEIPTS_FULL
 
 NEW, DUPLICATE, HELD_DUPLICATE, BEYOND, FULL, NEVER_SENT = range(6)
@@ -20,7 +21,6 @@ NEW, DUPLICATE, HELD_DUPLICATE, BEYOND, FULL, NEVER_SENT = range(6)
 DROP_REASONS = {BEYOND: "beyond_window", FULL: RECEIPTS_FULL, NEVER_SENT: "before_first"}
 
 _TURN = 65_536
-_HALF = 32_768
 
 
 class KeptSlots(ReceiptSlots):
@@ -30,19 +30,15 @@ class KeptSlots(ReceiptSlots):
     must find room, or nothing would ever move again.
     """
 
-    __slots__ = ("_kept_bytes_left", "_kept_left")
-
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._kept_left = options.open_receipts_max - 1
         self._kept_bytes_left = options.open_receipt_bytes_max - UDP_PAYLOAD_BYTES_MAX
 
     def fit_kept(self, size: int) -> bool:
-        """Return whether there is room for one message ahead of a gap."""
         return self._kept_left > 0 and size <= self._kept_bytes_left and self.fit(1, size)
 
     def keep(self, size: int) -> None:
-        """Occupy a slot for one message ahead of a gap."""
         self.take(1, size)
         self._kept_left -= 1
         self._kept_bytes_left -= size
@@ -71,12 +67,11 @@ class Receiver:
 
     def widen(self, sequence: int) -> int:
         """Return the number that the wire's sequence stands for: the nearest to the one expected."""
-        ahead = (sequence - self.next) % _TURN
-        number = self.next + ahead if ahead < _HALF else self.next + ahead - _TURN
+        number = widen(sequence, self.next, 16)
         return number if number >= 0 else number + _TURN
 
     def judge(self, number: int, size: int) -> int:
-        """Say what an arriving message is, and changes nothing."""
+        """Say what an arriving message is, and change nothing."""
         if number == self.next and not self._deferred:
             return NEW if self._slots.fit(1, size) else FULL
         if number < self.next or number in self.ahead:
@@ -96,8 +91,8 @@ class Receiver:
         return (self.floor if self._deferred else self.next) + self._window
 
     def take_next(self, number: int, size: int) -> bool:
-        """Take a message that is the next in order, delivered and acknowledged at once, if there is a place for it
-        and nothing waits behind it; else answers no and changes nothing."""
+        """Take a message that is the next in order, delivered and acknowledged at once, if there is a slot for it and
+        nothing waits behind it: the usual case. Otherwise return False and change nothing."""
         if number != self.next or self.ahead or self._deferred or not self.receipts.add_one(number, size, b""):
             return False
         self.next = number + 1
@@ -154,7 +149,6 @@ class Receiver:
         return committed
 
     def release(self) -> None:
-        """Free every slot that this connection occupies, because it has ended."""
         self.receipts.release()
         if not self._deferred:
             for body in self.ahead.values():

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fairway.core.events import Peer
+from fairway.core.machine import Buffer
 from fairway.core.outputs import Outputs
 from fairway.core.recovery.congestion import make_controller
 from fairway.core.recovery.queue import Backlog, SendQueue
@@ -49,7 +49,6 @@ class Starts:
         self._in_all = 0
 
     def started(self, count: int, interval_us: int, now_us: int) -> None:
-        """Note sequences that start now."""
         slots = self._slots
         self._in_all += count
         if slots and (now_us - slots[-1][0]) * _SLOTS <= interval_us:
@@ -61,7 +60,6 @@ class Starts:
             self._in_all -= slots.popleft()[2]
 
     def room(self, interval_us: int, now_us: int) -> int:
-        """Return how many sequences may start now."""
         room = self._most - self._in_all
         if room > 0 and self._in_all * 2 < self._most:
             return room
@@ -89,7 +87,6 @@ HALVED_FROM = 32
 
 
 def in_flight_max(window: int) -> int:
-    """Return how many packets of a window may be in flight at once."""
     return window if window < HALVED_FROM else window // 2
 
 
@@ -97,12 +94,16 @@ class Sender:
     """One direction of one connection, as seen by the side that sends."""
 
     __slots__ = (
-        "_options", "_starts", "backlog", "base", "last", "next", "packets", "queue", "recovery", "silent_below",
-        "timing",
+        "_connection", "_options", "_outputs", "_starts", "backlog", "base", "last", "next", "packets", "recovery",
+        "silent_below", "timing", "waiting",
     )  # fmt: skip
 
-    def __init__(self, options: MrpOptions, outputs: Outputs[Connection], peer: Peer, recovery: type[Recovery]) -> None:
+    def __init__(
+        self, connection: Connection, options: MrpOptions, outputs: Outputs[Connection], recovery: type[Recovery]
+    ) -> None:
+        self._connection = connection
         self._options = options
+        self._outputs = outputs
         self.timing = PingLoss(initial_us=options.rto_initial_us, min_us=options.rto_us_min, max_us=options.rto_us_max)
         self.recovery = recovery(
             Kind(ordered=True, backoff_us_max=options.rto_us_max, stall_us=options.stall_us),
@@ -112,8 +113,8 @@ class Sender:
         )
         self.packets = Stream()
         """Packets without an acknowledgement."""
-        self.queue = SendQueue()
-        self.backlog = Backlog(options, outputs, peer)
+        self.waiting = SendQueue()
+        self.backlog = Backlog(options, outputs, connection.peer)
         self._starts = Starts(options.starts_max, max(options.start_interval_us, INTERVAL_DELAYS * options.rto_us_max))
         self.base = options.first_sequence
         self.next = options.first_sequence
@@ -124,14 +125,14 @@ class Sender:
 
     # What leaves.
 
-    def enqueue(self, bodies: Sequence[bytes], body_bytes: int, token: int, *, equal: bool) -> None:
-        """Queue messages that the backlog accepts, of so many bytes in all."""
-        self.backlog.add(len(bodies), body_bytes)
-        self.queue.add(bodies, token, equal=equal)
+    def queue(self, bodies: Sequence[Buffer], token: int, now_us: int, *, equal: bool) -> None:
+        self.backlog.add(len(bodies), sum(map(len, bodies)))
+        self.waiting.add(bodies, token, equal=equal)
+        self._outputs.ready[self._connection] = now_us
 
     def may_leave(self, now_us: int) -> int:
         """Return how many of the queued messages may leave now."""
-        most = min(len(self.queue), self.base + self._options.window - self.next)
+        most = min(len(self.waiting), self.base + self._options.window - self.next)
         if most > 0:
             most = min(most, self.recovery.room(now_us))
         return min(most, self._starts.room(self._interval_us(), now_us)) if most > 0 else 0
@@ -139,7 +140,7 @@ class Sender:
     def next_leave_us(self, now_us: int) -> int:
         """Return when time alone lets the next packet leave; `NEVER` if only an acknowledgement can."""
         if not self.recovery.has_lost:
-            if not self.queue or self.next >= self.base + self._options.window:
+            if not self.waiting or self.next >= self.base + self._options.window:
                 return NEVER
             interval_us = self._interval_us()
             if self._starts.room(interval_us, now_us) <= 0:
@@ -151,7 +152,6 @@ class Sender:
         return some_us if some_us > least_us else least_us
 
     def left(self, count: int, data: bytes, segment_bytes: int, token: int, now_us: int) -> None:
-        """Take new packets that leave now."""
         self.recovery.sent(self.packets, self.next, count, now_us, data, segment_bytes, token)
         self.next += count
         self._starts.started(count, self._interval_us(), now_us)
@@ -187,14 +187,13 @@ class Sender:
         runs = [run for run in self.recovery.withdraw(self.packets) if run.first >= self.silent_below]
         if runs:
             self.backlog.unknown([token for run in runs for token in run.tokens], 0, reason)
-        for tokens, _ in self.queue.clear():
+        for tokens, _ in self.waiting.clear():
             self.backlog.refused(tokens, 0)
         self.backlog.settle(self.backlog.messages, self.backlog.bytes)
 
     # What survives a restart.
 
     def outstanding(self) -> list[tuple[int, bytes]]:
-        """Return the unacknowledged packets, number and datagram, in order."""
         found: list[tuple[int, bytes]] = []
         for run in self.packets.runs():
             data, size = bytes(run.datagrams()), run.segment_bytes

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fairway.core.events import Address
 from fairway.core.snapshots import reading, restored_address, seal, unseal
@@ -21,8 +21,7 @@ _VERSION = b"MRP2"
 Numbered = list[tuple[int, bytes]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """One connection at rest."""
 
     address: Address
@@ -31,8 +30,8 @@ class Snapshot:
     local: int
     remote: int
     next: int
-    beyond: Numbered
     own_next: int
+    beyond: Numbered
     outstanding: Numbered
     """Our datagrams that were sent and not acknowledged."""
     last: Numbered
@@ -40,19 +39,9 @@ class Snapshot:
 
 
 def pack(snapshot: Snapshot) -> bytes:
-    """Return the snapshot as bytes."""
-    plain = {
-        "address": snapshot.address,
-        "layout": snapshot.layout,
-        "client": snapshot.client,
-        "local": snapshot.local,
-        "remote": snapshot.remote,
-        "next": snapshot.next,
-        "beyond": _plain(snapshot.beyond),
-        "own_next": snapshot.own_next,
-        "outstanding": _plain(snapshot.outstanding),
-        "last": _plain(snapshot.last),
-    }
+    plain = snapshot._asdict()
+    for name in ("beyond", "outstanding", "last"):
+        plain[name] = [[number, b64encode(data).decode()] for number, data in plain[name]]
     return seal(_VERSION, json.dumps(plain, separators=(",", ":")).encode())
 
 
@@ -67,8 +56,8 @@ def unpack(data: bytes) -> Snapshot:
             local=int(plain["local"]),
             remote=int(plain["remote"]),
             next=int(plain["next"]),
-            beyond=_numbered(plain["beyond"]),
             own_next=int(plain["own_next"]),
+            beyond=_numbered(plain["beyond"]),
             outstanding=_numbered(plain["outstanding"]),
             last=_numbered(plain["last"]),
         )
@@ -82,10 +71,6 @@ def _check(snapshot: Snapshot) -> None:
     behind = all(0 < snapshot.own_next - number <= WINDOW_MAX for number, _ in snapshot.outstanding)
     if not (named and ahead and behind):
         raise ValueError("a layout, an id or a number that cannot be")
-
-
-def _plain(numbered: Numbered) -> list[list[object]]:
-    return [[number, b64encode(data).decode()] for number, data in numbered]
 
 
 def _numbered(plain: list[list[object]]) -> Numbered:

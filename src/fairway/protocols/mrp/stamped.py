@@ -14,11 +14,9 @@ from fairway.core.machine import Buffer
 from fairway.core.receipts import Piece
 from fairway.core.recovery.recovery import Recovery
 from fairway.core.recovery.runs import Run
-from fairway.core.statistics import CLOSING
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection, Shared
 from fairway.protocols.mrp.options import STAMPED
-from fairway.protocols.mrp.receiver import DROP_REASONS, DUPLICATE, HELD_DUPLICATE, NEW
 
 NUMPY_FROM = 8
 """Fewer datagrams than this are made faster one by one."""
@@ -72,7 +70,6 @@ class StampedConnection(Connection):
     # Acknowledgements that arrive.
 
     def take_ack(self, sequence: int, stamp: int, now_us: int) -> None:
-        """Take one acknowledgement."""
         sender = self.sender
         number = sender.base + (sequence - sender.base) % _TURN
         run = sender.packets.find(number)
@@ -121,35 +118,17 @@ class StampedConnection(Connection):
     # Data that arrives.
 
     def take_data(self, datagram: bytes, sequence: int, field: int, now_us: int) -> None:
-        receiver = self.receiver
         self.heard_us = self.active_us = now_us
-        number = receiver.widen(sequence)
+        number, ack = self.receiver.widen(sequence), self._ack_out + wire.echoed(datagram)
         body = wire.body_of(datagram, wire.STAMPED_BYTES)
-        if self.closing is None and receiver.take_next(number, len(body)):
-            self._shared.outbox.send(self.address, self._ack_out + wire.echoed(datagram), wire.ACK_BYTES)
+        if self.closing is None and self.receiver.take_next(number, len(body)):
+            self._shared.outbox.send(self.address, ack, wire.ACK_BYTES)
             self._deliver(number, body)
-            return
-        verdict = receiver.judge(number, len(body))
-        if verdict == NEW and self.closing is None:
-            self._take_new(number, body, self._ack_out + wire.echoed(datagram))
-        elif verdict == NEW:
-            self._shared.drop(CLOSING)
-        elif verdict == DUPLICATE:
-            self._shared.statistics.duplicates += 1
-            self._shared.outbox.send(self.address, self._ack_out + wire.echoed(datagram), wire.ACK_BYTES)
-        elif verdict == HELD_DUPLICATE:
-            self._shared.statistics.duplicates += 1
         else:
-            self._shared.drop(DROP_REASONS[verdict])
+            self._take_message(number, body, ack, now_us)
 
-    def _take_new(self, number: int, body: bytes, ack: bytes) -> None:
-        if self._shared.options.deferred:
-            self.receiver.offer(number, len(body), ack)
-            self._deliver(number, body)
-            return
-        self._shared.outbox.send(self.address, ack, wire.ACK_BYTES)
-        for ready, message in self.receiver.take(number, body):
-            self._deliver(ready, message)
+    def _answer_message(self, note: bytes, now_us: int) -> None:
+        self._shared.outbox.send(self.address, note, wire.ACK_BYTES)
 
     def take_run(self, data: bytes, count: int, segment_bytes: int, now_us: int) -> bool:
         from fairway.protocols.mrp import columns

@@ -286,19 +286,16 @@ def piggyback_fields(data: Buffer) -> tuple[int, int, int, int]:
 
 def stamped_header(dest_conid: int, from_conid: int, sequence: int, stamp: int) -> bytes:
     """Return the 14 bytes ahead of a stamped payload."""
-    word = (dest_conid & 0xFF) << 24 | from_conid
-    return _STAMPED.pack(_HEADS[TYPE_DATA], dest_conid >> 8, word, sequence, stamp)
+    return stamped_prefix(TYPE_DATA, dest_conid, from_conid) + pair(sequence, stamp)
 
 
 def ack_bytes(dest_conid: int, from_conid: int, sequence: int, stamp: int) -> bytes:
-    """Return a stamped acknowledgement."""
-    word = (dest_conid & 0xFF) << 24 | from_conid
-    return _STAMPED.pack(_HEADS[TYPE_ACK], dest_conid >> 8, word, sequence, stamp)
+    return stamped_prefix(TYPE_ACK, dest_conid, from_conid) + pair(sequence, stamp)
 
 
 def piggyback_header(from_conid: int, dest_conid: int, sequence: int, from_seq: int) -> bytes:
     """Return the 12 bytes ahead of a piggyback payload; alone, a bare acknowledgement."""
-    return _PIGGYBACK.pack(_HEADS[TYPE_DATA], from_conid, dest_conid, sequence, from_seq)
+    return piggyback_prefix(from_conid, dest_conid) + pair(sequence, from_seq)
 
 
 def stamped_prefix(kind: int, dest_conid: int, from_conid: int) -> bytes:
@@ -317,7 +314,6 @@ def pair(first: int, second: int) -> bytes:
 
 
 def number(value: int) -> bytes:
-    """Return one sequence, stamp or from_seq."""
     return value.to_bytes(2, "big")
 
 
@@ -327,17 +323,14 @@ def echoed(stamped: bytes) -> bytes:
 
 
 def restamped(stamped: Buffer, stamp: int) -> bytes:
-    """Return stamped data again, with another stamp."""
     return b"".join((stamped[:_STAMP_AT], stamp.to_bytes(2, "big"), stamped[STAMPED_BYTES:]))
 
 
 def with_from_seq(piggyback: Buffer, from_seq: int) -> bytes:
-    """Return piggyback data again, with another from_seq."""
     return b"".join((piggyback[:_FROM_SEQ_AT], from_seq.to_bytes(2, "big"), piggyback[PIGGYBACK_BYTES:]))
 
 
 def body_of(datagram: bytes, header_bytes: int) -> bytes:
-    """Return what follows a header of that size."""
     return datagram[header_bytes:]
 
 

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from fairway.core import conversations
 from fairway.core.events import Address, Closed, CloseReason, Connected, Peer
 from fairway.core.outputs import Outputs
 from fairway.core.pings import Pings
 from fairway.protocols.pydevts.options import PydevtsOptions
 from fairway.protocols.pydevts.receiver import Receiver
 from fairway.protocols.pydevts.sender import Sender
+from fairway.protocols.pydevts.wire import HEADER_BYTES
 
 
-class Conversation:
+class Conversation(conversations.Conversation):
     """What the machine knows of one address; also after the end, to answer duplicates and to number later messages."""
 
     __slots__ = (
-        "address", "answered", "closing", "ended", "first_id", "named", "peer", "pings", "receiver", "sender",
-        "used_blocks",
+        "address", "answered", "ended", "first_id", "named", "pings", "receiver", "sender", "used_blocks",
     )  # fmt: skip
+    header_bytes = HEADER_BYTES
 
     def __init__(self, address: Address, deferred: bool) -> None:
+        super().__init__(Peer(address))
         self.address = address
-        self.peer = Peer(address)
         self.receiver = Receiver(deferred)
         self.sender: Sender | None = None
         """Made when the first message is sent: most callers of a server are never written to."""
@@ -30,8 +32,6 @@ class Conversation:
         """Where own ids go on after a restart."""
         self.used_blocks: dict[int, int] = {}
         """Blocks of own ids used before a restart, and when: they rest before they are used again."""
-        self.closing: CloseReason | None = None
-        """Set from `close` on, while outstanding messages are flushed, and after the end."""
         self.ended = False
         self.answered = False
         """Something well-formed has come from there."""
@@ -51,14 +51,12 @@ class Conversation:
         if self.named and not self.ended:
             return False
         return not (
-            self.receiver.known or self.receiver.places or self.unfinished or (self.pings and self.pings.waiting)
+            self.receiver.known or self.receiver.receipts or self.unfinished or (self.pings and self.pings.waiting)
         )
 
 
 class Conversations:
     """Conversations by address, oldest first."""
-
-    __slots__ = ("_by_address", "_idle", "_options", "_outbox", "_outputs", "_reached", "_statistics", "get", "shut")
 
     def __init__(self, options: PydevtsOptions, outputs: Outputs[Conversation]) -> None:
         self._options = options
@@ -67,7 +65,7 @@ class Conversations:
         self._statistics = outputs.statistics
         self._by_address: dict[Address, Conversation] = {}
         self.get = self._by_address.get
-        """Gives the conversation with an address, or None."""
+        """Return the conversation with an address, or None."""
         self._idle: OrderedDict[Address, int] = OrderedDict()
         """Those that may make room for new ones, the longest idle first, with the time at which they are forgotten
         without that; 0 before the machine has told the time. Not a plain dict: finding its first entry costs more with
@@ -82,11 +80,10 @@ class Conversations:
         return list(self._by_address.values())
 
     def has_room(self) -> bool:
-        """Return whether one more address can be taken in."""
         return len(self._by_address) < self._options.peers_max or bool(self._idle)
 
     def called(self, address: Address, token: int | None) -> Conversation:
-        """Return the open conversation with an address and reports `Connected` if it was not open, or for a token."""
+        """Return the open conversation with an address and report `Connected` if it was not open, or for a token."""
         conversation = self._by_address.get(address)
         if conversation is None:
             conversation = self.add(address)
@@ -128,12 +125,10 @@ class Conversations:
         self.note(conversation)
 
     def busy(self, conversation: Conversation) -> None:
-        """Note that a conversation is not idle."""
         if self._idle:
             self._idle.pop(conversation.address, None)
 
     def note(self, conversation: Conversation) -> None:
-        """Note whether a conversation is idle."""
         if conversation.idle:
             self._idle.setdefault(conversation.address, 0)
         else:

@@ -34,8 +34,6 @@ def _blocks_ahead(first: int, last: int) -> int:
 class RecentUses:
     """Which keys of which peers were used recently: a set per period, so that the oldest goes as a whole."""
 
-    __slots__ = ("_max", "_period", "_period_us", "_sets")
-
     def __init__(self, rest_us: int, uses_max: int) -> None:
         self._period_us = max(1, rest_us // PERIODS)
         self._max = uses_max
@@ -62,7 +60,6 @@ class RecentUses:
         return True
 
     def add_one(self, key: int, now_us: int) -> bool:
-        """Remember one key, as `add` does."""
         self._turn(now_us)
         sets = self._sets
         if sum(map(len, sets)) >= self._max:

@@ -34,19 +34,7 @@ class AckTimer(NamedTuple):
 
 
 class Inbound:
-    """What arrives from all peers. Keys, places and their bytes are counted over all of them, and bounded."""
-
-    __slots__ = (
-        "_ack_timers",
-        "_conversations",
-        "_memory_due",
-        "_options",
-        "_outbox",
-        "_outputs",
-        "_remembered",
-        "_slots",
-        "_statistics",
-    )
+    """What arrives from all peers. Keys, receipts and their bytes are counted over all of them, and bounded."""
 
     def __init__(
         self,
@@ -70,7 +58,6 @@ class Inbound:
     def packet(
         self, header: int, body: bytes, address: Address, conversation: Conversation | None, now_us: int
     ) -> None:
-        """Take one packet."""
         key = header & KEY_MASK
         known = conversation is not None and key in conversation.receiver.known
         if (not known or header & FAILED) and crc32(body) != key & CRC_MASK:
@@ -99,7 +86,7 @@ class Inbound:
     def packet_run(
         self, data: bytes, segment_bytes: int, address: Address, conversation: Conversation | None, now_us: int
     ) -> bool:
-        """Take a super-buffer of packets if all are good, new and in a row; changes nothing otherwise."""
+        """Take a super-buffer of packets if all are good, new and in a row; change nothing otherwise."""
         if conversation is not None and conversation.closing is not None:
             return False
         run = wire.packet_run(data, segment_bytes)
@@ -116,7 +103,7 @@ class Inbound:
         return True
 
     def _refusal(self, conversation: Conversation | None, count: int, size: int) -> str | None:
-        """Names the reason for which new messages are dropped, or None."""
+        """Name the reason for which new messages are dropped, or None."""
         options = self._options
         if conversation is not None and conversation.closing is not None and not conversation.ended:
             return CLOSING
@@ -131,7 +118,7 @@ class Inbound:
         return None
 
     def _accepted(self, conversation: Conversation, keys: Sequence[int], size: int, now_us: int) -> None:
-        """Do what follows every delivery: counts, and acknowledges unless deferred."""
+        """Do what follows every delivery: count, and acknowledge unless deferred."""
         self._statistics.messages_received += len(keys)
         self._remembered += len(keys)
         self._slots.take(len(keys), len(keys) * size)
@@ -142,7 +129,7 @@ class Inbound:
             self._acknowledge(conversation, keys, now_us)
 
     def _acknowledge(self, conversation: Conversation, keys: Sequence[int], now_us: int) -> None:
-        """Send first acks and starts their timer."""
+        """Send first acks and start their timer."""
         conversation.receiver.enter(keys)
         acks = wire.datagram(ACK | keys[0]) if len(keys) == 1 else wire.controls(keys, wire.TYPE_ACK)
         self._outbox.answer(conversation.address, acks, wire.HEADER_BYTES, len(keys))
@@ -151,7 +138,6 @@ class Inbound:
     # Closes and commits.
 
     def closes(self, keys: Sequence[int], conversation: Conversation | None) -> None:
-        """Take closes of one peer."""
         ended = 0
         if conversation is not None:
             before = len(conversation.receiver.known)
@@ -172,29 +158,27 @@ class Inbound:
             timers.popleft()
 
     def commit(self, receipt: Receipt, conversation: Conversation, now_us: int) -> None:
-        """Free places and, when deferred, acknowledges."""
         if not isinstance(receipt.first, int):
             return
         receiver = conversation.receiver
         if receipt.count == 1 and not self._options.deferred and receiver.known:
-            place = receiver.vacate(receipt.first)
-            if place is not None:
-                self._slots.free(1, place[1])
+            entry = receiver.commit(receipt.first)
+            if entry is not None:
+                self._slots.free(1, entry[1])
             return
-        freed = [receiver.vacate(number) for number in range(receipt.first, receipt.first + receipt.count)]
-        keys = [place[0] for place in freed if place is not None]
+        freed = [receiver.commit(number) for number in range(receipt.first, receipt.first + receipt.count)]
+        keys = [entry[0] for entry in freed if entry is not None]
         if not keys:
             return
-        self._slots.free(len(keys), sum(place[1] for place in freed if place is not None))
+        self._slots.free(len(keys), sum(entry[1] for entry in freed if entry is not None))
         if self._options.deferred:
             self._acknowledge(conversation, keys, now_us)
         elif not receiver.known:
             self._conversations.note(conversation)
 
     def end(self, conversation: Conversation) -> None:
-        """Free the places of a conversation that is over."""
         before = len(conversation.receiver.known)
-        self._slots.free(*conversation.receiver.vacate_all())
+        self._slots.free(*conversation.receiver.release())
         self._recount(conversation, before)
 
     def _recount(self, conversation: Conversation, known_before: int) -> None:
@@ -207,7 +191,6 @@ class Inbound:
     # Time.
 
     def next_due_us(self) -> int | None:
-        """Return when an ack is due again or a key's time is over."""
         memory_us = self._memory_due.next_us()
         if not self._ack_timers:
             return memory_us
@@ -215,7 +198,6 @@ class Inbound:
         return ack_us if memory_us is None or ack_us < memory_us else memory_us
 
     def wake(self, now_us: int) -> None:
-        """Repeat acks and forgets keys."""
         while self._ack_timers and self._ack_timers[0].due_us <= now_us:
             self._repeat_acks(self._ack_timers.popleft(), now_us)
         for address in self._memory_due.pop_due(now_us):

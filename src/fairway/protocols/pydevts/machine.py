@@ -14,7 +14,7 @@ sender uses no id again with the same crc for two minutes, so that a new message
     ping        3 s                               no answer
     silence     120 s with nothing remembered     forget the address, but for how far its numbers had come
 
-Answers to a datagram: (new: not remembered; known: remembered; held: handed over, deferred, not committed)
+Answers to a datagram: (new: not remembered; known: remembered; held: delivered, deferred, not committed)
 
     packet      success 0, known        success 0 or 1, new, good CRC    success 1, known, good CRC    checked, bad CRC
                 ack 0; held: nothing    deliver; ack 0 or at commit      ack 0; held: nothing          ack 1
@@ -35,56 +35,69 @@ from collections import deque
 from collections.abc import Sequence
 from typing import ClassVar
 
+from fairway.core.conversations import ConnectionlessMachine
 from fairway.core.errors import MalformedDatagram
 from fairway.core.events import Address, Closed, CloseReason, Peer, Receipt
-from fairway.core.machine import Buffer, Transmit, path_allows
-from fairway.core.outputs import Outputs
+from fairway.core.machine import Buffer, split
 from fairway.core.pings import Pings
 from fairway.core.random_source import RandomSource
-from fairway.core.recovery.queue import owned
 from fairway.core.recovery.runs import NEVER
-from fairway.core.refusals import (
-    TOO_LARGE_FOR_PATH,
-    already_open,
-    endpoint_closed,
-    no_flags,
-    no_such_peer,
-    send_queue_full,
-    still_closing,
-    too_large,
-    too_many_peers,
-    too_many_pings,
-)
+from fairway.core.refusals import already_open, no_such_peer
 from fairway.core.timers import Deadlines
 from fairway.protocols.pydevts import snapshot as stored
 from fairway.protocols.pydevts import wire
 from fairway.protocols.pydevts.conversations import Conversation, Conversations
-from fairway.protocols.pydevts.identifiers import IDS
+from fairway.protocols.pydevts.identifiers import IDS, Identifiers, RecentUses
 from fairway.protocols.pydevts.inbound import Inbound
 from fairway.protocols.pydevts.options import PydevtsOptions
-from fairway.protocols.pydevts.outbound import Outbound
-from fairway.protocols.pydevts.wire import ACK, HEADER_BYTES, KEY_MASK, TYPE_SHIFT
+from fairway.protocols.pydevts.sender import Sender
+from fairway.protocols.pydevts.wire import ACK, CLOSE, FAILED, HEADER_BYTES, KEY_MASK, TYPE_SHIFT
 
 
-class PydevtsMachine:
+class PydevtsMachine(ConnectionlessMachine[Conversation]):
     """All pydevts conversations of one endpoint."""
 
     name: ClassVar[str] = "pydevts"
 
     def __init__(self, options: PydevtsOptions, random_source: RandomSource) -> None:
+        super().__init__(options)
         self._options = options
-        self._outputs: Outputs[Conversation] = Outputs(options)
         self._outbox = self._outputs.outbox
-        self.statistics = self._outputs.statistics
-        self.events = self._outputs.events
         self._conversations = Conversations(options, self._outputs)
         self._inbound = Inbound(options, self._conversations, self._outputs)
-        self._outbound = Outbound(options, self._conversations, self._outputs, random_source)
+        self._recent = RecentUses(options.reuse_after_us, options.recent_uses_max)
+        self._senders = 0
         self._random_source = random_source
         self._pings_due: Deadlines[Conversation] = Deadlines()
         self._flushing: deque[tuple[int, Conversation]] = deque()
         self._now_us = 0
-        self._body_bytes_max = wire.BODY_BYTES_MAX
+
+    def _at(self, address: Address) -> Conversation | None:
+        conversation = self._conversations.get(address)
+        return None if conversation is None or conversation.ended else conversation
+
+    def _has_room(self) -> bool:
+        return self._conversations.has_room()
+
+    def _all(self) -> list[Conversation]:
+        return self._conversations.all()
+
+    def _sender(self, conversation: Conversation) -> Sender:
+        if conversation.sender is None:
+            first = conversation.first_id if conversation.first_id is not None else self._options.first_id
+            if first is None:
+                first = self._random_source.below(IDS)
+            self._senders += 1
+            identifiers = Identifiers(first, self._recent, self._senders, self._options.reuse_after_us)
+            identifiers.rest(conversation.used_blocks)
+            conversation.sender = Sender(conversation, self._conversations, self._options, identifiers, self._outputs)
+        return conversation.sender
+
+    def _flush(self, ready: Conversation, now_us: int) -> None:
+        self._now_us = max(self._now_us, now_us)
+        if ready.sender is not None and self._conversations.get(ready.address) is ready:
+            due_us = ready.sender.flush(now_us)
+            self._deadlines.set(ready.address, None if due_us == NEVER else due_us)
 
     # Arrivals.
 
@@ -99,7 +112,7 @@ class PydevtsMachine:
         whole = len(data) - len(data) % segment_bytes
         if whole > segment_bytes and self._receive_run(bytes(data[:whole]), address, conversation, segment_bytes):
             data = data[whole:]
-        for datagram in wire.split(data, segment_bytes):
+        for datagram in split(data, segment_bytes):
             self._receive_one(datagram, address)
 
     def _receive_one(self, data: Buffer, address: Address) -> None:
@@ -116,7 +129,7 @@ class PydevtsMachine:
         if kind == wire.TYPE_PACKET:
             self._inbound.packet(header, wire.body(data), address, conversation, self._now_us)
         elif kind == wire.TYPE_ACK:
-            self._outbound.ack(header, address, conversation, self._now_us)
+            self._ack(header, address, conversation)
             self._close_if_flushed(conversation)
         elif conversation is None or conversation.pings is None or not self._ping_answered(conversation, header):
             self._inbound.closes((header & KEY_MASK,), conversation)
@@ -134,7 +147,7 @@ class PydevtsMachine:
     def _receive_run(
         self, data: bytes, address: Address, conversation: Conversation | None, segment_bytes: int
     ) -> bool:
-        """Take a super-buffer as a whole if everything in it is plain; changes nothing otherwise."""
+        """Take a super-buffer as a whole if everything in it is plain; change nothing otherwise."""
         if data[0] == wire.TYPE_PACKET:
             taken = segment_bytes >= HEADER_BYTES and self._inbound.packet_run(
                 data, segment_bytes, address, conversation, self._now_us
@@ -154,7 +167,9 @@ class PydevtsMachine:
         if conversation is None or keys is None:
             return False
         if kind == wire.TYPE_ACK:
-            taken = self._outbound.ack_run(keys, conversation, self._now_us)
+            taken = conversation.sender is not None and conversation.sender.acknowledge_run(keys, self._now_us)
+            if taken:
+                self._resume(conversation)
             self._close_if_flushed(conversation)
             return taken
         if kind == wire.TYPE_CLOSE and not (conversation.pings and conversation.pings.waiting):
@@ -162,74 +177,39 @@ class PydevtsMachine:
             return True
         return False
 
+    def _ack(self, header: int, address: Address, conversation: Conversation | None) -> None:
+        key = header & KEY_MASK
+        sender = None if conversation is None else conversation.sender
+        number = None if sender is None else sender.find(key)
+        if conversation is None or sender is None or number is None:
+            self._outbox.answer(address, wire.datagram(CLOSE | key), HEADER_BYTES)
+        elif header & FAILED:
+            sender.damaged(number, self._now_us)
+        else:
+            sender.acknowledge(number, self._now_us)
+            self._resume(conversation)
+
+    def _resume(self, conversation: Conversation) -> None:
+        """Do what follows every outcome: have more sent, or let the conversation be idle."""
+        if conversation.unfinished:
+            self._outputs.ready[conversation] = self._now_us
+        else:
+            self._conversations.note(conversation)
+
     # What the application asks for.
 
-    def connect(self, address: Address, now_us: int) -> int:
-        if self._conversations.shut:
-            raise endpoint_closed()
-        known = self._conversations.get(address)
-        if known is None and not self._conversations.has_room():
-            raise too_many_peers(self._options.peers_max)
-        if known is not None and known.closing is not None and not known.ended:
-            raise still_closing(address)
+    def _name(self, address: Address, token: int, now_us: int) -> None:
         self._now_us = now_us
-        token = self._outputs.token()
-        conversation = self._conversations.called(address, token)
-        self._conversations.name(conversation)
-        return token
-
-    def send(
-        self, peer: Peer, body: Buffer, now_us: int, *, flags: int | None = None, answers: int | None = None
-    ) -> int:
-        if flags is not None or answers is not None:
-            raise no_flags(self.name)
-        conversation = self._open(peer)
-        _check_size(len(body), self._body_bytes_max)
-        if not self._outbound.sender(conversation).backlog.accepts(len(body)):
-            raise send_queue_full(peer.address)
-        return self._queue(conversation, (bytes(body),), now_us, equal=True).start
-
-    def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
-        conversation = self._open(peer)
-        sizes = list(map(len, bodies))
-        largest = max(sizes, default=0)
-        _check_size(largest, self._body_bytes_max)
-        count = self._outbound.sender(conversation).backlog.accepts_of(sizes)
-        if not count:
-            return self._outputs.tokens(0)
-        return self._queue(conversation, owned(bodies[:count]), now_us, equal=min(sizes) == largest)
-
-    def _queue(self, conversation: Conversation, bodies: Sequence[bytes], now_us: int, *, equal: bool) -> range:
-        self._now_us = now_us
-        tokens = self._outputs.tokens(len(bodies))
-        self._outbound.queue(conversation, bodies, tokens.start, now_us, equal=equal)
-        return tokens
-
-    def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None:
-        if not fragments:
-            self._body_bytes_max = path_allows(self._body_bytes_max, datagram_bytes, wire.HEADER_BYTES)
-
-    def _open(self, peer: Peer) -> Conversation:
-        conversation = self._conversations.get(peer.address)
-        if conversation is None or conversation.peer != peer or conversation.closing is not None:
-            raise no_such_peer(self.name, peer)
-        return conversation
-
-    def _known(self, peer: Peer) -> Conversation:
-        """Return what is known of an address, also after the end of its conversation."""
-        conversation = self._conversations.get(peer.address)
-        if conversation is None or conversation.peer != peer:
-            raise no_such_peer(self.name, peer)
-        return conversation
+        self._conversations.name(self._conversations.called(address, token))
 
     def ping(self, peer: Peer, now_us: int) -> int:
         """Send an ack that belongs to nothing; every peer answers it with a close."""
         conversation = self._open(peer)
-        pings = conversation.pings = conversation.pings or Pings(self._outputs, peer, self._options.ping_timeout_us)
-        if len(pings) >= self._options.pings_max:
-            raise too_many_pings(self._options.pings_max, peer.address)
+        options = self._options
+        pings = conversation.pings or Pings(self._outputs, peer, options.ping_timeout_us, options.pings_max)
+        token = pings.token()
+        conversation.pings = pings
         self._now_us = now_us
-        token = self._outputs.token()
         # The crc is not 0, which would speak for every message with its id.
         key = wire.key(self._random_source.below(IDS), 1 + self._random_source.below(wire.CRC_MASK))
         while pings.find(key) is not None:
@@ -251,27 +231,16 @@ class PydevtsMachine:
 
     # The end.
 
-    def close(self, peer: Peer | None, now_us: int) -> None:
-        if peer is not None:
-            conversation = self._known(peer)
-            if conversation.ended:
-                raise no_such_peer(self.name, peer)
-            self._now_us = now_us
-            self._begin_close(conversation, CloseReason.LOCAL)
-            return
+    def _close(self, conversation: Conversation, reason: CloseReason, now_us: int) -> None:
         self._now_us = now_us
-        self._conversations.shut = True
-        for conversation in self._conversations.all():
-            self._begin_close(conversation, CloseReason.SHUT_DOWN)
-
-    def _begin_close(self, conversation: Conversation, reason: CloseReason) -> None:
-        if conversation.closing is not None:
-            return
-        conversation.closing = reason
         if conversation.sender is not None:
             conversation.sender.backlog.close()
-        self._flushing.append((self._now_us + self._options.flush_us, conversation))
+        self._flushing.append((now_us + self._options.flush_us, conversation))
         self._close_if_flushed(conversation)
+
+    def _shut(self) -> None:
+        super()._shut()
+        self._conversations.shut = True
 
     def _close_if_flushed(self, conversation: Conversation | None) -> None:
         if conversation is None or conversation.closing is None or conversation.ended or conversation.unfinished:
@@ -282,25 +251,35 @@ class PydevtsMachine:
         """Give every token that is left its outcome, then report the end."""
         conversation.ended = True
         self._end_pings(conversation, reason)
-        self._outbound.end(conversation, reason, self._now_us)
+        self._end_messages(conversation, reason)
         self._inbound.end(conversation)
         self.statistics.conversations_closed += 1
         self._outputs.report(Closed(conversation.peer, reason))
         self._conversations.note(conversation)
+
+    def _end_messages(self, conversation: Conversation, reason: str) -> None:
+        if conversation.sender is not None:
+            conversation.sender.end(reason)
+            self._resume(conversation)
 
     def unreachable(self, address: Address, reason: str, now_us: int) -> None:
         conversation = self._conversations.get(address)
         if conversation is not None and not conversation.answered:
             self._now_us = now_us
             self._end_pings(conversation, reason)
-            self._outbound.end(conversation, reason, now_us)
+            self._end_messages(conversation, reason)
             self._close_if_flushed(conversation)
 
     # Time and outputs.
 
     def wake(self, now_us: int) -> None:
         self._now_us = now_us
-        self._outbound.wake(now_us)
+        for address in self._deadlines.pop_due(now_us):
+            conversation = self._conversations.get(address)
+            if conversation is not None and conversation.sender is not None:
+                if conversation.sender.wake(now_us, answered=conversation.answered):
+                    self._resume(conversation)
+                self._outputs.ready[conversation] = now_us
         self._inbound.wake(now_us)
         for conversation in self._pings_due.pop_due(now_us):
             if conversation.pings is not None and conversation.pings.waiting:
@@ -317,18 +296,11 @@ class PydevtsMachine:
                 else:
                     self._flushing.append((due_us, conversation))
 
-    def transmits(self) -> list[Transmit]:
-        if self._outputs.ready:
-            self._outbound.flush()
-        return self._outbox.take()
-
     def next_deadline_us(self) -> int | None:
-        if self._outputs.ready:
-            self._outbound.flush()
-        flushing_us = self._flushing[0][0] if self._flushing else None
-        earliest_us = self._conversations.next_due_us(self._now_us)
+        earliest_us = super().next_deadline_us()
         for due_us in (
-            self._outbound.next_due_us(), self._inbound.next_due_us(), self._pings_due.next_us(), flushing_us,
+            self._conversations.next_due_us(self._now_us), self._inbound.next_due_us(), self._pings_due.next_us(),
+            self._flushing[0][0] if self._flushing else None,
         ):  # fmt: skip
             if due_us is not None and (earliest_us is None or due_us < earliest_us):
                 earliest_us = due_us
@@ -339,16 +311,20 @@ class PydevtsMachine:
         sender = conversation.sender
         return self._options.send_queue_messages_max if sender is None else sender.backlog.room()
 
-    def unfinished(self) -> int:
-        return self._outputs.unfinished
-
     # What survives a restart.
 
     def peers(self) -> list[Peer]:
         return self._conversations.peers()
 
+    def _remembered(self, peer: Peer) -> Conversation:
+        """Return what is known of an address, also after the end of its conversation."""
+        conversation = self._conversations.get(peer.address)
+        if conversation is None or conversation.peer != peer:
+            raise no_such_peer(self.name, peer)
+        return conversation
+
     def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
-        conversation = self._known(peer)
+        conversation = self._remembered(peer)
         numbers = {
             receipt.first + position
             for receipt in committing
@@ -359,7 +335,7 @@ class PydevtsMachine:
 
     def snapshot_in_pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes]:
         """Return how far the numbers have come, and the keys of the messages that are about to be committed."""
-        conversation = self._known(peer)
+        conversation = self._remembered(peer)
         ours = [receipt for receipt in committing if receipt.peer == peer]
         state, added = stored.take_in_pieces(conversation, ours, self._now_us)
         return stored.encode(state), stored.encode(added)
@@ -385,8 +361,3 @@ class PydevtsMachine:
             raise already_open(state.address)
         self._inbound.restored(conversation, now_us, before)
         return conversation.peer
-
-
-def _check_size(body_bytes: int, limit: int) -> None:
-    if body_bytes > limit:
-        raise too_large("pydevts", body_bytes, limit, "" if limit == wire.BODY_BYTES_MAX else TOO_LARGE_FOR_PATH)

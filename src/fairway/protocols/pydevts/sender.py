@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from fairway.core.events import NO_ACKNOWLEDGEMENT, Peer
+from fairway.core.events import NO_ACKNOWLEDGEMENT
 from fairway.core.machine import Buffer
 from fairway.core.outputs import Outputs
 from fairway.core.recovery.congestion import make_controller
@@ -23,7 +23,7 @@ from fairway.protocols.pydevts.options import PydevtsOptions
 from fairway.protocols.pydevts.wire import HEADER_BYTES
 
 if TYPE_CHECKING:
-    from fairway.protocols.pydevts.conversations import Conversation
+    from fairway.protocols.pydevts.conversations import Conversation, Conversations
 
 NO_ID_RETRY_US = 1_000_000
 """How long a message waits before it looks again for a free id: looking through all of them costs milliseconds."""
@@ -33,24 +33,27 @@ class Sender:
     """The sending side towards one peer."""
 
     __slots__ = (
-        "_blocked_until_us", "_keys", "_numbers", "_outbox", "_packets", "_peer", "_queue", "_recovery",
-        "_statistics", "_window", "backlog", "identifiers",
+        "_blocked_until_us", "_conversation", "_conversations", "_keys", "_numbers", "_outbox", "_outputs", "_packets",
+        "_recovery", "_statistics", "_waiting", "_window", "backlog", "identifiers",
     )  # fmt: skip
 
     def __init__(
         self,
-        peer: Peer,
+        conversation: Conversation,
+        conversations: Conversations,
         options: PydevtsOptions,
         identifiers: Identifiers,
         outputs: Outputs[Conversation],
     ) -> None:
-        self._peer = peer
+        self._conversation = conversation
+        self._conversations = conversations
+        self._outputs = outputs
         self._window = options.window
         self._outbox = outputs.outbox
         self._statistics = outputs.statistics
         self.identifiers = identifiers
-        self.backlog = Backlog(options, outputs, peer)
-        self._queue = SendQueue()
+        self.backlog = Backlog(options, outputs, conversation.peer)
+        self._waiting = SendQueue()
         kind = Kind(by_name=False, transmissions_max=1 + options.packet_repeats_max)
         controller = make_controller(options.controller, options.window)
         self._recovery = Recovery(kind, Fixed(options.repeat_after_us), controller, outputs.statistics)
@@ -64,14 +67,15 @@ class Sender:
 
     # What leaves.
 
-    def queue(self, bodies: Sequence[bytes], token: int, *, equal: bool) -> None:
-        """Queue messages that the backlog has room for."""
+    def queue(self, bodies: Sequence[Buffer], token: int, now_us: int, *, equal: bool) -> None:
         self.backlog.add(len(bodies), sum(map(len, bodies)))
-        self._queue.add(bodies, token, equal=equal)
+        self._waiting.add(bodies, token, equal=equal)
+        self._outputs.ready[self._conversation] = now_us
+        self._conversations.busy(self._conversation)
 
     def flush(self, now_us: int) -> int:
         """Send what may leave now, retransmissions first; return when there is something to do again."""
-        recovery, queue = self._recovery, self._queue
+        recovery, queue = self._recovery, self._waiting
         while (run := recovery.next_retransmission(now_us)) is not None:
             self._transmit(run.datagrams(), run.segment_bytes, run.count)
         while queue and now_us >= self._blocked_until_us:
@@ -105,10 +109,10 @@ class Sender:
         self._statistics.messages_sent += done
         if done < len(bodies):
             self._blocked_until_us = now_us + NO_ID_RETRY_US
-            self._queue.put_back(bodies[done:], token + done)
+            self._waiting.put_back(bodies[done:], token + done)
 
     def _transmit(self, data: Buffer, segment_bytes: int, count: int = 1) -> None:
-        self._outbox.answer(self._peer.address, data, segment_bytes, count)
+        self._outbox.answer(self._conversation.address, data, segment_bytes, count)
 
     # What comes back.
 
@@ -179,7 +183,7 @@ class Sender:
 
     def end(self, reason: str, spent: Sequence[Run] = ()) -> None:
         """End everything: what was transmitted (some of it is taken off already) as unknown, the rest as refused."""
-        for tokens, body_bytes in self._queue.clear():
+        for tokens, body_bytes in self._waiting.clear():
             self.backlog.refused(tokens, body_bytes)
         self._unknown([*spent, *self._recovery.withdraw(self._packets)], reason)
 

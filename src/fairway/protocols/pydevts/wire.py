@@ -91,7 +91,6 @@ class PacketRun(NamedTuple):
 
 
 def encode(packet: AnyPacket) -> bytes:
-    """Return the datagram of a packet."""
     if isinstance(packet, Packet):
         return _HEADER.pack(TYPE_PACKET, packet.success, packet.message_id, packet.crc) + packet.body
     kind = TYPE_ACK if isinstance(packet, Ack) else TYPE_CLOSE
@@ -128,7 +127,6 @@ def header(data: Buffer) -> int:
 
 
 def body(data: Buffer) -> bytes:
-    """Return what follows the header."""
     return bytes(data[HEADER_BYTES:])
 
 
@@ -138,7 +136,6 @@ def key(message_id: int, crc: int) -> int:
 
 
 def datagram(number: int, payload: bytes = b"") -> bytes:
-    """Return the datagram whose header is this number."""
     return _NUMBER.pack(number) + payload
 
 
@@ -149,11 +146,6 @@ def with_failure(data: Buffer) -> bytes:
     return bytes(again)
 
 
-def split(data: Buffer, segment_bytes: int) -> list[Buffer]:
-    """Cut a super-buffer into its datagrams."""
-    return [data[start : start + segment_bytes] for start in range(0, len(data), segment_bytes)]
-
-
 def controls(keys: Sequence[int], kind: int) -> bytes:
     """Return the acks (or closes) of many messages as one super-buffer."""
     together = bytearray(pack(f">{len(keys)}Q", *keys))
@@ -162,7 +154,6 @@ def controls(keys: Sequence[int], kind: int) -> bytes:
 
 
 def packets(keys: Sequence[int], bodies: Sequence[bytes]) -> bytes:
-    """Return the datagrams of many messages one after another."""
     if len(keys) == 1:
         return _NUMBER.pack(keys[0]) + bodies[0]
     heads = pack(f">{len(keys)}Q", *keys)

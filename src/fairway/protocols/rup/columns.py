@@ -141,8 +141,6 @@ def _uint(rows: Bytes, start: int) -> Integers:
 class Bursts:
     """Makes and takes the parts of bursts. An object, so that whoever has one has numpy and nobody else loads it."""
 
-    __slots__ = ()
-
     def encode(self, identity: bytes, total: int, part_bytes: int, first: int, body: Buffer) -> memoryview:
         """Return neighbouring parts of a message as one buffer of datagrams; `body` is their bodies, the last of which
         may be shorter."""

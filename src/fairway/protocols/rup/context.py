@@ -33,29 +33,20 @@ class Timed(Protocol):
 class Context:
     """One per machine."""
 
-    __slots__ = (
-        "_bursts",
-        "_identities",
-        "_identities_drawn",
-        "_serials",
-        "drop",
-        "options",
-        "outbox",
-        "outputs",
-        "part_bytes_max",
-        "random_source",
-        "statistics",
-        "timers",
-    )
-
-    def __init__(self, options: RupOptions, random_source: RandomSource) -> None:
+    def __init__(
+        self,
+        options: RupOptions,
+        random_source: RandomSource,
+        outputs: Outputs[Sender],
+        timers: Deadlines[Timed],
+    ) -> None:
         self.options = options
         self.random_source = random_source
-        self.outputs: Outputs[Sender] = Outputs(options)
-        self.statistics = self.outputs.statistics
-        self.outbox = self.outputs.outbox
-        self.drop = self.outputs.drop
-        self.timers: Deadlines[Timed] = Deadlines()
+        self.outputs = outputs
+        self.statistics = outputs.statistics
+        self.outbox = outputs.outbox
+        self.drop = outputs.drop
+        self.timers = timers
         self._serials = 0
         self._identities: list[bytes] = []
         """Drawn and not yet used; the next one is last."""

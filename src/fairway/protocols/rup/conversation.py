@@ -2,48 +2,35 @@
 
 from __future__ import annotations
 
-from fairway.core.events import CloseReason, Peer
-from fairway.protocols.rup.ack_policy import AckPolicy
+from fairway.core import conversations
+from fairway.core.events import Peer
 from fairway.protocols.rup.context import Context
+from fairway.protocols.rup.feedback import AckPolicy, Pace
 from fairway.protocols.rup.incoming import Incoming
-from fairway.protocols.rup.requests import Pace
 from fairway.protocols.rup.sender import Sender
 
 
-class Conversation:
+class Conversation(conversations.Conversation):
     """What is on its way from and to one address."""
 
     __slots__ = (
-        "_context",
-        "_sender",
-        "ack_policy",
-        "answered",
-        "closing",
-        "heard_us",
-        "incoming",
-        "incoming_bytes",
-        "is_named",
-        "pace",
-        "peer",
-        "receipts",
-        "serial",
-    )
+        "_context", "_sender", "ack_policy", "answered", "heard_us", "incoming", "incoming_bytes", "is_named", "pace",
+        "receipts", "serial",
+    )  # fmt: skip
 
     def __init__(self, peer: Peer, context: Context, now_us: int) -> None:
-        self.peer = peer
+        super().__init__(peer)
         self.is_named = False
         """Our application named this address: the conversation stays until it is closed."""
         self.answered = False
         """Something valid has come from there."""
-        self.closing: CloseReason | None = None
-        """Set from `close` on, while outstanding messages are flushed."""
         self.heard_us = now_us
         self.ack_policy = AckPolicy(context.options.confirm_every_parts)
         self.pace = Pace(context.options)
         self.incoming: dict[bytes, Incoming] = {}
         self.incoming_bytes = 0
         self.receipts: dict[bytes, int] = {}
-        """Messages handed over and not yet committed, with the bytes that each counts for."""
+        """Messages delivered and not yet committed, with the bytes that each counts for."""
         self.serial = context.next_serial()
         self._context = context
         self._sender: Sender | None = None

@@ -7,14 +7,15 @@ bursts gets its final place as soon as all such places together are within their
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from fairway.core.events import Address
 from fairway.core.machine import Buffer
 from fairway.protocols.rup import assembly
+from fairway.protocols.rup.feedback import Requests
 from fairway.protocols.rup.options import PARTS_MAX, RupOptions
 from fairway.protocols.rup.parts import Parts
-from fairway.protocols.rup.requests import Requests
 
 if TYPE_CHECKING:
     from fairway.protocols.rup.columns import Bursts
@@ -28,30 +29,10 @@ class Incoming:
     """The state of one unfinished message."""
 
     __slots__ = (
-        "_ack_policy",
-        "_assembly",
-        "_confirm_at",
-        "_confirmed_at",
-        "_last",
-        "_options",
-        "_pieces",
-        "address",
-        "arrived",
-        "confirm_due_us",
-        "conversation",
-        "heard_us",
-        "held_bytes",
-        "identity",
-        "last_position",
-        "last_us",
-        "part_bytes",
-        "part_count",
-        "parts",
-        "requests",
-        "serial",
-        "spooled",
-        "total",
-    )
+        "_ack_policy", "_assembly", "_confirm_at", "_confirmed_at", "_last", "_options", "_pieces", "address",
+        "arrived", "confirm_due_us", "conversation", "heard_us", "held_bytes", "identity", "last_position", "last_us",
+        "part_bytes", "part_count", "parts", "requests", "serial", "spooled", "total",
+    )  # fmt: skip
 
     def __init__(
         self, conversation: Conversation, identity: bytes, total: int, options: RupOptions, serial: int
@@ -98,7 +79,7 @@ class Incoming:
     # The grid.
 
     def fault(self, position: int, size: int, total: int) -> str:
-        """Names the rule that a part breaks, or return an empty string."""
+        """Name the rule that a part breaks, or return an empty string."""
         if total != self.total:
             return "total_differs"
         if position + size < total:
@@ -130,7 +111,7 @@ class Incoming:
         self.requests.expect_first(now_us)
 
     def take_last(self) -> bytes:
-        """Return back the last part that was kept aside."""
+        """Return the last part that was kept aside."""
         body, self._last = self._last, b""
         self.last_position = -1
         self.held_bytes -= cost(len(body), 1)
@@ -187,7 +168,7 @@ class Incoming:
                 self._put(index, body)
 
     def body(self) -> bytes:
-        """Return the whole message, and keeps nothing of it."""
+        """Return the whole message, and keep nothing of it."""
         placed, pieces = self._assembly, self._pieces
         self.let_go()
         if placed is not None:
@@ -254,7 +235,75 @@ def cost(body_bytes: int, parts: int) -> int:
 
 
 def grid_fault(position: int, size: int, total: int) -> str:
-    """Names the rule that a part, which is not a last one, breaks as the first of its message."""
+    """Name the rule that a part, which is not a last one, breaks as the first of its message."""
     if position % size:
         return "off_grid"
     return "too_many_parts" if -(-total // size) > PARTS_MAX else ""
+
+
+class Memory:
+    """Bytes of unfinished messages, per peer and in all, and which of them may grow when those are at their bound.
+
+    Messages that fit one by one may not fit together. If at the bound all of them stopped, none would ever be complete;
+    so the oldest goes on, above the bound, and when it is complete or forgotten it leaves what it held to the others.
+    At the bound of one peer that is the oldest of this peer, at the bound of all the oldest of all, which is also the
+    oldest of its peer: there is always one that nothing stops, and what exceeds a bound belongs to one message. Spooled
+    messages keep nothing but a last part, for a while.
+    """
+
+    def __init__(self, options: RupOptions) -> None:
+        self._options = options
+        self._all: OrderedDict[Incoming, None] = OrderedDict()
+        self._of_peer: dict[Conversation, dict[Incoming, None]] = {}
+        """Messages that are kept, the oldest first."""
+        self.held_bytes = 0
+        self.reserved_bytes = 0
+        """What the final places of unfinished messages take: address space, of which they use what was received."""
+
+    def admits(self, conversation: Conversation | None, more: int) -> bool:
+        """Return whether a message may begin with so many bytes."""
+        own = 0 if conversation is None else conversation.incoming_bytes
+        return (
+            self.held_bytes + more <= self._options.incoming_bytes_max
+            and own + more <= self._options.incoming_bytes_per_peer_max
+        )
+
+    def lets_grow(self, message: Incoming, more: int) -> bool:
+        """Return whether a message that was begun may take so many more bytes."""
+        conversation = message.conversation
+        if self.held_bytes + more > self._options.incoming_bytes_max and next(iter(self._all)) is not message:
+            return False
+        return (
+            conversation.incoming_bytes + more <= self._options.incoming_bytes_per_peer_max
+            or next(iter(self._of_peer[conversation])) is message
+        )
+
+    def begin(self, message: Incoming) -> None:
+        """Add a message that is younger than all others."""
+        if not message.spooled:
+            self._all[message] = None
+            self._of_peer.setdefault(message.conversation, {})[message] = None
+
+    def count(self, message: Incoming, held_before: int) -> None:
+        """Count a change of what a message holds."""
+        more = message.held_bytes - held_before
+        message.conversation.incoming_bytes += more
+        self.held_bytes += more
+
+    def place(self, message: Incoming) -> None:
+        """Give a message its final place, if all such places together are within their bound."""
+        if not message.reserved_bytes and self.reserved_bytes + message.total <= self._options.incoming_bytes_max:
+            message.assemble()
+            self.reserved_bytes += message.reserved_bytes
+
+    def end(self, message: Incoming) -> None:
+        """Remove a message that is complete or forgotten."""
+        conversation = message.conversation
+        conversation.incoming_bytes -= message.held_bytes
+        self.held_bytes -= message.held_bytes
+        self.reserved_bytes -= message.reserved_bytes
+        if not message.spooled:
+            del self._all[message]
+            del self._of_peer[conversation][message]
+            if not self._of_peer[conversation]:
+                del self._of_peer[conversation]

@@ -21,7 +21,7 @@ however many holes there are. The sender's own timers (`core/recovery`) are only
     idle, 60 s             conversations that the peer began                from the last part or word
 
 The first parts of a conversation are confirmed more often than every 64, so are those of a sender that seems to stand
-still (`ack_policy.py`), and a confirm leaves at once when a hole closes or a duplicate shows that one was lost: all are
+still (`feedback.py`), and a confirm leaves at once when a hole closes or a duplicate shows that one was lost: all are
 "within 20 ms", and a small window does not stand still for those 20 ms.
 
 What is said to a sender only marks it ready; it sends when the machine is asked for outputs. So all confirms of a turn
@@ -39,24 +39,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from fairway.core.conversations import ConnectionlessMachine
 from fairway.core.errors import MalformedDatagram, NotSupported
 from fairway.core.events import Address, Closed, CloseReason, Connected, Peer, Receipt
-from fairway.core.machine import Buffer, Transmit
+from fairway.core.machine import Buffer
 from fairway.core.random_source import RandomSource
-from fairway.core.refusals import (
-    endpoint_closed,
-    no_flags,
-    no_such_peer,
-    send_queue_full,
-    still_closing,
-    too_many_peers,
-)
-from fairway.core.statistics import CLOSING, ENDPOINT_CLOSED, PEERS_FULL, Statistics
+from fairway.core.refusals import no_such_peer, too_large
+from fairway.core.statistics import CLOSING, ENDPOINT_CLOSED, PEERS_FULL
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.context import Context
 from fairway.protocols.rup.conversation import Conversation
 from fairway.protocols.rup.incoming import Incoming
-from fairway.protocols.rup.options import RupOptions
+from fairway.protocols.rup.options import PARTS_MAX, RupOptions
 from fairway.protocols.rup.outgoing import PART_BYTES_MIN
 from fairway.protocols.rup.receiver import Held, Receiver
 from fairway.protocols.rup.remembered import decode_snapshot, encode_snapshot
@@ -66,25 +60,36 @@ BURST_ROWS_MIN = 4
 """Fewer datagrams are taken faster one by one."""
 
 
-class RupMachine:
-    """One rup endpoint with all its peers; the contract is `core/machine.py`."""
+class RupMachine(ConnectionlessMachine[Conversation]):
+    """One rup endpoint with all its peers."""
 
     name: ClassVar[str] = "rup"
 
     def __init__(self, options: RupOptions, random_source: RandomSource) -> None:
-        self._context = Context(options, random_source)
+        super().__init__(options)
+        self._context = Context(options, random_source, self._outputs, self._deadlines)
         self._options = options
         self._receiver = Receiver(self._context)
         self._conversations: dict[Address, Conversation] = {}
-        self._is_shut = False
-        self._outputs = self._context.outputs
-        self.events = self._outputs.events
-        self.statistics: Statistics = self._context.statistics
+
+    def _at(self, address: Address) -> Conversation | None:
+        return self._conversations.get(address)
+
+    def _has_room(self) -> bool:
+        return len(self._conversations) < self._options.peers_max
+
+    def _all(self) -> list[Conversation]:
+        return list(self._conversations.values())
+
+    def _sender(self, conversation: Conversation) -> Sender:
+        return conversation.sender
+
+    def _flush(self, ready: Sender, now_us: int) -> None:
+        ready.flush(now_us)
 
     # Datagrams.
 
     def receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None = None) -> None:
-        """Take one datagram, or a super-buffer of them."""
         self.statistics.bytes_received += len(data)
         if segment_bytes is None or segment_bytes <= 0 or len(data) <= segment_bytes:
             self.statistics.datagrams_received += 1
@@ -161,23 +166,23 @@ class RupMachine:
             return
         if self._receiver.answers_duplicate(address, header, now_us):
             return
-        reason = self._door(conversation) or self._receiver.refusal(conversation, header, size)
+        reason = self._shuts_out(conversation) or self._receiver.refusal(conversation, header, size)
         if reason:
             self._context.drop(reason)
             return
         if conversation is None:
-            conversation = self._open(address, now_us)
+            conversation = self._begin(address, now_us)
             conversation.answered = True
             self._outputs.report(Connected(conversation.peer, None))
         self._receiver.begin(conversation, header, data, now_us)
 
-    def _door(self, conversation: Conversation | None) -> str:
-        """Names what keeps new messages of this conversation out, or return an empty string."""
+    def _shuts_out(self, conversation: Conversation | None) -> str:
+        """Name what keeps new messages of this conversation out, or return an empty string."""
         if conversation is not None and conversation.closing is not None:
             return CLOSING
         if self._is_shut:
             return ENDPOINT_CLOSED
-        return PEERS_FULL if conversation is None and self._is_full() else ""
+        return PEERS_FULL if conversation is None and not self._has_room() else ""
 
     def _receive_words(self, words: list[tuple[int, bytes, int]], address: Address, now_us: int) -> None:
         """Take requests and confirms, one after another."""
@@ -209,53 +214,26 @@ class RupMachine:
 
     # Conversations.
 
-    def connect(self, address: Address, now_us: int) -> int:
-        """Names an address as a destination; `Connected` follows at once, for nothing needs to be said first."""
-        if self._is_shut:
-            raise endpoint_closed()
-        known = self._conversations.get(address)
-        if known is None and self._is_full():
-            raise too_many_peers(self._options.peers_max)
-        if known is not None and known.closing is not None:
-            raise still_closing(address)
-        token = self._outputs.token()
-        conversation = known or self._open(address, now_us)
+    def _name(self, address: Address, token: int, now_us: int) -> None:
+        conversation = self._conversations.get(address) or self._begin(address, now_us)
         conversation.is_named = True
         self._context.outbox.prove(address)
-        self._context.timers.set(conversation, None)
+        self._deadlines.set(conversation, None)
         self._outputs.report(Connected(conversation.peer, token))
         if conversation.has_sent:
             conversation.sender.mark_ready(now_us)
-        return token
 
-    def _is_full(self) -> bool:
-        return len(self._conversations) >= self._options.peers_max
-
-    def _open(self, address: Address, now_us: int) -> Conversation:
+    def _begin(self, address: Address, now_us: int) -> Conversation:
         conversation = Conversation(Peer(address), self._context, now_us)
         self._conversations[address] = conversation
         self.statistics.conversations_opened += 1
-        self._context.timers.set(conversation, now_us + self._options.forget_us)
+        self._deadlines.set(conversation, now_us + self._options.forget_us)
         return conversation
 
-    def close(self, peer: Peer | None, now_us: int) -> None:
-        """Close one conversation, or all of them and the door; outstanding messages are flushed first."""
-        if peer is not None:
-            conversation = self._conversations.get(peer.address)
-            if conversation is None:
-                raise no_such_peer(self.name, peer)
-            self._begin_close(conversation, CloseReason.LOCAL, now_us)
-            return
-        self._is_shut = True
-        for conversation in list(self._conversations.values()):
-            self._begin_close(conversation, CloseReason.SHUT_DOWN, now_us)
-
-    def _begin_close(self, conversation: Conversation, reason: CloseReason, now_us: int) -> None:
-        if conversation.closing is None:
-            conversation.closing = reason
-            if conversation.has_sent:
-                conversation.sender.backlog.close()
-            self._close_if_flushed(conversation, now_us)
+    def _close(self, conversation: Conversation, reason: CloseReason, now_us: int) -> None:
+        if conversation.has_sent:
+            conversation.sender.backlog.close()
+        self._close_if_flushed(conversation, now_us)
 
     def _close_if_flushed(self, conversation: Conversation, now_us: int) -> None:
         if conversation.closing is not None and not conversation.unfinished:
@@ -266,9 +244,9 @@ class RupMachine:
         self._receiver.forget_conversation(conversation, now_us)
         del self._conversations[address]
         self._context.outbox.disown(address)
-        self._context.timers.set(conversation, None)
+        self._deadlines.set(conversation, None)
         if conversation.has_sent:
-            self._context.timers.set(conversation.sender, None)
+            self._deadlines.set(conversation.sender, None)
         self.statistics.conversations_closed += 1
         self._outputs.report(Closed(conversation.peer, reason))
 
@@ -278,9 +256,9 @@ class RupMachine:
             return
         over_us = conversation.heard_us + self._options.forget_us
         if over_us > now_us:
-            self._context.timers.set(conversation, over_us)
+            self._deadlines.set(conversation, over_us)
         elif conversation.is_busy or conversation.closing is not None:
-            self._context.timers.set(conversation, now_us + self._options.forget_us)
+            self._deadlines.set(conversation, now_us + self._options.forget_us)
         else:
             self._end(conversation, CloseReason.FORGOTTEN, now_us)
 
@@ -293,45 +271,25 @@ class RupMachine:
 
     # Messages.
 
-    def send(
-        self, peer: Peer, body: Buffer, now_us: int, *, flags: int | None = None, answers: int | None = None
-    ) -> int:
-        """Queue one message. `bytes` and read-only views are not copied: they must not change before the outcome."""
-        if flags is not None or answers is not None:
-            raise no_flags(self.name)
-        sender = self._sender(peer)
-        sender.check(body)
-        if not sender.backlog.accepts(len(body)):
-            raise send_queue_full(peer.address)
-        token = self._outputs.token()
-        sender.queue(token, body, now_us)
-        sender.mark_ready(now_us)
-        return token
+    def _check_size(self, conversation: Conversation, size: int) -> None:
+        if size > self._options.message_bytes_max:
+            raise too_large(self.name, size, self._options.message_bytes_max, ", which is message_bytes_max")
+        most = PARTS_MAX * self._context.part_bytes_max
+        if size > most:
+            raise too_large(self.name, size, most, f", which is {PARTS_MAX} parts")
 
     def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
-        """Queue as many of the messages, from the first on, as there is room for, and return their tokens."""
-        sender = self._sender(peer)
-        for body in bodies:
-            sender.check(body)
-        tokens = self._outputs.tokens(sender.backlog.accepts_of(list(map(len, bodies))))
-        for token, body in zip(tokens, bodies, strict=False):
-            sender.queue(token, body, now_us)
-        sender.mark_ready(now_us)
+        tokens = super().send_many(peer, bodies, now_us)
+        self._open(peer).sender.mark_ready(now_us)  # pacing may have made room, also where nothing is accepted
         return tokens
-
-    def _sender(self, peer: Peer) -> Sender:
-        conversation = self._conversations.get(peer.address)
-        if conversation is None or conversation.closing is not None:
-            raise no_such_peer(self.name, peer)
-        return conversation.sender
 
     def ping(self, peer: Peer, now_us: int) -> int:
         """Raise `NotSupported`: every packet that a rup peer answers belongs to a message."""
-        self._sender(peer)
+        self._open(peer)
         raise NotSupported("rup has no packet that only asks for an answer; send an empty message instead")
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
-        """Free the place of a received message and, when deferred, confirms it."""
+        """Free the slot of a received message and, when deferred, confirm it."""
         conversation = self._conversations.get(receipt.peer.address)
         if conversation is not None and isinstance(receipt.first, str):
             self._receiver.commit(conversation, _identity(receipt.first), now_us)
@@ -367,31 +325,6 @@ class RupMachine:
         if conversation is not None:
             self._close_if_flushed(conversation, now_us)
 
-    def _flush(self) -> None:
-        """Let the senders that are ready send what they may."""
-        for sender, now_us in self._outputs.take_ready().items():
-            sender.flush(now_us)
-
-    def transmits(self) -> list[Transmit]:
-        """Return what is to be sent now, in order."""
-        if self._outputs.ready:
-            self._flush()
-        return self._context.outbox.take()
-
-    def next_deadline_us(self) -> int | None:
-        """Return when `wake` is due next."""
-        if self._outputs.ready:
-            self._flush()
-        return self._context.timers.next_us()
-
-    def room(self, peer: Peer) -> int:
-        """Return how many more messages `send` would accept for this peer now."""
-        return self._sender(peer).backlog.room()
-
-    def unfinished(self) -> int:
-        """Count the tokens without an outcome."""
-        return self._outputs.unfinished
-
     # What survives a restart.
 
     def peers(self) -> list[Peer]:
@@ -419,7 +352,7 @@ class RupMachine:
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
         """Resume a conversation from its snapshot; completed messages are remembered for their full time again."""
         address, proved, completed = decode_snapshot(snapshot)
-        conversation = self._conversations.get(address) or self._open(address, now_us)
+        conversation = self._conversations.get(address) or self._begin(address, now_us)
         if proved:
             self._context.outbox.prove(address)
         for identity, total in completed:
@@ -428,7 +361,7 @@ class RupMachine:
 
 
 def _part_fault(header: wire.Headed, size: int) -> str:
-    """Names the rule that a part breaks by itself, or return an empty string."""
+    """Name the rule that a part breaks by itself, or return an empty string."""
     if (header.position == 0) != (header.start == 1):
         return "wrong_start"
     if header.position + size > header.total:

@@ -29,8 +29,6 @@ frees."""
 class Remembered:
     """Totals of completed messages, each forgotten within a second after its time and never before."""
 
-    __slots__ = ("_count", "_expiring", "_renewed", "_totals", "serial")
-
     def __init__(self) -> None:
         self._totals: dict[Address, dict[bytes, int]] = {}
         """A silent message has the complement of its total, which is negative."""
@@ -50,7 +48,6 @@ class Remembered:
         return None if known is None else known.get(identity)
 
     def add(self, address: Address, identity: bytes, total: int, expires_us: int, *, silent: bool = False) -> None:
-        """Remember a message."""
         known = self._totals.setdefault(address, {})
         if identity in known:
             self.renew(address, identity, expires_us)
@@ -60,7 +57,6 @@ class Remembered:
         known[identity] = ~total if silent else total
 
     def renew(self, address: Address, identity: bytes, expires_us: int) -> None:
-        """Remember a known message for longer."""
         self._renewed[address, identity] = _second(expires_us)
 
     def _expire_at(self, second: int, address: Address, identity: bytes) -> None:
@@ -69,7 +65,6 @@ class Remembered:
         identities.append(identity)
 
     def expire(self, now_us: int) -> None:
-        """Forget what is past its time."""
         now = now_us // SWEEP_US
         for second in [second for second in self._expiring if second <= now]:
             for address, identity in zip(*self._expiring.pop(second), strict=True):
@@ -110,7 +105,6 @@ def _second(us: int) -> int:
 
 
 def encode_snapshot(address: Address, proved: bool, completed: Iterable[tuple[bytes, int]]) -> bytes:
-    """Return an address and its completed messages as bytes."""
     name = address_bytes(address)
     records = [_RECORD.pack(unhexlify(identity), total) for identity, total in completed]
     return seal(_VERSION, b"".join([_FRONT.pack(proved, len(name)), name, *records]))

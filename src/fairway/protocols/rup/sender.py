@@ -7,6 +7,7 @@ of the first word about them, the loss recovery decides: a receiver may ignore s
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from fairway.core.events import NO_ACKNOWLEDGEMENT, NOT_SENT, Delivered, Peer
 from fairway.core.machine import Buffer
@@ -16,10 +17,8 @@ from fairway.core.recovery.queue import Backlog
 from fairway.core.recovery.recovery import Kind
 from fairway.core.recovery.runs import NEVER, Run
 from fairway.core.recovery.timing import RoundTrip
-from fairway.core.refusals import too_large
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.context import Context
-from fairway.protocols.rup.options import PARTS_MAX
 from fairway.protocols.rup.outgoing import SEGMENTS_MAX, Grid, Outgoing
 
 OUTSTANDING_WINDOWS = 4
@@ -63,7 +62,7 @@ class Sender:
                 stall_us=options.stall_us,
             ),
             RoundTrip(initial_us=options.rto_initial_us, min_us=options.rto_us_min, max_us=options.rto_us_max),
-            make_controller(options.controller, options.window),
+            make_controller(options.controller, options.window, options.confirm_after_us),
             context.statistics,
             ahead_max=options.messages_under_way_max,
         )
@@ -85,21 +84,15 @@ class Sender:
 
     # The queue.
 
-    def check(self, body: Buffer) -> None:
-        """Raise `BadMessage` for a message that can never be sent."""
-        size, limit = len(body), self._options.message_bytes_max
-        if size > limit:
-            raise too_large("rup", size, limit, ", which is message_bytes_max")
-        most = PARTS_MAX * self._context.part_bytes_max
-        if size > most:
-            raise too_large("rup", size, most, f", which is {PARTS_MAX} parts")
-
-    def queue(self, token: int, body: Buffer, now_us: int) -> None:
-        """Queue a message for which there is room; `mark_ready` has it sent."""
-        stable = body if isinstance(body, bytes) or _is_stable(body) else bytes(body)
+    def queue(self, bodies: Sequence[Buffer], token: int, now_us: int, *, equal: bool) -> None:
+        """Queue messages. `bytes` and read-only views are not copied: they must not change before the outcome."""
         context = self._context
-        self._waiting.append(Outgoing(token, context.draw_identity(), stable, now_us, context.next_serial()))
-        self.backlog.add(1, len(stable))
+        for position, body in enumerate(bodies):
+            stable = body if isinstance(body, bytes) or _is_stable(body) else bytes(body)
+            identity, serial = context.draw_identity(), context.next_serial()
+            self._waiting.append(Outgoing(token + position, identity, stable, now_us, serial))
+            self.backlog.add(1, len(stable))
+        self.mark_ready(now_us)
 
     # Sending.
 
@@ -108,7 +101,6 @@ class Sender:
         self._context.outputs.ready[self] = now_us
 
     def flush(self, now_us: int) -> None:
-        """Send what window and pacing allow, and set the timer."""
         was_blocked, self.is_blocked = self.is_blocked, False
         recovery = self._recovery
         self._oldest_first = self._oldest_first or recovery.is_stalled
@@ -250,7 +242,6 @@ class Sender:
             self._context.statistics.amplification_withheld += 1
 
     def _transmit(self, message: Outgoing, count: int, now_us: int) -> None:
-        """Send the next parts of a message."""
         context, first = self._context, message.sent
         data = self._grid.encode(message, first, count)
         context.outbox.answer(self.peer.address, data, wire.DATA_HEADER_BYTES + message.part_bytes, count)
@@ -264,7 +255,6 @@ class Sender:
             self._retransmit(run, now_us)
 
     def _retransmit(self, run: Run, now_us: int) -> None:
-        """Send parts again."""
         message = self._begun[run.stream.serial]
         if now_us - message.left_us > REPEAT_WITHIN_US:
             self._give_up(message, LEFT_BEHIND)
@@ -379,7 +369,6 @@ class Sender:
             self.backlog.refused((message.token,), message.total)
 
     def end_all(self, reason: str) -> None:
-        """End everything without an outcome: nobody receives there."""
         for message in list(self._under_way.values()):
             self._give_up(message, reason)
         self._refuse_queued(NEVER)

@@ -116,7 +116,6 @@ def uint(value: int) -> bytes:
 
 
 def encode(packet: Packet) -> bytes:
-    """Return the datagram of a packet."""
     identity = packet.id.encode("ascii")
     if isinstance(packet, Data):
         prefix = _DATA_PREFIX.pack(LETTER_OF_KIND[DATA], packet.start, identity)
@@ -181,7 +180,6 @@ def _malformed(front: bytes, length: int) -> MalformedDatagram:
 
 
 def body(data: Buffer) -> bytes:
-    """Return what follows the header of a data packet."""
     return bytes(data[DATA_HEADER_BYTES:])
 
 
@@ -208,8 +206,3 @@ def control(kind: int, identity: bytes, position: int) -> bytes:
     rest, second = divmod(rest, BASE)
     fourth, third = divmod(rest, BASE)
     return _CONTROL_FIELDS.pack(LETTER_OF_KIND[kind], identity, first, second, third, fourth)
-
-
-def split(data: Buffer, segment_bytes: int) -> list[Buffer]:
-    """Cut a super-buffer into its datagrams."""
-    return [data[start : start + segment_bytes] for start in range(0, len(data), segment_bytes)]

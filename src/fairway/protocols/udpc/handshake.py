@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fairway.core.addresses import device_of
-from fairway.core.events import Address, CloseReason, Connected, Peer, PeerMoved
-from fairway.core.handshakes import Call, Calls, HalfOpen, HalfOpens
+from fairway.core.events import Address, Connected, Peer, PeerMoved
+from fairway.core.handshakes import HalfOpen, HandshakeTable
 from fairway.core.machine import Buffer
 from fairway.core.outputs import Outputs
 from fairway.core.random_source import RandomSource
 from fairway.core.receipts import ReceiptSlots
-from fairway.core.refusals import already_open, endpoint_closed, too_many_peers
+from fairway.core.refusals import already_open
 from fairway.core.statistics import ENDPOINT_CLOSED, PEERS_FULL
 from fairway.core.timers import Deadlines
 from fairway.protocols.udpc.link import NEVER, Handshake, Link
@@ -62,55 +64,33 @@ class HalfSession(HalfOpen):
         outputs.outbox.send(self.address, self.answer, HEADER_BYTES)
 
     def due_us(self) -> int:
-        """Return when there is something to do."""
         return min(self._repeat_us, self.expires_us) if self._left else self.expires_us
 
 
 class Sessions:
     """The open and the lingering sessions of a machine."""
 
-    __slots__ = ("_by_id", "_called_by", "by_peer", "by_route")
-
     def __init__(self) -> None:
         self.by_peer: dict[Peer, Session] = {}
         self.by_route: dict[tuple[Address, int], Session] = {}
         """By address and sessionID: where a datagram belongs."""
-        self._by_id: dict[int, Session] = {}
-        self._called_by: dict[Address, Session] = {}
+        self.by_id: dict[int, Session] = {}
+        self.called_by: dict[Address, Session] = {}
         """The session that each address opened: one, because a new one replaces it."""
-
-    def __len__(self) -> int:
-        return len(self.by_peer)
-
-    def all(self) -> list[Session]:
-        """List the sessions, oldest first."""
-        return list(self.by_peer.values())
-
-    def of(self, peer: Peer) -> Session | None:
-        return self.by_peer.get(peer)
-
-    def anywhere(self, session_id: int) -> Session | None:
-        """Return a session by its number alone."""
-        return self._by_id.get(session_id)
-
-    def called_by(self, address: Address) -> Session | None:
-        """Return the session that this address opened."""
-        return self._called_by.get(address)
 
     def add(self, session: Session) -> None:
         link = session.link
         self.by_peer[link.peer] = session
-        self._by_id.setdefault(link.session_id, session)
+        self.by_id.setdefault(link.session_id, session)
         self._enter(session)
 
     def remove(self, session: Session) -> None:
         self._leave(session)
         self.by_peer.pop(session.peer, None)
-        if self._by_id.get(session.link.session_id) is session:
-            del self._by_id[session.link.session_id]
+        if self.by_id.get(session.link.session_id) is session:
+            del self.by_id[session.link.session_id]
 
     def move(self, session: Session, address: Address, now_us: int) -> None:
-        """Move a session to another address."""
         self._leave(session)
         session.move(address, now_us)
         self._enter(session)
@@ -119,42 +99,42 @@ class Sessions:
         address = session.link.address
         self.by_route[(address, session.link.session_id)] = session
         if session.handshake.called:
-            self._called_by[address] = session
+            self.called_by[address] = session
 
     def _leave(self, session: Session) -> None:
         address = session.link.address
         self.by_route.pop((address, session.link.session_id), None)
-        if self._called_by.get(address) is session:
-            del self._called_by[address]
+        if self.called_by.get(address) is session:
+            del self.called_by[address]
 
 
-class SessionTable:
-    """The sessions and handshakes of a machine, and one deadline for each of them."""
+class SessionTable(HandshakeTable[HalfSession]):
+    """The sessions and handshakes of a machine."""
 
     def __init__(
-        self, options: UdpcOptions, random_source: RandomSource, outputs: Outputs[Link], slots: ReceiptSlots
+        self,
+        options: UdpcOptions,
+        random_source: RandomSource,
+        outputs: Outputs[Link],
+        deadlines: Deadlines[Any],
+        slots: ReceiptSlots,
     ) -> None:
+        super().__init__(options, outputs, deadlines)
         self.sessions = Sessions()
         self._heartbeats: Deadlines[Session] = Deadlines()
-        self.deadlines: Deadlines[Session | Call | HalfSession | Deadlines[Session]] = Deadlines()
-        """Of each entry; and of the heartbeats of all sessions together, at the next common instant."""
+        """Of all sessions; together they have one deadline among the others, at the next common instant."""
         self._tick_us = options.keepalive_us // HEARTBEAT_TICKS or 1
-        self.calls = Calls(options, outputs, self.deadlines)
-        self._half_opens: HalfOpens[HalfSession] = HalfOpens(options, outputs, self.deadlines)
         self._options = options
         self._random_source = random_source
-        self._outputs = outputs
         self._slots = slots
-        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self.sessions.by_peer)
 
     # Our calls.
 
     def connect(self, address: Address, now_us: int) -> int:
         """Call an address. The first index is random: it comes back in the SYN+ACK and so proves it."""
-        if self._closed:
-            raise endpoint_closed()
-        if self._is_full():
-            raise too_many_peers(self._options.peers_max)
         syn_index = self._options.first_index or 1 + self._random_source.below((1 << 31) - 1)
         while (address, syn_index) in self.calls:
             syn_index = syn_index % ((1 << 31) - 1) + 1
@@ -179,11 +159,11 @@ class SessionTable:
 
     def receive_syn(self, index: int, caller_id: int, address: Address, now_us: int) -> None:
         """Answer a call: the same for the same call, and without a session before it is completed."""
-        known = self.sessions.called_by(address)
+        known = self.sessions.called_by.get(address)
         if known is not None and known.handshake.caller_id == caller_id:
             known.repeat_syn_ack()
             return
-        half_open = self._half_opens.by_caller(address, caller_id)
+        half_open = self.half_opens.by_caller(address, caller_id)
         if half_open is None:
             half_open = self._half_open(index, caller_id, address, now_us)
             if half_open is None:
@@ -202,22 +182,19 @@ class SessionTable:
             return None
         handshake = Handshake(True, caller_id, index, self._options.first_index or 1)
         half_open = HalfSession(self._options, address, session_id, handshake, now_us)
-        self._half_opens.add(half_open)
+        self.half_opens.add(half_open)
         return half_open
 
     def _draw_session_id(self) -> int | None:
         for _ in range(SESSION_ID_DRAWS_MAX):
             session_id = 1 + self._random_source.below((1 << 32) - 1)
-            if self.sessions.anywhere(session_id) is None and session_id not in self._half_opens:
+            if self.sessions.by_id.get(session_id) is None and session_id not in self.half_opens:
                 return session_id
         return None
 
-    def _is_full(self) -> bool:
-        return len(self.sessions) + len(self.calls) >= self._options.peers_max
-
     def _is_full_for(self, address: Address) -> bool:
         """Return whether a caller is one too many; a session that it opened before makes room."""
-        return self._is_full() and self.sessions.called_by(address) is None
+        return self.is_full() and self.sessions.called_by.get(address) is None
 
     def _send_syn_ack(self, half_open: HalfSession, now_us: int) -> None:
         half_open.send_due(self._outputs, now_us)
@@ -228,10 +205,10 @@ class SessionTable:
     ) -> Session | None:
         """Return the session of a packet whose address has none of that number: one that it completes, or one that it
         brings along from another address. Drop it if there is neither."""
-        half_open = self._half_opens.by_id(session_id)
+        half_open = self.half_opens.by_id(session_id)
         if half_open is not None and half_open.address == address:
             return self._complete(half_open, ack_index, flag, data, now_us)
-        session = self.sessions.anywhere(session_id) if self._options.migration else None
+        session = self.sessions.by_id.get(session_id) if self._options.migration else None
         if session is None or device_of(session.link.address) != device_of(address):
             self._outputs.drop("unknown_session")
             return None
@@ -253,12 +230,12 @@ class SessionTable:
         if self._is_full_for(address):
             self._outputs.drop(PEERS_FULL)
             return None
-        replaced = self.sessions.called_by(address)
+        replaced = self.sessions.called_by.get(address)
         if replaced is not None:
             if replaced.state is not State.LINGERING:
                 replaced.replace()
             self.remove(replaced)
-        self._half_opens.remove(half_open)
+        self.half_opens.remove(half_open)
         session = self._admit(Peer(address, half_open.own_id), handshake, now_us)
         self._outputs.report(Connected(session.peer, None))
         return session
@@ -271,8 +248,7 @@ class SessionTable:
         return session
 
     def readmit(self, session: Session) -> None:
-        """Add a restored session."""
-        if self.sessions.of(session.peer) is not None:
+        if session.peer in self.sessions.by_peer:
             raise already_open(session.peer.address)
         self._enter(session)
         self.arm(session)
@@ -306,31 +282,24 @@ class SessionTable:
         self._heartbeats.set(session, None)
         self._arm_tick()
 
-    def shut(self) -> None:
-        """Give up all handshakes and take no new calls."""
-        self._closed = True
-        self.calls.give_up_all(CloseReason.SHUT_DOWN)
-        self._half_opens.clear()
-
     def wake(self, now_us: int) -> None:
-        """Do what is due for every entry."""
-        for entry in self.deadlines.pop_due(now_us):
-            if isinstance(entry, Session):
-                entry.wake(now_us)
-                entry.link.armed_us = NEVER
-                self.arm(entry)
-            elif isinstance(entry, Call):
-                self.calls.wake(entry, now_us)
-            elif isinstance(entry, HalfSession):
-                self._wake_half_open(entry, now_us)
+        super().wake(now_us)
         for session in self._heartbeats.pop_due(now_us):
             session.wake_heartbeat(now_us)
             self._heartbeats.set(session, session.heartbeat_due_us())
             self.arm(session)
         self._arm_tick()
 
+    def _wake(self, entry: Any, now_us: int) -> None:
+        if isinstance(entry, Session):
+            entry.wake(now_us)
+            entry.link.armed_us = NEVER
+            self.arm(entry)
+        elif isinstance(entry, HalfSession):
+            self._wake_half_open(entry, now_us)
+
     def _wake_half_open(self, half_open: HalfSession, now_us: int) -> None:
         if now_us >= half_open.expires_us:
-            self._half_opens.remove(half_open)
+            self.half_opens.remove(half_open)
         else:
             self._send_syn_ack(half_open, now_us)

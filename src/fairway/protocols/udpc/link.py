@@ -42,18 +42,9 @@ class Link:
     """Where the datagrams of one session go, and which index the next one takes."""
 
     __slots__ = (
-        "address",
-        "armed_us",
-        "index_limit",
-        "moved_index",
-        "next_index",
-        "outbox",
-        "outputs",
-        "peer",
-        "proved",
-        "session_id",
-        "wake_us",
-    )
+        "address", "armed_us", "index_limit", "moved_index", "next_index", "outbox", "outputs", "peer", "proved",
+        "session_id", "wake_us",
+    )  # fmt: skip
 
     def __init__(self, outputs: Outputs[Link], peer: Peer, session_id: int, next_index: int) -> None:
         self.outputs = outputs
@@ -78,7 +69,6 @@ class Link:
         self.outputs.ready[self] = now_us
 
     def wake_by(self, due_us: int) -> None:
-        """Ask for a wake at that time at the latest."""
         self.wake_us = min(self.wake_us, due_us)
 
     def take_index(self, count: int = 1) -> int:

@@ -30,17 +30,16 @@ from typing import ClassVar
 
 from fairway.core.errors import BadMessage, MalformedDatagram
 from fairway.core.events import Address, CloseReason, Peer, Receipt
-from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Buffer, Transmit, path_allows
-from fairway.core.outputs import Outputs
+from fairway.core.handshakes import HandshakeMachine
+from fairway.core.machine import Buffer, split
 from fairway.core.random_source import RandomSource
 from fairway.core.receipts import ReceiptSlots
-from fairway.core.recovery.queue import owned
-from fairway.core.refusals import TOO_LARGE_FOR_PATH, no_such_peer, send_queue_full, too_large, too_many_pings
+from fairway.core.refusals import send_queue_full
 from fairway.protocols.udpc import snapshot as snapshots
 from fairway.protocols.udpc.handshake import SessionTable
 from fairway.protocols.udpc.link import Link
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.sender import RUN_MIN, Waiting
+from fairway.protocols.udpc.sender import RUN_MIN, Sender, Waiting
 from fairway.protocols.udpc.session import OPEN, Session, State
 from fairway.protocols.udpc.wire import (
     ACK,
@@ -54,10 +53,7 @@ from fairway.protocols.udpc.wire import (
     flag_name,
     header,
     one_stretch,
-    split,
 )
-
-BODY_BYTES_MAX = UDP_PAYLOAD_BYTES_MAX - HEADER_BYTES
 
 _UNSENDABLE = (
     (SYN | FIN | HBT | ~0x7F, ~0, "SYN, FIN, HBT and unnamed bits belong to the protocol"),
@@ -67,47 +63,39 @@ _UNSENDABLE = (
 """Flags that no message may carry together with certain others, and why."""
 
 
-class UdpcMachine:
+class UdpcMachine(HandshakeMachine[Session]):
     """All udpc sessions of one endpoint."""
 
     name: ClassVar[str] = "udpc"
 
     def __init__(self, options: UdpcOptions, random_source: RandomSource) -> None:
+        super().__init__(options)
         self.options = options
-        self._body_bytes_max = BODY_BYTES_MAX
-        self._outputs: Outputs[Link] = Outputs(options)
-        self.statistics = self._outputs.statistics
         self._slots = ReceiptSlots(options)
-        self._table = SessionTable(options, random_source, self._outputs, self._slots)
-        self._sessions = self._table.sessions
-        self._by_peer = self._sessions.by_peer
-        self._by_route = self._sessions.by_route
-        # Asked several times a turn, so without a detour.
-        self.events = self._outputs.events
-        self.next_deadline_us = self._table.deadlines.next_us
+        self._table = SessionTable(options, random_source, self._outputs, self._deadlines, self._slots)
+        self._by_peer = self._table.sessions.by_peer
+        self._by_route = self._table.sessions.by_route
 
-    # Outputs.
+    def _handshakes(self) -> SessionTable:
+        return self._table
 
-    def transmits(self) -> list[Transmit]:
-        outputs = self._outputs
-        if outputs.ready:
-            for link, now_us in outputs.take_ready().items():
-                session = self._by_peer.get(link.peer)
-                if session is not None and session.link is link:
-                    session.sender.flush(now_us)
-                    self._table.arm(session)
-        return outputs.outbox.take()
+    def _find(self, peer: Peer) -> Session | None:
+        session = self._by_peer.get(peer)
+        return None if session is None or session.state is State.LINGERING else session
 
-    def room(self, peer: Peer) -> int:
-        return self._open(peer).sender.room()
+    def _all(self) -> list[Session]:
+        return list(self._by_peer.values())
 
-    def unfinished(self) -> int:
-        return self._outputs.unfinished
+    def _sender(self, conversation: Session) -> Sender:
+        return conversation.sender
+
+    def _flush(self, ready: Link, now_us: int) -> None:
+        session = self._by_peer.get(ready.peer)
+        if session is not None and session.link is ready:
+            session.sender.flush(now_us)
+            self._table.arm(session)
 
     # What the application asks for.
-
-    def connect(self, address: Address, now_us: int) -> int:
-        return self._table.connect(address, now_us)
 
     def send(
         self, peer: Peer, body: Buffer, now_us: int, *, flags: int | None = None, answers: int | None = None
@@ -117,90 +105,36 @@ class UdpcMachine:
         REQ (or REQ+ASY) asks; its outcome is `ResponseReceived`, or `RequestReceived` with the token. ACK (with REQ
         and ASY at will) and `answers` respond to a request. Plain messages (0) and bare responses have no outcome.
         """
-        session, size = self._open(peer), len(body)
         flag = flags if flags is not None else (IMP if answers is None else ACK)
-        if flag != IMP or answers is not None or size > self._body_bytes_max:
-            _check_size(size, self._body_bytes_max)
-            _check(session, flag, answers)
-        sender = session.sender
-        if not sender.accepts(size):
+        if flag == IMP and answers is None:
+            return super().send(peer, body, now_us)
+        session = self._open(peer)
+        self._check_size(session, len(body))
+        _check(session, flag, answers)
+        if not session.sender.backlog.accepts(len(body)):
             raise send_queue_full(peer.address)
         token = self._outputs.token()
-        if flag == IMP:
-            sender.send_important((body if type(body) is bytes else bytes(body),), token, now_us, equal=True)
-        else:
-            if answers is not None:
-                session.receiver.answers.answered(answers)
-            sender.send_other(Waiting(flag, answers or 0, bytes(body), token), now_us)
-        link = session.link
-        if link.wake_us < link.armed_us:
-            self._table.arm(session)
+        if answers is not None:
+            session.receiver.answers.answered(answers)
+        session.sender.send_other(Waiting(flag, answers or 0, bytes(body), token), now_us)
+        self._table.arm(session)
         return token
-
-    def send_many(self, peer: Peer, bodies: Sequence[Buffer], now_us: int) -> range:
-        """Queue important messages, as many from the first on as there is room for."""
-        session = self._open(peer)
-        sizes = set(map(len, bodies))
-        _check_size(max(sizes, default=0), self._body_bytes_max)
-        count = session.sender.accepts_of(bodies)
-        tokens = self._outputs.tokens(count)
-        if count:
-            accepted = bodies if count == len(bodies) else bodies[:count]
-            session.sender.send_important(owned(accepted), tokens.start, now_us, equal=len(sizes) == 1)
-        return tokens
 
     def ping(self, peer: Peer, now_us: int) -> int:
         session = self._open(peer)
-        if len(session.pings) >= self.options.pings_max:
-            raise too_many_pings(self.options.pings_max, peer.address)
-        token = self._outputs.token()
+        token = session.pings.token()
         session.ping(token, now_us)
         self._table.arm(session)
         return token
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
-        peer, first, count = receipt
-        session = self._by_peer.get(peer)
-        if session is None or session.state not in (State.OPEN, State.CLOSING) or isinstance(first, str):
-            return
-        session.commit(first, count)
+        session, first = self._by_peer.get(receipt.peer), receipt.first
+        if session is not None and session.state is not State.LINGERING and isinstance(first, int):
+            session.commit(first, receipt.count)
 
-    def close(self, peer: Peer | None, now_us: int) -> None:
-        """Close one session; or all of them, and the handshakes under way."""
-        if peer is not None:
-            self._close(self._known(peer), CloseReason.LOCAL, now_us)
-            return
-        self._table.shut()
-        for session in self._sessions.all():
-            self._close(session, CloseReason.SHUT_DOWN, now_us)
-
-    def _close(self, session: Session, reason: CloseReason, now_us: int) -> None:
-        if session.state is State.OPEN:
-            session.close(reason, now_us)
-            self._table.arm(session)
-
-    def wake(self, now_us: int) -> None:
-        self._table.wake(now_us)
-
-    def unreachable(self, address: Address, reason: str, now_us: int) -> None:
-        self._table.calls.give_up_to(address, reason)
-
-    def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None:
-        if not fragments:
-            self._body_bytes_max = path_allows(self._body_bytes_max, datagram_bytes, HEADER_BYTES)
-
-    def _open(self, peer: Peer) -> Session:
-        session = self._by_peer.get(peer)
-        if session is None or session.state is not OPEN:
-            raise no_such_peer(self.name, peer)
-        return session
-
-    def _known(self, peer: Peer) -> Session:
-        """Return a session that has not ended: open or closing."""
-        session = self._by_peer.get(peer)
-        if session is None or session.state not in (State.OPEN, State.CLOSING):
-            raise no_such_peer(self.name, peer)
-        return session
+    def _close(self, conversation: Session, reason: CloseReason, now_us: int) -> None:
+        conversation.close(reason, now_us)
+        self._table.arm(conversation)
 
     # What arrives.
 
@@ -272,13 +206,10 @@ class UdpcMachine:
     # What survives a restart.
 
     def peers(self) -> list[Peer]:
-        return [session.peer for session in self._sessions.all() if session.state in (State.OPEN, State.CLOSING)]
+        return [session.peer for session in self._all() if session.state is not State.LINGERING]
 
     def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
         return snapshots.write(self._known(peer), committing)
-
-    def snapshot_in_pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes]:
-        return self.snapshot(peer, committing), b""
 
     def unanswered(self, peer: Peer) -> list[int]:
         """List the requests of a peer that the application has not answered yet, oldest first."""
@@ -288,11 +219,6 @@ class UdpcMachine:
         session = snapshots.read(snapshot, self._outputs, self.options, self._slots, now_us)
         self._table.readmit(session)
         return session.peer
-
-
-def _check_size(body_bytes: int, limit: int) -> None:
-    if body_bytes > limit:
-        raise too_large("udpc", body_bytes, limit, "" if limit == BODY_BYTES_MAX else TOO_LARGE_FOR_PATH)
 
 
 def _check(session: Session, flag: int, answers: int | None) -> None:

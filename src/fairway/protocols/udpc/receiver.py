@@ -22,7 +22,7 @@ class Answers:
     def __init__(self, options: UdpcOptions) -> None:
         self._options = options
         self._waiting: dict[int, int] = {}
-        """Requests handed over and not answered, with the time of arrival."""
+        """Requests delivered and not answered, with the time of arrival."""
         self._kept: dict[int, tuple[bytes, int]] = {}
         """Responses by the request they answer, with the time since when they are kept."""
         self._bytes = 0
@@ -38,7 +38,6 @@ class Answers:
         return len(self._waiting) >= self._options.requests_max
 
     def asked(self, request: int, now_us: int) -> None:
-        """Note a request that is delivered."""
         self._waiting[request] = now_us
 
     def answered(self, request: int) -> None:
@@ -53,7 +52,6 @@ class Answers:
             self._drop_oldest()
 
     def response(self, request: int, now_us: int) -> bytes | None:
-        """Return the response kept for a request."""
         self.expire(now_us)
         kept = self._kept.get(request)
         return kept[0] if kept is not None else None
@@ -96,7 +94,6 @@ class Receiver:
         self.newest_plain = 0
 
     def widen(self, index: int) -> int:
-        """Return the number that an index on the wire stands for."""
         return widen(index, self.seen.highest, 32)
 
     def is_duplicate(self, number: int) -> bool:
@@ -123,7 +120,6 @@ class Receiver:
         return True
 
     def deliver(self, number: int, payload: bytes, important: bool) -> str:
-        """Deliver a new message, or return why not."""
         reason = self.refusal(number, len(payload), important)
         if reason:
             return reason
@@ -147,5 +143,4 @@ class Receiver:
         return True
 
     def commit(self, first: int, count: int) -> list[Piece]:
-        """Free the receipt slots of committed messages, and return the important ones."""
         return [piece for piece in self.receipts.commit(first, count) if piece.note]

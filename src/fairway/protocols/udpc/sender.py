@@ -43,8 +43,8 @@ class Sender:
     """The sending half of a session."""
 
     __slots__ = (
-        "_answers", "_asked", "_asking", "_backlog", "_index_reserve", "_link", "_options", "_others", "_paced_us",
-        "_packets", "_queue", "_recovery", "_requests", "timing",
+        "_answers", "_asked", "_asking", "_index_reserve", "_link", "_options", "_others", "_paced_us", "_packets",
+        "_queue", "_recovery", "_requests", "backlog", "timing",
     )  # fmt: skip
 
     def __init__(self, link: Link, options: UdpcOptions, answers: Answers) -> None:
@@ -68,26 +68,14 @@ class Sender:
         self._queue = SendQueue()
         self._others: deque[Waiting] | None = None
         self._requests: deque[Waiting] | None = None
-        self._backlog = Backlog(options, link.outputs, link.peer)
+        self.backlog = Backlog(options, link.outputs, link.peer)
         self._paced_us = NEVER
 
     # What the application sends.
 
-    def room(self) -> int:
-        """Return how many more messages are accepted now."""
-        return self._backlog.room()
-
-    def accepts(self, body_bytes: int) -> bool:
-        """Return whether a message is accepted now."""
-        return self._backlog.accepts(body_bytes)
-
-    def accepts_of(self, bodies: Sequence[Buffer]) -> int:
-        """Return how many of these messages, from the first on, are accepted now."""
-        return self._backlog.accepts_of(list(map(len, bodies)))
-
-    def send_important(self, bodies: Sequence[bytes], token: int, now_us: int, *, equal: bool) -> None:
-        """Send messages that were accepted, and again until they are acknowledged."""
-        self._backlog.add(len(bodies), sum(map(len, bodies)))
+    def queue(self, bodies: Sequence[Buffer], token: int, now_us: int, *, equal: bool) -> None:
+        """Send important messages, and again until they are acknowledged."""
+        self.backlog.add(len(bodies), sum(map(len, bodies)))
         self._queue.add(bodies, token, equal=equal)
         self._link.mark_ready(now_us)
 
@@ -96,7 +84,7 @@ class Sender:
         if self._queue:
             self.flush(now_us)  # what was sent before leaves before, where nothing holds it back
         if message.flag & REQ:
-            self._backlog.add(1, len(message.body))
+            self.backlog.add(1, len(message.body))
             if self._requests is None:
                 self._requests = deque()
             self._requests.append(message)
@@ -104,7 +92,7 @@ class Sender:
         elif not self._others and self._message_room(1):
             self._launch_other(message, now_us)
         else:
-            self._backlog.add(1, len(message.body))
+            self.backlog.add(1, len(message.body))
             if self._others is None:
                 self._others = deque()
             self._others.append(message)
@@ -159,7 +147,7 @@ class Sender:
         while self._others and self._message_room(1):
             message = self._others.popleft()
             self._launch_other(message, now_us)
-            self._backlog.settle(1, len(message.body))
+            self.backlog.settle(1, len(message.body))
 
     def _flush_requests(self, now_us: int) -> None:
         while self._requests and self._asked.left < self._options.requests_max and self._message_room(1):
@@ -227,7 +215,6 @@ class Sender:
             link.transmit(data, HEADER_BYTES)
 
     def acknowledge_run(self, first: int, count: int) -> None:
-        """Acknowledge consecutive important packets."""
         link = self._link
         if count < RUN_MIN or link.indices_to_wrap() < count or self.index_room(count) < count:
             for number in range(first, first + count):
@@ -265,7 +252,7 @@ class Sender:
 
     def _delivered(self, tokens: range, body_bytes: int) -> None:
         self._link.outputs.statistics.rtt_us = self.timing.smoothed_us
-        self._backlog.delivered(tokens, body_bytes)
+        self.backlog.delivered(tokens, body_bytes)
 
     def in_order(self, ack_index: int, count: int) -> bool:
         """Return whether taking consecutive acknowledgements as a whole does what taking them one by one does."""
@@ -273,7 +260,6 @@ class Sender:
         return self._recovery.left_in_order(self._packets, number, count)
 
     def sample(self, rtt_us: int) -> None:
-        """Take a round trip that a heartbeat measured."""
         self.timing.sample(rtt_us)
         self._link.outputs.statistics.rtt_us = self.timing.smoothed_us
 
@@ -286,7 +272,7 @@ class Sender:
         """Take the response to a request, and return the request's token."""
         assert self._asking is not None
         (piece,) = self._asking.acknowledge(self._asked, request, 1, now_us)
-        self._backlog.settle(1, piece.run.segment_bytes - HEADER_BYTES)
+        self.backlog.settle(1, piece.run.segment_bytes - HEADER_BYTES)
         self._link.outputs.statistics.messages_delivered += 1
         if self._requests or self._queue or self._others:
             self._link.mark_ready(now_us)
@@ -303,34 +289,31 @@ class Sender:
         self.flush(now_us)
 
     def due_us(self) -> int:
-        """Return when `wake` has something to do."""
         due_us = min(self._paced_us, self._recovery.next_us())
         return due_us if self._asking is None else min(due_us, self._asking.next_us())
 
     # Outcomes.
 
     def idle(self) -> bool:
-        """Return whether all important packets are acknowledged and none waits to be sent."""
         return not self._packets.left and not self._queue
 
     def fail_requests(self, reason: str) -> None:
         """End all requests, because the session closes: unknown if they were ever sent, else refused."""
-        self._backlog.close()
+        self.backlog.close()
         for run in () if self._asking is None else self._asking.withdraw(self._asked):
             self._unknown(run, reason)
         while self._requests:
             message = self._requests.popleft()
-            self._backlog.refused((message.token,), len(message.body))
+            self.backlog.refused((message.token,), len(message.body))
 
     def fail(self, reason: str) -> None:
-        """End everything that waits."""
         self.fail_requests(reason)
         for run in self._recovery.withdraw(self._packets):
             self._unknown(run, reason)
         for tokens, body_bytes in self._queue.clear():
-            self._backlog.refused(tokens, body_bytes)
+            self.backlog.refused(tokens, body_bytes)
         while self._others:
-            self._backlog.settle(1, len(self._others.popleft().body))
+            self.backlog.settle(1, len(self._others.popleft().body))
 
     def _unknown(self, run: Run, reason: str) -> None:
-        self._backlog.unknown(run.tokens, run.count * (run.segment_bytes - HEADER_BYTES), reason)
+        self.backlog.unknown(run.tokens, run.count * (run.segment_bytes - HEADER_BYTES), reason)

@@ -19,14 +19,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from fairway.core.events import (
-    Address,
-    Closed,
-    CloseReason,
-    Peer,
-    RequestReceived,
-    ResponseReceived,
-)
+from fairway.core.conversations import Conversation
+from fairway.core.events import Address, Closed, CloseReason, Peer, RequestReceived, ResponseReceived
 from fairway.core.machine import Buffer
 from fairway.core.outputs import Outputs
 from fairway.core.pings import Pings
@@ -55,13 +49,14 @@ OPEN = State.OPEN
 """Looked up for every packet: an enumeration is slow to ask."""
 
 
-class Session:
+class Session(Conversation):
     """One conversation, from the moment it is open to the moment it is forgotten."""
 
     __slots__ = (
-        "_close_reason", "_closing_us", "_fin", "_fin_us", "_heard_us", "_heartbeat_us", "_lingering_us", "_options",
-        "_outputs", "handshake", "link", "pings", "receiver", "sender", "state",
+        "_closing_us", "_fin", "_fin_us", "_heard_us", "_heartbeat_us", "_lingering_us", "_options", "_outputs",
+        "handshake", "link", "pings", "receiver", "sender", "state",
     )  # fmt: skip
+    header_bytes = HEADER_BYTES
 
     def __init__(
         self,
@@ -72,6 +67,7 @@ class Session:
         handshake: Handshake,
         now_us: int,
     ) -> None:
+        super().__init__(peer)
         assert peer.session is not None
         self._outputs = outputs
         self._options = options
@@ -84,22 +80,16 @@ class Session:
         self._heard_us = now_us
         self._heartbeat_us = now_us
         """When the latest heartbeat left; on the caller, half an interval after the latest one of the peer if later."""
-        self.pings = Pings(outputs, peer, options.ping_timeout_us)
+        self.pings = Pings(outputs, peer, options.ping_timeout_us, options.pings_max)
         self._closing_us = NEVER
-        self._close_reason = CloseReason.LOCAL
         self._lingering_us = NEVER
         self._fin = b""
         self._fin_us = NEVER
         self.link.wake_us = self.due_us()
 
-    @property
-    def peer(self) -> Peer:
-        return self.link.peer
-
     # What arrives.
 
     def receive(self, index: int, ack_index: int, flag: int, data: Buffer, now_us: int) -> None:
-        """Take one well-formed packet of this session."""
         highest = self.receiver.seen.highest
         if index == (highest + 1) & INDEX_MASK and self.state is OPEN:
             if flag == IMP:
@@ -314,7 +304,6 @@ class Session:
     # What leaves.
 
     def commit(self, first: int, count: int) -> None:
-        """Free the receipt slots of committed messages and, when deferred, acknowledge the important ones."""
         if count == 1 and not self._options.deferred and self.receiver.receipts.free_one(first):
             return
         committed = self.receiver.commit(first, count)
@@ -349,7 +338,6 @@ class Session:
     # Time.
 
     def wake(self, now_us: int) -> None:
-        """Do what is due."""
         if self.state is State.LINGERING:
             if now_us >= self._lingering_us + self._options.linger_us:
                 self.state = State.OVER
@@ -367,7 +355,6 @@ class Session:
             self._end(CloseReason.TIMED_OUT)
 
     def wake_heartbeat(self, now_us: int) -> None:
-        """Send a heartbeat if it is due."""
         due_us = self.heartbeat_due_us()
         if due_us is not None and now_us >= due_us:
             self._heartbeat_us = now_us
@@ -380,7 +367,6 @@ class Session:
         return max(self._heard_us, self._heartbeat_us) + self._options.keepalive_us
 
     def due_us(self) -> int:
-        """Return when `wake` has something to do."""
         options = self._options
         if self.state is State.LINGERING:
             return self._lingering_us + options.linger_us
@@ -395,7 +381,6 @@ class Session:
         """Send FIN once what is important is acknowledged, or after a while."""
         self.state = State.CLOSING
         self._closing_us = now_us
-        self._close_reason = reason
         self.sender.fail_requests(reason)
         self.sender.flush(now_us)
         if not self._finish_if_flushed(now_us):
@@ -403,7 +388,7 @@ class Session:
 
     def _finish_if_flushed(self, now_us: int) -> bool:
         """Send FIN when closing has nothing more to wait for."""
-        if self.state is not State.CLOSING:
+        if self.state is not State.CLOSING or self.closing is None:
             return False
         if not self.sender.idle() and now_us < self._closing_us + self._options.flush_us:
             return False
@@ -411,13 +396,13 @@ class Session:
         self._fin = datagram(link.take_index() & INDEX_MASK, link.session_id, 0, FIN)
         self._fin_us = self._lingering_us = now_us
         link.transmit(self._fin, HEADER_BYTES)
-        self._end(self._close_reason)
+        self._end(self.closing)
         self.state = State.LINGERING
         link.wake_us = self.due_us()
         return True
 
     def _end(self, reason: CloseReason) -> None:
-        """Return every open token its outcome and reports the end."""
+        """Give every open token its outcome and report the end."""
         self.sender.fail(reason)
         self.pings.end(reason)
         self.receiver.receipts.release()

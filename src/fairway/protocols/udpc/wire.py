@@ -177,7 +177,7 @@ class Fin(Headed):
 
 
 class Heartbeat(Headed):
-    """A question for a sign of life."""
+    """A keepalive that asks for an answer."""
 
     flag: ClassVar[int] = HBT
 
@@ -204,7 +204,6 @@ _MESSAGE_CLASS: dict[int, type[Plain | Important | Response]] = {0: Plain, IMP: 
 
 
 def encode(packet: Packet) -> bytes:
-    """Return the datagram of a packet."""
     body = b"" if isinstance(packet, Control) else packet.body
     return datagram(packet.index, packet.session_id, packet.ack_index, packet.flag, body)
 
@@ -248,7 +247,6 @@ def _malformed(index: int, flag: int, length: int) -> MalformedDatagram:
 
 
 def body(data: Buffer) -> bytes:
-    """Return what follows the header."""
     return bytes(data[HEADER_BYTES:])
 
 
@@ -258,13 +256,8 @@ def datagram(index: int, session_id: int, ack_index: int, flag: int, payload: Bu
 
 
 def flag_name(flag: int) -> str:
-    """Names a combination of flags, as in `ACK+REQ`."""
+    """Name a combination of flags, as in `ACK+REQ`."""
     return "+".join(name for bit, name in _NAMES if flag & bit) or "none"
-
-
-def split(data: Buffer, segment_bytes: int) -> list[Buffer]:
-    """Cut a super-buffer into its datagrams."""
-    return [data[start : start + segment_bytes] for start in range(0, len(data), segment_bytes)]
 
 
 class Stretch(NamedTuple):
@@ -319,7 +312,6 @@ def _counts_up(data: bytes, place: int, end: int, segment_bytes: int, count: int
 
 
 def bodies(data: bytes, segment_bytes: int) -> tuple[bytes, ...]:
-    """Return the bodies of a super-buffer of equal datagrams."""
     return _bodies(segment_bytes - HEADER_BYTES, len(data) // segment_bytes).unpack(data)
 
 

@@ -26,15 +26,15 @@
     row.detail = detailOf.get(keyOf(row));
     row.hay = [row.names, row.session, row.protocol, row.point, row.ending].join(" ").toLowerCase();
   });
-  const most = Math.max(1, ...sessions.map((row) => row.trouble));
+  const most = Math.max(1, ...sessions.map((row) => row.severity_score));
   const COLUMNS = [
     ["Session", "names", (row) => nameCell(row)],
     ["Protocol", "protocol", (row) => cell(protocolMark(row.protocol))],
     ...(many ? [["Point", "point", (row) => cell(row.point)]] : []),
-    ["Trouble", "trouble", (row) => { const made = cell(row.trouble.toFixed(0), "number bar"); made.style.setProperty("--bar", row.trouble / most); return made; }],
+    ["Severity", "severity_score", (row) => { const made = cell(row.severity_score.toFixed(0), "number bar"); made.style.setProperty("--bar", row.severity_score / most); return made; }],
     ["Breaches", "violations", (row) => cell(format(row.violations, "count"), `number ${row.violations ? "bad" : "dim"}`)],
     ["Loss (est.)", "loss", (row) => cell(format(row.loss, "share"), `number ${row.loss >= 0.02 ? "bad" : ""}`)],
-    ["Copies", "retransmission_ratio", (row) => cell(format(row.retransmission_ratio, "share"), `number ${row.retransmission_ratio >= 0.05 ? "bad" : ""}`)],
+    ["Retransmissions", "retransmission_ratio", (row) => cell(format(row.retransmission_ratio, "share"), `number ${row.retransmission_ratio >= 0.05 ? "bad" : ""}`)],
     ["RTT p50", "rtt_p50_us", (row) => cell(format(row.rtt_p50_us, "us"), "number")],
     ["RTT p99", "rtt_p99_us", (row) => cell(format(row.rtt_p99_us, "us"), "number")],
     ["Datagrams", "packets", (row) => cell(format(row.packets, "count"), "number")],
@@ -43,7 +43,7 @@
     ["Lasted", "duration_us", (row) => cell(format(row.duration_us, "us"), "number")],
     ["End", "ending", (row) => cell(row.ending, ["refused", "unanswered"].includes(row.ending) ? "bad" : "")],
   ];
-  const state = { page: 0, sort: "trouble", down: true, hidden: new Set() };
+  const state = { page: 0, sort: "severity_score", down: true, hidden: new Set() };
   const table = document.getElementById("sessions");
 
   function cell(content, kind = "") { return make("td", { class: kind }, content); }
@@ -160,10 +160,10 @@
       ["Handshake", format(row.handshake_us, "us"), `ended: ${row.ending}`, ["refused", "unanswered"].includes(row.ending)],
       ["Datagrams", both(row.packets_out, row.packets_in, "count"), both(row.bytes_out, row.bytes_in, "bytes")],
       ["Messages", both(row.transfers_out, row.transfers_in, "count"), outcomes],
-      ["Copies", both(row.retransmissions_out, row.retransmissions_in, "count"), `${format(row.retransmission_ratio, "share")} of what may be repeated; ${format(row.duplicates, "count")} needless`, row.retransmission_ratio >= 0.05],
+      ["Retransmissions", both(row.retransmissions_out, row.retransmissions_in, "count"), `${format(row.retransmission_ratio, "share")} of what may be repeated; ${format(row.duplicates, "count")} needless`, row.retransmission_ratio >= 0.05],
       ["Loss, estimated", both(row.loss_out, row.loss_in, "share"), "", loss >= 0.02],
       ["Round trip, median", format(row.rtt_p50_us, "us"), `p90 ${format(row.rtt_p90_us, "us")}, p99 ${format(row.rtt_p99_us, "us")}, least ${format(row.rtt_min_us, "us")}; ${format(row.rtt_samples, "count")} samples`],
-      ["Broken rules", format(row.violations, "count"), `trouble ${row.trouble.toFixed(0)}`, row.violations > 0],
+      ["Broken rules", format(row.violations, "count"), `severity ${row.severity_score.toFixed(0)}`, row.violations > 0],
     ];
     return make("dl", { class: "facts" }, ...shown.map(([name, value, more, bad]) => make("div", {}, make("dt", {}, name), make("dd", { class: bad ? "bad" : null }, value, ...(more ? [make("small", {}, more)] : [])))));
   }
@@ -186,8 +186,8 @@
   // The time-sequence plot.
   const MARKS = [
     ["■ first transmission", "--c1", (pen, x, y, r) => { pen.rect(x - r * 0.7, y - r * 0.7, r * 1.4, r * 1.4); return "fill"; }],
-    ["▲ copy", "--c2", (pen, x, y, r) => { pen.moveTo(x, y - r * 1.5); pen.lineTo(x + r * 1.4, y + r); pen.lineTo(x - r * 1.4, y + r); pen.closePath(); return "fill"; }],
-    ["◇ needless copy", "--c4", (pen, x, y, r) => { pen.moveTo(x, y - r * 1.6); pen.lineTo(x + r * 1.6, y); pen.lineTo(x, y + r * 1.6); pen.lineTo(x - r * 1.6, y); pen.closePath(); return "stroke"; }],
+    ["▲ retransmission", "--c2", (pen, x, y, r) => { pen.moveTo(x, y - r * 1.5); pen.lineTo(x + r * 1.4, y + r); pen.lineTo(x - r * 1.4, y + r); pen.closePath(); return "fill"; }],
+    ["◇ duplicate", "--c4", (pen, x, y, r) => { pen.moveTo(x, y - r * 1.6); pen.lineTo(x + r * 1.6, y); pen.lineTo(x, y + r * 1.6); pen.lineTo(x - r * 1.6, y); pen.closePath(); return "stroke"; }],
     ["━ answer of the other side", "--c3", (pen, x, y, r) => { pen.moveTo(x - r * 1.3, y); pen.lineTo(x + r * 1.3, y); return "stroke"; }],
     ["✕ presumed lost", "--c8", (pen, x, y, r) => { r *= 1.5; pen.moveTo(x - r, y - r); pen.lineTo(x + r, y + r); pen.moveTo(x + r, y - r); pen.lineTo(x - r, y + r); return "stroke"; }],
   ];
@@ -268,7 +268,7 @@
     show(ways.sort((one, other) => size(other) - size(one))[0]);
     undo.push(() => stop());
     return make("figure", {}, make("div", { class: "figure-head" }, make("h3", {}, "Time and sequence"), ways.length > 1 ? buttons : make("span", { class: "way" }, names[ways[0]])), plot,
-      make("figcaption", {}, `A steep line is fast, a flat one waits. Presumed lost: a copy had to be sent. Drag to zoom, double-click for all.${thinned}`));
+      make("figcaption", {}, `A steep line is fast, a flat one waits. Presumed lost: it had to be sent again. Drag to zoom, double-click for all.${thinned}`));
   }
 
   function overTime(detail, at) {
@@ -282,7 +282,7 @@
         lines: [line("to the callee", "goodput_out", 1), line("to the caller", "goodput_in", 3), line("on the wire →", "bytes_out", 0, "dashed steps"), line("on the wire ←", "bytes_in", 5, "dashed steps")].filter((one) => one.y.some((value) => value > 0)) },
       { title: "Round trips", x, y: { label: "round-trip time", unit: "us", log: false }, height: 220, sync: "session", says: `Only samples without ambiguity, ${per}.`,
         lines: [line("median", "rtt_p50_us", 1, "line"), line("99th percentile", "rtt_p99_us", 2, "line")].filter((one) => one.y.some((value) => value !== null)) },
-      { title: "Copies", x, y: { label: "copies per second", unit: "count", log: false }, height: 220, sync: "session", says: `Datagrams sent again, ${per}.`,
+      { title: "Retransmissions", x, y: { label: "retransmissions per second", unit: "count", log: false }, height: 220, sync: "session", says: `Datagrams sent again, ${per}.`,
         lines: [line("by the caller", "retransmissions_out", 1), line("by the callee", "retransmissions_in", 3)].filter((one) => one.y.some((value) => value > 0)) },
     ].filter((picture) => picture.lines.length);
     return [make("div", { class: "columns", id: "over-time" }, ...pictures.map((picture) => {
@@ -351,7 +351,7 @@
     const first = Math.min(RUNGS_AT_FIRST, detail.ladder.length);
     show(first);
     const more = first < detail.ladder.length ? [make("button", { type: "button", class: "more", id: "all-rungs", onclick: (event) => { show(detail.ladder.length); event.currentTarget.remove(); } }, `Show the first ${detail.ladder.length}`)] : [];
-    return make("figure", {}, make("h3", {}, "The first exchanges"), holder, ...more, make("figcaption", {}, "Time runs down. Dashed: a copy. Ends in a cross: presumed lost, a copy followed. ⚠: breaks a rule."));
+    return make("figure", {}, make("h3", {}, "The first exchanges"), holder, ...more, make("figcaption", {}, "Time runs down. Dashed: a retransmission. Ends in a cross: presumed lost, a copy followed. ⚠: breaks a rule."));
   }
 
   function slowest(detail) {
