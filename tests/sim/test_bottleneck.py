@@ -57,7 +57,7 @@ def test_a_long_flow_fills_a_path_that_loses_packets_and_not_its_queue(
 @pytest.mark.parametrize("protocol", ["udpc", "rup"])
 def test_two_flows_share_within_a_quarter_of_equal_and_leave_the_queue_half_empty(protocol: str) -> None:
     loads = [model(protocol), Load(protocol=protocol, options={"controller": "model"}, begin_us=2 * SECOND)]
-    seen = Bottleneck(Path(rate_mbit=8, round_trip_ms=40), loads, seed=1).run(20 * SECOND, 40 * SECOND)
+    seen = Bottleneck(Path(rate_mbit=8, round_trip_ms=40), loads, seed=1).run(30 * SECOND, 50 * SECOND)
     less, more = sorted(seen.shares)
     assert more <= 1.25 * (less + more) / 2
     assert less + more >= 0.9
