@@ -15,14 +15,12 @@ PLUGINS_FOLDER = Path(".local", "lib", "wireshark", "plugins")
 FOLDER_LINE = "Personal Lua Plugins:"
 ANSWER_SECONDS_MAX = 60
 
-_INSTALL = option(False, "--install", help="Put the dissectors into your folder of Lua plugins.")
-_UNINSTALL = option(False, "--uninstall", help="Take them away again.")
-_PRINT = option(False, "--print", help="Print them.")
-_FOLDER = option(None, metavar="DIR", help="Another folder than the one Wireshark names.")
-
 
 def wireshark(
-    install: bool = _INSTALL, uninstall: bool = _UNINSTALL, show: bool = _PRINT, folder: Path | None = _FOLDER
+    install: bool = option(False, "--install", help="Put the dissectors into your folder of Lua plugins."),
+    uninstall: bool = option(False, "--uninstall", help="Take them away again."),
+    show: bool = option(False, "--print", help="Print them."),
+    folder: Path | None = option(None, metavar="DIR", help="Another folder than the one Wireshark names."),
 ) -> int:
     """Teach Wireshark and tshark the four protocols.
 
