@@ -93,7 +93,7 @@ def test_a_message_without_any_answer_ends_as_unknown_after_ten_seconds(case: Ca
     assert pump.now_us - start_us == 10 * SECOND
 
 
-@over(deferred=BOTH, where=lambda variant: variant.handshake)
+@over(deferred=BOTH, where=lambda variant: variant.handshake, dtls=BOTH)
 def test_a_peer_that_falls_silent_costs_one_outcome_per_message_and_then_the_conversation(case: Case) -> None:
     pair = case.pair()
     pair.pump.remove(pair.server)
@@ -223,7 +223,7 @@ def test_a_message_above_the_configured_maximum_is_not_answered_and_not_kept(cas
     assert pair.client.outcome(good) == "Delivered"
 
 
-@over(deferred=BOTH, controllers=("model", "eager"))
+@over(deferred=BOTH, controllers=("model", "eager"), dtls=BOTH)
 def test_closing_while_sending_flushes_what_was_queued(case: Case) -> None:
     pair = case.pair()
     bodies = numbered(100)
@@ -263,7 +263,7 @@ def test_after_close_arriving_messages_are_answered_by_the_fin_only(case: Case) 
     assert pair.server.bodies == [b"before"]
 
 
-@over(where=lambda variant: variant.handshake)
+@over(where=lambda variant: variant.handshake, dtls=BOTH)
 def test_both_sides_report_the_conversation_once(case: Case) -> None:
     pair = case.pair()
     token = pair.pump.send(pair.client, pair.peer, b"hello")
