@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from importlib.resources import files
 from pathlib import Path
 
 from fairway.cli.exits import ExitCode
@@ -32,7 +33,7 @@ def wireshark(
       fairway wireshark --install
       tshark -r trace.pcapng -o udpc.ports:9000 -Y udpc
     """
-    from fairway.capture.dissectors import FILE_NAME, lua
+    from fairway.capture.dissectors import FILE_NAME
 
     if [install, uninstall, show].count(True) != 1:
         raise BadOption("say one of --install, --uninstall and --print")
@@ -49,6 +50,13 @@ def wireshark(
     else:
         print(f"{path}: was not there")
     return ExitCode.DONE
+
+
+def lua() -> str:
+    """Return the whole plugin, one file for the four protocols."""
+    from fairway.capture.dissectors import lua_tables
+
+    return f"{lua_tables()}\n{files('fairway.capture').joinpath('dissectors.lua').read_text()}"
 
 
 def _put(path: Path, text: str) -> None:
