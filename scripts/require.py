@@ -44,11 +44,19 @@ def java_version(java: str) -> int:
     return int(found.group(1)) if found else 0
 
 
+def find_mbedtls() -> str | None:
+    """Return the header by which programs are built against it."""
+    header = Path("/usr/include/mbedtls/ssl.h")
+    return str(header) if header.exists() else None
+
+
 PROGRAMS = {
     "java": Program(f"Java {JAVA_VERSION_MIN} or newer", find_java, "openjdk-17-jre-headless"),
     "tshark": Program("tshark", lambda: shutil.which("tshark"), "tshark"),
     "strace": Program("strace", lambda: shutil.which("strace"), "strace"),
     "cc": Program("a C compiler", lambda: shutil.which("cc"), "gcc"),
+    "gnutls-cli": Program("gnutls-cli", lambda: shutil.which("gnutls-cli"), "gnutls-bin"),
+    "mbedtls": Program("mbed TLS", find_mbedtls, "libmbedtls-dev"),
     "chromium": Program("Chromium", lambda: shutil.which("chromium"), "chromium"),
 }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
+from resource import getpagesize
+from time import process_time
 
 import pytest
 
@@ -86,17 +88,51 @@ def test_spoofed_hellos_leave_no_state_and_get_no_more_bytes_than_they_sent(flee
     [spoofed] = client.transmits()
     size, got = len(spoofed.data), Counter[object]()
     state = (len(world.gateway.associations()), world.gateway.counters.half_open)
+    held_bytes, began_s = resident_bytes(), process_time()
     for number in range(100_000):
         world.gateway.receive(spoofed.data, ("203.0.113.1", number % 10_000), world.now_us)
         for answer in world.gateway.transmits():
             got[answer.address] += len(answer.data)
     assert len(got) == 10_000
+    spent_s, grown_bytes = process_time() - began_s, resident_bytes() - held_bytes
+    print(
+        f"{10 * spent_s:.1f} us each, {size} bytes in, {got.total() // 100_000} out, {grown_bytes:,} bytes more memory"
+    )
+    assert grown_bytes < 8 << 20, "the count of each address in this test is less"
     assert max(got.values()) <= 10 * size
     assert (len(world.gateway.associations()), world.gateway.counters.half_open) == state
     assert world.gateway.counters.hellos == 100_001
     world.say(A, b"still up")
     world.run(SECOND_US)
     assert world.of(A, "sensor-1") == [b"first", b"still up"]
+
+
+def test_a_device_keeps_half_of_its_rate_with_a_spoofed_hello_to_every_second_message(fleet: Fleet) -> None:
+    world, stranger = up(fleet), fleet.client("sensor-2")
+    stranger.send([Transmit(stranger.inner, b"hello")], 0)
+    [spoofed] = stranger.transmits()
+    gateway, client = world.gateway, world.clients[A]
+
+    def seconds(hellos: int) -> float:
+        began_s = process_time()
+        for number in range(1_000):
+            if number < hellos:
+                gateway.receive(spoofed.data, ("203.0.113.1", number), world.now_us)
+                gateway.transmits()
+            client.send([Transmit(client.inner, b"message")], world.now_us)
+            gateway.receive(client.transmits()[0].data, A, world.now_us)
+            gateway.send([Transmit(gateway.plaintexts()[0].address, b"answer")], world.now_us)
+            client.receive(gateway.transmits()[0].data, GATEWAY, world.now_us)
+            assert client.plaintexts()[0].data == b"answer"
+        return process_time() - began_s
+
+    alone_s, beside_s = (min(seconds(hellos) for _ in range(5)) for hellos in (0, 500))
+    print(f"{alone_s / beside_s:.0%} of its rate, {alone_s / seconds(1_000):.0%} with one to every message")
+    assert alone_s >= beside_s / 2
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * getpagesize()
 
 
 def test_even_the_smallest_hello_gets_no_more_than_it_sent(either: Either) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from fairway.core.addresses import device_of, with_device
 from fairway.core.drive import settle
-from fairway.core.events import Connected, Delivered, Event, MessageReceived, MessagesReceived
+from fairway.core.events import Address, Connected, Delivered, Event, MessageReceived, MessagesReceived
 from fairway.core.machine import Machine
 from fairway.core.random_source import Seeded
 from fairway.dtls import OVERHEAD_BYTES, DtlsClient, DtlsGateway
@@ -30,10 +30,10 @@ class Pair(World):
         self.add(FakeFleet().client("sensor-1", seed=seed), A)
         self.caller.connect(self.clients[A].inner, self.now_us)
 
-    def settle(self) -> None:
+    def settle(self, only: Address | None = None) -> None:
         for machine, layer in ((self.called, self.gateway), (self.caller, self.clients[A])):
             self._drive(machine, layer)
-        super().settle()
+        super().settle(only)
 
     def _drive(self, machine: Machine, layer: DtlsGateway | DtlsClient) -> None:
         for plaintext in layer.plaintexts():

@@ -129,10 +129,10 @@ class World:
     def say(self, address: Address, *bodies: bytes) -> None:
         client = self.clients[address]
         client.send([Transmit(client.inner, body) for body in bodies], self.now_us)
-        self.settle()
+        self.settle(address)
 
-    def settle(self) -> None:
-        """Put on the link what both ends want sent, and take out what they received."""
+    def settle(self, only: Address | None = None) -> None:
+        """Put on the link what both ends want sent, and take out what they received; of clients only one, if named."""
         for plaintext in self.gateway.plaintexts():
             assert plaintext.device == plaintext.address[-1]  # type: ignore[index]
             bodies = segments(plaintext.data, plaintext.segment_bytes)
@@ -141,7 +141,7 @@ class World:
                 self.gateway.send([Transmit(plaintext.address, b"echo " + body) for body in bodies], self.now_us)
         for transmit in self.gateway.transmits():
             self._carry(GATEWAY, transmit)
-        for address, client in self.clients.items():
+        for address, client in self.clients.items() if only is None else [(only, self.clients[only])]:
             for plaintext in client.plaintexts():
                 self.answers.setdefault(address, []).extend(segments(plaintext.data, plaintext.segment_bytes))
             for transmit in client.transmits():
@@ -176,7 +176,7 @@ class World:
                     self.gateway.receive(data, source, self.now_us)
                 elif destination in self.clients:
                     self.clients[destination].receive(data, GATEWAY, self.now_us)
-                self.settle()
+                self.settle(next((one for one in (source, destination) if one in self.clients), None))
             for layer in self._layers():
                 deadline_us = layer.next_deadline_us()
                 if deadline_us is not None and deadline_us <= self.now_us:

@@ -11,7 +11,7 @@ import pytest
 import fairway
 from fairway import net
 from fairway.net import connect, listen
-from fairway.net.chance import Cryptographic
+from fairway.net.randomness import Cryptographic
 
 BURST, ROUNDS = 32, 12
 

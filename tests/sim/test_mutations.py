@@ -237,7 +237,11 @@ def _sends_index_zero(patch: pytest.MonkeyPatch) -> None:
 
 
 def _wraps_a_sequence_early(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(mrp_receiver, "_TURN", 65_535)
+    def early(wire: int, near: int, bits: int) -> int:
+        ahead = (wire - near) % 65_535
+        return near + ahead if ahead < 32_768 else near + ahead - 65_535
+
+    patch.setattr(mrp_receiver, "widen", early)
 
 
 Piece = Callable[[pytest.MonkeyPatch], None]

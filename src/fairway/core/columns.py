@@ -1,4 +1,4 @@
-"""Decoding headers by columns: a buffer and the places of many datagrams in, one numpy array per field out.
+"""Decoding headers by columns: a buffer and the offsets of many datagrams in, one numpy array per field out.
 
 A protocol's `columns.py` names its fields and rules; this module gathers bytes. Nothing here loops over datagrams.
 Rows that are malformed have kind 0 and a reason; their fields are 0.

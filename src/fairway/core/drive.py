@@ -18,7 +18,7 @@ def settle(
     report: Callable[[Event], None],
     arm: Callable[[int | None], None],
 ) -> None:
-    """Send and reports until reporting causes nothing more, then arms the timer.
+    """Send and report until reporting causes nothing more, then arm the timer.
 
     Call it after each input. An input given from inside `report` must not settle again: its effects are taken up here.
     """

@@ -89,7 +89,7 @@ class ConnectUnknown:
 
 
 class MessageReceived(NamedTuple):
-    """One message arrived, once. Committing `receipt` frees its place and, when deferred, acknowledges it."""
+    """One message arrived, once. Committing `receipt` frees its slot and, when deferred, acknowledges it."""
 
     peer: Peer
     id: int | str

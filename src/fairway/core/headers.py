@@ -1,4 +1,4 @@
-"""The layout of a header, written once: decoders, columns, dissectors and searches take their places from it."""
+"""The layout of a header, written once: decoders, columns, dissectors and searches take positions from it."""
 
 from __future__ import annotations
 

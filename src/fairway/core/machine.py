@@ -71,7 +71,7 @@ class Options:
     """What every protocol lets its user set. Each protocol adds its own durations and bounds in a subclass."""
 
     deferred: bool = False
-    """Acknowledge a message when its receipt is committed, not when it is handed over."""
+    """Acknowledge a message when its receipt is committed, not when it is delivered."""
     controller: str = "model"
     """Congestion control: `model` measures the path, `newreno` reacts to losses, `eager` keeps a fixed window (closed
     networks only)."""

@@ -414,7 +414,7 @@ RUNS = Table(
         _always("interval_ms", "double", "between two messages, milliseconds; 0 is as fast as it goes"),
         _always("flows", "long", "nodes that send at the same time, sharing the link if it has a bandwidth"),
         _always("seed", "long", "seed of the run"),
-        _always("delivered", "long", "messages handed over before the time was over"),
+        _always("delivered", "long", "messages delivered before the time was over"),
         _always("acknowledged", "long", "messages whose sender was told so"),
         _always("failed", "long", "messages reported as failed, or without an outcome when the time was over"),
         _maybe("latency_p50_us", "long", "from acceptance to hand-over, median, microseconds; null if nothing arrived"),
@@ -423,7 +423,7 @@ RUNS = Table(
         _maybe("acknowledgement_p50_us", "long", "from acceptance to acknowledgement, median, microseconds"),
         _maybe("acknowledgement_p99_us", "long", "99th percentile"),
         _always(
-            "goodput_bytes_per_s", "double", "bodies handed over per second, from first acceptance to last hand-over"
+            "goodput_bytes_per_s", "double", "bodies delivered per second, from first acceptance to last hand-over"
         ),
         _always("load_us", "long", "from the first message accepted to the last outcome, microseconds"),
         _always("datagrams", "long", "datagrams sent by all nodes, closing included"),

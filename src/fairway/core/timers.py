@@ -30,7 +30,7 @@ class Deadlines(Generic[Key]):
         return len(self._due)
 
     def set(self, key: Key, due_us: int | None) -> None:
-        """Move the key's deadline, or clears it with None."""
+        """Move the key's deadline, or clear it with None."""
         if due_us is None:
             self._due.pop(key, None)
             return

@@ -71,11 +71,9 @@ class _Receiving:
         self._source = source
 
     def receive(self, *, timeout: float | None = None) -> Message:
-        """Take the next message; wait for one."""
         return _wait(self._source.receive(timeout=timeout))
 
     def receive_many(self, limit: int = RECEIVE_MANY_MAX, *, timeout: float | None = None) -> Batch:
-        """Take what has arrived, at least one message; wait for the first."""
         return _wait(self._source.receive_many(limit, timeout=timeout))
 
     def __iter__(self) -> Iterator[Message]:
@@ -86,7 +84,7 @@ class _Receiving:
                 return
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Flushes, then closes. Twice is fine."""
+        """Flush, then close. Twice is fine."""
         _wait(self._source.close(timeout_s))
 
     def __enter__(self) -> Self:
@@ -119,7 +117,6 @@ class Connection(_Receiving):
         return _wait(_call(lambda: self._connection.statistics))
 
     def send(self, body: Buffer, *, reliable: bool = True, timeout: float | None = None) -> None:
-        """Send a message and return when the peer has acknowledged it."""
         _wait(self._connection.send(body, reliable=reliable, timeout=timeout))
 
     def send_many(self, bodies: Iterable[Buffer], *, timeout: float | None = None) -> int:
@@ -129,7 +126,6 @@ class Connection(_Receiving):
         return _wait(within(work, timeout, DeliveryUnknown))
 
     def request(self, body: Buffer, *, timeout: float | None = None) -> Message:
-        """Ask (udpc only) and return the answer."""
         return _wait(self._connection.request(body, timeout=timeout))
 
     def ping(self, *, timeout: float | None = None) -> int:
@@ -188,7 +184,7 @@ def listen(
 
 
 def reply(request: Message, body: Buffer) -> None:
-    """Answers a received request (udpc)."""
+    """Answer a received request (udpc)."""
     if not isinstance(request, AsyncRequest):
         raise BadMessage("only a request can be answered; this message asks for nothing")
     _wait(_await(lambda: request.reply(body)))

@@ -27,7 +27,24 @@ BODY_TYPES = (bytes, bytearray, memoryview)
 ONLY_BYTES = {bytes}
 
 
-class Connection(Receiving):
+class Closing:
+    """Something that an `async with` closes at its end."""
+
+    __slots__ = ()
+
+    async def close(self) -> None:
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Connection(Receiving, Closing):
     """Sends to one peer and receives from it.
 
     `send` and `request` wait for the outcome, and raise `DeliveryRefused` or `DeliveryUnknown` where it is not an
@@ -77,22 +94,18 @@ class Connection(Receiving):
 
     @property
     def protocol(self) -> str:
-        """The name of the protocol."""
         return self._endpoint.protocol
 
     @property
     def session(self) -> int | None:
-        """The protocol's number of this conversation, as it stands in JSON."""
         return self.identity.session
 
     @property
     def peer(self) -> str:
-        """The peer's host:port, IPv6 in brackets."""
         return format_address(self.address)
 
     @property
     def url(self) -> str:
-        """The peer's URL."""
         return format_url(self._endpoint.scheme, self.address)
 
     @property
@@ -276,14 +289,6 @@ class Connection(Receiving):
             self._inbox.end(ConversationClosed(reason))
         if self._left is not None:
             self._left.set_result(reason)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Flush what was accepted, then close, within the timeout. Twice is fine.

@@ -6,8 +6,7 @@ inbox of that connection.
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING
+import asyncio
 
 from fairway.core import events
 from fairway.core.events import Address, Peer, Receipt
@@ -16,9 +15,6 @@ from fairway.net.endpoint import Endpoint
 from fairway.net.inbox import Arrival, Inbox
 from fairway.net.messages import Message, Part, Request, Run
 from fairway.net.outcomes import ConversationClosed
-
-if TYPE_CHECKING:
-    import asyncio
 
 PASSIVE_MAX = 4_096
 """Connections of connectionless peers that are kept before those which nobody asked for are made anew when needed."""
@@ -32,45 +28,30 @@ class Accepted:
     def __init__(self) -> None:
         self.wanted = False
         """Whether anybody has asked for connections."""
-        self._waiting: deque[Connection] = deque()
-        self._takers: deque[asyncio.Future[None]] = deque()
+        self._waiting: asyncio.Queue[Connection | None] = asyncio.Queue()
+        """None says that there will be no more."""
         self._looked_at = ACCEPTED_MAX
         """How many may wait before those that have closed are looked for again."""
-        self._ended = False
 
     def put(self, connection: Connection) -> None:
-        """Add a connection and wake who waits for one."""
-        if len(self._waiting) >= self._looked_at:
-            self._waiting = deque(one for one in self._waiting if one.closed is None)
-            self._looked_at = max(ACCEPTED_MAX, 2 * len(self._waiting))
-        self._waiting.append(connection)
-        self._wake(1)
+        waiting = self._waiting
+        if waiting.qsize() >= self._looked_at:
+            for one in [waiting.get_nowait() for _ in range(waiting.qsize())]:
+                if one is None or one.closed is None:
+                    waiting.put_nowait(one)
+            self._looked_at = max(ACCEPTED_MAX, 2 * waiting.qsize())
+        waiting.put_nowait(connection)
 
     def end(self) -> None:
         """There will be no more."""
-        self._ended = True
-        self._wake(len(self._takers))
+        self._waiting.put_nowait(None)
 
-    def _wake(self, count: int) -> None:
-        while count > 0 and self._takers:
-            taker = self._takers.popleft()
-            if not taker.done():
-                taker.set_result(None)
-                count -= 1
-
-    async def take(self, loop: asyncio.AbstractEventLoop) -> Connection | None:
+    async def take(self) -> Connection | None:
         """Wait for the next connection; return None when there will be no more."""
-        while not self._waiting:
-            if self._ended:
-                return None
-            taker: asyncio.Future[None] = loop.create_future()
-            self._takers.append(taker)
-            try:
-                await taker
-            finally:
-                if taker.done() and not taker.cancelled() and self._waiting:
-                    self._wake(len(self._waiting) - 1)
-        return self._waiting.popleft()
+        connection = await self._waiting.get()
+        if connection is None:
+            self._waiting.put_nowait(None)
+        return connection
 
 
 class Conversations:
@@ -119,11 +100,9 @@ class Conversations:
         return self.inbox.split(connection)
 
     def open_connections(self) -> list[Connection]:
-        """Return all connections as they are now."""
         return list(self._connections.values())
 
     async def close(self, connection: Connection, timeout_s: float | None) -> None:
-        """Close one conversation."""
         peer = connection.identity
         await self.endpoint.close_peer(peer, lambda: connection.closed is not None, timeout_s)
         if self._connections.get(peer) is connection:  # a message may have opened it again

@@ -20,7 +20,7 @@ class SocketCounters:
     """Send calls that carried several datagrams."""
     receive_calls: int = 0
     merged_receives: int = 0
-    """Receive calls in which the kernel handed over several datagrams as one."""
+    """Receive calls in which the kernel passed on several datagrams as one."""
     would_block: int = 0
     """Times that the kernel had no room for what was to be sent."""
     send_queue_dropped: int = 0

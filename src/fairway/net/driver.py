@@ -83,7 +83,6 @@ class Driver:
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Give the machine what the application gathered, now."""
         self.flush_scheduled = False
         if self.closed:
             return
@@ -147,7 +146,6 @@ class Driver:
     # From the link.
 
     def readable(self) -> None:
-        """Take in what has arrived."""
         if self.closed:
             return
         now_us = self.now_us()
@@ -172,7 +170,6 @@ class Driver:
         self.schedule()
 
     def path_limited(self, datagram_bytes: int, *, fragments: bool) -> None:
-        """Tell the machine what the path takes."""
         self.machine.limit_datagrams(datagram_bytes, fragments=fragments)
 
     def _record_and_send(self, transmits: list[Transmit]) -> None:

@@ -62,9 +62,9 @@ class Endpoint:
         self._connecting = 0
         self._said_too_large = False
         self._handler = handler = make_handler(self)
-        self._reports: dict[type[Event], Callable[[Any], None]] = {
+        self._reports: dict[type[Event], Callable[[Any], object]] = {
             events.Connected: self._connected,
-            events.ConnectRefused: self._connect_refused,
+            events.ConnectRefused: lambda event: self._resolve(event.token, ConnectRefused(event.reason)),
             events.ConnectUnknown: self._connect_unknown,
             events.MessageReceived: handler.message,
             events.MessagesReceived: handler.messages,
@@ -73,15 +73,14 @@ class Endpoint:
             events.ResponseReceived: self._response_received,
             events.Delivered: self._delivered,
             events.DeliveryUnknown: self._delivery_unknown,
-            events.Refused: self._refused,
-            events.Writable: self._writable,
-            events.PingAnswered: self._ping_answered,
+            events.Refused: lambda event: self._failed(event, DeliveryRefused),
+            events.Writable: lambda event: self._retry(event.peer),
+            events.PingAnswered: lambda event: self._resolve(event.token, event.rtt_us),
             events.PeerMoved: handler.moved,
             events.Closed: self._closed,
         }
 
     def start(self) -> None:
-        """Begin to read."""
         self.driver.start(self, self._handler.screen)
 
     @property
@@ -164,7 +163,6 @@ class Endpoint:
             self.driver.schedule()
 
     def restore(self, snapshot: bytes) -> Peer:
-        """Take up a conversation from its snapshot."""
         peer = self.machine.restore(snapshot, self.driver.now_us())
         self.driver.schedule()
         return peer
@@ -192,17 +190,14 @@ class Endpoint:
         return future
 
     def pause(self) -> None:
-        """Stop reading the socket."""
         self.driver.link.pause()
 
     def resume(self) -> None:
-        """Read the socket again."""
         self.driver.link.resume()
 
     # From the driver.
 
     def report(self, event: Event) -> None:
-        """Resolve what is awaited, and report the rest."""
         self._reports[type(event)](event)
 
     def gather(self, now_us: int) -> bool:
@@ -223,14 +218,12 @@ class Endpoint:
         return True
 
     def oversized(self) -> None:
-        """Say, once, that a message was larger than the options admit: its sender hears nothing, so somebody must."""
         if not self._said_too_large:
             self._said_too_large = True
             limit = getattr(self.options, "message_bytes_max", 0)
             _log.warning("%s: a message above message_bytes_max=%d is not taken (said once)", self.url, limit)
 
     def failed(self, error: Exception) -> None:
-        """End everything: a machine that raised is not to be trusted with another datagram."""
         self._end(f"the endpoint failed: {error!r}")
 
     # Events.
@@ -245,9 +238,6 @@ class Endpoint:
             self.machine.close(event.peer, self.driver.now_us())
         else:
             future.set_result(event.peer)
-
-    def _connect_refused(self, event: events.ConnectRefused) -> None:
-        self._resolve(event.token, ConnectRefused(event.reason))
 
     def _connect_unknown(self, event: events.ConnectUnknown) -> None:
         refused = event.reason == self.driver.refusal
@@ -283,23 +273,18 @@ class Endpoint:
 
     def _delivery_unknown(self, event: events.DeliveryUnknown) -> None:
         refused = event.reason == self.driver.refusal
-        self._tokens.failed(event.tokens, DeliveryRefused if refused else DeliveryUnknown, event.reason)
-        self._retry(event.peer)
+        self._failed(event, DeliveryRefused if refused else DeliveryUnknown)
 
-    def _refused(self, event: events.Refused) -> None:
-        self._tokens.failed(event.tokens, DeliveryRefused, event.reason)
-        self._retry(event.peer)
-
-    def _writable(self, event: events.Writable) -> None:
+    def _failed(
+        self, event: events.DeliveryUnknown | events.Refused, error: type[DeliveryRefused] | type[DeliveryUnknown]
+    ) -> None:
+        self._tokens.failed(event.tokens, error, event.reason)
         self._retry(event.peer)
 
     def _retry(self, peer: Peer) -> None:
         if self._blocked and (blocked := self._blocked.pop(peer, None)) is not None:
             self._ready.extend(blocked)
             self.driver.gathered = True
-
-    def _ping_answered(self, event: events.PingAnswered) -> None:
-        self._resolve(event.token, event.rtt_us)
 
     def _closed(self, event: events.Closed) -> None:
         for outbox in self._blocked.pop(event.peer, ()):

@@ -1,7 +1,7 @@
 """Received messages that the application has not taken yet.
 
-Their number is bounded from behind: each holds a place in its machine until it is taken (or, deferred, committed), and
-a machine without a free place drops new messages without acknowledging them, which makes their senders wait.
+Their number is bounded from behind: each holds a receipt slot of its machine until it is taken (or, deferred,
+committed), and a machine without a free one drops new messages without acknowledgement, so that their senders wait.
 """
 
 from __future__ import annotations
@@ -34,13 +34,12 @@ class Inbox:
         self._end: ConversationClosed | None = None
 
     def put(self, arrival: Arrival) -> None:
-        """Adds what arrived and wakes those who wait."""
         self._arrivals.append(arrival)
         if self._waiters:
             self._wake(len(arrival) if isinstance(arrival, Run) else 1)
 
     def end(self, reason: ConversationClosed) -> None:
-        """Says that nothing more will come; what is there can still be taken."""
+        """Say that nothing more will come; what is there can still be taken."""
         if self._end is None:
             self._end = reason
             self._wake(len(self._waiters))
@@ -72,7 +71,6 @@ class Inbox:
                 count -= 1
 
     async def receive(self) -> Message:
-        """Takes the next message; waits for one. Raises `ConversationClosed` when nothing more will come."""
         while not self._arrivals:
             await self._wait()
         arrival = self._arrivals[0]
@@ -97,7 +95,7 @@ class Inbox:
         return Message(run.peer, identity, body, run.reliable, run)
 
     def _pass(self, run: Run) -> Receipt | None:
-        """Goes on to the next arrival when the run is taken whole, and then gives its receipt."""
+        """Go on to the next arrival when the run is taken whole, and then return its receipt."""
         if self._position < len(run.bodies):
             return None
         self._arrivals.popleft()
@@ -105,7 +103,6 @@ class Inbox:
         return run.receipt
 
     async def receive_many(self, limit: int) -> Batch:
-        """Takes what is there, at least one and at most `limit` messages."""
         while not self._arrivals:
             await self._wait()
         batch = Batch()

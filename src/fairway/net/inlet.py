@@ -1,7 +1,7 @@
 """Receiving: a socket is drained until it would block, within a bound, and equal neighbours become one super-buffer.
 
 Three ways: `recvmsg` with datagrams that the kernel merged (GRO), `recvmmsg` where it merges nothing, and plain
-`recvfrom`. Whatever the way, datagrams of one size from one address that arrive one after another are handed over
+`recvfrom`. Whatever the way, datagrams of one size from one address that arrive one after another are passed on
 together, because a machine handles a batch for little more than a single one.
 
 The buffers are used again for the next drain: who takes a datagram copies what it keeps.
@@ -24,13 +24,13 @@ DRAIN_BYTES_MAX = 1 << 18
 quarter of rup's window: with a drain as long as the window the two sides would work in turns, never at once."""
 
 DRAIN_DATAGRAMS_MAX = 256
-"""And here, once so many were handed over: small messages come a whole window at a time, and a sender that waits for
+"""And here, once so many were passed on: small messages come a whole window at a time, and a sender that waits for
 all of it to be acknowledged stands still while the receiver works, and the other way round."""
 
-HAND_OVER_BYTES = 32_768
-"""A run this long is handed over: longer ones gain nothing and leave the processor's cache."""
+RUN_BYTES = 32_768
+"""A run this long is passed on: longer ones gain nothing and leave the processor's cache."""
 LARGE_DATAGRAM_BYTES = 1_024
-HAND_OVER_LARGE_BYTES = 131_072
+RUN_LARGE_BYTES = 131_072
 """Of large datagrams it is longer: merged by the kernel, a run of the other length is only one of its buffers."""
 
 _BUFFER_BYTES = 4 * kernel.DATAGRAM_BYTES_MAX
@@ -46,7 +46,7 @@ _UNMERGED_CALLS = 16
 
 
 class _Shared(threading.local):
-    """What the sockets of a thread receive into: a drain hands over all that it read before the next one starts."""
+    """What the sockets of a thread receive into: a drain passes on all that it read before the next one starts."""
 
     def __init__(self) -> None:
         self.view = memoryview(bytearray(_BUFFER_BYTES))
@@ -80,7 +80,7 @@ class Inlet:
         self._lone_reads = 0
 
     def drain(self, receive: Receive, now_us: int) -> int:
-        """Hands over what has arrived, within the bounds, and gives the number of receives.
+        """Pass on what has arrived, within the bounds, and return the number of receives.
 
         Raises `OSError` for what an earlier send met; the next call goes on.
         """
@@ -139,7 +139,7 @@ class Inlet:
                     if not size:
                         receive(view[start:end], address, now_us, None)
                 whole = piece == segment and size > 0 and size % segment == 0
-                enough = HAND_OVER_BYTES if segment < LARGE_DATAGRAM_BYTES else HAND_OVER_LARGE_BYTES
+                enough = RUN_BYTES if segment < LARGE_DATAGRAM_BYTES else RUN_LARGE_BYTES
                 if end - start >= enough or end > _BUFFER_BYTES - kernel.DATAGRAM_BYTES_MAX:
                     receive(view[start:end], address, now_us, segment if end - start > segment else None)
                     datagrams += -(-(end - start) // segment)
@@ -169,7 +169,7 @@ class Inlet:
 
 
 def _canonical(address: Address) -> Address:
-    """Leaves out the flow label of an IPv6 address: it is not part of who a peer is."""
+    """Leave out the flow label of an IPv6 address: it is not part of who a peer is."""
     if isinstance(address, tuple) and len(address) == 4 and address[2]:
         return (address[0], address[1], 0, address[3])
     return address
@@ -186,7 +186,7 @@ class ManyInlet:
         """Merged receives in the latest drain."""
 
     def drain(self, receive: Receive, now_us: int) -> int:
-        """Hands over what has arrived, within the bounds, and gives the number of datagrams."""
+        """Pass on what has arrived, within the bounds, and return the number of datagrams."""
         datagrams = total = self.merged = 0
         try:
             while datagrams < DRAIN_CALLS_MAX * 4 and total < DRAIN_BYTES_MAX:
@@ -233,7 +233,7 @@ class MergedInlet(Inlet):
         return calls
 
     def _merge_nothing(self) -> None:
-        """Has the kernel merge nothing, if the socket is empty then: of what it merged before it no longer tells the
+        """Have the kernel merge nothing, if the socket is empty then: of what it merged before it no longer tells the
         sizes."""
         kernel.try_option(self._sock, kernel.SOL_UDP, kernel.UDP_GRO, 0)
         try:

@@ -54,12 +54,12 @@ def has_gso(sock: socket.socket) -> bool:
 
 
 def enable_gro(sock: socket.socket) -> bool:
-    """Asks the kernel to hand over merged datagrams (Linux 5.0); tells whether it will."""
+    """Ask the kernel to merge datagrams (Linux 5.0); return whether it will."""
     return LINUX and try_option(sock, SOL_UDP, UDP_GRO)
 
 
 def try_option(sock: socket.socket, level: int, option: int, value: int = 1) -> bool:
-    """Sets a socket option; tells whether the kernel knows and permits it."""
+    """Set a socket option; return whether the kernel knows and permits it."""
     try:
         sock.setsockopt(level, option, value)
     except OSError:
@@ -68,7 +68,7 @@ def try_option(sock: socket.socket, level: int, option: int, value: int = 1) -> 
 
 
 def queue_errors(sock: socket.socket, wanted: bool) -> bool:
-    """Has ICMP errors queued, or no longer, with the address that they speak of; tells whether they are."""
+    """Have ICMP errors queued, or no longer, with the address that they speak of; return whether they are."""
     if not LINUX:
         return False
     if sock.family == socket.AF_INET6:
@@ -88,7 +88,6 @@ def path_bytes(sock: socket.socket) -> int:
 
 
 def dropped(sock: socket.socket) -> int:
-    """Counts what the kernel dropped at this socket, or 0 where it does not say."""
     if not LINUX:
         return 0
     try:
@@ -108,7 +107,7 @@ class PathError(NamedTuple):
 
 
 def path_errors(sock: socket.socket) -> list[PathError]:
-    """Empties the error queue. A queue that is not emptied keeps the socket readable for ever."""
+    """Empty the error queue. A queue that is not emptied keeps the socket readable for ever."""
     found: list[PathError] = []
     for _ in range(_ERROR_QUEUE_READS_MAX):
         try:

@@ -73,7 +73,6 @@ class SocketLink(Outlet):
         self._paused = False
 
     def start(self, above: LinkEvents) -> None:
-        """Begin to read."""
         self._above = above
         self._loop.add_reader(self._sock.fileno(), above.readable)
 
@@ -159,7 +158,7 @@ class SocketLink(Outlet):
                 self._above.path_limited(datagram_bytes, fragments=fragments)
 
     def expect_errors(self, wanted: bool) -> None:
-        """Asks for the ICMP errors of a socket for many, or no longer.
+        """Ask for the ICMP errors of a socket for many, or no longer.
 
         Only while a connect is under way: a flood from made-up addresses draws an error for every answer, and each
         would be paid for with a failed call.
@@ -168,23 +167,20 @@ class SocketLink(Outlet):
             self._errors_queued = kernel.queue_errors(self._sock, wanted)
 
     def pause(self) -> None:
-        """Stops reading: the kernel's buffer fills, and what does not fit is dropped there."""
         if not self._paused:
             self._paused = True
             self._loop.remove_reader(self._sock.fileno())
 
     def resume(self) -> None:
-        """Reads again."""
         if self._paused:
             self._paused = False
             if self._above is not None:
                 self._loop.add_reader(self._sock.fileno(), self._above.readable)
 
     def wake(self, now_us: int) -> None:
-        """Has nothing that could be due."""
+        """Do nothing: a socket has no deadline."""
 
     def close(self) -> None:
-        """Takes the socket off the loop and closes it; what still waits for the kernel is gone. Twice is fine."""
         if self._sock.fileno() < 0:
             return
         self.refresh()
@@ -193,7 +189,6 @@ class SocketLink(Outlet):
         self._sock.close()
 
     def refresh(self) -> None:
-        """Brings the counters up to date that the kernel keeps."""
         if self._sock.fileno() >= 0:
             self.counters.kernel_dropped = max(self.counters.kernel_dropped, kernel.dropped(self._sock))
 
@@ -229,7 +224,6 @@ class TransportLink(asyncio.DatagramProtocol):
     _sock: socket.socket
 
     def start(self, above: LinkEvents) -> None:
-        """Pass on what arrives, and what has arrived already."""
         self._above = above
         self._drain_soon()
 
@@ -258,7 +252,6 @@ class TransportLink(asyncio.DatagramProtocol):
                 self._above.unreachable(self._remote, number or errno.ECONNREFUSED)
 
     def drain(self, receive: Receive, now_us: int) -> int:
-        """Pass on what the transport pushed."""
         arrived = self._arrived
         count = len(arrived)
         for _ in range(count):
@@ -282,7 +275,7 @@ class TransportLink(asyncio.DatagramProtocol):
                     self._send_empty(target)
 
     def _send_empty(self, target: Any) -> None:
-        """Sends an empty datagram past the transport, which takes no such thing."""
+        """Send an empty datagram past the transport, which takes no such thing."""
         try:
             if target is None:
                 self._sock.send(b"")
@@ -292,22 +285,20 @@ class TransportLink(asyncio.DatagramProtocol):
             self.error_received(error)
 
     def pause(self) -> None:
-        """Drops what arrives from now on; a transport cannot be told to stop reading."""
+        """Drop what arrives from now on; a transport cannot be told to stop reading."""
         self._paused = True
 
     def resume(self) -> None:
-        """Takes in again what arrives."""
         self._paused = False
 
     def close(self) -> None:
-        """Closes the transport and its socket. Twice is fine."""
         self._transport.abort()
 
     def wake(self, now_us: int) -> None:
-        """Has nothing that could be due."""
+        """Do nothing: a socket has no deadline."""
 
     def expect_errors(self, wanted: bool) -> None:
-        """Has no way to ask: a transport tells errors of a connected socket only."""
+        """Do nothing: a transport reports errors of a connected socket only."""
 
     def refresh(self) -> None:
-        """Has nothing to ask: what the kernel dropped is not known here."""
+        """Do nothing: what the kernel dropped is not known here."""

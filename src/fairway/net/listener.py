@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from types import TracebackType
-from typing import Self
 
 from fairway.core.errors import BadAddress, BadOption, NotSupported
 from fairway.core.events import Address
-from fairway.net.connection import Connection
+from fairway.net.connection import Closing, Connection
 from fairway.net.conversations import Accepted, Conversations
 from fairway.net.counters import EndpointStatistics
 from fairway.net.inbox import Inbox, Receiving
@@ -18,20 +16,11 @@ from fairway.net.sockets import resolve_peer
 from fairway.net.urls import parse
 
 
-class Listener(Receiving):
-    """Receives from whoever calls one of its URLs; `message.peer` answers there, from the same socket.
+class Served(Closing):
+    """Bound sockets, and what they count."""
 
-    `receive` and `async for` give the messages of all peers; `connections()` gives the peers one by one, and what is
-    received from one of these connections the listener does not receive.
-    """
-
-    def __init__(self, served: Sequence[Conversations], inbox: Inbox, accepted: Accepted) -> None:
+    def __init__(self, served: Sequence[Conversations]) -> None:
         self._served = list(served)
-        self._inbox = inbox
-        self._accepted = accepted
-
-    def _claim(self) -> Inbox:
-        return self._inbox
 
     @property
     def urls(self) -> list[str]:
@@ -48,6 +37,22 @@ class Listener(Receiving):
         """What each endpoint has counted, in the order of the URLs."""
         return [one.endpoint.statistics for one in self._served]
 
+
+class Listener(Served, Receiving):
+    """Receives from whoever calls one of its URLs; `message.peer` answers there, from the same socket.
+
+    `receive` and `async for` take the messages of all peers; `connections()` iterates over the peers, and what is
+    received from one of these connections the listener does not receive.
+    """
+
+    def __init__(self, served: Sequence[Conversations], inbox: Inbox, accepted: Accepted) -> None:
+        super().__init__(served)
+        self._inbox = inbox
+        self._accepted = accepted
+
+    def _claim(self) -> Inbox:
+        return self._inbox
+
     async def connections(self) -> AsyncIterator[Connection]:
         """Iterate over the connections that peers have opened, those that are open already first.
 
@@ -58,9 +63,8 @@ class Listener(Receiving):
             for conversations in self._served:
                 for connection in conversations.open_connections():
                     self._accepted.put(connection)
-        loop = asyncio.get_running_loop()
-        while (connection := await self._accepted.take(loop)) is not None:  # type: ignore[assignment]
-            yield connection
+        while (accepted := await self._accepted.take()) is not None:
+            yield accepted
 
     async def connect(self, url: str, *, timeout: float | None = None) -> Connection:
         """Open a conversation from the listening socket. What that peer sends is received from the connection."""
@@ -96,14 +100,6 @@ class Listener(Receiving):
             if one.endpoint.protocol == protocol:
                 return one.connection(one.endpoint.restore(snapshot))
         raise BadAddress(f"this listener has no socket for {protocol}; it listens on {', '.join(self.urls)}")
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def close(self, timeout_s: float | None = None, linger_s: float = 0.0) -> None:
         """Flush what was accepted, close every conversation, then the sockets; within the timeout. Twice is fine.

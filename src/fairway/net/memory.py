@@ -10,7 +10,7 @@ KEPT_BYTES = (32 << 20) - (64 << 10)
 
 @cache
 def keep_freed_memory() -> None:
-    """Has glibc keep up to 64 MiB of what is freed; other C libraries notice nothing. Once per process is enough.
+    """Have glibc keep up to 64 MiB of what is freed; other C libraries notice nothing. Once per process is enough.
 
     By default it gives what lies at the heap's end back to the system beyond 128 KiB, and asks for it again, page by
     page, with the next message: on a virtual machine that costs more than all else that a receiver of large messages

@@ -43,7 +43,7 @@ def available() -> bool:
 
 @cache
 def _recvmmsg() -> Callable[..., int] | None:
-    """Finds the call. Looked for when first asked, because ctypes takes long to load and is often not needed."""
+    """Find the call. Looked for when first asked, because ctypes takes long to load and is often not needed."""
     import ctypes
 
     if not LINUX or _HEADER.size != 64:
@@ -81,7 +81,7 @@ class Batch:
         self._lay_out(stride)
 
     def _lay_out(self, stride: int) -> None:
-        """Points every header at its slot."""
+        """Point every header at its slot."""
         self.stride = stride
         slots = bytearray(MESSAGES_MAX * stride)
         self.slots = memoryview(slots)
@@ -99,10 +99,10 @@ class Batch:
         self._fresh = bytes(self._headers)
         self._view = memoryview(self._headers)
 
-    def receive(self, sock: socket.socket, hand_over: Receive, now_us: int) -> tuple[int, int, int]:
-        """Hands over what has arrived, up to 64 datagrams, runs of equal ones as one super-buffer.
+    def receive(self, sock: socket.socket, pass_on: Receive, now_us: int) -> tuple[int, int, int]:
+        """Pass on what has arrived, up to 64 datagrams, runs of equal ones as one super-buffer.
 
-        Gives the number of receives, of bytes, and of receives that the kernel had merged. Raises `OSError` for what
+        Return the number of receives, of bytes, and of receives that the kernel had merged. Raises `OSError` for what
         an earlier send met.
         """
         self.kernel_dropped = 0
@@ -125,22 +125,22 @@ class Batch:
                 run_end += size
                 continue
             if run_end > run_start:
-                self._hand_over_run(hand_over, run_address, run_start, run_end, now_us)
+                self._pass_on_run(pass_on, run_address, run_start, run_end, now_us)
             address = run_address if name == run_name else self._address(bytes(name))
             run_name, run_address, run_start, run_end = name, address, start, start
             if plain:
                 run_end += size
             else:
                 merged += segment_bytes > 0
-                hand_over(self._gather(position, size), address, now_us, segment_bytes or None)
+                pass_on(self._gather(position, size), address, now_us, segment_bytes or None)
         if run_end > run_start:
-            self._hand_over_run(hand_over, run_address, run_start, run_end, now_us)
+            self._pass_on_run(pass_on, run_address, run_start, run_end, now_us)
         self._follow(sizes)
         return count, sum(sizes), merged
 
-    def _hand_over_run(self, hand_over: Receive, address: Address, start: int, end: int, now_us: int) -> None:
+    def _pass_on_run(self, pass_on: Receive, address: Address, start: int, end: int, now_us: int) -> None:
         several = end - start > self.stride
-        hand_over(self.slots[start:end], address, now_us, self.stride if several else None)
+        pass_on(self.slots[start:end], address, now_us, self.stride if several else None)
 
     def _gather(self, position: int, size: int) -> Buffer:
         """Return one datagram that does not fit the run: empty, merged, or longer than its slot."""
@@ -151,7 +151,7 @@ class Batch:
         return bytes(self.slots[start : start + self.stride]) + rest
 
     def _follow(self, sizes: list[int]) -> None:
-        """Makes slots of the size that fills a batch, so that such datagrams lie one after another from now on."""
+        """Make slots of the size that fills a batch, so that such datagrams lie one after another from now on."""
         size = sizes[0]
         if len(sizes) < 4 or size == self.stride or not 0 < size <= DATAGRAM_BYTES_MAX // 2:
             return
@@ -177,7 +177,7 @@ class Batch:
         return address
 
     def _read_control(self, position: int, control_bytes: int) -> int:
-        """Walks the control messages: gives the segment size of a merged receive, and notes the count of drops."""
+        """Walk the control messages: return the segment size of a merged receive, and note the count of drops."""
         at = position * CONTROL_BYTES
         end = at + control_bytes
         segment_bytes = 0

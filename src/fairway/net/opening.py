@@ -13,7 +13,6 @@ from fairway.core.errors import BadAddress, BadOption
 from fairway.core.events import Address
 from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Machine, Options, check_choice
 from fairway.net import sockets
-from fairway.net.chance import Cryptographic
 from fairway.net.connection import Connection
 from fairway.net.conversations import Accepted, Conversations
 from fairway.net.driver import Driver
@@ -24,6 +23,7 @@ from fairway.net.link import IO_CHOICES, Io, open_link
 from fairway.net.listener import Listener
 from fairway.net.memory import keep_freed_memory
 from fairway.net.outcomes import AddressUnavailable, ConnectUnknown, within
+from fairway.net.randomness import Cryptographic
 from fairway.net.recorder import CALLER, LISTENER, Recorder, Trace
 from fairway.net.security import SecureLink, Security, budget_bytes, take_settings
 from fairway.net.server import Server
@@ -285,7 +285,7 @@ class _Common:
 
 
 def _plan(url: str, given: Mapping[str, Setting], io: Io, role: Role) -> Plan:
-    """Reads a URL and joins its query's settings with those given by name, which win.
+    """Read a URL and join its query's settings with those given by name, which win.
 
     `io` is the socket's, all others are the protocol's.
     """

@@ -48,7 +48,6 @@ class Outlet:
 
     @property
     def waiting(self) -> bool:
-        """Whether something waits for the kernel."""
         return bool(self._queue)
 
     @property
@@ -57,11 +56,11 @@ class Outlet:
         return self._segments_max > 1
 
     def send(self, transmits: list[Transmit]) -> None:
-        """Sends in order; what the kernel has no room for waits."""
+        """Send in order; what the kernel has no room for waits."""
         if len(transmits) == 1 and not self._queue:
             address, data, segment_bytes = transmits[0]
             if segment_bytes is None or len(data) <= segment_bytes:
-                # A single datagram goes the shortest way; any trouble is left to the long one, which meets it again.
+                # A single datagram goes the shortest way; any error is left to the long one, which meets it again.
                 try:
                     if self._connected:
                         self._sock.send(data)
@@ -112,7 +111,7 @@ class Outlet:
         self._queue_bytes += size
 
     def _send_one(self, transmit: Transmit) -> Transmit | None:
-        """Sends one transmit; gives what is left of it when the kernel has no more room."""
+        """Send one transmit; return what is left of it when the kernel has no more room."""
         address, data, segment_bytes = transmit
         size = len(data)
         if segment_bytes is None or size <= segment_bytes:
@@ -130,7 +129,7 @@ class Outlet:
         return None
 
     def _send_singly(self, view: memoryview, address: Address, segment_bytes: int) -> int:
-        """Sends one datagram after another by the shortest way; tells where it met trouble, which the long way meets
+        """Send one datagram after another by the shortest way; return where it met an error, which the long way meets
         again, or the end."""
         sock, start, size = self._sock, 0, len(view)
         try:
@@ -184,7 +183,7 @@ class Outlet:
         return len(piece) or 1
 
     def _trust_less(self, address: Address, segment_bytes: int, error: OSError) -> None:
-        """Lowers what the kernel is asked to cut: to what older kernels take, to smaller segments, or to nothing."""
+        """Lower what the kernel is asked to cut: to what older kernels take, to smaller segments, or to nothing."""
         if error.errno == errno.EIO:
             self._segments_max = 1
         elif error.errno == errno.EINVAL and self._segments_max > kernel.SEGMENTS_MAX_OLDER:
@@ -203,7 +202,7 @@ class Outlet:
 
 
 def join_neighbours(transmits: list[Transmit]) -> list[Transmit]:
-    """Joins neighbouring single datagrams of one size for one address, so that they leave in one call."""
+    """Join neighbouring single datagrams of one size for one address, so that they leave in one call."""
     joined: list[Transmit] = []
     count, position = len(transmits), 0
     while position < count:

@@ -26,12 +26,11 @@ class Recorder:
         self._users = 0
 
     def share(self) -> Recorder:
-        """Notes one more endpoint that writes here; the last one to close closes the file."""
+        """Note one more endpoint that writes here; the last one to close closes the file."""
         self._users += 1
         return self
 
     def record(self, source: Address, destination: Address, data: Buffer, segment_bytes: int | None) -> None:
-        """Writes each datagram of a transmit or of a received super-buffer."""
         at_ns = time.time_ns()
         from_, to = _host_and_port(source), _host_and_port(destination)
         view, step = memoryview(data), segment_bytes or len(data) or 1
@@ -39,7 +38,6 @@ class Recorder:
             self._writer.datagram(at_ns, from_, to, view[start : start + step])
 
     def close(self) -> None:
-        """Writes out what is buffered, when nobody else writes here."""
         self._users -= 1
         if self._users > 0:
             return

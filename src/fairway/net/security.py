@@ -22,8 +22,8 @@ from fairway.core.machine import Transmit
 from fairway.dtls import OVERHEAD_BYTES, BadIdentity, DtlsClient, DtlsCounters, DtlsGateway, require_packages
 from fairway.dtls.engine import DATAGRAM_BYTES_MAX
 from fairway.dtls.reasons import explained
-from fairway.net.chance import Cryptographic
 from fairway.net.layers import Link, LinkEvents, Receive
+from fairway.net.randomness import Cryptographic
 from fairway.net.urls import DTLS_FILES, Setting
 
 if TYPE_CHECKING:
@@ -118,11 +118,11 @@ class SecureLink:
 
     def _build(self, remote: Address | None) -> tuple[DtlsGateway | DtlsClient, Callable[[], None]]:
         """Return the layer, and what gives it the keys that the files hold now."""
-        security, chance = self._security, Cryptographic()
+        security, random_source = self._security, Cryptographic()
         if remote is not None:
-            client = DtlsClient(security.client_engine(), remote, chance)
+            client = DtlsClient(security.client_engine(), remote, random_source)
             return client, lambda: client.replace_engine(security.client_engine())
-        secret = chance.bits(256).to_bytes(32, "big")
+        secret = random_source.bits(256).to_bytes(32, "big")
         gateway = DtlsGateway(security.gateway_engine(secret))
         return gateway, lambda: gateway.replace_engine(security.gateway_engine(secret), self._now_us)
 
@@ -140,7 +140,6 @@ class SecureLink:
         return self._look_us if due_us is None else min(due_us, self._look_us)
 
     def start(self, above: LinkEvents) -> None:
-        """Begin to read."""
         self._above = above
         self._link.start(self)
 
@@ -160,7 +159,6 @@ class SecureLink:
         self._flush()
 
     def wake(self, now_us: int) -> None:
-        """Do what is due."""
         self._now_us = max(self._now_us, now_us)
         if self._now_us >= self._look_us:
             self._look_us = self._now_us + LOOK_US
@@ -171,7 +169,6 @@ class SecureLink:
         self._flush()
 
     def _flush(self) -> None:
-        """Send what the layer wants sent, and report what failed."""
         transmits = self._layer.transmits()
         if transmits:
             self._link.send(transmits)
@@ -193,19 +190,15 @@ class SecureLink:
             _log.info("the files of %s were read again", ", ".join(self._security.files.paths))
 
     def pause(self) -> None:
-        """Stop reading."""
         self._link.pause()
 
     def resume(self) -> None:
-        """Read again."""
         self._link.resume()
 
     def expect_errors(self, wanted: bool) -> None:
-        """Ask for ICMP errors, or no longer."""
         self._link.expect_errors(wanted)
 
     def refresh(self) -> None:
-        """Bring the counters up to date that the kernel keeps."""
         self._link.refresh()
 
     def close(self) -> None:
@@ -219,7 +212,6 @@ class SecureLink:
     # From the socket's link.
 
     def readable(self) -> None:
-        """Something has arrived."""
         if self._above is not None:
             self._above.readable()
 
@@ -231,6 +223,5 @@ class SecureLink:
             self._above.unreachable(inner, why)
 
     def path_limited(self, datagram_bytes: int, *, fragments: bool) -> None:
-        """The path takes no larger datagrams than this."""
         if self._above is not None:
             self._above.path_limited(max(datagram_bytes - OVERHEAD_BYTES, 1), fragments=fragments)

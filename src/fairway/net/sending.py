@@ -36,16 +36,14 @@ class Tokens:
         """Messages without a future each, oldest first."""
 
     def __bool__(self) -> bool:
-        """Return whether anybody waits."""
         return bool(self.futures) or bool(self.ranges)
 
     def add_range(self, first: int, count: int, bulk: Bulk) -> None:
-        """Notes that `count` tokens from `first` on belong to a bulk. Tokens only grow, so the list stays sorted."""
+        """Note that `count` tokens from `first` on belong to a bulk. Tokens only grow, so the list stays sorted."""
         self._firsts.append(first)
         self.ranges.append(_Range(first, count, bulk))
 
     def delivered(self, tokens: Sequence[int]) -> None:
-        """Settle the futures of messages that were acknowledged."""
         if self.ranges:
             self._walk(tokens, None)
             return
@@ -86,7 +84,7 @@ class Tokens:
             future.set_exception(failure[0](failure[1]))
 
     def abandon(self, reason: str) -> None:
-        """Ends everything that is still open as unknown."""
+        """End everything that is still open as unknown."""
         open_tokens = list(self.futures)
         for one in self.ranges:
             one.bulk.abandon(reason)
@@ -109,7 +107,7 @@ class _Range:
 
 
 def _neighbours(tokens: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Cuts tokens into pieces of consecutive ones: first and count."""
+    """Cut tokens into pieces of consecutive ones: first and count."""
     if isinstance(tokens, range) and tokens.step == 1:
         if tokens:
             yield tokens.start, len(tokens)
@@ -199,7 +197,6 @@ class Singles:
         self.futures: list[asyncio.Future[None]] = []
 
     def submit(self, machine: Machine, peer: Peer, now_us: int, tokens: Tokens) -> bool:
-        """Submit as many as there is room for, without those whose caller has gone."""
         if any(map(_DONE, self.futures)):
             waiting = [pair for pair in zip(self.bodies, self.futures, strict=True) if not pair[1].done()]
             self.bodies = [body for body, _ in waiting]
@@ -317,7 +314,7 @@ class Bulk:
         return True
 
     def settled(self, count: int, failure: Failure | None) -> None:
-        """Takes note of the outcome of so many messages, and ends when all have one."""
+        """Count the outcome of so many messages, and finish when all have one."""
         self._left -= count
         if failure is None:
             self.tally.acknowledged += count
@@ -347,5 +344,4 @@ class Bulk:
             self.future.set_exception(error)
 
     def abandon(self, reason: str) -> None:
-        """Ends what has no outcome yet as unknown."""
         self.settled(self._left, (DeliveryUnknown, reason))

@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Self
 
 from fairway.net.connection import Connection
-from fairway.net.counters import EndpointStatistics
-from fairway.net.listener import Listener
+from fairway.net.listener import Listener, Served
 from fairway.net.outcomes import ConversationClosed, OutcomeRefused, OutcomeUnknown
 
 _log = logging.getLogger("fairway.net")
 
 
-class Server:
+class Server(Served):
     """Runs a handler for each connection that a peer opens, and closes the connection when the handler returns.
 
     A peer that leaves ends the iteration over its messages; what its handler meets because of that (an outcome, a
@@ -27,27 +24,13 @@ class Server:
     def __init__(
         self, listener: Listener, handler: Callable[[Connection], Awaitable[None]], close_timeout_s: float
     ) -> None:
+        super().__init__(listener._served)
         self._listener = listener
         self._handler = handler
         self._close_timeout_s = close_timeout_s
         self._loop = asyncio.get_running_loop()
         self._handling: set[asyncio.Task[None]] = set()
         self._accepting = self._loop.create_task(self._accept())
-
-    @property
-    def url(self) -> str:
-        """The URL of the first socket, with its real port."""
-        return self._listener.url
-
-    @property
-    def urls(self) -> list[str]:
-        """The URLs of the bound sockets, with their real ports."""
-        return self._listener.urls
-
-    @property
-    def statistics(self) -> list[EndpointStatistics]:
-        """What each endpoint has counted, in the order of the URLs."""
-        return self._listener.statistics
 
     async def _accept(self) -> None:
         async for connection in self._listener.connections():
@@ -73,14 +56,6 @@ class Server:
             await asyncio.shield(self._accepting)
         finally:
             await self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Flush what was accepted, close everything, and wait for the handlers. Twice is fine."""

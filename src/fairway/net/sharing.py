@@ -43,13 +43,12 @@ class SharedPort:
         return [sock.fileno() for sock in self._sockets]
 
     def close(self) -> None:
-        """Closes them here."""
         for sock in self._sockets:
             sock.close()
 
 
 async def bind_shared(urls: Sequence[str], count: int) -> list[SharedPort]:
-    """Binds so many sockets to the port of each URL; raises `BadAddress` if one is taken."""
+    """Bind so many sockets to the port of each URL; raises `BadAddress` if one is taken."""
     bound: list[SharedPort] = []
     try:
         for url in urls:
@@ -87,7 +86,7 @@ async def _bind_one(target: Target, count: int) -> list[socket.socket]:
 
 
 def _choose_by_peer(sock: socket.socket, count: int) -> None:
-    """Has the kernel choose by the peer's address and port; says so where it cannot."""
+    """Have the kernel choose by the peer's address and port; log where it cannot."""
     instructions = b"".join(struct.pack("HBBI", *one) for one in _program(sock.family == socket.AF_INET6, count))
     buffer = ctypes.create_string_buffer(instructions, len(instructions))
     program = struct.pack("HP", len(instructions) // 8, ctypes.addressof(buffer))

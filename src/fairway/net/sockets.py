@@ -104,7 +104,7 @@ def open_both(found: list[Found], window_bytes: int, window: int) -> list[socket
 
 
 def take_over(descriptor: int, window_bytes: int, window: int) -> socket.socket:
-    """Takes a bound socket by its descriptor, as handed over by another process."""
+    """Take a bound socket by its descriptor, as passed on by another process."""
     sock = socket.socket(fileno=descriptor)
     sock.setblocking(False)
     size_buffers(sock, window_bytes, window)
@@ -140,7 +140,7 @@ def _open(
 
 
 def size_buffers(sock: socket.socket, window_bytes: int, window: int) -> None:
-    """Asks for large buffers, and says so once when the kernel gives less than the window needs."""
+    """Ask for large buffers, and log it when the kernel gives less than the window needs."""
     needed = window_bytes + window * _KERNEL_BYTES_PER_DATAGRAM
     wanted = max(RECEIVE_BUFFER_BYTES, needed)
     if not (kernel.LINUX and kernel.try_option(sock, socket.SOL_SOCKET, kernel.SO_RCVBUFFORCE, wanted)):

@@ -53,7 +53,7 @@ class Target:
 
 
 def parse(url: str) -> Target:
-    """Takes a URL apart; raises `BadAddress` in a sentence that says what is wrong with it."""
+    """Take a URL apart; raises `BadAddress` in a sentence that says what is wrong with it."""
     parts = _split(url)
     secure = parts.scheme.endswith(DTLS)
     name = parts.scheme.removesuffix(DTLS)
@@ -96,12 +96,11 @@ def _settings(url: str, query: str) -> dict[str, str]:
 
 
 def format_url(scheme: str, address: Address) -> str:
-    """Return the URL of a socket address."""
     return f"{scheme}://{format_address(address)}"
 
 
 def build_options(options: type[OptionsType], settings: Mapping[str, Setting]) -> OptionsType:
-    """Makes a protocol's options from settings, texts or values; an unknown name is an error that lists the known."""
+    """Make a protocol's options from settings, texts or values; an unknown name is an error that lists the known."""
     defaults = {field.name: field.default for field in fields(options)}
     field_names = {shown_name(name): name for name in defaults} | {name: name for name in defaults}
     chosen: dict[str, Setting] = {}
@@ -122,7 +121,7 @@ def shown_name(field_name: str) -> str:
 
 
 def _read(name: str, field_name: str, value: Setting, default: object) -> Setting:
-    """Reads a value as the kind that the field's default has."""
+    """Read a value as the kind that the field's default has."""
     if isinstance(default, bool):
         return _read_switch(name, value)
     if isinstance(default, str):

@@ -93,7 +93,7 @@ class Connection(Conversation, ABC):
 
     @abstractmethod
     def take_run(self, data: bytes, count: int, segment_bytes: int, now_us: int) -> bool:
-        """Take a batch of new data packets in order as a whole, or answers no and changes nothing."""
+        """Take a batch of new data packets in order as a whole, or return False and change nothing."""
 
     @abstractmethod
     def _answer_message(self, note: bytes, now_us: int) -> None:
@@ -210,7 +210,7 @@ class Connection(Conversation, ABC):
         if committed:
             self._acknowledge(committed, floor, now_us)
 
-    # Signs of life.
+    # Keepalives.
 
     def say_present(self, now_us: int) -> None:
         """Send a packet that shows the peer that its id has arrived."""
@@ -257,7 +257,7 @@ class Connection(Conversation, ABC):
             self.pings.answered(asked[-1], now_us)
 
     def _keep_alive(self, now_us: int) -> None:
-        """Show the peer that this side is there, and makes the peer answer: a sign of presence gets no answer, so
+        """Show the peer that this side is there, and make the peer answer: a presence packet gets no answer, so
         a client that never sent data calls again when half the time to be forgotten has passed in silence."""
         if self.sender.recovery.left:
             self.active_us = now_us

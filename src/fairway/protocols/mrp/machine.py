@@ -3,12 +3,12 @@
 *Opening.* A client sends connect, again after 50 ms, doubling up to 1 s, for 5 s. A server answers with con reply and
 holds the call half open for 5 s; the first packet with its sv_conid opens the connection and proves the address. So
 that there is one, the client sends its first data, or, if none was queued by the time the driver has nothing else to
-do, an empty sign of presence. A reply has 12 bytes and answers 8: the three-times limit cannot be reached and needs
+do, an empty presence packet. A reply has 12 bytes and answers 8: the three-times limit cannot be reached and needs
 no ledger.
 
 *Data.* Each message takes the next sequence. The stamped layout (`stamped.py`) acknowledges packet by packet, the
 piggyback layout (`piggyback.py`) by the highest sequence with none missing below. Packets ahead of a gap are kept up
-to the window. Deferred, messages are handed over as they arrive, with their widened sequence, and acknowledged when
+to the window. Deferred, messages are delivered as they arrive, with their widened sequence, and acknowledged when
 committed.
 
 *Loss* is left to `core.recovery`: a stamp names the transmission that arrived, a from_seq is a mark below which all

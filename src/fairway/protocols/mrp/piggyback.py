@@ -118,7 +118,7 @@ class PiggybackConnection(Connection):
         self._owe((self._from_seq(),), now_us)
 
     def _owe(self, from_seqs: Sequence[int], now_us: int) -> None:
-        """Answer at once, or leaves it to the data that is waiting."""
+        """Answer at once, or leave it to the data that is waiting."""
         if self.sender.waiting:
             self._owed.extend(from_seqs)
             self.mark_ready(now_us)

@@ -1,7 +1,7 @@
 """What one direction of a connection has received: where it stands, what is ahead, what the application still holds.
 
 Numbers are widened sequences. `next` is the lowest that has not arrived; `ahead` holds those that arrived beyond it. By
-default messages are handed over in order, so `ahead` holds their bodies. Deferred, each is handed over as it
+default messages are delivered in order, so `ahead` holds their bodies. Deferred, each is delivered as it
 arrives and `ahead` only remembers it; `floor` is then the lowest number not committed, which is what a
 snapshot keeps and what the piggyback layout acknowledges.
 """
@@ -71,7 +71,7 @@ class Receiver:
         return number if number >= 0 else number + _TURN
 
     def judge(self, number: int, size: int) -> int:
-        """Say what an arriving message is, and changes nothing."""
+        """Say what an arriving message is, and change nothing."""
         if number == self.next and not self._deferred:
             return NEW if self._slots.fit(1, size) else FULL
         if number < self.next or number in self.ahead:

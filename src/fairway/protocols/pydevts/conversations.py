@@ -51,7 +51,7 @@ class Conversation(conversations.Conversation):
         if self.named and not self.ended:
             return False
         return not (
-            self.receiver.known or self.receiver.places or self.unfinished or (self.pings and self.pings.waiting)
+            self.receiver.known or self.receiver.receipts or self.unfinished or (self.pings and self.pings.waiting)
         )
 
 
@@ -83,7 +83,7 @@ class Conversations:
         return len(self._by_address) < self._options.peers_max or bool(self._idle)
 
     def called(self, address: Address, token: int | None) -> Conversation:
-        """Return the open conversation with an address and reports `Connected` if it was not open, or for a token."""
+        """Return the open conversation with an address and report `Connected` if it was not open, or for a token."""
         conversation = self._by_address.get(address)
         if conversation is None:
             conversation = self.add(address)

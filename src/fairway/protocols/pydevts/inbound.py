@@ -34,7 +34,7 @@ class AckTimer(NamedTuple):
 
 
 class Inbound:
-    """What arrives from all peers. Keys, places and their bytes are counted over all of them, and bounded."""
+    """What arrives from all peers. Keys, receipts and their bytes are counted over all of them, and bounded."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Inbound:
     def packet_run(
         self, data: bytes, segment_bytes: int, address: Address, conversation: Conversation | None, now_us: int
     ) -> bool:
-        """Take a super-buffer of packets if all are good, new and in a row; changes nothing otherwise."""
+        """Take a super-buffer of packets if all are good, new and in a row; change nothing otherwise."""
         if conversation is not None and conversation.closing is not None:
             return False
         run = wire.packet_run(data, segment_bytes)
@@ -103,7 +103,7 @@ class Inbound:
         return True
 
     def _refusal(self, conversation: Conversation | None, count: int, size: int) -> str | None:
-        """Names the reason for which new messages are dropped, or None."""
+        """Name the reason for which new messages are dropped, or None."""
         options = self._options
         if conversation is not None and conversation.closing is not None and not conversation.ended:
             return CLOSING
@@ -118,7 +118,7 @@ class Inbound:
         return None
 
     def _accepted(self, conversation: Conversation, keys: Sequence[int], size: int, now_us: int) -> None:
-        """Do what follows every delivery: counts, and acknowledges unless deferred."""
+        """Do what follows every delivery: count, and acknowledge unless deferred."""
         self._statistics.messages_received += len(keys)
         self._remembered += len(keys)
         self._slots.take(len(keys), len(keys) * size)
@@ -129,7 +129,7 @@ class Inbound:
             self._acknowledge(conversation, keys, now_us)
 
     def _acknowledge(self, conversation: Conversation, keys: Sequence[int], now_us: int) -> None:
-        """Send first acks and starts their timer."""
+        """Send first acks and start their timer."""
         conversation.receiver.enter(keys)
         acks = wire.datagram(ACK | keys[0]) if len(keys) == 1 else wire.controls(keys, wire.TYPE_ACK)
         self._outbox.answer(conversation.address, acks, wire.HEADER_BYTES, len(keys))
@@ -162,15 +162,15 @@ class Inbound:
             return
         receiver = conversation.receiver
         if receipt.count == 1 and not self._options.deferred and receiver.known:
-            place = receiver.vacate(receipt.first)
-            if place is not None:
-                self._slots.free(1, place[1])
+            entry = receiver.commit(receipt.first)
+            if entry is not None:
+                self._slots.free(1, entry[1])
             return
-        freed = [receiver.vacate(number) for number in range(receipt.first, receipt.first + receipt.count)]
-        keys = [place[0] for place in freed if place is not None]
+        freed = [receiver.commit(number) for number in range(receipt.first, receipt.first + receipt.count)]
+        keys = [entry[0] for entry in freed if entry is not None]
         if not keys:
             return
-        self._slots.free(len(keys), sum(place[1] for place in freed if place is not None))
+        self._slots.free(len(keys), sum(entry[1] for entry in freed if entry is not None))
         if self._options.deferred:
             self._acknowledge(conversation, keys, now_us)
         elif not receiver.known:
@@ -178,7 +178,7 @@ class Inbound:
 
     def end(self, conversation: Conversation) -> None:
         before = len(conversation.receiver.known)
-        self._slots.free(*conversation.receiver.vacate_all())
+        self._slots.free(*conversation.receiver.release())
         self._recount(conversation, before)
 
     def _recount(self, conversation: Conversation, known_before: int) -> None:

@@ -14,7 +14,7 @@ sender uses no id again with the same crc for two minutes, so that a new message
     ping        3 s                               no answer
     silence     120 s with nothing remembered     forget the address, but for how far its numbers had come
 
-Answers to a datagram: (new: not remembered; known: remembered; held: handed over, deferred, not committed)
+Answers to a datagram: (new: not remembered; known: remembered; held: delivered, deferred, not committed)
 
     packet      success 0, known        success 0 or 1, new, good CRC    success 1, known, good CRC    checked, bad CRC
                 ack 0; held: nothing    deliver; ack 0 or at commit      ack 0; held: nothing          ack 1
@@ -147,7 +147,7 @@ class PydevtsMachine(ConnectionlessMachine[Conversation]):
     def _receive_run(
         self, data: bytes, address: Address, conversation: Conversation | None, segment_bytes: int
     ) -> bool:
-        """Take a super-buffer as a whole if everything in it is plain; changes nothing otherwise."""
+        """Take a super-buffer as a whole if everything in it is plain; change nothing otherwise."""
         if data[0] == wire.TYPE_PACKET:
             taken = segment_bytes >= HEADER_BYTES and self._inbound.packet_run(
                 data, segment_bytes, address, conversation, self._now_us

@@ -34,7 +34,7 @@ class Widener:
         return wide if wide > self.highest else None
 
     def take(self, wire_id: int) -> int:
-        """Return a new message with this id a number that no other has."""
+        """Give a new message with this id a number that no other has."""
         wide = self.above(wire_id)
         if wide is None:
             wide = widen(wire_id, self.highest, BITS)
@@ -52,24 +52,24 @@ class Widener:
 
     def release(self, number: int) -> None:
         """Make a used number free again: its message is not known after all."""
-        place = bisect_right(self.gaps, (number, self.highest + 1))
-        if place and self.gaps[place - 1][1] == number:
-            self.gaps[place - 1] = (self.gaps[place - 1][0], number + 1)
+        at = bisect_right(self.gaps, (number, self.highest + 1))
+        if at and self.gaps[at - 1][1] == number:
+            self.gaps[at - 1] = (self.gaps[at - 1][0], number + 1)
         else:
-            self._add_gap(place, number, number + 1)
+            self._add_gap(at, number, number + 1)
 
     def _fill(self, number: int) -> bool:
         """Take a number out of its gap, if it is in one."""
-        place = bisect_right(self.gaps, (number, self.highest + 1)) - 1
-        if place < 0 or self.gaps[place][1] <= number:
+        at = bisect_right(self.gaps, (number, self.highest + 1)) - 1
+        if at < 0 or self.gaps[at][1] <= number:
             return False
-        start, end = self.gaps[place]
-        self.gaps[place : place + 1] = [(low, high) for low, high in ((start, number), (number + 1, end)) if low < high]
+        start, end = self.gaps[at]
+        self.gaps[at : at + 1] = [(low, high) for low, high in ((start, number), (number + 1, end)) if low < high]
         self._trim()
         return True
 
-    def _add_gap(self, place: int, start: int, end: int) -> None:
-        self.gaps.insert(place, (start, end))
+    def _add_gap(self, at: int, start: int, end: int) -> None:
+        self.gaps.insert(at, (start, end))
         self._trim()
 
     def _trim(self) -> None:
@@ -91,11 +91,11 @@ class Arrival(NamedTuple):
 class Receiver:
     """The receiving side towards one peer.
 
-    A key is *known* from its arrival on; *incoming* while its ack is repeated; *in place* while it is handed over and
+    A key is *known* from its arrival on; *incoming* while its ack is repeated; *held* while it is delivered and
     not committed; *silent* if its conversation ended before the commit, so that it must never be acknowledged.
     """
 
-    __slots__ = ("_deferred", "_more", "_overdue", "arrivals", "incoming", "known", "places", "silent", "widener")
+    __slots__ = ("_deferred", "_more", "_overdue", "arrivals", "incoming", "known", "receipts", "silent", "widener")
 
     def __init__(self, deferred: bool) -> None:
         self._deferred = deferred
@@ -105,7 +105,7 @@ class Receiver:
         self.incoming: dict[int, int] = {}
         """Key of each id; further keys with the same id, which only a lost close makes, are in `_more`."""
         self._more: dict[int, dict[int, None]] = {}
-        self.places: dict[int, int] = {}
+        self.receipts: dict[int, int] = {}
         """By number: the key and, above it, the size of the body."""
         self.silent: dict[int, None] = {}
         self.arrivals: deque[Arrival] = deque()
@@ -118,7 +118,7 @@ class Receiver:
     def accept(self, key: int, size: int, now_us: int) -> int:
         number = self.widener.take(key >> ID_SHIFT)
         self.known[key] = number
-        self.places[number] = size << SIZE_SHIFT | key
+        self.receipts[number] = size << SIZE_SHIFT | key
         self.arrivals.append(Arrival(now_us, (key,)))
         return number
 
@@ -131,7 +131,7 @@ class Receiver:
         self.widener.take_run(first, len(keys))
         self.known.update(zip(keys, numbers, strict=True))
         above = size << SIZE_SHIFT
-        self.places.update(zip(numbers, [above | key for key in keys], strict=True))
+        self.receipts.update(zip(numbers, [above | key for key in keys], strict=True))
         self.arrivals.append(Arrival(now_us, keys))
         return first
 
@@ -141,7 +141,7 @@ class Receiver:
 
     def held(self, key: int) -> bool:
         """Return whether a known key waits for a commit before it may be acknowledged."""
-        return self._deferred and self.known[key] in self.places
+        return self._deferred and self.known[key] in self.receipts
 
     # Incoming.
 
@@ -213,12 +213,12 @@ class Receiver:
 
     def all_held(self) -> list[int]:
         """List the keys that wait for a commit before they may be acknowledged."""
-        return [place & KEY_MASK for place in self.places.values()] if self._deferred else []
+        return [entry & KEY_MASK for entry in self.receipts.values()] if self._deferred else []
 
-    def vacate(self, number: int) -> tuple[int, int] | None:
-        """Free the place of a message and return its key and size; None if it has none."""
-        place = self.places.pop(number, None)
-        return None if place is None else (place & KEY_MASK, place >> SIZE_SHIFT)
+    def commit(self, number: int) -> tuple[int, int] | None:
+        """Free the slot of a message and return its key and size; None if it has none."""
+        entry = self.receipts.pop(number, None)
+        return None if entry is None else (entry & KEY_MASK, entry >> SIZE_SHIFT)
 
     def settle(self, keys: Sequence[int]) -> None:
         """Forget what was known only because it was held."""
@@ -226,14 +226,14 @@ class Receiver:
             for key in keys:
                 self._forget_overdue(key)
 
-    def vacate_all(self) -> tuple[int, int]:
-        """Free all places; what was never acknowledged stays silent. Gives the number of places and of bytes."""
-        places = list(self.places.values())
-        self.places.clear()
+    def release(self) -> tuple[int, int]:
+        """Free all slots; what was never acknowledged stays silent. Return their number and their bytes."""
+        entries = list(self.receipts.values())
+        self.receipts.clear()
         if self._deferred:
-            self.silent.update(dict.fromkeys(place & KEY_MASK for place in places))
-        self.settle([place & KEY_MASK for place in places])
-        return len(places), sum(place >> SIZE_SHIFT for place in places)
+            self.silent.update(dict.fromkeys(entry & KEY_MASK for entry in entries))
+        self.settle([entry & KEY_MASK for entry in entries])
+        return len(entries), sum(entry >> SIZE_SHIFT for entry in entries)
 
     # Forgetting.
 

@@ -105,13 +105,13 @@ def take_in_pieces(conversation: Conversation, receipts: Sequence[Receipt], now_
     receiver = conversation.receiver
     widener = receiver.widener.copy()
     numbers = [number for one in receipts if isinstance(one.first, int) for number in _numbers(one)]
-    places = [(number, receiver.places.get(number)) for number in numbers]
+    entries = [(number, receiver.receipts.get(number)) for number in numbers]
     added = [
-        Remembered(age_us=0, number=number, key=place & KEY_MASK, incoming=False)
-        for number, place in places
-        if place is not None
+        Remembered(age_us=0, number=number, key=entry & KEY_MASK, incoming=False)
+        for number, entry in entries
+        if entry is not None
     ]
-    left_out = {receiver.known[key] for key in receiver.silent} | receiver.places.keys() - set(numbers)
+    left_out = {receiver.known[key] for key in receiver.silent} | receiver.receipts.keys() - set(numbers)
     for number in sorted(left_out):
         widener.release(number)
     whole = Snapshot(
@@ -133,7 +133,7 @@ def _numbers(receipt: Receipt) -> range:
 
 
 def add(snapshot: Snapshot, conversation: Conversation, now_us: int) -> bool:
-    """Add the keys of a piece to a restored conversation; changes nothing if one of them is known."""
+    """Add the keys of a piece to a restored conversation; change nothing if one of them is known."""
     receiver = conversation.receiver
     if not snapshot.remembered or any(one.key in receiver.known for one in snapshot.remembered):
         return False

@@ -30,7 +30,7 @@ class Conversation(conversations.Conversation):
         self.incoming: dict[bytes, Incoming] = {}
         self.incoming_bytes = 0
         self.receipts: dict[bytes, int] = {}
-        """Messages handed over and not yet committed, with the bytes that each counts for."""
+        """Messages delivered and not yet committed, with the bytes that each counts for."""
         self.serial = context.next_serial()
         self._context = context
         self._sender: Sender | None = None

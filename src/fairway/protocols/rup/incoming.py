@@ -79,7 +79,7 @@ class Incoming:
     # The grid.
 
     def fault(self, position: int, size: int, total: int) -> str:
-        """Names the rule that a part breaks, or return an empty string."""
+        """Name the rule that a part breaks, or return an empty string."""
         if total != self.total:
             return "total_differs"
         if position + size < total:
@@ -111,7 +111,7 @@ class Incoming:
         self.requests.expect_first(now_us)
 
     def take_last(self) -> bytes:
-        """Return back the last part that was kept aside."""
+        """Return the last part that was kept aside."""
         body, self._last = self._last, b""
         self.last_position = -1
         self.held_bytes -= cost(len(body), 1)
@@ -168,7 +168,7 @@ class Incoming:
                 self._put(index, body)
 
     def body(self) -> bytes:
-        """Return the whole message, and keeps nothing of it."""
+        """Return the whole message, and keep nothing of it."""
         placed, pieces = self._assembly, self._pieces
         self.let_go()
         if placed is not None:
@@ -235,7 +235,7 @@ def cost(body_bytes: int, parts: int) -> int:
 
 
 def grid_fault(position: int, size: int, total: int) -> str:
-    """Names the rule that a part, which is not a last one, breaks as the first of its message."""
+    """Name the rule that a part, which is not a last one, breaks as the first of its message."""
     if position % size:
         return "off_grid"
     return "too_many_parts" if -(-total // size) > PARTS_MAX else ""

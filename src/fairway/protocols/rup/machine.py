@@ -166,7 +166,7 @@ class RupMachine(ConnectionlessMachine[Conversation]):
             return
         if self._receiver.answers_duplicate(address, header, now_us):
             return
-        reason = self._door(conversation) or self._receiver.refusal(conversation, header, size)
+        reason = self._shuts_out(conversation) or self._receiver.refusal(conversation, header, size)
         if reason:
             self._context.drop(reason)
             return
@@ -176,8 +176,8 @@ class RupMachine(ConnectionlessMachine[Conversation]):
             self._outputs.report(Connected(conversation.peer, None))
         self._receiver.begin(conversation, header, data, now_us)
 
-    def _door(self, conversation: Conversation | None) -> str:
-        """Names what keeps new messages of this conversation out, or return an empty string."""
+    def _shuts_out(self, conversation: Conversation | None) -> str:
+        """Name what keeps new messages of this conversation out, or return an empty string."""
         if conversation is not None and conversation.closing is not None:
             return CLOSING
         if self._is_shut:
@@ -289,7 +289,7 @@ class RupMachine(ConnectionlessMachine[Conversation]):
         raise NotSupported("rup has no packet that only asks for an answer; send an empty message instead")
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
-        """Free the place of a received message and, when deferred, confirms it."""
+        """Free the slot of a received message and, when deferred, confirm it."""
         conversation = self._conversations.get(receipt.peer.address)
         if conversation is not None and isinstance(receipt.first, str):
             self._receiver.commit(conversation, _identity(receipt.first), now_us)
@@ -361,7 +361,7 @@ class RupMachine(ConnectionlessMachine[Conversation]):
 
 
 def _part_fault(header: wire.Headed, size: int) -> str:
-    """Names the rule that a part breaks by itself, or return an empty string."""
+    """Name the rule that a part breaks by itself, or return an empty string."""
     if (header.position == 0) != (header.start == 1):
         return "wrong_start"
     if header.position + size > header.total:

@@ -26,7 +26,7 @@ from fairway.protocols.rup.remembered import Remembered
 
 
 class Held:
-    """A complete message that was handed over and waits for its commit (deferred)."""
+    """A complete message that was delivered and waits for its commit (deferred)."""
 
     __slots__ = ("conversation", "duplicates", "identity", "last_start", "serial", "total")
 
@@ -97,7 +97,7 @@ class Receiver:
         self._outbox.answer(address, wire.control(wire.CONFIRM, held.identity, held.last_start), wire.CONTROL_BYTES)
 
     def refusal(self, conversation: Conversation | None, header: wire.Headed, size: int) -> str:
-        """Names the rule that keeps a new message from beginning with this part, or return an empty string."""
+        """Name the rule that keeps a new message from beginning with this part, or return an empty string."""
         options, total = self._options, header.total
         is_whole = size == total
         is_spooled = 0 < options.spool_above_bytes < total and not is_whole
@@ -159,11 +159,11 @@ class Receiver:
             and parts.makes_gap(position // message.part_bytes)
         ):
             return "too_many_gaps"
-        if message.would_complete(position, size) and not self._slots.fit_alone(self._place_bytes(message)):
+        if message.would_complete(position, size) and not self._slots.fit_alone(self._slot_bytes(message)):
             return RECEIPTS_FULL
         return "" if message.spooled or self.memory.lets_grow(message, cost(size, 1)) else "memory_full"
 
-    def _place_bytes(self, message: Incoming) -> int:
+    def _slot_bytes(self, message: Incoming) -> int:
         return 0 if message.spooled else message.total
 
     def _keep(self, message: Incoming, position: int, body: bytes, now_us: int) -> None:
@@ -195,7 +195,7 @@ class Receiver:
             self._context.drop("off_grid")
 
     def _add(self, message: Incoming, index: int, body: bytes, now_us: int) -> bool:
-        """Keep a part or, when the message is spooled, hands it over."""
+        """Keep a part or, when the message is spooled, report it."""
         if message.spooled:
             self._spool(message, index, body)
         return message.add(index, body, now_us)
@@ -206,7 +206,7 @@ class Receiver:
         self._context.outputs.report(event)
 
     def _after_arrival(self, message: Incoming, now_us: int, *, at_once: bool) -> None:
-        """Hand a complete message over; otherwise asks for what is missing and confirms what is here."""
+        """Deliver a complete message; otherwise ask for what is missing and confirm what is here."""
         message.conversation.heard_us = now_us
         is_due = message.count_arrivals(1, now_us)
         if message.is_complete:
@@ -298,7 +298,7 @@ class Receiver:
 
     def _complete(self, message: Incoming, now_us: int) -> None:
         self._remove(message)
-        self._deliver(message.conversation, message.identity, message.body(), self._place_bytes(message), now_us)
+        self._deliver(message.conversation, message.identity, message.body(), self._slot_bytes(message), now_us)
         if self._options.deferred:
             held = Held(message.conversation, message.identity, message.total, message.last_start, message.serial)
             self._hold(held, message.confirm_due_us or now_us)
@@ -315,11 +315,11 @@ class Receiver:
         self._remove(message)
         message.let_go()
 
-    def _deliver(self, conversation: Conversation, identity: bytes, body: bytes, place_bytes: int, now_us: int) -> None:
+    def _deliver(self, conversation: Conversation, identity: bytes, body: bytes, slot_bytes: int, now_us: int) -> None:
         """Report a complete message, for which there is a place."""
-        conversation.receipts[identity] = place_bytes
+        conversation.receipts[identity] = slot_bytes
         conversation.heard_us = now_us
-        self._slots.take(1, place_bytes)
+        self._slots.take(1, slot_bytes)
         self._statistics.messages_received += 1
         self._context.outputs.report(MessageReceived(conversation.peer, identity.decode("ascii"), body))
 
@@ -330,7 +330,7 @@ class Receiver:
             self._timers.set(held, confirm_due_us)
 
     def _finish(self, address: Address, identity: bytes, total: int, now_us: int) -> None:
-        """Remember a message and confirms all of it."""
+        """Remember a message and confirm all of it."""
         self._remember(address, identity, total, now_us)
         self._outbox.answer(address, wire.control(wire.CONFIRM, identity, total), wire.CONTROL_BYTES)
 
@@ -340,7 +340,7 @@ class Receiver:
             self._timers.set(self.remembered, self.remembered.next_us())
 
     def commit(self, conversation: Conversation, identity: bytes, now_us: int) -> None:
-        """Free the place of a message and, when deferred, confirms it."""
+        """Free the slot of a message and, when deferred, confirm it."""
         size = conversation.receipts.pop(identity, None)
         if size is None:
             return
@@ -359,7 +359,7 @@ class Receiver:
         self._remember(address, identity, total, now_us)
 
     def forget_conversation(self, conversation: Conversation, now_us: int) -> None:
-        """Drop what is unfinished and frees the places; what was delivered is still recognised."""
+        """Drop what is unfinished and free the slots; what was delivered is still recognised."""
         for message in list(conversation.incoming.values()):
             self._forget(message)
         address = conversation.peer.address

@@ -22,7 +22,7 @@ class Answers:
     def __init__(self, options: UdpcOptions) -> None:
         self._options = options
         self._waiting: dict[int, int] = {}
-        """Requests handed over and not answered, with the time of arrival."""
+        """Requests delivered and not answered, with the time of arrival."""
         self._kept: dict[int, tuple[bytes, int]] = {}
         """Responses by the request they answer, with the time since when they are kept."""
         self._bytes = 0

@@ -402,7 +402,7 @@ class Session(Conversation):
         return True
 
     def _end(self, reason: CloseReason) -> None:
-        """Return every open token its outcome and reports the end."""
+        """Give every open token its outcome and report the end."""
         self.sender.fail(reason)
         self.pings.end(reason)
         self.receiver.receipts.release()

@@ -177,7 +177,7 @@ class Fin(Headed):
 
 
 class Heartbeat(Headed):
-    """A question for a sign of life."""
+    """A keepalive that asks for an answer."""
 
     flag: ClassVar[int] = HBT
 
@@ -256,7 +256,7 @@ def datagram(index: int, session_id: int, ack_index: int, flag: int, payload: Bu
 
 
 def flag_name(flag: int) -> str:
-    """Names a combination of flags, as in `ACK+REQ`."""
+    """Name a combination of flags, as in `ACK+REQ`."""
     return "+".join(name for bit, name in _NAMES if flag & bit) or "none"
 
 

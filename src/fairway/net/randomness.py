@@ -14,11 +14,10 @@ class Cryptographic:
     __slots__ = ()
 
     def bits(self, count: int) -> int:
-        """Draws an integer of `count` random bits."""
         return int.from_bytes(os.urandom((count + 7) // 8), "big") >> -count % 8
 
     def below(self, bound: int) -> int:
-        """Draws an integer from 0 to bound - 1, each as likely as any other."""
+        """Draw an integer from 0 to bound - 1, each as likely as any other."""
         count = (bound - 1).bit_length()
         while (number := self.bits(count)) >= bound:
             pass
