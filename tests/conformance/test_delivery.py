@@ -35,7 +35,7 @@ def test_each_message_is_delivered_once_and_reported_as_delivered(case: Case) ->
     assert pair.server.machine.statistics.messages_received == len(bodies)
 
 
-@over(deferred=BOTH, batched=BOTH)
+@over(deferred=BOTH, batched=BOTH, dtls=BOTH)
 def test_many_messages_sent_at_once_arrive_like_single_ones(case: Case) -> None:
     pair = case.pair()
     bodies = numbered(200, 64)
@@ -59,7 +59,7 @@ def test_copies_made_by_the_network_are_not_delivered_again(case: Case) -> None:
     assert pair.server.machine.statistics.duplicates >= len(bodies)
 
 
-@over(deferred=BOTH, controllers=("model", "eager"), batched=BOTH)
+@over(deferred=BOTH, controllers=("model", "eager"), batched=BOTH, dtls=BOTH)
 def test_loss_and_copies_in_both_directions_change_neither_content_nor_order(case: Case) -> None:
     pair = case.pair()
     pair.pump.lose_at_random(200_000, seed=5)
@@ -125,7 +125,7 @@ def echo(server: Node) -> None:
     server.on_received = answer
 
 
-@over(deferred=BOTH, batched=BOTH)
+@over(deferred=BOTH, batched=BOTH, dtls=BOTH)
 def test_both_directions_carry_messages_at_the_same_time(case: Case) -> None:
     pair = case.pair()
     pair.pump.lose_at_random(100_000, seed=12)
@@ -244,7 +244,7 @@ def test_plain_messages_are_delivered_at_most_once_and_never_repeated(case: Case
     assert pair.client.machine.unfinished() == 0
 
 
-@over(UDPC, deferred=BOTH)
+@over(UDPC, deferred=BOTH, dtls=BOTH)
 @pytest.mark.parametrize("asynchronous", [0, 4], ids=["waiting", "asynchronous"])
 def test_a_request_is_handed_over_once_and_its_response_comes_back_once(case: Case, asynchronous: int) -> None:
     pair = case.pair()

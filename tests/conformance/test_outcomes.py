@@ -69,7 +69,7 @@ def test_a_message_to_a_peer_that_is_not_there_ends_as_unknown(case: Case) -> No
     assert pump.sent == sent
 
 
-@over(deferred=BOTH, where=lambda variant: variant.handshake)
+@over(deferred=BOTH, where=lambda variant: variant.handshake, dtls=BOTH)
 def test_a_peer_that_falls_silent_costs_one_outcome_per_message_and_then_the_conversation(case: Case) -> None:
     pair = case.pair()
     pair.pump.remove(pair.server)
@@ -98,7 +98,7 @@ def test_a_fin_ends_pending_requests_and_closes_the_session_at_once(case: Case) 
     assert [datagram.data[12] for datagram in pair.pump.log].count(UDPC_FIN) == 1
 
 
-@over(deferred=BOTH, controllers=("model", "eager"))
+@over(deferred=BOTH, controllers=("model", "eager"), dtls=BOTH)
 def test_closing_while_sending_flushes_what_was_queued(case: Case) -> None:
     pair = case.pair()
     bodies = numbered(100)
@@ -138,7 +138,7 @@ def test_after_close_arriving_messages_are_answered_by_the_fin_only(case: Case) 
     assert pair.server.bodies == [b"before"]
 
 
-@over(where=lambda variant: variant.handshake)
+@over(where=lambda variant: variant.handshake, dtls=BOTH)
 def test_both_sides_report_the_conversation_once(case: Case) -> None:
     pair = case.pair()
     token = pair.pump.send(pair.client, pair.peer, b"hello")

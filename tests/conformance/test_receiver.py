@@ -53,7 +53,7 @@ def test_what_is_ahead_of_a_gap_is_kept_up_to_the_window_and_dropped_beyond_it(c
     assert sorted(pair.server.bodies) == bodies
 
 
-@over(deferred=(True,), batched=BOTH)
+@over(deferred=(True,), batched=BOTH, dtls=BOTH)
 def test_nothing_is_acknowledged_before_its_commit(case: Case) -> None:
     pair = case.pair(commits=False)
     bodies = numbered(4)
@@ -134,7 +134,7 @@ def test_a_late_commit_still_counts_for_the_copies_that_come_after_it(case: Case
     assert pair.server.bodies == [b"late"]
 
 
-@over(deferred=(True,), batched=BOTH)
+@over(deferred=(True,), batched=BOTH, dtls=BOTH)
 @pytest.mark.parametrize("count", [1, 40])
 def test_a_slow_committer_delivers_everything_once_under_loss(case: Case, count: int) -> None:
     pair = case.pair(commits=False)

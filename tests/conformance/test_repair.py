@@ -50,7 +50,7 @@ def test_losing_the_last_packet_of_the_handshake_loses_nothing(case: Case) -> No
     assert sorted(server.bodies) == numbered(3)
 
 
-@over(deferred=BOTH, batched=BOTH)
+@over(deferred=BOTH, batched=BOTH, dtls=BOTH)
 def test_a_lost_last_acknowledgement_is_given_again_and_nothing_is_delivered_twice(case: Case) -> None:
     pair = case.pair()
     pair.pump.lose(case.of_kind("ack", SERVER), count=1)
@@ -114,7 +114,7 @@ def test_a_packet_overtaken_by_others_is_repaired_about_one_round_trip_later(cas
     assert pair.client.machine.statistics.retransmissions == 1
 
 
-@over(UDPC, MRP_STAMPED, RUP)
+@over(UDPC, MRP_STAMPED, RUP, dtls=BOTH)
 def test_a_repair_that_is_lost_too_is_repaired_again(case: Case) -> None:
     pair = case.pair(client={"window": 64})
     pair.pump.lose(lambda datagram: b"m0000002" in datagram.data, count=3)

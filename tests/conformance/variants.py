@@ -17,6 +17,7 @@ from fairway.core.random_source import Seeded
 from fairway.protocols import make_machine, make_options
 
 from .pair import Datagram, Node, Predicate, Pump
+from .secured import DATAGRAM_BYTES_MAX, inside, secured
 
 CLIENT = ("client", 1)
 SERVER = ("server", 9)
@@ -170,14 +171,18 @@ class Case:
     deferred: bool = False
     controller: str = "newreno"
     batched: bool = False
+    dtls: bool = False
 
     def __str__(self) -> str:
         words = [self.variant.name, "deferred" if self.deferred else "", "eager" if self.controller == "eager" else ""]
-        return "-".join([word for word in words if word] + (["batched"] if self.batched else []))
+        words += ["batched" if self.batched else "", "dtls" if self.dtls else ""]
+        return "-".join(word for word in words if word)
 
     def machine(self, seed: int = 1, **overrides: object) -> Machine:
         """Makes a machine of this case; overrides are options."""
         chosen: dict[str, object] = {"deferred": self.deferred, "controller": self.controller}
+        if self.dtls:
+            chosen["datagram_bytes_max"] = DATAGRAM_BYTES_MAX
         options = make_options(self.variant.protocol, **{**chosen, **self.variant.options, **overrides})
         return make_machine(self.variant.protocol, options, Seeded(seed))
 
@@ -196,8 +201,11 @@ class Case:
     ) -> Pair:
         """Makes a pump with a client that has an open conversation with a server."""
         pump = self.pump(delay_us, start_us)
-        there = pump.add(self.machine(2, **(server or {})), SERVER, commits=commits)
-        here = pump.add(self.machine(1, **(client or {})), CLIENT)
+        called, caller = self.machine(2, **(server or {})), self.machine(1, **(client or {}))
+        if self.dtls:
+            called, caller = secured(called, pump, None), secured(caller, pump, SERVER)
+        there = pump.add(called, SERVER, commits=commits)
+        here = pump.add(caller, CLIENT)
         peer = pump.connected(here, SERVER)
         pump.run(2 * delay_us)
         return Pair(pump, here, there, peer)
@@ -207,7 +215,8 @@ class Case:
         tell = self.variant.kind
 
         def matches(datagram: Datagram) -> bool:
-            return (source is None or datagram.source == source) and tell(datagram.data) == kind
+            data = inside(datagram.data) if self.dtls else datagram.data
+            return (source is None or datagram.source == source) and tell(data) == kind
 
         return matches
 
@@ -228,15 +237,17 @@ def over(
     controllers: Iterable[str] = ("newreno",),
     batched: Iterable[bool] = (False,),
     where: Callable[[Variant], bool] = lambda _: True,
+    dtls: Iterable[bool] = (False,),
 ) -> pytest.MarkDecorator:
     """Runs a scenario over variants (all that qualify, unless named) and over every combination of the switches."""
     cases = [
-        Case(variant, late, controller, joined)
+        Case(variant, late, controller, joined, secure)
         for variant in variants or VARIANTS
         if where(variant)
         for late in deferred
         for controller in controllers
         for joined in batched
+        for secure in dtls
     ]
     return pytest.mark.parametrize("case", cases, ids=str)
 

@@ -56,10 +56,6 @@ class Up:
     random: bytes
     previous: Association | None = None
     """What this one replaced: its last records may still be under way."""
-    renewals: int = 0
-    records_in: int = 0
-    records_out: int = 0
-    dropped: int = 0
 
     def open(self, datagram: bytes) -> list[bytes]:
         """Return the plaintexts of a datagram, of this association or of the one before."""

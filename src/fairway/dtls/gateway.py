@@ -132,9 +132,7 @@ class DtlsGateway(Outputs):
         except AssociationClosed:
             self._end(up, notify=False)
             return
-        count = 1 if segment_bytes is None else -(-len(data) // segment_bytes)
-        up.records_out += count
-        self.counters.records_out += count
+        self.counters.records_out += 1 if segment_bytes is None else -(-len(data) // segment_bytes)
         self._transmits.append(Transmit(up.outer, sealed, step))
 
     def wake(self, now_us: int) -> None:
@@ -209,12 +207,10 @@ class DtlsGateway(Outputs):
     def _count(self, up: Up, plaintexts: list[bytes], records: int, now_us: int) -> None:
         if plaintexts:
             up.heard_us = now_us
-            up.records_in += len(plaintexts)
             self.counters.records_in += len(plaintexts)
             # The peer has keys, so it has our last flight.
             up.handshake = None
         if len(plaintexts) < records:
-            up.dropped += records - len(plaintexts)
             self.counters.dropped["record_not_accepted"] += records - len(plaintexts)
 
     def _end(self, up: Up, *, notify: bool) -> None:
@@ -276,7 +272,7 @@ class DtlsGateway(Outputs):
         elif half_open is not None:
             if up is not None and datagram[0] == ALERT and is_protected(datagram) and self._closes(up, datagram):
                 return
-            self._feed(address, half_open, datagram, now_us)
+            self._step(address, half_open, datagram, datagram, now_us)
 
     def _closes(self, up: Up, datagram: bytes) -> bool:
         """Return whether an alert belonged to what is up, and ended it."""
@@ -331,9 +327,6 @@ class DtlsGateway(Outputs):
         self._half_open[address] = handshake
         self._step(address, handshake, datagram, None, now_us)
 
-    def _feed(self, address: Address, handshake: Handshake, datagram: bytes, now_us: int) -> None:
-        self._step(address, handshake, datagram, datagram, now_us)
-
     def _step(self, address: Address, handshake: Handshake, taken: bytes, feed: bytes | None, now_us: int) -> None:
         """Advance a handshake; `feed` is None for the hello that the listener has already read."""
         handshake.take(taken, self._limits.seen_max)
@@ -375,7 +368,6 @@ class DtlsGateway(Outputs):
             self._end(known, notify=False)
         if before is not None:
             if before.inner == inner:
-                up.renewals = before.renewals + 1
                 self.counters.renewals += 1
                 before.forget_previous()
                 up.previous = before.association

@@ -137,11 +137,10 @@ def _certificates(pem: bytes, path: str) -> list[x509.Certificate]:
 
 
 def _no_match(files: IdentityFiles, key_path: str, certificates: Sequence[x509.Certificate]) -> str:
-    where = f"in {files.identity}" if files.identity else f"in {files.cert} belongs to the key in {key_path}: it"
     if files.identity:
-        return f"no certificate {where} belongs to its key: the key is another's, or the certificate is missing"
+        return f"no certificate in {key_path} belongs to its key: the key is another's, or the certificate is missing"
     names = ", ".join(common_name(one) or "?" for one in certificates)
-    return f"no certificate {where} holds {names}"
+    return f"no certificate in {files.cert} belongs to the key in {key_path}: it holds {names}"
 
 
 def _check(
@@ -155,13 +154,9 @@ def _check(
     name = common_name(certificate)
     if name is None:
         raise BadIdentity(f"the certificate in {path} has no name of 1 to 64 letters, digits, '.', '_' and '-'")
-    for one, what in (
-        (certificate, f"the certificate of {name}"),
-        *((one, "the CA certificate") for one in authorities),
-    ):
-        _check_dates(
-            one, f"{what} in {path}" if one is certificate else f"{what} {common_name(one) or ''}".strip(), now
-        )
+    _check_dates(certificate, f"the certificate of {name} in {path}", now)
+    for authority in authorities:
+        _check_dates(authority, f"the CA certificate {common_name(authority) or ''}".strip(), now)
     if not may_be(certificate, role):
         raise BadIdentity(
             f"the certificate of {name} in {path} is not for a {role}: it lacks the usage {USAGE_WORDS[role]}"
