@@ -167,7 +167,7 @@ def show(plan: Plan, results: Results) -> Tables:
         "From send to acknowledgement": [_row(plan, results, name, LATENCIES) for name in plan.systems],
         "Goals": [goal.row() for goal in measured(goals(results))],
     }
-    more = results.more
+    more: dict[str, Any] = {"file_system": "unknown", "sync_us": 0.0, **results.more}
     remarks = results.remarks(
         f"{MESSAGE_BYTES} bytes a message; batches of {BATCH_MESSAGES:,}, {BATCHES_IN_FLIGHT} under way; Redis: one.",
         f"Awaited messages: {IN_FLIGHT} under way. Sender and server are two processes on the same cores.",

@@ -19,9 +19,9 @@ NAME = "messages"
 LOADS = {
     load.name: load
     for load in (
-        Load("batches", "batches", MESSAGE_BYTES, "in batches", "messages/s"),
-        Load("awaited", "awaited", MESSAGE_BYTES, f"each awaited, {IN_FLIGHT} in flight", "messages/s"),
-        Load("single", "ping", MESSAGE_BYTES, "one at a time, p50", "µs"),
+        Load("batches", "batches", MESSAGE_BYTES, "in batches"),
+        Load("awaited", "awaited", MESSAGE_BYTES, f"each awaited, {IN_FLIGHT} in flight"),
+        Load("single", "ping", MESSAGE_BYTES, "one at a time, p50"),
     )
 }
 

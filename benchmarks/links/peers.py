@@ -48,8 +48,8 @@ def entries(row: Link) -> Iterator[Entry]:
 
 def loads(entry: Entry, row: Link) -> Iterator[Load]:
     in_flight = 2 * max(BUFFER_BYTES_MIN, 2 * row.product_bytes)
-    yield Load(STREAM, "awaited", entry.bulk_bytes, STREAM, "MB/s", "stream", in_flight)
+    yield Load(STREAM, "awaited", entry.bulk_bytes, STREAM, "stream", in_flight)
     if entry.piece_bytes:
-        yield Load(MESSAGE, "awaited", entry.piece_bytes, "1 MB", "ms", "once", MEGABYTE)
+        yield Load(MESSAGE, "awaited", entry.piece_bytes, "1 MB", "once", MEGABYTE)
     if entry.trickles:
-        yield Load(TRICKLE, "awaited", SMALL_BYTES, TRICKLE, "ms", "trickle")
+        yield Load(TRICKLE, "awaited", SMALL_BYTES, TRICKLE, "trickle")

@@ -36,7 +36,6 @@ class Load:
     """`bulk`, `awaited` (each message with an awaitable of its own), `batches`, or `ping`."""
     message_bytes: int
     title: str
-    unit: str
     drive: str = ""
     """The name of a way of its own to measure it, with `begin` and `send`: see `benchmarks.links.loads`."""
     in_flight_bytes: int = 0
@@ -51,12 +50,12 @@ class Load:
 LOADS = {
     load.name: load
     for load in (
-        Load("bulk", "bulk", BULK_MESSAGE_BYTES, "bulk", "MB/s"),
-        Load("awaited-64", "awaited", 64, "64 B awaited", "messages/s"),
-        Load("batches-64", "batches", 64, "64 B in batches", "messages/s"),
-        Load("awaited-1024", "awaited", 1_024, "1 KB awaited", "messages/s"),
-        Load("batches-1024", "batches", 1_024, "1 KB in batches", "messages/s"),
-        Load("ping-pong", "ping", 64, "ping-pong p50", "µs"),
+        Load("bulk", "bulk", BULK_MESSAGE_BYTES, "bulk"),
+        Load("awaited-64", "awaited", 64, "64 B awaited"),
+        Load("batches-64", "batches", 64, "64 B in batches"),
+        Load("awaited-1024", "awaited", 1_024, "1 KB awaited"),
+        Load("batches-1024", "batches", 1_024, "1 KB in batches"),
+        Load("ping-pong", "ping", 64, "ping-pong p50"),
     )
 }
 

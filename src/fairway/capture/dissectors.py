@@ -7,7 +7,6 @@ with. Where the capture does not hold the beginning, data is read as stamped if 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib.resources import files
 
 from fairway import __version__
 from fairway.capture.descriptions import DESCRIPTIONS, Description, Form
@@ -16,14 +15,13 @@ from fairway.core.headers import Field
 FILE_NAME = "fairway.lua"
 
 
-def lua() -> str:
-    """Return the whole plugin, one file for the four protocols."""
+def lua_tables() -> str:
+    """Return what the engine, `dissectors.lua`, reads: the descriptions of the four protocols."""
     tables = ",\n".join(_description(description) for description in DESCRIPTIONS)
     head = (
         f"-- Written by fairway {__version__}: udpc, mrp, rup and pydevts. `fairway wireshark --install` renews it.\n"
     )
-    engine = files("fairway.capture").joinpath("dissectors.lua").read_text()
-    return f"{head}local protocols = {{\n{tables}\n}}\n\n{engine}"
+    return f"{head}local protocols = {{\n{tables}\n}}\n"
 
 
 def _description(description: Description) -> str:

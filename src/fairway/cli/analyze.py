@@ -32,24 +32,21 @@ QUICK_JVM = "-XX:TieredStopAtLevel=1"
 STEPS = 5
 """Captures, packets, messages, violations, sessions."""
 
-_FILES = argument(None, "FILE...", "Captures, folders of them, or globs.")
-_MAP = option([], "--map", metavar="PROTOCOL=PORT", help="What is spoken on a port; otherwise by content.")
-_PAYLOAD = option(False, "--payload", help="Keep the bodies of datagrams.")
-_FOLLOW = option(None, "--follow", metavar="DIR", help="Take captures from this folder as they are completed.")
-_PART = option(None, "--part-bytes", help="How much of a file one task reads (96 MiB).")
-_JSON = options.json("One JSON object per run.")
-
 
 def analyze(
-    files: list[str] | None = _FILES,
+    files: list[str] | None = argument(None, "FILE...", "Captures, folders of them, or globs."),
     lake: Path = options.LAKE,
-    ports: list[str] = _MAP,
-    payload: bool = _PAYLOAD,
-    follow: Path | None = _FOLLOW,
-    part_bytes: int | None = _PART,
+    ports: list[str] = option(
+        [], "--map", metavar="PROTOCOL=PORT", help="What is spoken on a port; otherwise by content."
+    ),
+    payload: bool = option(False, "--payload", help="Keep the bodies of datagrams."),
+    follow: Path | None = option(
+        None, "--follow", metavar="DIR", help="Take captures from this folder as they are completed."
+    ),
+    part_bytes: int | None = option(None, "--part-bytes", help="How much of a file one task reads (96 MiB)."),
     master: str = options.MASTER,
     conf: list[str] = options.CONF,
-    json: bool = _JSON,
+    json: bool = options.json("One JSON object per run."),
 ) -> int:
     """Turn captures into tables: packets, sessions, transfers, violations, timeline.
 

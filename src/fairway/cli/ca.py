@@ -18,14 +18,6 @@ if TYPE_CHECKING:
 ca = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 _DIR = argument(..., "DIR", "The CA's folder.")
-_CA_NAME = option("fairway-ca", "--name", help="Name of the CA.")
-_CA_DAYS = option(3_650, "--days", min=1, help="How long the CA is valid.")
-_NAME = argument(..., "NAME", "The device, or the gateway's host name.")
-_GATEWAY = option(False, "--gateway", help="For a gateway, not for a device.")
-_DAYS = option(365, "--days", min=1, help="How long it is valid.")
-_OUT = option(..., "--out", metavar="FILE", help="The identity file; it must not exist yet.")
-_WHICH = argument(..., "NAME|SERIAL", "Whose certificates, or which one.")
-_JSON = options.json()
 
 
 def _authority(folder: Path) -> Authority:
@@ -38,7 +30,11 @@ def _authority(folder: Path) -> Authority:
 
 
 @ca.command()
-def init(folder: Path = _DIR, name: str = _CA_NAME, days: int = _CA_DAYS) -> None:
+def init(
+    folder: Path = _DIR,
+    name: str = option("fairway-ca", "--name", help="Name of the CA."),
+    days: int = option(3_650, "--days", min=1, help="How long the CA is valid."),
+) -> None:
     """Make a certificate authority in a folder. Keep its key off the gateway.
 
     \b
@@ -53,7 +49,11 @@ def init(folder: Path = _DIR, name: str = _CA_NAME, days: int = _CA_DAYS) -> Non
 
 @ca.command()
 def issue(
-    folder: Path = _DIR, name: str = _NAME, gateway: bool = _GATEWAY, days: int = _DAYS, out: Path = _OUT
+    folder: Path = _DIR,
+    name: str = argument(..., "NAME", "The device, or the gateway's host name."),
+    gateway: bool = option(False, "--gateway", help="For a gateway, not for a device."),
+    days: int = option(365, "--days", min=1, help="How long it is valid."),
+    out: Path = option(..., "--out", metavar="FILE", help="The identity file; it must not exist yet."),
 ) -> None:
     """Issue a key and a certificate: one file for `identity=`, which only its owner may read.
 
@@ -67,7 +67,7 @@ def issue(
 
 
 @ca.command("list")
-def list_(folder: Path = _DIR, json: bool = _JSON) -> None:
+def list_(folder: Path = _DIR, json: bool = options.json()) -> None:
     """Show what was issued, and what is revoked or expired.
 
     \b
@@ -85,7 +85,7 @@ def list_(folder: Path = _DIR, json: bool = _JSON) -> None:
 
 
 @ca.command()
-def revoke(folder: Path = _DIR, which: str = _WHICH) -> None:
+def revoke(folder: Path = _DIR, which: str = argument(..., "NAME|SERIAL", "Whose certificates, or which one.")) -> None:
     """Revoke certificates: they are entered in DIR/revoked.txt, which gateways read (`revoked=`).
 
     \b

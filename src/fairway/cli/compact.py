@@ -14,10 +14,10 @@ from fairway.cli.status import Status
 if TYPE_CHECKING:
     from fairway.store.tending import Compacted
 
-_JSON = options.json("One JSON object per table, and one at the end.")
 
-
-def compact(lake: Path = options.LAKE, json: bool = _JSON) -> None:
+def compact(
+    lake: Path = options.LAKE, json: bool = options.json("One JSON object per table, and one at the end.")
+) -> None:
     """Merge the small files of all tables, and remove files that were replaced long ago.
 
     Needs no Spark. Refused while a stream runs, which compacts the tables itself.

@@ -7,12 +7,14 @@ from pathlib import Path
 from fairway.cli.exits import ExitCode
 from fairway.cli.options import option
 
-_OUT = option(Path("out/demo"), metavar="DIR", help="Where everything goes; a number is added if it is taken.")
-_MESSAGES = option(100, min=1, help="Messages of each of the eight senders.")
-_SEED = option(7, help="Another seed is another link.")
 
-
-def demo(out: Path = _OUT, messages: int = _MESSAGES, seed: int = _SEED) -> int:
+def demo(
+    out: Path = option(
+        Path("out/demo"), metavar="DIR", help="Where everything goes; a number is added if it is taken."
+    ),
+    messages: int = option(100, min=1, help="Messages of each of the eight senders."),
+    seed: int = option(7, help="Another seed is another link."),
+) -> int:
     """Show all that is there, in two minutes.
 
     Four protocols over bad links to a gateway that is killed once; Spark lands the messages and analyses the captures;

@@ -9,55 +9,41 @@ from pathlib import Path
 from fairway.cli.exits import ExitCode
 from fairway.cli.options import argument, option
 
-_URLS = argument(None, "URL...", "scheme://host:port?options; port 0 is free.")
-_LAKE = option(None, metavar="DIR", help="The lake: a folder, or s3://bucket/prefix; made if it is missing.")
-_JOURNAL = option(None, metavar="DIR", help="Where the journal lies.  [default: in the lake's folder]")
-_CONFIG = option(None, metavar="FILE.toml", help="Settings of the same names; options win.")
-_CHECK = option(False, "--check", help="Only see whether the settings are right.")
-_NAME = option(None, help="Name of this gateway in the lake.  [default: gateway]")
-_WORKERS = option(None, min=1, help="Processes on the same ports.  [default: 1]")
-_METRICS = option(None, metavar="HOST:PORT", help="Serve /metrics and /healthz there.")
-_LOG = option(None, metavar="text|json", help="How to log.  [default: text]")
-_VERBOSE = option(False, "--verbose", help="Log every segment too.")
-_COMMIT_AFTER = option(None, metavar="TIME", help="Gather messages of many peers for so long.  [default: 5ms]")
-_COMMIT_MESSAGES = option(None, min=1, help="Commit when so many are gathered.  [default: 2000]")
-_SEAL_AFTER = option(None, metavar="TIME", help="Seal after so long.  [default: 5s]")
-_SEAL_BYTES = option(None, metavar="SIZE", help="Seal when so much waits.  [default: 64MiB]")
-_BACKLOG = option(None, metavar="SIZE", help="Stop acknowledging when so much is unsealed.  [default: 1GiB]")
-_JOURNAL_MAX = option(None, metavar="SIZE", help="Stop acknowledging when the journal is so large.")
-_DRAIN = option(None, metavar="TIME", help="How long a stop may take.  [default: 10s]")
-_ALLOW = option(None, metavar="NETWORK", help="Who may send; may be repeated.")
-_DENY = option(None, metavar="NETWORK", help="Who may not; wins over --allow.")
-_PER_ADDRESS = option(None, min=0, help="Sessions of one address.  [default: 4096]")
-_PER_PREFIX = option(None, min=0, help="Sessions of one prefix, an IPv4 address or IPv6 /64.  [default: 16384]")
-_HALF_OPEN = option(None, min=0, help="Half-open sessions of a prefix.  [default: 1024]")
-_RATE = option(None, min=0, help="Datagrams a second of a prefix.  [default: no limit]")
-
 
 def gateway(
-    urls: list[str] = _URLS,
-    lake: Path | None = _LAKE,
-    journal: Path | None = _JOURNAL,
-    config: Path | None = _CONFIG,
-    check: bool = _CHECK,
-    name: str | None = _NAME,
-    workers: int | None = _WORKERS,
-    metrics: str | None = _METRICS,
-    log: str | None = _LOG,
-    verbose: bool = _VERBOSE,
-    commit_after: str | None = _COMMIT_AFTER,
-    commit_messages: int | None = _COMMIT_MESSAGES,
-    seal_after: str | None = _SEAL_AFTER,
-    seal_bytes: str | None = _SEAL_BYTES,
-    backlog_bytes_max: str | None = _BACKLOG,
-    journal_bytes_max: str | None = _JOURNAL_MAX,
-    drain: str | None = _DRAIN,
-    allow: list[str] = _ALLOW,
-    deny: list[str] = _DENY,
-    sessions_per_address_max: int | None = _PER_ADDRESS,
-    sessions_per_prefix_max: int | None = _PER_PREFIX,
-    half_open_per_prefix_max: int | None = _HALF_OPEN,
-    datagrams_per_second: int | None = _RATE,
+    urls: list[str] = argument(None, "URL...", "scheme://host:port?options; port 0 is free."),
+    lake: Path | None = option(
+        None, metavar="DIR", help="The lake: a folder, or s3://bucket/prefix; made if it is missing."
+    ),
+    journal: Path | None = option(None, metavar="DIR", help="Where the journal lies.  [default: in the lake's folder]"),
+    config: Path | None = option(None, metavar="FILE.toml", help="Settings of the same names; options win."),
+    check: bool = option(False, "--check", help="Only see whether the settings are right."),
+    name: str | None = option(None, help="Name of this gateway in the lake.  [default: gateway]"),
+    workers: int | None = option(None, min=1, help="Processes on the same ports.  [default: 1]"),
+    metrics: str | None = option(None, metavar="HOST:PORT", help="Serve /metrics and /healthz there."),
+    log: str | None = option(None, metavar="text|json", help="How to log.  [default: text]"),
+    verbose: bool = option(False, "--verbose", help="Log every segment too."),
+    commit_after: str | None = option(
+        None, metavar="TIME", help="Gather messages of many peers for so long.  [default: 5ms]"
+    ),
+    commit_messages: int | None = option(None, min=1, help="Commit when so many are gathered.  [default: 2000]"),
+    seal_after: str | None = option(None, metavar="TIME", help="Seal after so long.  [default: 5s]"),
+    seal_bytes: str | None = option(None, metavar="SIZE", help="Seal when so much waits.  [default: 64MiB]"),
+    backlog_bytes_max: str | None = option(
+        None, metavar="SIZE", help="Stop acknowledging when so much is unsealed.  [default: 1GiB]"
+    ),
+    journal_bytes_max: str | None = option(
+        None, metavar="SIZE", help="Stop acknowledging when the journal is so large."
+    ),
+    drain: str | None = option(None, metavar="TIME", help="How long a stop may take.  [default: 10s]"),
+    allow: list[str] = option(None, metavar="NETWORK", help="Who may send; may be repeated."),
+    deny: list[str] = option(None, metavar="NETWORK", help="Who may not; wins over --allow."),
+    sessions_per_address_max: int | None = option(None, min=0, help="Sessions of one address.  [default: 4096]"),
+    sessions_per_prefix_max: int | None = option(
+        None, min=0, help="Sessions of one prefix, an IPv4 address or IPv6 /64.  [default: 16384]"
+    ),
+    half_open_per_prefix_max: int | None = option(None, min=0, help="Half-open sessions of a prefix.  [default: 1024]"),
+    datagrams_per_second: int | None = option(None, min=0, help="Datagrams a second of a prefix.  [default: no limit]"),
 ) -> int:
     """Serve: take messages, make them durable, then acknowledge them.
 

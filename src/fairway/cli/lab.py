@@ -18,19 +18,14 @@ from fairway.cli.status import Status
 
 lab = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-_GRID = argument(..., "GRID.toml", "A file, or the name of a grid: small, standard.")
-_OUT = option(..., metavar="DIR", help="The sweep's folder.")
-_MASTER = option("local[*,4]", help="Where Spark runs.")
 _JSON = options.json("One JSON object at the end.")
-_DIR = argument(..., "DIR", "The sweep's folder.")
-_CELL = option(..., min=0, help="The number of the cell.")
 
 
 @lab.command()
 def run(
-    grid: str = _GRID,
-    out: Path = _OUT,
-    master: str = _MASTER,
+    grid: str = argument(..., "GRID.toml", "A file, or the name of a grid: small, standard."),
+    out: Path = option(..., metavar="DIR", help="The sweep's folder."),
+    master: str = option("local[*,4]", help="Where Spark runs."),
     conf: list[str] = options.CONF,
     json: bool = _JSON,
 ) -> int:
@@ -112,7 +107,12 @@ class _Runs(Status):
 
 
 @lab.command()
-def replay(folder: Path = _DIR, cell: int = _CELL, trace: Path | None = options.TRACE, json: bool = _JSON) -> int:
+def replay(
+    folder: Path = argument(..., "DIR", "The sweep's folder."),
+    cell: int = option(..., min=0, help="The number of the cell."),
+    trace: Path | None = options.TRACE,
+    json: bool = _JSON,
+) -> int:
     """Run one cell again, here, and compare its digest with the table's.
 
     \b

@@ -47,18 +47,13 @@ NOT_HERE = {
     "first_sequence": "listen restores the order of messages from their first",
 }
 
-_COUNT = option(None, min=1, help="Leave after so many messages.")
-_ECHO = option(False, "--echo", help="Answer udpc requests with their body.")
-_JSON = options.json()
-_OUT = option(None, metavar="DIR", help="Write each message to a file in this folder.")
-
 
 def listen(
     urls: list[str] = options.URLS,
-    count: int | None = _COUNT,
-    echo: bool = _ECHO,
-    json: bool = _JSON,
-    out: Path | None = _OUT,
+    count: int | None = option(None, min=1, help="Leave after so many messages."),
+    echo: bool = option(False, "--echo", help="Answer udpc requests with their body."),
+    json: bool = options.json(),
+    out: Path | None = option(None, metavar="DIR", help="Write each message to a file in this folder."),
     trace: Path | None = options.TRACE,
 ) -> int:
     """Print what arrives.

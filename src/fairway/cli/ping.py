@@ -25,16 +25,12 @@ COUNT = 4
 INDISTINCT = ("mrp",)
 """Whose answers do not say which question they answer: there the next question waits for the answer before."""
 
-_COUNT = option(COUNT, min=0, help="How many times to ask; 0 is until Ctrl-C.")
-_INTERVAL = option(1.0, min=0.001, metavar="SECONDS", help="From one question to the next.")
-_JSON = options.json("One JSON object per answer, and one at the end.")
-
 
 def ping(
     url: str = options.URL,
-    count: int = _COUNT,
-    interval: float = _INTERVAL,
-    json: bool = _JSON,
+    count: int = option(COUNT, min=0, help="How many times to ask; 0 is until Ctrl-C."),
+    interval: float = option(1.0, min=0.001, metavar="SECONDS", help="From one question to the next."),
+    json: bool = options.json("One JSON object per answer, and one at the end."),
     trace: Path | None = options.TRACE,
 ) -> int:
     """Show round-trip times and loss.

@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     from fairway.lake.landing.reconcile import Account
 
 FIGURES = ("acknowledged", "on_the_way", "in_tables", "missing", "double")
-_JOURNAL = options.option(None, metavar="DIR", help="Where gateways keep their journals, if not in the lake.")
-_JSON = options.json("One JSON object per gateway, and one at the end.")
 
 
-def reconcile(lake: Path = options.LAKE, journal: Path | None = _JOURNAL, json: bool = _JSON) -> int:
+def reconcile(
+    lake: Path = options.LAKE,
+    journal: Path | None = options.option(
+        None, metavar="DIR", help="Where gateways keep their journals, if not in the lake."
+    ),
+    json: bool = options.json("One JSON object per gateway, and one at the end."),
+) -> int:
     """Count whether everything that was acknowledged is in the table, once.
 
     Works while gateways and stream run, and needs no Spark. Leaves with 0 only if nothing is missing, double or

@@ -11,23 +11,15 @@ from fairway.cli.options import option
 from fairway.core.errors import BadOption, FairwayError
 from fairway.store.files import write_file
 
-_LAKE = option(None, metavar="DIR", help="The lake that `fairway analyze` has written.")
-_LAB = option(None, metavar="DIR", help="The folder that `fairway lab run` has written.")
-_OUT = option(Path("report.html"), metavar="FILE", help="Where the page goes.")
-_LISTED = option(2_000, "--list", metavar="N", help="Sessions in the list, worst first.")
-_DETAILED = option(30, "--details", metavar="N", help="Sessions with plots, worst first.")
-_SESSIONS = option([], "--session", metavar="KEY", help="Plots of this session too; may be repeated.")
-_JSON = json_option("One JSON object about the page.")
-
 
 def report(
-    lake: Path | None = _LAKE,
-    lab: Path | None = _LAB,
-    out: Path = _OUT,
-    listed: int = _LISTED,
-    detailed: int = _DETAILED,
-    session: list[str] = _SESSIONS,
-    json: bool = _JSON,
+    lake: Path | None = option(None, metavar="DIR", help="The lake that `fairway analyze` has written."),
+    lab: Path | None = option(None, metavar="DIR", help="The folder that `fairway lab run` has written."),
+    out: Path = option(Path("report.html"), metavar="FILE", help="Where the page goes."),
+    listed: int = option(2_000, "--list", metavar="N", help="Sessions in the list, worst first."),
+    detailed: int = option(30, "--details", metavar="N", help="Sessions with plots, worst first."),
+    session: list[str] = option([], "--session", metavar="KEY", help="Plots of this session too; may be repeated."),
+    json: bool = json_option("One JSON object about the page."),
 ) -> int:
     """Draw what the captures tell, or what the lab found, as one HTML file that opens offline.
 

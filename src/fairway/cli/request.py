@@ -14,11 +14,13 @@ from fairway.cli.shown import json_pieces, printable
 from fairway.core.errors import NotSupported
 from fairway.net import Message, connect
 
-_TEXT = options.argument(..., "TEXT", "The question.")
-_JSON = options.json("The answer as one JSON object.")
 
-
-def request(url: str = options.URL, text: str = _TEXT, json: bool = _JSON, trace: Path | None = options.TRACE) -> int:
+def request(
+    url: str = options.argument(..., "URL", "udpc://host:port?options"),
+    text: str = options.argument(..., "TEXT", "The question."),
+    json: bool = options.json("The answer as one JSON object."),
+    trace: Path | None = options.TRACE,
+) -> int:
     """Ask (udpc only), and print the answer.
 
     On a terminal control characters are shown, not obeyed; elsewhere the answer is written as it came, and a line feed.

@@ -24,20 +24,14 @@ from fairway.net import Connection, ConversationClosed, OutcomeRefused, OutcomeU
 
 STANDARD_INPUT = 0
 
-_TEXT = options.argument(None, "[TEXT]", "The message.")
-_FILE = option(None, "--file", metavar="PATH", help="Send the content of a file.")
-_LINES = option(False, "--lines", help="Send each line of standard input.")
-_PLAIN = option(False, "--plain", help="Without acknowledgement (udpc only).")
-_JSON = options.json("Say what became of them as one JSON object.")
-
 
 def send(
     url: str = options.URL,
-    text: str | None = _TEXT,
-    file: Path | None = _FILE,
-    lines: bool = _LINES,
-    plain: bool = _PLAIN,
-    json: bool = _JSON,
+    text: str | None = options.argument(None, "[TEXT]", "The message."),
+    file: Path | None = option(None, "--file", metavar="PATH", help="Send the content of a file."),
+    lines: bool = option(False, "--lines", help="Send each line of standard input."),
+    plain: bool = option(False, "--plain", help="Without acknowledgement (udpc only)."),
+    json: bool = options.json("Say what became of them as one JSON object."),
     trace: Path | None = options.TRACE,
 ) -> int:
     """Send one message, or one per line, and wait for the acknowledgement.

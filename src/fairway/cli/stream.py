@@ -22,36 +22,28 @@ if TYPE_CHECKING:
 STOPPING = "stopping; what is not in the tables by then lands at the next start"
 """Said at once when a signal comes; a batch in the middle is finished first."""
 
-_NOW = option(False, "--available-now", help="Land what is there, then leave.")
-_SCHEMA = option(
-    [],
-    "--json-schema",
-    metavar="NAME=COLUMNS",
-    help="Also fill a typed table from JSON bodies: readings='sensor STRING, celsius DOUBLE'. May be given repeatedly.",
-)
-_ROUTE = option(
-    [],
-    "--route",
-    metavar="NAME=CONDITIONS",
-    help="Which messages a typed table is meant for: readings='protocol=mrp&port=8192'. May be given repeatedly.",
-)
-_INTERVAL = option("3s", metavar="TIME", help="From one look for new segments to the next.")
-_KEEP = option("7d", metavar="TIME", help="How long landed segments are kept.")
-_HISTORY = option("1h", metavar="TIME", help="How long earlier versions of the tables can be read.")
-_JSON = options.json("One JSON object per batch, compaction and removal.")
-
 
 def stream(
     lake: Path = options.LAKE,
-    available_now: bool = _NOW,
-    json_schema: list[str] = _SCHEMA,
-    route: list[str] = _ROUTE,
-    interval: str = _INTERVAL,
-    keep: str = _KEEP,
-    history: str = _HISTORY,
+    available_now: bool = option(False, "--available-now", help="Land what is there, then leave."),
+    json_schema: list[str] = option(
+        [],
+        "--json-schema",
+        metavar="NAME=COLUMNS",
+        help="Also fill a typed table from JSON bodies: readings='sensor STRING, celsius DOUBLE'; may be repeated.",
+    ),
+    route: list[str] = option(
+        [],
+        "--route",
+        metavar="NAME=CONDITIONS",
+        help="Which messages a typed table is meant for: readings='protocol=mrp&port=8192'. May be given repeatedly.",
+    ),
+    interval: str = option("3s", metavar="TIME", help="From one look for new segments to the next."),
+    keep: str = option("7d", metavar="TIME", help="How long landed segments are kept."),
+    history: str = option("1h", metavar="TIME", help="How long earlier versions of the tables can be read."),
     master: str = options.MASTER,
     conf: list[str] = options.CONF,
-    json: bool = _JSON,
+    json: bool = options.json("One JSON object per batch, compaction and removal."),
 ) -> int:
     """Land what gateways have sealed in tables, exactly once.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from importlib.resources import files
 from pathlib import Path
 
 from fairway.cli.exits import ExitCode
@@ -15,14 +16,12 @@ PLUGINS_FOLDER = Path(".local", "lib", "wireshark", "plugins")
 FOLDER_LINE = "Personal Lua Plugins:"
 ANSWER_SECONDS_MAX = 60
 
-_INSTALL = option(False, "--install", help="Put the dissectors into your folder of Lua plugins.")
-_UNINSTALL = option(False, "--uninstall", help="Take them away again.")
-_PRINT = option(False, "--print", help="Print them.")
-_FOLDER = option(None, metavar="DIR", help="Another folder than the one Wireshark names.")
-
 
 def wireshark(
-    install: bool = _INSTALL, uninstall: bool = _UNINSTALL, show: bool = _PRINT, folder: Path | None = _FOLDER
+    install: bool = option(False, "--install", help="Put the dissectors into your folder of Lua plugins."),
+    uninstall: bool = option(False, "--uninstall", help="Take them away again."),
+    show: bool = option(False, "--print", help="Print them."),
+    folder: Path | None = option(None, metavar="DIR", help="Another folder than the one Wireshark names."),
 ) -> int:
     """Teach Wireshark and tshark the four protocols.
 
@@ -34,7 +33,7 @@ def wireshark(
       fairway wireshark --install
       tshark -r trace.pcapng -o udpc.ports:9000 -Y udpc
     """
-    from fairway.capture.dissectors import FILE_NAME, lua
+    from fairway.capture.dissectors import FILE_NAME
 
     if [install, uninstall, show].count(True) != 1:
         raise BadOption("say one of --install, --uninstall and --print")
@@ -51,6 +50,13 @@ def wireshark(
     else:
         print(f"{path}: was not there")
     return ExitCode.DONE
+
+
+def lua() -> str:
+    """Return the whole plugin, one file for the four protocols."""
+    from fairway.capture.dissectors import lua_tables
+
+    return f"{lua_tables()}\n{files('fairway.capture').joinpath('dissectors.lua').read_text()}"
 
 
 def _put(path: Path, text: str) -> None:

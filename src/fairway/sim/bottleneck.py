@@ -29,7 +29,6 @@ from fairway.core.events import (
 from fairway.core.machine import Machine, Options, Transmit
 from fairway.core.random_source import MILLION, Seeded
 from fairway.sim.faults import Faults
-from fairway.sim.measures import quantile
 from fairway.sim.pipe import Pipe
 from fairway.sim.schedule import Schedule
 
@@ -286,8 +285,7 @@ class Bottleneck:
             most = self.path.bytes_per_s * elapsed_us * flow.body_bytes // DATAGRAM_BYTES
             shares.append((flow.arrived_bytes - was) * 1_000_000 / most)
         mean_us = sum(queued) / len(queued)
-        late_us = quantile(sorted(queued), 95) or 0
-        return Measured(shares=shares, queue_mean=mean_us / self.path.queue_us, queue_p95=late_us / self.path.queue_us)
+        return Measured(shares=shares, queue_mean=mean_us / self.path.queue_us)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,5 +295,4 @@ class Measured:
     shares: list[float]
     """By flow: body bytes that arrived, of what the bottleneck carries less the headers."""
     queue_mean: float
-    queue_p95: float
     """How long the queue was, of a full one."""
