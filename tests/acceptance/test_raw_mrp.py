@@ -138,9 +138,3 @@ def test_a_rejected_connect_exits_4() -> None:
         call = peer.expect(of_type(CONNECT))
         peer.send(reply(int.from_bytes(call[5:8], "big"), 0, status=2))
         assert command.exit_code() == 4
-
-
-def test_an_empty_piggyback_message_is_refused_by_a_rule() -> None:
-    with fairway("send", "mrp://127.0.0.1:9?layout=piggyback", "") as command:
-        assert command.exit_code() == 4
-        assert "empty" in command.errors()

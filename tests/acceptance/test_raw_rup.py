@@ -144,10 +144,3 @@ def test_send_cuts_a_file_answers_requests_and_exits_0_at_confirm_total(tmp_path
         peer.send(request(7, message))
         peer.send(confirm(len(body), message))
         assert command.exit_code() == 0
-
-
-def test_send_to_nobody_exits_3() -> None:
-    with answering() as peer, fairway("send", f"rup://127.0.0.1:{peer.port}", "hello") as command:
-        first = peer.receive()
-        assert peer.receive() == first
-        assert command.exit_code() == 3

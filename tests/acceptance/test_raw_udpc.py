@@ -136,12 +136,6 @@ def test_send_calls_repeats_and_exits_0_when_acknowledged() -> None:
         assert command.exit_code() == 0
 
 
-def test_send_to_nobody_exits_3_and_says_so() -> None:
-    with answering() as peer, fairway("send", f"udpc://127.0.0.1:{peer.port}", "hello") as command:
-        assert command.exit_code() == 3
-        assert command.errors().count("\n") <= 1
-
-
 def test_a_plain_packet_is_sent_once() -> None:
     with answering() as peer, fairway("send", f"udpc://127.0.0.1:{peer.port}", "hello", "--plain") as command:
         be_called(peer)

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from fairway.cli import run as run_here
 from tests.acceptance.raw import PATIENCE_S, answering, fairway, listening
 from tests.acceptance.test_raw_udpc import ACK, FIN, HBT, be_called, fields, has_flag, packet
 
@@ -96,11 +97,11 @@ def test_a_signal_ends_it_with_what_was_achieved(number: signal.Signals, code: i
         assert command.errors() == ""
 
 
-def test_rup_says_that_it_has_no_way() -> None:
-    done = ping("rup://127.0.0.1:9")
-    assert (done.returncode, done.stdout) == (4, "")
-    assert done.stderr.startswith("fairway: rup has no packet")
-    assert done.stderr.count("\n") == 1
+def test_rup_says_that_it_has_no_way(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_here(["ping", "rup://127.0.0.1:9"]) == 4
+    printed = capfd.readouterr()
+    assert printed.err.startswith("fairway: rup has no packet")
+    assert (printed.err.count("\n"), printed.out) == (1, "")
 
 
 def test_nobody_there_is_unknown() -> None:

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from fairway.cli import run as run_here
 from tests.acceptance.raw import PATIENCE_S, answering, fairway, listening
 from tests.acceptance.test_raw_udpc import ACK, FIN, REQ, be_called, fields, has_flag, packet
 from tests.cli.terminals import on_terminal
@@ -81,7 +82,6 @@ def test_ctrl_c_ends_it_at_once() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["mrp", "rup", "pydevts"])
-def test_other_protocols_have_no_requests(protocol: str) -> None:
-    done = request(f"{protocol}://127.0.0.1:9", "q")
-    assert done.returncode == 4
-    assert done.stderr.decode() == f"fairway: {protocol} has no requests; udpc has\n"
+def test_other_protocols_have_no_requests(protocol: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_here(["request", f"{protocol}://127.0.0.1:9", "q"]) == 4
+    assert capfd.readouterr().err == f"fairway: {protocol} has no requests; udpc has\n"

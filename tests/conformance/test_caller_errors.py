@@ -105,13 +105,6 @@ def test_an_mrp_option_out_of_its_range_is_refused_and_named(case: Case, option:
     assert option in str(caught.value)
 
 
-def test_an_unknown_protocol_is_refused_and_the_known_ones_are_named() -> None:
-    with pytest.raises(CallerError) as caught:
-        options_class("carrier-pigeon")
-    assert_one_sentence(caught.value)
-    assert "pydevts" in str(caught.value)
-
-
 @over()
 def test_options_of_another_protocol_are_refused(case: Case) -> None:
     other = "rup" if case.variant.protocol != "rup" else "udpc"

@@ -5,14 +5,11 @@ from __future__ import annotations
 import pytest
 
 from fairway.core.errors import CallerError, NoSuchPeer, NotSupported
-from fairway.core.events import Closed, CloseReason, Connected, ConnectRefused, PingAnswered
+from fairway.core.events import Closed, CloseReason, Connected, PingAnswered
 
 from .variants import (
     BOTH,
     CLIENT,
-    MRP_PIGGYBACK,
-    MRP_STAMPED,
-    PYDEVTS,
     RUP,
     SECOND,
     SERVER,
@@ -72,27 +69,6 @@ def test_a_message_to_a_peer_that_is_not_there_ends_as_unknown(case: Case) -> No
     assert pump.sent == sent
 
 
-@over(PYDEVTS)
-def test_an_unanswered_packet_is_sent_once_and_repeated_ten_times_three_seconds_apart(case: Case) -> None:
-    pump = case.pump()
-    client = pump.add(case.machine(), CLIENT)
-    token = pump.send(client, pump.connected(client, SERVER), b"hello")
-    start_us = pump.now_us
-    assert pump.finished(client, [token], 40 * SECOND)
-    assert [datagram.sent_us - start_us for datagram in pump.log] == [n * 3 * SECOND for n in range(11)]
-    assert pump.now_us - start_us == 33 * SECOND
-
-
-@over(RUP)
-def test_a_message_without_any_answer_ends_as_unknown_after_ten_seconds(case: Case) -> None:
-    pump = case.pump()
-    client = pump.add(case.machine(), CLIENT)
-    token = pump.send(client, pump.connected(client, SERVER), bytes(50_000))
-    start_us = pump.now_us
-    assert pump.finished(client, [token], 40 * SECOND)
-    assert pump.now_us - start_us == 10 * SECOND
-
-
 @over(deferred=BOTH, where=lambda variant: variant.handshake, dtls=BOTH)
 def test_a_peer_that_falls_silent_costs_one_outcome_per_message_and_then_the_conversation(case: Case) -> None:
     pair = case.pair()
@@ -111,33 +87,6 @@ def test_a_peer_that_falls_silent_costs_one_outcome_per_message_and_then_the_con
 
 
 @over(UDPC)
-def test_an_unacknowledged_message_ends_as_unknown_after_thirty_seconds_and_the_session_stays(case: Case) -> None:
-    pair = case.pair()
-    pair.pump.lose(case.of_kind("ack", SERVER))
-    start_us = pair.pump.now_us
-    token = pair.pump.send(pair.client, pair.peer, b"never acknowledged")
-    assert pair.pump.finished(pair.client, [token], 40 * SECOND)
-    assert pair.client.outcome(token) == "DeliveryUnknown"
-    assert pair.pump.now_us - start_us == 30 * SECOND
-    pair.pump.heal()
-    late = pair.pump.send(pair.client, pair.peer, b"goes on")
-    assert pair.pump.finished(pair.client, [late])
-    assert pair.client.outcome(late) == "Delivered"
-    assert pair.server.bodies == [b"never acknowledged", b"goes on"]
-
-
-@over(UDPC)
-def test_a_request_without_a_response_ends_as_unknown_after_five_seconds(case: Case) -> None:
-    pair = case.pair()
-    start_us = pair.pump.now_us
-    token = pair.pump.send(pair.client, pair.peer, b"who?", flags=UDPC_REQ)
-    assert pair.pump.finished(pair.client, [token], 10 * SECOND)
-    assert pair.client.outcome(token) == "DeliveryUnknown"
-    assert pair.pump.now_us - start_us == 5 * SECOND
-    assert pair.server.bodies == [b"who?"]
-
-
-@over(UDPC)
 def test_a_fin_ends_pending_requests_and_closes_the_session_at_once(case: Case) -> None:
     pair = case.pair()
     token = pair.pump.send(pair.client, pair.peer, b"who?", flags=UDPC_REQ)
@@ -147,80 +96,6 @@ def test_a_fin_ends_pending_requests_and_closes_the_session_at_once(case: Case) 
     assert pair.client.closed[pair.peer].reason == CloseReason.REMOTE
     assert pair.client.outcome(token) in ("DeliveryUnknown", "Refused")
     assert [datagram.data[12] for datagram in pair.pump.log].count(UDPC_FIN) == 1
-
-
-@over(UDPC)
-def test_a_new_session_from_the_same_address_replaces_the_old_one_without_fin(case: Case) -> None:
-    pair = case.pair()
-    pair.pump.send(pair.client, pair.peer, b"old")
-    pair.pump.run(SECOND)
-    restarted = pair.pump.add(case.machine(77), CLIENT)
-    peer = pair.pump.connected(restarted, SERVER)
-    token = pair.pump.send(restarted, peer, b"new")
-    assert pair.pump.finished(restarted, [token])
-    assert pair.server.bodies == [b"old", b"new"]
-    assert [closed.reason for closed in pair.server.closed.values()] == [CloseReason.REPLACED]
-    assert UDPC_FIN not in [datagram.data[12] for datagram in pair.pump.log]
-
-
-@over(MRP_STAMPED, MRP_PIGGYBACK)
-def test_a_reply_with_stat_two_refuses_the_call(case: Case) -> None:
-    pump = case.pump()
-    client = pump.add(case.machine(), CLIENT)
-    token = pump.connect(client, SERVER)
-    call = pump.log[0].data
-    pump.inject(b"MRP\x02\x02\x00" + call[5:8] + bytes(3), SERVER, CLIENT)
-    assert isinstance(client.outcomes[token], ConnectRefused)
-    sent = pump.sent
-    pump.run(10 * SECOND)
-    assert pump.sent == sent
-
-
-@over(MRP_STAMPED)
-@pytest.mark.parametrize("version", [0x02, 0x10, 0xFF])
-def test_a_call_with_an_unknown_version_is_answered_with_stat_two(case: Case, version: int) -> None:
-    pump = case.pump()
-    server = pump.add(case.machine(), SERVER)
-    pump.inject(b"MRP\x01" + bytes([version]) + b"\x00\x00\x05", CLIENT, SERVER)
-    assert [datagram.data for datagram in pump.log] == [b"MRP\x02\x02\x00\x00\x00\x05\x00\x00\x00"]
-    assert server.events == []
-
-
-@over(MRP_STAMPED)
-def test_a_piggyback_call_with_a_wide_id_is_answered_with_stat_two(case: Case) -> None:
-    pump = case.pump()
-    pump.add(case.machine(), SERVER)
-    pump.inject(b"MRP\x01\x01\x01\x00\x00", CLIENT, SERVER)
-    assert [datagram.data for datagram in pump.log] == [b"MRP\x02\x02\x00\x01\x00\x00\x00\x00\x00"]
-
-
-@over(PYDEVTS)
-def test_a_damaged_packet_is_answered_once_and_sent_again_at_once(case: Case) -> None:
-    pair = case.pair()
-    hold = pair.pump.hold(case.of_kind("data", CLIENT))
-    token = pair.pump.send(pair.client, pair.peer, b"hello")
-    [data] = [datagram.data for datagram in hold.held]
-    hold.held.clear()
-    hold.active = False
-    pair.pump.inject(data[:-1] + b"!", CLIENT, SERVER)
-    assert pair.server.bodies == []
-    assert pair.pump.log[-1].data == b"\x01\x01" + data[2:8]
-    pair.pump.run(25_000)
-    assert pair.pump.log[-1].data == b"\x00\x01" + data[2:]
-    assert pair.pump.finished(pair.client, [token])
-    assert pair.server.bodies == [b"hello"]
-
-
-@over(RUP)
-def test_a_message_above_the_configured_maximum_is_not_answered_and_not_kept(case: Case) -> None:
-    pair = case.pair(server={"message_bytes_max": 10_000})
-    token = pair.pump.send(pair.client, pair.peer, bytes(10_001))
-    assert pair.pump.finished(pair.client, [token])
-    assert pair.client.outcome(token) == "DeliveryUnknown"
-    assert pair.pump.sent_by(pair.server) == []
-    good = pair.pump.send(pair.client, pair.peer, bytes(10_000))
-    assert pair.pump.finished(pair.client, [good])
-    assert pair.client.outcome(good) == "Delivered"
 
 
 @over(deferred=BOTH, controllers=("model", "eager"), dtls=BOTH)

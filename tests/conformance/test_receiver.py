@@ -82,36 +82,6 @@ def test_copies_before_the_commit_get_no_answer_at_all(case: Case) -> None:
     assert pair.server.bodies == [b"wait for it"]
 
 
-@over(RUP, deferred=(True,))
-def test_an_uncommitted_message_is_confirmed_up_to_its_last_part_only(case: Case) -> None:
-    pair = case.pair(commits=False)
-    token = pair.pump.send(pair.client, pair.peer, bytes(3 * 1_158 + 10))
-    pair.pump.run(2 * SECOND)
-    marks = {uint(datagram.data[34:38]) for datagram in pair.pump.log if case.of_kind("ack", SERVER)(datagram)}
-    assert max(marks) == 3 * 1_158
-    assert pair.client.outcome(token) == "none"
-    pair.pump.commit_all(pair.server)
-    assert pair.pump.finished(pair.client, [token], 100_000)
-
-
-def uint(digits: bytes) -> int:
-    """Reads four digits in base 255, least significant first."""
-    return sum(digit * 255**position for position, digit in enumerate(digits))
-
-
-@over(MRP_PIGGYBACK, deferred=(True,))
-def test_an_uncommitted_piggyback_packet_is_not_counted_as_received(case: Case) -> None:
-    pair = case.pair(commits=False)
-    pair.send_all(numbered(3))
-    pair.pump.run(SECOND)
-    counts = {
-        int.from_bytes(datagram.data[10:12], "big")
-        for datagram in pair.pump.sent_by(pair.server)
-        if case.of_kind("ack")(datagram)
-    }
-    assert counts <= {0}
-
-
 @over(deferred=(True,))
 def test_receipts_may_be_committed_in_any_order_and_one_by_one(case: Case) -> None:
     pair = case.pair(commits=False)

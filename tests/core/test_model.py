@@ -179,3 +179,12 @@ def test_a_peer_that_answers_in_another_order_is_sent_as_much_as_the_path_takes(
     pipe.run(4 * SECOND)
     assert pipe.arrived - before >= 0.9 * 4_000
     assert pipe.longest_us < 2 * 51_000
+
+
+def test_what_was_overtaken_and_took_less_time_all_the_same_does_not_make_the_spread_negative() -> None:
+    """Which transmission was answered is sometimes a guess."""
+    model = Model(100)
+    first, second = model.sent(1, 0, 0), model.sent(1, 1, 0)
+    model.delivered(1, second, 1, 9_000, 9_000)
+    model.delivered(1, first, 0, 1_000, 9_000)
+    assert model.spread_us == 0

@@ -27,13 +27,14 @@ TABLES, LANDED, VIOLATIONS = (ROOT / "docs" / f"{name}.md" for name in ("tables"
 ANSWERED = re.compile(
     r"^\d+\. (?P<text>.*)\n\n(?P<code>(?:   ```\w+\n(?:.*\n)*?   ```\n\n)+)(?P<answer>(?:   \|.*\n)+)", re.M
 )
-ANY = "as declared"
 TYPED = Table(
     "typed tables",
     "one message whose body fits the schema, such as those of `readings` below",
     (
         *(MESSAGES.column(name) for name in KEYS),
-        Column("...", ANY, "the columns of `--json-schema`, of [their types](lake.md#typed-tables)", nullable=True),
+        Column(
+            "...", "string", "the columns of `--json-schema`, of [their types](lake.md#typed-tables)", nullable=True
+        ),
         MESSAGES.column("day"),
     ),
     ("day",),
@@ -98,9 +99,10 @@ def of_messages(table: Table) -> list[str]:
     cut = " and ".join(f"`{name}`" for name in table.partitions)
     head = [f"One row is {table.row}. Cut into folders by {cut}.", ""]
     head += ["| column | type | null | meaning |", "|---|---|---|---|"]
-    return head + [
-        f"| {one.name} | {one.type} | {'yes' if one.nullable else ''} | {one.meaning} |" for one in table.columns
-    ]
+    for one in table.columns:
+        kind = "as declared" if one.name == "..." else one.type
+        head.append(f"| {one.name} | {kind} | {'yes' if one.nullable else ''} | {one.meaning} |")
+    return head
 
 
 def tables_page(spark: SparkSession) -> str:

@@ -14,5 +14,5 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    run(lambda: pyfuncitem.obj(**arguments), path=arguments.get("path", "auto"))
+    run(lambda: pyfuncitem.obj(**arguments), path=str(arguments.get("path", "auto")))
     return True

@@ -212,17 +212,6 @@ async def test_closing_twice_is_fine(protocol: str) -> None:
         await listener.close()
 
 
-async def test_a_datagram_that_no_machine_understands_harms_nobody() -> None:
-    async with listen("udpc://127.0.0.1:0") as listener, connect(listener.url) as connection:
-        host, port = listener.url.removeprefix("udpc://").split(":")
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
-            for junk in (b"", b"x", bytes(13), bytes(2_000)):
-                stranger.sendto(junk, (host, int(port)))
-        await connection.send(b"fine")
-        assert (await message(listener)).body == b"fine"
-        assert sum(listener.statistics[0].machine.dropped.values()) == 4
-
-
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_trace_holds_every_datagram_of_both_directions(path: str, tmp_path: Path) -> None:
     async with listen("udpc://127.0.0.1:0", io=io_of(path)) as listener:

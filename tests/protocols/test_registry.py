@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from fairway.core.errors import BadAddress, BadOption
+from fairway.core.errors import BadAddress
 from fairway.core.machine import Options
 from fairway.core.random_source import Seeded
 from fairway.protocols import (
@@ -44,15 +44,6 @@ def test_an_unknown_name_is_refused_with_the_names_there_are(ask: object) -> Non
         ask("tcp")  # type: ignore[operator]
     with pytest.raises(BadAddress):
         make_machine("os", None, Seeded(1))
-
-
-def test_options_of_another_protocol_and_unknown_ones_are_refused() -> None:
-    with pytest.raises(BadOption, match="not the options of pydevts"):
-        make_machine("pydevts", Options(), Seeded(1))
-    with pytest.raises(BadOption, match="there is no option 'layout'; known are deferred"):
-        make_options("pydevts", layout="stamped")
-    with pytest.raises(BadOption, match="window"):
-        make_options("pydevts", window=0)
 
 
 def test_what_they_promise_differs_as_the_standard_says() -> None:

@@ -25,6 +25,9 @@ from fairway.core.refusals import (
 )
 from fairway.core.timers import Deadlines
 
+HEADER_BYTES_MAX = 64
+"""More than the headers of any protocol that sends a message in one datagram."""
+
 
 class SendingHalf(Protocol):
     """What sends the messages of one conversation."""
@@ -64,6 +67,8 @@ class EndpointMachine(ABC, Generic[AnyConversation]):
         self.events = self._outputs.events
         self._deadlines: Deadlines[Any] = Deadlines()
         self._datagram_bytes_max = UDP_PAYLOAD_BYTES_MAX
+        self._fits_always = UDP_PAYLOAD_BYTES_MAX - HEADER_BYTES_MAX
+        """A message of 1 to so many bytes needs no closer look."""
         self._is_shut = False
 
     # What a protocol adds.
@@ -130,7 +135,8 @@ class EndpointMachine(ABC, Generic[AnyConversation]):
         if flags is not None or answers is not None:
             raise no_flags(self.name)
         conversation, size = self._open(peer), len(body)
-        self._check_size(conversation, size)
+        if not 0 < size <= self._fits_always:
+            self._check_size(conversation, size)
         sender = self._sender(conversation)
         if not sender.backlog.accepts(size):
             raise send_queue_full(peer.address)
@@ -159,6 +165,7 @@ class EndpointMachine(ABC, Generic[AnyConversation]):
     def limit_datagrams(self, datagram_bytes: int, *, fragments: bool) -> None:
         if not fragments:
             self._datagram_bytes_max = min(self._datagram_bytes_max, datagram_bytes)
+            self._fits_always = min(self._fits_always, datagram_bytes - HEADER_BYTES_MAX)
 
     def room(self, peer: Peer) -> int:
         return self._sender(self._open(peer)).backlog.room()
@@ -169,18 +176,17 @@ class EndpointMachine(ABC, Generic[AnyConversation]):
     # Outputs.
 
     def transmits(self) -> list[Transmit]:
-        if self._outputs.ready:
-            self._flush_ready()
-        return self._outputs.outbox.take()
+        outputs = self._outputs
+        if outputs.ready:
+            for ready, now_us in outputs.take_ready().items():
+                self._flush(ready, now_us)
+        return outputs.outbox.take()
 
     def next_deadline_us(self) -> int | None:
         if self._outputs.ready:
-            self._flush_ready()
+            for ready, now_us in self._outputs.take_ready().items():
+                self._flush(ready, now_us)
         return self._deadlines.next_us()
-
-    def _flush_ready(self) -> None:
-        for ready, now_us in self._outputs.take_ready().items():
-            self._flush(ready, now_us)
 
     def snapshot_in_pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes]:
         return self.snapshot(peer, committing), b""

@@ -130,7 +130,7 @@ class Model(Controller):
         """Now, and in the round trip before."""
         self._phase_rounds = self._still_rounds = 0
         """Round trips of the phase, and those in a row that did not get shorter."""
-        self._full_rate = self._full_rounds = 0
+        self._full_rate = self._full_thirds = 0
         self._cruise_rounds = CRUISE_ROUNDS_MIN
         self._up_flight = self._up_rate = self._up_delivered = 0
         """What UP began with."""
@@ -285,7 +285,7 @@ class Model(Controller):
 
     def _take_order(self, order: int, rtt_us: int) -> None:
         """Take in which order something left: what a later one overtook has waited elsewhere than in a queue."""
-        late_us = rtt_us - self._front_us if order < self._front else 0
+        late_us = max(0, rtt_us - self._front_us) if order < self._front else 0
         if order >= self._front:
             self._front, self._front_us = order, rtt_us
         self._spread_samples = min(self._spread_samples + 1, SPREAD_SAMPLES)
@@ -319,8 +319,8 @@ class Model(Controller):
             self._gain = min(self._gain, DEEP_GAIN)
         elif grown and self._is_grown(self._before_us) and not self._contested and self.phase in (UP, CRUISE):
             self._believe(self._delivery.average(1, BUNCHES, now_us), now_us)
-        elif self.phase == STARTUP and over.least_us and not over.limited:  # without a sample only repairs arrived
-            self._judge_growth(now_us)
+        elif self.phase == STARTUP and not over.limited:
+            self._judge_growth(3 if over.least_us else 1, now_us)  # without a sample only repairs arrived
         shorter = over.least_us < self._before_us - (self._before_us >> 6)
         self._still_rounds = 0 if shorter else self._still_rounds + 1
         if self.phase == DOWN and self._phase_rounds > 1 and self._still_rounds and grown:
@@ -335,13 +335,13 @@ class Model(Controller):
             self._missing = self._missing * LOSS_PACKETS // self._tried
             self._tried = LOSS_PACKETS
 
-    def _judge_growth(self, now_us: int) -> None:
-        """Leave startup when the rate has stopped growing."""
+    def _judge_growth(self, thirds: int, now_us: int) -> None:
+        """Leave startup when the rate has stopped growing; the round trip counts for so many thirds."""
         if self.rate * SCALE >= self._full_rate * GROWTH:
-            self._full_rate, self._full_rounds = self.rate, 0
+            self._full_rate, self._full_thirds = self.rate, 0
             return
-        self._full_rounds += 1
-        if self._full_rounds >= FULL_ROUNDS:
+        self._full_thirds += thirds
+        if self._full_thirds >= 3 * FULL_ROUNDS:
             self._believe(self._delivery.average(FULL_ROUNDS, 1, now_us), now_us)
 
     def _believe(self, rate: int, now_us: int) -> None:

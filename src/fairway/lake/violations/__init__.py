@@ -14,6 +14,7 @@ break no rule.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -21,7 +22,7 @@ from pyspark.sql import functions as F
 from fairway.core.tables import PROTOCOLS, VIOLATIONS
 from fairway.lake.analysis.sessions import EPISODE, grouped, seconds_of, whole_sessions
 from fairway.lake.violations import amplification, mrp, pydevts, rup, udpc
-from fairway.lake.violations.rule import GATHERED, Check, Rule, beside, judged, malformed
+from fairway.lake.violations.rule import GATHERED, Check, Rule, beside, judged, malformed, of_rules, with_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -74,7 +75,11 @@ def violations(
     Whether a rule that needs the beginning applies is asked of what was found, which is little, not of every packet.
     """
     together = packets if by_flow is None else by_flow
-    found = _together([judged(packets if check.alone else together, check) for check in checks])
+    firsts = accumulate((len(check.rules) for check in checks), initial=1)
+    each = [
+        judged(packets if check.alone else together, check, first) for check, first in zip(checks, firsts, strict=False)
+    ]
+    found = with_columns(_together(each), of_rules([rule for check in checks for rule in check.rules]))
     names = ("first_us", "first_ns", "begun_ns", "packets_out", "packets_in")
     known = whole_sessions(seconds or seconds_of(packets), *names)
     whole = known.where("begun_ns = first_ns AND packets_out > 0 AND packets_in > 0").selectExpr(

@@ -135,13 +135,13 @@ class Check:
     """Whether each packet is judged by itself, so that those of a flow need not be brought together."""
 
 
-def judged(packets: DataFrame, check: Check) -> DataFrame:
-    """Return `FRAME` and what is wrong, a row for each rule that a row of packets breaks.
+def judged(packets: DataFrame, check: Check, first: int = 1) -> DataFrame:
+    """Return `FRAME` and what is wrong, a row for each rule that a row of packets breaks; `first` numbers the rules.
 
     First the few rows are found that break any: to look for that costs a fraction of saying what is wrong.
     """
     suspects = check.context(packets).where(" OR ".join(map(_broken, check.rules)) or "false")
-    verdicts = ", ".join(map(_verdict, check.rules))
+    verdicts = ", ".join(_verdict(rule, number) for number, rule in enumerate(check.rules, first))
     return suspects.selectExpr(*FRAME, f"inline(filter(array({verdicts}), verdict -> verdict IS NOT NULL))")
 
 
@@ -149,12 +149,22 @@ def _broken(rule: Rule) -> str:
     return f"(coalesce(({rule.where}), false) AND NOT coalesce(({rule.holds}), false))"
 
 
-def _verdict(rule: Rule) -> str:
+def _verdict(rule: Rule, number: int) -> str:
     return f"""CASE WHEN {_broken(rule)} THEN named_struct(
-        'rule', {_quoted(rule.clause)}, 'severity', {_quoted(rule.severity)},
-        'found', coalesce(string({rule.found}), 'nothing'), 'expected', {_quoted(rule.expected)},
-        'needs_start', {rule.needs_start}, 'captured_by_ns', ({rule.since}) - {rule.settled_s * SECOND_NS},
+        'number', {number}, 'found', coalesce(string({rule.found}), 'nothing'),
+        'captured_by_ns', ({rule.since}) - {rule.settled_s * SECOND_NS},
         'all_since_ns', bigint({rule.all_since})) END"""
+
+
+def of_rules(rules: Sequence[Rule]) -> dict[str, str]:
+    """Return SQL of what a rule says whatever the packet, by the rule's number: once, and not in every verdict."""
+    said = {
+        "rule": [_quoted(rule.clause) for rule in rules],
+        "severity": [_quoted(rule.severity) for rule in rules],
+        "expected": [_quoted(rule.expected) for rule in rules],
+        "needs_start": [str(rule.needs_start) for rule in rules],
+    }
+    return {name: f"element_at(array({', '.join(values)}), number)" for name, values in said.items()}
 
 
 def _quoted(text: str) -> str:

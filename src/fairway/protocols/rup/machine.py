@@ -67,6 +67,7 @@ class RupMachine(ConnectionlessMachine[Conversation]):
 
     def __init__(self, options: RupOptions, random_source: RandomSource) -> None:
         super().__init__(options)
+        self._fits_always = 0  # parts may be too many for a message of any size
         self._context = Context(options, random_source, self._outputs, self._deadlines)
         self._options = options
         self._receiver = Receiver(self._context)
