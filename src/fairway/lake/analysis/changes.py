@@ -126,7 +126,7 @@ class Touched:
         if not paths:
             return None
         version = self.state.versions[table.name]
-        schema = spark_schema(table)
+        schema = spark_schema(next(one for one in _OF_EPISODES if one.name == table.name))
         rows = read_table(self.spark, self.state.delta(table), version=version, files=paths, schema=schema)
         return rows.where(~F.col("file_id").isin(*self.reread)) if self.reread and table is PACKETS else rows
 
