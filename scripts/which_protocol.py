@@ -12,15 +12,9 @@ import duckdb
 
 STEADY = "messages = 200 AND size_bytes = 200 AND interval_ms = 10 AND reorder = 0"
 PLAIN = ("udpc", "mrp", "rup", "pydevts")
-FAST = (
-    "udpc controller=newreno", "mrp controller=newreno", "rup controller=newreno", "pydevts",
-    "udpc controller=eager", "mrp controller=eager", "rup controller=eager",
-)  # fmt: skip
-LAYOUTS = tuple(
-    f"mrp controller={controller} layout={layout}"
-    for controller in ("newreno", "eager")
-    for layout in ("stamped", "piggyback")
-)
+CONTROLLERS = ("model", "newreno", "eager")
+FAST = ("pydevts", *(f"{name} controller={how}" for how in CONTROLLERS for name in ("udpc", "mrp", "rup")))
+LAYOUTS = tuple(f"mrp controller={how} layout={layout}" for how in CONTROLLERS for layout in ("stamped", "piggyback"))
 MS = "format('{{:,}}', CAST(round(avg({}) / 1000) AS BIGINT))"
 TABLES = (
     (
@@ -35,11 +29,7 @@ TABLES = (
         f"{STEADY} AND burst_length = 1",
         "delay_ms, loss",
         f"{MS.format('latency_p50_us')} || ' / ' || {MS.format('latency_p99_us')}",
-        tuple(
-            f"mrp controller={how} layout={layout}"
-            for how in ("newreno", "eager")
-            for layout in ("stamped", "piggyback")
-        ),
+        LAYOUTS,
     ),
     (
         "as much as goes, kB/s",

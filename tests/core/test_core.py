@@ -10,21 +10,13 @@ from fairway.core.errors import BadOption, MalformedDatagram
 from fairway.core.machine import Options
 from fairway.core.outbox import Ledger
 from fairway.core.random_source import MILLION, Seeded
-from fairway.core.serial import newer, widen
+from fairway.core.serial import widen
 from fairway.core.timers import Deadlines
 
 
 @given(st.integers(0, 2**40), st.integers(-(2**15) + 1, 2**15 - 1))
 def test_widening_finds_the_number_that_was_sent_while_it_is_less_than_half_a_turn_away(near: int, away: int) -> None:
     assert widen((near + away) & 0xFFFF, near, 16) == near + away
-
-
-def test_a_number_is_newer_for_less_than_half_a_turn() -> None:
-    assert newer(0, 65_535, 16)
-    assert newer(32_767, 0, 16)
-    assert not newer(32_768, 0, 16)
-    assert not newer(5, 5, 16)
-    assert not newer(65_535, 0, 16)
 
 
 @pytest.mark.parametrize("stale_max", [0, 64])

@@ -14,9 +14,13 @@ SECOND = 1_000_000
 
 
 class Pipe:
-    """A path that carries one packet every `gap_us`; every `loses`-th of what is sent is lost before it."""
+    """A path that carries one packet every `gap_us`; every `loses`-th of what is sent is lost before it, and the peer
+    answers each after a time of its own up to `spread_us`."""
 
-    def __init__(self, model: Model, gap_us: int, rtt_us: int, *, loses: int = 0, queue: int = 10_000) -> None:
+    def __init__(
+        self, model: Model, gap_us: int, rtt_us: int, *, loses: int = 0, queue: int = 10_000, spread_us: int = 0
+    ) -> None:
+        self.spread_us = spread_us
         self.model = model
         self.gap_us = gap_us
         self.rtt_us = rtt_us
@@ -67,7 +71,8 @@ class Pipe:
             self._losses.append(begins_us + self.rtt_us + 4 * self.gap_us)
             return
         self._free_us = begins_us + self.gap_us
-        heappush(self._answers, (self._free_us + self.rtt_us, self.sent, departure, self.now_us))
+        late_us = self.sent * 7_919 % (self.spread_us + 1)
+        heappush(self._answers, (self._free_us + self.rtt_us + late_us, self.sent, departure, self.now_us))
 
 
 @pytest.mark.parametrize(
@@ -164,3 +169,13 @@ def test_one_loss_in_a_round_trip_is_news_and_the_others_are_not() -> None:
     assert model.lost(sent_us=100, now_us=200)
     assert not model.lost(sent_us=150, now_us=210)
     assert model.lost(sent_us=250, now_us=300)
+
+
+def test_a_peer_that_answers_in_another_order_is_sent_as_much_as_the_path_takes() -> None:
+    """Its answers take a time of their own up to fifty times the round trip: that is no queue, for it has an order."""
+    pipe = Pipe(Model(10_000), 500, 1_000, spread_us=50_000)
+    pipe.run(2 * SECOND)
+    before, pipe.longest_us = pipe.arrived, 0
+    pipe.run(4 * SECOND)
+    assert pipe.arrived - before >= 0.9 * 4_000
+    assert pipe.longest_us < 2 * 51_000

@@ -138,7 +138,7 @@ class Model:
         for stream, waiting in zip(self.streams, self.waiting, strict=True):
             withheld = {number for run in stream.withheld for number in range(run.first, run.end)}
             assert withheld <= waiting - {stream.mark}
-            assert list(stream.waiting()) == sorted(waiting - withheld)
+            assert [n for run in stream.runs() for n in range(run.first, run.end)] == sorted(waiting - withheld)
             assert stream.left == len(waiting - withheld)
             assert (recovery.streams.get(stream.serial) is stream) == bool(waiting)
             assert stream.lowest() == min(waiting, default=None)

@@ -6,7 +6,7 @@ from time import process_time, sleep
 
 import pytest
 
-from fairway.core.addresses import device_of, with_device, without_device
+from fairway.core.addresses import device_of, with_device
 from fairway.core.machine import Transmit
 from fairway.core.random_source import Seeded
 from fairway.dtls import OVERHEAD_BYTES, PLAINTEXT_BYTES_MAX, DtlsGateway, Limits
@@ -438,7 +438,6 @@ def test_addresses_with_a_device_are_told_from_those_of_sockets() -> None:
     for plain in (("192.0.2.1", 1), ("2001:db8::1", 1, 0, 3)):
         assert device_of(plain) is None
         assert device_of(with_device(plain, "sensor-1")) == "sensor-1"
-        assert without_device(with_device(plain, "sensor-1")) == without_device(plain) == plain
 
 
 def test_a_run_with_the_fake_is_a_function_of_its_seeds() -> None:

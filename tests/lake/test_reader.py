@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import date
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,10 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.functions import col, lit
+from pyspark.sql.types import DateType, LongType, StructField, StructType
 
 from fairway.lake import register
+from fairway.lake.reader import read_table
 from fairway.lake.sink import write
 from fairway.store import tending
 from fairway.store.delta import Delta
@@ -48,6 +51,29 @@ def load(spark: SparkSession, table: Delta, **options: int) -> DataFrame:
 
 def numbers(frame: DataFrame) -> list[int]:
     return sorted(row["number"] for row in frame.toArrow().to_pylist())
+
+
+@pytest.mark.parametrize("folder", ["plain", "with a space, 100%", "{braces}[1-2]*"])
+def test_spark_itself_reads_files_of_a_folder_of_any_name_and_only_those_that_are_named(
+    spark: SparkSession, tmp_path: Path, folder: str
+) -> None:
+    table = Delta(Place(str(tmp_path / folder)))
+    table.create(SCHEMA, ["day"], configuration=tending.history(3_600), positions={})
+    first = append(spark, table, 0)
+    append(spark, table, 10)
+    wanted = StructType([StructField("day", DateType()), StructField("number", LongType(), False)])
+    found = read_table(spark, table, version=first, schema=wanted)
+    assert sorted(found.toArrow().to_pylist(), key=itemgetter("number")) == [
+        {"day": DAYS[number % 2], "number": number} for number in range(10)
+    ]
+    assert ("Scan parquet" in plan(found)) == ("{" not in folder)
+    files = [file.path for file, _ in table.files(table.open()) if file.partition["day"] == str(DAYS[1])]
+    assert numbers(read_table(spark, table, files=files, schema=wanted)) == list(range(1, 20, 2))
+    assert numbers(read_table(spark, table, files=[], schema=wanted)) == []
+
+
+def plan(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution().executedPlan().toString()).replace("FileScan parquet", "Scan parquet")
 
 
 def test_the_whole_table_has_its_columns_types_and_partition(spark: SparkSession, table: Delta) -> None:

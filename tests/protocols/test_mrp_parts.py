@@ -11,13 +11,13 @@ from fairway.core.events import Peer, Receipt
 from fairway.core.random_source import Seeded
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.handshake import draw_id
-from fairway.protocols.mrp.options import DEFAULT_PORT, MrpOptions
+from fairway.protocols.mrp.options import MrpOptions
 from fairway.protocols.mrp.receiver import BEYOND, DUPLICATE, FULL, HELD_DUPLICATE, NEVER_SENT, NEW, KeptSlots, Receiver
 
 
 def test_the_defaults_are_those_of_the_standard() -> None:
     options = MrpOptions()
-    assert (DEFAULT_PORT, options.window, options.layout) == (8192, 32_767, "stamped")
+    assert (options.window, options.layout) == (32_767, "stamped")
     assert MrpOptions(controller="newreno").window == 256
     assert (options.connect_repeat_us, options.connect_repeat_us_max, options.connect_timeout_us) == (
         *(50_000, 1_000_000, 5_000_000),

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from fairway.core.theory import exchange_fails, gives_up, one_per_round_trip_us, repeats_until_acknowledged
+from fairway.core.theory import exchange_fails, gives_up, repeats_until_acknowledged
 from fairway.protocols import make_options
 from fairway.sim.configuration import Configuration
 from fairway.sim.faults import Faults
@@ -53,7 +53,7 @@ def test_half_the_datagrams_lost_each_way_lets_one_exchange_in_four_through() ->
 def test_mrp_with_a_window_of_one_sends_one_packet_per_round_trip(layout: str, delay_us: int) -> None:
     # The resend delay starts at 50 ms; a round trip of 80 ms is learned from the stamps of the first packets.
     result = one_at_a_time("mrp", 200, Faults(delay_us=delay_us), 1, layout=layout)
-    expected_us = one_per_round_trip_us(200, delay_us)
+    expected_us = 200 * 2 * delay_us
     assert expected_us <= result.load_us <= expected_us * 102 // 100
 
 

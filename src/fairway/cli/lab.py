@@ -41,9 +41,8 @@ def run(
       fairway lab run small --out out/lab
     """
     from fairway.cli.spark import ended_by_sigterm, settings_of
-    from fairway.lake.lab.folder import LabFolder
     from fairway.lake.lab.grid import parse
-    from fairway.lake.lab.sweep import sweep
+    from fairway.lake.lab.sweep import LabFolder, sweep
     from fairway.lake.session import started
 
     text, name = _grid(grid)
@@ -120,7 +119,7 @@ def replay(folder: Path = _DIR, cell: int = _CELL, trace: Path | None = options.
     Example:
       fairway lab replay out/lab --cell 17 --trace cell.pcapng
     """
-    from fairway.lake.lab.folder import LabFolder
+    from fairway.lake.lab.sweep import LabFolder
 
     found = LabFolder(folder)
     chosen = found.cell(cell)

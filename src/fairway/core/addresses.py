@@ -22,11 +22,6 @@ def device_of(address: Address) -> str | None:
     return None
 
 
-def without_device(address: Address) -> Address:
-    """Return the socket's address of a device."""
-    return address[:-1] if isinstance(address, tuple) and device_of(address) is not None else address
-
-
 def format_address(address: Address) -> str:
     """Return host:port, IPv6 in brackets."""
     if isinstance(address, tuple) and len(address) >= 2:

@@ -31,18 +31,18 @@ class HandshakeOptions(Options):
     """How long a call that was answered waits for a first packet."""
 
 
+@dataclass(eq=False)
 class Call:
     """A conversation that we asked for; `key` is what its answer names, `own_id` the number that we gave it."""
 
-    __slots__ = ("address", "datagram", "gap_us", "give_up_us", "key", "own_id", "repeat_us", "token")
-
-    def __init__(self, key: Hashable, own_id: int, address: Address, datagram: bytes, token: int) -> None:
-        self.key = key
-        self.own_id = own_id
-        self.address = address
-        self.datagram = datagram
-        self.token = token
-        self.give_up_us = self.repeat_us = self.gap_us = 0
+    key: Hashable
+    own_id: int
+    address: Address
+    datagram: bytes
+    token: int
+    gap_us: int
+    give_up_us: int
+    repeat_us: int = 0
 
 
 class Calls:
@@ -64,9 +64,9 @@ class Calls:
 
     def start(self, key: Hashable, own_id: int, address: Address, datagram: bytes, now_us: int) -> int:
         """Send a call for the first time, and return its token."""
-        call = Call(key, own_id, address, datagram, self._outputs.token())
-        call.gap_us = self._options.connect_repeat_us
-        call.give_up_us = now_us + self._options.connect_timeout_us
+        options, token = self._options, self._outputs.token()
+        give_up_us = now_us + options.connect_timeout_us
+        call = Call(key, own_id, address, datagram, token, options.connect_repeat_us, give_up_us)
         self._by_key[key] = call
         self._outputs.unfinished += 1
         self._send(call, now_us)

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 
-def newer(a: int, b: int, bits: int) -> bool:
-    """Return whether `a` comes after `b` among numbers that wrap at 2^bits."""
-    return 0 < (a - b) & ((1 << bits) - 1) < 1 << (bits - 1)
-
-
 def widen(wire: int, near: int, bits: int) -> int:
     """Return the number that ends in `wire` and lies nearest to the wide number `near`.
 

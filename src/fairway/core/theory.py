@@ -43,11 +43,6 @@ def gives_up(loss: int, transmissions: int, messages: int) -> Expectation:
     return Expectation(messages * fails, messages * fails * (1 - fails))
 
 
-def one_per_round_trip_us(messages: int, delay_us: int) -> int:
-    """Return how long messages take, one after another, each waiting for the acknowledgement of the one before."""
-    return messages * 2 * delay_us
-
-
 def response_bytes_per_s(loss: int, round_trip_us: int, packet_bytes: int) -> float:
     """Return the rate of a NewReno sender under independent loss: a window that falls by half each time one of
     `3 / 2 * window ** 2` packets is lost. The loss is per million and not 0."""

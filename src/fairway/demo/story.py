@@ -133,9 +133,8 @@ class Story:
         self.pages.append((page.name, "What happened on the wire", "sessions, repeats, round trips, broken rules"))
 
     def _sweep(self, spark: SparkSession) -> None:
-        from fairway.lake.lab.folder import LabFolder
         from fairway.lake.lab.grid import parse
-        from fairway.lake.lab.sweep import sweep
+        from fairway.lake.lab.sweep import LabFolder, sweep
         from fairway.report.lab import lab_report
 
         began_s = monotonic()

@@ -15,7 +15,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from fairway.core.errors import BadMessage
 from fairway.core.machine import Buffer
@@ -64,11 +64,18 @@ async def _opened(opening: Callable[[], Opening[T]]) -> T:  # type: ignore[type-
     return await opening()
 
 
-class _Receiving:
+Source = TypeVar("Source", bound=AsyncConnection | AsyncListener)
+
+
+class _Receiving(Generic[Source]):
     """What a connection and a listener have in common."""
 
-    def __init__(self, source: AsyncConnection | AsyncListener) -> None:
+    def __init__(self, source: Source) -> None:
         self._source = source
+
+    @property
+    def url(self) -> str:
+        return self._source.url
 
     def receive(self, *, timeout: float | None = None) -> Message:
         return _wait(self._source.receive(timeout=timeout))
@@ -96,65 +103,49 @@ class _Receiving:
         self.close()
 
 
-class Connection(_Receiving):
+class Connection(_Receiving[AsyncConnection]):
     """A conversation with one peer, whose calls wait."""
-
-    def __init__(self, connection: AsyncConnection) -> None:
-        super().__init__(connection)
-        self._connection = connection
-
-    @property
-    def url(self) -> str:
-        return self._connection.url
 
     @property
     def device(self) -> str | None:
         """The peer's authenticated name; None on a plain port."""
-        return self._connection.device
+        return self._source.device
 
     @property
     def statistics(self) -> EndpointStatistics:
-        return _wait(_call(lambda: self._connection.statistics))
+        return _wait(_call(lambda: self._source.statistics))
 
     def send(self, body: Buffer, *, reliable: bool = True, timeout: float | None = None) -> None:
-        _wait(self._connection.send(body, reliable=reliable, timeout=timeout))
+        _wait(self._source.send(body, reliable=reliable, timeout=timeout))
 
     def send_many(self, bodies: Iterable[Buffer], *, timeout: float | None = None) -> int:
         """Send messages in order and return their number when all are acknowledged."""
         sequence = list(bodies)
-        work = _await(lambda: self._connection.send_many(sequence))
+        work = _await(lambda: self._source.send_many(sequence))
         return _wait(within(work, timeout, DeliveryUnknown))
 
     def request(self, body: Buffer, *, timeout: float | None = None) -> Message:
-        return _wait(self._connection.request(body, timeout=timeout))
+        return _wait(self._source.request(body, timeout=timeout))
 
     def ping(self, *, timeout: float | None = None) -> int:
         """Return the round-trip time in microseconds."""
-        return _wait(within(_await(self._connection.ping), timeout, DeliveryUnknown))
+        return _wait(within(_await(self._source.ping), timeout, DeliveryUnknown))
 
 
-class Listener(_Receiving):
+class Listener(_Receiving[AsyncListener]):
     """Sockets that anyone may call, whose calls wait."""
-
-    def __init__(self, listener: AsyncListener) -> None:
-        super().__init__(listener)
-        self._listener = listener
-
-    @property
-    def url(self) -> str:
-        return self._listener.url
 
     @property
     def urls(self) -> list[str]:
-        return self._listener.urls
+        return self._source.urls
 
     @property
     def statistics(self) -> list[EndpointStatistics]:
-        return _wait(_call(lambda: self._listener.statistics))
+        return _wait(_call(lambda: self._source.statistics))
 
     def connect(self, url: str, *, timeout: float | None = None) -> Connection:
         """Open a conversation from the listening socket."""
-        return Connection(_wait(self._listener.connect(url, timeout=timeout)))
+        return Connection(_wait(self._source.connect(url, timeout=timeout)))
 
 
 def connect(

@@ -32,8 +32,8 @@ from fairway.core.events import (
     Writable,
 )
 from fairway.core.random_source import Seeded
-from fairway.sim import node as nodes
 from fairway.sim.disk import Stored
+from fairway.sim.node import Node
 from fairway.sim.sent_messages import CONNECT, PING, PLAIN, RELIABLE, REQUEST
 
 ACK, REQ, ASY = 0x01, 0x02, 0x04
@@ -64,10 +64,10 @@ class Target:
         self.proved = False
 
 
-class LoadApplication(nodes.Application):
+class LoadApplication:
     """Sends the configured load to its targets and records what happens."""
 
-    def __init__(self, node: nodes.Node, targets: list[Address], chance: Seeded) -> None:
+    def __init__(self, node: Node, targets: list[Address], chance: Seeded) -> None:
         self._node = node
         self._around = node.around
         self._judge = node.around.judge
@@ -120,6 +120,7 @@ class LoadApplication(nodes.Application):
                 self._connect(target)
 
     def crash(self) -> None:
+        """Forget what a process forgets."""
         self._connecting.clear()
         self._closed.clear()
         self._open.clear()
@@ -157,6 +158,7 @@ class LoadApplication(nodes.Application):
         return all(target.remaining == 0 and (target.proved or not self._healed) for target in self.targets)
 
     def open_receipts(self) -> dict[Peer, list[Receipt]]:
+        """Return what was delivered and not committed."""
         receipts: dict[Peer, list[Receipt]] = {}
         for receipt in self._open:
             receipts.setdefault(receipt.peer, []).append(receipt)

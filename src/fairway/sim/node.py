@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fairway.core.drive import settle
 from fairway.core.errors import FairwayError
-from fairway.core.events import Address, Event, Peer, Receipt
+from fairway.core.events import Address, Event, Peer
 from fairway.core.machine import Machine, Transmit
 from fairway.core.random_source import Seeded
 from fairway.sim.checks import Judge
@@ -23,6 +23,9 @@ from fairway.sim.load import Bodies, Load
 from fairway.sim.memory import memory_violation
 from fairway.sim.network import Network
 from fairway.sim.schedule import Schedule
+
+if TYPE_CHECKING:
+    from fairway.sim.application import LoadApplication
 
 WAKES_AT_ONE_INSTANT_MAX = 200
 IDLE_WAKES_MAX = 1_000
@@ -53,26 +56,6 @@ class Surroundings:
     """Some node comes back with its snapshot."""
 
 
-class Application:
-    """What a node needs from the application on top of it; `application.py` has the one that is used."""
-
-    def start(self, resumed: list[Peer]) -> None:
-        """Begins, or goes on after a crash with the conversations that were restored."""
-        raise NotImplementedError
-
-    def crash(self) -> None:
-        """Forgets what a process forgets."""
-        raise NotImplementedError
-
-    def report(self, event: Event) -> None:
-        """Takes an event of the machine; may give the machine more to do."""
-        raise NotImplementedError
-
-    def open_receipts(self) -> dict[Peer, list[Receipt]]:
-        """Return what was delivered and not committed."""
-        raise NotImplementedError
-
-
 class Node:
     """One endpoint of the simulated network."""
 
@@ -85,7 +68,7 @@ class Node:
         self.lives = 0
         self.disk = Disk()
         self.ledger = AmplificationLedger(provable=around.protocol in ("udpc", "mrp"))
-        self.application: Application = Application()
+        self.application: LoadApplication
         self.machine: Machine
         self._chance = chance
         self._deadline_us: int | None = None

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow.dataset as ds
 
 from fairway.core.tables import RUNS
-from fairway.lake.lab.folder import LabFolder, run_chunk
 from fairway.lake.lab.grid import parse
+from fairway.lake.lab.sweep import LabFolder, run_chunk
 from fairway.lake.schemas import arrow_schema
 
 GRID = """

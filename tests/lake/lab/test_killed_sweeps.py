@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fairway.lake.lab.folder import LabFolder
+from fairway.lake.lab.sweep import LabFolder
 from tests.lake.cluster import ON_A_CLUSTER, cluster, environment
 from tests.lake.lab.folders import GRID, fresh, rows_of, run_here
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow.dataset as ds
 import pytest
 
-from fairway.lake.lab.folder import BadLabFolder, LabFolder
 from fairway.lake.lab.grid import parse
-from fairway.lake.lab.sweep import sweep
+from fairway.lake.lab.sweep import BadLabFolder, LabFolder, sweep
 from tests.lake.lab.folders import GRID, fresh, rows_of, run_here
 
 if TYPE_CHECKING:

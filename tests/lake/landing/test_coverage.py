@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairway.lake.landing import coverage
-from fairway.lake.landing.coverage import Coverage
+from fairway.lake.landing import reconcile
+from fairway.lake.landing.reconcile import Coverage
 
 _OFFSETS = st.lists(st.lists(st.integers(0, 40), max_size=20), max_size=8)
 
@@ -25,7 +25,7 @@ def _seen(batches: list[list[int]]) -> Coverage:
 def test_any_order_of_batches_gives_the_count_of_a_set(
     one: list[list[int]], other: list[list[int]], first: int, end: int
 ) -> None:
-    block, coverage.BLOCK = coverage.BLOCK, 8
+    block, reconcile.BLOCK = reconcile.BLOCK, 8
     try:
         seen = _seen(one)
         seen.merge(_seen(other))
@@ -34,12 +34,12 @@ def test_any_order_of_batches_gives_the_count_of_a_set(
         assert seen.count(first, end) == sum(1 for offset in rows if first <= offset < end)
         assert seen.beyond(first) == sum(1 for offset in rows if offset >= first)
     finally:
-        coverage.BLOCK = block
+        reconcile.BLOCK = block
 
 
 def test_a_complete_block_is_held_as_a_number_only() -> None:
     seen = Coverage()
-    seen.add(np.arange(coverage.BLOCK))
+    seen.add(np.arange(reconcile.BLOCK))
     assert (len(seen._open), len(seen._full)) == (0, 1)
     seen.add(np.array([5], dtype=np.int64))
     assert seen.double == 1

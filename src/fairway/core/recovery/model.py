@@ -183,7 +183,8 @@ class Model(Controller):
         # On a short path it is the scheduling of the two ends that takes long.
         least = max(MIN_PACKETS, self.rate * self._slack_us // (SCALE * SECOND))
         if self.phase == STARTUP:
-            window = max(INITIAL_PACKETS, (product + held) * STARTUP_GAIN // SCALE)
+            waiting = held * STARTUP_GAIN // SCALE if self._held_us else held
+            window = max(INITIAL_PACKETS, product * STARTUP_GAIN // SCALE + waiting)
         elif self.phase == ROUND_TRIP:
             window = least = max(MIN_PACKETS, product // 2)
         elif self.phase == UP:

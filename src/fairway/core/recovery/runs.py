@@ -8,7 +8,6 @@ acknowledgement in the middle, a retransmission) splits it. A packet on its own 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from fairway.core.machine import Buffer
@@ -247,10 +246,6 @@ class Stream:
         found = [*self._runs, *self._singles.values()]
         found.sort(key=_first)
         return found
-
-    def waiting(self) -> Iterator[int]:
-        for run in self.runs():
-            yield from range(run.first, run.end)
 
 
 def _first(run: Run) -> int:

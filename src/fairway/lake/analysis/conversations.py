@@ -22,9 +22,6 @@ from fairway.core.tables import PROTOCOLS
 from fairway.lake.analysis.decoded import ANSWERING, KIND, MRP, RUP, UDPC, Decoded
 from fairway.lake.arrays import MISSING, Mask, Rows, Words, begins, hexadecimal, last_before, mixed, start_of, together
 
-CALLS = ("syn", "connect")
-ANSWERS = ("syn_ack", "con_reply")
-
 
 def answers_of_calls(rows: Rows, point: Integers, forward: Mask) -> Integers:
     """Return for each call of the rows, which are in the order of time, the answer that it got; -1 for all others.

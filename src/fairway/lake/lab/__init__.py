@@ -2,6 +2,5 @@
 
 grid.py     a TOML file to cells; whatever is wrong with it is said before anything starts
 cells.py    one cell to one row of the table `runs`; a function of the cell, wherever it is computed
-folder.py   what a sweep leaves on disk: its cells, and a file of rows for each finished chunk of them
-sweep.py    the chunks that are not there yet, spread over Spark
+sweep.py    chunks of cells spread over Spark, and the file of rows that each leaves on disk
 """

@@ -61,12 +61,17 @@ class ConnectionTable(HandshakeTable[HalfCall]):
     def __len__(self) -> int:
         return len(self.connections)
 
-    def lookup(self, local: int, remote: int, address: Address, layout: str, now_us: int) -> Connection | None:
-        """Return the one connection that address and both ids belong to, which is opened if it was half open."""
+    def find(self, local: int, remote: int, address: Address, layout: str) -> Connection | None:
+        """Return the one open connection that address and both ids belong to."""
         connection = self.connections.get(local)
-        if connection is not None:
-            belongs = connection.remote == remote and connection.layout == layout and connection.address == address
-            return connection if belongs else None
+        if connection is None or connection.remote != remote or connection.layout != layout:
+            return None
+        return connection if connection.address == address else None
+
+    def lookup(self, local: int, remote: int, address: Address, layout: str, now_us: int) -> Connection | None:
+        """Return the same, opened if it was half open."""
+        if local in self.connections:
+            return self.find(local, remote, address, layout)
         call = self.half_opens.by_id(local)
         if call is None or (call.caller_id, call.layout, call.address) != (remote, layout, address):
             return None

@@ -50,7 +50,6 @@ from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection, Shared
 from fairway.protocols.mrp.handshake import ConnectionTable
 from fairway.protocols.mrp.options import PIGGYBACK, STAMPED, MrpOptions
-from fairway.protocols.mrp.piggyback import PiggybackConnection
 from fairway.protocols.mrp.sender import Sender
 from fairway.protocols.mrp.stamped import StampedConnection
 
@@ -106,15 +105,16 @@ class MrpMachine(HandshakeMachine[Connection]):
         count = len(data) // segment_bytes
         if count < BATCH_FROM or segment_bytes < wire.PIGGYBACK_BYTES:
             return 0
-        kind = wire.type_of(data)
-        taken = False
+        kind, taken, stamped = wire.type_of(data), False, None
+        if segment_bytes >= wire.STAMPED_BYTES:
+            dest_conid, from_conid, _, _ = wire.stamped_fields(data)
+            stamped = self._table.find(dest_conid, from_conid, address, STAMPED)
         if kind == wire.TYPE_ACK and segment_bytes == wire.ACK_BYTES:
-            connection = self._stamped(data, address)
-            taken = connection is not None and connection.take_acks(data, count, now_us)
+            taken = isinstance(stamped, StampedConnection) and stamped.take_acks(data, count, now_us)
         elif kind == wire.TYPE_DATA:
-            of_data = self._stamped(data, address) if segment_bytes >= wire.STAMPED_BYTES else None
-            run_of = of_data or self._piggyback(data, address)
-            taken = run_of is not None and run_of.take_run(data, count, segment_bytes, now_us)
+            from_conid, dest_conid, _, _ = wire.piggyback_fields(data)
+            connection = stamped or self._table.find(dest_conid, from_conid, address, PIGGYBACK)
+            taken = connection is not None and connection.take_run(data, count, segment_bytes, now_us)
         if not taken:
             return 0
         self.statistics.batches += 1
@@ -178,22 +178,6 @@ class MrpMachine(HandshakeMachine[Connection]):
             self._table.take_reply(packet, address, now_us)
         else:
             self._outputs.drop("ignored")
-
-    def _stamped(self, data: bytes, address: Address) -> StampedConnection | None:
-        """Return the open connection to which the first datagram of a batch belongs in the stamped reading."""
-        dest_conid, from_conid, _, _ = wire.stamped_fields(data)
-        connection = self._connections.get(dest_conid)
-        if not isinstance(connection, StampedConnection):
-            return None
-        return connection if connection.remote == from_conid and connection.address == address else None
-
-    def _piggyback(self, data: bytes, address: Address) -> PiggybackConnection | None:
-        """Return the open connection to which the first datagram of a batch belongs in the piggyback reading."""
-        from_conid, dest_conid, _, _ = wire.piggyback_fields(data)
-        connection = self._connections.get(dest_conid)
-        if not isinstance(connection, PiggybackConnection):
-            return None
-        return connection if connection.remote == from_conid and connection.address == address else None
 
     # Commands.
 

@@ -8,7 +8,6 @@ from fairway.core.errors import BadOption
 from fairway.core.handshakes import HandshakeOptions
 from fairway.core.machine import check_choice, check_range, fill_window
 
-DEFAULT_PORT = 8192
 STAMPED, PIGGYBACK = "stamped", "piggyback"
 LAYOUTS = (STAMPED, PIGGYBACK)
 WINDOW_MAX = 32_767

@@ -128,9 +128,9 @@ class UdpcMachine(HandshakeMachine[Session]):
         return token
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
-        session = self._find(receipt.peer)
-        if session is not None and isinstance(receipt.first, int):
-            session.commit(receipt.first, receipt.count)
+        session, first = self._by_peer.get(receipt.peer), receipt.first
+        if session is not None and session.state is not State.LINGERING and isinstance(first, int):
+            session.commit(first, receipt.count)
 
     def _close(self, conversation: Session, reason: CloseReason, now_us: int) -> None:
         conversation.close(reason, now_us)
