@@ -79,8 +79,9 @@ def transport(
 
     if quick:
         rounds, seconds, loss = 1, min(seconds, 0.05), "0"
-    known = [name for name in PEERS if (name in BESIDE_DTLS if dtls else not name.endswith("-dtls"))]
-    peers, loads = chosen(only, known, list(LOADS))
+    peers, loads = chosen(only, list(PEERS), list(LOADS))
+    if len(peers) == len(PEERS):
+        peers = [name for name in PEERS if (name in BESIDE_DTLS if dtls else not name.endswith("-dtls"))]
     plan = Plan(rounds, seconds, () if dtls else _losses(loss), peers, loads, prefer_relay=relay)
     results = Results(rounds, seconds)
     code = perform(

@@ -20,7 +20,7 @@ from benchmarks.transport import pair, peers
 from benchmarks.transport.environments import LOOPBACK, RelayEnvironment, lossy_environments
 from benchmarks.transport.loads import LOADS
 from benchmarks.transport.pair import Cell, run_cell
-from benchmarks.transport.peers import PEERS
+from benchmarks.transport.peers import PEERS, PLAIN
 from benchmarks.transport.rounds import Plan, cells, goals, run, show
 from fairway.cli import run as command_line
 from fairway.demo.processes import process
@@ -41,7 +41,9 @@ def test_a_quick_run_measures_every_built_in_peer_and_writes_everything(
     assert written["failures"] == []
     found = {(cell["load"], cell["peer"]): cell["rounds"] for cell in written["cells"]}
     assert all(rounds[0]["rate"] > 0 for rounds in found.values())
-    assert {peer for load, peer in found if load == "ping-pong"} == {"raw", "tcp", "rup", "udpc", "mrp", "pydevts"}
+    assert {peer for load, peer in found if load == "ping-pong"} == {
+        "raw", "tcp", *(f"{name}{dtls}" for name in PLAIN for dtls in ("", "-dtls"))
+    }  # fmt: skip
     assert {"raw-gso", "rup-mmsg", "rup-portable"} <= {peer for load, peer in found if load == "bulk"}
     assert {goal["verdict"] for goal in written["tables"]["Goals"]} <= {"met", "missed"}
     assert len(written["tables"]["Goals"]) >= 10
