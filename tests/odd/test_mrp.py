@@ -99,7 +99,7 @@ def test_a_server_with_a_window_of_eight_takes_at_most_two_round_trips_for_eight
 def test_a_window_of_32767_delivers_everything_to_a_window_of_256_at_a_loss_of_one_in_a_thousand(layout: str) -> None:
     def check(seed: int) -> None:
         link = Link(delay_us=20 * MS, loss_per_million=1_000)
-        equal = World(MrpPeer(layout), link, seed=seed).carry(BODIES, 120 * SECOND)
+        equal = World(MrpPeer(layout), link, seed=seed, window=256).carry(BODIES, 120 * SECOND)
         wide = World(MrpPeer(layout), link, seed=seed, window=32_767).carry(BODIES, 120 * SECOND, per_needed=4)
         losses = len(BODIES) // 500
         bound_us = 1.5 * equal.all_delivered().took_us + PER_LOSS_US * losses

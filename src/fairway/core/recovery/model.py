@@ -373,8 +373,10 @@ class Model(Controller):
             if many and self._is_grown(self._latest_us):
                 self._begin(DRAIN)
         elif phase == ROUND_TRIP:
-            if self._phase_rounds > 1 and self._still_rounds and in_flight <= self.window:
-                self.least_us, self._least_at_us = self._probed_us, now_us
+            # What the peer never answers seems to be in flight for long; and without a sample nothing is known.
+            fits = in_flight <= self.window or self._phase_rounds > STILL_ROUNDS
+            if self._phase_rounds > 1 and self._still_rounds and fits:
+                self.least_us, self._least_at_us = self._probed_us or self.least_us, now_us
                 self._begin(CRUISE)
         elif now_us - self._least_at_us > LEAST_FOR_US:
             self._probed_us = 0

@@ -216,12 +216,16 @@ class Recovery:
             self._has_suspects = True
             self._flight.ground(run)
             run.state = LOST
-            backoffs = run.losses - self._certain_losses + 1
+            backoffs = run.losses - self._certain(run) + 1
             self._flight.arm(run, now_us + self.timing.backed_off_us(backoffs, self._kind.backoff_us_max))
 
     def _is_suspect(self, run: Run) -> bool:
         """Return whether the peer may never answer a run: it was lost again and again while others arrived."""
-        return run.losses > self._certain_losses and self._kind.by_name and not self._kind.ordered
+        return run.losses > self._certain(run) and self._kind.by_name and not self._kind.ordered
+
+    def _certain(self, run: Run) -> int:
+        """Return how many losses of a run are the path's; of one that may be above the peer's buffer only the first."""
+        return self._certain_losses if run.segment_bytes <= self._taken_bytes_max else 1
 
     def _waits_alone(self, run: Run) -> bool:
         """Return whether a run that was lost waits for a timer of its own."""
@@ -229,7 +233,7 @@ class Recovery:
 
     def _backed_off_us(self, run: Run) -> int:
         """Return how long that timer is."""
-        return self.timing.backed_off_us(run.losses - self._certain_losses, self._kind.backoff_us_max)
+        return self.timing.backed_off_us(run.losses - self._certain(run), self._kind.backoff_us_max)
 
     # What comes back.
 
