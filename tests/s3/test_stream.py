@@ -29,9 +29,9 @@ def test_segments_land_in_tables_and_all_commands_agree(
 ) -> None:
     gateway = FakeGateway(tmp_path, "one", days=2, landing=lake.landing)
     table = lake.delta("messages").place.uri
-    for count in (20, 10):
+    for count in (20, 10):  # two batches, so that there is something to compact
         gateway.seal(count)
-    land(lake)
+        land(lake)
     assert with_delta(table) == with_duckdb(table) == with_polars(table) == expected(gateway, days=2)
     gateway.acknowledge(3)
     assert run(["reconcile", "--lake", lake.place.uri, "--json"]) == 0
