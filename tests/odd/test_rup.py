@@ -147,7 +147,7 @@ def test_a_small_message_does_not_wait_for_a_large_one_over_a_lossy_link() -> No
         assert len(world.tokens("Delivered")) == len(small), world.summary()
         at_most(world.now_us - began_us, 20 * SECOND, "small messages")
 
-    every_seed(10, check)
+    every_seed(3, check)
 
 
 @pytest.mark.parametrize("upto", [1, 2])
