@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from fairway.core.events import Event
 from fairway.core.machine import Transmit
+from fairway.core.statistics import Statistics
 from fairway.net.driver import Driver
 from fairway.net.inbox import Inbox
 from fairway.net.messages import Message
@@ -89,6 +92,23 @@ async def woken(machine: ClockedMachine) -> int:
     while not machine.woken_us:
         await asyncio.sleep(0.001)
     return machine.woken_us[0]
+
+
+async def test_what_arrives_while_a_drain_goes_on_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, driver = clocked(Waiting(b"first", b"second", b"third"))
+    times_us: list[int] = []
+
+    def receive(data: bytes, address: object, now_us: int, segment_bytes: object) -> None:
+        times_us.append(now_us)
+        while driver.now_us() == now_us:  # a machine that takes its time
+            pass
+
+    monkeypatch.setattr(machine, "receive", receive)
+    machine.statistics = Statistics()
+    driver.readable()
+    assert times_us == sorted(set(times_us)), times_us
+    assert len(times_us) == 3
+    driver.close()
 
 
 async def test_a_deadline_that_moves_later_is_kept_although_the_timer_rings_early() -> None:

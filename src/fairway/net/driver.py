@@ -1,7 +1,8 @@
 """The turn of the loop: one machine, one link, one timer.
 
-Each turn reads the clock once. What arrives is drained into the machine, what the application gathered is given to it,
-and the shared `settle` sends, reports and arms the timer. The order is the simulator's because the code is.
+Each turn reads the clock, and again with everything that arrives. What arrives is drained into the machine, what the
+application gathered is given to it, and the shared `settle` sends, reports and arms the timer. The order is the
+simulator's because the code is.
 """
 
 from __future__ import annotations
@@ -55,9 +56,9 @@ class Driver:
         self._due_us: int | None = None
         self._now_us = 0
         self._awaited: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
-        # Most endpoints are neither traced nor screened: then nothing stands between machine and link.
+        # Most endpoints are neither traced nor screened.
         self._transmit: Callable[[list[Transmit]], None] = link.send if recorder is None else self._record_and_send
-        self._receive: Receive = machine.receive
+        self._receive: Receive = self._receive_now
 
     def start(self, above: DriverEvents, screen: Screen | None = None) -> None:
         """Begin to read; what `screen` does not admit the machine never sees. Called once."""
@@ -178,12 +179,20 @@ class Driver:
             self._recorder.record(self.link.local, address, data, segment_bytes)
         self.link.send(transmits)
 
+    def _receive_now(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None) -> None:
+        """Pass on what arrived, at the time it is now.
+
+        Others arrive while a drain goes on: with the time of its begin their round trips would seem shorter than any
+        can be, and a controller that believes in the shortest one would strangle the path.
+        """
+        self.machine.receive(data, address, self.now_us(), segment_bytes)
+
     def _look_and_receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None) -> None:
         if self._screen is not None and not self._screen(data, address, now_us, segment_bytes):
             return
         if self._recorder is not None:
             self._recorder.record(address, self.link.local, data, segment_bytes)
-        self.machine.receive(data, address, now_us, segment_bytes)
+        self._receive_now(data, address, now_us, segment_bytes)
 
     # The timer.
 
@@ -210,6 +219,7 @@ class Driver:
             return
         try:
             self._take_in(now_us)
+            now_us = self._now_us
             link_us = self.link.deadline_us
             if link_us is not None and link_us <= now_us:
                 self.link.wake(now_us)
