@@ -105,7 +105,7 @@ class FuzzResult:
     failures: list[str] = field(default_factory=list)
 
     def fail(self, sentence: str) -> None:
-        """Takes note of a failure, the first few of them."""
+        """Keep a failure, if it is one of the first few."""
         if len(self.failures) < 10:
             self.failures.append(f"after {self.datagrams} datagrams: {sentence}")
 

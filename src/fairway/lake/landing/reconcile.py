@@ -45,7 +45,7 @@ class Coverage:
         self._open: dict[int, np.ndarray[Any, np.dtype[np.uint8]]] = {}
 
     def add(self, offsets: Offsets) -> None:
-        """Takes note of rows."""
+        """Count rows."""
         if not len(offsets):
             return
         blocks = offsets // BLOCK
@@ -77,7 +77,7 @@ class Coverage:
         return np.zeros(BLOCK, dtype=np.uint8) if packed is None else np.unpackbits(packed)
 
     def merge(self, other: Coverage) -> None:
-        """Takes note of all that another has seen."""
+        """Count all that another has counted."""
         self.double += other.double
         for block in other._open:
             self._add(block, np.flatnonzero(other._bits(block)))
