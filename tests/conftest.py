@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import os
 import subprocess
@@ -36,16 +37,19 @@ SPARK = "tests/lake/"
 """Where tests share a Spark session: one for captures and one for the rest, first. More would only fight for the cores;
 with one alone half of two cores was idle."""
 
-CLUSTERS = ("tests/lake/test_cluster.py", "tests/lake/lab/test_killed_sweeps.py")
 PROCESSES = (
-    "tests/lake/landing/test_killing.py",
     "tests/s3/",
+    "tests/lake/test_cluster.py",
+    "tests/lake/landing/test_killing.py",
     "tests/cli/test_demo.py",
+    "tests/lake/lab/test_killed_sweeps.py",
     "tests/torture/test_judgement.py::test_every_reader",
     "tests/torture/test_torture.py::test_whatever_is_killed",
 )
-"""What starts Spark in processes of its own, and long: last, a file to a worker, when nobody is left whose timers they
-could starve."""
+"""What starts Spark in processes of its own, and long: late, the longest first, each of these on one worker, when
+nobody is left whose timers they could starve."""
+FILLERS = "tests/core/"
+"""Short tests without timers, last of all: a worker begins a test only when it has the next one."""
 
 
 LONG = (
@@ -63,16 +67,20 @@ LONG = (
 
 
 def place(nodeid: str) -> int:
-    """Return where in the order a test stands: shared sessions first, processes of Spark last."""
-    if nodeid.startswith((*CLUSTERS, *PROCESSES)):
-        return 2
+    """Return where in the order a test stands: shared sessions first, processes of Spark last but for the fillers."""
+    for number, path in enumerate(PROCESSES):
+        if nodeid.startswith(path):
+            return 2 + number
+    if nodeid.startswith(FILLERS):
+        return 2 + len(PROCESSES)
     return 0 if nodeid.startswith(SPARK) else 1
 
 
 def scope(nodeid: str) -> str:
     """Names what runs on one worker: most tests by themselves."""
-    if nodeid.startswith((*CLUSTERS, *PROCESSES)):
-        return nodeid.partition("::")[0]
+    for path in PROCESSES:
+        if nodeid.startswith(path):
+            return path
     if nodeid.startswith(CAPTURES):
         return "captures"
     return "spark" if nodeid.startswith(SPARK) else nodeid
@@ -84,6 +92,15 @@ class OneSession(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no typ
 
     def _split_scope(self, nodeid: str) -> str:
         return scope(nodeid)
+
+    def _assign_work_unit(self, node: object) -> None:
+        """Put no long test behind another one while there are fillers: the next free worker begins it sooner."""
+        units = self.assigned_work.get(node, {}).items()
+        if any(path.startswith(PROCESSES) and not all(tests.values()) for path, tests in units):
+            short = next((path for path in self.workqueue if not path.startswith(PROCESSES)), None)
+            if short is not None:
+                self.workqueue.move_to_end(short, last=False)
+        super()._assign_work_unit(node)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSession:
@@ -124,6 +141,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     places = {module: place for place, module in enumerate(modules)}
     random.shuffle(items)
     items.sort(key=lambda item: (place(item.nodeid), places[item.path]))
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage less often: what was imported stays, and simulated runs make little that refers to itself."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
 
 
 @pytest.hookimpl(tryfirst=True)
