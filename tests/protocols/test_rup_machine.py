@@ -10,11 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairway.core.drive import settle
-from fairway.core.errors import (
-    BadAddress,
-    CannotConnect,
-    DamagedSnapshot,
-)
+from fairway.core.errors import CannotConnect
 from fairway.core.events import (
     Address,
     Closed,
@@ -459,18 +455,6 @@ def test_a_message_half_received_before_a_crash_is_asked_for_from_its_beginning(
     link.run(20 * SECOND)
     assert link.received() == [body_of(100)]
     assert link.delivered() == [2]
-
-
-def test_a_damaged_snapshot_is_refused_in_a_sentence() -> None:
-    machine = RupMachine(RupOptions(), Seeded(1))
-    arrive(machine, wire.part(ID, 0, 2, b"hi"))
-    snapshot = machine.snapshot(Peer(A))
-    for length in range(len(snapshot)):
-        with pytest.raises(DamagedSnapshot, match="is damaged"):
-            RupMachine(RupOptions(), Seeded(1)).restore(snapshot[:length], 0)
-    machine.connect(frozenset(), 0)
-    with pytest.raises(BadAddress):
-        machine.snapshot(Peer(frozenset()))
 
 
 # The map of parts.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairway.core.errors import BadMessage, BadOption
+from fairway.core.errors import BadMessage
 from fairway.core.events import (
     Closed,
     Connected,
@@ -451,11 +451,3 @@ def test_a_batch_that_starts_at_index_0_has_one_malformed_datagram() -> None:
     machine, peer = lone_server()
     machine.receive(b"".join(datagram(index, session_of(peer), 0, IMP, b"x") for index in range(20)), "c", 0, 14)
     assert machine.statistics.dropped["zero_index"] == 1
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"window": 70_000}, {"keepalive_us": 0}, {"first_index": 1 << 32}, {"index_run_max": 65_536}]
-)
-def test_an_option_out_of_range_is_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(BadOption, match="it must be from"):
-        UdpcOptions(**wrong)  # type: ignore[arg-type]
