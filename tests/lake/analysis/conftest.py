@@ -16,7 +16,7 @@ from tests.lake.captures.reading import datagrams_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SEEDS = 200
+SEEDS = 80
 VARIANTS = (("udpc", None), ("mrp", "stamped"), ("mrp", "piggyback"), ("rup", None), ("pydevts", None))
 
 

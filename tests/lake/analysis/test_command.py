@@ -1,4 +1,4 @@
-"""`fairway analyze` as a user calls it: bad input, a full disk, real endpoints, and readers that look on meanwhile."""
+"""`fairway analyze` as a user calls it: bad input, a full disk, real endpoints, a folder that is followed."""
 
 from __future__ import annotations
 
@@ -154,44 +154,6 @@ def test_traces_of_real_endpoints_break_no_rule_at_either_end(
     for point in ("listener", "caller"):
         outcomes = {row["outcome"] for row in rows(lake, "transfers") if row["point"] == point and row["from_caller"]}
         assert outcomes == {"acknowledged"}, point
-
-
-class Onlooker(threading.Thread):
-    """Reads the packets of a lake again and again, and keeps what was wrong."""
-
-    def __init__(self, lake: Path) -> None:
-        super().__init__()
-        self.over = threading.Event()
-        self.looks = 0
-        self.wrong: list[str] = []
-        self._lake = lake
-
-    def run(self) -> None:
-        while not self.over.is_set():
-            try:
-                places = [(row["file_id"], row["offset"]) for row in rows(self._lake, "packets")]
-            except Exception as error:
-                self.wrong.append(repr(error))
-                return
-            self.looks += 1
-            if len(set(places)) != len(places) or not places:
-                self.wrong.append(f"{len(places)} rows, {len(set(places))} different")
-
-
-def test_readers_never_see_a_row_twice_or_half_a_file(tmp_path: Path) -> None:
-    for number in range(2):
-        (tmp_path / f"{number}.pcapng").write_bytes(capture("mrp", number))
-    lake = tmp_path / "lake"
-    assert run(["analyze", str(tmp_path / "0.pcapng"), "--lake", str(lake)]) == 0
-    onlooker = Onlooker(lake)
-    onlooker.start()
-    try:
-        assert run(["analyze", str(tmp_path / "1.pcapng"), "--map", "udpc=1", "--lake", str(lake)]) == 0
-    finally:
-        onlooker.over.set()
-        onlooker.join()
-    assert onlooker.wrong == []
-    assert onlooker.looks > 2
 
 
 class CaptureTool(threading.Thread):
