@@ -55,7 +55,6 @@ FILLERS = "tests/core/"
 LONG = (
     "tests/benchmarks/",
     "tests/fuzz/test_fuzz.py::test_a_flawed_machine",
-    "tests/sim/test_mutations.py::",
     "tests/torture/test_judgement.py::test_every_reader",
     "tests/torture/test_powercut.py::test_a_gateway_that_did_not_sync",
     "tests/torture/test_powercut.py::test_a_stream_that_did_not_sync",
