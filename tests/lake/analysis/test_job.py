@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import sys
 import threading
@@ -13,6 +15,7 @@ from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -23,6 +26,7 @@ from fairway import protocols
 from fairway.capture.frames import LinkType
 from fairway.capture.packets import encode_ip
 from fairway.capture.pcap import PcapWriter
+from fairway.cli import run
 from fairway.core.tables import ANALYSIS_TABLES, CAPTURES, PACKETS, PROTOCOLS, SESSIONS, Table
 from fairway.lake.analysis import enrich, job
 from fairway.lake.analysis.enrich import ORDER, Capture, Counts, Enrich
@@ -266,6 +270,28 @@ def test_rows_that_get_lost_on_the_way_are_noticed_and_nothing_is_committed(
 
 
 job_records_of = enrich.records_of
+
+
+@pytest.mark.usefixtures("one_session")
+def test_a_disk_that_fills_up_here_or_in_a_task_changes_no_table_and_is_said(
+    begun: Lake,
+    captures: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lake = copy_of(begun, tmp_path / "lake")
+    before = versions(lake)
+    here = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    in_a_task = RuntimeError("PythonException\n OSError: [Errno 28] No space left on device")
+    for error in (here, in_a_task):
+        monkeypatch.setattr(job, "put_through", Mock(side_effect=error))
+        assert run(["analyze", str(captures[2]), "--lake", str(lake.path)]) == 1
+        said = capsys.readouterr().err.strip()
+        assert "make room" in said
+        assert len(said.splitlines()) == 1
+        assert versions(lake) == before
+        assert list((lake.path / "staging").iterdir()) == []
 
 
 def test_another_port_map_computes_everything_again_without_the_captures(
