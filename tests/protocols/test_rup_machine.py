@@ -358,21 +358,6 @@ def test_shutting_down_flushes_then_closes_the_door_and_still_answers_copies() -
     assert arrive(receiver, *world.sent(A), now_us=world.now_us) == [(wire.CONFIRM, 5)]
 
 
-def test_a_closed_conversation_leaves_uncommitted_messages_unconfirmed_and_undelivered() -> None:
-    machine = RupMachine(RupOptions(deferred=True), Seeded(1))
-    arrive(machine, wire.part(ID, 0, 2, b"hi"))
-    machine.events()
-    machine.close(Peer(A), 1)
-    machine.commit(Receipt(Peer(A), ID.decode()), 2)
-    assert arrive(machine, wire.part(ID, 0, 2, b"hi"), now_us=3) == []
-    assert machine.events() == [Closed(Peer(A), CloseReason.LOCAL)]
-    assert machine.statistics.duplicates == 1
-    restarted = RupMachine(RupOptions(deferred=True), Seeded(1))
-    restarted.restore(machine.snapshot(Peer(A)), 4)
-    arrive(restarted, wire.part(ID, 0, 2, b"hi"), now_us=5)
-    assert bodies(restarted) == [b"hi"]
-
-
 # Restart.
 
 

@@ -244,16 +244,6 @@ def test_a_half_open_session_sends_no_heartbeat() -> None:
 # Close.
 
 
-def test_an_uncommitted_message_is_not_acknowledged_by_a_lingering_side() -> None:
-    machine, peer = lone_server(UdpcOptions(deferred=True))
-    machine.receive(datagram(102, session_of(peer), 0, IMP, b"x"), "c", 0)
-    machine.close(peer, 0)
-    machine.transmits()
-    machine.commit(Receipt(peer, 102), 0)
-    machine.receive(datagram(102, session_of(peer), 0, IMP, b"x"), "c", 20_000)
-    assert flags(datagrams(machine.transmits())) == [FIN]
-
-
 def test_what_a_request_held_back_is_flushed_by_close() -> None:
     machine, peer = lone_server(UdpcOptions(index_run_max=4))
     machine.send(peer, b"?", 0, flags=REQ)
