@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from fairway.core.errors import BadMessage, BadOption, CallerError
@@ -88,7 +90,7 @@ def test_an_unknown_option_is_refused_and_named(case: Case) -> None:
     assert "colour" in str(caught.value)
 
 
-OWN: dict[str, dict[str, object]] = {
+OWN: dict[str, dict[str, Any]] = {
     "udpc": {"window": 70_000, "keepalive_us": 0, "first_index": 1 << 32, "index_run_max": 65_536},
     "mrp": {"layout": "sideways", "accepts": ("stamped", "sideways"), "window": 32_768, "starts_max": 32_769}
     | {"rto_us_min": 4_000_000, "keepalive_us": 0, "forget_us": -1, "first_sequence": 0},
