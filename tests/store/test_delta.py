@@ -157,6 +157,24 @@ def test_the_entry_of_a_compaction_that_was_truncated_is_removed(table: Delta) -
     assert numbers(table) == list(range(20))
 
 
+def test_what_another_writer_has_committed_is_kept(table: Delta) -> None:
+    """An entry need not have information about its commit, and other writers count what they merge in other words."""
+    land(table, 0)
+    file = put(table, 10)
+    added = {"path": file.path, "size": file.size_bytes, "partitionValues": file.partition, "stats": file.stats}
+    entry = table.log.folder / f"{2:020}.json"
+    entry.write_text(json.dumps({"add": {**added, "modificationTime": 0, "dataChange": True}}))
+    assert table.mend() == []
+    assert numbers(table) == list(range(20))
+    table.open().optimize.compact(post_commithook_properties=delta.by_itself())
+    entry = table.log.folder / f"{3:020}.json"
+    said, *others = map(json.loads, entry.read_text().splitlines())
+    said["commitInfo"]["operationMetrics"] = {"numAddedFiles": "1", "numRemovedFiles": "2"}
+    entry.write_text("\n".join(map(json.dumps, [said, *others])))
+    assert table.mend() == []
+    assert numbers(table) == list(range(20))
+
+
 @pytest.mark.parametrize("damage", [emptied, zeroed, truncated])
 @pytest.mark.parametrize("which", [f"{1:020}.checkpoint.parquet", delta.LAST_CHECKPOINT])
 def test_a_checkpoint_that_may_not_have_been_synced_is_removed_and_the_entries_are_read(

@@ -274,11 +274,12 @@ class Delta:
         except ValueError:
             return False
         info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
-        if info.get("operation") == "OPTIMIZE":
+        metrics = info.get("operationMetrics", {})
+        if info.get("operation") == "OPTIMIZE" and "numFilesAdded" in metrics:
             added, removed = (sum(kind in action for action in actions) for kind in ("add", "remove"))
-            metrics = info["operationMetrics"]
             return (added, removed) == (metrics["numFilesAdded"], metrics["numFilesRemoved"])
-        return bool(info) and len(actions) - 1 == int(info.get(ACTIONS, len(actions) - 1))
+        # delta-rs writes this first, so an entry without it is another writer's.
+        return bool(actions) and len(actions) - 1 == int(info.get(ACTIONS, len(actions) - 1))
 
     def _unproved_checkpoint(self, names: list[str]) -> list[str]:
         """Return the newest checkpoint if nothing proves that it was synced, and a pointer that leads nowhere.
