@@ -69,10 +69,11 @@ _MEANT = (
 has credentials; elsewhere it means that nobody has given any."""
 
 
-def _sentence(error: Exception) -> str:
-    said = str(error).splitlines()[0]
+def sentence(error: Exception) -> str:
+    """Return what an error of one of the clients means, in one line."""
+    said = str(error)
     endpoint = os.environ.get("AWS_ENDPOINT_URL", "Amazon")
-    return next((meant.format(endpoint=endpoint) for part, meant in _MEANT if part in said), said)
+    return next((meant.format(endpoint=endpoint) for part, meant in _MEANT if part in said), said.splitlines()[0])
 
 
 @contextmanager
@@ -87,7 +88,7 @@ def _as_os_errors(what: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise FileNotFoundError(errno.ENOENT, "there is no such object", what) from error
     except BaseError as error:
-        raise OSError(errno.EIO, _sentence(error), what) from error
+        raise OSError(errno.EIO, sentence(error), what) from error
 
 
 def put_new(bucket: str, key: str, content: bytes | Path) -> None:
