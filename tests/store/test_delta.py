@@ -262,6 +262,14 @@ def test_there_is_no_list_of_new_rows_across_a_commit_that_rewrites_or_beyond_th
         table.added(0, 2)
 
 
+def test_a_table_that_cannot_be_compacted_is_told_in_a_sentence(table: Delta) -> None:
+    land(table, 0)
+    land(table, 10)
+    (table.place.folder / f"day={DAY}/0-10.parquet").unlink()
+    with pytest.raises(tending.NotCompacted, match=rf"^{table.place} cannot be compacted: .*/0-10.parquet not found"):
+        tending.compact(table)
+
+
 def test_the_log_and_the_files_stay_few_however_many_commits_there_are(
     table: Delta, monkeypatch: pytest.MonkeyPatch
 ) -> None:

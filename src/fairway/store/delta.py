@@ -101,8 +101,8 @@ class Delta:
                 raise VersionGone(f"{self.place} has no version {version}, or not any more.") from error
             reason = str(error).splitlines()[0]
             raise DamagedTable(
-                f"{self.place} cannot be opened ({reason}): start the stream, which repairs what a power cut leaves; if "
-                "it says this too, restore the table from a copy."
+                f"{self.place} cannot be opened ({reason}): start the stream, which repairs what a power cut leaves; "
+                "if it says this too, restore the table from a copy."
             ) from error
 
     def create(
