@@ -195,6 +195,14 @@ def test_a_checkpoint_has_its_name_when_it_is_whole_and_synced_and_keeps_it(
     assert not (table.place.folder / tending.ASIDE).exists()
 
 
+def test_a_checkpoint_is_of_its_version_though_another_writer_has_gone_on(table: Delta) -> None:
+    land(table, 0)
+    land(table, 10)
+    assert table.log_since_checkpoint(1) == [f"{version:020}.json" for version in (0, 1)]
+    tending._write_checkpoint(table, 1)
+    assert numbers(table) == list(range(20))
+
+
 def test_a_compaction_that_was_synced_is_kept(tmp_path: Path) -> None:
     table = Delta(Place(str(tmp_path / "t")))
     table.create(SCHEMA, ["day"], configuration=tending.history(3_600), positions={})

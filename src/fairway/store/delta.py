@@ -204,10 +204,10 @@ class Delta:
         return snapshot.version()
 
     def log_since_checkpoint(self, version: int) -> list[str]:
-        """Return the names of the newest checkpoint below a version and of the entries that go on from it."""
+        """Return the names of the newest checkpoint below a version and of the entries from it to that version."""
         names, end = self.log.names(), f"{version:020}"
         below = max((name for name in names if _CHECKPOINT.fullmatch(name) and name[:20] < end), default="")
-        return [name for name in names if name == below or (_ENTRY.fullmatch(name) and name[:20] > below[:20])]
+        return [name for name in names if name == below or (_ENTRY.fullmatch(name) and below[:20] < name[:20] <= end)]
 
     def entry(self, version: int) -> list[dict[str, Any]]:
         """Return the actions of a commit; raise `FileNotFoundError`, or `ValueError` if the entry is damaged."""
