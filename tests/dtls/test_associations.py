@@ -10,6 +10,7 @@ from fairway.core.addresses import device_of, with_device
 from fairway.core.machine import Transmit
 from fairway.core.random_source import Seeded
 from fairway.dtls import OVERHEAD_BYTES, PLAINTEXT_BYTES_MAX, DtlsGateway, Limits
+from fairway.dtls.openssl import OpensslClientEngine
 from fairway.dtls.records import CLOSED, hello, split
 from tests.dtls.world import GATEWAY, GATEWAY_NAME, SECOND_US, FakeFleet, Faults, Fleet, World, segments
 
@@ -393,6 +394,24 @@ def test_a_hello_that_openssl_repeats_late_does_not_leave_again(fleet: Fleet) ->
     [again] = client.transmits()
     assert len(split(bytes(again.data))) == 1
     assert hello(bytes(again.data)).has_cookie  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("datagram_bytes", [256, 400])
+def test_a_hello_in_fragments_opens_an_association_and_draws_no_close_notify(datagram_bytes: int, fleet: Fleet) -> None:
+    """As devices with small datagrams send it. Some libraries give up a handshake when they get one."""
+    gateway = fleet.gateway()
+    device = OpensslClientEngine(fleet.identity("sensor-1"), GATEWAY_NAME).call(b"x" * 230)
+    device._connection.set_ciphertext_mtu(datagram_bytes)
+    device.advance()
+    while not device.established:
+        for record in (record for datagram in device.flight() for record in split(datagram)):
+            gateway.receive(record, A, SECOND_US)
+        answers = [bytes(one.data) for one in gateway.transmits()]
+        assert answers
+        assert CLOSED not in answers
+        for answer in answers:
+            device.advance(answer)
+    assert [one.peer.name for one in gateway.associations()] == ["sensor-1"]
 
 
 def test_a_killed_gateway_that_stays_away_for_long_is_found_within_two_seconds(either: Either) -> None:

@@ -107,6 +107,23 @@ def test_spoofed_hellos_leave_no_state_and_get_no_more_bytes_than_they_sent(flee
     assert world.of(A, "sensor-1") == [b"first", b"still up"]
 
 
+def test_hellos_with_a_cookie_that_is_not_theirs_take_no_handshake_from_devices(fleet: Fleet) -> None:
+    """Whoever spoofs addresses has no cookie for them: what it sends must not count as handshakes."""
+    world, stranger = World(fleet.gateway()), fleet.client("sensor-2")
+    stranger.send([Transmit(stranger.inner, b"hello")], 0)
+    world.gateway.receive(stranger.transmits()[0].data, B, world.now_us)
+    stranger.receive(world.gateway.transmits()[0].data, GATEWAY, 0)
+    [spoofed] = stranger.transmits()
+    for number in range(1_000):
+        world.gateway.receive(spoofed.data, ("203.0.113.1", number), world.now_us)
+        world.run(1_000)
+    world.add(fleet.client("sensor-1"), A)
+    world.say(A, b"hello")
+    world.run(SECOND_US)
+    assert world.of(A, "sensor-1") == [b"hello"]
+    assert world.gateway.counters.dropped == {}
+
+
 def test_a_device_keeps_half_of_its_rate_with_a_spoofed_hello_to_every_second_message(fleet: Fleet) -> None:
     world, stranger = up(fleet), fleet.client("sensor-2")
     stranger.send([Transmit(stranger.inner, b"hello")], 0)

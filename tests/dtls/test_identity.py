@@ -8,11 +8,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from fairway.core.errors import BadOption
 from fairway.dtls.authority import Authority
 from fairway.dtls.errors import BadIdentity
 from fairway.dtls.identity import IdentityFiles, read_identity
+from fairway.dtls.openssl import OpensslClientEngine
 from tests.dtls.world import NOW, Fleet
 
 
@@ -150,13 +152,29 @@ def test_a_certificate_of_another_ca_and_one_for_another_role_are_refused(
         fleet.identity("sensor-1", "gateway")
 
 
+def test_a_key_that_openssl_finds_too_small_is_refused(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairway.dtls.authority.ec.SECP256R1", ec.SECP192R1)
+    fleet.authority.issue("small", "device", 5, tmp_path / "small.pem", NOW)
+    identity = read_identity(IdentityFiles(identity=str(tmp_path / "small.pem")), "device", NOW)
+    with pytest.raises(BadIdentity, match="the certificate of small cannot be used: ee key too small"):
+        OpensslClientEngine(identity, "gateway")
+
+
 def test_an_identity_never_shows_its_key(fleet: Fleet) -> None:
     assert "sensor" not in repr(fleet.identity("sensor-1"))
 
 
 @pytest.mark.parametrize(
     ("line", "sentence"),
-    [("serial:xyz", "line 2: 'serial:xyz' is no name"), ("two words", "line 2"), ("sha256:00", "line 2")],
+    [
+        ("serial:xyz", "line 2: 'serial:xyz' is no name"),
+        ("two words", "line 2"),
+        ("sha256:00", "line 2"),
+        ("\ufeffsensor-1", "line 2"),
+        ("sensor-1,sensor-2", "line 2"),
+    ],
 )
 def test_a_list_of_the_revoked_that_cannot_be_read_is_refused(
     line: str, sentence: str, fleet: Fleet, tmp_path: Path
@@ -184,11 +202,15 @@ def test_the_crl_of_a_pki_revokes_its_own_and_must_be_signed_by_it(fleet: Fleet,
     openssl("ecparam -name prime256v1 -genkey -noout -out d.key")
     openssl("req -new -config ca.cnf -key d.key -subj /CN=sensor-9 -out d.csr")
     openssl("x509 -req -in d.csr -CA ca.pem -CAkey ca.key -days 9 -extfile ca.cnf -extensions device -out d.pem")
+    openssl("ca -config ca.cnf -gencrl -keyfile ca.key -cert ca.pem -out before.pem")
     openssl("ca -config ca.cnf -revoke d.pem -keyfile ca.key -cert ca.pem")
     openssl("ca -config ca.cnf -gencrl -keyfile ca.key -cert ca.pem -out crl.pem")
     (tmp_path / "d.key").chmod(0o600)
     files = {name: str(tmp_path / path) for name, path in (("cert", "d.pem"), ("key", "d.key"), ("ca", "ca.pem"))}
-    identity = read_identity(IdentityFiles(**files, crl=str(tmp_path / "crl.pem")), "device", datetime.now(UTC))
-    assert identity.revoked.by_issuer == {("CN=pki", identity.certificate.serial_number)}
+    # A PKI with CAs below its root has several, which may stand in one file.
+    (tmp_path / "all.pem").write_text((tmp_path / "before.pem").read_text() + (tmp_path / "crl.pem").read_text())
+    for crl in ("crl.pem", "all.pem"):
+        identity = read_identity(IdentityFiles(**files, crl=str(tmp_path / crl)), "device", datetime.now(UTC))
+        assert identity.revoked.by_issuer == {("CN=pki", identity.certificate.serial_number)}
     with pytest.raises(BadIdentity, match="is not signed by a CA of this identity"):
         read(fleet.file("sensor-1"), crl=str(tmp_path / "crl.pem"))

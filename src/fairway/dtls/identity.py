@@ -88,7 +88,11 @@ def read_identity(files: IdentityFiles, role: Role, now: datetime) -> Identity:
     if files.revoked:
         revoked |= parse_list(_read(files.revoked).decode(errors="replace"), files.revoked)
     if files.crl:
-        revoked |= parse_crl(_read(files.crl), [*authorities, *chain], files.crl)
+        lists = _blocks(_read(files.crl), "X509 CRL", files.crl)
+        if not lists:
+            raise BadIdentity(f"{files.crl} holds no CRL in PEM")
+        for one in lists:
+            revoked |= parse_crl(one, [*authorities, *chain], files.crl)
     name = common_name(mine[0]) or ""
     return Identity(name, key, mine[0], tuple(chain), tuple(authorities), revoked)
 
