@@ -78,8 +78,10 @@ def test_what_is_revoked_is_so_below_a_line_that_somebody_did_not_end(capsys: py
         (
             "ca issue ca x --days 3000000 --out x.pem",
             2,
-            "Invalid value for '--days': 3000000 is not in the range 1<=x<=36500."
-            " (fairway ca issue --help shows the usage)",
+            (
+                "Invalid value for '--days': 3000000 is not in the range 1<=x<=36500."
+                " (fairway ca issue --help shows the usage)"
+            ),
         ),
         ("ca init ca", 1, "ca holds a CA already; choose another folder"),
         ("ca issue none x --out x.pem", 1, "none holds no CA; make one: fairway ca init none"),

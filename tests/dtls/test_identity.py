@@ -75,7 +75,7 @@ def _key_of(other: Path) -> Callable[[list[str]], str]:
         (lambda own: "".join([own[0], own[2]]), "no certificate .* belongs to its key"),
         (lambda own: own[0] + own[1], "holds no CA certificate to trust; append"),
         (lambda own: own[0], "holds no certificate in PEM"),
-        (lambda own: "".join([own[0], own[1].replace("MI", "AA", 1), own[2]]), "a certificate in .* is damaged"),
+        (lambda own: "".join([own[0], own[1].replace("MI", "AA", 1), own[2]]), "a certificate in .* is damaged or of"),
         (lambda own: "".join([own[0].replace("MI", "AA", 1), *own[1:]]), "cannot be read: it is damaged"),
         (lambda own: "", "holds no private key"),
     ],
@@ -121,6 +121,15 @@ def test_an_encrypted_key_and_one_of_another_kind_are_refused(mine: Path, tmp_pa
         other.chmod(0o600)
         with pytest.raises(BadIdentity, match=sentence):
             read(other)
+
+
+def test_a_ca_of_a_kind_that_nobody_reads_is_refused(mine: Path, tmp_path: Path) -> None:
+    """A gateway that reads its files again must not end by it."""
+    for command in ("genpkey -algorithm SM2 -out k", "req -x509 -new -key k -sm3 -subj /CN=sm2 -days 9 -out ca.pem"):
+        subprocess.run(["openssl", *command.split()], cwd=tmp_path, check=True, capture_output=True)
+    mine.write_text(mine.read_text() + (tmp_path / "ca.pem").read_text())
+    with pytest.raises(BadIdentity, match=r"a certificate in .* is damaged or of an unknown kind"):
+        read(mine)
 
 
 def test_what_has_expired_or_is_not_yet_valid_is_refused(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from OpenSSL import crypto
@@ -135,9 +136,12 @@ def _certificates(pem: bytes, path: str) -> list[x509.Certificate]:
     if not blocks:
         raise BadIdentity(f"{path} holds no certificate in PEM")
     try:
-        return [x509.load_pem_x509_certificate(block) for block in blocks]
-    except ValueError as error:
-        raise BadIdentity(f"a certificate in {path} is damaged: {error}") from error
+        certificates = [x509.load_pem_x509_certificate(block) for block in blocks]
+        for one in certificates:
+            one.public_key()
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise BadIdentity(f"a certificate in {path} is damaged or of an unknown kind: {error}") from error
+    return certificates
 
 
 def _no_match(files: IdentityFiles, key_path: str, certificates: Sequence[x509.Certificate]) -> str:

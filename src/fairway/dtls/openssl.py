@@ -131,7 +131,8 @@ def _verifier(admission: Admission) -> Callable[[SSL.Connection, crypto.X509, in
 
 @cache
 def _key_logger(path: str) -> Callable[[SSL.Connection, bytes], None]:
-    _log.warning("SSLKEYLOGFILE is set: whoever reads %s can decrypt everything", path)
+    with open(path, "ab"):  # now, and not in the first handshake, is the time to say that it cannot be written
+        _log.warning("SSLKEYLOGFILE is set: whoever reads %s can decrypt everything", path)
 
     def write(connection: SSL.Connection, line: bytes) -> None:
         with open(path, "ab") as log:
