@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from time import process_time, sleep
 
 import pytest
@@ -41,6 +42,7 @@ def test_a_message_arrives_with_the_name_of_its_device_and_is_answered(either: E
 @pytest.mark.parametrize(
     "faults",
     [
+        Faults(),
         Faults(loss=200_000),
         Faults(loss=300_000),
         Faults(duplicate=300_000),
@@ -51,11 +53,15 @@ def test_a_message_arrives_with_the_name_of_its_device_and_is_answered(either: E
     ids=str,
 )
 def test_a_hundred_of_a_hundred_handshakes_complete_over_a_bad_link(faults: Faults, either: Either) -> None:
+    took_s = []
     for seed in range(100):
         world = World(either.gateway(), seed, faults)
         client = world.add(either.client("sensor-1", seed=seed), A)
         world.say(A, b"hello")
+        began_us = world.now_us
         assert world.run(120 * SECOND_US, lambda client=client: client.is_up), f"seed {seed}"  # type: ignore[misc]
+        took_s.append((world.now_us - began_us) / SECOND_US)
+    print(f"{faults}: median {median(took_s):.2f} s, the slowest {max(took_s):.2f} s")
 
 
 def test_datagrams_wait_for_the_handshake_and_no_more_than_the_bound(either: Either) -> None:

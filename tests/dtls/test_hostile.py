@@ -13,7 +13,7 @@ import pytest
 from fairway.core.addresses import with_device
 from fairway.core.machine import Transmit
 from fairway.core.random_source import Seeded
-from fairway.dtls import DtlsClient, DtlsGateway
+from fairway.dtls import DtlsClient, DtlsGateway, Limits
 from fairway.dtls.authority import REVOKED, Authority
 from fairway.dtls.cookies import Cookies
 from fairway.dtls.identity import IdentityFiles, read_identity
@@ -150,6 +150,21 @@ def test_a_device_keeps_half_of_its_rate_with_a_spoofed_hello_to_every_second_me
 
 def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * getpagesize()
+
+
+def test_an_association_takes_no_more_memory_than_the_bounds_are_made_for(fleet: Fleet) -> None:
+    gateway = fleet.gateway()
+    held_bytes = 0
+    for number in range(150):
+        if number == 50:
+            held_bytes = resident_bytes()
+        world, address = World(gateway, now_us=number * SECOND_US), ("198.51.100.7", number)
+        world.add(fleet.client("sensor-1", seed=number), address)
+        world.say(address, b"hello")
+        assert world.run(SECOND_US, lambda world=world: bool(world.answers))  # type: ignore[misc]
+    each_bytes = (resident_bytes() - held_bytes) / 100
+    print(f"{gateway.counters.associations} associations, {each_bytes / 1_024:.0f} KiB each")
+    assert each_bytes * Limits().up_max < 1_200_000_000
 
 
 def test_even_the_smallest_hello_gets_no_more_than_it_sent(either: Either) -> None:
