@@ -116,7 +116,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Pass the seed to hypothesis, before its plugin looks; with a seed it draws the same each time."""
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = config.option.seed
-    gc.disable()  # until all is imported
+    gc.set_threshold(100_000, 50, 50)  # simulated runs make little that refers to itself
     # Logging is off because the shell that starts Spark reads what Java writes. A missing archive is ignored.
     os.environ.setdefault("JAVA_TOOL_OPTIONS", f"{QUICK_JAVA} -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable")
 
@@ -144,10 +144,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage less often: what was imported stays, and simulated runs make little that refers to itself."""
-    gc.enable()
+    """Let the garbage collector pass over what was imported: each test of `net` has it look at everything."""
+    gc.collect()
     gc.freeze()
-    gc.set_threshold(100_000, 50, 50)
 
 
 @pytest.hookimpl(tryfirst=True)
