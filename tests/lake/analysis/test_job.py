@@ -161,7 +161,7 @@ class Onlooker(threading.Thread):
         self.join()
 
     def run(self) -> None:
-        while not self.over.wait(0.2):
+        while not self.over.wait(0.5):
             try:
                 places = [(row["file_id"], row["offset"]) for row in table_rows(self._lake, "packets")]
             except Exception as error:
