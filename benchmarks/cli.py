@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import typer
 
-from fairway.cli.output import print_rows
+from benchmarks.frame import print_rows
 from fairway.core.errors import BadOption, FairwayError
 
 bench = typer.Typer(no_args_is_help=False)
@@ -46,7 +47,7 @@ def paths(
     json: bool = JSON,
 ) -> None:
     """Measures which share of a simulated bottleneck one long flow reaches, and the queue: share / queue."""
-    from benchmarks.paths import measure
+    from benchmarks.bottleneck import measure
 
     numbers = [[int(one) for one in some.split(",")] for some in (rates, round_trips)]
     rows = measure(protocols.split(","), numbers[0], numbers[1], losses.split(","))
@@ -84,10 +85,7 @@ def transport(
         peers = [name for name in PEERS if (name in BESIDE_DTLS if dtls else not name.endswith("-dtls"))]
     plan = Plan(rounds, seconds, () if dtls else _losses(loss), peers, loads, prefer_relay=relay)
     results = Results(rounds, seconds)
-    code = perform(
-        "transport", results, lambda report: run(plan, results, report), lambda: show(plan, results), out, as_json=json
-    )
-    raise typer.Exit(code)
+    perform("transport", results, partial(run, plan, results), partial(show, plan, results), out, as_json=json)
 
 
 @bench.command(epilog="Example: fairway bench links --only lte,rup,tcp-bbr,bulk --rounds 1 --seconds 5")
@@ -105,14 +103,11 @@ def links(
 
     plan, results = choose(only), Results(rounds, seconds)
     try:
-        code = perform(
-            "links", results, lambda report: run(plan, results, report), lambda: show(plan, results), out, as_json=json
-        )
+        perform("links", results, partial(run, plan, results), partial(show, plan, results), out, as_json=json)
     except NotPermitted as reason:
         raise FairwayError(
             f"links need network namespaces and TUN devices, for which root is asked: {reason}"
         ) from reason
-    raise typer.Exit(code)
 
 
 @bench.command(epilog="Example: fairway bench captures --datagrams 3000000")
@@ -127,10 +122,7 @@ def captures(
     from benchmarks.frame import Results, perform
 
     results = Results(rounds, 0.0)
-    code = perform(
-        "captures", results, lambda report: run(results, datagrams, report), lambda: show(results), out, as_json=json
-    )
-    raise typer.Exit(code)
+    perform("captures", results, partial(run, results, datagrams), partial(show, results), out, as_json=json)
 
 
 @bench.command(epilog="Example: fairway bench gateway --only udpc,mrp,redis")
@@ -150,15 +142,7 @@ def gateway(
 
     (names,) = chosen(only, list(SYSTEMS))
     plan, results = Plan(names, visible=visible if "udpc" in names else 0), Results(rounds, seconds)
-    code = perform(
-        "gateway",
-        results,
-        lambda report: run(plan, results, out, report),
-        lambda: show(plan, results),
-        out,
-        as_json=json,
-    )
-    raise typer.Exit(code)
+    perform("gateway", results, partial(run, plan, results, out), partial(show, plan, results), out, as_json=json)
 
 
 def _losses(text: str) -> list[float]:

@@ -20,8 +20,7 @@ from typing import Any
 from benchmarks.gateway.landed import Held, held
 from benchmarks.gateway.systems import NAME, System, find_program
 from fairway.core.errors import FairwayError
-from fairway.demo.processes import HeldSignals
-from fairway.demo.services import GatewayService
+from fairway.demo.services import GatewayService, HeldSignals
 
 HOST = "127.0.0.1"
 START_S = 90.0

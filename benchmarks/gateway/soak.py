@@ -10,23 +10,83 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import re
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, quantiles
 
 from benchmarks.gateway.crowd import ACKNOWLEDGED, Crowd, Ledger
-from benchmarks.gateway.gauges import Gauges, Sample
 from benchmarks.gateway.landed import Tally, tally
+from benchmarks.transport.clocks import resident_bytes
 from fairway.core.errors import FairwayError
+from fairway.core.tables import MESSAGES
 from fairway.demo.services import GatewayService, Service, ServiceFailed, stream_service
 from fairway.lake.landing.reconcile import Account, reconcile
+from fairway.store.delta import Delta
 from fairway.store.lakes import Lake
+
+ANSWER_S = 10.0
+_UNSEALED = re.compile(r"^fairway_gateway_backlog_messages\{[^}]*\} (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    gateway_bytes: int
+    stream_bytes: int
+    """With the JVM and its workers."""
+    unsealed: int
+    on_the_way: int
+    """Acknowledged, as the senders know it, and not in the table."""
+    files: int
+    """Of the table."""
+
+
+class Gauges:
+    """Reads everything without touching what it reads."""
+
+    def __init__(self, lake: Path, metrics: str, gateway: int, stream: int) -> None:
+        self._table = Lake(lake, create=False).delta(MESSAGES.name)
+        self._metrics = metrics
+        self._gateway = gateway
+        self._stream = stream
+
+    def read(self, acknowledged: int) -> Sample:
+        """Takes one sample; so many messages were acknowledged before."""
+        rows = rows_by_file(self._table)
+        return Sample(
+            gateway_bytes=resident_bytes(self._gateway),
+            stream_bytes=sum(map(resident_bytes, members(self._stream))),
+            unsealed=self._unsealed(),
+            on_the_way=max(0, acknowledged - sum(rows)),
+            files=len(rows),
+        )
+
+    def _unsealed(self) -> int:
+        with urllib.request.urlopen(self._metrics, timeout=ANSWER_S) as answer:
+            found = _UNSEALED.search(answer.read().decode())
+        return int(float(found[1])) if found else 0
+
+
+def rows_by_file(table: Delta) -> list[int]:
+    return [file.rows for file, _ in table.files(table.open())] if table.exists() else []
+
+
+def members(group: int) -> Iterator[int]:
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(ProcessLookupError):
+                if os.getpgid(int(name)) == group:
+                    yield int(name)
+
 
 PROTOCOLS = ("udpc", "mrp", "rup", "pydevts")
 SAMPLE_S = 5.0
@@ -37,7 +97,7 @@ LOOK_S = 1.0
 GROWTH_SHARE_MAX, GROWTH_BYTES_MAX = 0.1, 16 << 20
 """What the gateway's memory may be more in the last quarter than in the second: a tenth, and a little."""
 MEMORY_MINUTES_MIN = 10.0
-"""A shorter run says nothing about memory: machines remember copies for a minute or more, and caches fill up."""
+"""A shorter run says nothing about memory: machines remember duplicates for a minute or more, and caches fill up."""
 UNSEALED_S_MAX = 30.0
 ON_THE_WAY_S_MAX = 60.0
 """A backlog is bounded when it never holds more than so many seconds of the rate: six and four times what is usual."""
@@ -62,7 +122,7 @@ class Outcome:
     stream_code: int = 0
 
     def problems(self) -> list[str]:
-        """Says what does not hold; nothing if all is well."""
+        """Return what does not hold; nothing if all is well."""
         return [*self._promise(), *self._backlog(), *self._memory()]
 
     def _promise(self) -> list[str]:

@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.footprint import footprint
 from benchmarks.transport.clocks import resident_bytes
 from fairway import net
-from fairway.demo.processes import process
+from fairway.demo.services import process
 
 ANSWER_S = 60.0
 

@@ -16,7 +16,7 @@ from benchmarks.frame import CellFailed
 from benchmarks.transport.environments import Environment
 from benchmarks.transport.loads import Load
 from benchmarks.transport.peers import Peer
-from fairway.demo.processes import process
+from fairway.demo.services import process
 
 START_S = 20.0
 LIMIT_BASE_S = 40.0

@@ -130,7 +130,7 @@ class MessageCheck:
         self._mark(self._widened(numbers))
         self.total += len(bodies)
         if self.complete and not (self.total == self._expected and self._seen.all()):
-            raise Corrupt(f"of {self._expected} messages {int(self._seen.sum())} came, {self.total} with copies")
+            raise Corrupt(f"of {self._expected} messages {int(self._seen.sum())} came, {self.total} with duplicates")
 
     def _widened(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         if self._period is None:

@@ -80,7 +80,7 @@ def test_a_message_that_comes_twice_is_found() -> None:
 
 def test_a_copy_in_place_of_a_missing_message_is_found() -> None:
     sent = messages(10)
-    with pytest.raises(Corrupt, match="9 came, 10 with copies"):
+    with pytest.raises(Corrupt, match="9 came, 10 with duplicates"):
         MessageCheck(64, 10, None).take([*sent[:9], sent[8]])
 
 

@@ -23,7 +23,7 @@ from benchmarks.transport.pair import Cell, run_cell
 from benchmarks.transport.peers import PEERS, PLAIN
 from benchmarks.transport.rounds import Plan, cells, goals, run, show
 from fairway.cli import run as command_line
-from fairway.demo.processes import process
+from fairway.demo.services import process
 from tests.conftest import ROOT
 
 BUILT_IN = [peer for peer in PEERS.values() if peer.needs is None]

@@ -25,8 +25,8 @@ from fairway.core.machine import CONTROLLERS, Options, Transmit
 from fairway.core.random_source import RandomSource
 from fairway.protocols import NAMES
 from fairway.sim.configuration import Configuration, Crash, Partition, Rebind
-from fairway.sim.faults import Faults
 from fairway.sim.load import Load
+from fairway.sim.pipe import Faults
 from fairway.sim.result import Result
 from fairway.sim.run import run
 from fairway.sim.swarm import draw, replay_command, run_seed

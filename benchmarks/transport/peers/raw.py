@@ -107,7 +107,6 @@ async def open_sender(host: str, port: int, load: Load, offload: str = "no") -> 
 
 
 async def serve(host: str, load: Load, announce: Announce, offload: str = "no") -> None:
-    """Receive, compare and count."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind((host, 0))
         roomy(sock)

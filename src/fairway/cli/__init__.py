@@ -34,8 +34,8 @@ VERBS = (
     Verb("ping", "fairway.cli.ping", "Show round-trip times and loss."),
     Verb("gateway", "fairway.cli.gateway", "Serve: acknowledged means on disk."),
     Verb("stream", "fairway.cli.stream", "Land what gateways have sealed in tables, exactly once."),
-    Verb("reconcile", "fairway.cli.reconcile", "Count whether all that was acknowledged is in the table."),
-    Verb("compact", "fairway.cli.compact", "Merge small files of the landed tables."),
+    Verb("reconcile", "fairway.cli.landed", "Count whether all that was acknowledged is in the table."),
+    Verb("compact", "fairway.cli.landed", "Merge small files of the landed tables."),
     Verb("analyze", "fairway.cli.analyze", "Turn captures into tables."),
     Verb("report", "fairway.cli.report", "Draw what tables tell, as one HTML file."),
     Verb("wireshark", "fairway.cli.wireshark", "Teach Wireshark the four protocols."),
@@ -99,7 +99,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _invoke(arguments: list[str]) -> int:
-    """Lets typer do the work; a verb returns None or an exit code."""
+    """Let typer do the work; a verb returns None or an exit code."""
     if COMPLETION_VARIABLE in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]  # not re-exported, but named there
 

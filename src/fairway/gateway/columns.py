@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from fairway.core.tables import SEGMENT
 from fairway.gateway.journal import Row
+from fairway.store.parquet import arrow_schema
 from fairway.store.places import Place
 
 GROUP_BYTES_MAX = 32 << 20
@@ -22,15 +23,7 @@ PLAIN_ABOVE_BYTES = 32 << 20
 """With a message above this a segment's bodies are not compressed: Parquet holds a value and its compressed copy at
 once. The table compresses it."""
 
-_ARROW = {
-    "string": pa.string(),
-    "long": pa.int64(),
-    "int": pa.int32(),
-    "boolean": pa.bool_(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "binary": pa.binary(),
-}
-SCHEMA = pa.schema([pa.field(one.name, _ARROW[one.type], nullable=one.nullable) for one in SEGMENT.columns])
+SCHEMA = arrow_schema(SEGMENT)
 REPEATING = ("gateway", "protocol", "peer", "device", "kind")
 """Texts that many messages share."""
 _FOLDED = pa.schema(

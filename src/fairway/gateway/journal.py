@@ -9,13 +9,13 @@
                messages in files. `port` is the one on which they were received, null in rows of versions 1 and 2.
                `device` is the sender's authenticated name, null without DTLS. Rows are removed after sealing.
     states     endpoint, peer, at_us, data: what `restore` needs of a conversation, replaced with every commit
-    additions  number, endpoint, at_us, data: what commits add to the memory of copies where that grows with every
+    additions  number, endpoint, at_us, data: what commits add to the memory of duplicates where that grows with every
                message; removed when its time is over
     sealing    first, last: the segment that is being made, so that a repeated attempt makes the same one
     sealed     first, last, bytes, at_us: segments that lie in `landing/`, at least the newest
     meta       key, value: gateway, boot, stopped, suspect
 
-Messages and the state that recognises their copies are committed in one transaction. Beside the gateway anyone may
+Messages and the state that recognises their duplicates are committed in one transaction. Beside the gateway anyone may
 read (`core/layout.py` has the questions); only the gateway writes, from one thread.
 """
 
@@ -175,7 +175,7 @@ class Journal:
         self._connection.execute("INSERT INTO sealed VALUES (?, ?, 0, 0)", (offset - 1, offset - 1))
 
     def _note_boot(self) -> None:
-        """Return additions of before a reboot their full time again: the clock that they were dated by began anew."""
+        """Give additions from before a reboot their full time again: the clock that dates them began anew."""
         boot = BOOT_ID.read_text().strip() if BOOT_ID.exists() else ""
         execute = self._connection.execute
         known = execute("SELECT value FROM meta WHERE key = 'boot'").fetchone()
@@ -184,7 +184,7 @@ class Journal:
             execute("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", (boot,))
 
     def limit(self, journal_bytes_max: int) -> None:
-        """Has writing fail, as on a full disk, when the file would grow beyond this."""
+        """Have writing fail, as on a full disk, when the file would grow beyond this."""
         self._connection.execute(f"PRAGMA max_page_count = {max(16, journal_bytes_max // PAGE_BYTES)}")
 
     # What is there.
@@ -291,7 +291,7 @@ class Journal:
     def plan(self, segment_bytes_max: int) -> tuple[int, int] | None:
         """Notes the range of the next segment: from the oldest unsealed message on, within the bound, at least one row.
 
-        Gives None if everything is sealed.
+        None if everything is sealed.
         """
         crashpoints.check_room()
         asked = f'SELECT "offset", count, {_BYTES} FROM messages WHERE "offset" > ? ORDER BY "offset"'
@@ -346,7 +346,7 @@ class Journal:
         return None
 
     def _move(self, first: int, distance: int) -> int:
-        """Return the rows from an offset on others, by way of negative ones, so that no two meet."""
+        """Move the rows from an offset on, by way of negative ones, so that no two meet."""
         asked = 'SELECT sum(count) FROM messages WHERE "offset" >= ?'
         moved = int(self._connection.execute(asked, (first,)).fetchone()[0])
         self._connection.execute('UPDATE messages SET "offset" = -1 - "offset" WHERE "offset" >= ?', (first,))

@@ -122,7 +122,7 @@ class Sealer:
         return True
 
     def _publish(self, first: int, last: int) -> Published:
-        """Writes the segment aside and returns it its name."""
+        """Write the segment aside and give it its name."""
         from fairway.gateway import columns
 
         crashpoints.check_room()
@@ -175,7 +175,7 @@ class Sealer:
             pass
 
     async def _write(self, work: Callable[..., Result], *arguments: object) -> Result:
-        """Has the one thread that writes the journal do something."""
+        """Have the one thread that writes the journal do something."""
         return await self._loop.run_in_executor(self._writer, work, *arguments)
 
     def close(self) -> None:

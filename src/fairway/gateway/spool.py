@@ -1,7 +1,7 @@
 """Large messages on their way in: parts go to a file as they come, so that none is held in memory.
 
 A file is synced in the transaction that commits its message. One whose parts stop coming goes away some time after the
-machine has forgotten the message. While the disk has no room, the parts that a machine has already taken in are kept
+machine has forgotten the message. While the disk has no room, the parts that a machine has already accepted are kept
 here and its socket is not read: their number is bounded by what one turn of the loop brings.
 """
 

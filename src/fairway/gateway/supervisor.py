@@ -87,7 +87,6 @@ class Worker:
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Ends the process at once."""
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: int) -> None:
@@ -136,7 +135,6 @@ class Supervisor:
         await asyncio.gather(*running)
 
     def kill(self) -> None:
-        """Ends the workers at once."""
         for worker in self._workers:
             worker.kill()
 

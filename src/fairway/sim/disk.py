@@ -1,8 +1,8 @@
-"""A simulated disk: messages and the state that recognises their copies are stored together, or not at all.
+"""A simulated disk: messages and the state that recognises their duplicates are stored together, or not at all.
 
 One transaction is under way at a time, as in a gateway: it takes the snapshots with what it is about to commit, is
 durable some time later, and only then are the receipts committed and the acknowledgements released. A crash in
-between leaves it done or undone, as chance has it.
+between leaves it done or undone, as the seed has it.
 """
 
 from __future__ import annotations
@@ -82,11 +82,9 @@ class Disk:
             self.sent_since[peer] = not quiet(peer)
 
     def crash(self) -> None:
-        """Forgets what was waiting to be written."""
         self.pending = []
 
     def forget(self, peer: Peer) -> None:
-        """Drops a conversation that has ended."""
         self.snapshots.pop(peer, None)
         self.sent_since.pop(peer, None)
         if self.writing is not None:

@@ -43,7 +43,7 @@ class Measures:
         if not self.ended and sender not in self.flows:
             self.flows[sender] = Flow(now_us)
 
-    def handed(self, sender: int, accepted_us: int, body_bytes: int, now_us: int) -> None:
+    def received(self, sender: int, accepted_us: int, body_bytes: int, now_us: int) -> None:
         """Notes a message's first delivery."""
         flow = self.flows.get(sender)
         if self.ended or flow is None:

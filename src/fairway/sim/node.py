@@ -18,10 +18,9 @@ from fairway.core.random_source import Seeded
 from fairway.sim.checks import Judge
 from fairway.sim.digest import Digest
 from fairway.sim.disk import Disk, Transaction
-from fairway.sim.ledger import AmplificationLedger
 from fairway.sim.load import Bodies, Load
 from fairway.sim.memory import memory_violation
-from fairway.sim.network import Network
+from fairway.sim.network import AmplificationLedger, Network
 from fairway.sim.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class Surroundings:
 class Node:
     """One endpoint of the simulated network."""
 
-    def __init__(self, around: Surroundings, index: int, address: Address, chance: Seeded) -> None:
+    def __init__(self, around: Surroundings, index: int, address: Address, random: Seeded) -> None:
         self.around = around
         self.index = index
         self.address = address
@@ -70,7 +69,7 @@ class Node:
         self.ledger = AmplificationLedger(provable=around.protocol in ("udpc", "mrp"))
         self.application: LoadApplication
         self.machine: Machine
-        self._chance = chance
+        self._random = random
         self._deadline_us: int | None = None
         self._timer_us: int | None = None
         self._wakes_us = -1
@@ -87,7 +86,7 @@ class Node:
         around = self.around
         self.up = True
         self.lives += 1
-        self.machine = around.make_machine(self._chance.fork(self.lives))
+        self.machine = around.make_machine(self._random.fork(self.lives))
         self._deadline_us = self._timer_us = None
         self._counted = [0, 0, 0, 0]
         around.judge.started(self.index, restored=with_snapshot)
@@ -125,7 +124,7 @@ class Node:
         disk = self.disk
         if not self.around.deferred:
             disk.keep(self.machine, self.application.open_receipts(), self.quiet)
-        elif disk.writing is not None and self._chance.happens(DURABLE_AFTER_CRASH):
+        elif disk.writing is not None and self._random.happens(DURABLE_AFTER_CRASH):
             self._stored(disk.end())
         disk.writing = None
         disk.crash()
@@ -185,7 +184,7 @@ class Node:
         self.settle()
 
     def arrive(self, data: bytes, source: Address, segment_bytes: int | None) -> None:
-        """Return the machine what the network brings."""
+        """Pass what the network brings to the machine."""
         self._counted[2] += 1 if segment_bytes is None else -(-len(data) // segment_bytes)
         self._counted[3] += len(data)
         self.machine.receive(data, source, self.around.schedule.now_us, segment_bytes)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.capture.frames import LinkType
-from fairway.capture.headers import (
+from fairway.capture.frames import (
     DESTINATION_OPTIONS,
     ETHER_IPV4,
     ETHER_IPV6,
@@ -26,6 +25,7 @@ from fairway.capture.headers import (
     MORE_FRAGMENTS,
     ROUTING,
     VLAN_TAGS_MAX,
+    LinkType,
 )
 from fairway.capture.packets import PROTOCOL_UDP, UDP_HEADER_BYTES
 from fairway.core.columns import Bytes, Integers

@@ -39,8 +39,15 @@ from fairway.capture.columns.records import (
     numbers,
 )
 from fairway.capture.columns.walks import FRAME_BYTES_MAX, STEP_S_MAX, pcap_offsets
-from fairway.capture.frames import NS_PER_S, RECORD_BYTES_MAX, LinkType
-from fairway.capture.headers import ETHER_IPV4, ETHER_IPV6, ETHER_VLANS, VLAN_TAGS_MAX
+from fairway.capture.frames import (
+    ETHER_IPV4,
+    ETHER_IPV6,
+    ETHER_VLANS,
+    NS_PER_S,
+    RECORD_BYTES_MAX,
+    VLAN_TAGS_MAX,
+    LinkType,
+)
 from fairway.capture.pcap import FRACTION_NS, HEADER_BYTES, LINK_TYPE_MASK, RECORD_HEADER_BYTES
 from fairway.core.columns import Integers
 from fairway.core.errors import DamagedCapture

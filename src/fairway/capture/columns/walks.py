@@ -38,7 +38,7 @@ def pcap_offsets(buffer: Bytes, offset: int, stop: int, big: bool, captured_max:
 
 
 def _fetch(buffer: Bytes, offset: int, stop: int) -> None:
-    """Has a mapped file's pages brought in one after the other: a walk that waits for each takes twice as long."""
+    """Have a mapped file's pages brought in one after the other: a walk that waits for each takes twice as long."""
     buffer[offset:stop:PAGE_BYTES].any()
 
 
