@@ -32,6 +32,7 @@ class Status:
         self._line = line
         self._after_s = after_s
         self._began_s = time.monotonic()
+        self._drawn = False
         self._drawing = threading.RLock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._show, daemon=True)
@@ -45,20 +46,24 @@ class Status:
         self._over.set()
         if self.shown:
             self._thread.join()
-            draw("")
+            self._erase()
 
     def print(self, text: str) -> None:
         """Print a line to standard output, above this one."""
         with self._drawing:
-            if self.shown:
-                draw("")
+            self._erase()
             print(text, flush=True)
+
+    def _erase(self) -> None:
+        if self._drawn:
+            draw("")
 
     def _show(self) -> None:
         ended = self._over.wait(self._after_s)
         while not ended:
             with self._drawing:
                 draw(self._line(time.monotonic() - self._began_s))
+                self._drawn = True
             ended = self._over.wait(REFRESH_S)
 
 
