@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairway.cli import options
-from fairway.cli.ending import Ending, ending_by_signals
+from fairway.cli.ending import Ending, ending_by_signals, until_signal
+from fairway.cli.exits import ExitCode
 from fairway.cli.options import option, seconds_of, settings_of
 from fairway.cli.status import Status
 from fairway.core.errors import BadOption
@@ -61,7 +62,8 @@ def stream(
         from fairway.lake.landing.typed import parse_specs
         from fairway.store.lakes import Lake
 
-        specs, opened = parse_specs(json_schema, route), Lake(lake)
+        specs = parse_specs(json_schema, route)
+        opened = until_signal(lambda: Lake(lake), "stopped", terminated=ExitCode.DONE)
         with _Teller(json, ending) as teller:
             from fairway.lake.landing.stream import Stream, StreamOptions
 

@@ -121,10 +121,13 @@ class Authority:
         valid = [one for one in chosen if not one.revoked]
         lines = "".join(f"serial:{one.serial:x}  # {one.name}\n" for one in valid)
         path = self.folder / REVOKED
+        text = self._revoked_text()
+        if text and not text.endswith("\n"):
+            text += "\n"
         aside = path.with_suffix(".new")
         # A gateway may read the list at any moment: it must never see half of it.
         with aside.open("w") as file:
-            file.write(self._revoked_text() + lines)
+            file.write(text + lines)
             file.flush()
             os.fsync(file.fileno())
         aside.replace(path)

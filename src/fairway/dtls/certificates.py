@@ -24,6 +24,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from fairway.dtls.engine import PeerIdentity
 from fairway.dtls.errors import BadIdentity
 
+NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
@@ -60,11 +62,11 @@ def parse_list(text: str, source: str) -> Revoked:
     fingerprints: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
         word = line.partition("#")[0].strip()
-        kind, colon, value = word.partition(":")
+        kind, _, value = word.partition(":")
         digits = value.replace(":", "").lower()
         if not word:
             continue
-        if not colon and " " not in word:
+        if NAME.fullmatch(word):
             names.append(word)
         elif kind == "serial" and _is_hexadecimal(digits):
             serials.append(int(digits, 16))
@@ -91,8 +93,6 @@ def parse_crl(pem: bytes, authorities: Sequence[x509.Certificate], source: str) 
     issuer = crl.issuer.rfc4514_string()
     return Revoked(by_issuer=frozenset((issuer, one.serial_number) for one in crl))
 
-
-NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 Role = Literal["device", "gateway"]
 USAGES = {"device": ExtendedKeyUsageOID.CLIENT_AUTH, "gateway": ExtendedKeyUsageOID.SERVER_AUTH}

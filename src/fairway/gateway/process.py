@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from fairway.gateway.home import prepare_lake
 from fairway.gateway.service import Service
 from fairway.gateway.settings import Settings
 from fairway.gateway.supervisor import Supervisor
@@ -88,7 +87,6 @@ def run(settings: Settings) -> int:
             "anybody who reaches %s may send: name who may with --allow NETWORK, or listen on 127.0.0.1",
             ", ".join(settings.urls),
         )
-    prepare_lake(settings.lake)
     settle_workers(settings.lake, settings.name, settings.workers, settings.journal)
     return asyncio.run(_supervise(settings) if settings.workers > 1 else _serve(settings))
 
