@@ -24,7 +24,7 @@ def _only(what: str) -> str:
 
 @bench.command()
 def columns(seconds: int = SECONDS, json: bool = JSON) -> None:
-    """Measures how many headers a second each protocol's column decoder reads, on one core."""
+    """Measure how many headers a second each protocol's column decoder reads, on one core."""
     from benchmarks.columns import measure
 
     print_rows(measure(seconds=seconds), title="Headers decoded by columns", as_json=json)
@@ -32,7 +32,7 @@ def columns(seconds: int = SECONDS, json: bool = JSON) -> None:
 
 @bench.command()
 def simulator(seconds: int = SECONDS, json: bool = JSON) -> None:
-    """Measures how many datagrams a second the simulator carries, on one core."""
+    """Measure how many datagrams a second the simulator carries, on one core."""
     from benchmarks.simulator import measure
 
     print_rows(measure(seconds=seconds), title="Simulated datagrams", as_json=json)
@@ -46,7 +46,7 @@ def paths(
     losses: str = typer.Option("0,1,2,5,10,5b", help="Per cent each way, joined by commas; b for bursts."),
     json: bool = JSON,
 ) -> None:
-    """Measures which share of a simulated bottleneck one long flow reaches, and the queue: share / queue."""
+    """Measure which share of a simulated bottleneck one long flow reaches, and the queue: share / queue."""
     from benchmarks.bottleneck import measure
 
     numbers = [[int(one) for one in some.split(",")] for some in (rates, round_trips)]
@@ -72,7 +72,7 @@ def transport(
     dtls: bool = typer.Option(False, "--dtls", help="The four over DTLS beside plain and aioquic, without loss."),
     json: bool = JSON,
 ) -> None:
-    """Measures the four protocols beside raw UDP, TCP, QUIC, ENet and KCP, and judges the goals."""
+    """Measure the four protocols beside raw UDP, TCP, QUIC, ENet and KCP, and judge the goals."""
     from benchmarks.frame import Results, chosen, perform
     from benchmarks.transport.loads import LOADS
     from benchmarks.transport.peers import BESIDE_DTLS, PEERS
@@ -96,7 +96,7 @@ def links(
     out: Path = OUT,
     json: bool = JSON,
 ) -> None:
-    """Measures Fairway beside TCP, QUIC, ENet and KCP on emulated links that delay, lose and queue."""
+    """Measure Fairway beside TCP, QUIC, ENet and KCP on emulated links that delay, lose and queue."""
     from benchmarks.frame import Results, perform
     from benchmarks.links.rounds import choose, run, show
     from benchmarks.namespaces import NotPermitted
@@ -117,7 +117,7 @@ def captures(
     out: Path = OUT,
     json: bool = JSON,
 ) -> None:
-    """Measures captures on Spark beside tshark and dpkt, on one core and on all, and judges the goals."""
+    """Measure captures on Spark beside tshark and dpkt, on one core and on all, and judge the goals."""
     from benchmarks.captures.run import run, show
     from benchmarks.frame import Results, perform
 
@@ -134,7 +134,7 @@ def gateway(
     out: Path = OUT,
     json: bool = JSON,
 ) -> None:
-    """Measures durable, acknowledged messages beside Redis streams and RabbitMQ, and judges the goals; its data lie in
+    """Measure durable, acknowledged messages beside Redis streams and RabbitMQ, and judge the goals; its data lie in
     --out while it runs."""
     from benchmarks.frame import Results, chosen, perform
     from benchmarks.gateway.rounds import Plan, run, show

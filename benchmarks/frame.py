@@ -255,7 +255,7 @@ def progress() -> Iterator[Report]:
 
 
 def print_rows(rows: Iterable[Row], *, title: str, as_json: bool) -> None:
-    """Prints rows as they come with JSON, or all at once as a table."""
+    """Print rows as they come with JSON, or all at once as a table."""
     if as_json:
         for row in rows:
             print(json.dumps(row), flush=True)
@@ -264,7 +264,7 @@ def print_rows(rows: Iterable[Row], *, title: str, as_json: bool) -> None:
 
 
 def print_table(rows: list[Row], title: str) -> None:
-    """Prints a table whose columns are those of its first row; numbers stand on the right."""
+    """Print a table whose columns are those of its first row; numbers stand on the right."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table

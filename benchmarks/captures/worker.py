@@ -109,7 +109,7 @@ def packets_table(spark: Any, assignment: Assignment) -> int:
 
 
 def all_tables(spark: Any, assignment: Assignment) -> None:
-    """Does what `fairway analyze` does with one capture and an empty lake."""
+    """Do what `fairway analyze` does with one capture and an empty lake."""
     from fairway.lake.analysis.job import analyze
     from fairway.store.lakes import Lake
 

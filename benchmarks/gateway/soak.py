@@ -60,7 +60,7 @@ class Gauges:
         self._stream = stream
 
     def read(self, acknowledged: int) -> Sample:
-        """Takes one sample; so many messages were acknowledged before."""
+        """Take one sample; so many messages were acknowledged before."""
         rows = rows_by_file(self._table)
         return Sample(
             gateway_bytes=resident_bytes(self._gateway),
@@ -167,7 +167,7 @@ class Outcome:
 
 
 def run(orders: Orders, lake: Path) -> Outcome:
-    """Runs everything; services end with it, whatever happens."""
+    """Run everything; services end with it, whatever happens."""
     with ExitStack() as stack:
         gateway = stack.enter_context(GatewayService(lake, PROTOCOLS, ["--metrics", "127.0.0.1:0"]))
         gateway.serve()
@@ -200,7 +200,7 @@ async def _load(orders: Orders, lake: Path, gateway: GatewayService, stream: Ser
 
 
 async def _warm_up(crowd: Crowd, gauges: Gauges, stream: Service) -> None:
-    """Sends for a second and waits until the table has something: Spark takes its time to start."""
+    """Send for a second and wait until the table has something: Spark takes its time to start."""
     await crowd.send_for(1.0)
     until_s = time.monotonic() + LANDED_S
     while not (await asyncio.to_thread(gauges.read, 0)).files:
@@ -210,7 +210,7 @@ async def _warm_up(crowd: Crowd, gauges: Gauges, stream: Service) -> None:
 
 
 async def _watch(outcome: Outcome, gauges: Gauges) -> None:
-    """Samples until cancelled, and prints a line a minute."""
+    """Sample until cancelled, and print a line a minute."""
     began_s, lines = time.monotonic(), 0
     while True:
         await asyncio.sleep(SAMPLE_S)
@@ -234,7 +234,7 @@ def _line(minute: int, outcome: Outcome) -> str:
 
 
 def _landed(lake: Path, wait_s: float = LANDED_S) -> Account:
-    """Reconciles; waits until nothing is on the way any more, at most so long."""
+    """Reconcile; wait until nothing is on the way any more, at most so long."""
     until_s = time.monotonic() + wait_s
     while True:
         (account,) = reconcile(Lake(lake, create=False))
@@ -267,7 +267,7 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the soak; returns 1 when something does not hold."""
+    """Run the soak; return 1 when something does not hold."""
     parser = argparse.ArgumentParser(prog="benchmarks.gateway.soak")
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--rate", type=int, default=5_000)

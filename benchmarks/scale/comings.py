@@ -56,7 +56,7 @@ class Soaked:
         return median(warm[half:]) - median(warm[:half])
 
     def judge(self, growth_bytes_max: int) -> None:
-        """Raises unless memory is flat, nothing is left or complained, and every message arrived once."""
+        """Raise unless memory is flat, nothing is left or complained, and every message arrived once."""
         assert self.growth_bytes <= growth_bytes_max, f"memory grew by {self.growth_bytes} bytes once warm"
         assert self.tasks_left == 0, f"{self.tasks_left} tasks are left"
         assert self.complaints == [], self.complaints
@@ -73,7 +73,7 @@ class _Complaints(logging.Handler):
 
 
 def soak(seconds: float, *, seed: int = 1, slow_callback_s: float = 0.5) -> Soaked:
-    """Runs conversations for so many seconds."""
+    """Run conversations for so many seconds."""
     soaked = Soaked()
     logger, handler = logging.getLogger("asyncio"), _Complaints(soaked.complaints)
     logger.addHandler(handler)
@@ -139,7 +139,7 @@ async def _come_and_go(url: str, soaked: Soaked, random: Random, until: float) -
 
 
 async def _abandon(connection: net.Connection, body: bytes, soaked: Soaked) -> None:
-    """Stops waiting for a message; the conversation must not mind."""
+    """Stop waiting for a message; the conversation must not mind."""
     soaked.abandoned += 1
     connection.send_nowait(body).cancel()
     await connection.send(body)

@@ -31,7 +31,7 @@ class Environment:
         return f"{self.name}, {self.loss_percent:g} % loss" if self.name != "loopback" else self.name
 
     def prepare(self) -> None:
-        """Makes the way ready for the next cell."""
+        """Make the way ready for the next cell."""
 
     @contextmanager
     def between(self, address: tuple[str, int], seed: int) -> Iterator[tuple[str, int]]:

@@ -172,7 +172,7 @@ class BlockCheck:
 
 
 def large_messages(size: int) -> Iterator[bytes]:
-    """Cuts so many bytes into large messages, the last one shorter; neighbours differ."""
+    """Cut so many bytes into large messages, the last one shorter; neighbours differ."""
     bodies = variants()
     for number, start in enumerate(range(0, size, LARGE_BYTES)):
         body = bodies[number % len(bodies)]

@@ -92,7 +92,7 @@ def _cut(text: str) -> bytes:
 
 
 def read_interface(body: bytes, order: str) -> Interface:
-    """Reads what an interface block says; raises `struct.error` or `IndexError` where it contradicts itself."""
+    """Read what an interface block says; raise `struct.error` or `IndexError` where it contradicts itself."""
     link_type, _, snap_bytes = struct.unpack_from(order + "HHI", body)
     options = dict(read_options(body, 8, order))
     name = options.get(OPTION_INTERFACE_NAME)

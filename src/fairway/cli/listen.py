@@ -114,7 +114,7 @@ class _Printing:
         return -1 if self.count is None else self.count - self.printed
 
     async def serve(self, listener: Listener) -> None:
-        """Prints what comes until there were enough."""
+        """Print what comes until there were enough."""
         while self.left:
             await self._take(await listener.receive_many(BATCH_MESSAGES_MAX))
 
@@ -149,7 +149,7 @@ class _Printing:
             await asyncio.gather(*(_echo(message) for message in messages if isinstance(message, Request)))
 
     async def _write(self, pieces: list[bytes]) -> None:
-        """Writes and forgets the pieces; between those of a large message the loop gets its turn."""
+        """Write and forget the pieces; between those of a large message the loop gets its turn."""
         await self._printer.write(b"".join(pieces))
         pieces.clear()
         await asyncio.sleep(0)
@@ -161,7 +161,7 @@ class _Printing:
         return json_pieces(message) if self._as_json else (human_line(message, self._printer.terminal),)
 
     async def answer_duplicates(self) -> None:
-        """Waits while a peer may still repeat what was printed; one that has closed its session will not."""
+        """Wait while a peer may still repeat what was printed; one that has closed its session will not."""
         loop = asyncio.get_running_loop()
         end = loop.time() + DUPLICATES_ANSWERED_S
         while loop.time() < end and any(peer.closed is None for peer in self._peers):

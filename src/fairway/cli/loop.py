@@ -58,7 +58,7 @@ class Interruption:
 
 
 def run(verb: Callable[[Interruption], Coroutine[Any, Any, int]], url: str = "") -> int:
-    """Runs a verb that speaks with the URL, if with one, and returns its exit code."""
+    """Run a verb that speaks with the URL, if with one, and return its exit code."""
     logging.basicConfig(format="fairway: %(message)s", level=logging.WARNING)
     interruption = Interruption()
 

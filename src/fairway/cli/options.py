@@ -46,7 +46,7 @@ def seconds_of(text: str, option: str) -> float:
 
 
 def settings_of(pairs: Sequence[str]) -> dict[str, str]:
-    """Turns `--conf key=value` into Spark's settings; raises `BadOption` for anything else."""
+    """Turn `--conf key=value` into Spark's settings; raise `BadOption` for anything else."""
     settings = {}
     for pair in pairs:
         name, sign, value = pair.partition("=")

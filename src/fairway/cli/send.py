@@ -106,19 +106,19 @@ class Outcome:
         return len(self._outstanding) >= OUTSTANDING_MESSAGES_MAX or self._outstanding_bytes >= OUTSTANDING_BYTES_MAX
 
     async def room(self) -> None:
-        """Waits while too many messages have no outcome."""
+        """Wait while too many messages have no outcome."""
         while self._crowded():
             self._room = asyncio.get_running_loop().create_future()
             await self._room
 
     async def all_settled(self) -> None:
-        """Waits until every message has an outcome."""
+        """Wait until every message has an outcome."""
         if self._outstanding:
             await asyncio.wait(list(self._outstanding))
             await asyncio.sleep(0)  # their callbacks run in the next turn
 
     def give_up(self) -> None:
-        """Counts what has no outcome as unknown."""
+        """Count what has no outcome as unknown."""
         self.unknown += len(self._outstanding)
         for future in self._outstanding:
             future.remove_done_callback(self._settle)
@@ -222,7 +222,7 @@ class _Sender:
         self._reliable = not plain
 
     async def run(self, body: bytes | None, trace: Path | None, *, as_json: bool) -> int:
-        """Sends one body, or the lines of standard input, and says what became of it."""
+        """Send one body, or the lines of standard input, and say what became of it."""
         try:
             connection = await self._connect(trace)
         except (OutcomeRefused, OutcomeUnknown) as error:

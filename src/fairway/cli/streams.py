@@ -37,7 +37,7 @@ class Printer:
         self.terminal = os.isatty(self._descriptor)
 
     async def write(self, piece: bytes) -> None:
-        """Returns when the piece is with the operating system; raises `BrokenPipeError` when nobody reads any more."""
+        """Return when the piece is with the operating system; raise `BrokenPipeError` when nobody reads any more."""
         if self._never_waits:
             self._write(piece)
             return

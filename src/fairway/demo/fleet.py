@@ -81,7 +81,7 @@ class Ledger:
     """Why messages were refused."""
 
     def add(self, other: Ledger) -> None:
-        """Takes over what another fleet noted."""
+        """Take over what another fleet noted."""
         self.outcomes |= other.outcomes
         self.latencies_s += other.latencies_s
         self.acknowledged_s |= other.acknowledged_s
@@ -130,12 +130,12 @@ class Fleet:
         """Set from anywhere: devices send nothing new, and wait for the outcomes of what is out."""
 
     def run(self) -> Ledger:
-        """Sends everything and waits for every outcome."""
+        """Send everything and wait for every outcome."""
         asyncio.run(self.send())
         return self.ledger
 
     async def send(self) -> None:
-        """Does the same inside a loop that runs already."""
+        """Do the same inside a loop that runs already."""
         orders = self.orders
         with ExitStack() as files:
             async with asyncio.TaskGroup() as group:
@@ -264,7 +264,7 @@ class Judgement:
 
 
 def judge(ledger: Ledger, table: Path | str) -> Judgement:
-    """Reads the bodies of `tables/messages` and holds them against the ledger."""
+    """Read the bodies of `tables/messages` and hold them against the ledger."""
     rows = _rows(table)
     found = Counter(key_of(body, device) for body, device in rows)
     acknowledged = [key for key, outcome in ledger.outcomes.items() if outcome == ACKNOWLEDGED]

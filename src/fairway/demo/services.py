@@ -45,7 +45,7 @@ class HeldSignals:
 
 @contextmanager
 def process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """Runs a program in a session of its own, so that Ctrl-C reaches this process alone, and ends it at the end."""
+    """Run a program in a session of its own, so that Ctrl-C reaches this process alone, and end it at the end."""
     everything = {**os.environ, **(environment or {})}
     pipe = subprocess.PIPE
     held = HeldSignals()
@@ -87,7 +87,7 @@ class Service:
         self._said = threading.Condition()
 
     def start(self, **environment: str) -> None:
-        """Starts the process in a session of its own; what is given by name goes into its environment this time."""
+        """Start the process in a session of its own; what is given by name goes into its environment this time."""
         self.lines = []
         command = [*self.program, *self._arguments]
         everything = {**os.environ, **self._environment, **environment}
@@ -126,7 +126,7 @@ class Service:
         return self._process.pid
 
     def wait_for(self, words: str, times: int = 1, timeout_s: float = START_S) -> list[str]:
-        """Waits until so many lines begin with the words, and gives them; raises `ServiceFailed`."""
+        """Wait until so many lines begin with the words, and return them; raise `ServiceFailed`."""
         until_s = monotonic() + timeout_s
         with self._said:
             while len(found := [line for line in self.lines if line.startswith(words)]) < times:
@@ -138,21 +138,21 @@ class Service:
         return found
 
     def kill(self) -> None:
-        """Ends the process and what it started, as kill -9 does."""
+        """End the process and what it started, as kill -9 does."""
         if self._process is not None:
             if self.running:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(STOP_S)
 
     def pause(self, seconds: float) -> None:
-        """Stops the process and what it started for a while, and lets them go on."""
+        """Stop the process and what it started for a while, and let them go on."""
         with suppress(ProcessLookupError):  # it may be killed meanwhile
             os.killpg(self.pid, signal.SIGSTOP)
             sleep(seconds)
             os.killpg(self.pid, signal.SIGCONT)
 
     def ended(self, timeout_s: float = STOP_S) -> int:
-        """Waits until the process has ended by itself, and gives its exit code."""
+        """Wait until the process has ended by itself, and return its exit code."""
         assert self._process is not None
         try:
             return self._process.wait(timeout_s)
@@ -160,7 +160,7 @@ class Service:
             raise ServiceFailed(f"{self._arguments[0]} runs for {timeout_s:g} s: {self.lines[-3:]}") from None
 
     def stop(self) -> int:
-        """Asks the process to end, and gives its exit code."""
+        """Ask the process to end, and return its exit code."""
         assert self._process is not None
         if self.running:
             self._process.send_signal(signal.SIGTERM)

@@ -72,7 +72,7 @@ def carry(folder: Path, *, messages: int, seed: int) -> Carried:
 
 
 def _until_all_have_begun(fleet: Fleet, orders: Orders, sending: Thread) -> None:
-    """Waits until every device has an acknowledgement: only a session that is still being opened may have to be
+    """Wait until every device has an acknowledgement: only a session that is still being opened may have to be
     opened again after a kill, and the story is about the others."""
     firsts = [
         orders.key(reading(orders.name, protocol, device, 0, orders.sizes.get(protocol, 0)), protocol, device)
@@ -258,7 +258,7 @@ class Story:
 
 @contextmanager
 def spark_meanwhile() -> Iterator[Callable[[], SparkSession]]:
-    """Starts Spark in the background; gives a call that waits for it. The session ends with the block."""
+    """Start Spark in the background; return a call that waits for it. The session ends with the block."""
     from fairway.lake.session import start
 
     sessions: list[SparkSession] = []

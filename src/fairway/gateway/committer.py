@@ -56,7 +56,7 @@ class Gathered:
         return bool(self.arrived or self.changed or self.gone)
 
     def beyond(self, messages_max: int, now_s: float) -> Gathered:
-        """Keeps as many messages as belong into one transaction, and returns the others.
+        """Keep as many messages as belong into one transaction, and return the others.
 
         Senders go on when the first are acknowledged, while the others are written. What arrived together stays
         together.
@@ -72,7 +72,7 @@ class Gathered:
         return others
 
     def put_back(self, earlier: Gathered) -> None:
-        """Puts what could not be written before what came since."""
+        """Put what could not be written before what came since."""
         self.arrived = earlier.arrived + self.arrived
         self.messages += earlier.messages
         self.changed = {one: None for one in earlier.changed if one not in self.gone} | self.changed
@@ -133,7 +133,7 @@ class Committer:
     # When.
 
     def _want(self) -> None:
-        """Begins now, or when it is time."""
+        """Begin now, or when it is time."""
         if self._writing:
             return
         if self._timer is None:
@@ -182,7 +182,7 @@ class Committer:
         return transaction
 
     def _work(self, gathered: Gathered, transaction: Transaction, began_s: float) -> None:
-        """Writes in the writer's thread, and has the loop go on from there.
+        """Write in the writer's thread, and have the loop go on from there.
 
         Straight: a future of the loop, chained to one of the thread, cost a tenth of all work at full load.
         """
@@ -219,7 +219,7 @@ class Committer:
                 self._idle.set_result(None)
 
     def _note(self, gathered: Gathered, transaction: Transaction, seconds: float) -> None:
-        """Draws conclusions from a commit that succeeded."""
+        """Draw conclusions from a commit that succeeded."""
         self._retry_s = RETRY_FIRST_S
         peers = len(transaction.states) + len(transaction.additions)
         crowded = peers >= MANY_PEERS and gathered.messages < FEW_MESSAGES * peers

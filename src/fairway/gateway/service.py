@@ -62,7 +62,7 @@ class Service:
         return [adapter.url for adapter in self.adapters]
 
     async def open(self, handed: Sequence[int] = (), metrics_port_offset: int = 0) -> None:
-        """Takes the journal, completes what a crash left, restores the conversations, and listens."""
+        """Take the journal, complete what a crash left, restore the conversations, and listen."""
         prepare_lake(self.settings.lake)
         self.home.take()
         try:
@@ -134,7 +134,7 @@ class Service:
                         self._committer.changed(adapter, peer)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serves until `stop` is set, then drains; raises `JournalFailed` if the disk can no longer be trusted."""
+        """Serve until `stop` is set, then drain; raise `JournalFailed` if the disk can no longer be trusted."""
         stopping = asyncio.ensure_future(stop.wait())
         failures: tuple[asyncio.Future[Any], ...] = (self._committer.failed, self._sealer.failed, *self._tasks)
         await asyncio.wait((stopping, *failures), return_when=asyncio.FIRST_COMPLETED)
@@ -148,7 +148,7 @@ class Service:
             await self._close()
 
     async def _drain(self) -> None:
-        """Takes nothing more, commits and acknowledges what has come, and seals it. Peers are told nothing: they go on
+        """Take nothing more, commit and acknowledge what has come, and seal it. Peers are told nothing: they go on
         with the next start."""
         for adapter in self.adapters:
             adapter.endpoint.pause()

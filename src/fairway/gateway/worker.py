@@ -22,7 +22,7 @@ EXIT_FAILED = 1
 
 
 def main() -> int:
-    """Serves until told to end, and returns the exit code."""
+    """Serve until told to end, and return the exit code."""
     order = json.loads(sys.argv[1])
     settings = build(order["settings"])
     set_up_logs(settings.log, order["name"], verbose=settings.verbose)

@@ -119,7 +119,7 @@ def _fairness(sweep: Sweep) -> list[Block]:
 
 
 def _theory(sweep: Sweep) -> list[Block]:
-    """Draws closed forms with the points that should lie on them."""
+    """Draw closed forms with the points that should lie on them."""
     shown = [*_repeats(sweep), *_giving_up(sweep)]
     if not shown:
         return []

@@ -154,7 +154,7 @@ def _add_totals(found: Survey, sessions: pa.Table) -> None:
 
 
 def _with_made(sessions: pa.Table) -> pa.Table:
-    """Adds the columns that are summed but are not in the table."""
+    """Add the columns that are summed but are not in the table."""
     breaking = _numbers(sessions, "violations") > 0
     repeating = _numbers(sessions, "retransmission_ratio") >= REPEATS_TOO_MUCH
     losing = np.maximum(_numbers(sessions, "loss_out"), _numbers(sessions, "loss_in")) >= LOSES_TOO_MUCH

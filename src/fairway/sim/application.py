@@ -108,7 +108,7 @@ class LoadApplication:
     # Lives.
 
     def start(self, resumed: list[Peer]) -> None:
-        """Goes on with restored sessions and opens the others; a target without session is named again, because
+        """Go on with restored sessions and open the others; a target without session is named again, because
         that a process named an address is not part of a snapshot."""
         for peer in [peer for peer in self._incoming if peer not in resumed]:
             self._drop_incoming(peer)
@@ -130,7 +130,7 @@ class LoadApplication:
             target.closing = False
 
     def heal(self) -> None:
-        """Turns into a diligent application: commits what it had left lying, and proves that messages get through."""
+        """Turn into a diligent application: commit what it had left lying, and prove that messages get through."""
         self._healed = True
         for receipt, bodies in list(self._open.items()):
             self._commit(Stored(receipt, bodies))
@@ -143,7 +143,7 @@ class LoadApplication:
         self._node.machine.close(None, self._now_us)
 
     def close(self, which: int) -> None:
-        """Closes one conversation in mid-flight; the application opens another when it has ended."""
+        """Close one conversation in mid-flight; the application opens another when it has ended."""
         target = self.targets[which % len(self.targets)] if self.targets else None
         if target is not None and target.peer is not None and target.peer.session is not None:
             target.closing = True
@@ -165,7 +165,7 @@ class LoadApplication:
         return receipts
 
     def still_open(self) -> list[Peer]:
-        """Lists the conversations that have not been reported as closed."""
+        """List the conversations that have not been reported as closed."""
         peers = [target.peer for target in [*self.targets, *self._incoming.values()]]
         return [peer for peer in peers if peer is not None and peer.session is not None]
 
@@ -398,7 +398,7 @@ class LoadApplication:
     # Committing.
 
     def _take(self, stored: Stored) -> None:
-        """Decides when what was delivered is committed."""
+        """Decide when what was delivered is committed."""
         load = self._load
         if not self._around.deferred:
             for body in stored.bodies if self._around.restarts else ():

@@ -109,7 +109,7 @@ class Judge:
     # The lives of nodes.
 
     def started(self, node: int, restored: bool) -> None:
-        """Notes a new process of a node; its tokens are its own, and it continues a lineage only when restored."""
+        """Note a new process of a node; its tokens are its own, and it continues a lineage only when restored."""
         process = self._processes.get(node)
         if process is None:
             process = self._processes[node] = Process()
@@ -122,7 +122,7 @@ class Judge:
         self._other_tokens[node] = {}
 
     def resumed(self, node: int, peer: Peer) -> None:
-        """Notes that a conversation goes on in the new process."""
+        """Note that a conversation goes on in the new process."""
         process = self._processes[node].number
         for (owner, number, other), arrivals in list(self._arrivals.items()):
             if owner == node and other == peer and number < process:
@@ -174,12 +174,12 @@ class Judge:
             self.accuse("tokens", f"token {token} of node {node} was given twice")
 
     def answered(self, node: int, token: int, kind: str) -> None:
-        """Notes the outcome of a `connect` or `ping`."""
+        """Note the outcome of a `connect` or `ping`."""
         if self._other_tokens[node].pop(token, None) != kind:
             self.accuse("outcomes", f"token {token} of node {node} has a second {kind} outcome, or never was one")
 
     def settled(self, node: int, token: int, outcome: str) -> Sent | None:
-        """Notes the outcome of a send: `delivered`, `unknown`, `refused` or `response`."""
+        """Note the outcome of a send: `delivered`, `unknown`, `refused` or `response`."""
         sent = self._tokens[node].pop(token, None)
         if sent is None:
             if outcome == "unknown" and self._other_tokens[node].get(token) == PING:
@@ -230,7 +230,7 @@ class Judge:
     # Receiving.
 
     def delivered(self, node: int, peer: Peer, identity: int | str, body: bytes, kind: str) -> bool:
-        """Notes a message that a machine delivered; returns whether it came from a node of the run."""
+        """Note a message that a machine delivered; return whether it came from a node of the run."""
         sent_body = self._sent_bodies.get((node, body))
         sender = self._owners.get(peer.address)
         if sent_body is None or sender is None or not self._sent_by(sent_body, sender):
@@ -307,7 +307,7 @@ class Judge:
             self.accuse("order", f"id {identity} is not the place of {self._name(sent_body.sends[0])}")
 
     def committed(self, node: int, peer: Peer, body: bytes, process: int) -> None:
-        """Notes that a message is safely stored by the receiving application."""
+        """Note that a message is safely stored by the receiving application."""
         sent_body = self._sent_bodies.get((node, body))
         if sent_body is None:
             return
@@ -318,7 +318,7 @@ class Judge:
         sent_body.committed_total += 1
 
     def responded(self, node: int, token: int, body: bytes) -> None:
-        """Notes the response to a request; a response is its request's body backwards."""
+        """Note the response to a request; a response is its request's body backwards."""
         sent = self.settled(node, token, "response")
         if sent is None:
             return
@@ -330,7 +330,7 @@ class Judge:
     # Endings.
 
     def closed(self, node: int, peer: Peer) -> None:
-        """Notes the end of a conversation: by then each of its tokens has had its outcome."""
+        """Note the end of a conversation: by then each of its tokens has had its outcome."""
         key = (node, self._processes[node].number, peer)
         arrivals = self._arrivals.get(key)
         if arrivals is not None:
@@ -343,16 +343,16 @@ class Judge:
         stream.closed = True
 
     def open_tokens(self, node: int) -> int:
-        """Counts the tokens of a node's present process that have no outcome yet."""
+        """Count the tokens of a node's present process that have no outcome yet."""
         return len(self._tokens[node]) + len(self._other_tokens[node])
 
     def open_towards(self, node: int, peer: Peer) -> int:
-        """Counts the sends of a node to one peer that have no outcome yet."""
+        """Count the sends of a node to one peer that have no outcome yet."""
         stream = self._streams.get((node, self._processes[node].number, peer))
         return 0 if stream is None else stream.open_tokens
 
     def finish(self, lives: dict[int, int]) -> None:
-        """Judges what can be judged only at the end; `lives` has how often each node was started."""
+        """Judge what can be judged only at the end; `lives` has how often each node was started."""
         for node, tokens in self._tokens.items():
             for token, sent in tokens.items():
                 self.accuse("everything has an outcome", f"{self._name(sent)} has none ({sent.kind} {token})")

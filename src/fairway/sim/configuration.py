@@ -16,7 +16,7 @@ CLIENTS_MAX = 64
 
 
 def check_protocol(name: str) -> None:
-    """Raises `BadOption` unless the protocol is one of the four."""
+    """Raise `BadOption` unless the protocol is one of the four."""
     if name not in NAMES:
         raise BadOption(f"the protocol is {name!r}; it must be one of {', '.join(NAMES)}")
 

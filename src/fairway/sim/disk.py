@@ -44,13 +44,13 @@ class Disk:
         self.writing: Transaction | None = None
 
     def sent(self, peer: Peer) -> None:
-        """Notes that the node sends data of its own."""
+        """Note that the node sends data of its own."""
         self.sent_since[peer] = True
         if self.writing is not None:
             self.writing.clean[peer] = False
 
     def begin(self, machine: Machine, process: int, quiet: Callable[[Peer], bool]) -> None:
-        """Starts a transaction with everything that waits for one; `quiet` tells that no own data is under way."""
+        """Start a transaction with everything that waits for one; `quiet` tells that no own data is under way."""
         transaction = Transaction(process, self.pending)
         self.pending = []
         receipts: dict[Peer, list[Receipt]] = {}
@@ -65,7 +65,7 @@ class Disk:
         self.writing = transaction
 
     def end(self) -> Transaction:
-        """Makes the transaction under way durable."""
+        """Make the transaction under way durable."""
         transaction = self.writing
         assert transaction is not None
         self.writing = None
@@ -75,7 +75,7 @@ class Disk:
         return transaction
 
     def keep(self, machine: Machine, receipts: dict[Peer, list[Receipt]], quiet: Callable[[Peer], bool]) -> None:
-        """Stores every conversation as it stands: an application without deferral that writes at every step."""
+        """Store every conversation as it stands: an application without deferral that writes at every step."""
         self.snapshots = {}
         for peer in machine.peers():
             self.snapshots[peer] = machine.snapshot(peer, receipts.get(peer, ()))

@@ -47,7 +47,7 @@ class Hostile:
             network.join(self, address)
 
     def begin(self, targets: list[Address], actions: int, interval_us: int) -> None:
-        """Starts doing harm to these addresses, as often as told."""
+        """Start doing harm to these addresses, as often as told."""
         self._targets = targets
         self._left = actions
         self._interval_us = interval_us
@@ -59,7 +59,7 @@ class Hostile:
         self._network.taps.clear()
 
     def arrive(self, data: bytes, source: Address, segment_bytes: int | None) -> None:
-        """Hears an answer, and keeps it to say something that fits."""
+        """Hear an answer, and keep it to say something that fits."""
         size = segment_bytes or max(len(data), 1)
         for start in range(0, len(data), size):
             self._heard.append((self._random.choose(self._callers), source, data[start : start + size]))
@@ -76,13 +76,13 @@ class Hostile:
         self._network.carry(self, source, destination, data)
 
     def _own_address(self) -> Address:
-        """Chooses a caller, or one of many victims."""
+        """Choose a caller, or one of many victims."""
         if self._random.happens(400_000):
             return self._random.choose(self._callers)
         return (f"10.99.{self._random.below(4)}.{self._random.below(64)}", 7_000 + self._random.below(4))
 
     def _replay(self) -> None:
-        """Repeats what a node said, to the one it was said to: from its address, or from another."""
+        """Repeat what a node said, to the one it was said to: from its address, or from another."""
         if not self._seen:
             return
         sighting = self._random.choose(self._seen)
@@ -102,7 +102,7 @@ class Hostile:
             self._say(self._own_address(), destination, self._mutated(sighting.data))
 
     def _echo(self) -> None:
-        """Answers a node with a variation of what the node told it: so it learns session numbers and uses them."""
+        """Answer a node with a variation of what the node told it: so it learns session numbers and uses them."""
         if not self._heard:
             self._forge()
             return
@@ -129,7 +129,7 @@ class Hostile:
         return bytes(changed)
 
     def _forge(self) -> None:
-        """Invents packets of the protocol, or noise; sometimes a flood of them from as many victims."""
+        """Invent packets of the protocol, or noise; sometimes a flood of them from as many victims."""
         destination = self._random.choose(self._targets)
         for _ in range(self._random.choose((1, 1, 1, 4, 40))):
             self._say(self._own_address(), destination, self._forged())

@@ -72,7 +72,7 @@ class Bodies:
         self._pattern = _pattern() * (2 + load.bytes_max // _PATTERN_BYTES)
 
     def make(self, sender: int, receiver: int, number: int, named: bool = False) -> bytes:
-        """Makes the next body; a named one is never tiny, so that it can be recognised."""
+        """Make the next body; a named one is never tiny, so that it can be recognised."""
         load = self._load
         if load.tiny and not named and self._random.happens(load.tiny):
             return self._pattern[: self._random.between(load.tiny_bytes_min, 7)]
@@ -86,5 +86,5 @@ class Bodies:
         return self.named(sender, receiver, number) + self._pattern[start:end]
 
     def named(self, sender: int, receiver: int, number: int) -> bytes:
-        """Makes the head of a body; the last two bytes keep it from being the reverse of another."""
+        """Make the head of a body; the last two bytes keep it from being the reverse of another."""
         return _NAME.pack(sender, receiver, number) + b"\xfa\x17"

@@ -41,7 +41,7 @@ class Account:
         self.exempt = exempt
 
     def sent(self, count: int) -> bool:
-        """Counts bytes towards the address; returns whether the limit still holds."""
+        """Count bytes towards the address; return whether the limit still holds."""
         self.sent_bytes += count
         return self.exempt or self.sent_bytes <= FACTOR * self.received_bytes
 
@@ -65,11 +65,11 @@ class AmplificationLedger:
         return account
 
     def named(self, address: Address) -> None:
-        """Notes that the node's own application named the address as a destination."""
+        """Note that the node's own application named the address as a destination."""
         self.account(address).exempt = True
 
     def reached(self, address: Address) -> None:
-        """Notes that something from the node arrived at the address."""
+        """Note that something from the node arrived at the address."""
         self.account(address).heard = True
 
     def received(self, address: Address, count: int) -> None:
@@ -159,7 +159,7 @@ class Network:
         self.owners[address] = station.index
 
     def rebind(self, station: Station, address: Address) -> None:
-        """Moves a station to a new address; what is under way to the old one is lost."""
+        """Move a station to a new address; what is under way to the old one is lost."""
         del self._stations[station.address]
         station.address = address
         self.join(station, address)
@@ -175,12 +175,12 @@ class Network:
         return pipe
 
     def block(self, between: tuple[int, int], blocked: bool) -> None:
-        """Parts or joins two stations, in both directions."""
+        """Part or join two stations, in both directions."""
         self._blocked[between] = self._blocked[between[::-1]] = blocked
         self._digest.note(f"block {self._schedule.now_us} {between} {blocked}")
 
     def heal(self) -> None:
-        """Takes every fault off every pipe."""
+        """Take every fault off every pipe."""
         self._faults = self._faults.healed()
         self._blocked.clear()
         for pipe in self._pipes.values():
@@ -188,7 +188,7 @@ class Network:
         self._digest.note(f"heal {self._schedule.now_us}")
 
     def transmit(self, station: Station, datagrams: Transmit) -> None:
-        """Sends what a machine wants sent; a batch is cut up into its datagrams."""
+        """Send what a machine wants sent; a batch is cut up into its datagrams."""
         address, data, segment_bytes = datagrams
         if segment_bytes is None:
             self.carry(station, station.address, address, bytes(data))
@@ -205,7 +205,7 @@ class Network:
     def _carry_together(
         self, station: Station, destination: Address, data: bytes, segment_bytes: int, route: Route
     ) -> None:
-        """Carries a batch over a link that only loses: the same as one by one, for the price of a few."""
+        """Carry a batch over a link that only loses: the same as one by one, for the price of a few."""
         now_us = self._schedule.now_us
         count = -(-len(data) // segment_bytes)
         index, pipe, account = route
@@ -242,7 +242,7 @@ class Network:
         self._accuse("amplification", text)
 
     def carry(self, station: Station, source: Address, destination: Address, data: bytes) -> None:
-        """Takes one datagram from a station; `source` differs from the station's own address when it lies."""
+        """Take one datagram from a station; `source` differs from the station's own address when it lies."""
         now_us = self._schedule.now_us
         size = len(data)
         self.datagrams += 1
@@ -268,7 +268,7 @@ class Network:
             self._schedule.at(gathered_us, self._arrive, (destination, source, arriving, None))
 
     def _route(self, station: Station, destination: Address) -> Route:
-        """Finds a way; it is kept once somebody has the address, because addresses are never given twice."""
+        """Find a way; it is kept once somebody has the address, because addresses are never given twice."""
         account = station.ledger.account(destination)
         index = self.owners.get(destination, NOWHERE)
         if index == NOWHERE:
@@ -306,7 +306,7 @@ class Network:
             self.trace(station.index, Sighting(self._schedule.now_us, source, destination, piece))
 
     def _coalesced(self, destination: Address, source: Address, data: bytes) -> tuple[bytes, int | None]:
-        """Joins what arrives next, now, from the same source and of the same size, as GRO does; the last may be
+        """Join what arrives next, now, from the same source and of the same size, as GRO does; the last may be
         shorter."""
         heap = self._schedule.heap
         size = len(data)

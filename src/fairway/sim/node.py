@@ -82,7 +82,7 @@ class Node:
     # Lives.
 
     def start(self, with_snapshot: bool = False) -> None:
-        """Begins a process; with its snapshots it takes up its conversations again."""
+        """Begin a process; with its snapshots it takes up its conversations again."""
         around = self.around
         self.up = True
         self.lives += 1
@@ -98,7 +98,7 @@ class Node:
         self.settle()
 
     def _restore(self) -> list[Peer]:
-        """Restores each conversation but the mrp ones on which own data was sent after the snapshot, and stores it anew
+        """Restore each conversation but the mrp ones on which own data was sent after the snapshot, and store it anew
         before anything is sent: a second restore from the same snapshot would use numbers twice."""
         resumed = []
         kept: dict[Peer, bytes] = {}
@@ -119,7 +119,7 @@ class Node:
         return resumed
 
     def crash(self) -> None:
-        """Ends the process at once: nothing is said to anybody."""
+        """End the process at once: nothing is said to anybody."""
         self.check_statistics()
         disk = self.disk
         if not self.around.deferred:
@@ -140,7 +140,7 @@ class Node:
     # Driving the machine.
 
     def settle(self) -> None:
-        """Sends, reports and arms, as every driver of a machine does."""
+        """Send, report and arm, as every driver of a machine does."""
         settle(self.machine, self._transmit, self._report, self._arm)
 
     def _transmit(self, transmits: list[Transmit]) -> None:
@@ -194,13 +194,13 @@ class Node:
             self.check_memory()
 
     def check_memory(self) -> None:
-        """Looks whether the machine's tables are within their bounds."""
+        """Check whether the machine's tables are within their bounds."""
         broken = memory_violation(self.machine, self.around.bounds)
         if broken is not None:
             self.around.judge.accuse("bounds of memory", f"node {self.index}: {broken}")
 
     def check_statistics(self) -> None:
-        """Looks whether the machine counts what it sends and gets."""
+        """Check whether the machine counts what it sends and gets."""
         counts = self.machine.statistics
         told = [counts.datagrams_sent, counts.bytes_sent, counts.datagrams_received, counts.bytes_received]
         if told != self._counted:
@@ -208,7 +208,7 @@ class Node:
             self.around.judge.accuse("statistics count what happens", text)
 
     def later(self, delay_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
-        """Does something in a while, unless the process has ended by then, and settles."""
+        """Do something in a while, unless the process has ended by then, and settle."""
         self.around.schedule.at(self.around.schedule.now_us + delay_us, self._planned, (self.process, action, argument))
 
     def _planned(self, plan: tuple[int, Callable[[Any], None], Any]) -> None:
@@ -220,7 +220,7 @@ class Node:
     # The disk.
 
     def write(self) -> None:
-        """Begins a transaction if none is under way and something waits for one."""
+        """Begin a transaction if none is under way and something waits for one."""
         disk = self.disk
         if disk.writing is None and disk.pending:
             disk.begin(self.machine, self.process, self.quiet)

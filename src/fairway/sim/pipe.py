@@ -140,7 +140,7 @@ class Pipe:
         return NOTHING
 
     def _burst(self) -> bool:
-        """Moves between the good and the bad state, and returns whether this datagram is lost in a bad one."""
+        """Move between the good and the bad state, and return whether this datagram is lost in a bad one."""
         faults = self.faults
         turn = faults.burst_leave if self._bad else faults.burst_enter
         if self._random.happens(turn):
@@ -170,7 +170,7 @@ class Pipe:
         return arrival_us
 
     def _damaged(self, data: bytes) -> bytes:
-        """Flips one to three bits where the protocol's checksum sees it, or cuts the end off."""
+        """Flip one to three bits where the protocol's checksum sees it, or cut the end off."""
         self.happened["damage"] += 1
         if self._random.happens(300_000):
             return data[: self._random.below(len(data))] if data else data

@@ -42,7 +42,7 @@ Trace = Callable[[int, Sighting], None]
 def run(
     configuration: Configuration, seed: int, *, make_machine: MachineMaker | None = None, trace: Trace | None = None
 ) -> Result:
-    """Runs a configuration; `make_machine` replaces the protocol's own machine (a toy, or one broken on purpose)."""
+    """Run a configuration; `make_machine` replaces the protocol's own machine (a toy, or one broken on purpose)."""
     world = World(configuration, seed, make_machine or _maker(configuration))
     world.network.trace = trace
     return world.run()
@@ -133,7 +133,7 @@ class World:
     # Phases.
 
     def run(self) -> Result:
-        """Goes through all phases and returns the result."""
+        """Go through all phases and return the result."""
         configuration = self.configuration
         for node in self.nodes:
             node.start()
@@ -152,7 +152,7 @@ class World:
         return self._result(healed_us, load_us)
 
     def _phase(self, until_us: int, ready: Callable[[], bool]) -> None:
-        """Runs until everything is ready or the time is over."""
+        """Run until everything is ready or the time is over."""
         self._ready = ready
         self.schedule.at(self.schedule.now_us, self._poll, ready)
         load = self.configuration.load
@@ -249,7 +249,7 @@ class World:
             self._steps_left -= 1
 
     def _later(self, delay_us: int, action: Callable[[Any], None]) -> None:
-        """Ends a step after a while, unless everything has healed by then."""
+        """End a step after a while, unless everything has healed by then."""
 
         def end(_: None) -> None:
             if self._steps_left > 0:

@@ -62,7 +62,7 @@ def draw(protocol: str, seed: int) -> Configuration:
 
 
 def draw_bulk(protocol: str, random: Seeded) -> Configuration:
-    """Draws a run in which equal messages flow fast and arrive joined, for the paths that take whole batches."""
+    """Draw a run in which equal messages flow fast and arrive joined, for the paths that take whole batches."""
     deferred = random.happens(500_000)
     options = make_options(
         protocol,
@@ -99,7 +99,7 @@ def draw_bulk(protocol: str, random: Seeded) -> Configuration:
 
 
 def draw_faulty(protocol: str, random: Seeded) -> Configuration:
-    """Draws a run with some faults out of all there are."""
+    """Draw a run with some faults out of all there are."""
     clients = random.choose((1, 1, 1, 2, 3))
     hostile = random.happens(300_000)
     tight = random.happens(500_000 if hostile else 150_000)
@@ -143,7 +143,7 @@ def draw_faults(random: Seeded) -> Faults:
 
 
 def draw_options(protocol: str, random: Seeded, tight: bool, hostile: bool) -> Options:
-    """Draws the options of all machines of a run.
+    """Draw the options of all machines of a run.
 
     With udpc's migration a session follows whoever knows its number, and the hostile peer reads it off the wire: the
     two are not drawn together.
@@ -166,7 +166,7 @@ def draw_options(protocol: str, random: Seeded, tight: bool, hostile: bool) -> O
 
 
 def _beginning(protocol: str, random: Seeded) -> dict[str, object]:
-    """Draws mrp's layout, and where counters start: often just before they wrap."""
+    """Draw mrp's layout, and where counters start: often just before they wrap."""
     names = {field.name for field in fields(options_class(protocol))}
     chosen: dict[str, object] = {}
     if "layout" in names:
@@ -178,7 +178,7 @@ def _beginning(protocol: str, random: Seeded) -> dict[str, object]:
 
 
 def _tight_bounds(kind: type[Options], random: Seeded) -> dict[str, object]:
-    """Lowers every bound on a number of entries, so that tables fill up.
+    """Lower every bound on a number of entries, so that tables fill up.
 
     Those that remember what has arrived for a minute also bound the rate, and stay large enough for the whole load.
     """
@@ -191,7 +191,7 @@ def _tight_bounds(kind: type[Options], random: Seeded) -> dict[str, object]:
 
 
 def draw_load(protocol: str, options: Options, random: Seeded, tight: bool) -> Load:
-    """Draws what the applications do; in a tight run they are slow to commit, so that receivers are full."""
+    """Draw what the applications do; in a tight run they are slow to commit, so that receivers are full."""
     sizes = {
         "rup": ((8, 64), (1, 3_000), (1_000, 60_000), (100_000, 300_000)),
         "pydevts": ((8, 64), (8, 1_100), (1, 4_000)),
@@ -224,12 +224,12 @@ def draw_load(protocol: str, options: Options, random: Seeded, tight: bool) -> L
 
 
 def _when_us(random: Seeded, fault_us: int) -> int:
-    """Draws a time within the first phase, early more often than late: most loads are over soon."""
+    """Draw a time within the first phase, early more often than late: most loads are over soon."""
     return random.below(min(fault_us, random.choose((100, 500, 2_000, 60_000)) * MS))
 
 
 def draw_plan(protocol: str, random: Seeded, clients: int, load: Load, fault_us: int) -> tuple[Step, ...]:
-    """Draws crashes, partitions, address changes and closings."""
+    """Draw crashes, partitions, address changes and closings."""
     steps: list[Step] = []
     if random.happens(450_000):
         steps.extend(_crashes(random, clients, fault_us))

@@ -67,7 +67,7 @@ def test_columns_stay_when_the_table_has_only_rejected_messages(
         land(spark, tmp_path, schemas=("readings=sensor STRING",))
 
 
-def test_two_wishes_for_one_table_are_refused(tmp_path: Path) -> None:
+def test_two_specs_for_one_table_are_refused(tmp_path: Path) -> None:
     asked = (TypedSpec("readings", "a INT"), TypedSpec("readings", "a STRING"))
     with pytest.raises(BadOption, match="has the columns 'a INT'"):
         tables.together(Lake(tmp_path), asked)

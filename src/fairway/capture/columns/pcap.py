@@ -136,7 +136,7 @@ class PcapForm:
         )
 
     def _run(self, data: memoryview, offset: int, stop: int) -> tuple[Integers, int, Gap | None]:
-        """Follows the records from an offset on; returns theirs, where they end, and what is to be left out there."""
+        """Follow the records from an offset on; return theirs, where they end, and what is to be left out there."""
         buffer = np.frombuffer(data, dtype=np.uint8)
         found: list[Integers] = []
         gap = None
@@ -268,7 +268,7 @@ class PcapForm:
         return link
 
     def _borne_out(self, data: memoryview, start: int, captured: int, wire_bytes: int) -> bool:
-        """Returns whether the IP packet in a frame is as long as the record says."""
+        """Return whether the IP packet in a frame is as long as the record says."""
         place = IP_PLACES.get(self.link_type)
         if place is None or start + captured > len(data):
             return False
@@ -319,7 +319,7 @@ def plausible_frame(data: memoryview, start: int, captured: int, wire_bytes: int
 
 
 def pcap_form(head: bytes) -> PcapForm:
-    """Reads a pcap file's header from its first 24 bytes."""
+    """Read a pcap file's header from its first 24 bytes."""
     if len(head) < HEADER_BYTES:
         raise DamagedCapture(f"the capture ends after {len(head)} bytes, in the middle of its header")
     orders: tuple[ByteOrder, ByteOrder] = ("<", ">")

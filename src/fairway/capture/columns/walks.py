@@ -81,7 +81,7 @@ def _usual(buffer: Bytes, offset: int, seconds: int, big: bool, captured_max: in
 
 
 def pcapng_offsets(buffer: Bytes, offset: int, stop: int, big: bool) -> tuple[Integers, int]:
-    """Follows the blocks of a pcapng file that start before `stop`; returns those of packets, and where the walk ended.
+    """Follow the blocks of a pcapng file that start before `stop`; return those of packets, and where the walk ended.
 
     It ends early in front of a block that is not possible, or that changes what the packets after it mean.
     """

@@ -124,7 +124,7 @@ class Cell:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Cell:
-        """Takes back what `plain` gave."""
+        """Take back what `plain` gave."""
         return cls(**{**plain, "link": Link(**plain["link"]), "load": Traffic(**plain["load"])})
 
     @property
@@ -137,7 +137,7 @@ class Cell:
 
     @property
     def cost_s(self) -> float:
-        """Estimates how long the run keeps a core busy."""
+        """Estimate how long the run keeps a core busy."""
         datagrams = self.load.messages * self.load.flows * self.parts * (2 if self.parts == 1 else 1.1)
         return START_S + datagrams / (1 - min(self.link.loss, 0.9)) / DATAGRAMS_PER_S
 

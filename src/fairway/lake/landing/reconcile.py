@@ -85,7 +85,7 @@ class Coverage:
             self._add(block, everything)
 
     def count(self, first: int, end: int) -> int:
-        """Counts the offsets from `first` up to and without `end` that were seen."""
+        """Count the offsets from `first` up to and without `end` that were seen."""
         total = 0
         for block in self._full | self._open.keys():
             low, high = max(first - block * BLOCK, 0), min(end - block * BLOCK, BLOCK)
@@ -101,7 +101,7 @@ class Coverage:
         return highest * BLOCK + int(np.flatnonzero(self._bits(highest))[-1]) + 1
 
     def beyond(self, end: int) -> int:
-        """Counts the offsets from `end` on that were seen."""
+        """Count the offsets from `end` on that were seen."""
         return self.count(end, self.end())
 
 

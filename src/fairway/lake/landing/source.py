@@ -71,7 +71,7 @@ class LandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxBytes(self._bytes_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Remembers what is there now: a single pass ends with it."""
+        """Remember what is there now: a single pass ends with it."""
         self._target = ends(self._landing)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802

@@ -154,7 +154,7 @@ class Stream:
                 self._explain(error, stop)
 
     def _explain(self, error: Exception, stop: Event) -> None:
-        """Raises what ended the stream, unless that was asked for.
+        """Raise what ended the stream, unless that was asked for.
 
         Service managers may ask all processes of a service at once: then the JVM is gone before the driver is done, and
         the batch in the middle is done again at the next start.

@@ -84,7 +84,7 @@ def routed(messages: DataFrame, route: str) -> DataFrame:
 
 
 def parse_spec(text: str) -> TypedSpec:
-    """Reads `readings="sensor STRING, celsius DOUBLE"`; what only Spark can tell is checked later."""
+    """Read `readings="sensor STRING, celsius DOUBLE"`; what only Spark can tell is checked later."""
     table, equals, columns = (part.strip() for part in text.partition("="))
     if not equals or not columns or not _IDENTIFIER.fullmatch(table):
         raise BadOption(
@@ -125,7 +125,7 @@ def declared(spec: TypedSpec) -> StructType:
 
 
 def judged(messages: DataFrame, schema: StructType) -> DataFrame:
-    """Adds the declared columns as `parsed`, and the reason why a body does not fit, null if it does."""
+    """Add the declared columns as `parsed`, and the reason why a body does not fit, null if it does."""
     from pyspark.sql import functions as F
 
     text = F.col("body").cast("string")
@@ -226,7 +226,7 @@ SIMPLE = ("boolean", *WHOLE, *BROKEN, *TEXTS)
 
 
 def check_type(table: str, column: str, kind: DataType) -> None:
-    """Refuses a type that JSON does not give, or that not every reader finds in Parquet."""
+    """Refuse a type that JSON does not give, or that not every reader finds in Parquet."""
     from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
 
     match kind:
@@ -248,7 +248,7 @@ def check_type(table: str, column: str, kind: DataType) -> None:
 
 
 def check_names(table: str, schema: StructType, taken: set[str]) -> None:
-    """Refuses names that are no identifiers, or differ from one that is taken only in upper and lower case."""
+    """Refuse names that are no identifiers, or differ from one that is taken only in upper and lower case."""
     for name in schema.names:
         if name.lower() in taken or not (name.isascii() and name.isidentifier() and name[0] != "_"):
             raise BadOption(f"--json-schema {table}: a column cannot be called {name!r}, or not twice: rename it.")
