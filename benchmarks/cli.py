@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import typer
 
-from fairway.cli.output import print_rows
+from benchmarks.frame import print_rows
 from fairway.core.errors import BadOption, FairwayError
 
 bench = typer.Typer(no_args_is_help=False)
@@ -23,7 +24,7 @@ def _only(what: str) -> str:
 
 @bench.command()
 def columns(seconds: int = SECONDS, json: bool = JSON) -> None:
-    """Measures how many headers a second each protocol's column decoder reads, on one core."""
+    """Measure how many headers a second each protocol's column decoder reads, on one core."""
     from benchmarks.columns import measure
 
     print_rows(measure(seconds=seconds), title="Headers decoded by columns", as_json=json)
@@ -31,7 +32,7 @@ def columns(seconds: int = SECONDS, json: bool = JSON) -> None:
 
 @bench.command()
 def simulator(seconds: int = SECONDS, json: bool = JSON) -> None:
-    """Measures how many datagrams a second the simulator carries, on one core."""
+    """Measure how many datagrams a second the simulator carries, on one core."""
     from benchmarks.simulator import measure
 
     print_rows(measure(seconds=seconds), title="Simulated datagrams", as_json=json)
@@ -45,8 +46,8 @@ def paths(
     losses: str = typer.Option("0,1,2,5,10,5b", help="Per cent each way, joined by commas; b for bursts."),
     json: bool = JSON,
 ) -> None:
-    """Measures which share of a simulated bottleneck one long flow reaches, and the queue: share / queue."""
-    from benchmarks.paths import measure
+    """Measure which share of a simulated bottleneck one long flow reaches, and the queue: share / queue."""
+    from benchmarks.bottleneck import measure
 
     numbers = [[int(one) for one in some.split(",")] for some in (rates, round_trips)]
     rows = measure(protocols.split(","), numbers[0], numbers[1], losses.split(","))
@@ -71,7 +72,7 @@ def transport(
     dtls: bool = typer.Option(False, "--dtls", help="The four over DTLS beside plain and aioquic, without loss."),
     json: bool = JSON,
 ) -> None:
-    """Measures the four protocols beside raw UDP, TCP, QUIC, ENet and KCP, and judges the goals."""
+    """Measure the four protocols beside raw UDP, TCP, QUIC, ENet and KCP, and judge the goals."""
     from benchmarks.frame import Results, chosen, perform
     from benchmarks.transport.loads import LOADS
     from benchmarks.transport.peers import BESIDE_DTLS, PEERS
@@ -84,10 +85,7 @@ def transport(
         peers = [name for name in PEERS if (name in BESIDE_DTLS if dtls else not name.endswith("-dtls"))]
     plan = Plan(rounds, seconds, () if dtls else _losses(loss), peers, loads, prefer_relay=relay)
     results = Results(rounds, seconds)
-    code = perform(
-        "transport", results, lambda report: run(plan, results, report), lambda: show(plan, results), out, as_json=json
-    )
-    raise typer.Exit(code)
+    perform("transport", results, partial(run, plan, results), partial(show, plan, results), out, as_json=json)
 
 
 @bench.command(epilog="Example: fairway bench links --only lte,rup,tcp-bbr,bulk --rounds 1 --seconds 5")
@@ -98,21 +96,18 @@ def links(
     out: Path = OUT,
     json: bool = JSON,
 ) -> None:
-    """Measures Fairway beside TCP, QUIC, ENet and KCP on emulated links that delay, lose and queue."""
+    """Measure Fairway beside TCP, QUIC, ENet and KCP on emulated links that delay, lose and queue."""
     from benchmarks.frame import Results, perform
     from benchmarks.links.rounds import choose, run, show
     from benchmarks.namespaces import NotPermitted
 
     plan, results = choose(only), Results(rounds, seconds)
     try:
-        code = perform(
-            "links", results, lambda report: run(plan, results, report), lambda: show(plan, results), out, as_json=json
-        )
+        perform("links", results, partial(run, plan, results), partial(show, plan, results), out, as_json=json)
     except NotPermitted as reason:
         raise FairwayError(
             f"links need network namespaces and TUN devices, for which root is asked: {reason}"
         ) from reason
-    raise typer.Exit(code)
 
 
 @bench.command(epilog="Example: fairway bench captures --datagrams 3000000")
@@ -122,15 +117,12 @@ def captures(
     out: Path = OUT,
     json: bool = JSON,
 ) -> None:
-    """Measures captures on Spark beside tshark and dpkt, on one core and on all, and judges the goals."""
+    """Measure captures on Spark beside tshark and dpkt, on one core and on all, and judge the goals."""
     from benchmarks.captures.run import run, show
     from benchmarks.frame import Results, perform
 
     results = Results(rounds, 0.0)
-    code = perform(
-        "captures", results, lambda report: run(results, datagrams, report), lambda: show(results), out, as_json=json
-    )
-    raise typer.Exit(code)
+    perform("captures", results, partial(run, results, datagrams), partial(show, results), out, as_json=json)
 
 
 @bench.command(epilog="Example: fairway bench gateway --only udpc,mrp,redis")
@@ -142,7 +134,7 @@ def gateway(
     out: Path = OUT,
     json: bool = JSON,
 ) -> None:
-    """Measures durable, acknowledged messages beside Redis streams and RabbitMQ, and judges the goals; its data lie in
+    """Measure durable, acknowledged messages beside Redis streams and RabbitMQ, and judge the goals; its data lie in
     --out while it runs."""
     from benchmarks.frame import Results, chosen, perform
     from benchmarks.gateway.rounds import Plan, run, show
@@ -150,15 +142,7 @@ def gateway(
 
     (names,) = chosen(only, list(SYSTEMS))
     plan, results = Plan(names, visible=visible if "udpc" in names else 0), Results(rounds, seconds)
-    code = perform(
-        "gateway",
-        results,
-        lambda report: run(plan, results, out, report),
-        lambda: show(plan, results),
-        out,
-        as_json=json,
-    )
-    raise typer.Exit(code)
+    perform("gateway", results, partial(run, plan, results, out), partial(show, plan, results), out, as_json=json)
 
 
 def _losses(text: str) -> list[float]:

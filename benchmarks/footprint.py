@@ -16,7 +16,6 @@ class Footprint(NamedTuple):
 
 
 def footprint(root: object) -> Footprint:
-    """Count what a machine holds."""
     held = [item for _, item in walk(root)]
     entries = sum(len(item) for item in held if isinstance(item, dict | list | deque | set | frozenset))
     buffers = sum(len(item) for item in held if isinstance(item, bytes | bytearray | memoryview))

@@ -6,18 +6,20 @@ import json
 import os
 import platform
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+import typer
+
 from fairway.cli.exits import ExitCode
-from fairway.cli.output import print_rows
 from fairway.core.errors import BadOption
 
 Row = Mapping[str, object]
+"""One line of a table: plain values by column name, in the order of the columns."""
 Report = Callable[[str, int, int], None]
 """Called with the name of what is being measured, its number, and how many there are."""
 INSTALL = "pip install --require-hashes -r requirements/bench.txt"
@@ -169,8 +171,8 @@ def perform(
     out: Path,
     *,
     as_json: bool,
-) -> ExitCode:
-    """Run a benchmark to its end, or until it is stopped; print what was measured and write it to `out`."""
+) -> None:
+    """Run a benchmark to its end, or until it is stopped; print what was measured, write it to `out`, and leave."""
     code = ExitCode.DONE
     try:
         with progress() as report, _terminable():
@@ -186,7 +188,7 @@ def perform(
         print_rows(({"table": title, **row} for row in rows) if as_json else rows, title=title, as_json=as_json)
     if not as_json:
         print("\n".join([*remarks, f"written: {out}/{name}.json, {name}.md"]))
-    return code or (ExitCode.FAILED if results.failures else ExitCode.DONE)
+    raise typer.Exit(code or (ExitCode.FAILED if results.failures else ExitCode.DONE))
 
 
 def _plain(results: Results, tables: Mapping[str, list[Row]]) -> dict[str, Any]:
@@ -250,3 +252,42 @@ def progress() -> Iterator[Report]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
         yield lambda what, number, total: bar.update(task, description=what, completed=number - 1, total=total)
+
+
+def print_rows(rows: Iterable[Row], *, title: str, as_json: bool) -> None:
+    """Print rows as they come with JSON, or all at once as a table."""
+    if as_json:
+        for row in rows:
+            print(json.dumps(row), flush=True)
+    else:
+        print_table(list(rows), title)
+
+
+def print_table(rows: list[Row], title: str) -> None:
+    """Print a table whose columns are those of its first row; numbers stand on the right."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, collapse_padding=True, pad_edge=False
+    )
+    for name, value in (rows[0] if rows else {}).items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        table.add_column(name.replace("_", " "), justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*(_shown(value) for value in row.values()))
+    Console(highlight=False).print(table)
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
+    return str(value)

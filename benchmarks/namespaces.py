@@ -40,7 +40,7 @@ class Namespaces:
         return inside(self.names[1])
 
     def set_loss(self, percent: float) -> None:
-        """Drops this share of all datagrams and segments, at random, in each direction."""
+        """Drop this share of all datagrams and segments, at random, in each direction."""
         per_million = int(percent * 10_000)
         drop = f"meta l4proto {{ tcp, udp }} numgen random mod 1000000 < {per_million} drop" if per_million else ""
         rules = f"""

@@ -7,8 +7,7 @@ from dataclasses import replace
 from time import process_time
 
 from fairway.protocols import NAMES
-from fairway.sim.cases import RunOptions, case
-from fairway.sim.configuration import Configuration
+from fairway.sim.configuration import Configuration, RunOptions, case
 from fairway.sim.run import run
 
 MESSAGES = {"rup": 20}
@@ -29,7 +28,7 @@ def measure(seconds: int = 1) -> Iterator[dict[str, object]]:
 
 
 def _load(protocol: str, coalesce_us: int) -> Configuration:
-    wishes = RunOptions(
+    asked = RunOptions(
         protocol=protocol,
         messages=MESSAGES.get(protocol, 10_000),
         size=SIZES.get(protocol, 64),
@@ -37,7 +36,7 @@ def _load(protocol: str, coalesce_us: int) -> Configuration:
         delay_ms=5,
         controller="eager",
     )
-    return replace(case(wishes), coalesce_us=coalesce_us)
+    return replace(case(asked), coalesce_us=coalesce_us)
 
 
 def _rate(configuration: Configuration, seconds: int) -> dict[str, object]:

@@ -64,7 +64,7 @@ MAKERS: dict[str, Callable[[int, int, bool], bytes]] = {"udpc": _udpc, "mrp": _m
 
 
 def make_capture(path: Path, datagrams: int) -> None:
-    """Writes a pcap file of so many datagrams: of every four three are data and one an answer."""
+    """Write a pcap file of so many datagrams: of every four three are data and one an answer."""
     with open(path, "wb", buffering=1 << 20) as file:
         writer = PcapWriter(file.write, LinkType.ETHERNET)
         for number in range(datagrams):

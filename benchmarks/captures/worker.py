@@ -17,7 +17,8 @@ from time import perf_counter
 from typing import Any
 
 PORTS = {9_000: "udpc", 9_001: "mrp", 9_002: "rup", 9_003: "pydevts"}
-"""What is spoken on the ports of the made capture."""
+"""The protocols of the ports of the made capture."""
+COLUMNS = ("at_ns", "source_port", "destination_port", "frame_bytes", "payload_bytes", "truncated", "protocol", "kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,25 @@ def _timed(times: list[float]) -> Iterator[None]:
 
 def grouped(spark: Any, assignment: Assignment) -> list[Any]:
     """Decode all datagrams in the source, by their ports, and add them up by what they are."""
-    from benchmarks.captures.summary import COLUMNS, summary
+    from pyspark.sql import functions as F
+
     from fairway.lake.captures.source import load
 
     frame = load(spark, [assignment.path], columns=COLUMNS, port_map=PORTS, part_bytes=_part_bytes(assignment))
-    found: list[Any] = summary(frame).collect()
+    found: list[Any] = (
+        frame.groupBy("protocol", "kind")
+        .agg(
+            F.count("*").alias("datagrams"),
+            F.sum("frame_bytes").alias("frame_bytes"),
+            F.sum("payload_bytes").alias("payload_bytes"),
+            F.count_if("truncated").alias("truncated"),
+            F.min("at_ns").alias("first_ns"),
+            F.max("at_ns").alias("last_ns"),
+            F.min(F.least("source_port", "destination_port")).alias("lowest_port"),
+            F.max(F.greatest("source_port", "destination_port")).alias("highest_port"),
+        )
+        .collect()
+    )
     return found
 
 
@@ -94,7 +109,7 @@ def packets_table(spark: Any, assignment: Assignment) -> int:
 
 
 def all_tables(spark: Any, assignment: Assignment) -> None:
-    """Does what `fairway analyze` does with one capture and an empty lake."""
+    """Do what `fairway analyze` does with one capture and an empty lake."""
     from fairway.lake.analysis.job import analyze
     from fairway.store.lakes import Lake
 

@@ -1,19 +1,28 @@
-"""The sending sides: a class for each client library, all driven in the same way."""
+"""The sending sides: a class for each client library, all driven in the same way, each in a process of its own.
+
+python -m benchmarks.gateway.clients JOB, where JOB is a JSON object
+"""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Iterator
 from itertools import cycle
+from statistics import quantiles
 from time import perf_counter
 from typing import Any
 
-from benchmarks.gateway.systems import BATCH_MESSAGES, BATCHES_IN_FLIGHT, NAME, SYSTEMS
-from benchmarks.transport.loads import IN_FLIGHT, Load
+from benchmarks.gateway.systems import BATCH_MESSAGES, BATCHES_IN_FLIGHT, LOADS, NAME, SYSTEMS
+from benchmarks.transport.clocks import peak_bytes
+from benchmarks.transport.loads import IN_FLIGHT, Load, measure
 from benchmarks.transport.pattern import message, tail
 from benchmarks.transport.peers.endpoints import CONNECTIONS
+from benchmarks.transport.worker import run
 from fairway import net
+
+OPEN_S = 30.0
 
 
 class Client:
@@ -214,3 +223,21 @@ def make_client(system: str, load: Load, first: int) -> Client:
     one = SYSTEMS[system]
     kind = {"redis": RedisClient, "rabbitmq": RabbitClient}.get(one.server, FairwayClient)
     return kind(first, load.message_bytes, one.protocol)
+
+
+async def _send(job: dict[str, Any]) -> dict[str, Any]:
+    load = LOADS[job["load"]]
+    client = make_client(job["system"], load, job["first"])
+    async with asyncio.timeout(OPEN_S):
+        await client.open(job["host"], job["port"], load)
+    result = await measure(client, load, job["seconds"], job["server_pid"])
+    await client.close()
+    result |= {"acknowledged": client.next - job["first"], "sender_peak_mb": peak_bytes() / 1e6}
+    if len(client.latencies_s) > 1:
+        cuts = quantiles(client.latencies_s, n=100)
+        result |= {"p50_ms": cuts[49] * 1e3, "p99_ms": cuts[98] * 1e3}
+    return result
+
+
+if __name__ == "__main__":
+    run(sys.argv[1], _send)

@@ -64,7 +64,7 @@ class Crowd:
         self.ledger = Ledger([bytearray() for _ in range(peers)])
 
     async def open(self) -> None:
-        """Opens all conversations, one after the other: nobody is measured yet."""
+        """Open all conversations, one after the other: nobody is measured yet."""
         for peer in range(len(self._urls)):
             await self._connect(peer)
 
@@ -80,7 +80,7 @@ class Crowd:
                 await asyncio.sleep(RECONNECT_S)
 
     async def send_for(self, seconds: float) -> None:
-        """Sends at the rate for so long."""
+        """Send at the rate for so long."""
         began_s, due_before = perf_counter(), 0
         peer = 0
         while (elapsed_s := perf_counter() - began_s) < seconds:
@@ -126,7 +126,7 @@ class Crowd:
             ledger.latencies_s.append(perf_counter() - began_s)
 
     def _lost(self, peer: int, connection: net.Connection) -> None:
-        """Opens a new conversation in the place of one in which something went wrong."""
+        """Open a new conversation instead of one in which something went wrong."""
         if self._connections[peer] is connection:
             self._connections[peer] = None
             self.ledger.reconnects += 1
@@ -139,7 +139,7 @@ class Crowd:
         await self._connect(peer)
 
     async def settle(self, seconds: float) -> None:
-        """Waits for every outcome, at most so long; what is open then counts as unknown. Then closes everything."""
+        """Wait for every outcome, at most so long; what is open then counts as unknown. Then close everything."""
         until_s = perf_counter() + seconds
         while self.ledger.under_way and perf_counter() < until_s:
             await asyncio.sleep(TICK_S)

@@ -30,7 +30,7 @@ class Held:
     problems: list[str] = field(default_factory=list)
 
     def differences(self, sent: list[tuple[int, int]]) -> list[str]:
-        """Compares with what was acknowledged: ranges of numbers, a first one and how many."""
+        """Compare with what was acknowledged: ranges of numbers, a first one and how many."""
         found = list(self.problems)
         acknowledged = sum(count for _, count in sent)
         if self.count != acknowledged:
@@ -43,7 +43,7 @@ class Held:
 
 
 def held(lake: Path, gateway: str) -> Held:
-    """Reads everything that a stopped gateway has taken: all bodies are compared with what a client sends."""
+    """Read everything that a stopped gateway has taken: all bodies are compared with what a client sends."""
     problems: list[str] = []
     numbers = [numbers_of(bodies, problems) for bodies in _landed(lake / layout.LANDING / gateway)]
     numbers += _journalled(lake / layout.GATEWAYS / gateway / layout.JOURNAL, problems)

@@ -20,8 +20,7 @@ from benchmarks.gateway.servers import HOST, Server, ServerFailed, start
 from benchmarks.gateway.systems import BATCH_MESSAGES, BATCHES_IN_FLIGHT, LOADS, MESSAGE_BYTES, SYSTEMS, System
 from benchmarks.gateway.visible import GOAL_S, seconds_to_the_table
 from benchmarks.transport.loads import IN_FLIGHT
-from fairway.demo.processes import process
-from fairway.demo.services import ServiceFailed
+from fairway.demo.services import ServiceFailed, process
 
 WHERE = "disk"
 LIMIT_BASE_S = 60.0
@@ -114,7 +113,7 @@ def _send(system: System, load: str, server: Server, first: int, seconds: float)
         "system": system.name, "load": load, "host": HOST, "port": server.port, "server_pid": server.pid,
         "first": first, "seconds": seconds, "limit_s": LIMIT_BASE_S + LIMIT_FACTOR * seconds,
     }  # fmt: skip
-    with process([sys.executable, "-m", "benchmarks.gateway.worker", json.dumps(job)]) as child:
+    with process([sys.executable, "-m", "benchmarks.gateway.clients", json.dumps(job)]) as child:
         assert child.stdout is not None
         assert child.stderr is not None
         line = child.stdout.readline()  # a worker ends by itself at its limit

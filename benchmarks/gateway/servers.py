@@ -20,8 +20,7 @@ from typing import Any
 from benchmarks.gateway.landed import Held, held
 from benchmarks.gateway.systems import NAME, System, find_program
 from fairway.core.errors import FairwayError
-from fairway.demo.processes import HeldSignals
-from fairway.demo.services import GatewayService
+from fairway.demo.services import GatewayService, HeldSignals
 
 HOST = "127.0.0.1"
 START_S = 90.0
@@ -44,7 +43,7 @@ class Server:
 
 
 def start(system: System, folder: Path, stack: ExitStack) -> Server:
-    """Starts the server of a system with its data in the folder; it ends with the stack."""
+    """Start the server of a system with its data in the folder; it ends with the stack."""
     folder.mkdir(parents=True)
     starters = {"gateway": _gateway, "redis": _redis, "rabbitmq": _rabbitmq}
     return starters[system.server](system, folder, stack)
@@ -150,7 +149,7 @@ def _channel(port: int) -> Iterator[Any]:
 
 
 def _queued(port: int) -> int | None:
-    """Counts the messages of the queue, which is made if it is not there; None while the broker does not answer."""
+    """Count the messages of the queue, which is made if it is not there; None while the broker does not answer."""
     from pika.exceptions import AMQPError
 
     with suppress(OSError, AMQPError), _channel(port) as channel:
@@ -173,7 +172,7 @@ def _program(name: str) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Finds free ports; somebody else may take one before it is used, as with every such search."""
+    """Find free ports; somebody else may take one before it is used, as with every such search."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -183,7 +182,7 @@ def free_ports(count: int) -> list[int]:
 
 @contextmanager
 def program(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Runs a program in a group of its own that writes to a file, and ends the group."""
+    """Run a program in a group of its own that writes to a file, and end the group."""
     held_back = HeldSignals()
     child: subprocess.Popen[bytes] | None = None
     try:
@@ -213,7 +212,7 @@ def _wait(ready: Callable[[], bool], child: subprocess.Popen[bytes], log: Path, 
 
 
 def _last_child(pid: int) -> int:
-    """Follows a script to the program that it runs."""
+    """Follow a script to the program that it runs."""
     while children := Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         name = Path(f"/proc/{pid}/comm").read_text().strip()
         if name == "beam.smp":

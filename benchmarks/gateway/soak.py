@@ -10,23 +10,83 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import re
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, quantiles
 
 from benchmarks.gateway.crowd import ACKNOWLEDGED, Crowd, Ledger
-from benchmarks.gateway.gauges import Gauges, Sample
 from benchmarks.gateway.landed import Tally, tally
+from benchmarks.transport.clocks import resident_bytes
 from fairway.core.errors import FairwayError
+from fairway.core.tables import MESSAGES
 from fairway.demo.services import GatewayService, Service, ServiceFailed, stream_service
 from fairway.lake.landing.reconcile import Account, reconcile
+from fairway.store.delta import Delta
 from fairway.store.lakes import Lake
+
+ANSWER_S = 10.0
+_UNSEALED = re.compile(r"^fairway_gateway_backlog_messages\{[^}]*\} (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    gateway_bytes: int
+    stream_bytes: int
+    """With the JVM and its workers."""
+    unsealed: int
+    on_the_way: int
+    """Acknowledged, as the senders know it, and not in the table."""
+    files: int
+    """Of the table."""
+
+
+class Gauges:
+    """Reads everything without touching what it reads."""
+
+    def __init__(self, lake: Path, metrics: str, gateway: int, stream: int) -> None:
+        self._table = Lake(lake, create=False).delta(MESSAGES.name)
+        self._metrics = metrics
+        self._gateway = gateway
+        self._stream = stream
+
+    def read(self, acknowledged: int) -> Sample:
+        """Take one sample; so many messages were acknowledged before."""
+        rows = rows_by_file(self._table)
+        return Sample(
+            gateway_bytes=resident_bytes(self._gateway),
+            stream_bytes=sum(map(resident_bytes, members(self._stream))),
+            unsealed=self._unsealed(),
+            on_the_way=max(0, acknowledged - sum(rows)),
+            files=len(rows),
+        )
+
+    def _unsealed(self) -> int:
+        with urllib.request.urlopen(self._metrics, timeout=ANSWER_S) as answer:
+            found = _UNSEALED.search(answer.read().decode())
+        return int(float(found[1])) if found else 0
+
+
+def rows_by_file(table: Delta) -> list[int]:
+    return [file.rows for file, _ in table.files(table.open())] if table.exists() else []
+
+
+def members(group: int) -> Iterator[int]:
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(ProcessLookupError):
+                if os.getpgid(int(name)) == group:
+                    yield int(name)
+
 
 PROTOCOLS = ("udpc", "mrp", "rup", "pydevts")
 SAMPLE_S = 5.0
@@ -37,7 +97,7 @@ LOOK_S = 1.0
 GROWTH_SHARE_MAX, GROWTH_BYTES_MAX = 0.1, 16 << 20
 """What the gateway's memory may be more in the last quarter than in the second: a tenth, and a little."""
 MEMORY_MINUTES_MIN = 10.0
-"""A shorter run says nothing about memory: machines remember copies for a minute or more, and caches fill up."""
+"""A shorter run says nothing about memory: machines remember duplicates for a minute or more, and caches fill up."""
 UNSEALED_S_MAX = 30.0
 ON_THE_WAY_S_MAX = 60.0
 """A backlog is bounded when it never holds more than so many seconds of the rate: six and four times what is usual."""
@@ -62,7 +122,7 @@ class Outcome:
     stream_code: int = 0
 
     def problems(self) -> list[str]:
-        """Says what does not hold; nothing if all is well."""
+        """Return what does not hold; nothing if all is well."""
         return [*self._promise(), *self._backlog(), *self._memory()]
 
     def _promise(self) -> list[str]:
@@ -107,7 +167,7 @@ class Outcome:
 
 
 def run(orders: Orders, lake: Path) -> Outcome:
-    """Runs everything; services end with it, whatever happens."""
+    """Run everything; services end with it, whatever happens."""
     with ExitStack() as stack:
         gateway = stack.enter_context(GatewayService(lake, PROTOCOLS, ["--metrics", "127.0.0.1:0"]))
         gateway.serve()
@@ -140,7 +200,7 @@ async def _load(orders: Orders, lake: Path, gateway: GatewayService, stream: Ser
 
 
 async def _warm_up(crowd: Crowd, gauges: Gauges, stream: Service) -> None:
-    """Sends for a second and waits until the table has something: Spark takes its time to start."""
+    """Send for a second and wait until the table has something: Spark takes its time to start."""
     await crowd.send_for(1.0)
     until_s = time.monotonic() + LANDED_S
     while not (await asyncio.to_thread(gauges.read, 0)).files:
@@ -150,7 +210,7 @@ async def _warm_up(crowd: Crowd, gauges: Gauges, stream: Service) -> None:
 
 
 async def _watch(outcome: Outcome, gauges: Gauges) -> None:
-    """Samples until cancelled, and prints a line a minute."""
+    """Sample until cancelled, and print a line a minute."""
     began_s, lines = time.monotonic(), 0
     while True:
         await asyncio.sleep(SAMPLE_S)
@@ -174,7 +234,7 @@ def _line(minute: int, outcome: Outcome) -> str:
 
 
 def _landed(lake: Path, wait_s: float = LANDED_S) -> Account:
-    """Reconciles; waits until nothing is on the way any more, at most so long."""
+    """Reconcile; wait until nothing is on the way any more, at most so long."""
     until_s = time.monotonic() + wait_s
     while True:
         (account,) = reconcile(Lake(lake, create=False))
@@ -207,7 +267,7 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the soak; returns 1 when something does not hold."""
+    """Run the soak; return 1 when something does not hold."""
     parser = argparse.ArgumentParser(prog="benchmarks.gateway.soak")
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--rate", type=int, default=5_000)

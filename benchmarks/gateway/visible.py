@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 
 import fairway
-from benchmarks.gateway.gauges import rows_by_file
+from benchmarks.gateway.soak import rows_by_file
 from fairway.core.tables import MESSAGES
 from fairway.demo.services import GatewayService, ServiceFailed, stream_service
 from fairway.store.lakes import Lake

@@ -14,21 +14,21 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
-import heapq
 import json
 import os
 import select
 import struct
 import sys
-import time
-from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 
-from benchmarks.namespaces import RECEIVER_HOST, SENDER_HOST, command, inside
-from fairway.core.random_source import Seeded
-from fairway.sim.faults import Faults
-from fairway.sim.pipe import Pipe
+from benchmarks.links.peers import Link
+from benchmarks.namespaces import RECEIVER_HOST, SENDER_HOST, NotPermitted, command, inside, two_namespaces
+from benchmarks.transport.environments import Environment
+from fairway.demo.relay import Way, now_us
+from fairway.demo.services import process
+from fairway.sim.pipe import Faults
 
 TUN = "/dev/net/tun"
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
@@ -55,53 +55,27 @@ def place_device(device: str, namespace: str, own: str, other: str) -> None:
     command(*inside(namespace), "ip", "link", "set", device, "mtu", str(MTU), "txqueuelen", str(DEVICE_QUEUE), "up")
 
 
-class Way:
+class Device(Way):
     """One direction: packets read from one device are written to the other when they are due."""
 
-    def __init__(self, pipe: Pipe, source: int, target: int) -> None:
+    def __init__(self, faults: Faults, seed: int, source: int, target: int) -> None:
+        super().__init__(faults, seed)
         self.source = source
-        self.happened = pipe.happened
-        self._carry = pipe.carry
-        self._target = target
-        self._under_way: list[tuple[int, int, bytes]] = []
-        self._number = 0
+        self._write = partial(os.write, target)
 
     def take(self) -> None:
         """Read what has come and schedule what the pipe lets through."""
-        for _ in range(BATCH_MAX):
-            try:
-                packet = os.read(self.source, PACKET_BYTES_MAX)
-            except BlockingIOError:
-                return
-            self.happened["packets"] += 1
-            for due_us, arrived in self._carry(packet, now_us()):
-                self._number += 1  # packets that are due together keep their order
-                heapq.heappush(self._under_way, (due_us, self._number, arrived))
-
-    def deliver(self, at_us: int) -> int:
-        """Write what is due; return when the next packet is, or a second from now."""
-        while self._under_way and self._under_way[0][0] <= at_us:
-            due_us, _, packet = heapq.heappop(self._under_way)
-            self.happened["late_us"] += at_us - due_us
-            self.happened["delivered"] += 1
-            os.write(self._target, packet)
-        return self._under_way[0][0] if self._under_way else at_us + 1_000_000
+        with suppress(BlockingIOError):
+            for _ in range(BATCH_MAX):
+                self.send(os.read(self.source, PACKET_BYTES_MAX), self._write)
 
 
-def now_us() -> int:
-    """Return the time by which packets are due."""
-    return time.monotonic_ns() // 1_000
-
-
-def ways(faults: Sequence[Faults], seed: int, devices: Sequence[int]) -> list[Way]:
+def ways(faults: Sequence[Faults], seed: int, devices: Sequence[int]) -> list[Device]:
     """Return both directions of a link; each draws from a random source of its own."""
-    return [
-        Way(Pipe(faults[number], Seeded(2 * seed + number), Counter(), None), devices[number], devices[1 - number])
-        for number in (0, 1)
-    ]
+    return [Device(faults[one], 2 * seed + one, devices[one], devices[1 - one]) for one in (0, 1)]
 
 
-def run(both: Sequence[Way]) -> None:
+def run(both: Sequence[Device]) -> None:
     """Carry packets until standard input ends."""
     poll = select.poll()
     poll.register(sys.stdin.fileno(), select.POLLIN | select.POLLHUP)
@@ -141,6 +115,25 @@ def main(argument: str) -> None:
         dropped = f"/sys/class/net/{name}/statistics/tx_dropped"
         count["device_dropped"] = int(command(*inside(namespace), "cat", dropped))
     print(json.dumps(counts), flush=True)
+
+
+@contextmanager
+def link(row: Link, seed: int, counts: list[dict[str, int]]) -> Iterator[Environment]:
+    """Make a link for the time of the block, then add what happened to packets in each direction to `counts`; raise
+    `NotPermitted`."""
+    with two_namespaces() as names:
+        job = json.dumps({"namespaces": names, "faults": [row.faults()] * 2, "seed": seed})
+        with process([sys.executable, "-m", "benchmarks.links.emulator", job]) as child:
+            assert child.stdin is not None
+            assert child.stdout is not None
+            assert child.stderr is not None
+            if child.stdout.readline() != b"up\n":
+                said = child.stderr.read().decode().strip().splitlines()
+                raise NotPermitted(said[-1] if said else "the emulator did not start")
+            sender, receiver = map(inside, names)
+            yield Environment(row.title, receiver_host=RECEIVER_HOST, sender_prefix=sender, receiver_prefix=receiver)
+            child.stdin.close()
+            counts += json.loads(child.stdout.readline())
 
 
 if __name__ == "__main__":

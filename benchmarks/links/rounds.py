@@ -9,9 +9,8 @@ from statistics import median
 from typing import Any
 
 from benchmarks.frame import INSTALL, Goal, Key, Report, Results, Row, Tables, Task, chosen, measured, ratios
-from benchmarks.links.link import link
-from benchmarks.links.peers import LOADS, MESSAGE, STREAM, TRICKLE, Entry, entries, loads
-from benchmarks.links.rows import ROWS, Link
+from benchmarks.links.emulator import link
+from benchmarks.links.peers import LOADS, MESSAGE, ROWS, STREAM, TRICKLE, Entry, Link, entries, loads
 from benchmarks.transport.loads import Load
 from benchmarks.transport.pair import Cell, run_cell
 

@@ -45,7 +45,7 @@ def _exact(environment: Environment, size: int, count: int) -> Iterator[Finding]
 
 
 def soaking(minutes: float) -> Iterator[Finding]:
-    """Soaks, and fails when memory grew, a task was left, or asyncio complained."""
+    """Soak, and fail when memory grew, a task was left, or asyncio complained."""
     soaked = soak(minutes * 60)
     finding = {name: value for name, value in asdict(soaked).items() if name != "resident"}
     yield finding | {"growth_bytes": soaked.growth_bytes, "resident_mb": soaked.resident[-1] / 1e6}
@@ -53,7 +53,7 @@ def soaking(minutes: float) -> Iterator[Finding]:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs what is named; returns 1 when something does not hold."""
+    """Run what is named; return 1 when something does not hold."""
     parser = argparse.ArgumentParser(prog="benchmarks.scale")
     parser.add_argument("what", nargs="+", choices=("exact", "crowd", "flood", "soak"))
     parser.add_argument("--bytes", type=int, default=1_000_000_000)

@@ -3,7 +3,7 @@
 Memory must be flat once warm, no task may be left, asyncio must have nothing to say, and every acknowledged message
 must have arrived.
 
-The protocols remember what has ended for minutes by design, to recognise late copies, and some keep idle addresses
+The protocols remember what has ended for minutes by design, to recognise late duplicates, and some keep idle addresses
 until a table is full. Here those times are short and those tables small: a leak shows as growth within minutes, and a
 table that is still filling does not look like one.
 """
@@ -56,7 +56,7 @@ class Soaked:
         return median(warm[half:]) - median(warm[:half])
 
     def judge(self, growth_bytes_max: int) -> None:
-        """Raises unless memory is flat, nothing is left or complained, and every message arrived once."""
+        """Raise unless memory is flat, nothing is left or complained, and every message arrived once."""
         assert self.growth_bytes <= growth_bytes_max, f"memory grew by {self.growth_bytes} bytes once warm"
         assert self.tasks_left == 0, f"{self.tasks_left} tasks are left"
         assert self.complaints == [], self.complaints
@@ -73,7 +73,7 @@ class _Complaints(logging.Handler):
 
 
 def soak(seconds: float, *, seed: int = 1, slow_callback_s: float = 0.5) -> Soaked:
-    """Runs conversations for so many seconds."""
+    """Run conversations for so many seconds."""
     soaked = Soaked()
     logger, handler = logging.getLogger("asyncio"), _Complaints(soaked.complaints)
     logger.addHandler(handler)
@@ -87,7 +87,7 @@ def soak(seconds: float, *, seed: int = 1, slow_callback_s: float = 0.5) -> Soak
     return soaked
 
 
-async def _soak(soaked: Soaked, seconds: float, chance: Random, slow_callback_s: float) -> None:
+async def _soak(soaked: Soaked, seconds: float, random: Random, slow_callback_s: float) -> None:
     asyncio.get_running_loop().slow_callback_duration = slow_callback_s
     until = time.monotonic() + seconds
     async with net.listen(*URLS, close_timeout_s=CLOSE_S) as listener:
@@ -95,7 +95,7 @@ async def _soak(soaked: Soaked, seconds: float, chance: Random, slow_callback_s:
         async with asyncio.TaskGroup() as group:
             for number in range(CALLERS):
                 url = listener.urls[number % len(URLS)] + "?" + URLS[number % len(URLS)].partition("?")[2]
-                group.create_task(_come_and_go(url, soaked, Random(chance.random()), until))
+                group.create_task(_come_and_go(url, soaked, Random(random.random()), until))
             group.create_task(_sample(soaked, seconds, until))
         taking.cancel()
         await asyncio.wait([taking])
@@ -119,11 +119,11 @@ async def _sample(soaked: Soaked, seconds: float, until: float) -> None:
         soaked.resident.append(resident_bytes())
 
 
-async def _come_and_go(url: str, soaked: Soaked, chance: Random, until: float) -> None:
+async def _come_and_go(url: str, soaked: Soaked, random: Random, until: float) -> None:
     while time.monotonic() < until:
         async with net.connect(url, close_timeout_s=CLOSE_S) as connection:
             soaked.conversations += 1
-            bodies = [_body(chance, connection.protocol) for _ in range(chance.randint(1, MESSAGES_MAX))]
+            bodies = [_body(random, connection.protocol) for _ in range(random.randint(1, MESSAGES_MAX))]
             # Not added in one step: others count while this one waits.
             count = await connection.send_many(bodies)
             soaked.acknowledged += count
@@ -134,18 +134,18 @@ async def _come_and_go(url: str, soaked: Soaked, chance: Random, until: float) -
                 answer = await connection.request(b"are you there")
                 assert answer.body == b"are you there"
                 soaked.acknowledged += 1
-            if chance.random() < 0.2:
+            if random.random() < 0.2:
                 await _abandon(connection, bodies[0], soaked)
 
 
 async def _abandon(connection: net.Connection, body: bytes, soaked: Soaked) -> None:
-    """Stops waiting for a message; the conversation must not mind."""
+    """Stop waiting for a message; the conversation must not mind."""
     soaked.abandoned += 1
     connection.send_nowait(body).cancel()
     await connection.send(body)
     soaked.acknowledged += 1
 
 
-def _body(chance: Random, protocol: str) -> bytes:
+def _body(random: Random, protocol: str) -> bytes:
     most = BODY_BYTES_MAX if protocol == "rup" else 1_024
-    return chance.randbytes(chance.randint(1, most))
+    return random.randbytes(random.randint(1, most))

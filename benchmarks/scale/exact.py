@@ -16,7 +16,7 @@ PERCENT = 1.0
 
 def bad_relay() -> RelayEnvironment:
     """Return a way with loss, duplicates and datagrams out of order."""
-    return RelayEnvironment("relay", PERCENT, datagrams_only=True, copies_percent=PERCENT, reordered_percent=PERCENT)
+    return RelayEnvironment("relay", PERCENT, datagrams_only=True, also=PERCENT)
 
 
 def bad_wire(namespaces: Namespaces) -> Environment:

@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.footprint import footprint
 from benchmarks.transport.clocks import resident_bytes
 from fairway import net
-from fairway.demo.processes import process
+from fairway.demo.services import process
 
 ANSWER_S = 60.0
 
@@ -60,7 +60,7 @@ def hosting(url: str) -> Iterator[Host]:
 
 
 async def serve(url: str) -> None:
-    """Listens, echoes and reports until standard input ends."""
+    """Listen, echo and report until standard input ends."""
     async with net.listen(url, close_timeout_s=0.5) as listener:
         gc.collect()
         gc.freeze()

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from benchmarks.namespaces import RECEIVER_HOST, Namespaces
-from fairway.demo.relay import Faults, relaying
+from fairway.demo.relay import relaying
+from fairway.sim.pipe import Faults
 
 LOOPBACK_HOST = "127.0.0.1"
 
@@ -30,7 +31,7 @@ class Environment:
         return f"{self.name}, {self.loss_percent:g} % loss" if self.name != "loopback" else self.name
 
     def prepare(self) -> None:
-        """Makes the way ready for the next cell."""
+        """Make the way ready for the next cell."""
 
     @contextmanager
     def between(self, address: tuple[str, int], seed: int) -> Iterator[tuple[str, int]]:
@@ -52,16 +53,16 @@ class NamespaceEnvironment(Environment):
 class RelayEnvironment(Environment):
     """A relay process between the two sides, on the loopback device."""
 
-    copies_percent: float = 0.0
-    reordered_percent: float = 0.0
+    also: float = 0.0
+    """The percentage that is duplicated, and that is reordered."""
     done: list[dict[str, dict[str, int]]] = field(default_factory=list)
     """What the relay did to each cell."""
 
     @contextmanager
     def between(self, address: tuple[str, int], seed: int) -> Iterator[tuple[str, int]]:
-        shares = (self.loss_percent, self.copies_percent, self.reordered_percent)
-        loss, copies, reordered = (int(percent * 10_000) for percent in shares)
-        with relaying(address, Faults(loss, copies, reordered, seed)) as (relayed, stop):
+        loss, also = (int(percent * 10_000) for percent in (self.loss_percent, self.also))
+        faults = Faults(loss=loss, duplicate=also, reorder=also, reorder_us=5_000, delay_us=0)
+        with relaying(address, faults, seed) as (relayed, stop):
             yield relayed
             self.done.append(stop())
 

@@ -92,7 +92,7 @@ async def measure(
 async def _grow(
     run: Callable[[int], Awaitable[None]], load: Load, seconds: float, receiver_pid: int
 ) -> tuple[dict[str, float], int, int]:
-    """Runs growing transfers until one is long enough; returns what it took, its units, and the units of all."""
+    """Run growing transfers until one is long enough; return what it took, its units, and the units of all."""
     units, total = load.quantum, 0
     for turn in itertools.count():
         taken = await _timed(run, units, receiver_pid)
@@ -140,7 +140,7 @@ async def _measure_pings(sender: Any, load: Load, seconds: float) -> dict[str, A
 
 
 async def send_each(sends: Sequence[Callable[[bytes], Awaitable[None]]], count: int, size: int) -> None:
-    """Sends messages through one or more conversations, each awaited by itself, 256 at a time."""
+    """Send messages through one or more conversations, each awaited by itself, 256 at a time."""
     numbers, after = iter(range(count)), tail(size)
 
     async def worker(send: Callable[[bytes], Awaitable[None]]) -> None:

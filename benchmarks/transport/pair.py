@@ -16,7 +16,7 @@ from benchmarks.frame import CellFailed
 from benchmarks.transport.environments import Environment
 from benchmarks.transport.loads import Load
 from benchmarks.transport.peers import Peer
-from fairway.demo.processes import process
+from fairway.demo.services import process
 
 START_S = 20.0
 LIMIT_BASE_S = 40.0
@@ -39,7 +39,7 @@ class Cell:
 def run_cell(
     cell: Cell, seconds: float, seed: int, units: int | None = None, limit_s: float | None = None
 ) -> dict[str, Any]:
-    """Measures one cell for about so many seconds, or with exactly so many units; raises `CellFailed`."""
+    """Measure one cell for about so many seconds, or with exactly so many units; raise `CellFailed`."""
     limit_s = limit_s or LIMIT_BASE_S + LIMIT_FACTOR * seconds
     until = time.monotonic() + limit_s
     common = {
@@ -70,7 +70,7 @@ def run_cell(
 
 
 def _joined(result: dict[str, Any], received: dict[str, Any], cell: Cell) -> dict[str, Any]:
-    """Puts what both sides say together. The receiver has compared; here only the count is left."""
+    """Put what both sides say together. The receiver has compared; here only the count is left."""
     exact = cell.load.kind != "bulk" and not cell.load.drive  # others are stopped in the middle
     if cell.peer.reliable and exact and received["received"] != result["total_units"]:
         raise CellFailed(f"{received['received']} messages arrived of {result['total_units']}")
@@ -97,7 +97,7 @@ def _tell(child: subprocess.Popen[bytes], words: dict[str, Any]) -> None:
 def _answer_of_either(
     sender: subprocess.Popen[bytes], receiver: subprocess.Popen[bytes], until: float, cell: Cell
 ) -> dict[str, Any]:
-    """Waits for the sender; a receiver that speaks first has failed, and says why."""
+    """Wait for the sender; a receiver that speaks first has failed, and says why."""
     assert sender.stdout is not None
     assert receiver.stdout is not None
     ready, _, _ = select.select((sender.stdout, receiver.stdout), (), (), max(0.0, until - time.monotonic()))

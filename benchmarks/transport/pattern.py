@@ -130,7 +130,7 @@ class MessageCheck:
         self._mark(self._widened(numbers))
         self.total += len(bodies)
         if self.complete and not (self.total == self._expected and self._seen.all()):
-            raise Corrupt(f"of {self._expected} messages {int(self._seen.sum())} came, {self.total} with copies")
+            raise Corrupt(f"of {self._expected} messages {int(self._seen.sum())} came, {self.total} with duplicates")
 
     def _widened(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         if self._period is None:
@@ -172,7 +172,7 @@ class BlockCheck:
 
 
 def large_messages(size: int) -> Iterator[bytes]:
-    """Cuts so many bytes into large messages, the last one shorter; neighbours differ."""
+    """Cut so many bytes into large messages, the last one shorter; neighbours differ."""
     bodies = variants()
     for number, start in enumerate(range(0, size, LARGE_BYTES)):
         body = bodies[number % len(bodies)]

@@ -45,7 +45,7 @@ def run(argument: str, side: Callable[[dict[str, Any]], Coroutine[Any, Any, dict
 
 
 def _stay_on(core: int) -> None:
-    """Keeps this process on one core, so that the two sides do not share one."""
+    """Keep this process on one core, so that the two sides do not share one."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[core % len(cores)]})
 

@@ -21,11 +21,10 @@ from deltalake import write_deltalake
 from benchmarks.frame import Key, Results, measured
 from benchmarks.gateway import rounds, servers
 from benchmarks.gateway.crowd import ACKNOWLEDGED, UNKNOWN, Crowd, Ledger
-from benchmarks.gateway.gauges import Gauges, Sample
 from benchmarks.gateway.landed import PEER_SHIFT, Held, Tally, held, tally
 from benchmarks.gateway.rounds import WHERE, Plan, goals
 from benchmarks.gateway.servers import Server
-from benchmarks.gateway.soak import Orders, Outcome, report
+from benchmarks.gateway.soak import Gauges, Orders, Outcome, Sample, report
 from benchmarks.gateway.systems import SYSTEMS
 from benchmarks.transport.pattern import message, tail
 from fairway.cli import run as command_line

@@ -12,15 +12,14 @@ from typing import Any
 import pytest
 
 from benchmarks.frame import Key, Results, measured
-from benchmarks.links.emulator import now_us, ways
-from benchmarks.links.peers import entries
+from benchmarks.links.emulator import ways
+from benchmarks.links.peers import ROWS, Link, entries
 from benchmarks.links.rounds import cells, choose, goals
-from benchmarks.links.rows import ROWS, Link
 from fairway.cli import run as command_line
 from fairway.core.errors import BadOption
 from fairway.core.random_source import Seeded
-from fairway.sim.faults import Faults
-from fairway.sim.pipe import Pipe
+from fairway.demo.relay import now_us
+from fairway.sim.pipe import Faults, Pipe
 
 PACKETS = 20_000
 

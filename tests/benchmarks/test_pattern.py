@@ -67,7 +67,7 @@ def test_numbers_that_begin_again_are_told_apart_by_how_many_have_come() -> None
 SENT = messages(10)
 WRONG = {
     "twice": [SENT[:6], SENT[5:]],
-    "9 came, 10 with copies": [[*SENT[:9], SENT[8]]],
+    "9 came, 10 with duplicates": [[*SENT[:9], SENT[8]]],
     "differs": [[SENT[0], SENT[1][:-1] + b"\0", SENT[2]]],
     "bytes": [[SENT[0][:-1]]],
     "none": [[message(10, tail(64))]],

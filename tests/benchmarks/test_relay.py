@@ -4,68 +4,64 @@ from __future__ import annotations
 
 import socket
 
-from fairway.demo.relay import HELD_S, OVERTAKEN_BY_MAX, Fate, Faults, Parcel, Relay, relaying
+import pytest
 
-BAD = Faults(loss_per_million=50_000, copies_per_million=30_000, reordered_per_million=40_000, seed=7)
+from fairway.demo import relay as module
+from fairway.demo.relay import Relay, Way, relaying
+from fairway.sim.pipe import Faults
+
+BAD = Faults(loss=50_000, duplicate=30_000, reorder=40_000, reorder_us=5_000, delay_us=0)
+NONE = Faults(delay_us=0)
 
 
-def passed(faults: Faults, count: int, direction: int = 0) -> list[int]:
+@pytest.fixture
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop the relay's clock."""
+    monkeypatch.setattr(module, "now_us", lambda: 0)
+
+
+def passed(faults: Faults, count: int, seed: int) -> list[int]:
     """Return the numbers of the datagrams that leave, in order."""
-    fate = Fate(faults, direction)
-    leaving: list[Parcel] = []
+    way, leaving = Way(faults, seed), list[bytes]()
     for number in range(count):
-        leaving += fate.take(Parcel(number.to_bytes(4, "big")), 0.0)
-    leaving += fate.overdue(HELD_S)
-    return [int.from_bytes(parcel.datagram, "big") for parcel in leaving]
+        way.send(number.to_bytes(4, "big"), leaving.append)
+    way.deliver(2 * faults.longest_us)
+    return [int.from_bytes(datagram, "big") for datagram in leaving]
 
 
-def test_the_same_seed_does_the_same_and_another_or_the_other_direction_do_otherwise() -> None:
-    first = passed(BAD, 5_000)
-    assert first == passed(BAD, 5_000)
-    assert first != passed(Faults(50_000, 30_000, 40_000, seed=8), 5_000)
-    assert first != passed(BAD, 5_000, direction=1)
+@pytest.mark.usefixtures("still")
+def test_the_same_seed_does_the_same_and_another_something_else() -> None:
+    assert passed(BAD, 5_000, 7) == passed(BAD, 5_000, 7)
+    assert passed(BAD, 5_000, 7) != passed(BAD, 5_000, 8)
 
 
-def test_as_much_is_lost_or_copied_as_was_asked_for_in_order() -> None:
-    assert passed(Faults(seed=7), 1_000) == list(range(1_000))
-    lossy = passed(Faults(loss_per_million=50_000, seed=3), 20_000)
-    assert 19_000 - 200 < len(lossy) < 19_000 + 200
-    assert lossy == sorted(set(lossy))
-    copied = passed(Faults(copies_per_million=100_000, seed=3), 10_000)
-    assert 11_000 - 200 < len(copied) < 11_000 + 200
-    assert copied == sorted(copied)
-    assert sorted(set(copied)) == list(range(10_000))
+@pytest.mark.usefixtures("still")
+def test_without_faults_everything_passes_in_order() -> None:
+    assert passed(NONE, 1_000, 7) == list(range(1_000))
 
 
-def test_what_is_held_back_is_overtaken_by_a_few_and_never_lost() -> None:
-    left = passed(Faults(reordered_per_million=100_000, seed=3), 10_000)
-    assert sorted(left) == list(range(10_000))
-    late = [
-        number for place, number in enumerate(left) if any(after < number for after in left[place + 1 : place + 20])
-    ]
-    assert len(late) > 500
-    assert all(abs(number - place) <= 4 * OVERTAKEN_BY_MAX for place, number in enumerate(left))
+@pytest.mark.usefixtures("still")
+def test_faults_have_the_shares_that_were_asked_for_and_are_counted() -> None:
+    way, leaving = Way(BAD, 3), list[bytes]()
+    for number in range(20_000):
+        way.send(number.to_bytes(4, "big"), leaving.append)
+    assert way.deliver(2 * BAD.longest_us) == 2 * BAD.longest_us + 1_000_000
+    lost, doubled = way.happened["loss"], way.happened["duplicate"]
+    assert 800 < lost < 1_200
+    assert 470 < doubled < 690
+    assert 650 < way.happened["reorder"] < 870
+    assert len(leaving) == way.happened["delivered"] == 20_000 - lost + doubled
 
 
-def test_a_datagram_that_nothing_overtakes_leaves_after_a_while() -> None:
-    fate = Fate(Faults(reordered_per_million=1_000_000, seed=1), 0)
-    parcel = Parcel(b"alone")
-    assert fate.take(parcel, 10.0) == []
-    assert fate.overdue(10.0 + HELD_S / 2) == []
-    assert fate.overdue(10.0 + HELD_S) == [parcel]
-    assert not fate.holds
-
-
-def test_counts_add_up() -> None:
-    fate = Fate(BAD, 0)
-    for number in range(3_000):
-        fate.take(Parcel(number.to_bytes(4, "big")), 0.0)
-    counts = fate.counts
-    assert counts.lost > 0
-    assert counts.copied > 0
-    assert counts.reordered > 0
-    held = 3_000 + counts.copied - counts.lost - counts.passed
-    assert 0 <= held <= counts.reordered
+@pytest.mark.usefixtures("still")
+def test_a_datagram_that_is_held_back_leaves_when_it_is_due() -> None:
+    way, leaving = Way(Faults(reorder=1_000_000, reorder_us=5_000, delay_us=0), 1), list[bytes]()
+    way.send(b"alone", leaving.append)
+    due_us = way.deliver(0)
+    assert 0 < due_us <= 5_000
+    assert leaving == []
+    way.deliver(due_us)
+    assert leaving == [b"alone"]
 
 
 def udp() -> socket.socket:
@@ -77,7 +73,7 @@ def udp() -> socket.socket:
 
 def test_answers_find_the_caller_they_are_for() -> None:
     with udp() as listener, udp() as one, udp() as other:
-        relay = Relay(listener.getsockname(), Faults())
+        relay = Relay(listener.getsockname(), NONE, 1)
         try:
             for caller, word in ((one, b"one"), (other, b"other")):
                 caller.sendto(word, relay.address)
@@ -91,12 +87,14 @@ def test_answers_find_the_caller_they_are_for() -> None:
             relay.close()
 
 
-def test_a_relay_process_tells_what_it_did() -> None:
+def test_a_relay_process_returns_what_happened() -> None:
     with udp() as listener, udp() as caller:
-        with relaying(listener.getsockname(), Faults(seed=1)) as (address, stop):
+        with relaying(listener.getsockname(), NONE, 1) as (address, stop):
             caller.sendto(b"there", address)
             word, way = listener.recvfrom(100)
             listener.sendto(b"and back", way)
             assert (word, caller.recv(100)) == (b"there", b"and back")
             counts = stop()
-        assert counts["forth"] == counts["back"] == {"passed": 1, "lost": 0, "copied": 0, "reordered": 0}
+        for happened in counts.values():
+            assert happened.pop("late_us") >= 0
+            assert happened == {"packets": 1, "delivered": 1}

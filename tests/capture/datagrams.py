@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
-from fairway.capture.frames import LinkType
-from fairway.capture.headers import (
+from fairway.capture.frames import (
     DESTINATION_OPTIONS,
     ETHER_IPV4,
     ETHER_IPV6,
@@ -28,6 +27,7 @@ from fairway.capture.headers import (
     MORE_FRAGMENTS,
     ROUTING,
     VLAN_TAGS_MAX,
+    LinkType,
 )
 from fairway.capture.packets import PROTOCOL_UDP, UDP_HEADER_BYTES, Endpoint, checksum
 from tests.capture.reading import Frame

@@ -13,11 +13,9 @@ from fairway.capture.pcapng import (
     ENHANCED_PACKET,
     INTERFACE,
     OLD_PACKET,
-    OPTION_COMMENT,
     SECTION_HEADER,
     SIMPLE_PACKET,
     read_interface,
-    read_options,
 )
 
 
@@ -35,7 +33,6 @@ class Frame:
     interface: int = 0
     point: str | None = None
     """The name of the place of capture, where the file gives one."""
-    comments: tuple[str, ...] = ()
 
 
 def read_capture(data: bytes) -> Iterator[Frame]:
@@ -81,10 +78,5 @@ def _read_enhanced(body: bytes, order: str, interfaces: Sequence[Interface], kin
     layout = "H2x4I" if kind == OLD_PACKET else "5I"
     number, high, low, captured, wire_bytes = struct.unpack_from(order + layout, body)
     interface, end = interfaces[number], 20 + captured
-    comments = tuple(
-        value.decode(errors="replace")
-        for code, value in read_options(body, end + -captured % 4, order)
-        if code == OPTION_COMMENT
-    )
     at_ns = interface.at_ns(high << 32 | low)
-    return Frame(at_ns, interface.link_type, body[20:end], wire_bytes, number, interface.name, comments)
+    return Frame(at_ns, interface.link_type, body[20:end], wire_bytes, number, interface.name)

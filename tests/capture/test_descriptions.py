@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairway.capture.descriptions import DESCRIPTIONS, Description, read
+from fairway.capture.dissectors import DESCRIPTIONS, Description
 from fairway.core.errors import MalformedDatagram
 from fairway.protocols import NAMES, wire
 from fairway.protocols.mrp import wire as mrp
 from fairway.protocols.pydevts import wire as pydevts
 from fairway.protocols.rup import wire as rup
 from fairway.protocols.udpc import wire as udpc
+from tests.capture.described import read
 
 ID = "0123456789abcdef" * 2
 SAMPLES = {

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from fairway.capture.descriptions import DESCRIPTIONS, read
-from fairway.capture.dissectors import FILE_NAME
+from fairway.capture.dissectors import DESCRIPTIONS, FILE_NAME
 from fairway.capture.trace import TraceWriter
 from fairway.cli import run
 from fairway.cli.wireshark import lua
-from fairway.sim.cases import RunOptions, case
+from fairway.sim.configuration import RunOptions, case
 from fairway.sim.run import run as simulate
 from fairway.sim.trace import tracer
+from tests.capture.described import read
 from tests.conftest import Tshark
 
 PORTS = "5000,9000"

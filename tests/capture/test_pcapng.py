@@ -13,17 +13,16 @@ from fairway.capture.pcapng import PcapngWriter
 from fairway.core.errors import BadOption
 from tests.capture.reading import Frame, read_pcapng
 
-Written = tuple[int, bytes, int, list[str]]
+Written = tuple[int, bytes, int]
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-WRITTEN = st.tuples(st.integers(0, 2**64 - 1), st.binary(max_size=70), st.integers(0, 2), st.lists(TEXT, max_size=3))
+WRITTEN = st.tuples(st.integers(0, 2**64 - 1), st.binary(max_size=70), st.integers(0, 2))
 
 
 def write(frames: list[Written]) -> bytes:
     out = bytearray()
     writer = PcapngWriter(out.extend, ["client", "relay", "server"])
-    for at_ns, data, interface, comments in frames:
-        writer.frame(at_ns, data, interface, comments=comments)
+    for at_ns, data, interface in frames:
+        writer.frame(at_ns, data, interface)
     return bytes(out)
 
 
@@ -49,10 +48,7 @@ def packet(order: str, ticks: int, data: bytes, number: int = 0) -> bytes:
 @given(st.lists(WRITTEN, max_size=6))
 def test_what_is_written_comes_back(frames: list[Written]) -> None:
     points = ("client", "relay", "server")
-    expected = [
-        Frame(at_ns, LinkType.RAW, data, len(data), place, points[place], tuple(comments))
-        for at_ns, data, place, comments in frames
-    ]
+    expected = [Frame(at_ns, LinkType.RAW, data, len(data), place, points[place]) for at_ns, data, place in frames]
     assert list(read_pcapng(write(frames))) == expected
 
 

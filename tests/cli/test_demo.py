@@ -10,8 +10,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from fairway.demo.cover import Step, cover
-from fairway.demo.story import fresh_folder
+from fairway.demo.story import Step, cover, fresh_folder
 from fairway.protocols import NAMES
 
 

@@ -16,7 +16,7 @@ from typing import IO, Any
 import pytest
 
 from fairway.cli import run as run_here
-from fairway.cli.files import Files
+from fairway.cli.received import Files
 from fairway.net import Message
 from tests.acceptance.raw import PATIENCE_S, Command, RawPeer, fairway, listening
 from tests.acceptance.test_raw_udpc import ACK, HBT, IMP, fields, has_flag, packet, shake_hands

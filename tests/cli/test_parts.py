@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairway.cli.lines import Splitter
-from fairway.cli.shown import human_line, json_pieces, printable
+from fairway.cli.received import human_line, json_pieces, printable
+from fairway.cli.streams import Splitter
 from fairway.net import Message
 
 

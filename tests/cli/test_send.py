@@ -16,7 +16,7 @@ import pytest
 
 from fairway.cli import run as run_here
 from fairway.cli.bodies import Way
-from fairway.cli.outcome import Outcome
+from fairway.cli.send import Outcome
 from fairway.core.errors import FairwayError
 from fairway.core.events import NOT_SENT, CloseReason
 from fairway.net import DeliveryRefused, DeliveryUnknown

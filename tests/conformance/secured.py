@@ -9,8 +9,8 @@ from fairway.core.events import Address
 from fairway.core.machine import Buffer, Machine, Transmit
 from fairway.core.random_source import Seeded
 from fairway.dtls import OVERHEAD_BYTES, DtlsClient, DtlsGateway
-from fairway.dtls.fake import FakeClientEngine, FakeGatewayEngine
 from fairway.dtls.records import DATA
+from tests.dtls.fake import FakeClientEngine, FakeGatewayEngine
 
 from .pair import Pump
 

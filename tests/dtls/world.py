@@ -18,10 +18,10 @@ from fairway.dtls.certificates import Role
 from fairway.dtls.client import DtlsClient
 from fairway.dtls.cookies import Cookies
 from fairway.dtls.engine import Limits, Plaintext
-from fairway.dtls.fake import FakeClientEngine, FakeGatewayEngine
 from fairway.dtls.gateway import DtlsGateway
 from fairway.dtls.identity import Identity, IdentityFiles, read_identity
 from fairway.dtls.openssl import OpensslClientEngine, OpensslGatewayEngine
+from tests.dtls.fake import FakeClientEngine, FakeGatewayEngine
 
 NOW = datetime.now(UTC)
 GATEWAY: Address = ("192.0.2.1", 9000)

@@ -11,11 +11,12 @@ import pytest
 
 from fairway.core import layout
 from fairway.core.tables import SEGMENT
-from fairway.gateway import clock, columns
+from fairway.gateway import columns
 from fairway.gateway.adapter import wall_us
 from fairway.gateway.home import Home
 from fairway.gateway.journal import PAGE_BYTES, Journal, Row, Transaction, now_us, open_reader, packed, read_rows
 from fairway.gateway.salvage import open_journal
+from fairway.gateway.service import warn_if_behind
 
 
 def row(offset: int, bodies: list[bytes], identity: int | str = 7, **more: object) -> Row:
@@ -219,7 +220,7 @@ def test_a_crash_while_salvaging_is_completed(home: Home) -> None:
 
 
 def test_a_clock_that_was_set_back_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    clock.warn_if_behind(wall_us() - 1_000_000)
+    warn_if_behind(wall_us() - 1_000_000)
     assert not caplog.text
-    clock.warn_if_behind(wall_us() + 3_600_000_000)
+    warn_if_behind(wall_us() + 3_600_000_000)
     assert "the clock was set back: it is 3600 s behind" in caplog.text

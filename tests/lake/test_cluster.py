@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from fairway.sim.cases import RunOptions, case
+from fairway.sim.configuration import RunOptions, case
 from tests.lake.analysis.lakes import all_tables
 from tests.lake.analysis.worlds import simulated
 from tests.lake.cluster import ON_A_CLUSTER, Daemon, cluster, environment

@@ -13,8 +13,8 @@ MB = 1_000_000
 
 
 def faulty(faults: dict[str, dict[str, int]]) -> bool:
-    """Return whether the relay lost, copied and reordered in both directions."""
-    return all(way[fault] > 0 for way in faults.values() for fault in ("lost", "copied", "reordered"))
+    """Return whether the relay lost, duplicated and reordered in both directions."""
+    return all(way.get(fault, 0) > 0 for way in faults.values() for fault in ("loss", "duplicate", "reorder"))
 
 
 def small(few: int, many: int) -> list[object]:

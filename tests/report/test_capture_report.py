@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections import Counter
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,19 @@ from fairway.cli import run
 from fairway.core.errors import BadOption, FairwayError
 from fairway.core.tables import CAPTURE_TABLES, PACKETS, SESSIONS, TIMELINE
 from fairway.report.capture import Choice, capture_report
-from fairway.report.drawings import ANSWER, DUPLICATE, FIRST, LOST, RETRANSMISSION, streams, words
-from fairway.report.packets import DRAWN_MAX, LADDER_PACKETS, RETRANSMISSIONS_DRAWN_MAX, packets_of
+from fairway.report.drawings import (
+    ANSWER,
+    DRAWN_MAX,
+    DUPLICATE,
+    FIRST,
+    LADDER_PACKETS,
+    LOST,
+    RETRANSMISSION,
+    RETRANSMISSIONS_DRAWN_MAX,
+    packets_of,
+    streams,
+    words,
+)
 from fairway.report.survey import severity_scores, survey
 from fairway.report.tables import LakeTables
 from fairway.report.traffic import BINS_MAX, Messages, step_us
@@ -373,7 +385,7 @@ def test_a_capture_of_a_week_is_shown_in_hours(tmp_path: Path) -> None:
 
 
 def test_a_quantile_lies_in_its_bucket() -> None:
-    messages = Messages(buckets={30: 90, 40: 10})
+    messages = Messages(buckets=Counter({30: 90, 40: 10}))
     median, high = messages.quantile_us(0.5), messages.quantile_us(0.95)
     assert median is not None
     assert high is not None

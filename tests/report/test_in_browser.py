@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fairway.report.blocks import section
 from fairway.report.capture import capture_report
-from fairway.report.charts import Axis, Chart, Line, chart, heat_map
-from fairway.report.page import page
+from fairway.report.page import Axis, Chart, Line, chart, heat_map, page, section
 from tests.report.browser import Browser
 from tests.report.lakes import Tables, mixed, transmission
 

@@ -9,9 +9,24 @@ from importlib.resources import files
 import pytest
 
 from fairway.report import units
-from fairway.report.blocks import Block, Cell, Markup, Tile, element, links, paragraph, section, table, tiles
-from fairway.report.charts import Axis, Chart, Line, chart, heat_map
-from fairway.report.page import page
+from fairway.report.page import (
+    Axis,
+    Block,
+    Cell,
+    Chart,
+    Line,
+    Markup,
+    Tile,
+    chart,
+    element,
+    heat_map,
+    links,
+    page,
+    paragraph,
+    section,
+    table,
+    tiles,
+)
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairway.sim.bottleneck import Bottleneck, Constant, Load, Path
+from benchmarks.bottleneck import Bottleneck, Constant, Load, Path
 from fairway.sim.measures import quantile
 
 PROTOCOLS = ("udpc", "mrp", "rup")

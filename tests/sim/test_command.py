@@ -9,7 +9,7 @@ import pytest
 
 from fairway.cli import run as fairway
 from fairway.protocols import NAMES
-from fairway.sim.cases import RunOptions, case
+from fairway.sim.configuration import RunOptions, case
 from fairway.sim.swarm import run_seed
 from tests.capture.reading import read_pcapng
 

@@ -28,7 +28,7 @@ def rules(made: Judge) -> list[str]:
 def test_a_refused_message_that_had_arrived_is_an_accusation() -> None:
     made = judge()
     made.accepted(CLIENT, TO_SERVER, 1, b"unique body", RELIABLE)
-    made.handed(SERVER, FROM_CLIENT, 1, b"unique body", RELIABLE)
+    made.delivered(SERVER, FROM_CLIENT, 1, b"unique body", RELIABLE)
     made.settled(CLIENT, 1, "refused")
     assert rules(made) == ["refused means not delivered"]
 
@@ -37,7 +37,7 @@ def test_of_equal_bodies_it_is_not_claimed_which_one_was_refused() -> None:
     made = judge()
     for token in (1, 2):
         made.accepted(CLIENT, TO_SERVER, token, b"tiny", RELIABLE)
-    made.handed(SERVER, FROM_CLIENT, 1, b"tiny", RELIABLE)
+    made.delivered(SERVER, FROM_CLIENT, 1, b"tiny", RELIABLE)
     made.settled(CLIENT, 2, "refused")
     assert rules(made) == []
 
@@ -46,9 +46,9 @@ def test_equal_bodies_may_arrive_as_often_as_they_were_sent_and_not_more() -> No
     made = judge()
     for token in (1, 2):
         made.accepted(CLIENT, TO_SERVER, token, b"tiny", RELIABLE)
-        made.handed(SERVER, FROM_CLIENT, token, b"tiny", RELIABLE)
+        made.delivered(SERVER, FROM_CLIENT, token, b"tiny", RELIABLE)
     assert rules(made) == []
-    made.handed(SERVER, FROM_CLIENT, 3, b"tiny", RELIABLE)
+    made.delivered(SERVER, FROM_CLIENT, 3, b"tiny", RELIABLE)
     assert rules(made) == ["nothing twice"]
 
 
@@ -59,8 +59,8 @@ def test_a_conversation_is_recognised_by_a_body_that_was_sent_once() -> None:
         made.accepted(OTHER, TO_SERVER, 1, b"tiny", RELIABLE)
         made.accepted(CLIENT, TO_SERVER, 1, b"named by the client", RELIABLE)
         made.accepted(CLIENT, TO_SERVER, 2, b"tiny", RELIABLE)
-        made.handed(SERVER, FROM_CLIENT, 2 + shift, b"tiny", RELIABLE)
-        made.handed(SERVER, FROM_CLIENT, 1, b"named by the client", RELIABLE)
+        made.delivered(SERVER, FROM_CLIENT, 2 + shift, b"tiny", RELIABLE)
+        made.delivered(SERVER, FROM_CLIENT, 1, b"named by the client", RELIABLE)
         assert rules(made) == ["order"] * shift
 
 
@@ -79,32 +79,32 @@ def test_what_was_committed_may_not_come_again_after_a_restart_from_a_snapshot()
     for restored, accused in ((True, ["nothing twice"]), (False, [])):
         made = judge(deferred=True)
         made.accepted(CLIENT, TO_SERVER, 1, b"unique body", RELIABLE)
-        made.handed(SERVER, FROM_CLIENT, 1, b"unique body", RELIABLE)
+        made.delivered(SERVER, FROM_CLIENT, 1, b"unique body", RELIABLE)
         made.committed(SERVER, FROM_CLIENT, b"unique body", 0)
         made.started(SERVER, restored=restored)
-        made.handed(SERVER, FROM_CLIENT, 1, b"unique body", RELIABLE)
+        made.delivered(SERVER, FROM_CLIENT, 1, b"unique body", RELIABLE)
         assert rules(made) == accused
 
 
 def test_what_was_not_committed_comes_again_after_a_restart_from_a_snapshot() -> None:
     made = judge(deferred=True)
     made.accepted(CLIENT, TO_SERVER, 1, b"unique body", RELIABLE)
-    made.handed(SERVER, FROM_CLIENT, 1, b"unique body", RELIABLE)
+    made.delivered(SERVER, FROM_CLIENT, 1, b"unique body", RELIABLE)
     made.started(SERVER, restored=True)
-    made.handed(SERVER, FROM_CLIENT, 1, b"unique body", RELIABLE)
+    made.delivered(SERVER, FROM_CLIENT, 1, b"unique body", RELIABLE)
     assert rules(made) == []
 
 
 def test_a_message_is_accepted_only_from_the_one_who_sent_it() -> None:
     made = judge()
     made.accepted(CLIENT, TO_SERVER, 1, b"unique body", RELIABLE)
-    made.handed(SERVER, FROM_OTHER, 1, b"unique body", RELIABLE)
+    made.delivered(SERVER, FROM_OTHER, 1, b"unique body", RELIABLE)
     assert rules(made) == ["only what was sent"]
 
 
 def test_a_stranger_may_say_what_it_likes() -> None:
     made = judge()
-    made.handed(SERVER, Peer(("10.66.0.1", 666), 9), 1, b"anything", RELIABLE)
+    made.delivered(SERVER, Peer(("10.66.0.1", 666), 9), 1, b"anything", RELIABLE)
     assert rules(made) == []
     assert made.foreign == 1
 
@@ -115,8 +115,8 @@ def test_seed_205632_ids_of_a_sequenced_conversation_are_not_places() -> None:
     for token in (1, 2):
         made.accepted(CLIENT, TO_SERVER, token, b"tiny", PLAIN)
     made.accepted(CLIENT, TO_SERVER, 3, b"named by the client", PLAIN)
-    made.handed(SERVER, FROM_CLIENT, 10, b"tiny", PLAIN)
-    made.handed(SERVER, FROM_CLIENT, 90, b"named by the client", PLAIN)
+    made.delivered(SERVER, FROM_CLIENT, 10, b"tiny", PLAIN)
+    made.delivered(SERVER, FROM_CLIENT, 90, b"named by the client", PLAIN)
     assert rules(made) == []
 
 
@@ -125,11 +125,11 @@ def test_seed_8948_a_plain_message_may_go_back_only_to_what_was_not_committed() 
         made = judge(deferred=True, sequenced=True)
         for token, body in enumerate((b"committed", b"not committed", b"newest, not committed"), 1):
             made.accepted(CLIENT, TO_SERVER, token, body, PLAIN)
-            made.handed(SERVER, FROM_CLIENT, token, body, PLAIN)
+            made.delivered(SERVER, FROM_CLIENT, token, body, PLAIN)
         made.committed(SERVER, FROM_CLIENT, b"committed", 0)
         made.started(SERVER, restored=True)
         made.resumed(SERVER, FROM_CLIENT)
-        made.handed(SERVER, FROM_CLIENT, 9, again, PLAIN)
+        made.delivered(SERVER, FROM_CLIENT, 9, again, PLAIN)
         assert rules(made) == accused
 
 
@@ -137,7 +137,7 @@ def test_seed_11595_only_a_new_process_of_the_sender_may_draw_an_id_again() -> N
     for restarts, accused in ((True, []), (False, ["acknowledged means delivered"])):
         made = judge(ids_by_chance=True)
         made.accepted(CLIENT, TO_SERVER, 1, b"tiny", RELIABLE)
-        made.handed(SERVER, FROM_CLIENT, 1, b"tiny", RELIABLE)
+        made.delivered(SERVER, FROM_CLIENT, 1, b"tiny", RELIABLE)
         made.settled(CLIENT, 1, "delivered")
         if restarts:
             made.started(CLIENT, restored=False)

@@ -7,11 +7,10 @@ from collections import Counter
 import pytest
 
 from fairway.protocols import make_options
-from fairway.sim.cases import RunOptions, case
-from fairway.sim.configuration import SERVER, Configuration
-from fairway.sim.faults import Faults
+from fairway.sim.configuration import SERVER, Configuration, RunOptions, case
 from fairway.sim.load import Load
 from fairway.sim.network import Sighting
+from fairway.sim.pipe import Faults
 from fairway.sim.run import run
 
 PART_BYTES = 1_158

@@ -12,10 +12,8 @@ from fairway.core.events import Address
 from fairway.core.machine import Transmit
 from fairway.core.random_source import Seeded
 from fairway.sim.digest import Digest
-from fairway.sim.faults import Faults, per_million
-from fairway.sim.ledger import AmplificationLedger
-from fairway.sim.network import Network
-from fairway.sim.pipe import Pipe
+from fairway.sim.network import AmplificationLedger, Network
+from fairway.sim.pipe import Faults, Pipe, per_million
 from fairway.sim.schedule import Schedule
 
 HERE: Address = ("10.0.0.1", 1)

@@ -9,8 +9,8 @@ import pytest
 from fairway.core.theory import exchange_fails, gives_up, repeats_until_acknowledged
 from fairway.protocols import make_options
 from fairway.sim.configuration import Configuration
-from fairway.sim.faults import Faults
 from fairway.sim.load import Load
+from fairway.sim.pipe import Faults
 from fairway.sim.result import Result
 from fairway.sim.run import run
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairway.core.errors import FairwayError
-from fairway.demo.processes import process
+from fairway.demo.services import process
 from fairway.store.delta import Delta
 from fairway.store.places import place_of
 

@@ -12,10 +12,9 @@ from time import monotonic, sleep
 from fairway.core.errors import FairwayError
 from fairway.core.layout import TABLES
 from fairway.core.tables import MESSAGES
-from fairway.demo.fleet import UNKNOWN, Ledger
-from fairway.demo.judgement import Judgement, judge
+from fairway.demo.fleet import UNKNOWN, Judgement, Ledger, judge
 from fairway.demo.keys import Keys
-from fairway.demo.links import bad_links
+from fairway.demo.relay import bad_links
 from fairway.demo.services import GatewayService, Service, stream_service
 from fairway.protocols import NAMES
 from tests.torture.disk import Disk, small_disk

@@ -21,7 +21,7 @@ from typing import Any
 from fairway.core.errors import FairwayError
 from fairway.demo.fleet import Fleet, Ledger, Orders
 from fairway.demo.keys import Keys
-from fairway.demo.processes import process
+from fairway.demo.services import process
 
 PATIENT = {
     "udpc": "silence=60s&important_timeout=60s&request_timeout=20s",

@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from fairway.demo.fleet import ACKNOWLEDGED, REFUSED, UNKNOWN, Ledger, key_of
-from fairway.demo.judgement import judge
+from fairway.demo.fleet import ACKNOWLEDGED, REFUSED, UNKNOWN, Ledger, judge, key_of
 from fairway.store.delta import DataFile, Delta
 from fairway.store.places import place_of
 from tests.torture.readers import Seen, by_delta, readers

@@ -31,7 +31,7 @@ _LENGTH = struct.Struct(">I")
 
 
 def frame(body: bytes) -> bytes:
-    """Puts the length in front."""
+    """Put the length in front."""
     return _LENGTH.pack(len(body)) + body
 
 
@@ -139,7 +139,7 @@ def reception_of(load: Load) -> Reception:
 
 
 async def frames(reader: asyncio.StreamReader) -> AsyncIterator[list[bytes]]:
-    """Cuts a stream into messages; returns those of each read."""
+    """Cut a stream into messages; return those of each read."""
     rest = b""
     while data := await reader.read(READ_BYTES):
         if rest:

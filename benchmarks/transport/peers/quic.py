@@ -36,7 +36,7 @@ def _configuration(*, client: bool, congestion: str = "reno") -> QuicConfigurati
 
 
 def _certificate() -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    """Signs a certificate for itself that is good for an hour."""
+    """Sign a certificate for itself that is good for an hour."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fairway bench")])
     now = datetime.now(UTC)

@@ -31,7 +31,7 @@ MARK_AGAIN_S = 0.002
 
 
 def roomy(sock: socket.socket) -> None:
-    """Asks for a large receive buffer, beyond the limit where that is permitted."""
+    """Ask for a large receive buffer, beyond the limit where that is permitted."""
     for option in (SO_RCVBUFFORCE, socket.SO_RCVBUF):
         try:
             sock.setsockopt(socket.SOL_SOCKET, option, RECEIVE_BUFFER_BYTES)
@@ -56,7 +56,7 @@ class RawSender:
             asyncio.get_running_loop().add_reader(self._sock, self._readable)
 
     async def bulk(self, size: int) -> None:
-        """Sends until so many bytes have arrived."""
+        """Send until so many bytes have arrived."""
         self._transfer += 1
         self._begin()
         control = [(SOL_UDP, UDP_SEGMENT, struct.pack("=H", DATAGRAM_BYTES))] if self._offload else []
@@ -74,7 +74,7 @@ class RawSender:
         self._sock.settimeout(None)
 
     def _counted(self, flags: int, nothing: int = 0) -> int:
-        """Reads what the receiver has counted in this transfer, if it said so."""
+        """Read what the receiver has counted in this transfer, if it said so."""
         try:
             transfer, counted = _REPORT.unpack(self._sock.recv(_REPORT.size, flags))
         except (BlockingIOError, TimeoutError):
@@ -107,7 +107,6 @@ async def open_sender(host: str, port: int, load: Load, offload: str = "no") -> 
 
 
 async def serve(host: str, load: Load, announce: Announce, offload: str = "no") -> None:
-    """Receive, compare and count."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind((host, 0))
         roomy(sock)

@@ -3,11 +3,10 @@
 An endpoint's or a simulated run's trace is a pcapng file: no format of our own, and Wireshark opens it. Times are
 integer nanoseconds. Nothing here opens a file: readers take bytes, writers a `write` function.
 
-    frames.py      link types, limits, interfaces
+    frames.py      link types, numbers in the headers around a datagram, limits, interfaces
     pcap.py        pcap, micro- and nanoseconds, both byte orders
-    pcapng.py      pcapng: sections, interfaces, packets, comments
+    pcapng.py      pcapng: sections, interfaces, packets
     packets.py     a UDP datagram to a raw IP packet
-    headers.py     numbers in the headers around a datagram
     columns/       readers: from any byte on, by columns with numpy; the datagrams inside the frames
     trace.py       the trace of a run: one named point of capture per endpoint
 """

@@ -64,7 +64,7 @@ local function install(protocol)
         if field.type == "digits" then
           shown[field.name] = ProtoField.string(name, field.title)
         else
-          shown[field.name] = ProtoField.uint32(name, field.title, field.base, field.values)
+          shown[field.name] = ProtoField.uint32(name, field.title, field.hexadecimal and base.HEX or base.DEC, field.values)
         end
         for mask, bit in pairs(field.bits or {}) do
           bits[field.name] = bits[field.name] or {}

@@ -1,88 +1,179 @@
-"""Wireshark's dissectors of the four protocols: the packet descriptions as Lua tables, and one engine that reads them.
+"""Wireshark's dissectors of the four protocols: their packets as Lua tables, and one engine that reads them.
 
-mrp's two layouts of data are told apart as an endpoint does it: by the version of the connect that a connection began
-with. Where the capture does not hold the beginning, data is read as stamped if it can be.
+Which forms of packets there are is described here, of the headers that each `wire.py` describes; a test reads datagrams
+by these descriptions and with each protocol's own decoder and compares, so a description cannot drift away from the
+bytes. mrp's two layouts of data are told apart as an endpoint does it: by the version of the connect that a connection
+began with. Where the capture does not hold the beginning, data is read as stamped if it can be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from fairway import __version__
-from fairway.capture.descriptions import DESCRIPTIONS, Description, Form
-from fairway.core.headers import Field
+from fairway.core.headers import Field, Header
+from fairway.protocols.mrp import wire as mrp
+from fairway.protocols.pydevts import wire as pydevts
+from fairway.protocols.rup import wire as rup
+from fairway.protocols.udpc import wire as udpc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """One form of datagram: how it is told from others, its fields, and whether a body follows."""
+
+    kind: str
+    where: Mapping[int, tuple[int, ...]]
+    """The bytes that tell it, by offset."""
+    header_bytes: int
+    fields: tuple[Field, ...]
+    body: bool = False
+    layout: str = ""
+    """Set where forms differ only by what the connection has agreed on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    protocol: str
+    title: str
+    forms: tuple[Form, ...]
+    summary: tuple[str, ...]
+    """Fields that a one-line summary shows."""
+    port: int | None = None
+    telling: bool = False
+    """Whether a well-formed datagram is evidence enough for the protocol."""
+
+
+def _udpc_forms() -> tuple[Form, ...]:
+    flag_at = udpc.HEADER["flag"].offset
+    return tuple(
+        _form(kind, {flag_at: (flag,)}, udpc.HEADER, body=flag not in udpc.CONTROL_FLAGS)
+        for flag, kind in udpc.KIND_OF_FLAG.items()
+    )
+
+
+def _form(
+    kind: str, where: Mapping[int, tuple[int, ...]], *headers: Header, body: bool = False, layout: str = ""
+) -> Form:
+    fields = tuple(one for header in headers for one in header.fields)
+    return Form(kind=kind, where=where, header_bytes=headers[-1].size, fields=fields, body=body, layout=layout)
+
+
+def _mrp_forms() -> tuple[Form, ...]:
+    def form(number: int, *headers: Header, body: bool = False, layout: str = "") -> Form:
+        where = {place: (byte,) for place, byte in enumerate((*mrp.MAGIC, number))}
+        return _form(mrp.KINDS[number + 1], where, mrp.HEAD, *headers, body=body, layout=layout)
+
+    reply = form(mrp.TYPE_CON_REPLY, mrp.CON_REPLY)
+    stat_at, (*others, server) = mrp.CON_REPLY["stat"].offset, reply.fields
+    return (
+        form(mrp.TYPE_IGNORE, body=True),
+        form(mrp.TYPE_CONNECT, mrp.CONNECT),
+        replace(reply, where={**reply.where, stat_at: (mrp.ACCEPT,)}),
+        replace(reply, fields=(*others, replace(server, not_zero=False))),
+        form(mrp.TYPE_DATA, mrp.STAMPED, body=True, layout="stamped"),
+        form(mrp.TYPE_DATA, mrp.PIGGYBACK, body=True, layout="piggyback"),
+        form(mrp.TYPE_ACK, mrp.STAMPED),
+    )
+
+
+def _rup_forms() -> tuple[Form, ...]:
+    headers = {rup.DATA: rup.DATA_HEADER, rup.REQUEST: rup.REQUEST_HEADER, rup.CONFIRM: rup.CONFIRM_HEADER}
+    return tuple(
+        _form(rup.KINDS[kind], {0: (rup.LETTER_OF_KIND[kind],)}, header, body=kind == rup.DATA)
+        for kind, header in headers.items()
+    )
+
+
+def _pydevts_forms() -> tuple[Form, ...]:
+    return tuple(
+        _form(kind, {0: (number,)}, pydevts.HEADER, body=number == pydevts.TYPE_PACKET)
+        for number, kind in pydevts.KIND_OF_TYPE.items()
+    )
+
+
+DESCRIPTIONS = (
+    Description(
+        protocol="udpc",
+        title="UDPC (UDPConnection)",
+        forms=_udpc_forms(),
+        summary=("index", "ack_index"),
+    ),
+    Description(
+        protocol="mrp",
+        title="MRP (reliable packets over UDP)",
+        forms=_mrp_forms(),
+        summary=("cl_conid", "sv_conid", "dest_conid", "sequence", "stamp", "from_seq"),
+        port=8192,
+        telling=True,
+    ),
+    Description(
+        protocol="rup",
+        title="RUP (data, request, confirm over UDP)",
+        forms=_rup_forms(),
+        summary=("position", "total"),
+        telling=True,
+    ),
+    Description(
+        protocol="pydevts",
+        title="PYDEVTS (packets, acks and closes over UDP)",
+        forms=_pydevts_forms(),
+        summary=("message_id", "success"),
+    ),
+)
 
 FILE_NAME = "fairway.lua"
 
 
 def lua_tables() -> str:
     """Return what the engine, `dissectors.lua`, reads: the descriptions of the four protocols."""
-    tables = ",\n".join(_description(description) for description in DESCRIPTIONS)
-    head = (
-        f"-- Written by fairway {__version__}: udpc, mrp, rup and pydevts. `fairway wireshark --install` renews it.\n"
-    )
-    return f"{head}local protocols = {{\n{tables}\n}}\n"
+    head = f"-- Written by fairway {__version__}: udpc, mrp, rup and pydevts. `fairway wireshark --install` renews it."
+    return f"{head}\nlocal protocols = {_lua([_description(one) for one in DESCRIPTIONS])}\n"
 
 
-def _description(description: Description) -> str:
-    return _table(
-        (
-            ("name", _text(description.protocol)),
-            ("title", _text(description.title)),
-            ("ports", _text("" if description.port is None else str(description.port))),
-            ("telling", _truth(description.telling)),
-            ("summary", _list(_text(name) for name in description.summary)),
-            ("forms", _list(_form(form) for form in description.forms)),
-        )
-    )
+def _description(one: Description) -> dict[str, object]:
+    return {
+        "name": one.protocol,
+        "title": one.title,
+        "ports": "" if one.port is None else str(one.port),
+        "telling": one.telling,
+        "summary": one.summary,
+        "forms": [
+            {
+                "kind": form.kind,
+                "where": {offset: dict.fromkeys(values, True) for offset, values in form.where.items()},
+                "header_bytes": form.header_bytes,
+                "body": form.body,
+                "layout": form.layout or None,
+                "fields": [_field(field) for field in form.fields],
+            }
+            for form in one.forms
+        ],
+    }
 
 
-def _form(form: Form) -> str:
-    known = (
-        (f"[{offset}]", _table((f"[{value}]", "true") for value in values)) for offset, values in form.where.items()
-    )
-    return _table(
-        (
-            ("kind", _text(form.kind)),
-            ("where", _table(known)),
-            ("header_bytes", str(form.header_bytes)),
-            ("body", _truth(form.body)),
-            *((("layout", _text(form.layout)),) if form.layout else ()),
-            ("fields", _list(_field(field) for field in form.fields)),
-        )
-    )
+def _field(field: Field) -> dict[str, object]:
+    return {
+        "name": field.name,
+        "title": field.meaning[:1].upper() + field.meaning[1:],
+        "offset": field.offset,
+        "size": field.size,
+        "type": field.type,
+        "hexadecimal": field.hexadecimal,
+        "not_zero": field.not_zero,
+        "values": field.values or None,
+        "bits": field.bits or None,
+    }
 
 
-def _field(field: Field) -> str:
-    def named(names: Iterable[tuple[int, str]]) -> str:
-        return _table((f"[{value}]", _text(name)) for value, name in names)
-
-    return _table(
-        (
-            ("name", _text(field.name)),
-            ("title", _text(field.meaning[:1].upper() + field.meaning[1:])),
-            ("offset", str(field.offset)),
-            ("size", str(field.size)),
-            ("type", _text(field.type)),
-            ("base", "base.HEX" if field.hexadecimal else "base.DEC"),
-            ("not_zero", _truth(field.not_zero)),
-            *((("values", named(field.values.items())),) if field.values else ()),
-            *((("bits", named(field.bits.items())),) if field.bits else ()),
-        )
-    )
-
-
-def _table(entries: Iterable[tuple[str, str]]) -> str:
-    return "{" + ", ".join(f"{key} = {value}" for key, value in entries) + "}"
-
-
-def _list(values: Iterable[str]) -> str:
-    return "{\n  " + ",\n  ".join(values) + "}"
-
-
-def _text(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _truth(value: bool) -> str:
-    return "true" if value else "false"
+def _lua(value: object) -> str:
+    """Return a value as Lua writes it; what is None is left out of a table."""
+    if isinstance(value, Mapping):
+        entries = ((key if isinstance(key, str) else f"[{key}]", one) for key, one in value.items() if one is not None)
+        return "{" + ", ".join(f"{key} = {_lua(one)}" for key, one in entries) + "}"
+    if isinstance(value, list | tuple):
+        return "{\n  " + ",\n  ".join(map(_lua, value)) + "}"
+    # What JSON writes of texts, truth values and whole numbers Lua reads as such.
+    return json.dumps(value, ensure_ascii=False)

@@ -1,10 +1,24 @@
-"""What pcap and pcapng share: link types, limits, interfaces."""
+"""What readers and writers of captures share: link types, numbers in the headers of frames, limits, interfaces."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+
+ETHER_IPV4 = 0x0800
+ETHER_IPV6 = 0x86DD
+ETHER_VLANS = (0x8100, 0x88A8, 0x9100)
+VLAN_TAGS_MAX = 4
+EXTENSION_HEADERS_MAX = 8
+
+FAMILIES_IPV4 = (2,)
+FAMILIES_IPV6 = (10, 24, 28, 30)
+"""AF_INET6 of Linux, of NetBSD and OpenBSD, of FreeBSD and of macOS."""
+
+HOP_BY_HOP, ROUTING, FRAGMENT, DESTINATION_OPTIONS = 0, 43, 44, 60
+MORE_FRAGMENTS = 0x2000
+
 
 Write = Callable[[bytes], object]
 """Takes bytes away, as a file's `write` does."""

@@ -101,7 +101,7 @@ def _pydevts_answers(payload: bytes) -> bool:
 
 
 def _pydevts(payload: bytes) -> int:
-    """Finds packets by their CRC; that of an empty body, 0, proves nothing."""
+    """Find packets by their CRC; that of an empty body, 0, proves nothing."""
     if payload[0] != 0 or payload[_SUCCESS_AT] > 1 or not any(payload[_CRC]) or _crc_is_right(payload, payload):
         return 0
     places = _places(payload, payload[:3], pydevts.HEADER_BYTES, 0)

@@ -32,7 +32,6 @@ NANOSECONDS_DIGITS = 9
 MICROSECONDS_DIGITS = 6
 
 OPTION_END = 0
-OPTION_COMMENT = 1
 OPTION_INTERFACE_NAME = 2
 OPTION_USER_APPLICATION = 4
 OPTION_TIME_RESOLUTION = 9
@@ -52,16 +51,8 @@ class PcapngWriter:
         for point in points:
             write(_interface(point, link_type))
 
-    def frame(
-        self,
-        at_ns: int,
-        data: bytes,
-        interface: int = 0,
-        *,
-        wire_bytes: int | None = None,
-        comments: Sequence[str] = (),
-    ) -> None:
-        """Writes one enhanced packet block."""
+    def frame(self, at_ns: int, data: bytes, interface: int = 0, *, wire_bytes: int | None = None) -> None:
+        """Write one enhanced packet block."""
         if not 0 <= interface < self._interfaces:
             raise BadOption(f"point is {interface}; the trace has points from 0 to {self._interfaces - 1}")
         if not 0 <= at_ns < 1 << 64:
@@ -70,8 +61,7 @@ class PcapngWriter:
         fixed = struct.pack(
             "<5I", interface, at_ns >> 32, at_ns & 0xFFFFFFFF, length, length if wire_bytes is None else wire_bytes
         )
-        options = _options([(OPTION_COMMENT, _cut(comment)) for comment in comments]) if comments else b""
-        self._write(_block(ENHANCED_PACKET, fixed + data + bytes(-length % 4) + options))
+        self._write(_block(ENHANCED_PACKET, fixed + data + bytes(-length % 4)))
 
 
 def _section_header() -> bytes:
@@ -102,7 +92,7 @@ def _cut(text: str) -> bytes:
 
 
 def read_interface(body: bytes, order: str) -> Interface:
-    """Reads what an interface block says; raises `struct.error` or `IndexError` where it contradicts itself."""
+    """Read what an interface block says; raise `struct.error` or `IndexError` where it contradicts itself."""
     link_type, _, snap_bytes = struct.unpack_from(order + "HHI", body)
     options = dict(read_options(body, 8, order))
     name = options.get(OPTION_INTERFACE_NAME)

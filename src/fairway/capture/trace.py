@@ -16,14 +16,5 @@ class TraceWriter:
     def __init__(self, write: Write, points: Sequence[str] = ("client", "server")) -> None:
         self._frames = PcapngWriter(write, points, LinkType.RAW)
 
-    def datagram(
-        self,
-        at_ns: int,
-        source: Endpoint,
-        destination: Endpoint,
-        payload: Buffer,
-        point: int = 0,
-        comment: str | None = None,
-    ) -> None:
-        comments = () if comment is None else (comment,)
-        self._frames.frame(at_ns, encode_ip(source, destination, payload), point, comments=comments)
+    def datagram(self, at_ns: int, source: Endpoint, destination: Endpoint, payload: Buffer, point: int = 0) -> None:
+        self._frames.frame(at_ns, encode_ip(source, destination, payload), point)

@@ -34,8 +34,8 @@ VERBS = (
     Verb("ping", "fairway.cli.ping", "Show round-trip times and loss."),
     Verb("gateway", "fairway.cli.gateway", "Serve: acknowledged means on disk."),
     Verb("stream", "fairway.cli.stream", "Land what gateways have sealed in tables, exactly once."),
-    Verb("reconcile", "fairway.cli.reconcile", "Count whether all that was acknowledged is in the table."),
-    Verb("compact", "fairway.cli.compact", "Merge small files of the landed tables."),
+    Verb("reconcile", "fairway.cli.landed", "Count whether all that was acknowledged is in the table."),
+    Verb("compact", "fairway.cli.landed", "Merge small files of the landed tables."),
     Verb("analyze", "fairway.cli.analyze", "Turn captures into tables."),
     Verb("report", "fairway.cli.report", "Draw what tables tell, as one HTML file."),
     Verb("wireshark", "fairway.cli.wireshark", "Teach Wireshark the four protocols."),
@@ -72,12 +72,12 @@ COMPLETION_VARIABLE = "_FAIRWAY_COMPLETE"
 
 
 def main() -> NoReturn:
-    """Runs the command line and leaves with its exit code."""
+    """Run the command line and leave with its exit code."""
     raise SystemExit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
-    """Runs one command and returns its exit code; what it raises becomes one line on standard error."""
+    """Run one command and return its exit code; what it raises becomes one line on standard error."""
     try:
         code = _invoke(arguments or ["--help"])
         if sys.stdout is not None:
@@ -99,7 +99,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _invoke(arguments: list[str]) -> int:
-    """Lets typer do the work; a verb returns None or an exit code."""
+    """Let typer do the work; a verb returns None or an exit code."""
     if COMPLETION_VARIABLE in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]  # not re-exported, but named there
 
@@ -116,7 +116,7 @@ def _typed_words() -> list[str]:
 
 
 def _application(chosen: str | None) -> typer.Typer:
-    """Builds the command line with the chosen verb loaded, and the others as names with their one line of help."""
+    """Build the command line with the chosen verb loaded, and the others as names with their one line of help."""
     application = typer.Typer(
         cls=OneScreen, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
     )
@@ -153,4 +153,4 @@ def _fairway(
 
 
 def _not_loaded() -> None:
-    """Stands for a verb that was not chosen."""
+    """Stand for a verb that was not chosen."""

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from fairway.cli import options
 from fairway.cli.exits import ExitCode
-from fairway.cli.options import argument, option
-from fairway.cli.spark import settings_of
-from fairway.cli.stages import Stages
+from fairway.cli.options import argument, option, settings_of
+from fairway.cli.status import Stages
 from fairway.core.errors import BadOption, DamagedCapture
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def analyze(
     files: list[str] | None = argument(None, "FILE...", "Captures, folders of them, or globs."),
     lake: Path = options.LAKE,
     ports: list[str] = option(
-        [], "--map", metavar="PROTOCOL=PORT", help="What is spoken on a port; otherwise by content."
+        [], "--map", metavar="PROTOCOL=PORT", help="The protocol of a port; otherwise told by content."
     ),
     payload: bool = option(False, "--payload", help="Keep the bodies of datagrams."),
     follow: Path | None = option(
@@ -150,10 +149,10 @@ def _sentences(analysis: Analysis, found: Summary, seconds: float) -> list[str]:
     files = f"{analysis.files_added:,} new, {analysis.files_known:,} known"
     if analysis.remapped:
         files += "; the port map has changed, so everything was computed again"
-    spoken = ", ".join(f"{count:,} {protocol}" for protocol, count in found.packets.items()) or "none"
+    decoded = ", ".join(f"{count:,} {protocol}" for protocol, count in found.packets.items()) or "none"
     lines = [
         f"files       {files}",
-        f"packets     {spoken}",
+        f"packets     {decoded}",
         f"sessions    {found.sessions:,} with {found.transfers:,} messages",
         f"violations  {found.violations:,}",
     ]

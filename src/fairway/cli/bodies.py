@@ -37,7 +37,7 @@ class Way:
         return getattr(self.options, "layout", "") == "piggyback"
 
     def check(self, size: int) -> None:
-        """Raises `BadMessage` for a size of body that cannot be carried."""
+        """Raise `BadMessage` for a size of body that cannot be carried."""
         if size > self.body_bytes_max:
             remedy = "" if self.protocol.single_datagram else "; the option message_bytes_max allows more"
             raise BadMessage(
@@ -48,13 +48,8 @@ class Way:
             raise BadMessage("the piggyback layout of mrp carries no empty message; ?layout=stamped does")
 
 
-def of_text(text: str) -> bytes:
-    """Return the bytes that stood on the command line."""
-    return os.fsencode(text)
-
-
 def of_file(path: Path, way: Way) -> bytes:
-    """Reads a file, unless it is larger than what can be sent."""
+    """Read a file, unless it is larger than what can be sent."""
     with path.open("rb") as file:
         way.check(max(1, os.fstat(file.fileno()).st_size))
         body = file.read(way.body_bytes_max + 1)

@@ -24,7 +24,7 @@ def demo(
     Example:
       fairway demo --out out/demo
     """
-    from fairway.cli.spark import ended_by_sigterm
+    from fairway.cli.ending import ended_by_sigterm
     from fairway.demo.story import Story, fresh_folder
 
     folder = fresh_folder(out)

@@ -7,8 +7,8 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from threading import Event
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
 from types import FrameType
 from typing import NoReturn, TypeVar
 
@@ -28,11 +28,11 @@ class Ending:
         self.wanted = Event()
         self.code = ExitCode.DONE
         self.starting = False
-        """A second signal does not end at once: a JVM that nobody has spoken to would stay behind."""
+        """A second signal does not end at once: a JVM that nobody has a connection to would stay behind."""
         self._sentence = sentence
 
     def watch(self) -> None:
-        """Has SIGINT and SIGTERM ask for the end; again after Spark, which takes SIGINT for itself when it starts."""
+        """Have SIGINT and SIGTERM ask for the end; again after Spark, which takes SIGINT for itself when it starts."""
         for number in SIGNALS:
             signal.signal(number, self._note)
 
@@ -86,3 +86,52 @@ def _say(sentence: str) -> None:
     if os.getpid() != _PROCESS:
         return  # a child of the same group, before it becomes a Java process: its parent says it
     os.write(2, f"{ERASE if sys.stderr.isatty() else ''}fairway: {sentence}\n".encode())
+
+
+CANCEL_AGAIN_S = 0.2
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM unwind the verb, so that Spark and what it started end with it.
+
+    Where the verb waits for the JVM, an exception would leave half an answer unread, and Spark would wait for the rest
+    of its job all the same. So there the jobs are cancelled, until that has unwound the verb.
+    """
+    asked, unwound = Event(), Event()
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        asked.set()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if not _waits_for_the_jvm(frame):
+            raise SystemExit(ExitCode.TERMINATED)
+        Thread(target=_cancel_until, args=(unwound,), daemon=True).start()
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    except Exception:
+        if not asked.is_set():
+            raise
+    finally:
+        unwound.set()
+        signal.signal(signal.SIGTERM, before)
+    if asked.is_set():
+        raise SystemExit(ExitCode.TERMINATED)
+
+
+def _waits_for_the_jvm(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_globals["__name__"].startswith("py4j."):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _cancel_until(unwound: Event) -> None:
+    from fairway.lake.session import cancel_jobs
+
+    while not unwound.is_set():
+        with suppress(Exception):  # the session may end meanwhile
+            cancel_jobs()
+        unwound.wait(CANCEL_AGAIN_S)

@@ -75,7 +75,7 @@ def _missing(package: str) -> str:
 
 
 def _help_of(error: typer.TyperException) -> str:
-    """Names the command to ask for help: the one whose arguments could not be understood, where typer tells it."""
+    """Return the command to ask for help: the one whose arguments could not be understood, where typer says so."""
     context = getattr(error, "ctx", None)
     return f"{context.command_path if context else 'fairway'} --help"
 
@@ -90,7 +90,7 @@ def _operating_system(error: OSError) -> str:
 
 
 def _with_remedy(sentence: str, error: OSError) -> str:
-    # Sockets belong to another room, so the failed look-up of a name is known by its own name; its numbers are others.
+    # Sockets belong to another package, so a failed look-up is known by its class; its numbers are others.
     looked_up = type(error).__name__ == "gaierror"
     remedy = "check the name, or write the address in numbers" if looked_up else REMEDIES.get(error.errno or 0)
     return f"{sentence}; {remedy}" if remedy else sentence

@@ -6,6 +6,7 @@ import sys
 import time
 from json import dumps
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,7 +15,10 @@ from fairway.cli.exits import ExitCode
 from fairway.cli.loop import complain
 from fairway.cli.options import argument, option
 from fairway.cli.sim import traced
-from fairway.cli.status import Status
+from fairway.cli.status import AFTER_S, Status
+
+if TYPE_CHECKING:
+    from fairway.lake.lab.sweep import LabFolder
 
 lab = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -35,7 +39,8 @@ def run(
     Example:
       fairway lab run small --out out/lab
     """
-    from fairway.cli.spark import ended_by_sigterm, settings_of
+    from fairway.cli.ending import ended_by_sigterm
+    from fairway.cli.options import settings_of
     from fairway.lake.lab.grid import parse
     from fairway.lake.lab.sweep import LabFolder, sweep
     from fairway.lake.session import started
@@ -53,10 +58,10 @@ def run(
             with (
                 ended_by_sigterm(),
                 started("fairway lab", master=master, settings=settings) as spark,
-                _Runs() as status,
+                _progress(folder),
             ):
                 began_s = time.monotonic()
-                ran = sweep(spark, folder, status.show)
+                ran = sweep(spark, folder)
         except (KeyboardInterrupt, SystemExit) as ending:
             left = sum(len(chunk.cells) for chunk in folder.pending())
             print(f"stopped; {left:,} of {folder.count():,} cells are left for the same command", file=sys.stderr)
@@ -89,21 +94,17 @@ def _tell(cells: int, ran: int, seconds: float, runs: Path, *, as_json: bool) ->
     )
 
 
-class _Runs(Status):
-    """Shows cells done, their rate and the time left."""
+def _progress(folder: LabFolder) -> Status:
+    """Return the line that shows cells done, their rate and the time left."""
+    sizes = {chunk.name: len(chunk.cells) for chunk in folder.pending()}
+    total = sum(sizes.values())
 
-    def __init__(self) -> None:
-        super().__init__(self._text)
-        self._done = self._total = 0
-        self._began_s = time.monotonic()
+    def line(seconds: float) -> str:
+        done = sum(sizes[name] for name in folder.done() & sizes.keys())
+        left = f", {(total - done) * seconds / done:.0f} s left" if done else ""
+        return f"{done:,} of {total:,} runs, {done / seconds:,.1f}/s{left}"
 
-    def show(self, done: int, total: int) -> None:
-        self._done, self._total = done, total
-
-    def _text(self) -> str:
-        rate = self._done / (time.monotonic() - self._began_s)
-        left = f", {(self._total - self._done) / rate:.0f} s left" if rate else ""
-        return f"{self._done:,} of {self._total:,} runs, {rate:,.1f}/s{left}"
+    return Status(line, after_s=AFTER_S)
 
 
 @lab.command()
@@ -130,7 +131,7 @@ def replay(
     if json:
         print(dumps({"cell": cell, "same": same, "plan": chosen.plain(), **result.as_dict()}))
     else:
-        from fairway.sim.summary import summary
+        from fairway.sim.result import summary
 
         print(f"cell {cell}: {chosen.text()}")
         print(summary(result))

@@ -1,6 +1,6 @@
 """`fairway listen`: print what arrives.
 
-Without `--count` messages are acknowledged as they are taken in, and a command that is told to end prints what it has
+Without `--count` messages are acknowledged as they arrive, and a command that is told to end prints what it has
 acknowledged before it leaves. With `--count N` acknowledgement is deferred: a message is printed, then committed. So
 there is nothing to undo when N is reached: what is not printed was never acknowledged, and for up to a second more
 duplicates of what was printed are answered. With `--out DIR` acknowledgement is deferred as well, until a message is in
@@ -15,23 +15,18 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fairway import net
 from fairway.cli import options
 from fairway.cli.exits import ExitCode
 from fairway.cli.loop import Interruption, complain, run
 from fairway.cli.options import option
-from fairway.cli.ordering import Ordering
-from fairway.cli.printing import Printer
-from fairway.cli.progress import progress
-from fairway.cli.shown import PIECE_BYTES, file_line, human_line, json_pieces
+from fairway.cli.received import PIECE_BYTES, Files, Ordering, file_line, human_line, json_pieces
+from fairway.cli.status import Progress
+from fairway.cli.streams import Printer
 from fairway.core.errors import BadOption, CallerError
 from fairway.net import Batch, Connection, ConversationClosed, Listener, Message, OutcomeRefused, Request
 from fairway.net.urls import parse
-
-if TYPE_CHECKING:
-    from fairway.cli.files import Files
 
 BATCH_MESSAGES_MAX = 1_024
 DUPLICATES_LOOK_S = 0.02
@@ -78,9 +73,7 @@ async def _listen(urls: list[str], trace: Path | None, printing: _Printing, inte
     try:
         for url in listener.urls:
             print(f"listening {url}", file=sys.stderr, flush=True)
-        async with progress(
-            "received", lambda: printing.printed, printing.count, unit="messages", unless_printing=True
-        ):
+        with Progress("received", lambda: printing.printed, printing.count, unit="messages", unless_printing=True):
             await printing.serve(listener)
         await printing.answer_duplicates()
     except asyncio.CancelledError:
@@ -107,11 +100,7 @@ class _Printing:
         self.count = count
         self.deferred = count is not None or out is not None
         """Whether a message is acknowledged only when it is printed, or in its file."""
-        self._files: Files | None = None
-        if out is not None:
-            from fairway.cli.files import Files
-
-            self._files = Files(out)
+        self._files = None if out is None else Files(out)
         self.printed = 0
         self._echo = echo
         self._as_json = as_json
@@ -125,7 +114,7 @@ class _Printing:
         return -1 if self.count is None else self.count - self.printed
 
     async def serve(self, listener: Listener) -> None:
-        """Prints what comes until there were enough."""
+        """Print what comes until there were enough."""
         while self.left:
             await self._take(await listener.receive_many(BATCH_MESSAGES_MAX))
 
@@ -160,7 +149,7 @@ class _Printing:
             await asyncio.gather(*(_echo(message) for message in messages if isinstance(message, Request)))
 
     async def _write(self, pieces: list[bytes]) -> None:
-        """Writes and forgets the pieces; between those of a large message the loop gets its turn."""
+        """Write and forget the pieces; between those of a large message the loop gets its turn."""
         await self._printer.write(b"".join(pieces))
         pieces.clear()
         await asyncio.sleep(0)
@@ -172,7 +161,7 @@ class _Printing:
         return json_pieces(message) if self._as_json else (human_line(message, self._printer.terminal),)
 
     async def answer_duplicates(self) -> None:
-        """Waits while a peer may still repeat what was printed; one that has closed its session will not."""
+        """Wait while a peer may still repeat what was printed; one that has closed its session will not."""
         loop = asyncio.get_running_loop()
         end = loop.time() + DUPLICATES_ANSWERED_S
         while loop.time() < end and any(peer.closed is None for peer in self._peers):

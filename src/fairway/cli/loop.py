@@ -37,7 +37,7 @@ class Interruption:
         self.defect: Exception | None = None
 
     def watch(self) -> None:
-        """Has signals, and callbacks that fail, cancel the task that calls this."""
+        """Have signals, and callbacks that fail, cancel the task that calls this."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         for number in SIGNALS:
@@ -58,7 +58,7 @@ class Interruption:
 
 
 def run(verb: Callable[[Interruption], Coroutine[Any, Any, int]], url: str = "") -> int:
-    """Runs a verb that speaks with the URL, if with one, and returns its exit code."""
+    """Run a verb that speaks with the URL, if with one, and return its exit code."""
     logging.basicConfig(format="fairway: %(message)s", level=logging.WARNING)
     interruption = Interruption()
 
@@ -103,6 +103,6 @@ def _other_kind(url: str) -> str:
 
 
 def complain(reason: str, code: ExitCode) -> ExitCode:
-    """Says in one line on standard error why the command leaves with this code."""
+    """Print one line on standard error, why the command leaves with this code, and return the code."""
     print(f"fairway: {' '.join(reason.split())}", file=sys.stderr, flush=True)
     return code

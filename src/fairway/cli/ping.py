@@ -8,17 +8,17 @@ whatever a rup peer answers belongs to a message.
 from __future__ import annotations
 
 import asyncio
-import math
 from json import dumps
 from pathlib import Path
+from statistics import mean, pstdev
 
 from fairway.cli import options
 from fairway.cli.bodies import Way
 from fairway.cli.exits import ExitCode
 from fairway.cli.loop import complain, run
 from fairway.cli.options import option
-from fairway.cli.printing import Printer
-from fairway.cli.progress import progress
+from fairway.cli.status import waiting
+from fairway.cli.streams import Printer
 from fairway.net import Connection, ConversationClosed, OutcomeUnknown, connect
 
 COUNT = 4
@@ -58,7 +58,7 @@ class _Pinging:
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def run(self, interval_s: float, trace: Path | None) -> int:
-        async with progress(f"waiting for {self._way.url}", lambda: 0, None, unit="seconds"):
+        with waiting(self._way.url):
             connection = await connect(self._way.url, trace=trace)
         ended: ConversationClosed | None = None
         try:
@@ -115,12 +115,11 @@ class _Pinging:
         }
         if not times_us:
             return dumps(row) if self._as_json else f"{self._sent} asked, none answered, 100 % lost"
-        average = sum(times_us) / answered
         figures = {
             "min": min(times_us),
-            "average": round(average),
+            "average": round(mean(times_us)),
             "max": max(times_us),
-            "deviation": round(math.sqrt(sum((time_us - average) ** 2 for time_us in times_us) / answered)),
+            "deviation": round(pstdev(times_us)),
         }
         if self._as_json:
             return dumps(row | {f"rtt_us_{name}": value for name, value in figures.items()})

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from fairway.cli import options
-from fairway.cli.bodies import Way, of_text
+from fairway.cli.bodies import Way
 from fairway.cli.exits import ExitCode
 from fairway.cli.loop import run
-from fairway.cli.printing import Printer
-from fairway.cli.progress import progress
-from fairway.cli.shown import json_pieces, printable
+from fairway.cli.received import json_pieces, printable
+from fairway.cli.status import waiting
+from fairway.cli.streams import Printer
 from fairway.core.errors import NotSupported
 from fairway.net import Message, connect
 
@@ -33,13 +34,13 @@ def request(
     way = Way(url)
     if not way.protocol.requests:
         raise NotSupported(f"{way.protocol.name} has no requests; udpc has")
-    body = of_text(text)
+    body = os.fsencode(text)
     way.check(len(body))
     return run(lambda _: _request(way, body, trace, as_json=json), url)
 
 
 async def _request(way: Way, body: bytes, trace: Path | None, *, as_json: bool) -> int:
-    async with progress(f"waiting for {way.url}", lambda: 0, None, unit="seconds"):
+    with waiting(way.url):
         connection = await connect(way.url, trace=trace)
         try:
             answer = await connection.request(body)

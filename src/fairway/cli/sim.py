@@ -8,52 +8,48 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
+from fairway.cli import options
 from fairway.cli.exits import ExitCode
+from fairway.cli.options import option
 
 if TYPE_CHECKING:
     from fairway.sim.network import Sighting
     from fairway.sim.result import Result
 
-_FAULTS, _LOAD, _RUN = "What the network does", "What the applications do", "The run"
-_TRACE = typer.Option(None, help="Write every datagram to this pcapng file.", rich_help_panel=_RUN)
-
 
 def sim(
-    protocol: str = typer.Option(..., help="udpc, mrp, rup or pydevts."),
-    seed: int = typer.Option(1, help="The run is a function of its options and of this.", rich_help_panel=_RUN),
-    swarm: bool = typer.Option(False, help="Draw everything else from the seed.", rich_help_panel=_RUN),
-    json: bool = typer.Option(False, "--json", help="One JSON object.", rich_help_panel=_RUN),
-    trace: Path | None = _TRACE,
-    loss: float = typer.Option(0.0, help="Share of datagrams lost, 0 to 1.", rich_help_panel=_FAULTS),
-    burst: float = typer.Option(0.0, help="Share of datagrams that begin a burst of losses.", rich_help_panel=_FAULTS),
-    duplicate: float = typer.Option(0.0, help="Share of datagrams that arrive twice.", rich_help_panel=_FAULTS),
-    reorder: float = typer.Option(0.0, help="Share of datagrams that later ones overtake.", rich_help_panel=_FAULTS),
-    corrupt: float = typer.Option(0.0, help="Share of datagrams that are damaged.", rich_help_panel=_FAULTS),
-    delay_ms: float = typer.Option(10.0, help="One way.", rich_help_panel=_FAULTS),
-    jitter_ms: float = typer.Option(0.0, help="Added to the delay, up to this.", rich_help_panel=_FAULTS),
-    bandwidth: int = typer.Option(0, help="Bytes per second; 0 is unlimited.", rich_help_panel=_FAULTS),
-    hostile: int = typer.Option(0, help="Actions of a hostile peer.", rich_help_panel=_FAULTS),
-    crashes: int = typer.Option(0, help="How often the server crashes and comes back.", rich_help_panel=_FAULTS),
-    snapshot: bool = typer.Option(True, help="A crashed server restores its snapshot.", rich_help_panel=_FAULTS),
-    messages: int = typer.Option(100, help="From each client to the server.", rich_help_panel=_LOAD),
-    size: int = typer.Option(64, help="Bytes of a message.", rich_help_panel=_LOAD),
-    interval_ms: float = typer.Option(0.0, help="Between messages; 0 is as fast as it goes.", rich_help_panel=_LOAD),
-    clients: int = typer.Option(1, help="How many nodes send.", rich_help_panel=_LOAD),
-    two_way: bool = typer.Option(False, help="The server sends as much back.", rich_help_panel=_LOAD),
-    deferred: bool = typer.Option(False, help="Acknowledge when stored, not when delivered.", rich_help_panel=_LOAD),
-    window: int | None = typer.Option(None, help="Packets in flight at the most.", rich_help_panel=_LOAD),
-    controller: str = typer.Option("model", help="model, newreno or eager.", rich_help_panel=_LOAD),
-    layout: str | None = typer.Option(None, help="mrp only: stamped or piggyback.", rich_help_panel=_LOAD),
+    protocol: str = option(..., help="udpc, mrp, rup or pydevts."),
+    seed: int = option(1, help="The run is a function of its options and of this."),
+    swarm: bool = option(False, help="Draw everything else from the seed."),
+    json: bool = options.json("One JSON object."),
+    trace: Path | None = options.TRACE,
+    loss: float = option(0.0, help="Share of datagrams lost, 0 to 1."),
+    burst: float = option(0.0, help="Share of datagrams that begin a burst of losses."),
+    duplicate: float = option(0.0, help="Share of datagrams that arrive twice."),
+    reorder: float = option(0.0, help="Share of datagrams that are reordered."),
+    corrupt: float = option(0.0, help="Share of datagrams that are damaged."),
+    delay_ms: float = option(10.0, help="One way."),
+    jitter_ms: float = option(0.0, help="Added to the delay, up to this."),
+    bandwidth: int = option(0, help="Bytes per second; 0 is unlimited."),
+    hostile: int = option(0, help="Actions of a hostile peer."),
+    crashes: int = option(0, help="How often the server crashes and comes back."),
+    snapshot: bool = option(True, help="A crashed server restores its snapshot."),
+    messages: int = option(100, help="From each client to the server."),
+    size: int = option(64, help="Bytes of a message."),
+    interval_ms: float = option(0.0, help="Between messages; 0 is as fast as it goes."),
+    clients: int = option(1, help="How many nodes send."),
+    two_way: bool = option(False, help="The server sends as much back."),
+    deferred: bool = option(False, help="Acknowledge when stored, not when delivered."),
+    window: int | None = option(None, help="Packets in flight at the most."),
+    controller: str = option("model", help="model, newreno or eager."),
+    layout: str | None = option(None, help="mrp only: stamped or piggyback."),
 ) -> int:
     """Run one simulated conversation and print what happened.
 
     The same options and seed give the same run on every machine. Leaves with 1 when a promise was broken.
     """
     given = locals()
-    from fairway.sim.cases import RunOptions, case
-    from fairway.sim.configuration import check_protocol
+    from fairway.sim.configuration import RunOptions, case, check_protocol
     from fairway.sim.run import run
     from fairway.sim.swarm import draw
 
@@ -86,7 +82,7 @@ def _print(result: Result, command: str, *, as_json: bool) -> None:
 
         print(dumps(result.as_dict() | {"command": command}))
         return
-    from fairway.sim.summary import summary
+    from fairway.sim.result import summary
 
     print(summary(result))
     if not result.passed:

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairway.cli import options
-from fairway.cli.durations import seconds_of
 from fairway.cli.ending import Ending, ending_by_signals, until_signal
 from fairway.cli.exits import ExitCode
-from fairway.cli.options import option
-from fairway.cli.spark import settings_of
+from fairway.cli.options import option, seconds_of, settings_of
 from fairway.cli.status import Status
 from fairway.core.errors import BadOption
 
@@ -61,15 +59,15 @@ def stream(
     }
     settings = settings_of(conf) | {"spark.sql.session.timeZone": "UTC"}  # or messages would land in another day
     with ending_by_signals(STOPPING) as ending:
-        from fairway.lake.landing.typed import parse_wishes
+        from fairway.lake.landing.typed import parse_specs
         from fairway.store.lakes import Lake
 
-        wishes = parse_wishes(json_schema, route)
+        specs = parse_specs(json_schema, route)
         opened = until_signal(lambda: Lake(lake), "stopped", terminated=ExitCode.DONE)
         with _Teller(json, ending) as teller:
             from fairway.lake.landing.stream import Stream, StreamOptions
 
-            chosen = StreamOptions(available_now=available_now, wishes=wishes, **seconds)
+            chosen = StreamOptions(available_now=available_now, specs=specs, **seconds)
             teller.stream = Stream(opened, chosen, teller)
             _run(teller.stream, master, settings, ending)
     return ending.code
@@ -120,7 +118,7 @@ class _Teller(Status):
         self._landed += getattr(happening, "messages", 0)
         self.print(dumps(_row(happening)) if self._as_json else _sentence(happening))
 
-    def _text(self) -> str:
+    def _text(self, _: float) -> str:
         activity = self._activity if self.stream is None else self.stream.activity
         if self._ending.wanted.is_set():
             activity = f"stopping; {activity}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from importlib.resources import files
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from fairway.cli.exits import ExitCode
 from fairway.cli.options import option
 from fairway.core.errors import BadOption
+from fairway.store.files import write_file
 
 PLUGINS_FOLDER = Path(".local", "lib", "wireshark", "plugins")
 """Below the home folder, where no Wireshark is there to be asked."""
@@ -42,7 +42,8 @@ def wireshark(
         return ExitCode.DONE
     path = (_plugins() if folder is None else folder) / FILE_NAME
     if install:
-        _put(path, lua())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, lua())
         print(f"{path}: Wireshark reads it at its next start")
     elif path.exists():
         path.unlink()
@@ -59,18 +60,8 @@ def lua() -> str:
     return f"{lua_tables()}\n{files('fairway.capture').joinpath('dissectors.lua').read_text()}"
 
 
-def _put(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
-
-
 def _plugins() -> Path:
-    """Asks tshark for the folder, or gives the usual one."""
+    """Return the folder that tshark names, or the usual one."""
     try:
         said = subprocess.run(
             ["tshark", "-G", "folders"], capture_output=True, text=True, timeout=ANSWER_SECONDS_MAX, check=False

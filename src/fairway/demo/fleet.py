@@ -28,6 +28,8 @@ from fairway.net import (
     OutcomeUnknown,
     connect,
 )
+from fairway.store.delta import Delta
+from fairway.store.places import place_of
 
 ACKNOWLEDGED, UNKNOWN, REFUSED = "acknowledged", "unknown", "refused"
 RECONNECT_S = 0.2
@@ -55,7 +57,7 @@ class Orders:
     request_every: int = 0
     """Every so many messages a udpc device asks instead of sending; 0 is never."""
     keys: str = ""
-    """The folder of the devices' identities, where DTLS is spoken."""
+    """The folder of the devices' identities, where DTLS is used."""
 
     def device_name(self, protocol: str, number: int) -> str:
         """Return the name in a device's certificate."""
@@ -79,7 +81,7 @@ class Ledger:
     """Why messages were refused."""
 
     def add(self, other: Ledger) -> None:
-        """Takes over what another fleet noted."""
+        """Take over what another fleet noted."""
         self.outcomes |= other.outcomes
         self.latencies_s += other.latencies_s
         self.acknowledged_s |= other.acknowledged_s
@@ -87,7 +89,6 @@ class Ledger:
         self.refusals += other.refusals
 
     def counts(self) -> Counter[str]:
-        """Counts messages by outcome."""
         return Counter(self.outcomes.values())
 
     def longest_s(self) -> float:
@@ -129,12 +130,12 @@ class Fleet:
         """Set from anywhere: devices send nothing new, and wait for the outcomes of what is out."""
 
     def run(self) -> Ledger:
-        """Sends everything and waits for every outcome."""
+        """Send everything and wait for every outcome."""
         asyncio.run(self.send())
         return self.ledger
 
     async def send(self) -> None:
-        """Does the same inside a loop that runs already."""
+        """Do the same inside a loop that runs already."""
         orders = self.orders
         with ExitStack() as files:
             async with asyncio.TaskGroup() as group:
@@ -228,8 +229,61 @@ class Device:
         ledger.outcomes[key] = outcome
 
     async def _leave(self, connection: Connection) -> None:
-        """Return a conversation up in which something went wrong; the next message opens another."""
+        """Give a conversation up in which something went wrong; the next message opens another."""
         if connection is self._connection:
             self._connection = None
             self._fleet.ledger.lost_connections += 1
             await connection.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What the comparison found. `missing`, `double` and `foreign` must be 0."""
+
+    sent: int
+    acknowledged: int
+    in_table: int
+    missing: int
+    """Acknowledged and not in the table."""
+    double: int
+    """In the table more than once."""
+    foreign: int
+    """In the table, but never sent, refused, or with another body or device than was sent."""
+    devices: dict[str, int]
+    """Rows by the name in the certificate of who sent them."""
+
+    @property
+    def kept(self) -> bool:
+        return not (self.missing or self.double or self.foreign)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.sent:,} sent, {self.acknowledged:,} acknowledged, {self.in_table:,} in the table; "
+            f"{self.missing:,} missing, {self.double:,} double, {self.foreign:,} foreign"
+        )
+
+
+def judge(ledger: Ledger, table: Path | str) -> Judgement:
+    """Read the bodies of `tables/messages` and hold them against the ledger."""
+    rows = _rows(table)
+    found = Counter(key_of(body, device) for body, device in rows)
+    acknowledged = [key for key, outcome in ledger.outcomes.items() if outcome == ACKNOWLEDGED]
+    allowed = {key for key, outcome in ledger.outcomes.items() if outcome != REFUSED}
+    return Judgement(
+        sent=len(ledger.outcomes),
+        acknowledged=len(acknowledged),
+        in_table=found.total(),
+        missing=sum(1 for key in acknowledged if key not in found),
+        double=sum(count - 1 for count in found.values()),
+        foreign=sum(1 for key in found if key not in allowed),
+        devices=dict(Counter(device or "" for _, device in rows)),
+    )
+
+
+def _rows(table: Path | str) -> list[tuple[bytes, str | None]]:
+    import pyarrow as pa
+
+    messages = Delta(place_of(table))
+    wanted = pa.schema([("body", pa.binary()), ("device", pa.string())])
+    batches = messages.rows(wanted) if messages.exists() else ()
+    return [row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]

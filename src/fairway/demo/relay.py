@@ -1,14 +1,14 @@
-"""A lossy UDP relay: it stands between one listener and any number of callers and drops, copies and delays datagrams.
+"""Bad links: a UDP relay between one listener and any number of callers, which loses, duplicates and reorders.
 
-What happens to a datagram depends on the seed, its direction and its place in the order of arrival alone: the same
-seed does the same to the same sequence. A datagram that is held back leaves after a few later ones have passed, or
-after a short while if none comes.
+Each direction is a `Pipe` of the simulator, so that a link means the same here and there; only the clock is real. What
+happens to a datagram depends on the seed, its direction and its position in the order of arrival alone.
 
-python -m fairway.demo.relay '{"listener": ["127.0.0.1", 9000], "faults": {"loss_per_million": 10000, "seed": 1}}'
+python -m fairway.demo.relay '{"listener": ["127.0.0.1", 9000], "faults": {"loss": 10000}, "seed": 1}'
 """
 
 from __future__ import annotations
 
+import heapq
 import json
 import select
 import selectors
@@ -16,20 +16,19 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict
+from functools import partial
+from typing import Any
 
 from fairway.core.random_source import Seeded
-from fairway.demo.processes import process
+from fairway.demo.services import process
+from fairway.sim.pipe import Faults, Pipe
 
 HOST = "127.0.0.1"
 CALLERS_MAX = 4_096
-HELD_MAX = 256
-HELD_S = 0.005
-"""How long a datagram is held back when no later one overtakes it."""
-OVERTAKEN_BY_MAX = 8
 DRAIN_MAX = 256
 DATAGRAM_BYTES_MAX = 65_536
 TURNS_PER_LOOK, LOOK_S = 16, 0.02
@@ -38,100 +37,54 @@ BUFFER_BYTES = 4 << 20
 START_S = 20.0
 STOP_S = 5.0
 SO_RCVBUFFORCE = 33
+BAD = Faults(loss=30_000, duplicate=20_000, reorder=50_000, reorder_us=5_000, delay_us=0)
 
 Address = tuple[str, int]
+Counts = dict[str, dict[str, int]]
+"""What happened to the datagrams of each direction, `forth` and `back`, as the simulator counts it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Faults:
-    """What the relay does, in parts of a million of the datagrams of each direction."""
+class Way:
+    """One direction of a link in real time: what the pipe lets through is sent when it is due."""
 
-    loss_per_million: int = 0
-    copies_per_million: int = 0
-    reordered_per_million: int = 0
-    seed: int = 0
+    def __init__(self, faults: Faults, seed: int) -> None:
+        self.happened: Counter[str] = Counter()
+        self._carry = Pipe(faults, Seeded(seed), self.happened, None).carry
+        self._under_way: list[tuple[int, int, bytes, Callable[[bytes], object]]] = []
+        self._number = 0
 
+    def send(self, data: bytes, send: Callable[[bytes], object]) -> None:
+        """Have the pipe decide what becomes of a datagram or packet."""
+        self.happened["packets"] += 1
+        for due_us, arriving in self._carry(data, now_us()):
+            self._number += 1  # what is due together keeps its order
+            heapq.heappush(self._under_way, (due_us, self._number, arriving, send))
 
-@dataclass(slots=True)
-class Counts:
-    """What the relay did."""
-
-    passed: int = 0
-    lost: int = 0
-    copied: int = 0
-    reordered: int = 0
-
-
-class Parcel(NamedTuple):
-    """A datagram with the way that it takes."""
-
-    datagram: bytes
-    way: socket.socket | None = None
-    address: Address | None = None
-    """Where it goes, on a socket that is not connected."""
+    def deliver(self, at_us: int) -> int:
+        """Send what is due; return when the next one is, or a second from now."""
+        while self._under_way and self._under_way[0][0] <= at_us:
+            due_us, _, data, send = heapq.heappop(self._under_way)
+            self.happened["late_us"] += at_us - due_us
+            self.happened["delivered"] += 1
+            send(data)
+        return self._under_way[0][0] if self._under_way else at_us + 1_000_000
 
 
-class _Held(NamedTuple):
-    """A parcel that later ones may overtake."""
-
-    until_place: int
-    until_s: float
-    parcel: Parcel
-
-
-class Fate:
-    """Decides what happens to each datagram of one direction, in turn."""
-
-    def __init__(self, faults: Faults, direction: int) -> None:
-        self._faults = faults
-        self._chance = Seeded(faults.seed).fork(direction + 1)
-        self.counts = Counts()
-        self._place = 0
-        self._held: list[_Held] = []
-
-    @property
-    def holds(self) -> bool:
-        return bool(self._held)
-
-    def take(self, parcel: Parcel, now_s: float) -> list[Parcel]:
-        """Return what leaves now that this one has come, in order."""
-        faults, chance, counts = self._faults, self._chance, self.counts
-        self._place += 1
-        leaving: list[Parcel] = []
-        if chance.happens(faults.loss_per_million):
-            counts.lost += 1
-        elif chance.happens(faults.reordered_per_million) and len(self._held) < HELD_MAX:
-            counts.reordered += 1
-            until_place = self._place + 1 + chance.below(OVERTAKEN_BY_MAX)
-            self._held.append(_Held(until_place, now_s + HELD_S, parcel))
-        else:
-            leaving.append(parcel)
-            if chance.happens(faults.copies_per_million):
-                counts.copied += 1
-                leaving.append(parcel)
-        if self._held:
-            leaving += self.overdue(now_s)
-        counts.passed += len(leaving)
-        return leaving
-
-    def overdue(self, now_s: float) -> list[Parcel]:
-        """Return what was overtaken or held back for long enough."""
-        due = [held for held in self._held if held.until_place <= self._place or held.until_s <= now_s]
-        if due:
-            self._held = [held for held in self._held if held not in due]
-        return [held.parcel for held in due]
+def now_us() -> int:
+    """Return the time by which datagrams are due."""
+    return time.monotonic_ns() // 1_000
 
 
 class Relay:
     """Forwards between callers and one listener, with a socket of its own for each caller."""
 
-    def __init__(self, listener: Address, faults: Faults) -> None:
+    def __init__(self, listener: Address, faults: Faults, seed: int) -> None:
         self._listener = listener
-        self._forth = Fate(faults, 0)
-        self._back = Fate(faults, 1)
+        self._forth, self._back = Way(faults, 2 * seed), Way(faults, 2 * seed + 1)
+        self._next_us = now_us() + 1_000_000
         self._front = _open_socket()
         self._front.bind((HOST, 0))
-        self._ways: dict[Address, socket.socket] = {}
+        self._sockets: dict[Address, socket.socket] = {}
         self._callers: dict[int, Address] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._front, selectors.EVENT_READ)
@@ -142,55 +95,42 @@ class Relay:
         return host, port
 
     @property
-    def counts(self) -> dict[str, dict[str, int]]:
-        return {"forth": asdict(self._forth.counts), "back": asdict(self._back.counts)}
+    def counts(self) -> Counts:
+        return {"forth": dict(self._forth.happened), "back": dict(self._back.happened)}
 
     def turn(self, wait_s: float) -> None:
-        """Forwards what has arrived; waits for it, at most so long."""
-        holding = self._forth.holds or self._back.holds
-        for key, _ in self._selector.select(min(wait_s, HELD_S) if holding else wait_s):
+        """Forward what has arrived and what is due; wait for it, at most so long."""
+        until_due_s = max(0, self._next_us - now_us()) / 1e6
+        for key, _ in self._selector.select(min(wait_s, until_due_s)):
             sock = key.fileobj
             assert isinstance(sock, socket.socket)
-            if sock is self._front:
-                self._forward()
-            else:
-                self._return(sock)
-        if holding:
-            now_s = time.monotonic()
-            _send([*self._forth.overdue(now_s), *self._back.overdue(now_s)])
+            with suppress(BlockingIOError, ConnectionRefusedError):
+                for _ in range(DRAIN_MAX):
+                    self._take(sock)
+        at_us = now_us()
+        self._next_us = min(self._forth.deliver(at_us), self._back.deliver(at_us))
 
-    def _forward(self) -> None:
-        for _ in range(DRAIN_MAX):
-            try:
-                datagram, caller = self._front.recvfrom(DATAGRAM_BYTES_MAX)
-            except BlockingIOError:
-                return
-            _send(self._forth.take(Parcel(datagram, self._way(caller)), time.monotonic()))
+    def _take(self, sock: socket.socket) -> None:
+        datagram, caller = sock.recvfrom(DATAGRAM_BYTES_MAX)
+        if sock is self._front:
+            self._forth.send(datagram, partial(_send, self._towards_listener(caller), None))
+        else:
+            self._back.send(datagram, partial(_send, self._front, self._callers[sock.fileno()]))
 
-    def _way(self, caller: Address) -> socket.socket:
-        way = self._ways.get(caller)
-        if way is None:
-            if len(self._ways) >= CALLERS_MAX:
+    def _towards_listener(self, caller: Address) -> socket.socket:
+        sock = self._sockets.get(caller)
+        if sock is None:
+            if len(self._sockets) >= CALLERS_MAX:
                 raise OverflowError(f"the relay has more than {CALLERS_MAX} callers")
-            way = self._ways[caller] = _open_socket()
-            way.connect(self._listener)
-            self._callers[way.fileno()] = caller
-            self._selector.register(way, selectors.EVENT_READ)
-        return way
-
-    def _return(self, way: socket.socket) -> None:
-        caller = self._callers[way.fileno()]
-        for _ in range(DRAIN_MAX):
-            try:
-                datagram = way.recv(DATAGRAM_BYTES_MAX)
-            except (BlockingIOError, ConnectionRefusedError):
-                return
-            _send(self._back.take(Parcel(datagram, self._front, caller), time.monotonic()))
+            sock = self._sockets[caller] = _open_socket()
+            sock.connect(self._listener)
+            self._callers[sock.fileno()] = caller
+            self._selector.register(sock, selectors.EVENT_READ)
+        return sock
 
     def close(self) -> None:
-        """Closes every socket."""
         self._selector.close()
-        for sock in (self._front, *self._ways.values()):
+        for sock in (self._front, *self._sockets.values()):
             sock.close()
 
 
@@ -206,29 +146,25 @@ def _open_socket() -> socket.socket:
     return sock
 
 
-def _send(parcels: list[Parcel]) -> None:
-    for datagram, way, address in parcels:
-        assert way is not None
-        try:
-            if address is None:
-                way.send(datagram)
-            else:
-                way.sendto(datagram, address)
-        except (BlockingIOError, ConnectionRefusedError):
-            continue  # a loss like any other
+def _send(sock: socket.socket, address: Address | None, datagram: bytes) -> None:
+    with suppress(BlockingIOError, ConnectionRefusedError):  # a loss like any other
+        if address is None:
+            sock.send(datagram)
+        else:
+            sock.sendto(datagram, address)
 
 
 @contextmanager
-def relaying(listener: Address, faults: Faults) -> Iterator[tuple[Address, Callable[[], dict[str, dict[str, int]]]]]:
-    """Runs a relay as a process; gives its address, and a call that stops it and tells what it did."""
-    job = json.dumps({"listener": listener, "faults": asdict(faults)})
+def relaying(listener: Address, faults: Faults, seed: int) -> Iterator[tuple[Address, Callable[[], Counts]]]:
+    """Run a relay as a process; yield its address, and a call that stops it and returns what happened."""
+    job = json.dumps({"listener": listener, "faults": asdict(faults), "seed": seed})
     with process([sys.executable, "-m", "fairway.demo.relay", job]) as child:
         host, port = _answer(child, START_S)
 
-        def stop() -> dict[str, dict[str, int]]:
+        def stop() -> Counts:
             assert child.stdin is not None
             child.stdin.close()
-            counts: dict[str, dict[str, int]] = _answer(child, STOP_S)
+            counts: Counts = _answer(child, STOP_S)
             return counts
 
         yield (host, port), stop
@@ -243,11 +179,29 @@ def _answer(child: subprocess.Popen[bytes], timeout_s: float) -> Any:
     return json.loads(line)
 
 
+@contextmanager
+def bad_links(urls: Mapping[str, str], seed: int) -> Iterator[tuple[dict[str, str], Counter[str]]]:
+    """Put a relay in front of each URL; yield the URLs of the relays, and counts that are filled at the end."""
+    counts: Counter[str] = Counter()
+    with ExitStack() as relays:
+        stops, through = [], {}
+        for protocol, url in urls.items():
+            scheme, _, address = url.partition("://")
+            host, port = address.rsplit(":", 1)
+            (relay_host, relay_port), stop = relays.enter_context(relaying((host, int(port)), BAD, seed))
+            through[protocol] = f"{scheme}://{relay_host}:{relay_port}"
+            stops.append(stop)
+        yield through, counts
+        for stop in stops:
+            for happened in stop().values():
+                counts += Counter(happened)
+
+
 def main(argument: str) -> None:
-    """Relays until standard input ends; prints the address first and the counts last."""
+    """Relay until standard input ends; print the address first and the counts last."""
     job = json.loads(argument)
     host, port = job["listener"]
-    relay = Relay((host, port), Faults(**job["faults"]))
+    relay = Relay((host, port), Faults(**job["faults"]), job["seed"])
     print(json.dumps(relay.address), flush=True)
     try:
         while not select.select((sys.stdin,), (), (), 0)[0]:

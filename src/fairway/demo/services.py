@@ -1,4 +1,4 @@
-"""A gateway and a stream as processes of their own: started, killed, stopped, and started again where they were."""
+"""Processes that end with their parent's block, also on failure and on Ctrl-C: a gateway and a stream among them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,63 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import IO, Self
 
 from fairway.core.errors import FairwayError
 from fairway.demo.keys import Keys
-from fairway.demo.processes import HeldSignals
+
+END_S = 5.0
+ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+class HeldSignals:
+    """Holds back Ctrl-C and SIGTERM: one between the fork and the line that notes the child would leave it running.
+
+    Only the main thread is interrupted by signals; elsewhere there is nothing to hold.
+    """
+
+    def __init__(self) -> None:
+        self._came: list[int] = []
+        in_main = threading.current_thread() is threading.main_thread()
+        numbers = ENDING if in_main else ()
+        self._earlier = {number: signal.signal(number, self._hold) for number in numbers}
+
+    def _hold(self, number: int, frame: object) -> None:
+        self._came.append(number)
+
+    def release(self) -> None:
+        """Let signals through again, those that came meanwhile first."""
+        for number, handler in self._earlier.items():
+            signal.signal(number, handler)
+        for came in self._came:
+            signal.raise_signal(came)
+
+
+@contextmanager
+def process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program in a session of its own, so that Ctrl-C reaches this process alone, and end it at the end."""
+    everything = {**os.environ, **(environment or {})}
+    pipe = subprocess.PIPE
+    held = HeldSignals()
+    try:
+        child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, env=everything)
+    except BaseException:
+        held.release()
+        raise
+    try:
+        held.release()
+        yield child
+    finally:
+        child.kill()
+        child.wait(END_S)
+        for stream in (child.stdin, child.stdout, child.stderr):
+            if stream is not None:
+                stream.close()
+
 
 START_S = 300.0
 STOP_S = 300.0
@@ -39,7 +87,7 @@ class Service:
         self._said = threading.Condition()
 
     def start(self, **environment: str) -> None:
-        """Starts the process in a session of its own; what is given by name goes into its environment this time."""
+        """Start the process in a session of its own; what is given by name goes into its environment this time."""
         self.lines = []
         command = [*self.program, *self._arguments]
         everything = {**os.environ, **self._environment, **environment}
@@ -78,7 +126,7 @@ class Service:
         return self._process.pid
 
     def wait_for(self, words: str, times: int = 1, timeout_s: float = START_S) -> list[str]:
-        """Waits until so many lines begin with the words, and gives them; raises `ServiceFailed`."""
+        """Wait until so many lines begin with the words, and return them; raise `ServiceFailed`."""
         until_s = monotonic() + timeout_s
         with self._said:
             while len(found := [line for line in self.lines if line.startswith(words)]) < times:
@@ -90,21 +138,21 @@ class Service:
         return found
 
     def kill(self) -> None:
-        """Ends the process and what it started, as kill -9 does."""
+        """End the process and what it started, as kill -9 does."""
         if self._process is not None:
             if self.running:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(STOP_S)
 
     def pause(self, seconds: float) -> None:
-        """Stops the process and what it started for a while, and lets them go on."""
+        """Stop the process and what it started for a while, and let them go on."""
         with suppress(ProcessLookupError):  # it may be killed meanwhile
             os.killpg(self.pid, signal.SIGSTOP)
             sleep(seconds)
             os.killpg(self.pid, signal.SIGCONT)
 
     def ended(self, timeout_s: float = STOP_S) -> int:
-        """Waits until the process has ended by itself, and gives its exit code."""
+        """Wait until the process has ended by itself, and return its exit code."""
         assert self._process is not None
         try:
             return self._process.wait(timeout_s)
@@ -112,7 +160,7 @@ class Service:
             raise ServiceFailed(f"{self._arguments[0]} runs for {timeout_s:g} s: {self.lines[-3:]}") from None
 
     def stop(self) -> int:
-        """Asks the process to end, and gives its exit code."""
+        """Ask the process to end, and return its exit code."""
         assert self._process is not None
         if self.running:
             self._process.send_signal(signal.SIGTERM)

@@ -1,11 +1,14 @@
-"""The steps of the demo in their order. Each is announced in one line, and says what it found and how long it took.
+"""The steps of the demo in their order, and the page that they end with.
 
-One Spark session serves stream, analysis and sweep; it starts while the first act runs.
+First devices of four protocols send through links that lose, duplicate and reorder, to a gateway that is killed once
+while they send; they see nothing but delay. Each step is announced in one line, and says what it found and how long it
+took. One Spark session serves stream, analysis and sweep; it starts while the first act runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -15,15 +18,119 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from fairway.core.tables import CAPTURE_TABLES, MESSAGES
-from fairway.demo.cover import Step, cover
-from fairway.demo.fleet import ACKNOWLEDGED
-from fairway.demo.judgement import judge
-from fairway.demo.traffic import Carried, carry
-from fairway.report.blocks import Tile
+from fairway.demo.fleet import ACKNOWLEDGED, Fleet, Ledger, Orders, judge, reading
+from fairway.demo.keys import Keys
+from fairway.demo.relay import bad_links
+from fairway.demo.services import GatewayService
+from fairway.protocols import NAMES
+from fairway.report.page import Block, Tile, element, links, page, paragraph, section, table, tiles
 from fairway.report.units import count, duration
 
 if TYPE_CHECKING:
     from fairway.lake.session import Session as SparkSession
+
+FIRST_WITHIN_S = 60.0
+POLL_S = 0.02
+SEAL = ("--seal-after", "1s")
+OUTCOMES_WITHIN_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """What the first act came to."""
+
+    ledger: Ledger
+    seconds: float
+    again_s: float
+    """From the kill to serving again."""
+    happened: Counter[str]
+    """To datagrams on the bad links, as the simulator counts it."""
+
+
+def carry(folder: Path, *, messages: int, seed: int) -> Carried:
+    """Run the first act: `messages` of each device, traced to `captures`, and one kill in the middle."""
+    began_s = monotonic()
+    keys = Keys(folder / "keys")
+    with GatewayService(folder / "lake", NAMES, SEAL, keys=keys) as gateway:
+        gateway.serve()
+        with bad_links(gateway.urls, seed) as (urls, counts):
+            orders = Orders(urls=urls, devices=2, messages=messages, name=f"demo-{seed}", keys=str(keys.folder))
+            fleet = Fleet(orders, folder / "captures")
+            sending = Thread(target=fleet.run, daemon=True)
+            sending.start()
+            _until_all_have_begun(fleet, orders, sending)
+            gateway.kill()
+            killed_s = monotonic()
+            gateway.serve()
+            again_s = monotonic() - killed_s
+            sending.join(OUTCOMES_WITHIN_S)
+            if sending.is_alive():
+                fleet.stopping = True
+                sending.join(OUTCOMES_WITHIN_S)
+        gateway.stop()
+    return Carried(ledger=fleet.ledger, seconds=monotonic() - began_s, again_s=again_s, happened=counts)
+
+
+def _until_all_have_begun(fleet: Fleet, orders: Orders, sending: Thread) -> None:
+    """Wait until every device has an acknowledgement: only a session that is still being opened may have to be
+    opened again after a kill, and the story is about the others."""
+    firsts = [
+        orders.key(reading(orders.name, protocol, device, 0, orders.sizes.get(protocol, 0)), protocol, device)
+        for protocol in orders.urls
+        for device in range(orders.devices)
+    ]
+    until_s = monotonic() + FIRST_WITHIN_S
+    while sending.is_alive() and monotonic() < until_s:
+        if all(fleet.ledger.outcomes.get(key) == ACKNOWLEDGED for key in firsts):
+            return
+        sending.join(POLL_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step of the story: what it showed, in how long, and whether what must be true was."""
+
+    title: str
+    found: str
+    seconds: float
+    kept: bool
+
+
+def cover(
+    steps: Sequence[Step],
+    numbers: Sequence[Tile],
+    pages: Sequence[tuple[str, str, str]],
+    devices: Mapping[str, int],
+) -> str:
+    """Return the page; `pages` are address, title and what is there, `devices` have messages in the table."""
+    sent_by = [(name, count(rows)) for name, rows in sorted(devices.items())]
+    broken = [step.title for step in steps if not step.kept]
+    verdict = (
+        "Every promise was kept: what was acknowledged is in the table, once, though the gateway was killed."
+        if not broken
+        else f"A promise was broken: {', '.join(broken)}."
+    )
+    return page(
+        title="Fairway, in two minutes",
+        about="Messages over UDP, reliably, from the edge to the lake",
+        blocks=[
+            section("What happened", [paragraph(verdict, "verdict"), tiles(numbers)]),
+            section("Look further", [links(pages)]),
+            section(
+                "Who sent it",
+                [table(["device", "messages in the table"], sent_by)],
+                note="All of it came over DTLS; the column device holds the name in the sender's certificate.",
+            ),
+            section("Step by step", [Block(element("ol", [_told(step) for step in steps]))]),
+        ],
+    )
+
+
+def _told(step: Step) -> str:
+    verdict = "" if step.kept else " The promise was broken."
+    took = element("small", f" {step.seconds:.1f} s")
+    return element("li", [element("strong", step.title), f": {step.found}.{verdict}", took])
+
 
 SETTINGS = {
     # Small data: a task for each of 200 partitions would be most of the time.
@@ -74,10 +181,11 @@ class Story:
         began_s = monotonic()
         carried = carry(self.folder, messages=self.messages, seed=self.seed)
         counts = carried.ledger.counts()
+        happened = carried.happened
         found = (
             f"{count(len(carried.ledger.outcomes))} messages in four protocols over DTLS and links that lost "
-            f"{count(carried.lost)} datagrams, duplicated {count(carried.copied)} and reordered "
-            f"{count(carried.reordered)}; the gateway was killed with kill -9 and served again after "
+            f"{count(happened['loss'])} datagrams, duplicated {count(happened['duplicate'])} and reordered "
+            f"{count(happened['reorder'])}; the gateway was killed with kill -9 and served again after "
             f"{carried.again_s:.1f} s; {count(counts[ACKNOWLEDGED])} were acknowledged"
         )
         expected = 2 * 4 * self.messages
@@ -95,11 +203,11 @@ class Story:
     def _land(self, spark: SparkSession, lake: Path, carried: Carried) -> None:
         from fairway.lake.landing.reconcile import reconcile
         from fairway.lake.landing.stream import Stream, StreamOptions
-        from fairway.lake.landing.typed import parse_wish
+        from fairway.lake.landing.typed import parse_spec
         from fairway.store.lakes import Lake
 
         began_s = monotonic()
-        options = StreamOptions(available_now=True, wishes=(parse_wish(READINGS),))
+        options = StreamOptions(available_now=True, specs=(parse_spec(READINGS),))
         Stream(Lake(lake), options, lambda _: None).run(lambda: spark, Event())
         table = lake / "tables" / MESSAGES.name
         verdict = judge(carried.ledger, table)
@@ -150,7 +258,7 @@ class Story:
 
 @contextmanager
 def spark_meanwhile() -> Iterator[Callable[[], SparkSession]]:
-    """Starts Spark in the background; gives a call that waits for it. The session ends with the block."""
+    """Start Spark in the background; return a call that waits for it. The session ends with the block."""
     from fairway.lake.session import start
 
     sessions: list[SparkSession] = []

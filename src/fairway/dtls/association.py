@@ -1,4 +1,4 @@
-"""What a gateway keeps of an address: the handshake, and the association that came of it."""
+"""What a gateway keeps of an address: the handshake, and the association that came of it; and rates that it allows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,28 @@ from hashlib import blake2b
 from fairway.core.events import Address
 from fairway.dtls.engine import Association, AssociationClosed, PeerIdentity
 from fairway.dtls.records import DATA
+
+
+class Rate:
+    """Allows `per_second` things, and `burst` of them at once."""
+
+    __slots__ = ("_burst", "_filled_us", "_per_second", "_tokens")
+
+    def __init__(self, per_second: int, burst: int) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._tokens = float(burst)
+        self._filled_us = 0
+
+    def allows(self, now_us: int) -> bool:
+        """Return whether one more may happen now, and count it if so."""
+        gained = (now_us - self._filled_us) * self._per_second / 1_000_000
+        self._tokens = min(float(self._burst), self._tokens + gained)
+        self._filled_us = now_us
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
 
 
 @dataclass(slots=True, eq=False)

@@ -28,9 +28,8 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from fairway.core.errors import BadOption
-from fairway.dtls.certificates import USAGES, Role
+from fairway.dtls.certificates import NAME, USAGES, Role, parse_list
 from fairway.dtls.errors import BadIdentity
-from fairway.dtls.revocation import NAME, parse_list
 
 BACKDATED = timedelta(minutes=5)
 """Devices whose clocks are a little slow take a certificate at once."""

@@ -18,7 +18,6 @@ from fairway.core.addresses import format_address, with_device
 from fairway.core.events import Address
 from fairway.core.machine import Buffer, Transmit
 from fairway.core.random_source import RandomSource
-from fairway.dtls.counters import DtlsCounters
 from fairway.dtls.engine import (
     INPUT_BYTES_MAX,
     PLAINTEXT_BYTES_MAX,
@@ -29,7 +28,7 @@ from fairway.dtls.engine import (
     Limits,
     PeerIdentity,
 )
-from fairway.dtls.outputs import Outputs, joined
+from fairway.dtls.outputs import DtlsCounters, Outputs, joined
 from fairway.dtls.records import (
     ALERT,
     DATA,
@@ -70,7 +69,7 @@ class DtlsClient(Outputs):
     """A client's association with the gateway at one address."""
 
     def __init__(
-        self, engine: ClientEngine, remote: Address, chance: RandomSource, limits: Limits | None = None
+        self, engine: ClientEngine, remote: Address, random: RandomSource, limits: Limits | None = None
     ) -> None:
         super().__init__()
         self.counters = DtlsCounters()
@@ -79,10 +78,10 @@ class DtlsClient(Outputs):
         """The address under which the machine knows the gateway."""
         self.peer: PeerIdentity | None = None
         self._engine = engine
-        self._instance = chance.bits(64).to_bytes(8, "big").hex().encode()
+        self._instance = random.bits(64).to_bytes(8, "big").hex().encode()
         """By this the gateway knows us again when our address has changed."""
-        self._chance = chance
-        self._jitter = chance.below(JITTER)
+        self._random = random
+        self._jitter = random.below(JITTER)
         """Drawn once: to draw for every datagram that awaits an answer costs as much as to encrypt it."""
         self._limits = limits or Limits()
         self._up: Association | None = None
@@ -285,7 +284,7 @@ class DtlsClient(Outputs):
 
     def _jittered(self, duration_us: int) -> int:
         """Return the duration, or up to a quarter less or more: a thousand devices must not come at once."""
-        return duration_us * 3 // 4 + self._chance.below(duration_us // 2 or 1)
+        return duration_us * 3 // 4 + self._random.below(duration_us // 2 or 1)
 
     def _step(self, attempt: Attempt, datagram: bytes | None, now_us: int) -> list[bytes]:
         association = attempt.association
@@ -426,7 +425,7 @@ class DtlsClient(Outputs):
         self.counters.associations = 0
         self._unanswered_us, self._in_doubt = None, True
         if self._attempt is None and self._begin_us is None:
-            self._begin_us = now_us + self._chance.below(self._limits.retry_us)
+            self._begin_us = now_us + self._random.below(self._limits.retry_us)
 
     def _hint(self, now_us: int) -> None:
         """The gateway seems not to know our association, or the handshake that it had answered before."""

@@ -1,7 +1,6 @@
 """What the layer needs of the library that does the cryptography, and its bounds.
 
-`openssl.py` has the real one. `fake.py` has one without cryptography, clock or randomness of its own, for the simulator
-and for tests in virtual time.
+`openssl.py` has the real one; tests in virtual time bring one without cryptography, clock or randomness of its own.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Limits:
     handshakes_per_second: int = 400
     handshakes_burst: int = 256
     per_turn_max: int = 16
-    """Costly handshake datagrams that a gateway serves at one instant; the others wait in `backlog_max` places."""
+    """Costly handshake datagrams that a gateway serves at one instant; the others wait in a queue of `backlog_max`."""
     backlog_max: int = 1_024
     seen_max: int = 16
     """Datagrams of a handshake that a gateway remembers, to answer them with its last flight when they come again."""

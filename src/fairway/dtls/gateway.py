@@ -23,8 +23,7 @@ from collections import deque
 from fairway.core.addresses import format_address, with_device
 from fairway.core.events import Address
 from fairway.core.machine import Buffer, Transmit
-from fairway.dtls.association import Handshake, Up
-from fairway.dtls.counters import DtlsCounters
+from fairway.dtls.association import Handshake, Rate, Up
 from fairway.dtls.engine import (
     INPUT_BYTES_MAX,
     PLAINTEXT_BYTES_MAX,
@@ -35,8 +34,7 @@ from fairway.dtls.engine import (
     Limits,
     Plaintext,
 )
-from fairway.dtls.outputs import Outputs, joined
-from fairway.dtls.rates import Rate
+from fairway.dtls.outputs import DtlsCounters, Outputs, joined
 from fairway.dtls.records import (
     ALERT,
     CLIENT_HELLO,

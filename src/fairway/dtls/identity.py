@@ -19,9 +19,17 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from OpenSSL import crypto
 
 from fairway.core.errors import BadOption
-from fairway.dtls.certificates import USAGE_WORDS, Role, common_name, is_authority, may_be
+from fairway.dtls.certificates import (
+    USAGE_WORDS,
+    Revoked,
+    Role,
+    common_name,
+    is_authority,
+    may_be,
+    parse_crl,
+    parse_list,
+)
 from fairway.dtls.errors import BadIdentity
-from fairway.dtls.revocation import Revoked, parse_crl, parse_list
 
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
 OTHERS_MODE = 0o077

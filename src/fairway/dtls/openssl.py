@@ -167,19 +167,16 @@ class OpensslAssociation:
         return True
 
     def set_client(self, instance: bytes) -> OpensslAssociation:
-        """Make it the calling end."""
         self.instance = instance
         self._connection.set_alpn_protos([INSTANCE + instance])
         self._connection.set_connect_state()
         return self
 
     def set_gateway(self) -> OpensslAssociation:
-        """Make it the called end."""
         self._connection.set_accept_state()
         return self
 
     def advance(self, datagram: bytes | None = None) -> None:
-        """Take a handshake datagram, or begin."""
         if datagram is not None:
             self._connection.bio_write(datagram)
         try:
@@ -223,7 +220,6 @@ class OpensslAssociation:
         return identity_of(certificate, self._connection.get_cipher_name() or "")
 
     def open(self, datagram: bytes) -> list[bytes]:
-        """Return the plaintexts in a datagram."""
         connection = self._connection
         if datagram:
             connection.bio_write(datagram)
@@ -339,7 +335,6 @@ class OpensslGatewayEngine:
         return OpensslAssociation(self._context, self._admission).set_gateway()
 
     def listen(self, datagram: bytes, address: Address, now_us: int) -> tuple[list[bytes], OpensslAssociation | None]:
-        """Look at a ClientHello."""
         self._cookies.address, self._cookies.now_us = address, now_us
         association = self._listener
         try:
@@ -352,7 +347,6 @@ class OpensslGatewayEngine:
         return [], association
 
     def refusal(self, peer: PeerIdentity) -> str:
-        """Return why a live association must end."""
         return "revoked" if self._admission.revoked.holds(peer) else ""
 
 
@@ -365,7 +359,6 @@ class OpensslClientEngine:
         self._context = make_context(identity, self._admission, keylog=keylog)
 
     def call(self, instance: bytes) -> OpensslAssociation:
-        """Return an association that has not begun."""
         return OpensslAssociation(self._context, self._admission).set_client(instance)
 
 

@@ -65,7 +65,7 @@ class Spooled(NamedTuple):
 
 
 class Arrivals(Protocol):
-    """What adapters hand their arrivals to."""
+    """Takes what adapters receive."""
 
     def arrived(self, arrived: Arrived) -> None: ...
 
@@ -86,14 +86,14 @@ class EndpointAdapter:
     """The `EventHandler` of the gateway. `url` names the endpoint in the journal, so that a restart finds its
     conversations."""
 
-    def __init__(self, endpoint: Endpoint, desk: Arrivals, spooler: Spooler, guard: Guard) -> None:
+    def __init__(self, endpoint: Endpoint, arrivals: Arrivals, spooler: Spooler, guard: Guard) -> None:
         self.endpoint = endpoint
         self.url = endpoint.url
         self.protocol = endpoint.protocol
         self.port = urlsplit(self.url).port
         self.screen: Screen = partial(guard.admits, self.protocol)
         self._machine: Machine = endpoint.machine
-        self._desk = desk
+        self._arrivals = arrivals
         self._spooler = spooler
         self._guard = guard
         self._now_us = endpoint.driver.now_us
@@ -109,14 +109,14 @@ class EndpointAdapter:
     def message(self, event: events.MessageReceived) -> None:
         spool = self._spooler.finished(event) if self.protocol == SPOOLING else None
         kind = "message" if event.reliable else "plain"
-        self._desk.arrived(Arrived(self, event.receipt, kind, event.reliable, wall_us(), (event.body,), spool))
+        self._arrivals.arrived(Arrived(self, event.receipt, kind, event.reliable, wall_us(), (event.body,), spool))
 
     def messages(self, event: events.MessagesReceived) -> None:
         kind = "message" if event.reliable else "plain"
-        self._desk.arrived(Arrived(self, event.receipt, kind, event.reliable, wall_us(), event.bodies))
+        self._arrivals.arrived(Arrived(self, event.receipt, kind, event.reliable, wall_us(), event.bodies))
 
     def request(self, event: events.RequestReceived) -> None:
-        self._desk.arrived(Arrived(self, event.receipt, "request", True, wall_us(), (event.body,)))
+        self._arrivals.arrived(Arrived(self, event.receipt, "request", True, wall_us(), (event.body,)))
 
     def part(self, event: events.PartReceived) -> None:
         self._spooler.part(self.endpoint, event)
@@ -125,17 +125,17 @@ class EndpointAdapter:
         self._names[event.peer] = format_address(event.peer.address)
         self._guard.opened(event.peer, self._now_us())
         if event.peer.session is not None:
-            self._desk.changed(self, event.peer)
+            self._arrivals.changed(self, event.peer)
 
     def moved(self, event: events.PeerMoved) -> None:
         self._names[event.peer] = format_address(event.address)
         self._guard.moved(event.peer, event.address, self._now_us())
-        self._desk.changed(self, event.peer)
+        self._arrivals.changed(self, event.peer)
 
     def closed(self, event: events.Closed) -> None:
         self._names.pop(event.peer, None)
         self._guard.closed(event.peer, self._now_us())
-        self._desk.ended(self, event.peer)
+        self._arrivals.ended(self, event.peer)
 
     def ended(self, reason: str) -> None:
         """Nothing is left to do: whatever was acknowledged is in the journal."""
@@ -145,7 +145,7 @@ class EndpointAdapter:
     def pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes] | None:
         """Return the state of a conversation as it will be after the commit, and what the commit adds to its memory.
 
-        None if the conversation has ended: then its copies are not answered any more either.
+        None if the conversation has ended: then its duplicates are not answered any more either.
         """
         try:
             return self._machine.snapshot_in_pieces(peer, committing)
@@ -153,7 +153,7 @@ class EndpointAdapter:
             return None
 
     def restore(self, states: Sequence[bytes], complain: Callable[[str], None]) -> None:
-        """Takes up the conversations of before, and answers what was committed and not answered."""
+        """Restore the conversations of before."""
         now_us = self._now_us()
         for state in states:
             try:
@@ -171,7 +171,7 @@ class EndpointAdapter:
         return [(key_of(peer), pieces[0]) for peer, pieces in found if pieces is not None and pieces[0]]
 
     def answer_restored(self) -> None:
-        """Answers the requests that were committed before the restart and perhaps not answered."""
+        """Answer the requests that were committed before the restart and perhaps not answered."""
         if self.protocol == "udpc":
             machine: Asking = self._machine  # type: ignore[assignment]
             for peer in self._machine.peers():
@@ -181,14 +181,14 @@ class EndpointAdapter:
     # After the commit.
 
     def acknowledge(self, arrived: Arrived) -> None:
-        """Lets the acknowledgements leave, and the answer of a request."""
+        """Let the acknowledgements leave, and the answer of a request."""
         receipt = arrived.receipt
         self.endpoint.commit(receipt)
         if arrived.kind == "request" and isinstance(receipt.first, int):
             self.answer(receipt.peer, receipt.first)
 
     def answer(self, peer: Peer, request: int) -> None:
-        """Answers a request with nothing: it is on disk."""
+        """Answer a request with nothing: it is on disk."""
         # The session may have ended, or its send queue be full: then the peer's outcome is unknown, as it must be.
         with suppress(CallerError):
             self.endpoint.answer(peer, request, b"")

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from fairway.core.tables import SEGMENT
 from fairway.gateway.journal import Row
+from fairway.store.parquet import arrow_schema
 from fairway.store.places import Place
 
 GROUP_BYTES_MAX = 32 << 20
@@ -22,15 +23,7 @@ PLAIN_ABOVE_BYTES = 32 << 20
 """With a message above this a segment's bodies are not compressed: Parquet holds a value and its compressed copy at
 once. The table compresses it."""
 
-_ARROW = {
-    "string": pa.string(),
-    "long": pa.int64(),
-    "int": pa.int32(),
-    "boolean": pa.bool_(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "binary": pa.binary(),
-}
-SCHEMA = pa.schema([pa.field(one.name, _ARROW[one.type], nullable=one.nullable) for one in SEGMENT.columns])
+SCHEMA = arrow_schema(SEGMENT)
 REPEATING = ("gateway", "protocol", "peer", "device", "kind")
 """Texts that many messages share."""
 _FOLDED = pa.schema(
@@ -93,7 +86,7 @@ def _names(row: Row) -> list[str]:
 
 
 def _bodies(rows: Sequence[Row], spool: Path) -> pa.Array:
-    """Joins the bodies without looking at each: their sizes give the offsets."""
+    """Join the bodies without looking at each: their sizes give the offsets."""
     pieces = [row.body if row.spool is None else _mapped(spool / row.spool, row.size_bytes or 0) for row in rows]
     sizes = np.concatenate([_sizes(row) for row in rows])
     ends = np.zeros(len(sizes) + 1, dtype=np.int32)
@@ -117,7 +110,7 @@ def _sizes(row: Row) -> np.ndarray[Any, Any]:
 
 
 def write(gateway: str, rows: Sequence[Row], spool: Path, path: Path) -> int:
-    """Writes a segment, not yet synced, and returns its size in bytes."""
+    """Write a segment, not yet synced, and return its size in bytes."""
     # Bounds of bodies help nobody, and each would copy a large one. What differs in every message needs no dictionary.
     others = [name for name in SCHEMA.names if name != "body"]
     compression = dict.fromkeys(others, "zstd") | {"body": "none" if _largest(rows) > PLAIN_ABOVE_BYTES else "zstd"}
@@ -144,7 +137,7 @@ def equal(landing: Place, name: str, path: Path) -> bool:
 
 
 def groups(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """Cuts rows into groups of bounded size, at least one row each: that much lies in memory at a time."""
+    """Cut rows into groups of bounded size, at least one row each: that much lies in memory at a time."""
     begin = size = 0
     for place, row in enumerate(rows):
         more = row.body_bytes

@@ -6,7 +6,7 @@ and to save no work; only many peers with little each are worth waiting for, bec
 
 The snapshots are taken when a transaction begins, as the conversations will be after it. When writing fails nothing
 was acknowledged: the same messages are tried again, later, with fresh snapshots; their senders wait and repeat, and
-what no longer finds a place in a machine is dropped there.
+what no longer has a receipt slot in a machine is dropped there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Conversation = tuple[EndpointAdapter, Peer]
 
 
 class Gathered:
-    """What waits for the next transaction. Its size is bounded by the places of the machines."""
+    """What waits for the next transaction. Its size is bounded by the receipt slots of the machines."""
 
     __slots__ = ("arrived", "changed", "gone", "messages", "since_s")
 
@@ -56,9 +56,9 @@ class Gathered:
         return bool(self.arrived or self.changed or self.gone)
 
     def beyond(self, messages_max: int, now_s: float) -> Gathered:
-        """Keeps as many messages as belong into one transaction, and returns the others.
+        """Keep as many messages as belong into one transaction, and return the others.
 
-        Senders go on when the first are acknowledged, while the others are written. What was handed over together stays
+        Senders go on when the first are acknowledged, while the others are written. What arrived together stays
         together.
         """
         others, count = Gathered(now_s), 0
@@ -72,7 +72,7 @@ class Gathered:
         return others
 
     def put_back(self, earlier: Gathered) -> None:
-        """Puts what could not be written before what came since."""
+        """Put what could not be written before what came since."""
         self.arrived = earlier.arrived + self.arrived
         self.messages += earlier.messages
         self.changed = {one: None for one in earlier.changed if one not in self.gone} | self.changed
@@ -111,7 +111,7 @@ class Committer:
         self.failed: asyncio.Future[None] = self._loop.create_future()
         """Fails when the journal can no longer be trusted."""
 
-    # What adapters hand over.
+    # What adapters receive.
 
     def arrived(self, arrived: Arrived) -> None:
         gathered = self._gathered
@@ -133,7 +133,7 @@ class Committer:
     # When.
 
     def _want(self) -> None:
-        """Begins now, or when it is time."""
+        """Begin now, or when it is time."""
         if self._writing:
             return
         if self._timer is None:
@@ -141,7 +141,7 @@ class Committer:
             self._timer = (
                 self._loop.call_later(linger_s, self._begin) if linger_s else self._loop.call_soon(self._begin)
             )
-        elif self._gathered.messages >= self._settings.commit_messages and self._figures.trouble is None:
+        elif self._gathered.messages >= self._settings.commit_messages and self._figures.stall is None:
             self._begin()
 
     def _begin(self) -> None:
@@ -182,7 +182,7 @@ class Committer:
         return transaction
 
     def _work(self, gathered: Gathered, transaction: Transaction, began_s: float) -> None:
-        """Writes in the writer's thread, and has the loop go on from there.
+        """Write in the writer's thread, and have the loop go on from there.
 
         Straight: a future of the loop, chained to one of the thread, cost a tenth of all work at full load.
         """
@@ -219,7 +219,7 @@ class Committer:
                 self._idle.set_result(None)
 
     def _note(self, gathered: Gathered, transaction: Transaction, seconds: float) -> None:
-        """Draws conclusions from a commit that succeeded."""
+        """Draw conclusions from a commit that succeeded."""
         self._retry_s = RETRY_FIRST_S
         peers = len(transaction.states) + len(transaction.additions)
         crowded = peers >= MANY_PEERS and gathered.messages < FEW_MESSAGES * peers
@@ -231,7 +231,7 @@ class Committer:
             self._figures.ack_spread.add(max(0.0, (wall_us() - gathered.arrived[0].received_us) / 1e6))
 
     def _failed(self, error: BaseException) -> None:
-        """Tries again later if there was no room; returns up on a disk that cannot be trusted."""
+        """Try again later if the disk was full; give up on a disk that cannot be trusted."""
         if is_want_of_room(error):
             self._stall(f"the disk of {self._journal.path} is full; make room")
             return
@@ -246,7 +246,7 @@ class Committer:
         self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
 
     async def drained(self) -> None:
-        """Waits until everything that was handed over is committed."""
+        """Wait until everything that has arrived is committed."""
         while self._gathered or self._writing:
             self._idle = self._loop.create_future()
             self._begin()

@@ -48,9 +48,9 @@ class Figures:
         self.segment_bytes = 0
         self.segment_messages = 0
         self.stalls = 0
-        self.trouble: str | None = None
+        self.stall: str | None = None
         """Why nothing is acknowledged now, if so."""
-        self.seal_trouble: str | None = None
+        self.sealing_stall: str | None = None
 
     def committed(self, rows: Sequence[Row], seconds: float) -> None:
         self.commit_spread.add(seconds)
@@ -61,16 +61,16 @@ class Figures:
             self.bytes[key] = self.bytes.get(key, 0) + size
             self.backlog_messages += row.messages
             self.backlog_bytes += size
-        if self.trouble is not None:
+        if self.stall is not None:
             _log.warning("acknowledging again")
-            self.trouble = None
+            self.stall = None
 
     def stalled(self, reason: str) -> None:
         """Note that nothing is acknowledged, and says so once."""
         self.stalls += 1
-        if self.trouble != reason:
+        if self.stall != reason:
             _log.warning("not acknowledging: %s", reason)
-            self.trouble = reason
+            self.stall = reason
 
     def sealed(self, messages: int, size: int, file_bytes: int) -> None:
         self.segments += 1
@@ -78,12 +78,12 @@ class Figures:
         self.segment_bytes += file_bytes
         self.backlog_messages -= messages
         self.backlog_bytes -= size
-        if self.seal_trouble is not None:
+        if self.sealing_stall is not None:
             _log.warning("sealing again")
-            self.seal_trouble = None
+            self.sealing_stall = None
 
     def sealing_failed(self, reason: str) -> None:
         """Note that no segment can be made, and says so once."""
-        if self.seal_trouble != reason:
+        if self.sealing_stall != reason:
             _log.warning("not sealing: %s", reason)
-            self.seal_trouble = reason
+            self.sealing_stall = reason

@@ -61,7 +61,7 @@ class Host:
         self.prefix.half_open[call] = (now_us, self)
 
     def end(self, call: Call) -> None:
-        """Forgets a call that has become a session, or was given up."""
+        """Forget a call that has become a session, or was given up."""
         address, number = call
         del self.prefix.half_open[call]
         self.half_open -= 1
@@ -121,7 +121,7 @@ class Guard:
         return found
 
     def _call_refusal(self, host: Host, call: Call, now_us: int) -> str:
-        """Judges a call. What is half open counts as a session already, or many calls at once would all become one."""
+        """Judge a call. What is half open counts as a session already, or many calls at once would all become one."""
         settings, prefix = self._settings, host.prefix
         half_open = prefix.half_open
         if call in half_open:
@@ -139,7 +139,7 @@ class Guard:
         return ""
 
     def _within_rate(self, prefix: Prefix, count: int, now_us: int) -> bool:
-        """Takes tokens of a bucket that fills at the rate."""
+        """Take tokens of a bucket that fills at the rate."""
         rate = self._settings.datagrams_per_second
         filled = prefix.tokens + (now_us - prefix.refilled_us) * rate / 1e6
         prefix.tokens, prefix.refilled_us = min(filled, max(1.0, rate * BURST_S)), now_us

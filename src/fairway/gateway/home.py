@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from pathlib import Path
 from uuid import uuid4
 
 from fairway.core import layout
-from fairway.core.errors import BadOption
+from fairway.core.errors import BadOption, FairwayError
 from fairway.core.tables import MESSAGES
 from fairway.gateway.errors import JournalInUse, LakeUnusable
-from fairway.store.delta import Delta
-from fairway.store.files import make_folder, write_file
+from fairway.store.delta import Delta, NoTable
+from fairway.store.files import FileLock, Held, make_folder, write_file
 from fairway.store.lakes import Lake
-from fairway.store.locks import FileLock, Held
 from fairway.store.places import place_of
 
 LOCK = "lock"
@@ -25,11 +25,12 @@ SEALED_TO = "sealed-to"
 OWNER = "owner"
 """A note beside the journal, and in an object store under the gateway's name: which journal has the name."""
 
+_log = logging.getLogger("fairway.gateway")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def check_name(name: str) -> None:
-    """Raises `BadOption` unless the name can be that of a folder, and of a gateway in a table."""
+    """Raise `BadOption` unless the name can be that of a folder, and of a gateway in a table."""
     if not _NAME.fullmatch(name):
         raise BadOption(f"the name {name!r} must be letters, digits, '.', '_' and '-', at most 64 of them")
 
@@ -109,9 +110,36 @@ class Home:
                 ) from None
 
     def release(self) -> None:
-        """Let others take the lock."""
         if self._lock is not None:
             self._lock.release()
+
+    def first_offset(self) -> int:
+        """Return the lowest offset that a new message may have: above every one that was ever sealed.
+
+        An offset that is given twice loses a message: the stream has landed the first and takes the second for it. So
+        three witnesses are asked, each of which may be gone: the segments in `landing/` (removed some time after they
+        landed), the note beside the journal (not there for a journal of an earlier version), and the table.
+        """
+        landed = self.landed()
+        return max(landed[-1][1] + 1 if landed else 0, self._noted(), self._in_table())
+
+    def _noted(self) -> int:
+        try:
+            return int(self.sealed_to.read_text()) + 1
+        except FileNotFoundError:
+            return 0
+        except (OSError, ValueError) as error:
+            _log.warning("%s cannot be read (%s); the next segment writes it anew", self.sealed_to, error)
+            return 0
+
+    def _in_table(self) -> int:
+        try:
+            return self.messages.position(self.messages.open(), layout.progress(self.name))
+        except NoTable:
+            return 0
+        except (FairwayError, OSError) as error:
+            _log.warning("how far the stream is cannot be read: %s", error)
+            return 0
 
     def landed(self) -> list[tuple[int, int]]:
         """Return the ranges of the segments that lie in the landing folder, in order."""

@@ -9,13 +9,13 @@
                messages in files. `port` is the one on which they were received, null in rows of versions 1 and 2.
                `device` is the sender's authenticated name, null without DTLS. Rows are removed after sealing.
     states     endpoint, peer, at_us, data: what `restore` needs of a conversation, replaced with every commit
-    additions  number, endpoint, at_us, data: what commits add to the memory of copies where that grows with every
+    additions  number, endpoint, at_us, data: what commits add to the memory of duplicates where that grows with every
                message; removed when its time is over
     sealing    first, last: the segment that is being made, so that a repeated attempt makes the same one
     sealed     first, last, bytes, at_us: segments that lie in `landing/`, at least the newest
     meta       key, value: gateway, boot, stopped, suspect
 
-Messages and the state that recognises their copies are committed in one transaction. Beside the gateway anyone may
+Messages and the state that recognises their duplicates are committed in one transaction. Beside the gateway anyone may
 read (`core/layout.py` has the questions); only the gateway writes, from one thread.
 """
 
@@ -133,7 +133,7 @@ class Journal:
     """The file, opened for writing. Its methods may be called from any thread, one at a time."""
 
     def __init__(self, path: Path, gateway: str, first_offset: int = 0) -> None:
-        """Opens the journal, or makes one whose first offset is given; raises `sqlite3.DatabaseError` if damaged."""
+        """Open the journal, or make one whose first offset is given; raise `sqlite3.DatabaseError` if damaged."""
         self.path = path
         self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
@@ -175,7 +175,7 @@ class Journal:
         self._connection.execute("INSERT INTO sealed VALUES (?, ?, 0, 0)", (offset - 1, offset - 1))
 
     def _note_boot(self) -> None:
-        """Return additions of before a reboot their full time again: the clock that they were dated by began anew."""
+        """Give additions from before a reboot their full time again: the clock that dates them began anew."""
         boot = BOOT_ID.read_text().strip() if BOOT_ID.exists() else ""
         execute = self._connection.execute
         known = execute("SELECT value FROM meta WHERE key = 'boot'").fetchone()
@@ -184,7 +184,7 @@ class Journal:
             execute("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", (boot,))
 
     def limit(self, journal_bytes_max: int) -> None:
-        """Has writing fail, as on a full disk, when the file would grow beyond this."""
+        """Have writing fail, as on a full disk, when the file would grow beyond this."""
         self._connection.execute(f"PRAGMA max_page_count = {max(16, journal_bytes_max // PAGE_BYTES)}")
 
     # What is there.
@@ -212,7 +212,7 @@ class Journal:
         return max(map(int, times), default=0)
 
     def fault(self) -> str:
-        """Looks the whole file over; returns what is wrong, or an empty text."""
+        """Look the whole file over; return what is wrong, or an empty text."""
         found = str(self._connection.execute("PRAGMA quick_check(1)").fetchone()[0])
         if found != "ok":
             return found
@@ -231,7 +231,7 @@ class Journal:
         return bool(self._connection.execute(asked, (SUSPECT,)).fetchone())
 
     def note(self, key: str, value: str) -> None:
-        """Keeps a fact about the gateway."""
+        """Keep a fact about the gateway."""
         self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
     def states(self, endpoint: str) -> list[bytes]:
@@ -246,13 +246,13 @@ class Journal:
         return [row[0] for row in self._connection.execute(asked)]
 
     def spooled(self) -> set[str]:
-        """Lists the files of messages that are not sealed."""
+        """List the files of messages that are not sealed."""
         return {row[0] for row in self._connection.execute("SELECT spool FROM messages WHERE spool IS NOT NULL")}
 
     # Writing.
 
     def write(self, transaction: Transaction) -> None:
-        """Makes all of it durable, or raises and has changed nothing."""
+        """Make all of it durable, or raise and have changed nothing."""
         crashpoints.check_room()
         connection = self._connection
         rows = [row.summed() for row in transaction.rows]
@@ -268,14 +268,14 @@ class Journal:
             crashpoints.reached("before-commit")
 
     def _forget(self, before_us: int) -> None:
-        """Removes additions from the oldest on; they are in the order of time."""
+        """Remove additions from the oldest on; they are in the order of time."""
         asked = "SELECT min(number) FROM additions WHERE at_us >= ?"
         first_kept = self._connection.execute(asked, (before_us,)).fetchone()[0]
         where, values = ("", ()) if first_kept is None else (" WHERE number < ?", (first_kept,))
         self._connection.execute(f"DELETE FROM additions{where}", values)
 
     def replace_states(self, endpoint: str, states: Iterable[tuple[str, int, bytes]]) -> None:
-        """Puts new states of an endpoint in the place of all that it had."""
+        """Put new states of an endpoint in the place of all that it had."""
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.execute("DELETE FROM states WHERE endpoint = ?", (endpoint,))
@@ -289,9 +289,9 @@ class Journal:
         return None if found is None else (int(found[0]), int(found[1]))
 
     def plan(self, segment_bytes_max: int) -> tuple[int, int] | None:
-        """Notes the range of the next segment: from the oldest unsealed message on, within the bound, at least one row.
+        """Note the range of the next segment: from the oldest unsealed message on, within the bound, at least one row.
 
-        Gives None if everything is sealed.
+        None if everything is sealed.
         """
         crashpoints.check_room()
         asked = f'SELECT "offset", count, {_BYTES} FROM messages WHERE "offset" > ? ORDER BY "offset"'
@@ -311,7 +311,7 @@ class Journal:
         return first, last
 
     def mark(self, first: int, last: int, size: int, at_us: int) -> None:
-        """Notes that the segment lies in the landing folder."""
+        """Note that the segment lies in the landing folder."""
         crashpoints.check_room()
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -346,7 +346,7 @@ class Journal:
         return None
 
     def _move(self, first: int, distance: int) -> int:
-        """Return the rows from an offset on others, by way of negative ones, so that no two meet."""
+        """Move the rows from an offset on, by way of negative ones, so that no two meet."""
         asked = 'SELECT sum(count) FROM messages WHERE "offset" >= ?'
         moved = int(self._connection.execute(asked, (first,)).fetchone()[0])
         self._connection.execute('UPDATE messages SET "offset" = -1 - "offset" WHERE "offset" >= ?', (first,))
@@ -354,24 +354,24 @@ class Journal:
         return moved
 
     def remove_sealed(self, rows_max: int) -> bool:
-        """Removes so many rows that lie in segments; returns whether there may be more."""
+        """Remove so many rows that lie in segments; return whether there may be more."""
         asked = 'DELETE FROM messages WHERE "offset" IN (SELECT "offset" FROM messages WHERE "offset" <= ? LIMIT ?)'
         with self._connection:
             removed = self._connection.execute(asked, (self.sealed_to, rows_max)).rowcount
         return removed == rows_max
 
     def carry_over(self) -> None:
-        """Carries the log over to the file and empties it: frames that were never committed are not to lie in it, which
+        """Carry the log over to the file and empty it: frames that were never committed are not to lie in it, which
         would look like damage after the next power cut."""
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
-        """Carries the log over to the file and closes it. Twice is fine."""
+        """Carry the log over to the file and close it. Twice is fine."""
         self._connection.close()
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    """Opens the journal a second time, to read beside the one that writes."""
+    """Open the journal a second time, to read beside the one that writes."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S, check_same_thread=False)
 
 
@@ -382,5 +382,5 @@ def read_rows(reader: sqlite3.Connection, first: int, last: int) -> list[Row]:
 
 
 def now_us() -> int:
-    """Reads the clock that additions are dated by: it starts anew with the machine, and is never set."""
+    """Read the clock that additions are dated by: it starts anew with the machine, and is never set."""
     return time.monotonic_ns() // 1_000

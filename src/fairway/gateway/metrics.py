@@ -65,8 +65,8 @@ class Gatherer(Collector):
         for name, meaning, value in (
             ("backlog_messages", "Messages that are committed and not yet sealed.", figures.backlog_messages),
             ("backlog_bytes", "Their bytes.", figures.backlog_bytes),
-            ("stalled", "1 while nothing is acknowledged because nothing can be written.", bool(figures.trouble)),
-            ("sealing_stalled", "1 while no segment can be made.", bool(figures.seal_trouble)),
+            ("stalled", "1 while nothing is acknowledged because nothing can be written.", bool(figures.stall)),
+            ("sealing_stalled", "1 while no segment can be made.", bool(figures.sealing_stall)),
         ):
             yield self._family(GaugeMetricFamily, name, meaning, (), [((), value)])
         for name, meaning, value in (
@@ -151,7 +151,6 @@ class Page:
         self._open = 0
 
     async def open(self, host: str, port: int) -> str:
-        """Serves, and returns the URL."""
         self._server = await asyncio.start_server(self._answer, host, port, limit=REQUEST_BYTES_MAX)
         bound = self._server.sockets[0].getsockname()
         return f"http://{f'[{bound[0]}]' if ':' in bound[0] else bound[0]}:{bound[1]}/metrics"
@@ -194,6 +193,6 @@ class Page:
         return "200 OK", "text/plain; version=0.0.4; charset=utf-8", generate_latest(self._registry)
 
     def _health(self) -> tuple[str, str, bytes]:
-        trouble = self._figures.trouble or self._figures.seal_trouble
-        status = "503 Service Unavailable" if trouble else "200 OK"
-        return status, "text/plain; charset=utf-8", f"{trouble or 'ok'}\n".encode()
+        reason = self._figures.stall or self._figures.sealing_stall
+        status = "503 Service Unavailable" if reason else "200 OK"
+        return status, "text/plain; charset=utf-8", f"{reason or 'ok'}\n".encode()

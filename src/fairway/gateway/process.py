@@ -1,23 +1,55 @@
-"""Running a gateway in this process: signals, the lines that it says, its exit code."""
+"""Running a gateway in this process: signals, its log, its exit code."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import os
 import signal
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 
-from fairway.gateway import logs, worker_count
 from fairway.gateway.service import Service
 from fairway.gateway.settings import Settings
 from fairway.gateway.supervisor import Supervisor
+from fairway.gateway.worker_count import settle_workers
 
 KILL_AGAIN_S = 0.05
 
 EXIT_DONE = 0
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object per record: time, level, gateway, logger, text."""
+
+    def __init__(self, gateway: str) -> None:
+        super().__init__()
+        self._gateway = gateway
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "gateway": self._gateway,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        return json.dumps(line)
+
+
+def set_up_logs(style: str, gateway: str, *, verbose: bool) -> None:
+    """Have everything that Fairway logs go to standard error in this style."""
+    handler = logging.StreamHandler(sys.stderr)
+    text = logging.Formatter(f"%(asctime)s %(levelname)s {gateway}: %(message)s")
+    handler.setFormatter(JsonLines(gateway) if style == "json" else text)
+    root = logging.getLogger("fairway")
+    root.handlers[:] = [handler]
+    root.propagate = False
+    root.setLevel(logging.DEBUG if verbose else logging.INFO)
 
 
 class Stopping:
@@ -41,7 +73,6 @@ class Stopping:
 
 
 def announce(urls: list[str], metrics: list[str]) -> None:
-    """Says where the gateway listens."""
     for url in urls:
         print(f"listening {url}", file=sys.stderr, flush=True)
     for url in metrics:
@@ -49,11 +80,14 @@ def announce(urls: list[str], metrics: list[str]) -> None:
 
 
 def run(settings: Settings) -> int:
-    """Serves until a signal ends it, and returns the exit code."""
-    logs.set_up(settings.log, settings.name, verbose=settings.verbose)
+    """Serve until a signal ends it, and return the exit code."""
+    set_up_logs(settings.log, settings.name, verbose=settings.verbose)
     if settings.is_open:
-        logs.warn_open(settings.urls)
-    worker_count.settle_workers(settings.lake, settings.name, settings.workers, settings.journal)
+        logging.getLogger("fairway.gateway").warning(
+            "anybody who reaches %s may send: name who may with --allow NETWORK, or listen on 127.0.0.1",
+            ", ".join(settings.urls),
+        )
+    settle_workers(settings.lake, settings.name, settings.workers, settings.journal)
     return asyncio.run(_supervise(settings) if settings.workers > 1 else _serve(settings))
 
 
@@ -77,7 +111,7 @@ async def _supervise(settings: Settings) -> int:
 
 
 async def _opened(supervisor: Supervisor, stop: asyncio.Event) -> bool:
-    """Waits until all workers serve; returns false if told to stop before, with none of them left."""
+    """Wait until all workers serve; return false if told to stop before, with none of them left."""
     opening, stopped = asyncio.create_task(supervisor.open()), asyncio.create_task(stop.wait())
     await asyncio.wait({opening, stopped}, return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()

@@ -17,7 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fairway.gateway.first_offset import first_offset
 from fairway.gateway.home import Home
 from fairway.gateway.journal import SUSPECT, Journal, Row, Transaction
 from fairway.store.files import sync
@@ -31,8 +30,8 @@ _log = logging.getLogger("fairway.gateway")
 
 
 def open_journal(home: Home) -> Journal:
-    """Opens the journal, or makes one; a damaged one is salvaged."""
-    first = first_offset(home)
+    """Open the journal, or make one; a damaged one is salvaged."""
+    first = home.first_offset()
     new = home.folder / NEW
     if new.exists() and not home.journal.exists():
         _take_place(new, home.journal)

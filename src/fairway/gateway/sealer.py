@@ -71,7 +71,7 @@ class Sealer:
         figures.backlog_messages, figures.backlog_bytes = journal.unsealed()
 
     async def run(self) -> None:
-        """Seals until cancelled; what cannot be written now is tried again."""
+        """Seal until cancelled; what cannot be written now is tried again."""
         await self._loop.run_in_executor(self._thread, _load)
         while True:
             if self._is_due():
@@ -97,7 +97,7 @@ class Sealer:
         return figures.backlog_bytes >= self._segment_bytes or now_s - self._waits_since_s >= self._after_s
 
     async def seal(self) -> bool:
-        """Makes one segment; returns whether there was anything to seal."""
+        """Make one segment; return whether there was anything to seal."""
         journal = self._journal
         planned = await self._write(journal.planned) or await self._write(journal.plan, self._segment_bytes)
         if planned is None:
@@ -122,7 +122,7 @@ class Sealer:
         return True
 
     def _publish(self, first: int, last: int) -> Published:
-        """Writes the segment aside and returns it its name."""
+        """Write the segment aside and give it its name."""
         from fairway.gateway import columns
 
         crashpoints.check_room()
@@ -155,7 +155,7 @@ class Sealer:
         return Published(len(rows), sum(row.messages for row in rows), size, file_bytes, spooled)
 
     def _check(self, rows: Sequence[Row]) -> None:
-        """Raises `JournalFailed` if a row is not what was committed: it can be left out only where the rest is numbered
+        """Raise `JournalFailed` if a row is not what was committed: it can be left out only where the rest is numbered
         anew, which is at the start."""
         wrong = [row.offset for row in rows if not row.is_sound]
         if wrong:
@@ -166,7 +166,7 @@ class Sealer:
             )
 
     async def _remove_sealed(self, rows_max: int) -> None:
-        """Removes rows that lie in segments, so many at a time."""
+        """Remove rows that lie in segments, so many at a time."""
         while await self._write(self._journal.remove_sealed, rows_max):
             pass
 
@@ -175,7 +175,7 @@ class Sealer:
             pass
 
     async def _write(self, work: Callable[..., Result], *arguments: object) -> Result:
-        """Has the one thread that writes the journal do something."""
+        """Have the one thread that writes the journal do something."""
         return await self._loop.run_in_executor(self._writer, work, *arguments)
 
     def close(self) -> None:
@@ -183,5 +183,5 @@ class Sealer:
 
 
 def _load() -> None:
-    """Loads Arrow while there is time, not when the first segment is due."""
+    """Load Arrow while there is time, not when the first segment is due."""
     from fairway.gateway import columns  # noqa: F401

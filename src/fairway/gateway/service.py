@@ -11,8 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from fairway.gateway import clock
-from fairway.gateway.adapter import EndpointAdapter
+from fairway.gateway.adapter import EndpointAdapter, wall_us
 from fairway.gateway.committer import Committer
 from fairway.gateway.errors import JournalFailed
 from fairway.gateway.figures import Figures
@@ -37,6 +36,9 @@ REFRESH_S = 600.0
 FLUSH_S = 0.01
 """What the last acknowledgements get to leave."""
 
+SET_BACK_US = 1_000_000
+CLOCK_LOOK_S = 5.0
+
 _log = logging.getLogger("fairway.gateway")
 
 
@@ -60,7 +62,7 @@ class Service:
         return [adapter.url for adapter in self.adapters]
 
     async def open(self, handed: Sequence[int] = (), metrics_port_offset: int = 0) -> None:
-        """Takes the journal, completes what a crash left, restores the conversations, and listens."""
+        """Take the journal, complete what a crash left, restore the conversations, and listen."""
         prepare_lake(self.settings.lake)
         self.home.take()
         try:
@@ -74,7 +76,7 @@ class Service:
             raise
         for adapter in self.adapters:
             adapter.answer_restored()
-        works = (self._sealer.run(), self._spool.sweep(), self._refresh(), clock.watch())
+        works = (self._sealer.run(), self._spool.sweep(), self._refresh(), _watch_clock())
         self._tasks = [asyncio.create_task(work) for work in works]
         self._tell()
 
@@ -90,7 +92,7 @@ class Service:
         self.journal = open_journal(home)
         sync(home.folder)
         self.journal.note(STOPPED, "")
-        clock.warn_if_behind(self.journal.newest_us())
+        warn_if_behind(self.journal.newest_us())
         if settings.journal_bytes_max:
             self.journal.limit(settings.journal_bytes_max)
         while self.journal.remove_sealed(DELETED_ROWS_MIN):
@@ -132,7 +134,7 @@ class Service:
                         self._committer.changed(adapter, peer)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serves until `stop` is set, then drains; raises `JournalFailed` if the disk can no longer be trusted."""
+        """Serve until `stop` is set, then drain; raise `JournalFailed` if the disk can no longer be trusted."""
         stopping = asyncio.ensure_future(stop.wait())
         failures: tuple[asyncio.Future[Any], ...] = (self._committer.failed, self._sealer.failed, *self._tasks)
         await asyncio.wait((stopping, *failures), return_when=asyncio.FIRST_COMPLETED)
@@ -146,7 +148,7 @@ class Service:
             await self._close()
 
     async def _drain(self) -> None:
-        """Takes nothing more, commits and acknowledges what has come, and seals it. Peers are told nothing: they go on
+        """Take nothing more, commit and acknowledge what has come, and seal it. Peers are told nothing: they go on
         with the next start."""
         for adapter in self.adapters:
             adapter.endpoint.pause()
@@ -171,7 +173,6 @@ class Service:
                 await task
 
     async def _close(self) -> None:
-        """Lets go of everything."""
         await self._stop_tasks()
         for adapter in self.adapters:
             adapter.endpoint.leave()
@@ -182,3 +183,28 @@ class Service:
         self._spool.close()
         self.journal.close()
         self.home.release()
+
+
+def warn_if_behind(newest_us: int) -> None:
+    """Log it if the day's clock, which dates messages, shows less than when the newest message was received."""
+    behind_us = newest_us - wall_us()
+    if behind_us > SET_BACK_US:
+        _log.warning(
+            "the clock was set back: it is %.0f s behind the newest message in the journal; none is lost, but messages "
+            "are dated by it as it is now; check the time service",
+            behind_us / 1e6,
+        )
+
+
+async def _watch_clock() -> None:
+    """Log it when the day's clock is set back, until cancelled."""
+    ahead_us = wall_us() - now_us()
+    while True:
+        await asyncio.sleep(CLOCK_LOOK_S)
+        difference_us = wall_us() - now_us()
+        if ahead_us - difference_us > SET_BACK_US:
+            _log.warning(
+                "the clock was set back by %.0f s; messages are dated by it as it is now; check the time service",
+                (ahead_us - difference_us) / 1e6,
+            )
+        ahead_us = difference_us

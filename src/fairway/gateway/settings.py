@@ -134,7 +134,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def metrics_address(text: str) -> tuple[str, int]:
-    """Reads HOST:PORT."""
+    """Read HOST:PORT."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > PORT_MAX:
         raise BadOption(f"metrics is {text!r}; it must be HOST:PORT, such as 127.0.0.1:9464")
@@ -145,7 +145,7 @@ def metrics_address(text: str) -> tuple[str, int]:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Reads a TOML file, whose keys are the options' names."""
+    """Read a TOML file, whose keys are the options' names."""
     try:
         with open(path, "rb") as file:
             return tomllib.load(file)
@@ -154,7 +154,7 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def build(given: Mapping[str, Any]) -> Settings:
-    """Makes settings of values as they stand in a TOML file or came from the command line; raises `BadOption`."""
+    """Make settings of values as they stand in a TOML file or came from the command line; raise `BadOption`."""
     known = {one.name: one for one in fields(Settings)}
     values: dict[str, Any] = {}
     for name, value in given.items():

@@ -1,7 +1,7 @@
 """Large messages on their way in: parts go to a file as they come, so that none is held in memory.
 
 A file is synced in the transaction that commits its message. One whose parts stop coming goes away some time after the
-machine has forgotten the message. While the disk has no room, the parts that a machine has already taken in are kept
+machine has forgotten the message. While the disk has no room, the parts that a machine has already accepted are kept
 here and its socket is not read: their number is bounded by what one turn of the loop brings.
 """
 
@@ -65,7 +65,7 @@ class Spool:
         """Parts for which the disk had no room."""
 
     def clean(self, keep: Collection[str]) -> None:
-        """Removes what an earlier process left unfinished."""
+        """Remove what an earlier process left unfinished."""
         for name in os.listdir(self._folder):
             if name not in keep:
                 (self._folder / name).unlink()
@@ -73,7 +73,7 @@ class Spool:
     # Parts.
 
     def part(self, endpoint: Endpoint, event: events.PartReceived) -> None:
-        """Writes a part to its file, or keeps it until there is room."""
+        """Write a part to its file, or keep it until there is room."""
         name = self._file_of(event)
         if self._waiting or not self._write(name, event):
             if not self._waiting:
@@ -133,7 +133,7 @@ class Spool:
         return Spooled(known.name, known.total)
 
     def sync(self, names: list[str]) -> None:
-        """Makes the files of finished messages durable; fails for want of room while a part of them waits.
+        """Make the files of finished messages durable; fail for want of room while a part of them waits.
 
         Called in the writer's thread.
         """
@@ -146,7 +146,7 @@ class Spool:
     # Forgetting.
 
     async def sweep(self) -> None:
-        """Removes files of messages that will not be finished, until cancelled."""
+        """Remove files of messages that will not be finished, until cancelled."""
         while True:
             await asyncio.sleep(SWEEP_S)
             before_s = self._loop.time() - self._forget_s

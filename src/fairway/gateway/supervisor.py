@@ -41,7 +41,7 @@ class Worker:
         self.lives = 0
 
     async def start(self) -> None:
-        """Starts the process and waits until it serves; raises `WorkerFailed`."""
+        """Start the process and wait until it serves; raise `WorkerFailed`."""
         environment = dict(os.environ)
         if self.lives:
             environment.pop("FAIRWAY_CRASH_AT", None)
@@ -65,7 +65,7 @@ class Worker:
         self.metrics_url = json.loads(line)["metrics"]
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Starts the process again whenever it ends, until told to stop."""
+        """Start the process again whenever it ends, until told to stop."""
         loop = asyncio.get_running_loop()
         pause_s = RESTART_FIRST_S
         while True:
@@ -83,11 +83,10 @@ class Worker:
             await asyncio.sleep(pause_s)
 
     def terminate(self) -> None:
-        """Asks the process to drain."""
+        """Ask the process to drain."""
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Ends the process at once."""
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: int) -> None:
@@ -112,7 +111,7 @@ class Supervisor:
         return [worker.metrics_url for worker in self._workers if worker.metrics_url]
 
     async def open(self) -> None:
-        """Binds the sockets and starts the workers; raises what keeps one of them from starting."""
+        """Bind the sockets and start the workers; raise what keeps one of them from starting."""
         settings = self._settings
         self._ports = await bind_shared(settings.urls, settings.workers)
         self.urls = [port.url.partition("?")[0] for port in self._ports]
@@ -128,7 +127,7 @@ class Supervisor:
             raise
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Keeps the workers running until told to stop, then has them drain."""
+        """Keep the workers running until told to stop, then have them drain."""
         running = [asyncio.create_task(worker.run(stop)) for worker in self._workers]
         await stop.wait()
         for worker in self._workers:
@@ -136,12 +135,11 @@ class Supervisor:
         await asyncio.gather(*running)
 
     def kill(self) -> None:
-        """Ends the workers at once."""
         for worker in self._workers:
             worker.kill()
 
     async def end(self) -> None:
-        """Ends the workers at once, and waits until they are gone."""
+        """End the workers at once, and wait until they are gone."""
         self.kill()
         for worker in self._workers:
             if worker.process is not None:

@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from fairway.core.errors import FairwayError
-from fairway.gateway import logs
+from fairway.gateway.process import set_up_logs
 from fairway.gateway.service import Service
 from fairway.gateway.settings import build
 
@@ -22,10 +22,10 @@ EXIT_FAILED = 1
 
 
 def main() -> int:
-    """Serves until told to end, and returns the exit code."""
+    """Serve until told to end, and return the exit code."""
     order = json.loads(sys.argv[1])
     settings = build(order["settings"])
-    logs.set_up(settings.log, order["name"], verbose=settings.verbose)
+    set_up_logs(settings.log, order["name"], verbose=settings.verbose)
     try:
         asyncio.run(_serve(order, Service(settings, order["name"])))
     except (FairwayError, OSError) as error:

@@ -65,7 +65,7 @@ def _in_use(home: Home) -> str:
 
 
 def _not_drained(journal: Path) -> str:
-    """Says what a journal still holds that must not move to another worker, or gives an empty text."""
+    """Return what a journal still holds that must not move to another worker, or an empty text."""
     if not journal.exists():
         return ""
     with closing(open_reader(journal)) as reader:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairway.core.tables import Table
+from fairway.store.parquet import arrow_schema
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
+
+__all__ = ["arrow_schema", "spark_schema"]
 
 
 def spark_schema(table: Table) -> StructType:
@@ -27,20 +29,3 @@ def spark_schema(table: Table) -> StructType:
     }
     fields = [types.StructField(column.name, kinds[column.type], column.nullable) for column in table.columns]
     return types.StructType(fields)
-
-
-def arrow_schema(table: Table) -> pa.Schema:
-    """Return the table's columns as an Arrow schema, of the types that Spark takes without a cast."""
-    import pyarrow as pa
-
-    kinds = {
-        "string": pa.string(),
-        "long": pa.int64(),
-        "int": pa.int32(),
-        "double": pa.float64(),
-        "boolean": pa.bool_(),
-        "timestamp": pa.timestamp("us", tz="UTC"),
-        "date": pa.date32(),
-        "binary": pa.binary(),
-    }
-    return pa.schema([pa.field(column.name, kinds[column.type], column.nullable) for column in table.columns])

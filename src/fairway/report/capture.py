@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,21 +10,18 @@ from pathlib import Path
 import pyarrow as pa
 
 from fairway.core.errors import BadOption, FairwayError
-from fairway.core.tables import SESSIONS
-from fairway.report.blocks import Block, Markup, element, group, section
+from fairway.core.tables import PACKETS, SESSIONS
 from fairway.report.details import details
 from fairway.report.overview import Found, overview
-from fairway.report.packets import Row
-from fairway.report.page import page
-from fairway.report.records import unread, unread_section
-from fairway.report.rules import broken_rules
-from fairway.report.survey import POINTS_MAX, Survey, rows_of, survey
-from fairway.report.tables import LakeTables
+from fairway.report.page import Block, Cell, Markup, element, group, page, protocol_mark, section, table
+from fairway.report.survey import POINTS_MAX, Survey, broken_rules, survey
+from fairway.report.tables import LakeTables, Row, key_of, rows_of
 from fairway.report.traffic import Traffic, messages, traffic
-from fairway.report.units import MICROSECONDS_PER_SECOND, count, duration
+from fairway.report.units import MICROSECONDS_PER_SECOND, count, duration, share
 
-LISTED = 2_000
-DETAILED = 30
+REASONS_SHOWN = 12
+NOT_RECOGNISED = "of a flow that is none of the four protocols as far as its bytes tell"
+
 TRIES = 3
 """A stream that compacts the lake may take away files that were just listed; then they are listed again."""
 
@@ -42,16 +40,8 @@ MISSING = {
 _LISTED_COLUMNS = (
     *("session", "protocol", "point", "caller", "caller_port", "callee", "callee_port", "first", "duration_us"),
     *("packets_out", "packets_in", "bytes_out", "bytes_in", "retransmissions_out", "retransmissions_in"),
-    *(
-        "retransmission_ratio",
-        "loss_out",
-        "loss_in",
-        "rtt_p50_us",
-        "rtt_p99_us",
-        "violations",
-        "ending",
-        "severity_score",
-    ),
+    *("retransmission_ratio", "loss_out", "loss_in", "rtt_p50_us", "rtt_p99_us", "violations", "ending"),
+    "severity_score",
 )
 
 
@@ -59,8 +49,8 @@ _LISTED_COLUMNS = (
 class Choice:
     """How much the page holds."""
 
-    listed: int = LISTED
-    detailed: int = DETAILED
+    listed: int = 2_000
+    detailed: int = 30
     sessions: tuple[str, ...] = ()
     """Keys of sessions that get details, however well they went."""
 
@@ -91,7 +81,8 @@ def _report(lake: Path, choice: Choice) -> str:
     chosen = _chosen(found, choice)
     listed = rows_of(found.worst, _LISTED_COLUMNS) if found.worst.num_rows else []
     blocks = [*_missing(tables), *_overviews(tables, found), *_sessions(found, listed, choice)]
-    blocks += [*_unread(tables, found), *_one_session()]
+    blocks.append(group(_unread(tables, found.sessions), {"id": "unread"}))
+    blocks.append(Block(element("article", "", {"id": "one", "hidden": "", "tabindex": "-1"})))
     return page(
         title="What the captures tell",
         about=_about(lake, found),
@@ -111,12 +102,12 @@ def _chosen(found: Survey, choice: Choice) -> list[Row]:
     """Return the rows that get details: those asked for by key, then the worst."""
     names = (*SESSIONS.names, "severity_score")
     asked = [] if found.wanted is None else rows_of(found.wanted, names)
-    unknown = set(choice.sessions) - {str(row["session"]) for row in asked}
+    unknown = set(choice.sessions) - {row["session"] for row in asked}
     if unknown:
         raise BadOption(f"no session has the key {min(unknown)}; the keys are in the column session of tables/sessions")
     worst = rows_of(found.worst.slice(0, choice.detailed), names) if found.worst.num_rows else []
-    known = [(row["session"], row["point"]) for row in asked]
-    return [*asked, *(row for row in worst if (row["session"], row["point"]) not in known)]
+    known = [key_of(row) for row in asked]
+    return [*asked, *(row for row in worst if key_of(row) not in known)]
 
 
 def _about(lake: Path, found: Survey) -> str:
@@ -161,7 +152,7 @@ def _point_chooser(points: list[str], there: int) -> Block:
 
 
 def _sessions(found: Survey, listed: list[Row], choice: Choice) -> list[Block]:
-    """Return the places that `capture.js` fills with the list."""
+    """Return the elements that `capture.js` fills with the list."""
     if not listed:
         return []
     note = (
@@ -170,18 +161,33 @@ def _sessions(found: Survey, listed: list[Row], choice: Choice) -> list[Block]:
         else f"All {count(found.sessions)}, worst first."
     )
     note += f" Those with ▸ open: the worst {min(choice.detailed, len(listed))}, and what --session names."
-    places = Markup(
+    elements = Markup(
         '<div class="tools"><label>Search <input type="search" id="search" '
         'placeholder="address, port, key, end" autocomplete="off"></label>'
         '<div id="protocols" role="group" aria-label="Protocols"></div><output id="matches"></output></div>'
         '<div class="scroll"><table id="sessions"></table></div><nav id="pages" aria-label="Pages of the list"></nav>'
     )
-    return [section("Sessions", [Block(places)], note=note, name="list")]
+    return [section("Sessions", [Block(elements)], note=note, name="list")]
 
 
-def _unread(tables: LakeTables, found: Survey) -> list[Block]:
-    return [group(unread_section(unread(tables), found.sessions), {"id": "unread"})]
-
-
-def _one_session() -> list[Block]:
-    return [Block(element("article", "", {"id": "one", "hidden": "", "tabindex": "-1"}))]
+def _unread(tables: LakeTables, sessions: int) -> list[Block]:
+    """Return the table of records that could not be decoded or recognised, or nothing if all could."""
+    total, found = 0, Counter[tuple[str, str, str]]()
+    for batch in tables.batches(PACKETS, ("point", "protocol", "kind", "reason")):
+        total += len(batch)
+        grouped = batch.group_by(["point", "protocol", "kind", "reason"]).aggregate([([], "count_all")])
+        for row in grouped.to_pylist():
+            if row["protocol"] == "unknown" or row["kind"] == "malformed" or row["reason"] is not None:
+                found[row["point"], row["protocol"], row["reason"] or NOT_RECOGNISED] += row["count_all"]
+    if not found:
+        return []
+    note = f"Of {count(total)} records in the captures, those of all points together."
+    if not sessions:
+        note = f"None of {count(total)} records belongs to a session. fairway analyze --map udpc=9000 names a port."
+    rows: list[list[str | Cell]] = [
+        [why.replace("_", " "), protocol_mark(protocol), point, Cell(count(number), number), Cell(share(of), of)]
+        for (point, protocol, why), number in sorted(found.items(), key=lambda one: (-one[1], one[0]))[:REASONS_SHOWN]
+        for of in (number / total,)
+    ]
+    heads = ("Why", "Protocol", "Seen at", "Records", "Share")
+    return [section("Records that could not be read", [table(heads, rows, words=3)], note=note)]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairway.core.tables import TRANSFERS, VIOLATIONS
-from fairway.report.drawings import ladder, streams
-from fairway.report.packets import Key, Row, packets_of
-from fairway.report.tables import LakeTables
+from fairway.report.drawings import ladder, packets_of, streams
+from fairway.report.tables import Key, LakeTables, Row, by_session, key_of, rows_of
 from fairway.report.traffic import over_time, step_us
 from fairway.report.units import MICROSECONDS_PER_SECOND
 
@@ -36,8 +35,8 @@ def details(tables: LakeTables, sessions: Sequence[Row]) -> dict[Key, dict[str, 
     broken = _violations(tables, sessions)
     found: dict[Key, dict[str, object]] = {}
     for row in sessions:
-        key = _key(row)
-        protocol, start_ns = str(row["protocol"]), int(str(row["first"])) * 1_000
+        key = key_of(row)
+        protocol, start_ns = row["protocol"], row["first"] * 1_000
         found[key] = {
             "streams": streams(protocol, kept[key].rows(), start_ns),
             "stride": kept[key].stride,
@@ -49,22 +48,14 @@ def details(tables: LakeTables, sessions: Sequence[Row]) -> dict[Key, dict[str, 
     return found
 
 
-def _key(row: Row) -> Key:
-    return str(row["session"]), str(row["point"])
-
-
-def _names(sessions: Sequence[Row]) -> list[str]:
-    return sorted({str(row["session"]) for row in sessions})
-
-
 def _timelines(tables: LakeTables, sessions: Sequence[Row]) -> dict[Key, dict[str, object]]:
     """Return bytes and round trips over time, in steps that leave a few hundred of them."""
-    steps = {_key(row): step_us(tables, int(str(row["first"])), int(str(row["last"]))) for row in sessions}
+    steps = {key_of(row): step_us(tables, row["first"], row["last"]) for row in sessions}
     sums: dict[Key, dict[int, Row]] = {key: {} for key in steps}
-    longer = _longer_ways(tables, [row for row in sessions if steps[_key(row)] < MICROSECONDS_PER_SECOND])
+    longer = _longer_ways(tables, [row for row in sessions if steps[key_of(row)] < MICROSECONDS_PER_SECOND])
     for step in set(steps.values()):
-        names = _names([row for row in sessions if steps[_key(row)] == step])
-        for batch in over_time(tables, step, names):
+        mine = [row for row in sessions if steps[key_of(row)] == step]
+        for batch in over_time(tables, step, mine):
             if step < MICROSECONDS_PER_SECOND:
                 batch = _of_longer(batch, longer)  # noqa: PLW2901
             weight = pc.multiply(pc.fill_null(batch["rtt_p50_us"], 0), batch["rtt_samples"])
@@ -72,18 +63,18 @@ def _timelines(tables: LakeTables, sessions: Sequence[Row]) -> dict[Key, dict[st
             rows = batch.append_column("rtt_weight", weight).append_column("step", pa.array(start))
             totals = [*((name, "sum") for name in _SUMS), ("rtt_p99_us", "max")]
             for row in rows.group_by(["session", "point", "step"]).aggregate(totals).to_pylist():
-                if steps.get(_key(row)) == step:
-                    _merge(sums[_key(row)], row)
-    return {_key(row): _as_columns(sums[_key(row)], steps[_key(row)], int(str(row["first"]))) for row in sessions}
+                if steps.get(key_of(row)) == step:
+                    _merge(sums[key_of(row)], row)
+    return {key_of(row): _as_columns(sums[key_of(row)], steps[key_of(row)], row["first"]) for row in sessions}
 
 
 def _longer_ways(tables: LakeTables, sessions: Sequence[Row]) -> dict[Key, bool]:
     """Return of sessions that are looked at packet by packet which way's round trips count: the longer ones."""
     trips: dict[tuple[Key, bool], list[int]] = {}
-    for batch in over_time(tables, 1, _names(sessions)) if sessions else ():
+    for batch in over_time(tables, 1, sessions):
         sums = [("rtt_p50_us", "sum"), ("rtt_samples", "sum")]
         for row in batch.group_by(["session", "point", "from_caller"]).aggregate(sums).to_pylist():
-            found = trips.setdefault((_key(row), row["from_caller"]), [0, 0])
+            found = trips.setdefault((key_of(row), row["from_caller"]), [0, 0])
             found[0] += row["rtt_p50_us_sum"] or 0
             found[1] += row["rtt_samples_sum"]
     means = {way: total / count for way, (total, count) in trips.items() if count}
@@ -102,13 +93,13 @@ def _of_longer(packets: pa.Table, longer: dict[Key, bool]) -> pa.Table:
 
 
 def _merge(steps: dict[int, Row], row: Row) -> None:
-    before = steps.get(int(str(row["step"])))
+    before = steps.get(row["step"])
     if before is not None:
         for name in _SUMS:
-            row[f"{name}_sum"] = int(str(before[f"{name}_sum"])) + int(str(row[f"{name}_sum"]))
+            row[f"{name}_sum"] += before[f"{name}_sum"]
         longest = [value for value in (before["rtt_p99_us_max"], row["rtt_p99_us_max"]) if isinstance(value, int)]
         row["rtt_p99_us_max"] = max(longest, default=None)
-    steps[int(str(row["step"]))] = row
+    steps[row["step"]] = row
 
 
 def _as_columns(steps: dict[int, Row], width_us: int, first_us: int) -> dict[str, object]:
@@ -118,28 +109,28 @@ def _as_columns(steps: dict[int, Row], width_us: int, first_us: int) -> dict[str
     times = [max(0, step - first_us) / MICROSECONDS_PER_SECOND for step in order]
     found: dict[str, object] = {"step": width_s, "t": times}
     for name in _SUMS[:-2]:
-        found[name] = [round(int(str(steps[step][f"{name}_sum"])) / width_s, 3) for step in order]
+        found[name] = [round(steps[step][f"{name}_sum"] / width_s, 3) for step in order]
     found["rtt_p50_us"] = [_mean_rtt(steps[step]) for step in order]
     found["rtt_p99_us"] = [steps[step]["rtt_p99_us_max"] for step in order]
     return found
 
 
 def _mean_rtt(row: Row) -> int | None:
-    samples = int(str(row["rtt_samples_sum"]))
-    return round(int(str(row["rtt_weight_sum"])) / samples) if samples else None
+    samples = row["rtt_samples_sum"]
+    return round(row["rtt_weight_sum"] / samples) if samples else None
 
 
 def _messages(tables: LakeTables, sessions: Sequence[Row]) -> dict[Key, dict[str, object]]:
     """Return how a session's messages ended, and the worst of them: unacknowledged, then slowest."""
     worst: dict[Key, pa.Table] = {}
-    outcomes: dict[Key, dict[str, int]] = {_key(row): {} for row in sessions}
-    for batch in tables.batches(TRANSFERS, ("session", "point", *_MESSAGE), _names(sessions)) if sessions else ():
+    outcomes: dict[Key, dict[str, int]] = {key_of(row): {} for row in sessions}
+    for batch in tables.batches(TRANSFERS, ("session", "point", *_MESSAGE), sessions):
         counted = batch.group_by(["session", "point", "outcome"]).aggregate([([], "count_all")])
         for row in counted.to_pylist():
-            if _key(row) in outcomes:
-                of_key = outcomes[_key(row)]
+            if key_of(row) in outcomes:
+                of_key = outcomes[key_of(row)]
                 of_key[row["outcome"]] = of_key.get(row["outcome"], 0) + row["count_all"]
-        for key, mine in _split(batch, outcomes):
+        for key, mine in by_session(batch, outcomes):
             together = pa.concat_tables([worst[key], mine]) if key in worst else mine
             worst[key] = _slowest(together)
     return {
@@ -153,36 +144,21 @@ def _slowest(messages: pa.Table) -> pa.Table:
     rank = pc.if_else(failed, 1 << 62, pc.fill_null(messages["latency_us"], -1))
     ranked = messages.append_column("rank", rank)
     keys = [("rank", "descending"), ("message", "ascending")]
-    return ranked.take(pc.sort_indices(ranked, sort_keys=keys)[:MESSAGES_SHOWN]).drop_columns(["rank"])
+    return ranked.sort_by(keys).slice(0, MESSAGES_SHOWN).drop_columns(["rank"])
 
 
 def _violations(tables: LakeTables, sessions: Sequence[Row]) -> dict[Key, list[list[object]]]:
     """Return the first broken rules of each session, errors before warnings."""
     first: dict[Key, pa.Table] = {}
-    known = [_key(row) for row in sessions]
-    for batch in tables.batches(VIOLATIONS, ("session", "point", *_VIOLATION), _names(sessions)) if sessions else ():
-        for key, mine in _split(batch, known):
+    known = [key_of(row) for row in sessions]
+    for batch in tables.batches(VIOLATIONS, ("session", "point", *_VIOLATION), sessions):
+        for key, mine in by_session(batch, known):
             together = pa.concat_tables([first[key], mine]) if key in first else mine
             keys = [("severity", "ascending"), ("at", "ascending"), ("frame", "ascending"), ("rule", "ascending")]
-            first[key] = together.take(pc.sort_indices(together, sort_keys=keys)[:VIOLATIONS_SHOWN])
+            first[key] = together.sort_by(keys).slice(0, VIOLATIONS_SHOWN)
     return {key: _plain(first[key], _VIOLATION) if key in first else [] for key in known}
 
 
-def _split(batch: pa.Table, known: Collection[Key]) -> list[tuple[Key, pa.Table]]:
-    """Cuts a batch by session and point, and returns the pieces of those that are known."""
-    groups = batch.group_by(["session", "point"]).aggregate([]).to_pylist()
-    found = []
-    for key in (_key(row) for row in groups):
-        if key in known:
-            mine = pc.and_(pc.equal(batch["session"], key[0]), pc.equal(batch["point"], key[1]))
-            found.append((key, batch.filter(mine)))
-    return found
-
-
 def _plain(rows: pa.Table, columns: Sequence[str]) -> list[list[object]]:
-    """Return rows as lists; times in microseconds since 1970."""
-    plain = [
-        (rows[name].cast(pa.int64()) if pa.types.is_timestamp(rows[name].type) else rows[name]).to_pylist()
-        for name in columns
-    ]
-    return [list(row) for row in zip(*plain, strict=True)]
+    """Return rows as lists."""
+    return [list(row.values()) for row in rows_of(rows, columns)]

@@ -7,9 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from fairway.core.theory import exchange_fails, repeats_until_acknowledged
-from fairway.report.blocks import Block, Cell, Tile, section, side_by_side, table, tiles
-from fairway.report.charts import Axis, Chart, Line, chart
-from fairway.report.page import page
+from fairway.report.page import Axis, Block, Cell, Chart, Line, Tile, chart, page, section, side_by_side, table, tiles
 from fairway.report.runs import Point, Sweep, axis, read_sweep, variants
 from fairway.report.situations import aim_of, colour, line, pictures, verdict, words
 from fairway.report.units import count
@@ -121,7 +119,7 @@ def _fairness(sweep: Sweep) -> list[Block]:
 
 
 def _theory(sweep: Sweep) -> list[Block]:
-    """Draws closed forms with the points that should lie on them."""
+    """Draw closed forms with the points that should lie on them."""
     shown = [*_repeats(sweep), *_giving_up(sweep)]
     if not shown:
         return []

@@ -6,10 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from fairway.report.blocks import (
+from fairway.report.page import (
+    COLOURS,
+    Axis,
     Block,
     Cell,
+    Chart,
+    Line,
     Tile,
+    chart,
     element,
     paragraph,
     protocol_mark,
@@ -18,9 +23,8 @@ from fairway.report.blocks import (
     table,
     tiles,
 )
-from fairway.report.charts import COLOURS, Axis, Chart, Line, chart
-from fairway.report.rules import Broken, Place
-from fairway.report.survey import LOSES_TOO_MUCH, REPEATS_TOO_MUCH, Survey, Totals
+from fairway.report.survey import LOSES_TOO_MUCH, REPEATS_TOO_MUCH, Broken, Survey, Totals
+from fairway.report.tables import Row
 from fairway.report.traffic import Key, Messages, Traffic, edge_us
 from fairway.report.units import MICROSECONDS_PER_SECOND, NOTHING, bytes_, count, duration, share
 
@@ -92,10 +96,8 @@ def _messages(found: Found, point: str) -> Messages:
     total = Messages()
     for (at, _), part in found.messages.items():
         if at == point:
-            for outcome, number in part.outcomes.items():
-                total.outcomes[outcome] = total.outcomes.get(outcome, 0) + number
-            for bucket, number in part.buckets.items():
-                total.buckets[bucket] = total.buckets.get(bucket, 0) + number
+            total.outcomes += part.outcomes
+            total.buckets += part.buckets
     return total
 
 
@@ -173,41 +175,30 @@ def _over_time(traffic: Traffic, point: str, protocols: Sequence[str]) -> list[B
         return []
     fine = traffic.step_us < MICROSECONDS_PER_SECOND
     times = traffic.times_s(traffic.start_us if fine else 0)
-
-    def lines(measure: str) -> list[Line]:
-        return [
-            Line(
-                name=protocol,
-                x=times,
-                y=traffic.series((point, protocol), measure),
-                drawing="steps",
-                colour=COLOURS.get(protocol, 0),
-            )
-            for protocol in there
-        ]
-
     every = "each second" if traffic.step_us == MICROSECONDS_PER_SECOND else f"each {duration(traffic.step_us)}"
     began = datetime.fromtimestamp(traffic.start_us / MICROSECONDS_PER_SECOND, UTC)
     since = Axis(label=f"since {began:%H:%M:%S.%f} UTC", unit="seconds")
     clock = since if fine else Axis(label="time, UTC", unit="clock")
+
+    def picture(measure: str, y: Axis, says: str) -> Block:
+        lines = [
+            Line(
+                name=one, x=times, y=traffic.series((point, one), measure), drawing="steps", colour=COLOURS.get(one, 0)
+            )
+            for one in there
+        ]
+        return chart(Chart(title=measure.capitalize(), x=clock, y=y, lines=lines, says=says))
+
     return [
-        chart(
-            Chart(
-                title="Goodput",
-                x=clock,
-                y=Axis(label="bytes per second", unit="bytes_per_s"),
-                lines=lines("goodput"),
-                says=f"Bodies seen for the first time, both ways, all sessions, {every}.",
-            )
+        picture(
+            "goodput",
+            Axis(label="bytes per second", unit="bytes_per_s"),
+            f"Bodies seen for the first time, both ways, all sessions, {every}.",
         ),
-        chart(
-            Chart(
-                title="Retransmissions",
-                x=clock,
-                y=Axis(label="retransmissions per second", unit="count"),
-                lines=lines("retransmissions"),
-                says=f"Datagrams sent again, {every}: where this rises, something was lost or late.",
-            )
+        picture(
+            "retransmissions",
+            Axis(label="retransmissions per second", unit="count"),
+            f"Datagrams sent again, {every}: where this rises, something was lost or late.",
         ),
     ]
 
@@ -217,13 +208,12 @@ def _latencies(found: Found, point: str, protocols: Sequence[str]) -> list[Block
     for protocol in protocols:
         buckets = found.messages.get((point, protocol), Messages()).buckets
         if buckets:
-            places = range(min(buckets) - 1, max(buckets) + 2)
-            total = sum(buckets.values())
+            shown = range(min(buckets) - 1, max(buckets) + 2)
             lines.append(
                 Line(
                     name=protocol,
-                    x=[edge_us(place + 0.5) for place in places],
-                    y=[buckets.get(place, 0) / total for place in places],
+                    x=[edge_us(bucket + 0.5) for bucket in shown],
+                    y=[buckets[bucket] / buckets.total() for bucket in shown],
                     drawing="area",
                     colour=COLOURS.get(protocol, 0),
                 )
@@ -235,13 +225,13 @@ def _latencies(found: Found, point: str, protocols: Sequence[str]) -> list[Block
         x=Axis(label="from first sent to acknowledged", unit="us", log=True),
         y=Axis(label="share of messages", unit="share"),
         lines=lines,
-        says="Each protocol for itself. A second hump is the price of a repeat: the message waited for a timer.",
+        says="Each protocol for itself. A second hump is the price of retransmission: a message waited for a timer.",
     )
     return [chart(picture)]
 
 
 def _rules(rules: Sequence[Broken]) -> Block:
-    """Return one fold for each rule, with a few places in it."""
+    """Return one fold for each rule, with a few examples in it."""
     folds = []
     for rule in rules:
         head = [
@@ -249,19 +239,20 @@ def _rules(rules: Sequence[Broken]) -> Block:
             element("strong", rule.rule),
             protocol_mark(rule.protocol),
             element("span", _times(rule.count), {"class": "times"}),
-            element("span", rule.places[0].expected if rule.places else "", {"class": "expected"}),
+            element("span", rule.examples[0]["expected"] if rule.examples else "", {"class": "expected"}),
         ]
-        places = element("ul", [_place(place) for place in rule.places])
-        folds.append(element("details", [element("summary", head), places]))
+        examples = element("ul", [_example(one) for one in rule.examples])
+        folds.append(element("details", [element("summary", head), examples]))
     return Block(element("div", folds, {"class": "rules"}))
 
 
-def _place(place: Place) -> str:
-    where = element("span", f"frame {place.frame} of {place.file}", {"class": "where"})
-    if place.session is not None:
-        where = element("a", where, {"href": "#", "data-session": place.session})
-    command = element("code", wireshark(place.file, place.frame))
-    return element("li", [where, " found ", element("em", place.found), ", expected ", place.expected, command])
+def _example(one: Row) -> str:
+    file, frame = one["file"], one["frame"]
+    where = element("span", f"frame {frame} of {file}", {"class": "where"})
+    if one["session"] is not None:
+        where = element("a", where, {"href": "#", "data-session": one["session"]})
+    command = element("code", wireshark(file, frame))
+    return element("li", [where, " found ", element("em", one["found"]), ", expected ", one["expected"], command])
 
 
 def wireshark(file: str, frame: int) -> str:

@@ -1,19 +1,147 @@
-"""The frame of every page: one file with its style, its scripts and its data inside.
+"""Pages: one HTML file with its style, its scripts and its data inside, and what stands on it.
 
-The file opens offline and fetches nothing: its content security policy allows only the scripts that are in it, by
-their hash. So even HTML that slipped through unescaped could not run.
+`Markup` is text that is HTML already; only `element` makes it, and it escapes everything that is not. So a hostile
+file name cannot become an element, whichever block shows it. The file opens offline and fetches nothing: its content
+security policy allows only the scripts that are in it, by their hash. So even HTML that slipped through unescaped could
+not run.
+
+A chart is a description: what is drawn, in which unit, with which words; `assets/frame.js` draws it with uPlot. A heat
+map is a table whose cells have colours, so that it can be read, copied and heard.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
+from html import escape
 from importlib.resources import files
 from json import dumps
+from typing import Literal
 
 from fairway import __version__
-from fairway.report.blocks import Block, Markup, element
+
+VOID_ELEMENTS = ("br", "hr", "input", "meta")
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+Content = str | Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    html: Markup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """One number that matters: what it is, its value, and what stands behind it. `bad` draws the eye."""
+
+    name: str
+    value: str
+    detail: str = ""
+    bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell whose text differs from what it sorts by."""
+
+    text: str
+    order: float | str | None
+    bar: float | None = None
+    """A share from 0 to 1, drawn behind the text."""
+
+
+def element(name: str, content: Content = "", attributes: Mapping[str, str] | None = None) -> Markup:
+    """Return an element; content that is not `Markup` is escaped, and so are all attributes."""
+    written = "".join(f' {key}="{escape(value)}"' for key, value in (attributes or {}).items())
+    if name in VOID_ELEMENTS:
+        return Markup(f"<{name}{written}>")
+    pieces = [content] if isinstance(content, str) else content
+    inner = "".join(piece if isinstance(piece, Markup) else escape(piece) for piece in pieces)
+    return Markup(f"<{name}{written}>{inner}</{name}>")
+
+
+def section(title: str, blocks: Sequence[Block], *, note: str = "", name: str = "") -> Block:
+    """Return a part of the page under its own heading, to which `#name` leads."""
+    head = [element("h2", title)]
+    if note:
+        head.append(element("p", note, {"class": "note"}))
+    attributes = {"id": name} if name else {}
+    return Block(element("section", [*head, *(block.html for block in blocks)], attributes))
+
+
+def group(blocks: Sequence[Block], attributes: Mapping[str, str]) -> Block:
+    return Block(element("div", [block.html for block in blocks], attributes))
+
+
+def side_by_side(blocks: Sequence[Block]) -> Block:
+    """Return blocks that share a row where there is room."""
+    return group(blocks, {"class": "columns"})
+
+
+def paragraph(text: Content, style: str = "") -> Block:
+    return Block(element("p", text, {"class": style} if style else {}))
+
+
+def tiles(rows: Sequence[Tile]) -> Block:
+    shown = [
+        element(
+            "div",
+            [
+                element("dt", tile.name),
+                element("dd", tile.value),
+                element("dd", tile.detail, {"class": "detail"}),
+            ],
+            {"class": "tile bad" if tile.bad else "tile"},
+        )
+        for tile in rows
+    ]
+    return Block(element("dl", shown, {"class": "tiles"}))
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str | Cell]], *, caption: str = "", words: int = 1) -> Block:
+    """Return a table that sorts by a click on a head; the first `words` columns are text, the others numbers."""
+    styles = ["word" if place < words else "number" for place in range(len(heads))]
+    head = [
+        element("th", element("button", name, {"type": "button"}), {"class": style, "scope": "col"})
+        for name, style in zip(heads, styles, strict=True)
+    ]
+    body = [element("tr", [_cell(cell, style) for cell, style in zip(row, styles, strict=True)]) for row in rows]
+    parts = [element("caption", caption)] if caption else []
+    parts += [element("thead", element("tr", head)), element("tbody", body)]
+    return Block(element("div", element("table", parts, {"class": "sortable"}), {"class": "scroll"}))
+
+
+def _cell(cell: str | Cell, style: str) -> Markup:
+    if isinstance(cell, str):
+        return element("td", cell, {"class": style})
+    attributes = {"class": style, "data-order": "" if cell.order is None else str(cell.order)}
+    if cell.bar is not None:
+        attributes |= {"class": f"{style} bar", "style": f"--bar:{min(1.0, max(0.0, cell.bar)):.3f}"}
+    return element("td", cell.text, attributes)
+
+
+def protocol_mark(name: str) -> Markup:
+    """Return a protocol's name with its colour beside it."""
+    return element("span", name, {"class": f"protocol p-{name}"})
+
+
+def links(rows: Sequence[tuple[str, str, str]]) -> Block:
+    """Return cards that lead elsewhere: address relative to the page, title, what is there."""
+    cards = [
+        element("a", [element("strong", title), element("span", says)], {"href": address, "class": "card"})
+        for address, title, says in rows
+    ]
+    return Block(element("nav", cards, {"class": "cards"}))
+
 
 STYLES = ("uplot.css", "frame.css")
 SCRIPTS = ("uplot.js", "frame.js")
@@ -73,3 +201,88 @@ def _policy(programs: Sequence[str]) -> str:
 
 def _asset(name: str) -> str:
     return files("fairway.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+Unit = Literal["number", "count", "bytes", "bytes_per_s", "us", "seconds", "share", "clock"]
+"""How values are written: `us` microseconds in a suitable unit, `clock` seconds since 1970 as UTC time of day."""
+
+Drawing = Literal["line", "dashes", "points", "bars", "area", "steps", "dashed steps"]
+
+COLOURS = {"udpc": 1, "mrp": 2, "rup": 3, "pydevts": 4}
+"""The colour of each protocol, on every page. 5 to 8 are free; 0 is grey."""
+
+CELL_COLOURS = 6
+"""Steps of a heat map from nothing to the most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """One axis: its words, its unit, and whether it is logarithmic."""
+
+    label: str
+    unit: Unit = "number"
+    log: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One row of values over their own x, null where there is none; `low` and `high` are drawn as whiskers."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float | None]
+    low: Sequence[float | None] | None = None
+    high: Sequence[float | None] | None = None
+    drawing: Drawing = "line"
+    colour: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """One picture. `says` is its message in a sentence, for the caption and for those who cannot see it."""
+
+    title: str
+    x: Axis
+    y: Axis
+    lines: Sequence[Line] = field(default_factory=tuple)
+    says: str = ""
+    height: int = 240
+
+
+def chart(picture: Chart) -> Block:
+    """Return the place where a chart is drawn."""
+    heading = element("h3", picture.title)
+    told = dumps(asdict(picture), separators=(",", ":"), default=list)
+    canvas = element("div", "", {"class": "chart", "data-chart": told, "style": f"min-height:{picture.height}px"})
+    caption = element("figcaption", picture.says) if picture.says else Markup("")
+    return Block(element("figure", [heading, canvas, caption]))
+
+
+def heat_map(
+    *,
+    title: str,
+    row_label: str,
+    column_label: str,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    cells: Sequence[Sequence[tuple[str, int, float] | None]],
+    says: str = "",
+) -> Block:
+    """Return a table of cells, each with a text, a colour as in `COLOURS`, and a strength from 0 to 1."""
+    corner = element("th", f"{row_label} ↓  {column_label} →", {"scope": "col"})
+    head = element("tr", [corner, *(element("th", name, {"scope": "col"}) for name in columns)])
+    body = [
+        element("tr", [element("th", name, {"scope": "row"}), *(_heat_cell(cell) for cell in row)])
+        for name, row in zip(rows, cells, strict=True)
+    ]
+    heat = element("table", [element("thead", head), element("tbody", body)], {"class": "heat"})
+    caption = element("figcaption", says) if says else Markup("")
+    return Block(element("figure", [element("h3", title), element("div", heat, {"class": "scroll"}), caption]))
+
+
+def _heat_cell(cell: tuple[str, int, float] | None) -> Markup:
+    if cell is None:
+        return element("td", "", {"class": "none"})
+    text, colour, strength = cell
+    step = min(CELL_COLOURS, max(1, round(strength * CELL_COLOURS)))
+    return element("td", text, {"class": f"heat-{colour} step-{step}"})

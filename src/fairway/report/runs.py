@@ -101,7 +101,7 @@ class Sweep:
 
 
 def read_sweep(folder: Path) -> Sweep:
-    """Reads and averages a sweep's table; raises `BadOption` if there is none."""
+    """Read and average a sweep's table; raise `BadOption` if there is none."""
     runs = folder / "runs"
     found = ds.dataset(runs, format="parquet") if runs.is_dir() else None
     if found is None or not found.files:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairway.core.theory import response_bytes_per_s
-from fairway.report.blocks import Block, side_by_side
-from fairway.report.charts import COLOURS, Axis, Chart, Line, Unit, chart, heat_map
+from fairway.report.page import COLOURS, Axis, Block, Chart, Line, Unit, chart, heat_map, side_by_side
 from fairway.report.runs import Estimate, Point, Situation, axis, variants
 from fairway.report.units import bytes_, count, duration
 
 DELAYS_DRAWN_MAX = 4
 VARIANTS_DRAWN_MAX = 8
+WHISKERS = "Whiskers: 95 % confidence over seeds."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,6 @@ class Aim:
     show: Callable[[float | None], str]
     least: bool
     """Whether less is better."""
-    log: bool = True
 
 
 LATENCY = Aim(
@@ -69,7 +68,7 @@ def words(situation: Situation) -> str:
         parts.append(f"{bytes_(told['bandwidth'])}/s behind a queue of {bytes_(told['queue_bytes'])}")
     if told["burst_length"] > 1:
         parts.append(f"losses in bursts of {told['burst_length']:g}")
-    for name, phrase in (("reorder", "overtaken"), ("duplicate", "doubled"), ("corrupt", "damaged")):
+    for name, phrase in (("reorder", "reordered"), ("duplicate", "duplicated"), ("corrupt", "damaged")):
         if told[name]:
             parts.append(f"{100 * told[name]:g} % {phrase}")
     if told["jitter_ms"]:
@@ -89,14 +88,21 @@ def pictures(situation: Situation, points: Sequence[Point]) -> list[Block]:
     """Return all pictures of a situation; none where neither loss nor delay varies."""
     losses, delays = axis(points, "loss"), axis(points, "delay_ms")
     aim = aim_of(situation)
+    drawn = aim.title, Axis(label=aim.label, unit=aim.unit, log=True), aim.metric, points
     shown: list[Block] = []
     if len(losses) > 1:
-        shown.append(side_by_side([_against_loss(aim, points, delay) for delay in delays[-DELAYS_DRAWN_MAX:]]))
+        shown.append(side_by_side([_over_loss(*drawn, delay, WHISKERS) for delay in delays[-DELAYS_DRAWN_MAX:]]))
     if len(delays) > 1:
-        shown.append(side_by_side([_against_delay(aim, points, loss) for loss in _spread(losses)]))
+        shown.append(side_by_side([_over_delay(*drawn, loss, WHISKERS) for loss in _spread(losses)]))
     if len(losses) > 1:
         middle = delays[len(delays) // 2]
-        shown.append(side_by_side([_overhead(points, middle), _failures(points, middle)]))
+        datagrams = Axis(label="datagrams per message delivered")
+        counted = "Acknowledgements, retransmissions, the handshake and the close are counted."
+        failed = Axis(label="messages without an acknowledgement", unit="share")
+        reported = "Reported as failed, or without an outcome after ten minutes."
+        overhead = _over_loss("Overhead", datagrams, "datagrams_per_message", points, middle, counted)
+        failures = _over_loss("Failures", failed, "failed", points, middle, reported, share=True)
+        shown.append(side_by_side([overhead, failures]))
     if len(losses) > 1 and len(variants(points)) > 1:
         shown.append(_winners(aim, points, losses, delays))
     return shown
@@ -137,20 +143,17 @@ def _scaled(estimate: Estimate | None, by: float) -> Estimate | None:
     return Estimate(estimate.mean / by, None if estimate.margin is None else estimate.margin / by)
 
 
-def _against_loss(aim: Aim, points: Sequence[Point], delay_ms: float) -> Block:
+def _over_loss(
+    title: str, y: Axis, metric: str, points: Sequence[Point], delay_ms: float, says: str, share: bool = False
+) -> Block:
     there = [point for point in points if point.delay_ms == delay_ms]
-    lines = _lines(there, aim.metric, lambda point: point.loss)
-    if aim is GOODPUT:
-        lines += _response(there, delay_ms)
-    picture = Chart(
-        title=f"{aim.title}, {delay_ms:g} ms each way",
-        x=Axis(label="datagrams lost", unit="share"),
-        y=Axis(label=aim.label, unit=aim.unit, log=aim.log),
-        lines=lines,
-        says="Whiskers: 95 % confidence over seeds."
-        + (" Dashes: what the response function of NewReno says." if len(lines) > len(variants(there)) else ""),
-    )
-    return chart(picture)
+    lines = _lines(there, metric, lambda point: point.loss, share)
+    if metric == GOODPUT.metric:
+        response = _response(there, delay_ms)
+        lines += response
+        says += " Dashes: what the response function of NewReno says." if response else ""
+    x = Axis(label="datagrams lost", unit="share")
+    return chart(Chart(title=f"{title}, {delay_ms:g} ms each way", x=x, y=y, lines=lines, says=says))
 
 
 def _response(points: Sequence[Point], delay_ms: float) -> list[Line]:
@@ -166,40 +169,10 @@ def _response(points: Sequence[Point], delay_ms: float) -> list[Line]:
     return [Line(name="response function", x=losses, y=rates, drawing="dashes")]
 
 
-def _against_delay(aim: Aim, points: Sequence[Point], loss: float) -> Block:
-    there = [point for point in points if point.loss == loss]
-    picture = Chart(
-        title=f"{aim.title}, {100 * loss:g} % lost",
-        x=Axis(label="delay each way, ms", log=True),
-        y=Axis(label=aim.label, unit=aim.unit, log=aim.log),
-        lines=_lines(there, aim.metric, lambda point: point.delay_ms),
-        says="Whiskers: 95 % confidence over seeds.",
-    )
-    return chart(picture)
-
-
-def _overhead(points: Sequence[Point], delay_ms: float) -> Block:
-    there = [point for point in points if point.delay_ms == delay_ms]
-    picture = Chart(
-        title=f"Overhead, {delay_ms:g} ms each way",
-        x=Axis(label="datagrams lost", unit="share"),
-        y=Axis(label="datagrams per message delivered", unit="number"),
-        lines=_lines(there, "datagrams_per_message", lambda point: point.loss),
-        says="Acknowledgements, repeats, the handshake and the close are counted.",
-    )
-    return chart(picture)
-
-
-def _failures(points: Sequence[Point], delay_ms: float) -> Block:
-    there = [point for point in points if point.delay_ms == delay_ms]
-    picture = Chart(
-        title=f"Failures, {delay_ms:g} ms each way",
-        x=Axis(label="datagrams lost", unit="share"),
-        y=Axis(label="messages without an acknowledgement", unit="share"),
-        lines=_lines(there, "failed", lambda point: point.loss, share=True),
-        says="Reported as failed, or without an outcome after ten minutes.",
-    )
-    return chart(picture)
+def _over_delay(title: str, y: Axis, metric: str, points: Sequence[Point], loss: float, says: str) -> Block:
+    lines = _lines([point for point in points if point.loss == loss], metric, lambda point: point.delay_ms)
+    x = Axis(label="delay each way, ms", log=True)
+    return chart(Chart(title=f"{title}, {100 * loss:g} % lost", x=x, y=y, lines=lines, says=says))
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +188,7 @@ class Verdict:
 
 
 def verdict(aim: Aim, points: Sequence[Point]) -> Verdict | None:
-    """Chooses the variant that does best; one that loses messages is no choice while another loses none."""
+    """Choose the variant that does best; one that loses messages is no choice while another loses none."""
     rated = [(point, found) for point in points if (found := point[aim.metric]) is not None and found.mean > 0]
     whole = [(point, found) for point, found in rated if (failed := point["failed"]) is not None and not failed.mean]
     order = sorted(whole or rated, key=lambda pair: pair[1].mean if aim.least else -pair[1].mean)

@@ -1,4 +1,4 @@
-"""One pass over all sessions: totals for each point and protocol, and the worst sessions.
+"""One pass over all sessions: totals for each point and protocol, the worst sessions; and one over all broken rules.
 
 How bad a session is, is one number, its *severity score*, so that a list begins with what needs a look first:
 
@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairway.core.tables import SESSIONS
-from fairway.report.tables import LakeTables
+from fairway.core.tables import SESSIONS, VIOLATIONS
+from fairway.report.tables import LakeTables, Row
 
 REPEATS_TOO_MUCH = 0.05
 """From this share of retransmissions on a session needs attention."""
@@ -104,7 +104,7 @@ class Survey:
 
 
 def survey(tables: LakeTables, listed: int, wanted: tuple[str, ...] = ()) -> Survey:
-    """Goes over all sessions once, keeping sums and the `listed` worst."""
+    """Go over all sessions once, keeping sums and the `listed` worst."""
     schema = pa.schema([])
     found = Survey(worst=schema.empty_table())
     kept: pa.Table | None = None
@@ -142,7 +142,7 @@ def _numbers(sessions: pa.Table, name: str) -> NDArray[np.float64]:
 def _worst(sessions: pa.Table, listed: int) -> pa.Table:
     """The key breaks ties, so that the same tables give the same page."""
     keys = [("severity_score", "descending"), ("session", "ascending"), ("point", "ascending")]
-    return sessions.take(pc.sort_indices(sessions, sort_keys=keys)[:listed])
+    return sessions.sort_by(keys).slice(0, listed)
 
 
 def _add_totals(found: Survey, sessions: pa.Table) -> None:
@@ -154,7 +154,7 @@ def _add_totals(found: Survey, sessions: pa.Table) -> None:
 
 
 def _with_made(sessions: pa.Table) -> pa.Table:
-    """Adds the columns that are summed but are not in the table."""
+    """Add the columns that are summed but are not in the table."""
     breaking = _numbers(sessions, "violations") > 0
     repeating = _numbers(sessions, "retransmission_ratio") >= REPEATS_TOO_MUCH
     losing = np.maximum(_numbers(sessions, "loss_out"), _numbers(sessions, "loss_in")) >= LOSES_TOO_MUCH
@@ -187,12 +187,41 @@ def _add_range(found: Survey, sessions: pa.Table) -> None:
     found.last_us = last if found.last_us is None else max(last, found.last_us)
 
 
-def rows_of(sessions: pa.Table, columns: Iterable[str]) -> list[dict[str, object]]:
-    """Return sessions as plain rows; times in microseconds since 1970."""
-    names = list(columns)
-    plain = {
-        name: sessions[name].cast(pa.int64()) if pa.types.is_timestamp(sessions[name].type) else sessions[name]
-        for name in names
-    }
-    values = zip(*(plain[name].to_pylist() for name in names), strict=True)
-    return [dict(zip(names, row, strict=True)) for row in values]
+EXAMPLES_MAX = 5
+"""Of each rule at each point."""
+
+_RULE = ("rule", "severity", "protocol", "point")
+_EXAMPLE = ("session", "file", "frame", "found", "expected")
+
+
+@dataclass(slots=True)
+class Broken:
+    """A rule that was broken at a point: how often, and a few frames to look at."""
+
+    rule: str
+    severity: str
+    protocol: str
+    point: str
+    count: int = 0
+    examples: list[Row] = field(default_factory=list)
+
+
+def broken_rules(tables: LakeTables) -> list[Broken]:
+    """Count all breaches by rule; errors before warnings, the most frequent first."""
+    found: dict[tuple[str, ...], Broken] = {}
+    for batch in tables.batches(VIOLATIONS, (*_RULE, *_EXAMPLE)):
+        for row in batch.group_by(list(_RULE)).aggregate([([], "count_all")]).to_pylist():
+            key = tuple(row[name] for name in _RULE)
+            found.setdefault(key, Broken(*key)).count += row["count_all"]
+        _add_examples(found.values(), batch)
+    return sorted(found.values(), key=lambda rule: (rule.severity != "error", -rule.count, rule.rule, rule.point))
+
+
+def _add_examples(rules: Iterable[Broken], batch: pa.Table) -> None:
+    """Look row by row only while some rule has too few examples."""
+    lacking = {(rule.rule, rule.point): rule for rule in rules if len(rule.examples) < EXAMPLES_MAX}
+    names = zip(batch["rule"].to_pylist(), batch["point"].to_pylist(), strict=True) if lacking else ()
+    for number, key in enumerate(names):
+        rule = lacking.get(key)
+        if rule is not None and len(rule.examples) < EXAMPLES_MAX:
+            rule.examples += batch.slice(number, 1).select(_EXAMPLE).to_pylist()

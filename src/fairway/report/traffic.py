@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fairway.core.tables import PACKETS, TIMELINE, TRANSFERS
-from fairway.report.tables import LakeTables
+from fairway.report.tables import LakeTables, Row
 from fairway.report.units import MICROSECONDS_PER_SECOND
 
 BINS_MAX = 600
@@ -60,21 +60,21 @@ class Traffic:
 class Messages:
     """How the messages of one key ended, and a histogram of their latencies."""
 
-    outcomes: dict[str, int] = field(default_factory=dict)
-    buckets: dict[int, int] = field(default_factory=dict)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    buckets: Counter[int] = field(default_factory=Counter)
 
     @property
     def count(self) -> int:
-        return sum(self.outcomes.values())
+        return self.outcomes.total()
 
     @property
     def unacknowledged(self) -> int:
         """Messages that nobody acknowledged though somebody should have."""
-        return sum(self.outcomes.get(outcome, 0) for outcome in UNACKNOWLEDGED)
+        return sum(self.outcomes[outcome] for outcome in UNACKNOWLEDGED)
 
     def quantile_us(self, share: float) -> float | None:
         """Return a quantile of latency, as exact as the buckets are (a quarter)."""
-        wanted = share * sum(self.buckets.values())
+        wanted = share * self.buckets.total()
         for bucket in sorted(self.buckets):
             if wanted <= self.buckets[bucket]:
                 return edge_us(bucket + wanted / self.buckets[bucket])
@@ -90,7 +90,7 @@ def step_us(tables: LakeTables, first_us: int, last_us: int) -> int:
     return next((step for step in steps if span_us / step < BINS_MAX), span_us // BINS_MAX + 1)
 
 
-def over_time(tables: LakeTables, step: int, sessions: Sequence[str] | None = None) -> Iterator[pa.Table]:
+def over_time(tables: LakeTables, step: int, sessions: Sequence[Row] | None = None) -> Iterator[pa.Table]:
     """Return what has been measured at `at_us`: seconds of sessions, or single packets for a step that is shorter."""
     if step >= MICROSECONDS_PER_SECOND:
         rtt = ("rtt_samples", "rtt_p50_us", "rtt_p99_us")
@@ -155,7 +155,7 @@ def traffic(tables: LakeTables, first_us: int, last_us: int) -> Traffic:
 
 
 def messages(tables: LakeTables) -> dict[Key, Messages]:
-    """Counts the outcomes and latencies of all messages."""
+    """Count the outcomes and latencies of all messages."""
     found: dict[Key, Messages] = {}
     for batch in tables.batches(TRANSFERS, ["point", "protocol", "outcome", "latency_us"]):
         latency_us = pc.fill_null(batch["latency_us"].cast(pa.float64()), np.nan).to_numpy()
@@ -164,14 +164,10 @@ def messages(tables: LakeTables) -> dict[Key, Messages]:
         grouped = rows.group_by(["point", "protocol", "outcome", "bucket"]).aggregate([([], "count_all")])
         for row in grouped.to_pylist():
             of_key = found.setdefault((row["point"], row["protocol"]), Messages())
-            _add(of_key.outcomes, row["outcome"], row["count_all"])
+            of_key.outcomes[row["outcome"]] += row["count_all"]
             if row["bucket"] is not None:
-                _add(of_key.buckets, row["bucket"], row["count_all"])
+                of_key.buckets[row["bucket"]] += row["count_all"]
     return found
-
-
-def _add(counts: dict[Any, int], key: object, count: int) -> None:
-    counts[key] = counts.get(key, 0) + count
 
 
 def edge_us(bucket: float) -> float:

@@ -67,12 +67,12 @@ class Target:
 class LoadApplication:
     """Sends the configured load to its targets and records what happens."""
 
-    def __init__(self, node: Node, targets: list[Address], chance: Seeded) -> None:
+    def __init__(self, node: Node, targets: list[Address], random: Seeded) -> None:
         self._node = node
         self._around = node.around
         self._judge = node.around.judge
         self._load = node.around.load
-        self._chance = chance
+        self._random = random
         self._healed = False
         self._numbers = 0
         self._stopping = False
@@ -108,7 +108,7 @@ class LoadApplication:
     # Lives.
 
     def start(self, resumed: list[Peer]) -> None:
-        """Goes on with restored sessions and opens the others; a target without session is named again, because
+        """Go on with restored sessions and open the others; a target without session is named again, because
         that a process named an address is not part of a snapshot."""
         for peer in [peer for peer in self._incoming if peer not in resumed]:
             self._drop_incoming(peer)
@@ -130,7 +130,7 @@ class LoadApplication:
             target.closing = False
 
     def heal(self) -> None:
-        """Turns into a diligent application: commits what it had left lying, and proves that messages get through."""
+        """Turn into a diligent application: commit what it had left lying, and prove that messages get through."""
         self._healed = True
         for receipt, bodies in list(self._open.items()):
             self._commit(Stored(receipt, bodies))
@@ -138,12 +138,12 @@ class LoadApplication:
             self._plan(target, 0)
 
     def stop(self) -> None:
-        """Closes every conversation and the door."""
+        """Close every conversation, and accept no other."""
         self._stopping = True
         self._node.machine.close(None, self._now_us)
 
     def close(self, which: int) -> None:
-        """Closes one conversation in mid-flight; the application opens another when it has ended."""
+        """Close one conversation in mid-flight; the application opens another when it has ended."""
         target = self.targets[which % len(self.targets)] if self.targets else None
         if target is not None and target.peer is not None and target.peer.session is not None:
             target.closing = True
@@ -165,7 +165,7 @@ class LoadApplication:
         return receipts
 
     def still_open(self) -> list[Peer]:
-        """Lists the conversations that have not been reported as closed."""
+        """List the conversations that have not been reported as closed."""
         peers = [target.peer for target in [*self.targets, *self._incoming.values()]]
         return [peer for peer in peers if peer is not None and peer.session is not None]
 
@@ -210,8 +210,8 @@ class LoadApplication:
         load = self._load
         count = min(load.batch, target.remaining)
         if load.interval_us:
-            count = self._chance.between(1, count)
-        if load.ping and self._chance.happens(load.ping):
+            count = self._random.between(1, count)
+        if load.ping and self._random.happens(load.ping):
             self._ping(peer)
         while target.remaining and count:
             if load.plain or load.request or load.batch == 1:
@@ -250,11 +250,11 @@ class LoadApplication:
             self._node.disk.sent(peer)
 
     def _kind(self, plain: int, request: int, asynchronous: int) -> tuple[int | None, str]:
-        draw = self._chance.below(1_000_000) if plain or request else 1_000_000
+        draw = self._random.below(1_000_000) if plain or request else 1_000_000
         if draw < plain:
             return 0, PLAIN
         if draw < plain + request:
-            return REQ | (ASY if self._chance.happens(asynchronous) else 0), REQUEST
+            return REQ | (ASY if self._random.happens(asynchronous) else 0), REQUEST
         return None, RELIABLE
 
     def _prove(self, target: Target, peer: Peer) -> None:
@@ -308,16 +308,16 @@ class LoadApplication:
         if spooled is not None:
             body = bytes(spooled)
         kind = RELIABLE if event.reliable else PLAIN
-        self._judge.handed(self._node.index, event.peer, event.id, body, kind)
+        self._judge.delivered(self._node.index, event.peer, event.id, body, kind)
         self._take(Stored(event.receipt, (body,)))
 
     def _messages(self, event: MessagesReceived) -> None:
         kind = RELIABLE if event.reliable else PLAIN
         for identity, body in enumerate(event.bodies, event.first):
-            self._judge.handed(self._node.index, event.peer, identity, body, kind)
+            self._judge.delivered(self._node.index, event.peer, identity, body, kind)
         bodies = tuple(event.bodies)
-        if self._load.split and len(bodies) > 1 and self._chance.happens(self._load.split):
-            cut = self._chance.between(1, len(bodies) - 1)
+        if self._load.split and len(bodies) > 1 and self._random.happens(self._load.split):
+            cut = self._random.between(1, len(bodies) - 1)
             self._take(Stored(Receipt(event.peer, event.first + cut, len(bodies) - cut), bodies[cut:]))
             self._take(Stored(Receipt(event.peer, event.first, cut), bodies[:cut]))
         else:
@@ -330,14 +330,14 @@ class LoadApplication:
     def _request(self, event: RequestReceived) -> None:
         if event.token is not None:
             self._judge.responded(self._node.index, event.token, event.body)
-        self._judge.handed(self._node.index, event.peer, event.id, event.body, REQUEST)
+        self._judge.delivered(self._node.index, event.peer, event.id, event.body, REQUEST)
         self._take(Stored(event.receipt, (event.body,), partial(self._answer, event)))
 
     def _answer(self, event: RequestReceived) -> None:
-        if not self._healed and self._chance.happens(self._load.answer_never):
+        if not self._healed and self._random.happens(self._load.answer_never):
             return
         body = event.body[::-1]
-        chained = event.token is None and len(body) >= CHAIN_BYTES_MIN and self._chance.happens(self._load.chain)
+        chained = event.token is None and len(body) >= CHAIN_BYTES_MIN and self._random.happens(self._load.chain)
         flags = ACK | REQ if chained else ACK
         try:
             token = self._node.machine.send(event.peer, body, self._now_us, flags=flags, answers=event.id)
@@ -398,7 +398,7 @@ class LoadApplication:
     # Committing.
 
     def _take(self, stored: Stored) -> None:
-        """Decides when what was delivered is committed."""
+        """Decide when what was delivered is committed."""
         load = self._load
         if not self._around.deferred:
             for body in stored.bodies if self._around.restarts else ():
@@ -409,9 +409,9 @@ class LoadApplication:
                 stored.afterwards()
             return
         self._open[stored.receipt] = stored.bodies
-        if not self._healed and self._chance.happens(load.commit_never):
+        if not self._healed and self._random.happens(load.commit_never):
             return
-        delay_us = 0 if self._healed or not load.commit_us else self._chance.below(load.commit_us)
+        delay_us = 0 if self._healed or not load.commit_us else self._random.below(load.commit_us)
         self._node.later(delay_us, self._commit, stored)
 
     def _commit(self, stored: Stored) -> None:

@@ -84,7 +84,7 @@ class Judge:
         self.violations: list[Violation] = []
         self.outcomes: Counter[str] = Counter()
         self.accepted_total = 0
-        self.handed_over = 0
+        self.delivered_total = 0
         self.first_accepted_us = 0
         self.last_outcome_us = 0
         self.foreign = 0
@@ -109,7 +109,7 @@ class Judge:
     # The lives of nodes.
 
     def started(self, node: int, restored: bool) -> None:
-        """Notes a new process of a node; its tokens are its own, and it continues a lineage only when restored."""
+        """Note a new process of a node; its tokens are its own, and it continues a lineage only when restored."""
         process = self._processes.get(node)
         if process is None:
             process = self._processes[node] = Process()
@@ -122,7 +122,7 @@ class Judge:
         self._other_tokens[node] = {}
 
     def resumed(self, node: int, peer: Peer) -> None:
-        """Notes that a conversation goes on in the new process."""
+        """Note that a conversation goes on in the new process."""
         process = self._processes[node].number
         for (owner, number, other), arrivals in list(self._arrivals.items()):
             if owner == node and other == peer and number < process:
@@ -143,7 +143,6 @@ class Judge:
     # Sending.
 
     def accepted(self, node: int, peer: Peer, token: int, body: bytes, kind: str) -> None:
-        """Notes a message that a machine took."""
         if not self.accepted_total:
             self.first_accepted_us = self._now_us()
         self.accepted_total += 1
@@ -167,7 +166,6 @@ class Judge:
             self._tokens[node][token] = sent
 
     def asked(self, node: int, token: int, kind: str) -> None:
-        """Notes a token of `connect` or `ping`."""
         self._claim(node, token)
         self._other_tokens[node][token] = kind
 
@@ -176,12 +174,12 @@ class Judge:
             self.accuse("tokens", f"token {token} of node {node} was given twice")
 
     def answered(self, node: int, token: int, kind: str) -> None:
-        """Notes the outcome of a `connect` or `ping`."""
+        """Note the outcome of a `connect` or `ping`."""
         if self._other_tokens[node].pop(token, None) != kind:
             self.accuse("outcomes", f"token {token} of node {node} has a second {kind} outcome, or never was one")
 
     def settled(self, node: int, token: int, outcome: str) -> Sent | None:
-        """Notes the outcome of a send: `delivered`, `unknown`, `refused` or `response`."""
+        """Note the outcome of a send: `delivered`, `unknown`, `refused` or `response`."""
         sent = self._tokens[node].pop(token, None)
         if sent is None:
             if outcome == "unknown" and self._other_tokens[node].get(token) == PING:
@@ -199,7 +197,7 @@ class Judge:
         elif outcome == "refused":
             sent.sent_body.refused += 1
             # Of several messages with one body it cannot be told which was refused and which arrived.
-            if sent.sent_body.handed_total and len(sent.sent_body.sends) == 1:
+            if sent.sent_body.delivered_total and len(sent.sent_body.sends) == 1:
                 self.accuse("refused means not delivered", self._name(sent))
         return sent
 
@@ -208,7 +206,7 @@ class Judge:
         if sent.kind != RELIABLE:
             self.accuse("outcomes", f"{self._name(sent)} is a {sent.kind} and was reported as delivered")
         sent_body.acked += 1
-        safe = sent_body.committed_total if self.promises.deferred else sent_body.handed_total
+        safe = sent_body.committed_total if self.promises.deferred else sent_body.delivered_total
         if sent_body.acked <= safe or (self.promises.ids_by_chance and self._sent_before(sent)):
             return
         if self.promises.keeps_acknowledged:
@@ -221,7 +219,7 @@ class Judge:
         """Return whether another process of the sender sent this body, and it was delivered."""
         mine, sent_body = sent.stream, sent.sent_body
         streams = (other.stream for other in sent_body.sends)
-        return sent_body.handed_total > 0 and any(
+        return sent_body.delivered_total > 0 and any(
             other.sender == mine.sender and other.process != mine.process for other in streams
         )
 
@@ -231,8 +229,8 @@ class Judge:
 
     # Receiving.
 
-    def handed(self, node: int, peer: Peer, identity: int | str, body: bytes, kind: str) -> bool:
-        """Notes a message that a machine delivered; returns whether it came from a node of the run."""
+    def delivered(self, node: int, peer: Peer, identity: int | str, body: bytes, kind: str) -> bool:
+        """Note a message that a machine delivered; return whether it came from a node of the run."""
         sent_body = self._sent_bodies.get((node, body))
         sender = self._owners.get(peer.address)
         if sent_body is None or sender is None or not self._sent_by(sent_body, sender):
@@ -241,12 +239,12 @@ class Judge:
                 return False
             self.accuse("only what was sent", f"node {node} got {len(body)} bytes (id {identity}) that nobody sent it")
             return False
-        self.handed_over += 1
-        sent_body.handed_total += 1
-        if sent_body.handed_total == 1:
-            self.measures.handed(sender, sent_body.sends[0].accepted_us, len(body), self._now_us())
+        self.delivered_total += 1
+        sent_body.delivered_total += 1
+        if sent_body.delivered_total == 1:
+            self.measures.received(sender, sent_body.sends[0].accepted_us, len(body), self._now_us())
         self._count_once(node, peer, identity, sent_body)
-        if sent_body.refused and sent_body.handed_total == 1 and sent_body.refused == len(sent_body.sends):
+        if sent_body.refused and sent_body.delivered_total == 1 and sent_body.refused == len(sent_body.sends):
             self.accuse("refused means not delivered", self._name(sent_body.sends[0]))
         if self.promises.ordered or (self.promises.sequenced and kind == PLAIN):
             self._ordered(node, peer, identity, sent_body)
@@ -261,7 +259,7 @@ class Judge:
 
     def _count_once(self, node: int, peer: Peer, identity: int | str, sent_body: SentBody) -> None:
         scope = self._scope(node, peer)
-        count = sent_body.handed[scope] = sent_body.handed.get(scope, 0) + 1
+        count = sent_body.delivered[scope] = sent_body.delivered.get(scope, 0) + 1
         for (process, address), committed in sent_body.committed.items() if sent_body.committed else ():
             same_lineage = self._lineage_of[node, process] == self._processes[node].lineage
             if same_lineage and process < scope[0] and address == scope[1]:
@@ -309,7 +307,7 @@ class Judge:
             self.accuse("order", f"id {identity} is not the place of {self._name(sent_body.sends[0])}")
 
     def committed(self, node: int, peer: Peer, body: bytes, process: int) -> None:
-        """Notes that a message is safely stored by the receiving application."""
+        """Note that a message is safely stored by the receiving application."""
         sent_body = self._sent_bodies.get((node, body))
         if sent_body is None:
             return
@@ -320,7 +318,7 @@ class Judge:
         sent_body.committed_total += 1
 
     def responded(self, node: int, token: int, body: bytes) -> None:
-        """Notes the response to a request; a response is its request's body backwards."""
+        """Note the response to a request; a response is its request's body backwards."""
         sent = self.settled(node, token, "response")
         if sent is None:
             return
@@ -332,7 +330,7 @@ class Judge:
     # Endings.
 
     def closed(self, node: int, peer: Peer) -> None:
-        """Notes the end of a conversation: by then each of its tokens has had its outcome."""
+        """Note the end of a conversation: by then each of its tokens has had its outcome."""
         key = (node, self._processes[node].number, peer)
         arrivals = self._arrivals.get(key)
         if arrivals is not None:
@@ -345,16 +343,16 @@ class Judge:
         stream.closed = True
 
     def open_tokens(self, node: int) -> int:
-        """Counts the tokens of a node's present process that have no outcome yet."""
+        """Count the tokens of a node's present process that have no outcome yet."""
         return len(self._tokens[node]) + len(self._other_tokens[node])
 
     def open_towards(self, node: int, peer: Peer) -> int:
-        """Counts the sends of a node to one peer that have no outcome yet."""
+        """Count the sends of a node to one peer that have no outcome yet."""
         stream = self._streams.get((node, self._processes[node].number, peer))
         return 0 if stream is None else stream.open_tokens
 
     def finish(self, lives: dict[int, int]) -> None:
-        """Judges what can be judged only at the end; `lives` has how often each node was started."""
+        """Judge what can be judged only at the end; `lives` has how often each node was started."""
         for node, tokens in self._tokens.items():
             for token, sent in tokens.items():
                 self.accuse("everything has an outcome", f"{self._name(sent)} has none ({sent.kind} {token})")
@@ -363,7 +361,7 @@ class Judge:
         for sent in self._kept:
             # A sender that died cannot fill the gap, nor a receiver that died keep what it had.
             steady = not sent.stream.closed and lives[sent.stream.receiver] == lives[sent.stream.sender] == 1
-            if steady and sent.sent_body.handed_total < sent.sent_body.acked:
+            if steady and sent.sent_body.delivered_total < sent.sent_body.acked:
                 self.accuse("acknowledged means kept", f"{self._name(sent)} was never delivered")
         if self.promises.all_arrive:
             self._all_arrived()

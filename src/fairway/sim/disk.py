@@ -1,8 +1,8 @@
-"""A simulated disk: messages and the state that recognises their copies are stored together, or not at all.
+"""A simulated disk: messages and the state that recognises their duplicates are stored together, or not at all.
 
 One transaction is under way at a time, as in a gateway: it takes the snapshots with what it is about to commit, is
 durable some time later, and only then are the receipts committed and the acknowledgements released. A crash in
-between leaves it done or undone, as chance has it.
+between leaves it done or undone, as the seed has it.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Disk:
         self.writing: Transaction | None = None
 
     def sent(self, peer: Peer) -> None:
-        """Notes that the node sends data of its own."""
+        """Note that the node sends data of its own."""
         self.sent_since[peer] = True
         if self.writing is not None:
             self.writing.clean[peer] = False
 
     def begin(self, machine: Machine, process: int, quiet: Callable[[Peer], bool]) -> None:
-        """Starts a transaction with everything that waits for one; `quiet` tells that no own data is under way."""
+        """Start a transaction with everything that waits for one; `quiet` tells that no own data is under way."""
         transaction = Transaction(process, self.pending)
         self.pending = []
         receipts: dict[Peer, list[Receipt]] = {}
@@ -65,7 +65,7 @@ class Disk:
         self.writing = transaction
 
     def end(self) -> Transaction:
-        """Makes the transaction under way durable."""
+        """Make the transaction under way durable."""
         transaction = self.writing
         assert transaction is not None
         self.writing = None
@@ -75,18 +75,16 @@ class Disk:
         return transaction
 
     def keep(self, machine: Machine, receipts: dict[Peer, list[Receipt]], quiet: Callable[[Peer], bool]) -> None:
-        """Stores every conversation as it stands: an application without deferral that writes at every step."""
+        """Store every conversation as it stands: an application without deferral that writes at every step."""
         self.snapshots = {}
         for peer in machine.peers():
             self.snapshots[peer] = machine.snapshot(peer, receipts.get(peer, ()))
             self.sent_since[peer] = not quiet(peer)
 
     def crash(self) -> None:
-        """Forgets what was waiting to be written."""
         self.pending = []
 
     def forget(self, peer: Peer) -> None:
-        """Drops a conversation that has ended."""
         self.snapshots.pop(peer, None)
         self.sent_since.pop(peer, None)
         if self.writing is not None:

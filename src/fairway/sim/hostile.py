@@ -14,13 +14,12 @@ from zlib import crc32
 
 from fairway.core.events import Address
 from fairway.core.random_source import Seeded
-from fairway.sim.ledger import AmplificationLedger
-from fairway.sim.network import Network, Sighting
+from fairway.sim.network import AmplificationLedger, Network, Sighting
 from fairway.sim.schedule import Schedule
 
 SEEN_MAX = 256
 REPLAY_WITHIN_US = 4_000_000
-"""pydevts remembers a key for 40 s and a sender repeats for 30 s: older copies are beyond its promise."""
+"""pydevts remembers a key for 40 s and a sender repeats for 30 s: older duplicates are beyond its promise."""
 CALLERS = 3
 HEX = b"0123456789abcdef"
 
@@ -28,7 +27,7 @@ HEX = b"0123456789abcdef"
 class Hostile:
     """One hostile station with many addresses."""
 
-    def __init__(self, network: Network, schedule: Schedule, protocol: str, index: int, chance: Seeded) -> None:
+    def __init__(self, network: Network, schedule: Schedule, protocol: str, index: int, random: Seeded) -> None:
         self.index = index
         self.address: Address = ("10.66.0.1", 666)
         self.up = True
@@ -37,7 +36,7 @@ class Hostile:
         self._network = network
         self._schedule = schedule
         self._protocol = protocol
-        self._chance = chance
+        self._random = random
         self._seen: deque[Sighting] = deque(maxlen=SEEN_MAX)
         self._heard: deque[tuple[Address, Address, bytes]] = deque(maxlen=SEEN_MAX)
         self._callers: list[Address] = [("10.66.0.1", 666 + number) for number in range(CALLERS)]
@@ -48,130 +47,129 @@ class Hostile:
             network.join(self, address)
 
     def begin(self, targets: list[Address], actions: int, interval_us: int) -> None:
-        """Starts doing harm to these addresses, as often as told."""
+        """Start doing harm to these addresses, as often as told."""
         self._targets = targets
         self._left = actions
         self._interval_us = interval_us
         self._network.taps.append(self._seen.append)
-        self._schedule.at(self._chance.below(interval_us + 1), self._act, None)
+        self._schedule.at(self._random.below(interval_us + 1), self._act, None)
 
     def stop(self) -> None:
-        """Does no more harm."""
         self._left = 0
         self._network.taps.clear()
 
     def arrive(self, data: bytes, source: Address, segment_bytes: int | None) -> None:
-        """Hears an answer, and keeps it to say something that fits."""
+        """Hear an answer, and keep it to say something that fits."""
         size = segment_bytes or max(len(data), 1)
         for start in range(0, len(data), size):
-            self._heard.append((self._chance.choose(self._callers), source, data[start : start + size]))
+            self._heard.append((self._random.choose(self._callers), source, data[start : start + size]))
 
     def _act(self, _: None) -> None:
         if self._left <= 0:
             return
         self._left -= 1
-        self._chance.choose((self._replay, self._replay, self._mutate, self._mutate, self._forge, self._echo))()
-        self._schedule.at(self._schedule.now_us + self._chance.below(2 * self._interval_us + 1), self._act, None)
+        self._random.choose((self._replay, self._replay, self._mutate, self._mutate, self._forge, self._echo))()
+        self._schedule.at(self._schedule.now_us + self._random.below(2 * self._interval_us + 1), self._act, None)
 
     def _say(self, source: Address, destination: Address, data: bytes) -> None:
         self.sent += 1
         self._network.carry(self, source, destination, data)
 
     def _own_address(self) -> Address:
-        """Chooses a caller, or one of many victims."""
-        if self._chance.happens(400_000):
-            return self._chance.choose(self._callers)
-        return (f"10.99.{self._chance.below(4)}.{self._chance.below(64)}", 7_000 + self._chance.below(4))
+        """Choose a caller, or one of many victims."""
+        if self._random.happens(400_000):
+            return self._random.choose(self._callers)
+        return (f"10.99.{self._random.below(4)}.{self._random.below(64)}", 7_000 + self._random.below(4))
 
     def _replay(self) -> None:
-        """Repeats what a node said, to the one it was said to: from its address, or from another."""
+        """Repeat what a node said, to the one it was said to: from its address, or from another."""
         if not self._seen:
             return
-        sighting = self._chance.choose(self._seen)
+        sighting = self._random.choose(self._seen)
         fresh = self._schedule.now_us - sighting.time_us <= REPLAY_WITHIN_US
         if fresh and self._network.owners.get(sighting.source, self.index) < self.index:
-            source = sighting.source if self._chance.happens(700_000) else self._own_address()
+            source = sighting.source if self._random.happens(700_000) else self._own_address()
         else:
             source = self._own_address()
-        for _ in range(self._chance.between(1, 4)):
+        for _ in range(self._random.between(1, 4)):
             self._say(source, sighting.destination, sighting.data)
 
     def _mutate(self) -> None:
-        """Says something that differs a little from what was said, from an address of its own."""
+        """Send something that differs a little from what was sent, from an address of its own."""
         if self._seen:
-            sighting = self._chance.choose(self._seen)
-            destination = sighting.destination if self._chance.happens(700_000) else sighting.source
+            sighting = self._random.choose(self._seen)
+            destination = sighting.destination if self._random.happens(700_000) else sighting.source
             self._say(self._own_address(), destination, self._mutated(sighting.data))
 
     def _echo(self) -> None:
-        """Answers a node with a variation of what the node told it: so it learns session numbers and uses them."""
+        """Answer a node with a variation of what the node told it: so it learns session numbers and uses them."""
         if not self._heard:
             self._forge()
             return
-        caller, source, data = self._chance.choose(self._heard)
+        caller, source, data = self._random.choose(self._heard)
         self._say(caller, source, self._mutated(data))
 
     def _mutated(self, data: bytes) -> bytes:
-        chance = self._chance
+        random = self._random
         changed = bytearray(data)
-        for _ in range(chance.between(1, 3)):
-            manner = chance.below(5)
+        for _ in range(random.between(1, 3)):
+            manner = random.below(5)
             if manner == 0 and changed:
-                changed[chance.below(len(changed))] ^= 1 << chance.below(8)
+                changed[random.below(len(changed))] ^= 1 << random.below(8)
             elif manner == 1 and changed:
-                changed[chance.below(len(changed))] = chance.choose((0, 1, 2, 0x7F, 0x80, 0xFE, 0xFF))
+                changed[random.below(len(changed))] = random.choose((0, 1, 2, 0x7F, 0x80, 0xFE, 0xFF))
             elif manner == 2:
-                del changed[chance.below(len(changed) + 1) :]
+                del changed[random.below(len(changed) + 1) :]
             elif manner == 3:
-                changed += chance.bits(64).to_bytes(8, "big")
+                changed += random.bits(64).to_bytes(8, "big")
             elif self._seen:
-                other = chance.choose(self._seen).data
-                cut = chance.below(min(len(other), len(changed)) + 1)
+                other = random.choose(self._seen).data
+                cut = random.below(min(len(other), len(changed)) + 1)
                 changed[:cut] = other[:cut]
         return bytes(changed)
 
     def _forge(self) -> None:
-        """Invents packets of the protocol, or noise; sometimes a flood of them from as many victims."""
-        destination = self._chance.choose(self._targets)
-        for _ in range(self._chance.choose((1, 1, 1, 4, 40))):
+        """Invent packets of the protocol, or noise; sometimes a flood of them from as many victims."""
+        destination = self._random.choose(self._targets)
+        for _ in range(self._random.choose((1, 1, 1, 4, 40))):
             self._say(self._own_address(), destination, self._forged())
 
     def _forged(self) -> bytes:
-        chance = self._chance
-        if chance.happens(150_000):
-            return chance.bits(8 * 40).to_bytes(40, "big")[: chance.below(41)]
-        body = chance.bits(64).to_bytes(8, "big")[: chance.below(9)]
+        random = self._random
+        if random.happens(150_000):
+            return random.bits(8 * 40).to_bytes(40, "big")[: random.below(41)]
+        body = random.bits(64).to_bytes(8, "big")[: random.below(9)]
         if self._protocol == "udpc":
-            flag = chance.choose((0x08, 0x08, 0x08, 0x09, 0x00, 0x10, 0x02, 0x11, 0x20, 0x40, 0x41))
-            return pack(">IIIB", chance.bits(31), chance.bits(32), chance.bits(32), flag) + (
+            flag = random.choose((0x08, 0x08, 0x08, 0x09, 0x00, 0x10, 0x02, 0x11, 0x20, 0x40, 0x41))
+            return pack(">IIIB", random.bits(31), random.bits(32), random.bits(32), flag) + (
                 body if flag < 0x08 else b""
             )
         if self._protocol == "mrp":
             return b"MRP" + self._forged_mrp(body)
         if self._protocol == "rup":
             return self._forged_rup(body)
-        kind = chance.choose((0, 0, 0, 1, 3))
-        checksum = crc32(body) if kind == 0 and chance.happens(700_000) else chance.bits(32)
-        return pack(">BBHI", kind, chance.below(2), chance.bits(16), checksum) + (body if kind == 0 else b"")
+        kind = random.choose((0, 0, 0, 1, 3))
+        checksum = crc32(body) if kind == 0 and random.happens(700_000) else random.bits(32)
+        return pack(">BBHI", kind, random.below(2), random.bits(16), checksum) + (body if kind == 0 else b"")
 
     def _forged_mrp(self, body: bytes) -> bytes:
-        chance = self._chance
-        kind = chance.choose((1, 1, 1, 2, 3, 4))
+        random = self._random
+        kind = random.choose((1, 1, 1, 2, 3, 4))
         if kind == 1:
-            return bytes((1, chance.choose((0, 0, 1, 1, 2, 16)))) + chance.bits(
-                24 if chance.happens(MOST) else 16
+            return bytes((1, random.choose((0, 0, 1, 1, 2, 16)))) + random.bits(
+                24 if random.happens(MOST) else 16
             ).to_bytes(3, "big")
         if kind == 2:
-            return bytes((2, chance.between(1, 2), 0)) + chance.bits(48).to_bytes(6, "big")
-        return bytes((kind,)) + chance.bits(80).to_bytes(10, "big") + (body if kind == 3 else b"")
+            return bytes((2, random.between(1, 2), 0)) + random.bits(48).to_bytes(6, "big")
+        return bytes((kind,)) + random.bits(80).to_bytes(10, "big") + (body if kind == 3 else b"")
 
     def _forged_rup(self, body: bytes) -> bytes:
-        chance = self._chance
-        identity = bytes(chance.choose(HEX) for _ in range(32))
-        if chance.happens(700_000):
-            start, total = chance.choose(((0, len(body)), (0, 1_000), (0, 4_000_000_000), (8, 64), (8, 1 << 20)))
+        random = self._random
+        identity = bytes(random.choose(HEX) for _ in range(32))
+        if random.happens(700_000):
+            start, total = random.choose(((0, len(body)), (0, 1_000), (0, 4_000_000_000), (8, 64), (8, 1 << 20)))
             return bytes((0x64, start == 0)) + identity + _uint(start) + _uint(total) + body
-        return bytes((chance.choose(b"rc"),)) + identity + b"\0" + _uint(chance.below(1 << 20))
+        return bytes((random.choose(b"rc"),)) + identity + b"\0" + _uint(random.below(1 << 20))
 
 
 MOST = 700_000

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from struct import Struct
 
 from fairway.core.errors import BadOption
-from fairway.core.random_source import MILLION, Seeded
+from fairway.core.random_source import Seeded
+from fairway.sim.pipe import check_values
 
 _NAME = Struct(">BBI")
 NAMED_BYTES_MIN = _NAME.size + 2
 """From this size on a body names its sender, receiver and number, and so is the only one of its kind."""
 _PATTERN_BYTES = 65_536
-CHANCES = ("tiny", "plain", "request", "asynchronous", "chain", "ping", "commit_never", "answer_never", "split")
+PROBABILITIES = ("tiny", "plain", "request", "asynchronous", "chain", "ping", "commit_never", "answer_never", "split")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What each client sends to the server, and back when `two_way`. Chances are out of a million."""
+    """What each client sends to the server, and back when `two_way`. Probabilities are out of a million."""
 
     messages: int = 100
     bytes_min: int = 64
@@ -47,12 +48,7 @@ class Load:
     """A transaction of the simulated disk takes this long."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value < 0:
-                raise BadOption(f"{field.name} is {value}; it must not be negative")
-            if field.name in CHANCES and value > MILLION:
-                raise BadOption(f"{field.name} is {value} of a million; it must be at most {MILLION}")
+        check_values(self, PROBABILITIES)
         if self.bytes_max < self.bytes_min:
             raise BadOption(f"bytes_max is {self.bytes_max}; it must not be below bytes_min, {self.bytes_min}")
         if self.batch < 1:
@@ -68,21 +64,21 @@ def _pattern() -> bytes:
 class Bodies:
     """Makes bodies that name their sender, receiver and number, filled with bytes that differ from place to place."""
 
-    __slots__ = ("_chance", "_load", "_pattern")
+    __slots__ = ("_load", "_pattern", "_random")
 
-    def __init__(self, load: Load, chance: Seeded) -> None:
+    def __init__(self, load: Load, random: Seeded) -> None:
         self._load = load
-        self._chance = chance
+        self._random = random
         self._pattern = _pattern() * (2 + load.bytes_max // _PATTERN_BYTES)
 
     def make(self, sender: int, receiver: int, number: int, named: bool = False) -> bytes:
-        """Makes the next body; a named one is never tiny, so that it can be recognised."""
+        """Make the next body; a named one is never tiny, so that it can be recognised."""
         load = self._load
-        if load.tiny and not named and self._chance.happens(load.tiny):
-            return self._pattern[: self._chance.between(load.tiny_bytes_min, 7)]
+        if load.tiny and not named and self._random.happens(load.tiny):
+            return self._pattern[: self._random.between(load.tiny_bytes_min, 7)]
         size = load.bytes_min
         if load.bytes_max > size:
-            size = self._chance.between(size, load.bytes_max)
+            size = self._random.between(size, load.bytes_max)
         if size < NAMED_BYTES_MIN and not named:
             return self._pattern[:size]
         start = number & 0xFF
@@ -90,5 +86,5 @@ class Bodies:
         return self.named(sender, receiver, number) + self._pattern[start:end]
 
     def named(self, sender: int, receiver: int, number: int) -> bytes:
-        """Makes the head of a body; the last two bytes keep it from being the reverse of another."""
+        """Make the head of a body; the last two bytes keep it from being the reverse of another."""
         return _NAME.pack(sender, receiver, number) + b"\xfa\x17"

@@ -39,12 +39,12 @@ class Measures:
         self.ended = False
 
     def accepted(self, sender: int, now_us: int) -> None:
-        """Notes that a sender's machine took a message."""
+        """Note that a sender's machine took a message."""
         if not self.ended and sender not in self.flows:
             self.flows[sender] = Flow(now_us)
 
-    def handed(self, sender: int, accepted_us: int, body_bytes: int, now_us: int) -> None:
-        """Notes a message's first delivery."""
+    def received(self, sender: int, accepted_us: int, body_bytes: int, now_us: int) -> None:
+        """Note a message's first delivery."""
         flow = self.flows.get(sender)
         if self.ended or flow is None:
             return

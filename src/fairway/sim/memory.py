@@ -58,7 +58,7 @@ def entries_max(options: Options) -> dict[str, int]:
 
 
 def table_bounds(kind: type[Options]) -> list[str]:
-    """Names the options that bound a number of entries."""
+    """Return the names of the options that bound a number of entries."""
     names = [field.name for field in fields(kind) if field.name.endswith("_max") and isinstance(field.default, int)]
     return [name for name in names if not any(word in name for word in NO_TABLES)]
 

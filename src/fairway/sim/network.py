@@ -3,6 +3,12 @@
 A node keeps its index for the whole run; its address may change (a NAT that forgets its mapping), and then whatever
 is under way to the old address is lost. Datagrams to addresses that nobody holds vanish, as those to the victims of
 a spoofer do; the ledger has counted them by then.
+
+The ledger of amplification is the network's own, kept apart from the machines that it judges. Bytes that leave a node
+for an address count against three times the bytes that came from it, unless the node's own application named it. For
+udpc and mrp an address counts as proved here once something came from it after something had reached it: that is
+later than the protocols' own proof at the earliest, so this account never accuses wrongly. For rup and pydevts nothing
+proves.
 """
 
 from __future__ import annotations
@@ -16,10 +22,62 @@ from fairway.core.events import Address
 from fairway.core.machine import Transmit
 from fairway.core.random_source import Seeded
 from fairway.sim.digest import Digest
-from fairway.sim.faults import Faults
-from fairway.sim.ledger import Account, AmplificationLedger
-from fairway.sim.pipe import Pipe
+from fairway.sim.pipe import Faults, Pipe
 from fairway.sim.schedule import Schedule
+
+FACTOR = 3
+
+
+class Account:
+    """What one node and one address exchanged."""
+
+    __slots__ = ("exempt", "heard", "received_bytes", "sent_bytes")
+
+    def __init__(self, exempt: bool) -> None:
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self.heard = False
+        """Something from the node has reached this address."""
+        self.exempt = exempt
+
+    def sent(self, count: int) -> bool:
+        """Count bytes towards the address; return whether the limit still holds."""
+        self.sent_bytes += count
+        return self.exempt or self.sent_bytes <= FACTOR * self.received_bytes
+
+
+class AmplificationLedger:
+    """The accounts of one node, by address; they live longer than its processes."""
+
+    __slots__ = ("_accounts", "_provable", "_watched")
+
+    def __init__(self, provable: bool, watched: bool = True) -> None:
+        self._accounts: dict[Address, Account] = {}
+        self._provable = provable
+        self._watched = watched
+        """False for a hostile peer: it may send what it likes."""
+
+    def account(self, address: Address) -> Account:
+        """Return the account of an address; it stays the same object."""
+        account = self._accounts.get(address)
+        if account is None:
+            account = self._accounts[address] = Account(not self._watched)
+        return account
+
+    def named(self, address: Address) -> None:
+        """Note that the node's own application named the address as a destination."""
+        self.account(address).exempt = True
+
+    def reached(self, address: Address) -> None:
+        """Note that something from the node arrived at the address."""
+        self.account(address).heard = True
+
+    def received(self, address: Address, count: int) -> None:
+        account = self.account(address)
+        account.received_bytes += count
+        if account.heard and self._provable:
+            account.exempt = True
+
 
 COALESCED_BYTES_MAX = 65_000
 COALESCED_DATAGRAMS_MAX = 64
@@ -67,7 +125,7 @@ class Network:
         schedule: Schedule,
         digest: Digest,
         faults: Faults,
-        chance: Seeded,
+        random: Seeded,
         *,
         covered_from: int | None = None,
         coalesce_us: int = 0,
@@ -85,7 +143,7 @@ class Network:
         self._schedule = schedule
         self._digest = digest
         self._faults = faults
-        self._chance = chance
+        self._random = random
         self._covered_from = covered_from
         self._coalesce_us = coalesce_us
         self._shared_bottleneck = shared_bottleneck
@@ -96,12 +154,12 @@ class Network:
         self._routes: dict[tuple[int, Address], Route] = {}
 
     def join(self, station: Station, address: Address) -> None:
-        """Return a station an address; it may hold several."""
+        """Give a station an address; it may hold several."""
         self._stations[address] = station
         self.owners[address] = station.index
 
     def rebind(self, station: Station, address: Address) -> None:
-        """Moves a station to a new address; what is under way to the old one is lost."""
+        """Move a station to a new address; what is under way to the old one is lost."""
         del self._stations[station.address]
         station.address = address
         self.join(station, address)
@@ -112,17 +170,17 @@ class Network:
         key = (0 if self._shared_bottleneck else source, destination)
         pipe = self._pipes.get(key)
         if pipe is None:
-            chance = self._chance.fork(key[0] * 65_536 + key[1])
-            pipe = self._pipes[key] = Pipe(self._faults, chance, self.happened, self._covered_from)
+            random = self._random.fork(key[0] * 65_536 + key[1])
+            pipe = self._pipes[key] = Pipe(self._faults, random, self.happened, self._covered_from)
         return pipe
 
     def block(self, between: tuple[int, int], blocked: bool) -> None:
-        """Parts or joins two stations, in both directions."""
+        """Part or join two stations, in both directions."""
         self._blocked[between] = self._blocked[between[::-1]] = blocked
         self._digest.note(f"block {self._schedule.now_us} {between} {blocked}")
 
     def heal(self) -> None:
-        """Takes every fault off every pipe."""
+        """Take every fault off every pipe."""
         self._faults = self._faults.healed()
         self._blocked.clear()
         for pipe in self._pipes.values():
@@ -130,7 +188,7 @@ class Network:
         self._digest.note(f"heal {self._schedule.now_us}")
 
     def transmit(self, station: Station, datagrams: Transmit) -> None:
-        """Sends what a machine wants sent; a batch is cut up into its datagrams."""
+        """Send what a machine wants sent; a batch is cut up into its datagrams."""
         address, data, segment_bytes = datagrams
         if segment_bytes is None:
             self.carry(station, station.address, address, bytes(data))
@@ -147,7 +205,7 @@ class Network:
     def _carry_together(
         self, station: Station, destination: Address, data: bytes, segment_bytes: int, route: Route
     ) -> None:
-        """Carries a batch over a link that only loses: the same as one by one, for the price of a few."""
+        """Carry a batch over a link that only loses: the same as one by one, for the price of a few."""
         now_us = self._schedule.now_us
         count = -(-len(data) // segment_bytes)
         index, pipe, account = route
@@ -172,7 +230,7 @@ class Network:
             self._schedule.at(gathered_us, self._arrive, (destination, station.address, arriving, segments))
 
     def _show(self, station: Station, source: Address, destination: Address, data: bytes) -> None:
-        """Lets those who watch see a datagram leave."""
+        """Let those who watch see a datagram leave."""
         sighting = Sighting(self._schedule.now_us, source, destination, data)
         for tap in self.taps:
             tap(sighting)
@@ -184,7 +242,7 @@ class Network:
         self._accuse("amplification", text)
 
     def carry(self, station: Station, source: Address, destination: Address, data: bytes) -> None:
-        """Takes one datagram from a station; `source` differs from the station's own address when it lies."""
+        """Take one datagram from a station; `source` differs from the station's own address when it lies."""
         now_us = self._schedule.now_us
         size = len(data)
         self.datagrams += 1
@@ -210,7 +268,7 @@ class Network:
             self._schedule.at(gathered_us, self._arrive, (destination, source, arriving, None))
 
     def _route(self, station: Station, destination: Address) -> Route:
-        """Finds a way; it is kept once somebody has the address, because addresses are never given twice."""
+        """Find a way; it is kept once somebody has the address, because addresses are never given twice."""
         account = station.ledger.account(destination)
         index = self.owners.get(destination, NOWHERE)
         if index == NOWHERE:
@@ -248,7 +306,7 @@ class Network:
             self.trace(station.index, Sighting(self._schedule.now_us, source, destination, piece))
 
     def _coalesced(self, destination: Address, source: Address, data: bytes) -> tuple[bytes, int | None]:
-        """Joins what arrives next, now, from the same source and of the same size, as GRO does; the last may be
+        """Join what arrives next, now, from the same source and of the same size, as GRO does; the last may be
         shorter."""
         heap = self._schedule.heap
         size = len(data)

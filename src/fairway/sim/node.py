@@ -18,10 +18,9 @@ from fairway.core.random_source import Seeded
 from fairway.sim.checks import Judge
 from fairway.sim.digest import Digest
 from fairway.sim.disk import Disk, Transaction
-from fairway.sim.ledger import AmplificationLedger
 from fairway.sim.load import Bodies, Load
 from fairway.sim.memory import memory_violation
-from fairway.sim.network import Network
+from fairway.sim.network import AmplificationLedger, Network
 from fairway.sim.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class Surroundings:
 class Node:
     """One endpoint of the simulated network."""
 
-    def __init__(self, around: Surroundings, index: int, address: Address, chance: Seeded) -> None:
+    def __init__(self, around: Surroundings, index: int, address: Address, random: Seeded) -> None:
         self.around = around
         self.index = index
         self.address = address
@@ -70,7 +69,7 @@ class Node:
         self.ledger = AmplificationLedger(provable=around.protocol in ("udpc", "mrp"))
         self.application: LoadApplication
         self.machine: Machine
-        self._chance = chance
+        self._random = random
         self._deadline_us: int | None = None
         self._timer_us: int | None = None
         self._wakes_us = -1
@@ -83,11 +82,11 @@ class Node:
     # Lives.
 
     def start(self, with_snapshot: bool = False) -> None:
-        """Begins a process; with its snapshots it takes up its conversations again."""
+        """Begin a process; with its snapshots it takes up its conversations again."""
         around = self.around
         self.up = True
         self.lives += 1
-        self.machine = around.make_machine(self._chance.fork(self.lives))
+        self.machine = around.make_machine(self._random.fork(self.lives))
         self._deadline_us = self._timer_us = None
         self._counted = [0, 0, 0, 0]
         around.judge.started(self.index, restored=with_snapshot)
@@ -99,7 +98,7 @@ class Node:
         self.settle()
 
     def _restore(self) -> list[Peer]:
-        """Restores each conversation but the mrp ones on which own data was sent after the snapshot, and stores it anew
+        """Restore each conversation but the mrp ones on which own data was sent after the snapshot, and store it anew
         before anything is sent: a second restore from the same snapshot would use numbers twice."""
         resumed = []
         kept: dict[Peer, bytes] = {}
@@ -120,12 +119,12 @@ class Node:
         return resumed
 
     def crash(self) -> None:
-        """Ends the process at once: nothing is said to anybody."""
+        """End the process at once: nothing is said to anybody."""
         self.check_statistics()
         disk = self.disk
         if not self.around.deferred:
             disk.keep(self.machine, self.application.open_receipts(), self.quiet)
-        elif disk.writing is not None and self._chance.happens(DURABLE_AFTER_CRASH):
+        elif disk.writing is not None and self._random.happens(DURABLE_AFTER_CRASH):
             self._stored(disk.end())
         disk.writing = None
         disk.crash()
@@ -141,7 +140,7 @@ class Node:
     # Driving the machine.
 
     def settle(self) -> None:
-        """Sends, reports and arms, as every driver of a machine does."""
+        """Send, report and arm, as every driver of a machine does."""
         settle(self.machine, self._transmit, self._report, self._arm)
 
     def _transmit(self, transmits: list[Transmit]) -> None:
@@ -185,7 +184,7 @@ class Node:
         self.settle()
 
     def arrive(self, data: bytes, source: Address, segment_bytes: int | None) -> None:
-        """Return the machine what the network brings."""
+        """Pass what the network brings to the machine."""
         self._counted[2] += 1 if segment_bytes is None else -(-len(data) // segment_bytes)
         self._counted[3] += len(data)
         self.machine.receive(data, source, self.around.schedule.now_us, segment_bytes)
@@ -195,13 +194,13 @@ class Node:
             self.check_memory()
 
     def check_memory(self) -> None:
-        """Looks whether the machine's tables are within their bounds."""
+        """Check whether the machine's tables are within their bounds."""
         broken = memory_violation(self.machine, self.around.bounds)
         if broken is not None:
             self.around.judge.accuse("bounds of memory", f"node {self.index}: {broken}")
 
     def check_statistics(self) -> None:
-        """Looks whether the machine counts what it sends and gets."""
+        """Check whether the machine counts what it sends and gets."""
         counts = self.machine.statistics
         told = [counts.datagrams_sent, counts.bytes_sent, counts.datagrams_received, counts.bytes_received]
         if told != self._counted:
@@ -209,7 +208,7 @@ class Node:
             self.around.judge.accuse("statistics count what happens", text)
 
     def later(self, delay_us: int, action: Callable[[Any], None], argument: Any = None) -> None:
-        """Does something in a while, unless the process has ended by then, and settles."""
+        """Do something in a while, unless the process has ended by then, and settle."""
         self.around.schedule.at(self.around.schedule.now_us + delay_us, self._planned, (self.process, action, argument))
 
     def _planned(self, plan: tuple[int, Callable[[Any], None], Any]) -> None:
@@ -221,7 +220,7 @@ class Node:
     # The disk.
 
     def write(self) -> None:
-        """Begins a transaction if none is under way and something waits for one."""
+        """Begin a transaction if none is under way and something waits for one."""
         disk = self.disk
         if disk.writing is None and disk.pending:
             disk.begin(self.machine, self.process, self.quiet)

@@ -1,8 +1,9 @@
-"""What a run gives back."""
+"""What a run gives back, as values and in words for people."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fairway.core.statistics import Statistics
@@ -26,7 +27,7 @@ class Result:
     datagrams: int
     bytes: int
     accepted: int
-    handed_over: int
+    delivered: int
     outcomes: Counter[str]
     network: Counter[str]
     hostile_datagrams: int
@@ -39,7 +40,6 @@ class Result:
         return not self.violations
 
     def total(self, name: str) -> int:
-        """Sums one counter over the nodes."""
         return sum(int(getattr(statistics, name)) for statistics in self.nodes)
 
     def as_dict(self) -> dict[str, object]:
@@ -56,7 +56,7 @@ class Result:
             "datagrams": self.datagrams,
             "bytes": self.bytes,
             "accepted": self.accepted,
-            "handed_over": self.handed_over,
+            "delivered": self.delivered,
             "outcomes": dict(sorted(self.outcomes.items())),
             "network": dict(sorted(self.network.items())),
             "hostile_datagrams": self.hostile_datagrams,
@@ -65,3 +65,47 @@ class Result:
             "duplicates": self.total("duplicates"),
             "nodes": [statistics.as_dict() for statistics in self.nodes],
         }
+
+
+def summary(result: Result) -> str:
+    """Return a run as a few lines of text."""
+    lines = [
+        f"{result.protocol}, seed {result.seed}: {'passed' if result.passed else 'BROKEN'}",
+        _line(
+            "time", f"{result.healed_us / 1e6:.3f} s until the faults were over, {result.virtual_us / 1e6:.3f} s in all"
+        ),
+        _line(
+            "messages",
+            f"{result.accepted:,} accepted, one a client after the faults; {result.delivered:,} delivered",
+        ),
+        _line("outcomes", _counts(result.outcomes)),
+        _line("datagrams", f"{result.datagrams:,} sent ({result.bytes:,} bytes)"),
+        _line("network", _counts(result.network)),
+        _line(
+            "sent again",
+            f"{result.total('retransmissions'):,}, of which {result.total('repairs'):,} ahead of a timer",
+        ),
+        _line("duplicates", f"{result.total('duplicates'):,} recognised"),
+        _line("refused", _counts(_dropped(result))),
+    ]
+    if result.hostile_datagrams:
+        lines.append(_line("hostile", f"{result.hostile_datagrams:,} datagrams"))
+    lines.append(_line("digest", result.digest))
+    lines.extend(_line("broken", str(violation)) for violation in result.violations)
+    return "\n".join(lines)
+
+
+def _line(name: str, text: str) -> str:
+    return f"  {name:<10} {text}"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items())) or "none"
+
+
+def _dropped(result: Result) -> dict[str, int]:
+    reasons: dict[str, int] = {}
+    for statistics in result.nodes:
+        for reason, count in statistics.dropped.items():
+            reasons[reason] = reasons.get(reason, 0) + count
+    return reasons

@@ -42,14 +42,14 @@ Trace = Callable[[int, Sighting], None]
 def run(
     configuration: Configuration, seed: int, *, make_machine: MachineMaker | None = None, trace: Trace | None = None
 ) -> Result:
-    """Runs a configuration; `make_machine` replaces the protocol's own machine (by one that is broken on purpose)."""
+    """Run a configuration; `make_machine` replaces the protocol's own machine (by one that is broken on purpose)."""
     world = World(configuration, seed, make_machine or _maker(configuration))
     world.network.trace = trace
     return world.run()
 
 
 def _maker(configuration: Configuration) -> MachineMaker:
-    return lambda chance: registry.make_machine(configuration.protocol, configuration.options, chance)
+    return lambda random: registry.make_machine(configuration.protocol, configuration.options, random)
 
 
 def promises(configuration: Configuration) -> Promises:
@@ -71,14 +71,14 @@ class World:
     def __init__(self, configuration: Configuration, seed: int, make_machine: MachineMaker) -> None:
         self.configuration = configuration
         self.seed = seed
-        chance = Seeded(seed)
+        random = Seeded(seed)
         self.schedule = Schedule()
         self.digest = Digest()
         self.network = Network(
             self.schedule,
             self.digest,
             configuration.faults,
-            chance.fork(1),
+            random.fork(1),
             covered_from=PYDEVTS_CRC_FROM if configuration.protocol == "pydevts" else None,
             coalesce_us=configuration.coalesce_us,
             shared_bottleneck=configuration.shared_bottleneck,
@@ -92,7 +92,7 @@ class World:
             judge=self.judge,
             digest=self.digest,
             load=configuration.load,
-            bodies=Bodies(configuration.load, chance.fork(2)),
+            bodies=Bodies(configuration.load, random.fork(2)),
             deferred=configuration.options.deferred,
             make_machine=make_machine,
             bounds=entries_max(configuration.options),
@@ -104,20 +104,20 @@ class World:
         self._rebinds = 0
         self._down: dict[int, bool] = {}
         self._ready: Callable[[], bool] = lambda: False
-        self.nodes = [self._node(index, chance.fork(100 + index)) for index in range(configuration.clients + 1)]
-        self.applications = self._applications(chance)
-        self.hostile = Hostile(self.network, self.schedule, configuration.protocol, len(self.nodes), chance.fork(3))
+        self.nodes = [self._node(index, random.fork(100 + index)) for index in range(configuration.clients + 1)]
+        self.applications = self._applications(random)
+        self.hostile = Hostile(self.network, self.schedule, configuration.protocol, len(self.nodes), random.fork(3))
 
     def _accuse(self, rule: str, what: str) -> None:
         self.judge.accuse(rule, what)
 
-    def _node(self, index: int, chance: Seeded) -> Node:
+    def _node(self, index: int, random: Seeded) -> Node:
         address: Address = ("10.0.0.1", 9_000) if index == SERVER else (f"10.0.1.{index}", 5_000)
-        node = Node(self.around, index, address, chance)
+        node = Node(self.around, index, address, random)
         self.network.join(node, address)
         return node
 
-    def _applications(self, chance: Seeded) -> list[LoadApplication]:
+    def _applications(self, random: Seeded) -> list[LoadApplication]:
         """Give each node its application: clients call the server, which calls back where peers are addresses."""
         configuration = self.configuration
         calls_back = configuration.load.two_way and configuration.protocol not in WITH_SESSIONS
@@ -125,7 +125,7 @@ class World:
         for node in self.nodes:
             others = [self.nodes[SERVER]] if node.index != SERVER else self.nodes[1:] if calls_back else []
             targets = [other.address for other in others]
-            application = LoadApplication(node, targets, chance.fork(200 + node.index))
+            application = LoadApplication(node, targets, random.fork(200 + node.index))
             node.application = application
             applications.append(application)
         return applications
@@ -133,7 +133,7 @@ class World:
     # Phases.
 
     def run(self) -> Result:
-        """Goes through all phases and returns the result."""
+        """Go through all phases and return the result."""
         configuration = self.configuration
         for node in self.nodes:
             node.start()
@@ -152,7 +152,7 @@ class World:
         return self._result(healed_us, load_us)
 
     def _phase(self, until_us: int, ready: Callable[[], bool]) -> None:
-        """Runs until everything is ready or the time is over."""
+        """Run until everything is ready or the time is over."""
         self._ready = ready
         self.schedule.at(self.schedule.now_us, self._poll, ready)
         load = self.configuration.load
@@ -222,7 +222,7 @@ class World:
             datagrams=self.network.datagrams,
             bytes=self.network.bytes,
             accepted=self.judge.accepted_total,
-            handed_over=self.judge.handed_over,
+            delivered=self.judge.delivered_total,
             outcomes=self.judge.outcomes,
             network=self.network.happened,
             hostile_datagrams=self.hostile.sent,
@@ -249,7 +249,7 @@ class World:
             self._steps_left -= 1
 
     def _later(self, delay_us: int, action: Callable[[Any], None]) -> None:
-        """Ends a step after a while, unless everything has healed by then."""
+        """End a step after a while, unless everything has healed by then."""
 
         def end(_: None) -> None:
             if self._steps_left > 0:

@@ -28,21 +28,21 @@ class Schedule:
         self.stopped = False
 
     def at(self, time_us: int, action: Action, argument: Any = None) -> None:
-        """Queues an action; one for the past runs now."""
+        """Queue an action; one for the past runs now."""
         self.count += 1
         heappush(self.heap, (time_us, self.count, action, argument))
 
     def take(self) -> None:
-        """Takes out the next entry without running it: the action under way has seen to it."""
+        """Take out the next entry without running it: the action under way has seen to it."""
         heappop(self.heap)
         self.taken += 1
 
     def stop(self) -> None:
-        """Ends the `run` under way after the current action."""
+        """End the `run` under way after the current action."""
         self.stopped = True
 
     def run(self, until_us: int, actions_max: int) -> bool:
-        """Takes actions up to a time; returns whether it got there, or was stopped, before `actions_max` of them."""
+        """Take actions up to a time; return whether it got there, or was stopped, before `actions_max` of them."""
         self.stopped = False
         heap = self.heap
         left = actions_max

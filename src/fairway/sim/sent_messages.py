@@ -14,15 +14,15 @@ Scope = tuple[int, Address | None]
 class SentBody:
     """All messages with one body for one receiver; nearly always one, but tiny bodies repeat."""
 
-    __slots__ = ("acked", "body", "committed", "committed_total", "handed", "handed_total", "refused", "sends")
+    __slots__ = ("acked", "body", "committed", "committed_total", "delivered", "delivered_total", "refused", "sends")
 
     def __init__(self, body: bytes) -> None:
         self.body = body
         self.sends: list[Sent] = []
         self.acked = 0
         self.refused = 0
-        self.handed: dict[Scope, int] = {}
-        self.handed_total = 0
+        self.delivered: dict[Scope, int] = {}
+        self.delivered_total = 0
         self.committed: dict[Scope, int] | None = None
         """Made when first needed: most runs have no restart to remember it for."""
         self.committed_total = 0

@@ -1,13 +1,12 @@
 """What several packages need of disks and stores: durable files, locks, places, the lake's layout, Delta tables.
 
 crashpoints.py  named points at which a test has a process die, or its disk filled
-files.py        files that are whole or not there, also after a power cut
-locks.py        one writer at a time, on a file system
-objects.py      objects in an S3 store: conditional PUTs, listing from an offset
+files.py        files that are whole or not there, also after a power cut, and locks
+objects.py      clients of an S3 store
 places.py       a folder, or a prefix in an object store
 lakes.py        where things lie in a lake
 delta.py        Delta tables without Spark: open, commit, positions, repair
-parquet.py      Parquet files batch by batch
+parquet.py      tables in Arrow's types, Parquet files batch by batch
 analyses.py     the tables of captures, each at the newest run that all of them hold
 tending.py      compaction, vacuum and checkpoints of a Delta table
 """

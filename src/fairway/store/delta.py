@@ -84,7 +84,6 @@ class Delta:
         self.log = place / LOG
 
     def exists(self) -> bool:
-        """Whether there is a table."""
         return any(_ENTRY.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in self.log.names())
 
     def open(self, version: int | None = None) -> DeltaTable:

@@ -11,8 +11,7 @@ from pathlib import Path
 from fairway.core import layout
 from fairway.core.errors import BadOption, FairwayError
 from fairway.store.delta import Delta
-from fairway.store.files import make_folder
-from fairway.store.locks import FileLock, Held
+from fairway.store.files import FileLock, Held, make_folder
 from fairway.store.places import Place, place_of
 
 _MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|\\")

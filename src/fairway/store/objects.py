@@ -1,4 +1,4 @@
-"""Objects in an S3 store, by bucket and key: what files and folders do not have is a PUT that refuses to replace.
+"""Clients of an S3 store, and what they complain about in words that help.
 
 Two libraries talk to the store. delta-rs and `obstore` are the same Rust client (`object_store`), which knows
 conditional PUTs and listing from an offset; Arrow's own client reads and writes Parquet. All three take credentials and
@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def sentence(error: Exception) -> str:
 
 
 @contextmanager
-def _as_os_errors(what: str) -> Iterator[None]:
+def as_os_errors(what: str) -> Iterator[None]:
     """Raise `OSError`, in one line, for whatever the client complains about; a missing object already is one."""
     from obstore.exceptions import AlreadyExistsError, BaseError
 
@@ -94,50 +93,3 @@ def _as_os_errors(what: str) -> Iterator[None]:
         raise FileNotFoundError(errno.ENOENT, "there is no such object", what) from error
     except BaseError as error:
         raise OSError(errno.EIO, sentence(error), what) from error
-
-
-def put_new(bucket: str, key: str, content: bytes | Path) -> None:
-    """Store an object in one PUT, on condition that there is none of that name; raise `FileExistsError`."""
-    import obstore
-
-    with _as_os_errors(f"s3://{bucket}/{key}"):
-        obstore.put(bucket_store(bucket), key, content, mode="create", use_multipart=False)
-
-
-def names(bucket: str, key: str, after: str = "") -> list[str]:
-    """List what lies directly below a key, in order; with `after`, only objects behind that name, asked for as such."""
-    import obstore
-
-    with _as_os_errors(f"s3://{bucket}/{key}"):
-        if after:
-            listed = obstore.list(bucket_store(bucket), key, offset=f"{key}/{after}")
-            paths = [str(one["path"])[len(key) + 1 :] for chunk in listed for one in chunk]
-            return sorted(path for path in paths if "/" not in path)
-        found = obstore.list_with_delimiter(bucket_store(bucket), key)
-    paths = [*found["common_prefixes"], *(one["path"] for one in found["objects"])]
-    return sorted(path.rpartition("/")[2] for path in paths)
-
-
-def size_and_time(bucket: str, key: str) -> tuple[int, float]:
-    """Return the size of an object and when it was stored; raise `FileNotFoundError`."""
-    import obstore
-
-    with _as_os_errors(f"s3://{bucket}/{key}"):
-        found = obstore.head(bucket_store(bucket), key)
-    return found["size"], found["last_modified"].timestamp()
-
-
-def read(bucket: str, key: str) -> bytes:
-    """Return the bytes of an object; raise `FileNotFoundError`."""
-    import obstore
-
-    with _as_os_errors(f"s3://{bucket}/{key}"):
-        return bytes(obstore.get(bucket_store(bucket), key).bytes())
-
-
-def remove(bucket: str, key: str) -> None:
-    """Remove an object that need not be there."""
-    import obstore
-
-    with _as_os_errors(f"s3://{bucket}/{key}"):
-        obstore.delete(bucket_store(bucket), key)

@@ -1,4 +1,4 @@
-"""Reading Parquet files batch by batch, in bounded memory, into the columns that somebody wants."""
+"""The tables of `core/tables.py` in Arrow's types, and Parquet files read batch by batch, in bounded memory."""
 
 from __future__ import annotations
 
@@ -7,11 +7,27 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fairway.core.tables import Table
 from fairway.store.places import Place
 
 ROWS_MAX = 16_384
 BATCH_BYTES = 8 << 20
 """What one Arrow batch holds, whichever comes first; bodies may be large."""
+
+
+def arrow_schema(table: Table) -> pa.Schema:
+    """Return the table's columns as an Arrow schema, of the types that Spark takes without a cast."""
+    kinds = {
+        "string": pa.string(),
+        "long": pa.int64(),
+        "int": pa.int32(),
+        "double": pa.float64(),
+        "boolean": pa.bool_(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "date": pa.date32(),
+        "binary": pa.binary(),
+    }
+    return pa.schema([pa.field(column.name, kinds[column.type], column.nullable) for column in table.columns])
 
 
 def batches(

@@ -12,11 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairway.core.errors import BadOption
 from fairway.store import crashpoints, objects
 from fairway.store.files import make_folder, publish_file, sync, write_file
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 
@@ -52,10 +55,13 @@ class Place:
             raise BadOption(f"{self} is in an object store: this needs a folder on a file system.")
         return Path(self.uri)
 
-    def _key(self, name: str = "") -> tuple[str, str]:
-        """Return the bucket, and the key of what has a name here."""
-        bucket, _, key = self.uri.removeprefix("s3://").partition("/")
-        return bucket, f"{key}/{name}".strip("/")
+    @contextmanager
+    def _object(self, name: str = "") -> Iterator[tuple[S3Store, str]]:
+        """Return the bucket's client, and the key of what has a name here; what the client raises becomes `OSError`."""
+        bucket, _, prefix = self.uri.removeprefix("s3://").partition("/")
+        key = f"{prefix}/{name}".strip("/")
+        with objects.as_os_errors(f"s3://{bucket}/{key}"):
+            yield objects.bucket_store(bucket), key
 
     def filesystem(self) -> tuple[Any, str]:
         """Return Arrow's file system for this place, and the path of the place in it."""
@@ -71,22 +77,32 @@ class Place:
 
     def names(self, after: str = "") -> list[str]:
         """List what lies directly below, behind a name if one is given; nothing if the place is not there."""
-        if not self.is_folder:
-            return objects.names(*self._key(), after)
-        return sorted(name for name in os.listdir(self.folder) if name > after) if self.folder.is_dir() else []
+        if self.is_folder:
+            return sorted(name for name in os.listdir(self.folder) if name > after) if self.folder.is_dir() else []
+        with self._object() as (store, key):
+            if after:  # asked for as such: a store lists from a name on
+                listed = store.list(key, offset=f"{key}/{after}")
+                paths = [str(one["path"])[len(key) + 1 :] for chunk in listed for one in chunk]
+                return sorted(path for path in paths if "/" not in path)
+            found = store.list_with_delimiter(key)
+            paths = [*found["common_prefixes"], *(one["path"] for one in found["objects"])]
+            return sorted(path.rpartition("/")[2] for path in paths)
 
     def file(self, name: str) -> File:
         """Return the size and the time of a file; raise `FileNotFoundError`."""
         if self.is_folder:
             found = os.stat(self.folder / name)
             return File(found.st_size, found.st_mtime)
-        return File(*objects.size_and_time(*self._key(name)))
+        with self._object(name) as (store, key):
+            head = store.head(key)
+            return File(head["size"], head["last_modified"].timestamp())
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a file; raise `FileNotFoundError`."""
         if self.is_folder:
             return (self.folder / name).read_bytes()
-        return objects.read(*self._key(name))
+        with self._object(name) as (store, key):
+            return bytes(store.get(key).bytes())
 
     @contextmanager
     def open(self, name: str) -> Iterator[Any]:
@@ -114,7 +130,7 @@ class Place:
             publish_file(aside, self.folder / name, points=points)
             return
         crashpoints.reached(points[0])
-        objects.put_new(*self._key(name), aside)
+        self._put(name, aside)
         crashpoints.reached(points[1])
 
     def write(self, name: str, content: str) -> None:
@@ -122,14 +138,20 @@ class Place:
         if self.is_folder:
             write_file(self.folder / name, content)
         else:
-            objects.put_new(*self._key(name), content.encode())
+            self._put(name, content.encode())
+
+    def _put(self, name: str, content: bytes | Path) -> None:
+        """Store an object in one PUT, on condition that there is none of that name."""
+        with self._object(name) as (store, key):
+            store.put(key, content, mode="create", use_multipart=False)
 
     def remove(self, name: str) -> None:
         """Remove a file that need not be there."""
         if self.is_folder:
             (self.folder / name).unlink(missing_ok=True)
             return
-        objects.remove(*self._key(name))
+        with self._object(name) as (store, key):
+            store.delete(key)
 
     def sync(self, name: str) -> None:
         """Force a file and its name to the disk, where there is one."""

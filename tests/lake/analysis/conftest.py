@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fairway.lake import session
-from fairway.sim.cases import RunOptions, case
+from fairway.sim.configuration import RunOptions, case
 from tests.lake.analysis.tables import made
 from tests.lake.analysis.worlds import World, simulated
 from tests.lake.captures.reading import datagrams_of

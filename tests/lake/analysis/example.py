@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fairway.sim.cases import RunOptions, case
+from fairway.sim.configuration import RunOptions, case
 from tests.lake.analysis.worlds import simulated
 
 SEED = 7

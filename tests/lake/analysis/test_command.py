@@ -15,16 +15,17 @@ from typing import Any
 import pytest
 
 from fairway.cli import run
-from fairway.demo.relay import Faults, relaying
+from fairway.demo.relay import relaying
 from fairway.net import blocking
-from fairway.sim.cases import RunOptions, case
+from fairway.sim.configuration import RunOptions, case
+from fairway.sim.pipe import Faults
 from tests.lake.analysis.lakes import table_rows
 from tests.lake.analysis.worlds import simulated
 
 Row = dict[str, Any]
 MESSAGES = 60
 PATIENCE_LOOKS = 1_500
-LOSSY = Faults(loss_per_million=50_000, copies_per_million=20_000, reordered_per_million=20_000, seed=3)
+LOSSY = Faults(loss=50_000, duplicate=20_000, reorder=20_000, reorder_us=5_000, delay_us=0)
 
 
 pytestmark = pytest.mark.usefixtures("one_session")
@@ -88,10 +89,12 @@ def talk(protocol: str, folder: Path, *, lossy: bool, query: str = "") -> list[P
     traces = [folder / f"{name}-{end}.pcapng" for end in ("listener", "caller")]
     bodies = [b"%04d" % number * (1 + number % 50) for number in range(MESSAGES)]
     with blocking.listen(f"{protocol}://127.0.0.1:0", trace=traces[0]) as listener:
-        with relaying(_address(listener.url), LOSSY) if lossy else nullcontext((_address(listener.url), None)) as way:
-            host, port = way[0]
-            with blocking.connect(f"{protocol}://{host}:{port}{query}", trace=traces[1]) as connection:
-                assert connection.send_many(bodies, timeout=60) == MESSAGES
+        direct = _address(listener.url)
+        with (
+            relaying(direct, LOSSY, seed=3) if lossy else nullcontext((direct, None)) as ((host, port), _),
+            blocking.connect(f"{protocol}://{host}:{port}{query}", trace=traces[1]) as connection,
+        ):
+            assert connection.send_many(bodies, timeout=60) == MESSAGES
         received = [bytes(listener.receive(timeout=60).body) for _ in bodies]
     assert sorted(received) == sorted(bodies)
     return traces

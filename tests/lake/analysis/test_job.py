@@ -36,7 +36,7 @@ from fairway.lake.analysis.state import State
 from fairway.lake.analysis.summary import summary
 from fairway.lake.captures import readings
 from fairway.lake.captures.readings import Source
-from fairway.sim.cases import RunOptions, case
+from fairway.sim.configuration import RunOptions, case
 from fairway.store.analyses import APPLICATION, common_run, tables
 from fairway.store.delta import DataFile, Overtaken
 from fairway.store.lakes import Lake

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fairway.sim.cases import RunOptions, case
+from fairway.sim.configuration import RunOptions, case
 from tests.lake.analysis.conftest import VARIANTS
 from tests.lake.analysis.frames import datagrams
 from tests.lake.analysis.tables import made

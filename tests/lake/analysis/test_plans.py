@@ -24,7 +24,7 @@ from fairway.lake.analysis.transfers import transfers
 from fairway.lake.captures.readings import Source
 from fairway.lake.schemas import arrow_schema, spark_schema
 from fairway.lake.violations import violations
-from fairway.sim.cases import RunOptions, case
+from fairway.sim.configuration import RunOptions, case
 from tests.lake.analysis.tables import made
 from tests.lake.analysis.worlds import simulated
 from tests.lake.captures.reading import records_of

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks.captures.made import make_capture
-from benchmarks.captures.peers import dpkt_seconds, tshark_seconds
-from benchmarks.captures.run import _add, _note, goals, show
+from benchmarks.captures.run import _add, _note, dpkt_seconds, goals, show, tshark_seconds
 from benchmarks.captures.worker import Assignment, grouped
 from benchmarks.captures.worker import packets_table as written
 from benchmarks.frame import Results, measured

@@ -8,8 +8,8 @@ from fairway.capture.packets import Endpoint
 from fairway.capture.trace import TraceWriter
 from fairway.protocols import NAMES, make_options
 from fairway.sim.configuration import Configuration
-from fairway.sim.faults import Faults
 from fairway.sim.load import Load
+from fairway.sim.pipe import Faults
 from fairway.sim.run import run
 from fairway.sim.trace import tracer
 

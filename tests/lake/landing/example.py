@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 from fairway.core.layout import LANDING, segment_name
 from fairway.core.tables import SEGMENT
 from fairway.lake.landing.stream import Stream, StreamOptions
-from fairway.lake.landing.typed import parse_wishes
+from fairway.lake.landing.typed import parse_specs
 from fairway.lake.schemas import arrow_schema
 from fairway.store.lakes import Lake
 
@@ -36,7 +36,7 @@ def land_example(spark: SparkSession, lake: Path) -> None:
     segment = pa.table([list(column) for column in zip(*rows, strict=True)], schema=arrow_schema(SEGMENT))
     (lake / LANDING / "harbour").mkdir()
     pq.write_table(segment, lake / LANDING / "harbour" / segment_name(0, len(rows) - 1))
-    options = StreamOptions(available_now=True, wishes=parse_wishes([SCHEMA], []))
+    options = StreamOptions(available_now=True, specs=parse_specs([SCHEMA], []))
     Stream(opened, options, lambda _: None).run(lambda: spark, Event())
     devices = {"peer": ["192.0.2.7", "2001:db8::1"], "site": ["north pier", "south pier"], "model": ["A", "B"]}
     write_deltalake(str(lake.parent / "devices"), pa.table(devices))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fairway.core.tables import PROTOCOLS
 from fairway.lake.landing.stream import Happening, Stream, StreamOptions
-from fairway.lake.landing.typed import parse_wishes
+from fairway.lake.landing.typed import parse_specs
 from fairway.store.lakes import Lake
 from tests.lake.landing.fake import DAY_US, FakeGateway, message_body
 from tests.lake.landing.reading import READERS, Read
@@ -32,7 +32,7 @@ def land(
 ) -> list[Happening]:
     """Lands what is there, and gives what happened; also in `happened`, for who expects a failure."""
     happened = [] if happened is None else happened
-    options = StreamOptions(available_now=True, keep_s=keep_s, wishes=parse_wishes(schemas, routes))
+    options = StreamOptions(available_now=True, keep_s=keep_s, specs=parse_specs(schemas, routes))
     Stream(Lake(lake), options, happened.append).run(lambda: spark, Event())
     return happened
 

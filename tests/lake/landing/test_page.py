@@ -9,7 +9,7 @@ import polars
 import pytest
 
 from fairway.core.tables import LANDED_TABLES
-from fairway.lake.landing.housekeeping import compact
+from fairway.lake.landing.tables import compact
 from fairway.store.lakes import Lake
 from tests.conftest import ROOT
 from tests.examples import blocks

@@ -15,9 +15,9 @@ from fairway.core.errors import FairwayError
 from fairway.core.tables import MESSAGES
 from fairway.lake import register
 from fairway.lake.landing.batch import Landed, Landing
-from fairway.lake.landing.housekeeping import Removed, compact
 from fairway.lake.landing.reconcile import reconcile
 from fairway.lake.landing.stream import Repaired, Restarted, StreamFailed, StreamStumbled, failure_of
+from fairway.lake.landing.tables import Removed, compact
 from fairway.store import crashpoints, tending
 from fairway.store.delta import Delta, Overtaken
 from fairway.store.lakes import Lake, TableBusy

@@ -1,4 +1,4 @@
-"""Which typed tables a lake has: a wish that cannot come true leaves nothing behind, and can be mended."""
+"""Which typed tables a lake has: a spec that cannot come true leaves nothing behind, and can be mended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fairway.lake.landing import tables
 from fairway.lake.landing.batch import Filled, Landed, landed
 from fairway.lake.landing.stream import Happening, StreamFailed, StreamStumbled, failure_of
 from fairway.lake.landing.tables import Begun
-from fairway.lake.landing.typed import Wish, parse_wishes
+from fairway.lake.landing.typed import TypedSpec, parse_specs
 from fairway.lake.schemas import arrow_schema
 from fairway.lake.sink import write
 from fairway.store.delta import by_itself
@@ -50,7 +50,7 @@ def test_columns_can_be_corrected_while_the_table_has_taken_nothing(
     gateway.seal(10)
     assert batches(land(spark, tmp_path, schemas=())) == [(10, 0)]
     assert batches(land(spark, tmp_path, schemas=("readings=senor STRING",))) == []
-    assert tables.known(Lake(tmp_path)) == (Wish("readings", "senor STRING"),)
+    assert tables.known(Lake(tmp_path)) == (TypedSpec("readings", "senor STRING"),)
     gateway.seal(5)
     assert batches(land(spark, tmp_path, schemas=("readings=sensor STRING",))) == [(5, 0)]
     assert {row["sensor"] for row in rows(tmp_path, "readings")} == {"one"}
@@ -67,8 +67,8 @@ def test_columns_stay_when_the_table_has_only_rejected_messages(
         land(spark, tmp_path, schemas=("readings=sensor STRING",))
 
 
-def test_two_wishes_for_one_table_are_refused(tmp_path: Path) -> None:
-    asked = (Wish("readings", "a INT"), Wish("readings", "a STRING"))
+def test_two_specs_for_one_table_are_refused(tmp_path: Path) -> None:
+    asked = (TypedSpec("readings", "a INT"), TypedSpec("readings", "a STRING"))
     with pytest.raises(BadOption, match="has the columns 'a INT'"):
         tables.together(Lake(tmp_path), asked)
 
@@ -77,7 +77,7 @@ def test_a_table_that_somebody_else_made_is_left_alone(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.delta("readings").create(arrow_schema(MESSAGES), (), configuration={}, positions={})
     with pytest.raises(BadOption, match="The table readings is there, and no stream made it"):
-        tables.together(lake, [Wish("readings", "a INT")])
+        tables.together(lake, [TypedSpec("readings", "a INT")])
 
 
 def test_only_what_may_pass_is_tried_again() -> None:
@@ -139,12 +139,12 @@ def test_of_what_a_route_lets_through_what_does_not_fit_is_rejected_for_that_tab
 )
 def test_a_route_that_cannot_be_meant_is_refused(text: str) -> None:
     with pytest.raises(BadOption, match="is not NAME=CONDITIONS"):
-        parse_wishes(SCHEMA, [text])
+        parse_specs(SCHEMA, [text])
 
 
 def test_a_route_without_its_table_is_refused() -> None:
     with pytest.raises(BadOption, match="for which there is no --json-schema"):
-        parse_wishes(SCHEMA, ["other=port=1"])
+        parse_specs(SCHEMA, ["other=port=1"])
 
 
 def test_a_new_table_begins_with_what_lands_from_then_on(

@@ -16,7 +16,7 @@ from fairway.core.tables import REJECTED
 from fairway.lake import register
 from fairway.lake.landing import typed
 from fairway.lake.landing.batch import Landed, landed
-from fairway.lake.landing.typed import UNREADABLE, Wish, parse_wish
+from fairway.lake.landing.typed import UNREADABLE, TypedSpec, parse_spec
 from tests.lake.landing.fake import FakeGateway
 from tests.lake.landing.landing import land
 from tests.lake.landing.reading import rows
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COLUMNS = "sensor STRING NOT NULL, celsius DOUBLE, count INT, at TIMESTAMP, tags ARRAY<STRING>"
-WISH = f"readings={COLUMNS}"
+SPEC = f"readings={COLUMNS}"
 AT = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 
 FITTING: dict[bytes, tuple[Any, ...]] = {
@@ -69,7 +69,7 @@ UNFIT = {
 def test_every_body_is_a_row_or_is_rejected_with_its_reason(spark: SparkSession, gateway: FakeGateway) -> None:
     bodies = [*FITTING, *UNFIT]
     segment = gateway.table(0, len(bodies) - 1, lambda _, offset: bodies[offset])
-    schema = typed.declared(parse_wish(WISH))
+    schema = typed.declared(parse_spec(SPEC))
     judgements = typed.judged(landed(spark.createDataFrame(segment)), schema)
     fitting = typed.fitting(judgements, schema).toArrow().to_pylist()
     assert {bodies[row["gateway_offset"]]: tuple(row[name] for name in schema.names) for row in fitting} == FITTING
@@ -127,7 +127,7 @@ def test_a_value_is_taken_unchanged_or_rejected(spark: SparkSession, gateway: Fa
     names = {f"c{number}": kind for number, kind in enumerate(VALUES)}
     cases = [(name, text, value) for name, kind in names.items() for text, value in VALUES[kind].items()]
     bodies = [f'{{"{name}": {text}}}'.encode() for name, text, _ in cases]
-    schema = typed.declared(Wish("readings", ", ".join(f"{name} {kind}" for name, kind in names.items())))
+    schema = typed.declared(TypedSpec("readings", ", ".join(f"{name} {kind}" for name, kind in names.items())))
     segment = gateway.table(0, len(bodies) - 1, lambda _, offset: bodies[offset])
     judgements = typed.judged(landed(spark.createDataFrame(segment)), schema)
     fitting = {row["gateway_offset"]: row for row in typed.fitting(judgements, schema).toArrow().to_pylist()}
@@ -153,7 +153,7 @@ BEYOND_THE_PARSER = {
 def test_json_that_spark_cannot_parse_is_not_called_something_else(spark: SparkSession, gateway: FakeGateway) -> None:
     bodies = list(BEYOND_THE_PARSER.values())
     segment = gateway.table(0, len(bodies) - 1, lambda _, offset: bodies[offset])
-    judgements = typed.judged(landed(spark.createDataFrame(segment)), typed.declared(Wish("readings", "a STRING")))
+    judgements = typed.judged(landed(spark.createDataFrame(segment)), typed.declared(TypedSpec("readings", "a STRING")))
     reasons = [row["reason"] for row in typed.rejected(judgements, "readings").toArrow().to_pylist()]
     assert reasons == [UNREADABLE] * len(bodies)
     assert "or has a key twice or more than Spark's parser takes" in UNREADABLE
@@ -215,7 +215,7 @@ def test_typed_tables_and_rejected_ones_are_filled_with_the_messages_and_remembe
 )
 def test_a_schema_that_cannot_be_meant_is_refused_before_spark_starts(text: str, complaint: str) -> None:
     with pytest.raises(BadOption, match=complaint):
-        parse_wish(text)
+        parse_spec(text)
 
 
 @pytest.mark.parametrize(
@@ -240,4 +240,4 @@ def test_a_schema_that_cannot_be_meant_is_refused_before_spark_starts(text: str,
 def test_columns_that_cannot_be_are_refused_in_a_sentence(spark: SparkSession, columns: str, complaint: str) -> None:
     assert spark.version
     with pytest.raises(BadOption, match=complaint):
-        typed.declared(Wish("readings", columns))
+        typed.declared(TypedSpec("readings", columns))

@@ -113,7 +113,7 @@ def chain_at(start: int, link: Link, size: int, failed: set[int] | None = None) 
 
 
 def windows(offset: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Cuts the bytes of a search into pieces."""
+    """Cut the bytes of a search into pieces."""
     while offset < stop:
         yield offset, min(offset + SEARCH_BYTES, stop)
         offset += SEARCH_BYTES

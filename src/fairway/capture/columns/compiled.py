@@ -18,7 +18,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def inner(function: _Function) -> _Function:
-    """Marks a function that becomes a part of those that call it."""
+    """Mark a function that becomes a part of those that call it."""
     return cast(_Function, numba.njit(function))
 
 
@@ -33,7 +33,7 @@ class compiled(Generic[_Parameters, _Result]):  # noqa: N801 - a decorator
             self._best = self._unkept
 
     def __call__(self, *arguments: _Parameters.args, **more: _Parameters.kwargs) -> _Result:
-        """Calls the function. Loops raise nothing: what is raised is about what was kept, damaged or on a full disk."""
+        """Call the function. Loops raise nothing: what is raised is about what was kept, damaged or on a full disk."""
         try:
             return self._best(*arguments, **more)
         except Exception:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.capture.frames import LinkType
-from fairway.capture.headers import (
+from fairway.capture.frames import (
     DESTINATION_OPTIONS,
     ETHER_IPV4,
     ETHER_IPV6,
@@ -26,6 +25,7 @@ from fairway.capture.headers import (
     MORE_FRAGMENTS,
     ROUTING,
     VLAN_TAGS_MAX,
+    LinkType,
 )
 from fairway.capture.packets import PROTOCOL_UDP, UDP_HEADER_BYTES
 from fairway.core.columns import Bytes, Integers
@@ -77,18 +77,18 @@ class _Stage:
         self.reason = np.zeros(len(offsets), dtype=np.uint8)
 
     def need(self, rows: Integers | slice, count: int) -> None:
-        """Ends the frames that hold fewer bytes from their place on."""
+        """End the frames that hold fewer bytes from their place on."""
         self.refuse(rows, self.place[rows] + count > self.end[rows], "cut_in_headers")
 
     def refuse(self, rows: Integers | slice, bad: Mask, reason: str) -> None:
-        """Ends the frames of `rows` that are bad, unless they ended before."""
+        """End the frames of `rows` that are bad, unless they ended before."""
         if bad.any():
             reasons = self.reason[rows]
             reasons[bad & (reasons == 0)] = _REASON[reason]
             self.reason[rows] = reasons
 
     def read(self, rows: Integers | slice, position: int, kind: str) -> NDArray[np.int64]:
-        """Reads a big-endian number of each frame; of those that ended something."""
+        """Read a big-endian number of each frame; of those that ended something."""
         width = np.dtype(kind).itemsize
         last = len(self.buffer) - width
         if last < 0:
@@ -101,7 +101,7 @@ class _Stage:
 
 
 def decode_frames(buffer: Bytes, offsets: Integers, captured: Integers, link_types: Integers) -> Datagrams:
-    """Finds the UDP datagram in each frame, or the reason why there is none."""
+    """Find the UDP datagram in each frame, or the reason why there is none."""
     stage = _Stage(np.ascontiguousarray(buffer), offsets, captured)
     ether_type = _network(stage, link_types)
     _skip_vlans(stage, ether_type)
@@ -123,7 +123,7 @@ _ETHER_TYPES = {LinkType.ETHERNET: (14, 12), LinkType.LINUX_SLL: (16, 14), LinkT
 
 
 def _network(stage: _Stage, link_types: Integers) -> Integers:
-    """Passes the link headers and returns the ether types behind them."""
+    """Pass the link headers and return the ether types behind them."""
     ether_type = np.zeros(len(link_types), dtype=np.int64)
     if not len(link_types):
         return ether_type
@@ -243,7 +243,7 @@ def _ipv6(stage: _Stage, rows: Integers | slice, found: _Found) -> None:
 
 
 def _skip_extensions(stage: _Stage, rows: Integers, kind: Integers, found: _Found) -> None:
-    """Passes up to so many extension headers, writing what follows them into `kind`."""
+    """Pass up to so many extension headers, writing what follows them into `kind`."""
     for _ in range(EXTENSION_HEADERS_MAX):
         going = stage.reason[rows] == 0
         fragments = np.flatnonzero(going & (kind == FRAGMENT))

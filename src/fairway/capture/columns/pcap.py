@@ -39,8 +39,15 @@ from fairway.capture.columns.records import (
     numbers,
 )
 from fairway.capture.columns.walks import FRAME_BYTES_MAX, STEP_S_MAX, pcap_offsets
-from fairway.capture.frames import NS_PER_S, RECORD_BYTES_MAX, LinkType
-from fairway.capture.headers import ETHER_IPV4, ETHER_IPV6, ETHER_VLANS, VLAN_TAGS_MAX
+from fairway.capture.frames import (
+    ETHER_IPV4,
+    ETHER_IPV6,
+    ETHER_VLANS,
+    NS_PER_S,
+    RECORD_BYTES_MAX,
+    VLAN_TAGS_MAX,
+    LinkType,
+)
 from fairway.capture.pcap import FRACTION_NS, HEADER_BYTES, LINK_TYPE_MASK, RECORD_HEADER_BYTES
 from fairway.core.columns import Integers
 from fairway.core.errors import DamagedCapture
@@ -129,7 +136,7 @@ class PcapForm:
         )
 
     def _run(self, data: memoryview, offset: int, stop: int) -> tuple[Integers, int, Gap | None]:
-        """Follows the records from an offset on; returns theirs, where they end, and what is to be left out there."""
+        """Follow the records from an offset on; return theirs, where they end, and what is to be left out there."""
         buffer = np.frombuffer(data, dtype=np.uint8)
         found: list[Integers] = []
         gap = None
@@ -261,7 +268,7 @@ class PcapForm:
         return link
 
     def _borne_out(self, data: memoryview, start: int, captured: int, wire_bytes: int) -> bool:
-        """Returns whether the IP packet in a frame is as long as the record says."""
+        """Return whether the IP packet in a frame is as long as the record says."""
         place = IP_PLACES.get(self.link_type)
         if place is None or start + captured > len(data):
             return False
@@ -312,7 +319,7 @@ def plausible_frame(data: memoryview, start: int, captured: int, wire_bytes: int
 
 
 def pcap_form(head: bytes) -> PcapForm:
-    """Reads a pcap file's header from its first 24 bytes."""
+    """Read a pcap file's header from its first 24 bytes."""
     if len(head) < HEADER_BYTES:
         raise DamagedCapture(f"the capture ends after {len(head)} bytes, in the middle of its header")
     orders: tuple[ByteOrder, ByteOrder] = ("<", ">")

@@ -90,7 +90,7 @@ class PcapngForm:
 
 
 def pcapng_form(head: bytes) -> PcapngForm:
-    """Reads the byte order from a file's first 12 bytes."""
+    """Read the byte order from a file's first 12 bytes."""
     order = section_order(memoryview(head), 0)
     if order is None:
         raise DamagedCapture("the capture does not start with a whole pcapng section header")
@@ -106,7 +106,7 @@ def section_order(data: memoryview, offset: int) -> ByteOrder | None:
 
 
 def _run(data: memoryview, place: Place, stop: int) -> tuple[Run, Place]:
-    """Takes packets up to `stop`, to damage, or to a block that changes what the packets after it mean."""
+    """Take packets up to `stop`, to damage, or to a block that changes what the packets after it mean."""
     buffer = np.frombuffer(data, dtype=np.uint8)
     offsets, end = pcapng_offsets(buffer, place.offset, stop, place.order == ">")
     run, after = Run(place, offsets), replace(place, offset=end)
@@ -168,7 +168,7 @@ def _gap(data: memoryview, place: Place) -> tuple[Gap, Place]:
 
 
 def _next_block(data: memoryview, place: Place) -> Place | None:
-    """Finds the block behind one of whose two lengths one bit is wrong."""
+    """Find the block behind one of whose two lengths one bit is wrong."""
     if place.offset + BLOCK_BYTES_MIN > len(data):
         return None
     (length,) = struct.unpack_from(f"{place.order}I", data, place.offset + 4)
@@ -184,7 +184,7 @@ def _next_block(data: memoryview, place: Place) -> Place | None:
 
 
 def _search(data: memoryview, offset: int, stop: int, preferred: ByteOrder) -> Place | None:
-    """Finds the first chain of blocks; where both byte orders have one at the same offset, the preferred one."""
+    """Find the first chain of blocks; where both byte orders have one at the same offset, the preferred one."""
     orders = (preferred, *(other for other in ORDERS if other != preferred))
     for low, high in windows(offset, min(stop, len(data) - BLOCK_BYTES_MIN + 1)):
         found = [place for order in orders if (place := _chain(data, low, high, order)) is not None]

@@ -52,20 +52,20 @@ def form_of(head: bytes) -> Form:
 
 
 def cuts(start: int, size: int, range_bytes: int) -> list[tuple[int, int]]:
-    """Cuts a file into ranges of about the same size, at least one."""
+    """Cut a file into ranges of about the same size, at least one."""
     count = max(1, -(-(size - start) // range_bytes))
     edges = [start + (size - start) * number // count for number in range(count + 1)]
     return list(pairwise(edges))
 
 
 def probe(form: Form, data: memoryview, cut: int, stop: int) -> Probe:
-    """Walks over a range from a guess; the file's first range needs none."""
+    """Walk over a range from a guess; the file's first range needs none."""
     start = form.start if cut <= form.start.offset else form.guess(data, cut, stop)
     return probe_from(form, data, start, stop)
 
 
 def probe_from(form: Form, data: memoryview, start: Place, stop: int) -> Probe:
-    """Walks over a range from a place that is known."""
+    """Walk over a range from a place that is known."""
     frames = gaps = 0
     steps = form.walk(data, start, stop)
     while True:

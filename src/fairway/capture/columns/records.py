@@ -104,7 +104,7 @@ class Form(Protocol):
         """Return the runs and gaps that start before `stop`, and return the place where the last one ends."""
 
     def records(self, data: memoryview, run: Run) -> Records:
-        """Reads the headers of a run."""
+        """Read the headers of a run."""
 
 
 def gap_record(gap: Gap) -> Records:
@@ -129,7 +129,7 @@ def numbers(data: memoryview, order: ByteOrder, offset: int, stop: int) -> NDArr
 
 
 def heads(data: memoryview, order: ByteOrder, offsets: Integers, words: int) -> NDArray[np.int64]:
-    """Copies so many 32-bit numbers from each offset on into a row."""
+    """Copy so many 32-bit numbers from each offset on into a row."""
     width = 4 * words
     low, high = int(offsets[0]), int(offsets[-1]) + width
     view = np.ndarray((high - low - width + 1,), dtype=f"V{width}", buffer=data, offset=low, strides=(1,))

@@ -38,7 +38,7 @@ def pcap_offsets(buffer: Bytes, offset: int, stop: int, big: bool, captured_max:
 
 
 def _fetch(buffer: Bytes, offset: int, stop: int) -> None:
-    """Has a mapped file's pages brought in one after the other: a walk that waits for each takes twice as long."""
+    """Have a mapped file's pages brought in one after the other: a walk that waits for each takes twice as long."""
     buffer[offset:stop:PAGE_BYTES].any()
 
 
@@ -81,7 +81,7 @@ def _usual(buffer: Bytes, offset: int, seconds: int, big: bool, captured_max: in
 
 
 def pcapng_offsets(buffer: Bytes, offset: int, stop: int, big: bool) -> tuple[Integers, int]:
-    """Follows the blocks of a pcapng file that start before `stop`; returns those of packets, and where the walk ended.
+    """Follow the blocks of a pcapng file that start before `stop`; return those of packets, and where the walk ended.
 
     It ends early in front of a block that is not possible, or that changes what the packets after it mean.
     """

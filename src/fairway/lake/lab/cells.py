@@ -16,9 +16,9 @@ from fairway.core.random_source import MILLION
 from fairway.core.tables import RUNS
 from fairway.protocols import make_options, protocol
 from fairway.sim.configuration import Configuration
-from fairway.sim.faults import Faults, per_million
 from fairway.sim.load import Load
 from fairway.sim.measures import quantile
+from fairway.sim.pipe import Faults, per_million
 from fairway.sim.run import run
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Cell:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Cell:
-        """Takes back what `plain` gave."""
+        """Take back what `plain` gave."""
         return cls(**{**plain, "link": Link(**plain["link"]), "load": Traffic(**plain["load"])})
 
     @property
@@ -137,7 +137,7 @@ class Cell:
 
     @property
     def cost_s(self) -> float:
-        """Estimates how long the run keeps a core busy."""
+        """Estimate how long the run keeps a core busy."""
         datagrams = self.load.messages * self.load.flows * self.parts * (2 if self.parts == 1 else 1.1)
         return START_S + datagrams / (1 - min(self.link.loss, 0.9)) / DATAGRAMS_PER_S
 
@@ -171,7 +171,6 @@ class Cell:
         )
 
     def run(self, trace: Trace | None = None) -> Result:
-        """Runs the cell."""
         return run(self.configuration(), self.seed, trace=trace)
 
 
@@ -182,7 +181,7 @@ def _microseconds(name: str, milliseconds: float) -> int:
 
 
 def measured(cell: Cell, number: int) -> Row:
-    """Runs a cell and gives its row of the table `runs`."""
+    """Run a cell and return its row of the table `runs`."""
     result = cell.run()
     measures = result.measures
     delivered_us, acknowledged_us = sorted(measures.delivered_us), sorted(measures.acknowledged_us)
@@ -226,6 +225,6 @@ def measured(cell: Cell, number: int) -> Row:
 
 
 def variant(cell: Cell) -> str:
-    """Names the protocol with the options that the grid sets for it, for legends."""
+    """Return the protocol with the options that the grid sets for it, for legends."""
     chosen = " ".join(f"{name}={value}" for name, value in sorted(cell.options.items()))
     return f"{cell.protocol} {chosen}".strip()

@@ -48,12 +48,12 @@ class Sweep:
     load: Mapping[str, Axis]
 
     def count(self) -> int:
-        """Counts the cells without making them."""
+        """Count the cells without making them."""
         rest = len(self.seeds) * prod(map(len, self.link.values())) * prod(map(len, self.load.values()))
         return rest * sum(prod(map(len, self.options[name].values())) for name in self.protocols)
 
     def cells(self) -> Iterator[Cell]:
-        """Makes the cells, the seeds going fastest."""
+        """Make the cells, the seeds going fastest."""
         for name in self.protocols:
             for options in _choices(self.options[name]):
                 for link in _choices(self.link):
@@ -85,7 +85,7 @@ def parse(text: str, name: str = "the grid") -> list[Cell]:
 
 
 def _check(cells: Any, name: str) -> None:
-    """Tries each combination once, whatever its seed: a bad one fails here and not in an hour."""
+    """Try each combination once, whatever its seed: a bad one fails here and not in an hour."""
     tried: set[tuple[object, ...]] = set()
     for cell in cells:
         shape = (cell.protocol, tuple(cell.options.items()), cell.link, cell.load)
@@ -139,7 +139,7 @@ def _options(found: object, protocols: Axis, where: str) -> dict[str, dict[str, 
 
 
 def _axes(found: object, kind: type, where: str) -> dict[str, Axis]:
-    """Checks a table against the fields of a class, and makes every value a tuple."""
+    """Check a table against the fields of a class, and make every value a tuple."""
     if not isinstance(found, dict):
         raise BadGrid(f"{where} is not a table.")
     hints = get_type_hints(kind)

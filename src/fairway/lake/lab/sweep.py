@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from fairway.core.errors import FairwayError
@@ -64,7 +63,7 @@ class LabFolder:
         self._cells = path / "cells.jsonl"
 
     def prepare(self) -> None:
-        """Makes the folder, or raises `BadLabFolder` if it holds something else."""
+        """Make the folder, or raise `BadLabFolder` if it holds something else."""
         try:
             if self.path.exists() and not self._cells.exists() and any(self.path.iterdir()):
                 raise BadLabFolder(f"{self.path} holds something that is not a sweep; name an empty or new folder.")
@@ -100,16 +99,12 @@ class LabFolder:
         """Return what the table says of a cell, or None if it was not run yet."""
         import pyarrow.dataset as ds
 
-        files = sorted(map(str, self.runs.glob("chunk-*.parquet")))
-        if not files:
-            return None
-        rows: list[dict[str, object]] = (
-            ds.dataset(files, format="parquet").to_table(filter=ds.field("cell") == number).to_pylist()
-        )
-        return rows[0] if rows else None
+        files = [str(self.runs / name) for name in sorted(self.done())]
+        found = ds.dataset(files, format="parquet").to_table(filter=ds.field("cell") == number) if files else None
+        return found.to_pylist()[0] if found else None
 
     def add(self, cells: Iterable[Cell]) -> int:
-        """Appends the cells that are not there yet, cut into chunks; tells how many they are."""
+        """Append the cells that are not there yet, cut into chunks; return how many they are."""
         chunks = self.chunks() if self._cells.exists() else []
         known = {cell.key for chunk in chunks for _, cell in chunk.cells}
         fresh = [cell for cell in cells if cell.key not in known]
@@ -124,17 +119,17 @@ class LabFolder:
 
     def pending(self) -> list[Chunk]:
         """Return the chunks that have no file yet, the largest first: the last tasks to end are then short."""
-        done = {file.name for file in self.runs.glob("chunk-*.parquet")}
+        done = self.done()
         chunks = [chunk for chunk in self.chunks() if chunk.name not in done]
         return sorted(chunks, key=lambda chunk: -sum(cell.cost_s for _, cell in chunk.cells))
 
     def count(self) -> int:
-        """Counts the cells of all grids that were given to this folder."""
+        """Count the cells of all grids that were given to this folder."""
         return sum(len(chunk.cells) for chunk in self.chunks())
 
-    def done(self) -> int:
-        """Counts the chunks that have a file."""
-        return sum(1 for _ in self.runs.glob("chunk-*.parquet"))
+    def done(self) -> set[str]:
+        """Return the names of the chunks that have a file."""
+        return {file.name for file in self.runs.glob("chunk-*.parquet")}
 
 
 def _chunked(cells: list[Cell], first: int) -> Iterator[tuple[int, Cell]]:
@@ -148,7 +143,7 @@ def _chunked(cells: list[Cell], first: int) -> Iterator[tuple[int, Cell]]:
 
 
 def run_chunk(chunk: Chunk, folder: LabFolder) -> int:
-    """Runs the cells of a chunk and publishes their rows; tells how many they are."""
+    """Run the cells of a chunk and publish their rows; return how many they are."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -160,7 +155,7 @@ def run_chunk(chunk: Chunk, folder: LabFolder) -> int:
 
 
 def publish(target: Path, content: bytes, staging: Path) -> None:
-    """Writes a file aside, syncs it and renames it: a reader sees the whole of it or nothing."""
+    """Write a file aside, sync it and rename it: a reader sees the whole of it or nothing."""
     staging.mkdir(exist_ok=True)
     # Two tasks may publish one chunk at the same time: each needs a file of its own to write.
     descriptor, aside = tempfile.mkstemp(dir=staging)
@@ -169,14 +164,8 @@ def publish(target: Path, content: bytes, staging: Path) -> None:
     publish_file(Path(aside), target)
 
 
-Report = Callable[[int, int], None]
-"""Takes the cells that are done and all cells."""
-
-POLL_S = 0.5
-
-
-def sweep(spark: SparkSession, folder: LabFolder, report: Report | None = None) -> int:
-    """Runs what is missing; gives the number of cells that were run."""
+def sweep(spark: SparkSession, folder: LabFolder) -> int:
+    """Run what is missing; return the number of cells that were run."""
     pending = folder.pending()
     if not pending:
         return 0
@@ -184,8 +173,7 @@ def sweep(spark: SparkSession, folder: LabFolder, report: Report | None = None) 
     spans = [(chunk.number, chunk.cells[0][0], len(chunk.cells)) for chunk in pending]
     places = spark.range(0, len(spans), numPartitions=len(spans))
     ran = places.mapInArrow(_runner(folder.path.absolute(), spans), "cells BIGINT")
-    with _Watch(folder, pending, report):
-        total = ran.groupBy().sum("cells").collect()[0][0]
+    total = ran.groupBy().sum("cells").collect()[0][0]
     if total != cells:
         raise FairwayError(f"{total} cells were run where {cells} were to be; run the same command again.")
     return cells
@@ -194,7 +182,7 @@ def sweep(spark: SparkSession, folder: LabFolder, report: Report | None = None) 
 def _runner(
     path: Path, spans: list[tuple[int, int, int]]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Makes the function that a task runs; it carries names, and reads the cells themselves from the folder."""
+    """Return the function that a task runs; it carries names, and reads the cells themselves from the folder."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -205,31 +193,3 @@ def _runner(
             yield pa.RecordBatch.from_pydict({"cells": pa.array(counts, pa.int64())})
 
     return run
-
-
-class _Watch:
-    """Reports how many cells are done, by looking at the folder, until the sweep ends."""
-
-    def __init__(self, folder: LabFolder, pending: list[Chunk], report: Report | None) -> None:
-        self._folder = folder
-        self._sizes = {chunk.name: len(chunk.cells) for chunk in pending}
-        self._report = report
-        self._thread: Thread | None = None
-        self._ended = Event()
-
-    def __enter__(self) -> None:
-        if self._report is not None:
-            self._thread = Thread(target=self._watch, daemon=True)
-            self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _watch(self) -> None:
-        assert self._report is not None
-        total = sum(self._sizes.values())
-        while not self._ended.wait(POLL_S):
-            done = {file.name for file in self._folder.runs.glob("chunk-*.parquet")}
-            self._report(sum(size for name, size in self._sizes.items() if name in done), total)

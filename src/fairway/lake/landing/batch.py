@@ -79,7 +79,7 @@ class Filled:
 class TypedTable:
     """A typed table that the stream fills."""
 
-    wish: typed.Wish
+    spec: typed.TypedSpec
     schema: StructType
     fitting: Filled
     rejected: Filled
@@ -113,7 +113,6 @@ class Landing:
         self._ended = False
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        """Land one batch."""
         with self._running:
             if self._ended:
                 raise StreamEnded("The stream is ending.")
@@ -180,10 +179,10 @@ class Landing:
         advances = one.fitting.advances(ends)
         if not advances:
             return 0
-        rows = typed.routed(self._above(messages, {name: one.fitting.position(name) for name in ends}), one.wish.route)
+        rows = typed.routed(self._above(messages, {name: one.fitting.position(name) for name in ends}), one.spec.route)
         judged = typed.judged(rows, one.schema)
         files = sink.put(typed.fitting(judged, one.schema), one.fitting.table)
-        unfit = (rows.count() if one.wish.route else sum(end - own for own, end in advances.values())) - sum(
+        unfit = (rows.count() if one.spec.route else sum(end - own for own, end in advances.values())) - sum(
             file.rows for file in files
         )
         refused = {gateway: end for gateway, end in ends.items() if one.ends(gateway) < end}
@@ -191,7 +190,7 @@ class Landing:
             again = {name for name in ends if one.ends(name) > one.fitting.position(name)}
             fresh = self._above(judged, {name: one.ends(name) for name in ends})
             written = sink.write(
-                typed.rejected(fresh, one.wish.table),
+                typed.rejected(fresh, one.spec.table),
                 one.rejected.table,
                 positions=one.rejected.advances(refused),
                 expected_rows=None if again else unfit,

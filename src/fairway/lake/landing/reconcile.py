@@ -14,7 +14,7 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,6 @@ class Coverage:
         self._open: dict[int, np.ndarray[Any, np.dtype[np.uint8]]] = {}
 
     def add(self, offsets: Offsets) -> None:
-        """Count rows."""
         if not len(offsets):
             return
         blocks = offsets // BLOCK
@@ -86,7 +85,7 @@ class Coverage:
             self._add(block, everything)
 
     def count(self, first: int, end: int) -> int:
-        """Counts the offsets from `first` up to and without `end` that were seen."""
+        """Count the offsets from `first` up to and without `end` that were seen."""
         total = 0
         for block in self._full | self._open.keys():
             low, high = max(first - block * BLOCK, 0), min(end - block * BLOCK, BLOCK)
@@ -102,7 +101,7 @@ class Coverage:
         return highest * BLOCK + int(np.flatnonzero(self._bits(highest))[-1]) + 1
 
     def beyond(self, end: int) -> int:
-        """Counts the offsets from `end` on that were seen."""
+        """Count the offsets from `end` on that were seen."""
         return self.count(end, self.end())
 
 
@@ -130,10 +129,6 @@ class Account:
     def balanced(self) -> bool:
         """Whether all is well."""
         return not (self.missing or self.double or self.unexplained)
-
-    def as_row(self) -> dict[str, object]:
-        """Return the figures by their names."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,15 +46,12 @@ class LandingSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what stands in `format(...)`."""
         return NAME
 
     def schema(self) -> StructType:
-        """Return the columns of a segment."""
         return spark_schema(SEGMENT)
 
     def streamReader(self, schema: StructType) -> LandingStreamReader:  # noqa: N802  # Spark's name
-        """Return the reader of a stream."""
         return LandingStreamReader(self.options)
 
 
@@ -68,28 +65,23 @@ class LandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[str, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        """Begin where the tables end."""
         return self._start
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Bounds a batch."""
         return ReadMaxBytes(self._bytes_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Remembers what is there now: a single pass ends with it."""
+        """Remember what is there now: a single pass ends with it."""
         self._target = ends(self._landing)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        """Return how far the next batch goes."""
         bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         return newest(self._landing, start, target=self._target, bytes_max=bytes_max)
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """Cuts a batch into tasks."""
         return [SegmentGroup(group) for group in groups(self._landing, start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Reads the segments of one task."""
         assert isinstance(partition, SegmentGroup)
         for segment in partition.segments:
             yield from read_segment(self._landing, segment)

@@ -23,9 +23,8 @@ from fairway.core.layout import STAGING
 from fairway.core.tables import MESSAGES
 from fairway.lake.landing import segments, tables
 from fairway.lake.landing.batch import Filled, Landed, Landing, TypedTable
-from fairway.lake.landing.housekeeping import Removed, remove_landed
-from fairway.lake.landing.tables import Begun
-from fairway.lake.landing.typed import Wish
+from fairway.lake.landing.tables import Begun, Removed, remove_landed
+from fairway.lake.landing.typed import TypedSpec
 from fairway.lake.session import is_jvm_gone
 from fairway.store.lakes import Lake
 from fairway.store.tending import HISTORY_S, Compacted
@@ -120,7 +119,7 @@ class StreamOptions:
     interval_s: float = 3.0
     keep_s: float = 7 * 86_400.0
     history_s: float = HISTORY_S
-    wishes: tuple[Wish, ...] = ()
+    specs: tuple[TypedSpec, ...] = ()
 
 
 class Stream:
@@ -146,16 +145,16 @@ class Stream:
             for table in tables.landed_tables(self._lake):
                 for name in table.mend():
                     self._report(Repaired(table.place.uri.rpartition("/")[2], name))
-            wishes = tables.together(self._lake, self._options.wishes)
+            specs = tables.together(self._lake, self._options.specs)
             spark = open_session()
             try:
                 if not stop.is_set():
-                    self._persevere(spark, wishes, stop)
+                    self._persevere(spark, specs, stop)
             except Exception as error:
                 self._explain(error, stop)
 
     def _explain(self, error: Exception, stop: Event) -> None:
-        """Raises what ended the stream, unless that was asked for.
+        """Raise what ended the stream, unless that was asked for.
 
         Service managers may ask all processes of a service at once: then the JVM is gone before the driver is done, and
         the batch in the middle is done again at the next start.
@@ -167,11 +166,11 @@ class Stream:
                 "Spark's Java process is gone (killed, or for want of memory): start the stream again."
             ) from error
 
-    def _persevere(self, spark: SparkSession, wishes: tuple[Wish, ...], stop: Event) -> None:
+    def _persevere(self, spark: SparkSession, specs: tuple[TypedSpec, ...], stop: Event) -> None:
         """Run the query, and again where Spark stumbles for a reason that may pass."""
         staging, stumbles = self._staging(), 0
         while True:
-            messages, typed, begun = tables.prepare(self._lake, wishes, self._options.history_s)
+            messages, typed, begun = tables.prepare(self._lake, specs, self._options.history_s)
             for one in begun:
                 self._report(one)
             with tempfile.TemporaryDirectory(prefix=CHECKPOINT, dir=staging, ignore_cleanup_errors=True) as folder:

@@ -1,4 +1,5 @@
-"""The tables that a stream fills: made when they are missing, given new columns when a later release has more.
+"""The tables that a stream fills: made when they are missing, given new columns when a later release has more,
+compacted; and the removal of segments that have landed.
 
 A typed table keeps what was asked for in its own properties, so that a restart without the option goes on filling it.
 It begins with what lands after it was made: its first version has the positions that `messages` had then.
@@ -6,7 +7,7 @@ It begins with what lands after it was made: its first version has the positions
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,13 @@ from fairway.core.layout import GATEWAYS, TABLES, progress
 from fairway.core.tables import ANALYSIS_TABLES, MESSAGES, REJECTED
 from fairway.lake.landing import segments
 from fairway.lake.landing.batch import Filled, TypedTable
-from fairway.lake.landing.typed import KEYS, Wish, declared
+from fairway.lake.landing.typed import KEYS, TypedSpec, declared
 from fairway.lake.schemas import arrow_schema
+from fairway.store import crashpoints, tending
+from fairway.store.analyses import tables as captured_tables
 from fairway.store.delta import Delta, by_itself
 from fairway.store.lakes import Lake
-from fairway.store.tending import history
+from fairway.store.tending import Compacted, history
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,32 +46,32 @@ def landed_tables(lake: Lake) -> Iterator[Delta]:
             yield lake.delta(name)
 
 
-def known(lake: Lake) -> tuple[Wish, ...]:
+def known(lake: Lake) -> tuple[TypedSpec, ...]:
     """Return the typed tables that a lake has."""
     found = ((table.place, table.open().metadata().configuration) for table in landed_tables(lake))
     return tuple(
-        Wish(place.uri.rpartition("/")[2], properties[COLUMNS], properties.get(ROUTE, ""))
+        TypedSpec(place.uri.rpartition("/")[2], properties[COLUMNS], properties.get(ROUTE, ""))
         for place, properties in found
         if COLUMNS in properties
     )
 
 
-def together(lake: Lake, asked: Iterable[Wish]) -> tuple[Wish, ...]:
+def together(lake: Lake, asked: Iterable[TypedSpec]) -> tuple[TypedSpec, ...]:
     """Return the typed tables of the lake and the new ones; a table that has taken messages keeps what it has."""
-    wishes = {wish.table: wish for wish in known(lake)}
-    corrigible = {table for table in wishes if not _has_taken(lake, table)}
-    for wish in asked:
-        if wish.table not in wishes and lake.delta(wish.table).exists():
-            raise BadOption(f"The table {wish.table} is there, and no stream made it: choose another name.")
-        there = wishes.get(wish.table, wish)
-        if there != wish and wish.table not in corrigible:
+    specs = {spec.table: spec for spec in known(lake)}
+    corrigible = {table for table in specs if not _has_taken(lake, table)}
+    for spec in asked:
+        if spec.table not in specs and lake.delta(spec.table).exists():
+            raise BadOption(f"The table {spec.table} is there, and no stream made it: choose another name.")
+        there = specs.get(spec.table, spec)
+        if there != spec and spec.table not in corrigible:
             raise BadOption(
-                f"The table {wish.table} has the columns {there.columns!r}"
+                f"The table {spec.table} has the columns {there.columns!r}"
                 f"{f' and the route {there.route!r}' if there.route else ''}: give the same, or choose another name."
             )
-        wishes[wish.table] = wish
-        corrigible.discard(wish.table)
-    return tuple(wishes.values())
+        specs[spec.table] = spec
+        corrigible.discard(spec.table)
+    return tuple(specs.values())
 
 
 def _has_taken(lake: Lake, name: str) -> bool:
@@ -78,7 +81,7 @@ def _has_taken(lake: Lake, name: str) -> bool:
     )
 
 
-def prepare(lake: Lake, wishes: Iterable[Wish], history_s: float) -> tuple[Filled, list[TypedTable], list[Begun]]:
+def prepare(lake: Lake, specs: Iterable[TypedSpec], history_s: float) -> tuple[Filled, list[TypedTable], list[Begun]]:
     """Make what is missing, and return everything that is to be filled, and what is new."""
     for landed in (MESSAGES, REJECTED):
         _make(lake.delta(landed.name), arrow_schema(landed), landed.partitions, {}, {}, history_s)
@@ -86,13 +89,13 @@ def prepare(lake: Lake, wishes: Iterable[Wish], history_s: float) -> tuple[Fille
     there = set(segments.gateways(lake.landing)) | set((lake.place / GATEWAYS).names())
     positions = {progress(gateway): messages.position(gateway) for gateway in sorted(there)}
     tables, begun = [], []
-    for wish in wishes:
-        schema, table = declared(wish), lake.delta(wish.table)
-        properties = {COLUMNS: wish.columns} | ({ROUTE: wish.route} if wish.route else {})
+    for spec in specs:
+        schema, table = declared(spec), lake.delta(spec.table)
+        properties = {COLUMNS: spec.columns} | ({ROUTE: spec.route} if spec.route else {})
         if _make(table, _typed_schema(schema), ("day",), properties, positions, history_s) and any(positions.values()):
-            begun.append(Begun(wish.table))
-        rejected = Filled(lake.delta(REJECTED.name), wish.table)
-        tables.append(TypedTable(wish, schema, Filled(table), rejected))
+            begun.append(Begun(spec.table))
+        rejected = Filled(lake.delta(REJECTED.name), spec.table)
+        tables.append(TypedTable(spec, schema, Filled(table), rejected))
     return messages, tables, begun
 
 
@@ -149,3 +152,46 @@ def _nullable(kind: DataType) -> Any:
         case StructType():
             return StructType([StructField(field.name, _nullable(field.dataType), True) for field in kind.fields])
     return kind
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """How many segments went away because they have landed long ago."""
+
+    segments: int
+
+
+def remove_landed(lake: Lake, landed: Callable[[str], int], keep_s: float, now_s: float) -> Removed:
+    """Remove segments that all tables hold and that are older than `keep_s`, from the oldest on.
+
+    `landed` returns how much of a gateway all tables hold. A gateway's newest segment stays: it tells a gateway that
+    lost its journal where to go on.
+    """
+    count = 0
+    for gateway in segments.gateways(lake.landing):
+        position = landed(gateway)
+        found = segments.listed(lake.landing, gateway)
+        segments.check_landed(lake.landing, gateway, position, found)
+        for segment in found[:-1]:
+            if segment.last >= position or lake.landing.file(segment.name).changed_s > now_s - keep_s:
+                break
+            lake.landing.remove(segment.name)
+            crashpoints.reached("segment-removed")
+            count += 1
+    return Removed(count)
+
+
+def compact(lake: Lake, report: Callable[[Compacted], None]) -> None:
+    """Compact every table that streams fill, where none runs, and the tables of captures.
+
+    An analysis that runs meanwhile ends with a sentence, and is made up for by the next.
+    """
+    with lake.lock(MESSAGES.name, "fairway compact"):
+        landed = list(landed_tables(lake))
+        for table in landed:
+            table.mend()
+        for table in (*landed, *(one for one in captured_tables(lake.place).values() if one.exists())):
+            done = tending.compact(table)
+            tending.checkpoint(table)
+            if done is not None:
+                report(done)

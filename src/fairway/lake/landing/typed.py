@@ -35,7 +35,7 @@ _TAKEN = tuple(table.name for table in (*LANDED_TABLES, *ANALYSIS_TABLES))
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TypedSpec:
     """What `--json-schema` asks for, as text."""
 
     table: str
@@ -83,8 +83,8 @@ def routed(messages: DataFrame, route: str) -> DataFrame:
     return messages
 
 
-def parse_wish(text: str) -> Wish:
-    """Reads `readings="sensor STRING, celsius DOUBLE"`; what only Spark can tell is checked later."""
+def parse_spec(text: str) -> TypedSpec:
+    """Read `readings="sensor STRING, celsius DOUBLE"`; what only Spark can tell is checked later."""
     table, equals, columns = (part.strip() for part in text.partition("="))
     if not equals or not columns or not _IDENTIFIER.fullmatch(table):
         raise BadOption(
@@ -94,38 +94,38 @@ def parse_wish(text: str) -> Wish:
         raise BadOption(
             f"--json-schema cannot fill the table {table}, which Fairway fills itself: choose another name."
         )
-    return Wish(table, columns)
+    return TypedSpec(table, columns)
 
 
-def parse_wishes(schemas: Iterable[str], routes: Iterable[str]) -> tuple[Wish, ...]:
+def parse_specs(schemas: Iterable[str], routes: Iterable[str]) -> tuple[TypedSpec, ...]:
     """Read what `--json-schema` and `--route` ask for together."""
-    wishes = [parse_wish(text) for text in schemas]
+    specs = [parse_spec(text) for text in schemas]
     for table, route in map(parse_route, routes):
-        if table not in {wish.table for wish in wishes}:
+        if table not in {spec.table for spec in specs}:
             raise BadOption(f"--route names the table {table}, for which there is no --json-schema: give both.")
-        wishes = [replace(wish, route=route) if wish.table == table else wish for wish in wishes]
-    return tuple(wishes)
+        specs = [replace(spec, route=route) if spec.table == table else spec for spec in specs]
+    return tuple(specs)
 
 
-def declared(wish: Wish) -> StructType:
-    """Return the wished columns as a schema."""
+def declared(spec: TypedSpec) -> StructType:
+    """Return the declared columns as a schema."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 
     try:
-        schema = StructType.fromDDL(wish.columns)
+        schema = StructType.fromDDL(spec.columns)
     except PySparkException as error:
         reason = str(error).strip().splitlines()[0]
-        raise BadOption(f"--json-schema {wish.table}: Spark cannot read {wish.columns!r} ({reason}).") from error
+        raise BadOption(f"--json-schema {spec.table}: Spark cannot read {spec.columns!r} ({reason}).") from error
     assert isinstance(schema, StructType)
-    check_names(wish.table, schema, {*KEYS, "day"})
+    check_names(spec.table, schema, {*KEYS, "day"})
     for field in schema.fields:
-        check_type(wish.table, field.name, field.dataType)
+        check_type(spec.table, field.name, field.dataType)
     return schema
 
 
 def judged(messages: DataFrame, schema: StructType) -> DataFrame:
-    """Adds the declared columns as `parsed`, and the reason why a body does not fit, null if it does."""
+    """Add the declared columns as `parsed`, and the reason why a body does not fit, null if it does."""
     from pyspark.sql import functions as F
 
     text = F.col("body").cast("string")
@@ -226,7 +226,7 @@ SIMPLE = ("boolean", *WHOLE, *BROKEN, *TEXTS)
 
 
 def check_type(table: str, column: str, kind: DataType) -> None:
-    """Refuses a type that JSON does not give, or that not every reader finds in Parquet."""
+    """Refuse a type that JSON does not give, or that not every reader finds in Parquet."""
     from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
 
     match kind:
@@ -248,7 +248,7 @@ def check_type(table: str, column: str, kind: DataType) -> None:
 
 
 def check_names(table: str, schema: StructType, taken: set[str]) -> None:
-    """Refuses names that are no identifiers, or differ from one that is taken only in upper and lower case."""
+    """Refuse names that are no identifiers, or differ from one that is taken only in upper and lower case."""
     for name in schema.names:
         if name.lower() in taken or not (name.isascii() and name.isidentifier() and name[0] != "_"):
             raise BadOption(f"--json-schema {table}: a column cannot be called {name!r}, or not twice: rename it.")

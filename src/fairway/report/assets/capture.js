@@ -278,7 +278,7 @@
     const line = (name, column, colour, drawing = "steps") => ({ name, x: times.t, y: times[column], colour, drawing });
     const x = { label: "since the session began", unit: "seconds", log: false };
     const pictures = [
-      { title: "Goodput", x, y: { label: "bytes per second", unit: "bytes_per_s", log: false }, height: 220, sync: "session", says: `Bodies seen for the first time, and all UDP payload with copies and headers, ${per}.`,
+      { title: "Goodput", x, y: { label: "bytes per second", unit: "bytes_per_s", log: false }, height: 220, sync: "session", says: `Bodies seen for the first time, and all UDP payload with retransmissions and headers, ${per}.`,
         lines: [line("to the callee", "goodput_out", 1), line("to the caller", "goodput_in", 3), line("on the wire →", "bytes_out", 0, "dashed steps"), line("on the wire ←", "bytes_in", 5, "dashed steps")].filter((one) => one.y.some((value) => value > 0)) },
       { title: "Round trips", x, y: { label: "round-trip time", unit: "us", log: false }, height: 220, sync: "session", says: `Only samples without ambiguity, ${per}.`,
         lines: [line("median", "rtt_p50_us", 1, "line"), line("99th percentile", "rtt_p99_us", 2, "line")].filter((one) => one.y.some((value) => value !== null)) },

@@ -1,14 +1,14 @@
 """Flows through one bottleneck: what share of it they reach, and how long its queue is.
 
-A lean world beside `run.py`: the same machines, pipes and clock, without judge, digest and crashes, because a long flow
-at 100 Mbit/s is a million datagrams. All flows share one pipe towards the receivers, in front of which a queue waits,
-and one pipe back. What is measured depends on the seed and on nothing else.
+A lean world beside `fairway.sim.run`: the same machines, pipes and clock, without judge, digest and crashes, because
+a long flow at 100 Mbit/s is a million datagrams. All flows share one pipe towards the receivers, in front of
+which a queue waits, and one pipe back. What is measured depends on the seed and on nothing else.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from fairway import protocols as registry
@@ -28,8 +28,7 @@ from fairway.core.events import (
 )
 from fairway.core.machine import Machine, Options, Transmit
 from fairway.core.random_source import MILLION, Seeded
-from fairway.sim.faults import Faults
-from fairway.sim.pipe import Pipe
+from fairway.sim.pipe import Faults, Pipe
 from fairway.sim.schedule import Schedule
 
 DATAGRAM_BYTES = 1_200
@@ -103,15 +102,15 @@ class Constant:
 
 
 class Flow:
-    def __init__(self, world: Bottleneck, index: int, load: Load, chance: Seeded) -> None:
+    def __init__(self, world: Bottleneck, index: int, load: Load, random: Seeded) -> None:
         self._world = world
         self.load = load
         self.body_bytes = BODY_BYTES[load.protocol]
         client, server = (f"10.0.1.{index}", 5_000), (f"10.0.0.{index}", 9_000)
         options: Options = registry.make_options(load.protocol, **load.options)
         receiving = replace(options, spool_above_bytes=1 << 16) if load.protocol == "rup" else options  # type: ignore[call-arg]
-        self.sender = End(world, client, registry.make_machine(load.protocol, options, chance.fork(1)), self._sent)
-        self.receiver = End(world, server, registry.make_machine(load.protocol, receiving, chance.fork(2)), self._got)
+        self.sender = End(world, client, registry.make_machine(load.protocol, options, random.fork(1)), self._sent)
+        self.receiver = End(world, server, registry.make_machine(load.protocol, receiving, random.fork(2)), self._got)
         self._peer: Peer | None = None
         self._bodies = [bytes(self.body_bytes)] * BATCH
         self._queued = 0
@@ -231,14 +230,14 @@ class Bottleneck:
     """All flows of one run, and the path that they share."""
 
     def __init__(self, path: Path, loads: Sequence[Load], seed: int, constant: Constant | None = None) -> None:
-        chance = Seeded(seed)
+        random = Seeded(seed)
         self.path = path
         self.schedule = Schedule()
         self.ends: dict[Address, End] = {}
         self.large = bytes(RUP_MESSAGE_BYTES)
         faults = path.faults()
-        self._forth, self._back = (Pipe(faults, chance.fork(way), Counter(), None) for way in (1, 2))
-        self.flows = [Flow(self, index + 1, load, chance.fork(10 + index)) for index, load in enumerate(loads)]
+        self._forth, self._back = (Pipe(faults, random.fork(way), Counter(), None) for way in (1, 2))
+        self.flows = [Flow(self, index + 1, load, random.fork(10 + index)) for index, load in enumerate(loads)]
         self._receivers = {flow.receiver.address for flow in self.flows}
         for flow in self.flows:
             self.schedule.at(flow.load.begin_us, flow.begin)
@@ -296,3 +295,35 @@ class Measured:
     """By flow: body bytes that arrived, of what the bottleneck carries less the headers."""
     queue_mean: float
     """How long the queue was, of a full one."""
+
+
+GOALS = {"0": 0.90, "1": 0.85, "2": 0.85, "5": 0.80, "10": 0.65, "5b": 0.80}
+"""The share to reach by the per cent lost each way; `b` for as many in bursts."""
+ROUND_TRIPS = 100
+SECONDS_MIN = 10
+"""A run is so many round trips long, or so many seconds; the second half of it is measured."""
+
+
+def measure(
+    protocols: Sequence[str], rates_mbit: Sequence[int], round_trips_ms: Sequence[int], losses: Sequence[str]
+) -> Iterator[dict[str, object]]:
+    """Return a row for each point and protocol: the share reached, the mean length of the queue, and the verdict."""
+    for rate in rates_mbit:
+        for round_trip in round_trips_ms:
+            for loss in losses:
+                path = Path(
+                    rate_mbit=rate,
+                    round_trip_ms=round_trip,
+                    loss=float(loss.rstrip("b")) / 100,
+                    bursts=loss.endswith("b"),
+                )
+                row: dict[str, object] = {"Mbit/s": rate, "round trip ms": round_trip, "loss %": loss}
+                yield row | dict(cell for protocol in protocols for cell in _cells(protocol, path, GOALS.get(loss, 0)))
+
+
+def _cells(protocol: str, path: Path, goal: float) -> list[tuple[str, object]]:
+    world = Bottleneck(path, [Load(protocol=protocol, options={"controller": "model"})], seed=1)
+    to_us = max(SECONDS_MIN * 1_000_000, ROUND_TRIPS * path.round_trip_ms * 1_000)
+    seen = world.run(to_us // 2, to_us)
+    good = seen.shares[0] >= goal and seen.queue_mean <= 0.5
+    return [(protocol, f"{seen.shares[0]:.2f} / {seen.queue_mean:.2f}{'' if good else ' !'}")]

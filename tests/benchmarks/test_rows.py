@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from fairway.cli.output import print_rows
+from benchmarks.frame import print_rows
 
 ROWS = [
     {"protocol": "udpc", "headers_per_second": 12_345_678, "share": 0.98765, "enough": True, "note": None},

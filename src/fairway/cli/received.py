@@ -1,4 +1,4 @@
-"""Received messages as people and programs read them."""
+"""Received messages as people and programs read them, as files, and in the order of their connection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from functools import lru_cache
 from json import dumps
 from pathlib import Path
 
-from fairway.net import Message, Request
+from fairway.net import Connection, Message, Request
+from fairway.protocols import protocol
+from fairway.store.files import make_folder, write_file
 
 CHARACTERS_MAX = 2_000
 CHARACTERS_ASIDE_MAX = 65_536
@@ -123,3 +125,56 @@ def _escaped(text: str) -> str:
 @lru_cache(CHARACTERS_KNOWN_MAX)
 def _printable_character(character: str) -> str:
     return character if character.isprintable() else character.encode("unicode_escape").decode()
+
+
+class Files:
+    """Writes each message to a file of its own in one folder: whole or not there, and never in place of another."""
+
+    def __init__(self, folder: Path) -> None:
+        make_folder(folder.absolute())
+        self._folder = folder
+
+    def write(self, message: Message) -> Path:
+        """Write the body, sync it, and return where it is: protocol, peer and id are in the name."""
+        peer = message.peer.peer.replace("[", "").replace("]", "").replace(":", "_")
+        name = f"{message.peer.protocol}-{peer}-{message.id}"
+        path = self._folder / name
+        number = 1
+        while path.exists():  # another session of the same peer counts from the same number
+            number += 1
+            path = self._folder / f"{name}-{number}"
+        write_file(path, message.body)
+        return path
+
+
+class _Track:
+    """One connection: the number that comes next, and what arrived beyond it."""
+
+    __slots__ = ("held", "next")
+
+    def __init__(self) -> None:
+        self.next = 1
+        self.held: dict[int, Message] = {}
+
+
+class Ordering:
+    """Restores the order of a connection's messages; those of unordered protocols pass as they come.
+
+    With deferred acknowledgement mrp delivers each packet as it arrives; its number says where it belongs. One that is
+    ahead of a gap is held, and not yet acknowledged, until the gap is filled. What is held is bounded by the machine,
+    in which it still has its receipt slot.
+    """
+
+    def __init__(self) -> None:
+        self._tracks: dict[Connection, _Track] = {}
+
+    def arrange(self, message: Message) -> Iterator[Message]:
+        """Take a message and yield those whose turn has come."""
+        if isinstance(message.id, str) or not protocol(message.peer.protocol).ordered:
+            yield message
+            return
+        track = self._tracks.setdefault(message.peer, _Track())
+        track.held[message.id] = message
+        while (ready := track.held.pop(track.next, None)) is not None:
+            track.next += 1
+            yield ready

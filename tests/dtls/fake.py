@@ -1,4 +1,4 @@
-"""An engine without cryptography: for the simulator, where everything is a function of a seed.
+"""An engine without cryptography: for tests in virtual time, where everything is a function of a seed.
 
 Its records have DTLS's headers and sizes and are checked for damage, replay and age as OpenSSL checks them, so the
 layer above works as it does with OpenSSL. But whoever reads the handshake knows the keys: it protects nothing.

@@ -1,5 +1,0 @@
-"""Lets `python -m fairway.cli` do what `fairway` does."""
-
-from fairway.cli import main
-
-main()
