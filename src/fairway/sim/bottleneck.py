@@ -56,6 +56,8 @@ class Path:
     bursts: bool = False
     """Lose as many on average, but in bursts."""
     queue_share: float = 1.0
+    jitter_ms: int = 0
+    """By how much datagrams are late at the most, in each direction; they keep their order."""
 
     @property
     def bytes_per_s(self) -> int:
@@ -78,6 +80,7 @@ class Path:
             burst_leave=BURST_LEAVE,
             burst_loss=BURST_LOSS,
             delay_us=self.round_trip_ms * 500,
+            jitter_us=self.jitter_ms * 1_000,
             bandwidth_bytes_per_s=self.bytes_per_s,
             queue_bytes=max(2 * DATAGRAM_BYTES, self.bytes_per_s * self.queue_us // 1_000_000),
         )
