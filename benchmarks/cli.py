@@ -40,18 +40,23 @@ def simulator(seconds: int = SECONDS, json: bool = JSON) -> None:
 
 @bench.command(epilog="Example: fairway bench paths --rates 20 --round-trips 100")
 def paths(
+    case: str = typer.Option("one", help="one, two (flows), newreno (beside it), joins (constant traffic) or trickle."),
     protocols: str = typer.Option("udpc,mrp,rup", help="Joined by commas."),
     rates: str = typer.Option("5,20,100", help="Mbit/s of the bottleneck, joined by commas."),
     round_trips: str = typer.Option("20,100,400", help="Milliseconds, joined by commas."),
     losses: str = typer.Option("0,1,2,5,10,5b", help="Per cent each way, joined by commas; b for bursts."),
+    queue: float = typer.Option(1.0, help="Length of the queue, in bandwidth-delay products."),
+    jitter: int = typer.Option(0, help="Milliseconds by which datagrams are late at the most, each way."),
     json: bool = JSON,
 ) -> None:
-    """Measure which share of a simulated bottleneck one long flow reaches, and the queue: share / queue."""
-    from benchmarks.bottleneck import measure
+    """Measure what flows reach on a simulated bottleneck, and the queue in front of it."""
+    from benchmarks.paths import CASES, measure
 
+    if case not in CASES:
+        raise typer.BadParameter(f"{case!r} is none of {', '.join(CASES)}", param_hint="--case")
     numbers = [[int(one) for one in some.split(",")] for some in (rates, round_trips)]
-    rows = measure(protocols.split(","), numbers[0], numbers[1], losses.split(","))
-    print_rows(rows, title="Share of the bottleneck / mean queue of a full one; ! misses a goal", as_json=json)
+    rows = measure(case, protocols.split(","), numbers[0], numbers[1], losses.split(","), queue, jitter)
+    print_rows(rows, title=f"{CASES[case][0]}; ! misses a goal", as_json=json)
 
 
 @bench.command(epilog="Example: fairway bench transport --only rup,tcp,bulk --loss 1")

@@ -59,15 +59,14 @@ class Flight:
             run = run.following
         return found
 
-    def before(self, order: int, number: int, stream: Stream) -> list[Run]:
-        """Return what is in the network of a stream and left no later than packet `number`, whose order that is."""
+    def before(self, order: int) -> list[Run]:
+        """Return what is in the network and left before the transmission of that order."""
         found: list[Run] = []
         run = self.head.following
-        while run is not self.head and run.order <= order:
-            if run.stream is stream:
-                if run.end > number + 1:
-                    self.split(run, number + 1)
-                found.append(run)
+        while run is not self.head and run.order < order:
+            if run.order + run.count > order:
+                self.split(run, run.first + order - run.order)
+            found.append(run)
             run = run.following
         return found
 

@@ -24,6 +24,10 @@ lost as well, more than one in fifty, that is *congestion*: of that rate the sen
 too. Then the queue is drained. If it does not get shorter, the rate was still too high: what was delivered while
 draining is taken for it, and sent at half of that. Nothing else cuts the rate: loss alone never does.
 
+*No queue, and a longer round trip* all the same is jitter. Slowing down by a quarter takes half a round trip off within
+two. If that makes a round trip no shorter which is not half as long again, and all that leaves arrives, then there is
+nothing to drain.
+
 *Others in the queue.* If it does not get shorter at all for five round trips of that, it is kept full by others, that
 look for losses only. Then the rate is again what it was when draining began, delay says nothing until the next DOWN,
 and two products may be in flight: with less the sender would get ever less beside them.
@@ -136,6 +140,8 @@ class Model(Controller):
         """What UP began with."""
         self._down_rate = 0
         """The rate when the queue began to be drained."""
+        self._is_bare = False
+        """Slowing down made the round trip no shorter, and all that left arrived: there is nothing to drain."""
         self._contested = False
         """Others keep the queue full: it is there even when this sender slows down."""
         self._probed_us = 0
@@ -315,7 +321,11 @@ class Model(Controller):
         shorter = over.least_us < self._before_us - (self._before_us >> 6)
         self._still_rounds = 0 if shorter else self._still_rounds + 1
         lasting = grown and self._is_grown(self._before_us) and self.phase in (STARTUP, UP, CRUISE)
-        stuck = self.phase == DOWN and self._phase_rounds > 1 and not shorter and self._is_long(over.least_us)
+        still = self.phase == DOWN and self._phase_rounds > 1 and not shorter
+        paced = self.rate * self._gain_before // SCALE * (SCALE - self.loss) // SCALE
+        kept_up = self._delivery.average(1, BUNCHES, now_us) * 8 >= paced * 7
+        self._is_bare = still and kept_up and not grown
+        stuck = still and not self._is_bare and self._is_long(over.least_us)
         noticed = noticed and grown
         if (lasting or stuck) and (noticed or not self._contested):
             own = max(0, lost * SCALE // (lost + delivered) - self.loss) if noticed else 0
@@ -399,7 +409,7 @@ class Model(Controller):
         rtt_us, product = self._round.least_us or self._before_us, self.product
         # A round trip that stays short shows it, too: the peer may never answer some of what seems to be in flight.
         fits = in_flight <= product + self._held or self._phase_rounds > STILL_ROUNDS
-        empty = not self._is_long(rtt_us) and self._phase_rounds > 0 and fits
+        empty = (self._is_bare or not self._is_long(rtt_us)) and self._phase_rounds > 0 and fits
         if empty or self._still_rounds >= STILL_ROUNDS:
             self._contested = not empty
             if self._contested:

@@ -1,9 +1,12 @@
 """Loss recovery of messages in parts: a stream a message, several at once, and a peer that asks for parts by name.
 
-*Asked for by name.* A request says that the packet is missing although a later one has come, so what left before that
-one has left the network. It is answered if it can speak of the packet's latest transmission, after the first time once
-a round trip. While anything asked for is missing, the mark hides what arrives: what is older than the time-out has left
-the network, too. Also a packet below the mark may be asked for (a *stray*); it is in flight until the next word.
+*What has left the network.* A path keeps the order, more or less. So when a packet arrived that left once, what left
+before it has left the network, of all streams, also beyond their marks. A request says that the packet is missing
+although a later one has come, so what left before it has arrived, or is asked for as well. What a time-out followed may
+all have been lost. While anything asked for is missing, what is older than the time-out has left the network, too.
+
+*Asked for by name.* A request is answered if it can speak of the packet's latest transmission, after the first time
+once a round trip. Also a packet below the mark may be asked for (a *stray*); it is in flight until the next word.
 
 *A peer that polls* asks for the next packet that it misses, on its way or not. It is known by a request that comes
 sooner than a round trip after the packet first left; what it asked for before that was not lost, so the cut is undone.
@@ -69,6 +72,12 @@ class PartRecovery(MarkRecovery):
         """Whether the latest probe was meant for a stream that the peer has answered."""
         self._polls = False
         """Whether the peer asks for packets that it cannot miss yet."""
+        self._front = -1
+        """What left before the transmission of that order has left the network: it arrived, or a later one did."""
+        self._doubted = 0
+        """What left before, by order, was followed by a time-out: much of it may have been lost."""
+        self._aged = 0
+        """Packets that were settled because they are old, and of which the controller does not know."""
         self._holes = 0
         """Packets that the peer has asked for and not acknowledged."""
         self._ignored: dict[int, Run] = {}
@@ -131,10 +140,11 @@ class PartRecovery(MarkRecovery):
     def _believe(self, run: Run, now_us: int) -> None:
         """Take a packet for lost because the peer asks for it."""
         stream, below = run.stream, run.first < run.stream.mark
-        if not below:
-            first = run.first >= stream.landed_to and not (run.named or self._polls)
-            rtt_us = asked_after_us(run, self.timing.least_us, now_us) if first else 0
-            self._settle_to(stream, run, rtt_us, now_us)
+        order = run.orders[0] + run.first - run.base
+        landed = -1 if below else self._settle_before(order, stream)
+        if landed >= 0 and order >= self._doubted and not self._polls and self._controller is not None:
+            rtt_us = 0 if run.named else asked_after_us(run, self.timing.least_us, now_us)
+            self._controller.delivered(landed, run.departure, self._flight.in_flight, rtt_us, now_us)
         self._named(run, now_us)
         run.asked = True
         run.sure = len(run.sent_us)
@@ -157,25 +167,29 @@ class PartRecovery(MarkRecovery):
         following, last_us = piece.run.stream.find(piece.first + piece.count), piece.run.sent_us[-1]
         return following is not None and following.sent_us[0] - last_us <= max(AGAIN_US_MIN, self.timing.least_us >> 2)
 
-    def _is_all_known(self) -> bool:
-        return not self._holes
+    def _land(self, order: int) -> int:
+        if self._polls:  # which transmission arrived is a guess where the peer asks for what is under way
+            return -1 if self._holes else 0
+        return self._settle_before(order)
 
-    def _settle_to(self, stream: Stream, asked: Run, rtt_us: int, now_us: int) -> None:
-        """Take what left before the packet after the one that is asked for out of the flight: a later one has come, so
-        all before have landed, also what was settled because it is old."""
-        flight, later = self._flight, stream.find(asked.first + 1)
-        if later is None:
-            return
-        gone = flight.before(later.orders[0] + asked.first + 1 - later.base, asked.first + 1, stream)
-        landed, latest, line = 0, None, asked.orders[0] + asked.first - asked.base
-        for run in (*gone, *stream.settled_to(asked.first)):
-            flight.settle(run)
-            if not run.landed and not self._polls and run.order < line:
-                run.landed = True
-                landed += run.count
-                latest = run if latest is None or run.order > latest.order else latest
-        if latest is not None and self._controller is not None:
-            self._controller.delivered(landed, latest.departure, flight.in_flight, rtt_us, now_us)
+    def _settle_before(self, order: int, stream: Stream | None = None) -> int:
+        """Take out of the flight what left before a transmission, of all streams or of one; return how much of it
+        arrived and was not told of, or -1 if nothing is new."""
+        if order <= self._front and not self._polls:
+            return -1
+        self._front, landed, self._aged = order, self._aged, 0
+        for run in self._flight.before(order):
+            if run.stream.answered and stream in (None, run.stream):  # others the peer may have ignored
+                self._flight.settle(run)
+                landed += self._landed(run)
+        return landed
+
+    def _landed(self, run: Run) -> int:
+        """Return how many packets of a run, which has left the network, the controller is to be told of."""
+        if run.landed or self._polls or run.order < self._doubted:
+            return 0
+        run.landed = True
+        return run.count
 
     def _detect(self, now_us: int) -> None:
         super()._detect(now_us)
@@ -332,6 +346,7 @@ class PartRecovery(MarkRecovery):
         if self._is_unheard(run.stream):
             self._ignore(run.stream, now_us)
         else:
+            self._aged += self._landed(run)
             super()._lose_by_time(run, now_us)
 
     def _ignore(self, stream: Stream, now_us: int) -> None:
@@ -424,6 +439,7 @@ class PartRecovery(MarkRecovery):
 
     def _make_room(self, run: Run, now_us: int, *, spoke: bool) -> None:
         super()._make_room(run, now_us, spoke=spoke)
+        self._doubted = self._flight.order
         if self._is_unheard(run.stream) and (self.timing.smoothed_us or self.is_stalled):
             self._ignore(run.stream, now_us)
 

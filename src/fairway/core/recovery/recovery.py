@@ -321,16 +321,19 @@ class Recovery:
         least_us = self.timing.least_us
         if rtt_us > least_us + (least_us >> 2) and not (prompt and self._left_at_once(pieces[-1])):
             rtt_us = -rtt_us  # an upper bound: short it shows that there is no queue, long it shows nothing
-        departure = latest.departure if self._is_all_known() else None
-        controller.delivered(count, departure, self._flight.in_flight, rtt_us, now_us)
+        sure = [_order(run) + first - run.base + count - 1 for run, first, count in pieces if len(run.sent_us) == 1]
+        landed = self._land(max(sure, default=-1))
+        departure = latest.departure if landed >= 0 else None
+        controller.delivered(count + max(0, landed), departure, self._flight.in_flight, rtt_us, now_us)
 
     def _left_at_once(self, piece: Acknowledged) -> bool:
         """Return whether the peer cannot have held back the answer to these packets."""
         return True
 
-    def _is_all_known(self) -> bool:
-        """Return whether what is acknowledged is all that has arrived, as far as this side can tell."""
-        return True
+    def _land(self, order: int) -> int:
+        """Take that the transmission of that order arrived; return how many others that shows to have arrived before
+        it, or -1 if it is not news."""
+        return 0
 
     def _take_off(self, run: Run, count: int, now_us: int, transmission: int) -> bool:
         """Take the first packets of a run off as acknowledged; return whether it is certain which transmission was."""

@@ -131,7 +131,7 @@ class Stream:
     """
 
     __slots__ = (
-        "_firsts", "_runs", "_singles", "answered", "asked", "burst", "chances", "ignored", "landed_to", "last", "left",
+        "_firsts", "_runs", "_singles", "answered", "asked", "burst", "chances", "ignored", "last", "left",
         "mark", "news_us", "offers", "probed_us", "same", "serial", "since_us", "strays", "withheld",
     )  # fmt: skip
 
@@ -143,8 +143,6 @@ class Stream:
         self.left = 0
         self.mark = 0
         """Where acknowledgements are cumulative: everything below is acknowledged."""
-        self.landed_to = 0
-        """The first transmissions of all below have left the network, as far as requests show it."""
         self.answered = False
         """Whether the peer has said anything about this stream."""
         self.news_us = 0
@@ -243,16 +241,6 @@ class Stream:
         """Return the highest waiting number, or -1; as slow as `lowest`."""
         last = self._runs[-1].end - 1 if self._runs else -1
         return max(last, max(self._singles, default=-1))
-
-    def settled_to(self, number: int) -> list[Run]:
-        """Return what is settled below a number, and was not returned before."""
-        found: list[Run] = []
-        while self.landed_to < number:
-            run = self.find(self.landed_to)
-            if run is not None and run.state == SETTLED:
-                found.append(run)
-            self.landed_to = self.landed_to + 1 if run is None else min(run.end, number)
-        return found
 
     def runs(self) -> list[Run]:
         found = [*self._runs, *self._singles.values()]
