@@ -6,7 +6,7 @@ sorted together once, in the order of time, and then a running value is one pass
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -64,6 +64,9 @@ class Rows:
         if len(self) <= KEPT_MAX:
             self._missing[name] = nulls
         return nulls
+
+    def keep(self, spoken: Collection[str]) -> None:
+        """Say that these are all the protocols that the rows speak, so that other readings of them may be forgotten."""
 
     def flags(self, name: str) -> Mask:
         """Return where a column is true."""

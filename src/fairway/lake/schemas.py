@@ -15,17 +15,9 @@ __all__ = ["arrow_schema", "spark_schema"]
 
 def spark_schema(table: Table) -> StructType:
     """Return the table's columns as a Spark schema."""
-    from pyspark.sql import types
+    from pyspark.sql.types import StructType
 
-    kinds = {
-        "string": types.StringType(),
-        "long": types.LongType(),
-        "int": types.IntegerType(),
-        "double": types.DoubleType(),
-        "boolean": types.BooleanType(),
-        "timestamp": types.TimestampType(),
-        "date": types.DateType(),
-        "binary": types.BinaryType(),
-    }
-    fields = [types.StructField(column.name, kinds[column.type], column.nullable) for column in table.columns]
-    return types.StructType(fields)
+    schema = StructType()
+    for column in table.columns:
+        schema.add(column.name, "integer" if column.type == "int" else column.type, column.nullable)
+    return schema

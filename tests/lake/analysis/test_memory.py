@@ -9,9 +9,9 @@ import pytest
 
 from tests.conftest import ROOT
 
-BYTES_MAX = 1_700
-"""For each packet: its record twice while batches are joined, what it says as each of the four protocols, and what is
-known of it. Its row of texts is not among them: rows are written few at a time."""
+BYTES_MAX = 1_300
+"""For each packet: its record, what it says as each of the four protocols until its own is known, and what is known of
+it; here also its bytes in the file. Its row of texts is not among them: rows are written few at a time."""
 
 
 @pytest.mark.long

@@ -131,11 +131,6 @@ class Touched:
         return rows.where(~F.col("file_id").isin(*self.reread)) if self.reread and table is PACKETS else rows
 
 
-def nothing(spark: SparkSession, state: State) -> Touched:
-    """Return that nothing is replaced."""
-    return Touched(spark, state, {table.name: [] for table in _OF_EPISODES}, None)
-
-
 def everything(spark: SparkSession, state: State, tables: Sequence[Table], reread: Sequence[str] = ()) -> Touched:
     """Return that all rows of some tables are computed again."""
     names = {table.name for table in tables}
@@ -149,7 +144,7 @@ def touched(spark: SparkSession, state: State, new: Sequence[NewCapture]) -> Tou
     held = {one.file_id for one in state.captures}
     reread = [one.file_id for one in new if one.file_id in held]
     if not near or not new:
-        return nothing(spark, state)
+        return everything(spark, state, ())
     stored = _with_file(spark, state, PACKETS, near, "episode", "flow", "at_ns", "file_id")
     episodes = (
         stored.where("episode IS NOT NULL")

@@ -83,7 +83,7 @@ def sessions_of(decoded: Decoded, answers: Integers) -> Sessions:
     """Return the sessions among rows in the order of time; `answers` are what calls were answered with."""
     rows = np.flatnonzero(decoded.counts)
     strand = _conversation(decoded, rows, answers[rows])
-    order = together(_dense(strand))
+    order = together(np.unique(strand, return_inverse=True)[1])  # by small numbers few are sorted in no time
     rows, strand = rows[order], strand[order]
     at_ns, protocol, forward = decoded.at_ns[rows], decoded.protocol[rows], decoded.forward[rows]
     first = begins(strand)
@@ -105,11 +105,6 @@ def sessions_of(decoded: Decoded, answers: Integers) -> Sessions:
         forward == caller_forward[number],
         pc.binary_join_element_wise(names, keys, ""),
     )
-
-
-def _dense(words: Words) -> Integers:
-    """Return small numbers for words; a table of few conversations is sorted by them in no time."""
-    return np.unique(words, return_inverse=True)[1]
 
 
 def _conversation(decoded: Decoded, rows: Integers, answers: Integers) -> Words:

@@ -76,8 +76,7 @@ class Enrich:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Return the rows of `packets`."""
-        for gathered in self.groups(batches):
-            records = self.cut(gathered.combine_chunks())
+        for records in map(self.cut, self.groups(batches)):
             self._count(Rows(records))
             for packets in self.enriched(records):
                 self.protocols.update(packets["protocol"].unique().drop_null().to_pylist())
@@ -109,7 +108,7 @@ class Enrich:
             self.counts.setdefault(number, Counts()).add(found)
 
     def groups(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-        """Gather whole episodes."""
+        """Gather whole episodes. What is returned is held by nobody else: an episode may be very large."""
         waiting: list[pa.Table] = []
         rows = 0
         for batch in batches:
@@ -121,11 +120,15 @@ class Enrich:
             # What is looked at is cheap beside what is computed; an episode that fills the group is looked at again
             # with every batch, so the next look waits until there is as much again.
             start = int(np.flatnonzero(first_of_episodes(Rows(together)))[-1])
+            waiting, done = [together.slice(start)], [together.slice(0, start)]
+            rows = len(waiting[0]) // 2
+            del together
             if start:
-                yield together.slice(0, start)
-            waiting, rows = [together.slice(start)], (len(together) - start) // 2
+                yield done.pop().combine_chunks()
         if waiting:
-            yield pa.concat_tables(waiting)
+            done = [pa.concat_tables(waiting)]
+            waiting.clear()
+            yield done.pop().combine_chunks()
 
     def cut(self, records: pa.Table) -> pa.Table:
         """Return whole episodes with each record as its episode bears it out: cut into datagrams, or as it is."""

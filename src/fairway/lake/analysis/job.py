@@ -34,7 +34,7 @@ from fairway.lake.captures.source import load_parts
 from fairway.lake.reader import read_table
 from fairway.lake.schemas import spark_schema
 from fairway.lake.sink import put, put_through
-from fairway.lake.violations import checks_of, gathered, violations
+from fairway.lake.violations import checks_of, strands_of, violations
 from fairway.store.delta import DataFile
 
 if TYPE_CHECKING:
@@ -133,6 +133,7 @@ SMALL = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
 """What few records cost is not their computation, but tasks, stages, and compiling code that then runs once."""
 
@@ -244,14 +245,17 @@ class _Run:
             fresh, protocols, old = None, PROTOCOLS, everything(self._spark, self._state, BEHIND)
         self._tell("messages", records)
         packets = self._read(PACKETS, fresh)
+        if self._spark.conf.get("spark.sql.shuffle.partitions") == "1":
+            packets = packets.coalesce(1)  # then nothing has to be brought together
         seconds = seconds_of(packets).persist()
         self._write(TIMELINE, timeline(packets, seconds), old)
         sent = self._write(TRANSFERS, transfers(packets, seconds), old)
         self._tell(VIOLATIONS.name, records)
-        by_flow = gathered(packets, int(str(self._spark.conf.get("spark.sql.shuffle.partitions")))).persist()
-        found = violations(packets, checks_of(protocols), seconds=seconds, by_flow=by_flow)
+        strands = strands_of(packets).persist()
+        strands.count()  # whoever joins them knows then how few they are
+        found = violations(packets, checks_of(protocols), seconds=seconds, strands=strands)
         broken = self._write(VIOLATIONS, found, old)
-        by_flow.unpersist()
+        strands.unpersist()
         self._tell(SESSIONS.name, records)
         told = sessions(packets, self._read(TRANSFERS, sent), self._read(VIOLATIONS, broken), seconds)
         self._write(SESSIONS, told, old)

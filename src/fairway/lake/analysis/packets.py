@@ -56,6 +56,7 @@ class Packets(NamedTuple):
 def packets_of(rows: Rows, port_map: PortMap) -> Packets:
     """Find sessions, messages and retransmissions among rows that are in the order of time within their flows."""
     decoded = Decoded(rows, port_map)
+    rows.keep([SPOKEN[number] for number in np.unique(decoded.protocol).tolist()])
     sessions = sessions_of(decoded, answers_of_calls(decoded.by_episode, decoded.point, decoded.forward))
     numbers = _numbers(decoded, sessions)
     message = messages_of(decoded, sessions, numbers, _rup_words(rows))
@@ -144,11 +145,6 @@ def _mrp_stamp(packets: Packets) -> pa.Array:
     return _of_protocol(packets, MRP, "mrp_stamp", packets.decoded.number("mrp_stamp"), null)
 
 
-def _mrp_from_sequence(packets: Packets) -> pa.Array:
-    null = ~packets.decoded.piggyback
-    return _of_protocol(packets, MRP, "mrp_from_sequence", packets.decoded.number("mrp_from_sequence"), null)
-
-
 def _mrp_layout(packets: Packets) -> pa.Array:
     decoded = packets.decoded
     has_one = (decoded.protocol == MRP) & np.isin(decoded.kind, (KIND["data"], KIND["ack"]))
@@ -203,14 +199,6 @@ def _position(packets: Packets) -> pa.Array:
     return _in_sessions(packets, np.arange(1, len(starts) + 1) - starts, None, pa.int64())
 
 
-def _message(packets: Packets) -> pa.Array:
-    return _identity(packets, packets.message.number, packets.message.exists)
-
-
-def _acknowledges(packets: Packets) -> pa.Array:
-    return _identity(packets, packets.facts.acknowledged, packets.facts.acknowledges)
-
-
 def _identity(packets: Packets, number: NDArray[np.int64], exists: Mask) -> pa.Array:
     """Return the identity of a message for each record: of rup its id, of the others its number."""
     rows = packets.sessions.rows
@@ -233,14 +221,6 @@ def _acknowledged_sent_ns(packets: Packets) -> pa.Array:
 def _retransmission(packets: Packets) -> pa.Array:
     retransmissions = packets.retransmissions
     return _in_sessions(packets, retransmissions.earlier.astype(np.int32), ~retransmissions.countable, pa.int32())
-
-
-def _body_bytes(packets: Packets) -> pa.Array:
-    return masked(packets.decoded.body_bytes.astype(np.int32), ~packets.decoded.has_body, pa.int32())
-
-
-def _body_crc(packets: Packets) -> pa.Array:
-    return masked(*packets.decoded.body_crc, pa.int64())
 
 
 def _of_places(packets: Packets, places: Integers, values: NDArray[np.generic], kind: pa.DataType) -> pa.Array:
@@ -302,9 +282,9 @@ _BUILDERS: dict[str, Callable[[Packets], pa.Array]] = {
     "session": _session,
     "from_caller": lambda packets: _in_sessions(packets, packets.sessions.from_caller, None, pa.bool_()),
     "position": _position,
-    "message": _message,
+    "message": lambda packets: _identity(packets, packets.message.number, packets.message.exists),
     "retransmission": _retransmission,
-    "acknowledges": _acknowledges,
+    "acknowledges": lambda packets: _identity(packets, packets.facts.acknowledged, packets.facts.acknowledges),
     "acknowledged_sent_ns": _acknowledged_sent_ns,
     "gap": lambda packets: _in_sessions(packets, packets.facts.gap, ~packets.facts.numbered, pa.int64()),
     "duplicate": lambda packets: _in_sessions(
@@ -317,14 +297,18 @@ _BUILDERS: dict[str, Callable[[Packets], pa.Array]] = {
         packets, packets.links.acknowledged, packets.decoded.at_ns, pa.int64()
     ),
     "echoes_at_ns": lambda packets: _of_places(packets, packets.links.echoed, packets.decoded.at_ns, pa.int64()),
-    "body_bytes": _body_bytes,
-    "body_crc": _body_crc,
+    "body_bytes": lambda packets: masked(
+        packets.decoded.body_bytes.astype(np.int32), ~packets.decoded.has_body, pa.int32()
+    ),
+    "body_crc": lambda packets: masked(*packets.decoded.body_crc, pa.int64()),
     "body": _body,
     "mrp_destination": _by_layout("mrp_destination"),
     "mrp_origin": _by_layout("mrp_origin"),
     "mrp_sequence": _by_layout("mrp_sequence"),
     "mrp_stamp": _mrp_stamp,
-    "mrp_from_sequence": _mrp_from_sequence,
+    "mrp_from_sequence": lambda packets: _of_protocol(
+        packets, MRP, "mrp_from_sequence", packets.decoded.number("mrp_from_sequence"), ~packets.decoded.piggyback
+    ),
     "mrp_layout": _mrp_layout,
     "rup_id": _rup_id,
 }

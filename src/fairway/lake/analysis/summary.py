@@ -18,16 +18,8 @@ if TYPE_CHECKING:
 
 WORST = 3
 _OF_WORST = (
-    "session",
-    "protocol",
-    "point",
-    "caller",
-    "callee",
-    "violations",
-    "loss_out",
-    "loss_in",
-    "rtt_p50_us",
-    "ending",
+    *("session", "protocol", "point", "caller", "callee", "violations"),
+    *("loss_out", "loss_in", "rtt_p50_us", "ending"),
 )
 
 

@@ -67,6 +67,7 @@ _HEARD = {
     "position": "position",
 }
 """What it says of the one that it acknowledges."""
+_SAID = {CARRIES: _SENT, _HEARS: _HEARD}
 
 _SEEN = {
     "sent_kind": "max(IF(sent_us IS NULL, NULL, kind))",
@@ -113,8 +114,9 @@ def transfers(packets: DataFrame, seconds: DataFrame | None = None) -> DataFrame
 
 def _said(rows: DataFrame) -> DataFrame:
     """Return what packets say of messages: of those that they hold, and of those that they acknowledge."""
-    sent, heard = rows.where(CARRIES), rows.where(_HEARS)
-    return sent.selectExpr("session", *named(_SENT)).union(heard.selectExpr("session", *named(_HEARD)))
+    both = ", ".join(f"IF({which}, struct({', '.join(named(told))}), NULL)" for which, told in _SAID.items())
+    said = rows.where(" OR ".join(_SAID)).selectExpr("session", f"inline(array({both}))")
+    return said.where("message IS NOT NULL")
 
 
 def _covered(said: DataFrame) -> DataFrame:

@@ -6,7 +6,7 @@ look at, and enough for the CRC of a body behind any header: no byte of a captur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, lru_cache
 from ipaddress import ip_address
 from typing import Any, NamedTuple
@@ -56,12 +56,25 @@ class Readings(Rows):
         self._sources = sources
         self._built: dict[str, pa.Array] = {}
         self._readings: dict[str, Columns] = {}
+        self._unspoken: tuple[str, ...] = ()
 
     def array(self, name: str) -> pa.Array:
         """Return a column, which is built once."""
-        if name not in self._built:
+        if name.startswith(self._unspoken):
+            name = str(kind := SCHEMA.field(name).type)
+            self._built.setdefault(name, pa.nulls(len(self), kind))
+        elif name not in self._built:
             self._built[name] = _BUILDERS[name](self) if name in _BUILDERS else self.records.array(name)
         return self._built[name]
+
+    def keep(self, spoken: Collection[str]) -> None:
+        """Forget what the datagrams would say in other protocols than these: all of that is null from now on."""
+        prefixes = {name: (f"{name}_", "piggyback_") if name == "mrp" else (f"{name}_",) for name in PROTOCOLS}
+        self._unspoken = tuple(prefix for name in PROTOCOLS if name not in spoken for prefix in prefixes[name])
+        self._readings = {name: found for name, found in self._readings.items() if name in spoken}
+        for held in (self._built, self._numbers, self._missing):
+            for name in [name for name in held if name.startswith(self._unspoken)]:
+                del held[name]
 
     @cached_property
     def no_datagram(self) -> Mask:

@@ -110,7 +110,7 @@ def recognised(rows: Rows, forward: Mask, port_map: PortMap) -> Recognised:
     flows, flow = np.unique(rows.numbers("flow")[whole], return_inverse=True)
     verdict, proof = _verdicts(rows, whole, flow, len(flows), forward)
     protocol[whole], evidence[whole] = verdict[flow], proof[flow]
-    mapped = _mapped(rows, port_map)
+    mapped = spoken_on_ports(rows, port_map)
     named = whole & (mapped != MISSING)
     protocol[named], evidence[named] = mapped[named], EVIDENCE.index("port map")
     return Recognised(protocol, evidence)
@@ -237,8 +237,8 @@ class _Udpc:
         return spread
 
 
-def _mapped(rows: Rows, port_map: PortMap) -> Codes:
-    """Return the protocol that the map names for a row's ports; none where the two ports disagree."""
+def spoken_on_ports(rows: Rows, port_map: PortMap) -> Codes:
+    """Return the protocol that the map names for each row's ports; -1 for none, and where the two ports disagree."""
     known = np.full(65_536, MISSING, dtype=np.int16)
     for port, name in port_map.items():
         known[port] = PROTOCOLS.index(name)
@@ -247,8 +247,3 @@ def _mapped(rows: Rows, port_map: PortMap) -> Codes:
     disagree = (source != MISSING) & (destination != MISSING) & (source != destination)
     mapped: Codes = np.where(disagree, MISSING, agreed).astype(np.int16)
     return mapped
-
-
-def spoken_on_ports(rows: Rows, port_map: PortMap) -> Codes:
-    """Return the protocol that the map alone names for each row; -1 where it names none."""
-    return _mapped(rows, port_map)

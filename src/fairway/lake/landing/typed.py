@@ -288,16 +288,11 @@ def _is_one(value: Column, kind: DataType) -> Column:
     if name in WHOLE:
         return (found == "BIGINT") & F.try_variant_get(value, "$", name).isNotNull()
     if name in BROKEN:
-        return _is_number(value) & (F.abs(F.try_variant_get(value, "$", "double")) <= F.lit(BROKEN[name]))
+        number = found.rlike(r"^(BIGINT|DOUBLE|DECIMAL\(.*)$")
+        return number & (F.abs(F.try_variant_get(value, "$", "double")) <= F.lit(BROKEN[name]))
     if name in TEXTS:
         return (found == "STRING") & _is_text(value, name)
     return found == name.upper()
-
-
-def _is_number(value: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.schema_of_variant(value).rlike(r"^(BIGINT|DOUBLE|DECIMAL\(.*)$")
 
 
 def _is_decimal(value: Column, kind: DecimalType) -> Column:

@@ -22,19 +22,28 @@ from pyspark.sql import functions as F
 from fairway.core.tables import PROTOCOLS, VIOLATIONS
 from fairway.lake.analysis.sessions import EPISODE, grouped, seconds_of, whole_sessions
 from fairway.lake.violations import amplification, mrp, pydevts, rup, udpc
-from fairway.lake.violations.rule import GATHERED, Check, Rule, beside, judged, malformed, of_rules, with_columns
+from fairway.lake.violations.rule import (
+    Check,
+    Rule,
+    Seen,
+    beside,
+    judged,
+    malformed,
+    of_rules,
+    strands_of,
+    with_columns,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["CHECKS", "Check", "Rule", "checks_of", "gathered", "rules", "violations"]
+__all__ = ["CHECKS", "Check", "Rule", "checks_of", "rules", "strands_of", "violations"]
 
 MICROSECOND_NS = 1_000
 
 _FORMAT = Check(
     context=malformed,
     rules=(*udpc.FORMAT_RULES, *mrp.FORMAT_RULES, *rup.FORMAT_RULES, *pydevts.FORMAT_RULES),
-    alone=True,
 )
 
 CHECKS_OF = {
@@ -66,19 +75,17 @@ def violations(
     checks: tuple[Check, ...] = CHECKS,
     *,
     seconds: DataFrame | None = None,
-    by_flow: DataFrame | None = None,
+    strands: DataFrame | None = None,
 ) -> DataFrame:
     """Return the table `violations`.
 
     Each check reads `packets` for itself: pass a stored table, not a plan that would be computed again each time; and,
-    if somebody has kept them, what their sessions add up in each second, and `gathered` packets.
+    if somebody has kept them, what their sessions add up in each second, and their strands.
     Whether a rule that needs the beginning applies is asked of what was found, which is little, not of every packet.
     """
-    together = packets if by_flow is None else by_flow
+    seen = Seen(packets, strands or strands_of(packets))
     firsts = accumulate((len(check.rules) for check in checks), initial=1)
-    each = [
-        judged(packets if check.alone else together, check, first) for check, first in zip(checks, firsts, strict=False)
-    ]
+    each = [judged(seen, check, first) for check, first in zip(checks, firsts, strict=False)]
     found = with_columns(_together(each), of_rules([rule for check in checks for rule in check.rules]))
     names = ("first_us", "first_ns", "begun_ns", "packets_out", "packets_in")
     known = whole_sessions(seconds or seconds_of(packets), *names)
@@ -90,18 +97,10 @@ def violations(
     )
     between = f"""point = spoilt_point AND flow = spoilt_flow AND spoilt_ns >= IF(needs_start, first_ns, all_since_ns)
         AND spoilt_ns DIV {MICROSECOND_NS} <= at_ns DIV {MICROSECOND_NS}"""
+    # What is left of all checks is little: by this join it is brought into few tasks.
     kept = joined.join(_spoilt(packets).hint("shuffle_hash"), on=F.expr(between), how="left_anti")
     at = f"timestamp_micros(at_ns DIV {MICROSECOND_NS}) AS at"
     return kept.selectExpr("*", at).selectExpr(*VIOLATIONS.names, *EPISODE)
-
-
-def gathered(packets: DataFrame, parts: int) -> DataFrame:
-    """Return packets flow by flow: all that is asked of several together is asked within a flow.
-
-    Every check reads them, but only some kinds of one protocol: Spark passes over stretches that hold no such rows.
-    """
-    timed = packets.where(f"protocol IN {PROTOCOLS} AND at_ns IS NOT NULL").selectExpr(*GATHERED)
-    return timed.repartition(parts, "flow").sortWithinPartitions("protocol", "kind")
 
 
 def _together(frames: Sequence[DataFrame]) -> DataFrame:

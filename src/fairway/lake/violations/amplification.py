@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from fairway.core.tables import PROTOCOLS
 from fairway.lake.analysis.sessions import grouped
-from fairway.lake.violations.rule import AMPLIFICATION_MAX as LIMIT
-from fairway.lake.violations.rule import FORWARD, FRAME, Check, Rule, beside
+from fairway.lake.violations.rule import FORWARD, FRAME, Check, Rule, Seen, beside
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+LIMIT = 12
+"""Three times, and what a network doubles on both ways."""
 
 _ASKS = "kind IN ('syn', 'connect', 'packet') OR (protocol = 'rup' AND kind = 'data')"
 _PROVES = f"protocol IN ('udpc', 'mrp') AND NOT ({_ASKS})"
@@ -23,13 +25,14 @@ _ANSWERS = """kind IN ('syn_ack', 'con_reply', 'confirm', 'close') OR (protocol 
     OR (protocol = 'pydevts' AND kind = 'ack')"""
 
 
-def _limited(packets: DataFrame) -> DataFrame:
+def _limited(seen: Seen) -> DataFrame:
     """Return the last packet of each side that sent more than the limit allows, with the bytes of both."""
-    rows = packets.where(f"protocol IN {PROTOCOLS} AND at_ns IS NOT NULL").selectExpr("*", f"{FORWARD} AS forward")
-    both = grouped(rows, ["point", "flow"], {"ahead": _side("forward"), "back": _side("NOT forward")})
+    rows = seen.packets.where(f"protocol IN {PROTOCOLS} AND at_ns IS NOT NULL")
+    both = grouped(seen.strands, ["point", "flow"], {"ahead": _side("forward"), "back": _side("NOT forward")})
     sides = both.selectExpr("point", "flow", "inline(array(ahead, back))")
     suspects = sides.where(f"limited AND sent > {LIMIT} * got")
-    joined = beside(rows, suspects, ["point", "flow", "forward"], "inner")
+    judged = rows.selectExpr(*FRAME, f"{FORWARD} AS forward")
+    joined = beside(judged, suspects, ["point", "flow", "forward"], "inner")
     return joined.where("at_ns = last_at").selectExpr(*FRAME, "sent", "got")
 
 
@@ -39,8 +42,8 @@ def _side(ours: str) -> str:
         'limited', bool_or(coalesce({theirs} AND ({_ASKS}), false))
             AND NOT bool_or(coalesce({theirs} AND {_PROVES}, false))
             AND NOT bool_or(coalesce({ours} AND NOT ({_ANSWERS}), false)),
-        'sent', sum(IF({ours}, payload_bytes, 0)), 'got', sum(IF({theirs}, payload_bytes, 0)),
-        'last_at', max(IF({ours}, at_ns, NULL)))"""
+        'sent', sum(IF({ours}, bytes, 0)), 'got', sum(IF({theirs}, bytes, 0)),
+        'last_at', max(IF({ours}, last_at, NULL)))"""
 
 
 _RULES = (

@@ -18,35 +18,38 @@ from fairway.lake.violations.rule import (
     FRAME,
     SECOND_NS,
     SLACK_NS,
-    UNACKNOWLEDGED_NS,
     WINDOW_MAX,
     Check,
     Rule,
+    Seen,
+    beside,
     format_rule,
     of_protocol,
     over,
     until,
     until_now,
-    where_any,
     with_columns,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+UNACKNOWLEDGED_NS = 120 * SECOND_NS
+"""30 s of MRP-7.3, and as long again for each of a few restarts that begin to count anew."""
 
-def _spoken(packets: DataFrame) -> DataFrame:
-    return of_protocol(packets, "mrp").where("session IS NOT NULL AND kind IN ('data', 'ack')")
+
+def _spoken(seen: Seen) -> DataFrame:
+    return of_protocol(seen, "mrp").where("session IS NOT NULL AND kind IN ('data', 'ack')")
 
 
-def _numbers(packets: DataFrame) -> DataFrame:
+def _numbers(seen: Seen) -> DataFrame:
     """Add to data and acks whether what they acknowledge, and the stamp that they repeat, was seen by now."""
-    seen = {
+    known = {
         "sent": f"coalesce(acknowledges_at_ns {BY_NOW}, false)",
         "stamped": f"coalesce(echoes_at_ns {BY_NOW}, false)",
     }
     fields = ("kind", "mrp_layout", "mrp_sequence", "mrp_stamp", "mrp_from_sequence", "differs")
-    return _spoken(packets).selectExpr(*FRAME, *fields, *named(seen))
+    return _spoken(seen).selectExpr(*FRAME, *fields, *named(known))
 
 
 _ACKNOWLEDGES = "kind = 'ack' AND mrp_layout = 'stamped' AND NOT (mrp_sequence = 0 AND mrp_stamp = 0)"
@@ -87,11 +90,13 @@ _NUMBER_RULES = (
 )
 
 
-def _stalled(packets: DataFrame) -> DataFrame:
+def _stalled(seen: Seen) -> DataFrame:
     """Add to late retransmissions of stamped data when a sequence of its sender was last newly acknowledged."""
-    rows = _spoken(packets).where("mrp_layout = 'stamped'")
+    rows = _spoken(seen).where("mrp_layout = 'stamped'")
     late = f"kind = 'data' AND NOT duplicate AND at_ns - first_at_ns > {UNACKNOWLEDGED_NS}"
-    spoken = with_columns(where_any(rows, late, "flow", "session"), {"side": "from_caller = (kind = 'data')"})
+    sessions = seen.strands.where(f"protocol = 'mrp' AND kind = 'data' AND late_ns > {UNACKNOWLEDGED_NS}")
+    concerned = beside(rows, sessions.selectExpr("flow", "session"), ["flow", "session"], "left_semi")
+    spoken = with_columns(concerned, {"side": "from_caller = (kind = 'data')"})
     newly = "max(IF(kind = 'ack' AND at_ns = first_at_ns, at_ns, NULL))"
     known = with_columns(spoken, over(until_now("flow", "session", "side"), advanced_at=newly)).where(late)
     return known.selectExpr(*FRAME, "first_at_ns", "advanced_at")
@@ -111,12 +116,12 @@ _STALLED_RULES = (
 )
 
 
-def _piggyback(packets: DataFrame) -> DataFrame:
+def _piggyback(seen: Seen) -> DataFrame:
     """Add to piggyback data how much of the other side from_seq may speak of, and what it said long enough ago.
 
     `seen` counts the sequences that the other side has used up to now; beyond half a turn it no longer says anything.
     """
-    rows = _spoken(packets).where("kind = 'data' AND mrp_layout = 'piggyback'")
+    rows = _spoken(seen).where("kind = 'data' AND mrp_layout = 'piggyback'")
     by_now = over(
         until_now("flow", "session"),
         of_caller="count_if(from_caller AND retransmission = 0)",
@@ -170,7 +175,7 @@ FORMAT_RULES = (
 
 CHECKS = (
     *mrp_opening.CHECKS,
-    Check(context=_numbers, rules=_NUMBER_RULES, alone=True),
+    Check(context=_numbers, rules=_NUMBER_RULES),
     Check(context=_stalled, rules=_STALLED_RULES),
     Check(context=_piggyback, rules=_PIGGYBACK_RULES),
 )

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING
 from fairway.lake.analysis.sessions import grouped
 from fairway.lake.violations.rule import (
     FRAME,
-    HALF_OPEN_NS,
     JITTER_NS,
-    PIGGYBACK_CONID_MAX,
+    MRP_CARRIES,
     SECOND_NS,
     SLACK_NS,
     WINDOW_MAX,
     Check,
     Rule,
+    Seen,
     beside,
     of_protocol,
     over,
+    strands_of_protocol,
     until_now,
     with_columns,
 )
@@ -31,49 +32,52 @@ from fairway.lake.violations.rule import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+PIGGYBACK_CONID_MAX = 65_535
+HALF_OPEN_NS = 5 * SECOND_NS
+"""Of MRP-2.4: so long a connection is kept of which nothing but connects has come."""
+
 _ACCEPTABLE = f"(mrp_version = 0 OR (mrp_version = 1 AND mrp_client <= {PIGGYBACK_CONID_MAX}))"
 _ACCEPTS = "kind = 'con_reply' AND mrp_status = 1"
-_CARRIES = "(kind = 'data' AND (mrp_layout = 'stamped' OR body_bytes > 0))"
-"""A piggyback packet with an empty payload is a bare acknowledgement."""
 
 
-def _speakers(mrp: DataFrame) -> DataFrame:
+def _speakers(strands: DataFrame) -> DataFrame:
     """Return each pair of ids that one side of a flow names in data and acks, and when."""
-    named = mrp.where("kind IN ('data', 'ack')")
+    named = strands.where("kind IN ('data', 'ack')")
     keys = ["point", "flow", "forward", "kind", "mrp_origin", "mrp_destination"]
-    return grouped(named, keys, {"named_at": "min(at_ns)", "named_last_at": "max(at_ns)"})
+    return grouped(named, keys, {"named_at": "min(first_at)", "named_last_at": "max(last_at)"})
 
 
-def _accepted(mrp: DataFrame) -> DataFrame:
+def _accepted(strands: DataFrame) -> DataFrame:
     """Return each pair of ids that a con reply of a flow made a connection, with the directions of such replies."""
     keys = ["point", "flow", "mrp_client", "mrp_server"]
-    return grouped(mrp.where(_ACCEPTS), keys, {"reply_forward": "collect_set(forward)"})
+    return grouped(strands.where(_ACCEPTS), keys, {"reply_forward": "collect_set(forward)"})
 
 
-def _first_versions(mrp: DataFrame) -> DataFrame:
+def _first_versions(strands: DataFrame) -> DataFrame:
     """Return for each cl_conid of a flow the ver of its first connect, and the direction of the call."""
-    calls = mrp.where("kind = 'connect'").selectExpr("*", "forward AS called_forward")
-    return grouped(calls, ["point", "flow", "called_forward", "mrp_client"], {"version": "min_by(mrp_version, at_ns)"})
+    calls = strands.where("kind = 'connect'").selectExpr("*", "forward AS called_forward")
+    version = {"version": "min_by(mrp_version, first_at)"}
+    return grouped(calls, ["point", "flow", "called_forward", "mrp_client"], version)
 
 
-def _whole_flows(mrp: DataFrame) -> DataFrame:
+def _whole_flows(strands: DataFrame) -> DataFrame:
     """Return the flows that have replies and whose first packet is a connect: the capture holds their beginning.
 
     A capture of one direction has none, and cannot tell which ids belong together.
     """
     seen = {
-        "whole": "min(at_ns) = min(at_ns) FILTER (WHERE kind = 'connect')",
+        "whole": "min(first_at) = min(first_at) FILTER (WHERE kind = 'connect')",
         "replies": "count_if(kind = 'con_reply')",
-        "flow_begins_at": "min(at_ns)",
+        "flow_begins_at": "min(first_at)",
     }
-    flows = grouped(mrp.where("kind <> 'ignore'"), ["point", "flow"], seen)
+    flows = grouped(strands.where("kind <> 'ignore'"), ["point", "flow"], seen)
     return flows.where("whole AND replies > 0").selectExpr("point", "flow", "whole", "flow_begins_at")
 
 
-def _calls(packets: DataFrame) -> DataFrame:
+def _calls(seen: Seen) -> DataFrame:
     """Add to connects and con replies what was called and answered before."""
-    mrp = of_protocol(packets, "mrp")
-    calls = mrp.where("kind IN ('connect', 'con_reply')")
+    strands = strands_of_protocol(seen, "mrp")
+    calls = of_protocol(seen, "mrp").where("kind IN ('connect', 'con_reply')")
     rows = with_columns(calls, {"called_forward": "IF(kind = 'connect', forward, NOT forward)"})
     before = over(
         until_now("point", "flow", "called_forward", "mrp_client"),
@@ -85,8 +89,8 @@ def _calls(packets: DataFrame) -> DataFrame:
     before["given_server"] += ".mrp_server"
     pair = ("point", "flow", "forward", "given_server", "mrp_client")
     names = ("point", "flow", "forward", "mrp_origin AS given_server", "mrp_destination AS mrp_client", "named_last_at")
-    last = grouped(_speakers(mrp).selectExpr(*names), pair, {"given_last_at": "max(named_last_at)"})
-    known = beside(with_columns(rows, before), _whole_flows(mrp), ["point", "flow"])
+    last = grouped(_speakers(strands).selectExpr(*names), pair, {"given_last_at": "max(named_last_at)"})
+    known = beside(with_columns(rows, before), _whole_flows(strands), ["point", "flow"])
     context = ("kind", "mrp_version", "mrp_status", "mrp_client", "mrp_server", *before)
     return beside(known, last, pair).selectExpr(*FRAME, *context, "given_last_at", "whole", "flow_begins_at")
 
@@ -133,15 +137,16 @@ _CALL_RULES = (
 )
 
 
-def _ids(packets: DataFrame) -> DataFrame:
+def _ids(seen: Seen) -> DataFrame:
     """Return the first packet that gives a node an id which another of its connections has.
 
     A node is an address at a point. A caller chooses cl_conid when it connects and the called side sv_conid when it
     accepts; the id is in use until the last packet of the connection, and for as long as one is half open.
     """
-    mrp = of_protocol(packets, "mrp").where("session IS NOT NULL")
-    last = grouped(mrp, ["flow", "session"], {"last_at": "max(at_ns)"})
-    given = mrp.where(f"kind = 'connect' OR ({_ACCEPTS})").selectExpr(
+    strands = strands_of_protocol(seen, "mrp").where("session IS NOT NULL")
+    last = grouped(strands, ["flow", "session"], {"last_at": "max(last_at)"})
+    mrp = of_protocol(seen, "mrp").where(f"session IS NOT NULL AND (kind = 'connect' OR ({_ACCEPTS}))")
+    given = mrp.selectExpr(
         *FRAME,
         "IF(kind = 'connect', mrp_client, mrp_server) AS id",
         "struct(source, source_port) AS node",
@@ -176,14 +181,14 @@ _ID_RULES = (
 )
 
 
-def _pairs(packets: DataFrame) -> DataFrame:
+def _pairs(seen: Seen) -> DataFrame:
     """Return the first data and the first ack of each pair of ids that is odd, with what is known of the pair.
 
     `agreed` says that these ids, in this direction, are a connection; `exchanged` that they are the other way round.
     """
-    mrp = of_protocol(packets, "mrp")
-    accepted, versions = _accepted(mrp), _first_versions(mrp)
-    replies = accepted.selectExpr(
+    strands = strands_of_protocol(seen, "mrp")
+    versions = _first_versions(strands)
+    replies = _accepted(strands).selectExpr(
         "point",
         "flow",
         "inline(array(named_struct('mrp_origin', mrp_client, 'mrp_destination', mrp_server, 'client', true,"
@@ -195,10 +200,10 @@ def _pairs(packets: DataFrame) -> DataFrame:
         "client_reply_forward": "any_value(IF(client, replies, NULL), true)",
         "server_reply_forward": "any_value(IF(client, NULL, replies), true)",
     }
-    rejections = mrp.where("kind = 'con_reply' AND mrp_status = 2")
+    rejections = strands.where("kind = 'con_reply' AND mrp_status = 2")
     caller = ["point", "flow", "forward", "mrp_origin"]
     rejected = rejections.selectExpr("point", "flow", "NOT forward AS forward", "mrp_client AS mrp_origin")
-    speakers = beside(_speakers(mrp), _whole_flows(mrp), ["point", "flow"], "inner")
+    speakers = beside(_speakers(strands), _whole_flows(strands), ["point", "flow"], "inner")
     named = beside(speakers, grouped(replies, keys, either), keys)
     known = beside(named, grouped(rejected, caller, {"rejected": "true"}), caller)
     for step in _PAIRED:
@@ -207,7 +212,7 @@ def _pairs(packets: DataFrame) -> DataFrame:
     known_of_pair = ("agreed", "exchanged", "rejected", "version", "flow_begins_at")
     names = [*keys, "forward", "kind"]
     odd = told.where("NOT agreed OR (kind = 'ack' AND version = 1)").selectExpr(*names, "named_at", *known_of_pair)
-    joined = beside(mrp, odd, names, "inner").where("at_ns = named_at")
+    joined = beside(of_protocol(seen, "mrp"), odd, names, "inner").where("at_ns = named_at")
     return joined.selectExpr(*FRAME, "kind", "mrp_origin", "mrp_destination", *known_of_pair)
 
 
@@ -266,27 +271,24 @@ _PAIR_RULES = (
 )
 
 
-def _openings(packets: DataFrame) -> DataFrame:
+def _openings(seen: Seen) -> DataFrame:
     """Return the packets of connections whose sides seem to speak too early, or whose first sequence is odd."""
-    mrp = of_protocol(packets, "mrp").where("session IS NOT NULL")
     speaks = "kind IN ('data', 'ack')"
-    # By time, then by place: a batch is captured at one instant.
-    first_of = f"min(IF({{0}} AND {_CARRIES}, struct(at_ns, file_id, offset, mrp_sequence), NULL))"
-    seen = {
-        "given_at": f"min(at_ns) FILTER (WHERE {_ACCEPTS})",
-        "caller_at": f"min(at_ns) FILTER (WHERE from_caller AND {speaks})",
-        "called_at": f"min(at_ns) FILTER (WHERE NOT from_caller AND {speaks})",
-        "caller_first": first_of.format("from_caller"),
-        "called_first": first_of.format("NOT from_caller"),
-    }
+    when = {"given_at": f"min(first_at) FILTER (WHERE {_ACCEPTS})"}
+    for side, way in (("caller", "from_caller"), ("called", "NOT from_caller")):
+        when[f"{side}_at"] = f"min(first_at) FILTER (WHERE {way} AND {speaks})"
+        when[f"{side}_carried_at"] = f"min(carried_at) FILTER (WHERE {way})"
+        when[f"{side}_odd_at"] = f"min(odd_at) FILTER (WHERE {way})"
     odd = f"""caller_at < given_at OR called_at < coalesce(caller_at, {1 << 62})
-        OR caller_first.mrp_sequence NOT BETWEEN 1 AND {WINDOW_MAX}
-        OR called_first.mrp_sequence NOT BETWEEN 1 AND {WINDOW_MAX}"""
+        OR caller_odd_at = caller_carried_at OR called_odd_at = called_carried_at"""
     of_session = ["flow", "session"]
-    joined = beside(mrp, grouped(mrp, of_session, seen).where(odd), of_session, "inner")
-    first = "IF(from_caller, caller_first, called_first)"
+    told = grouped(strands_of_protocol(seen, "mrp").where("session IS NOT NULL"), of_session, when).where(odd)
+    joined = beside(of_protocol(seen, "mrp").where("session IS NOT NULL"), told, of_session, "inner")
+    # By time, then by place: a batch is captured at one instant.
+    first = f"min(IF({MRP_CARRIES}, struct(at_ns, file_id, offset), NULL))"
+    known = with_columns(joined, over("PARTITION BY flow, session, from_caller", first=first))
     context = ("kind", "from_caller", "mrp_sequence", "given_at", "caller_at", "called_at")
-    return joined.selectExpr(*FRAME, *context, f"file_id = {first}.file_id AND offset = {first}.offset AS is_first")
+    return known.selectExpr(*FRAME, *context, "first = struct(at_ns, file_id, offset) AS is_first")
 
 
 _OPENING_RULES = (

@@ -19,43 +19,49 @@ from fairway.lake.violations.rule import (
     SETTLED_S,
     Check,
     Rule,
+    Seen,
+    beside,
     between,
     format_rule,
     hexadecimal,
     of_protocol,
     over,
     until_now,
-    where_any,
     with_columns,
 )
-from fairway.lake.violations.rule import PYDEVTS_LATE_NS as LATE_NS
-from fairway.lake.violations.rule import PYDEVTS_LIFE_NS as LIFE_NS
-from fairway.lake.violations.rule import PYDEVTS_TRANSMISSIONS_MAX as TRANSMISSIONS_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+LIFE_NS = 33 * SECOND_NS
+"""The life of a packet: ten repeats, and three seconds after the last."""
+TRANSMISSIONS_MAX = 22
+"""The original and ten repeats, each doubled on the way."""
+LATE_NS = (85 * SECOND_NS, 45 * SECOND_NS)
+"""A copy is late if one was seen in this range before it: longer ago than a packet lives, and not so long that the id
+may be used again for the same body, 120 s after the first of perhaps eleven transmissions."""
+
 MINUTE_NS = 60 * SECOND_NS
 
-_MESSAGE = ("point", "flow", "side", "pydevts_id")
+_MESSAGE = ("flow", "point", "side", "pydevts_id")
 
 
-def _rows(packets: DataFrame) -> DataFrame:
+def _rows(seen: Seen) -> DataFrame:
     told = {
         "side": "IF(kind = 'ack', NOT forward, forward)",
         "good": "kind = 'packet' AND coalesce(body_crc = pydevts_crc, true)",
     }
-    return with_columns(of_protocol(packets, "pydevts"), told)
+    return with_columns(of_protocol(seen, "pydevts"), told)
 
 
-def _answers(packets: DataFrame) -> DataFrame:
+def _answers(seen: Seen) -> DataFrame:
     """Add whether a packet with the id of an ack was seen by now, an ack with that of a close, and one with its crc."""
-    seen = {
+    known = {
         "named": f"coalesce(acknowledges_at_ns {BY_NOW}, false)",
         "echoed": f"coalesce(echoes_at_ns {BY_NOW}, false)",
     }
     fields = ("kind", "pydevts_id", "pydevts_success", "pydevts_crc", "body_crc", "good")
-    return _rows(packets).selectExpr(*FRAME, *fields, *named(seen))
+    return _rows(seen).selectExpr(*FRAME, *fields, *named(known))
 
 
 _CRC = hexadecimal("pydevts_crc")
@@ -119,13 +125,15 @@ _ANSWER_RULES = (
 )
 
 
-def _ids(packets: DataFrame) -> DataFrame:
+def _ids(seen: Seen) -> DataFrame:
     """Add to what is said of an id what was said of it before, with the same crc and with any.
 
     Only ids are looked at that were used more than once, or of which a CRC was bad.
     """
     odd = "first_at_ns < at_ns OR pydevts_success = 1 OR (kind = 'packet' AND NOT good)"
-    pydevts = where_any(_rows(packets).where("kind <> 'close'"), odd, *_MESSAGE)
+    flows = seen.strands.where("protocol = 'pydevts' AND (late_ns > 0 OR failed)").selectExpr("flow", "point")
+    rows = beside(_rows(seen).where("kind <> 'close'"), flows, ["flow", "point"], "left_semi")
+    pydevts = beside(rows, rows.where(odd).selectExpr(*_MESSAGE), _MESSAGE, "left_semi")
     by_now = over(
         until_now(*_MESSAGE),
         failures="count_if(kind = 'ack' AND pydevts_success = 1)",
@@ -223,4 +231,4 @@ FORMAT_RULES = (
     format_rule("PYDEVTS-1.7", "too_long", "a body of at most 65,499 bytes"),
 )
 
-CHECKS = (Check(context=_answers, rules=_ANSWER_RULES, alone=True), Check(context=_ids, rules=_ID_RULES))
+CHECKS = (Check(context=_answers, rules=_ANSWER_RULES), Check(context=_ids, rules=_ID_RULES))

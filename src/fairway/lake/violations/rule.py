@@ -22,10 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from fairway.core.tables import PACKETS, PROTOCOLS
-from fairway.lake.analysis.sessions import EPISODE, named
+from fairway.lake.analysis.sessions import EPISODE, grouped, named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,45 +36,14 @@ JITTER_NS = SECOND_NS // 1_000
 SLACK_NS = 3 * SECOND_NS
 """Two datagrams further apart than this have not overtaken one another."""
 
-AMPLIFICATION_MAX = 12
-"""Three times, and what a network doubles on both ways."""
-
-UDPC_TURN = 1 << 32
-NEARBY = 16_384
-"""A restored endpoint goes on 65,536 indices ahead; numbers of one life are compared within this distance."""
-IMPORTANT_NS = 40 * SECOND_NS
-REQUEST_NS = 15 * SECOND_NS
-FIN_NS = 10 * SECOND_NS
-"""The limits of UDPC-7.2, 8.2 and 10.4 (30, 5 and 3 s), and time for the last retransmission to pass."""
-
 WINDOW_MAX = 32_767
-PIGGYBACK_CONID_MAX = 65_535
-HALF_OPEN_NS = 5 * SECOND_NS
-"""Of MRP-2.4: so long a connection is kept of which nothing but connects has come."""
-UNACKNOWLEDGED_NS = 120 * SECOND_NS
-"""30 s of MRP-7.3, and as long again for each of a few restarts that begin to count anew."""
-
-RUP_PARTS_MAX = 1 << 20
-RUP_SILENCE_NS = 20 * SECOND_NS
-"""10 s of RUP-5.9, and time for the last answer to arrive."""
-RUP_PROGRESS_NS = 90 * SECOND_NS
-"""60 s of RUP-5.9, and time for what is new to arrive."""
-
-PYDEVTS_LIFE_NS = 33 * SECOND_NS
-"""The life of a packet: ten repeats, and three seconds after the last."""
-PYDEVTS_TRANSMISSIONS_MAX = 22
-"""The original and ten repeats, each doubled on the way."""
-PYDEVTS_LATE_NS = (85 * SECOND_NS, 45 * SECOND_NS)
-"""A copy is late if one was seen in this range before it: longer ago than a packet lives, and not so long that the id
-may be used again for the same body, 120 s after the first of perhaps eleven transmissions."""
-
 
 Severity = Literal["error", "warning"]
 
 SETTLED_S = 5
 """By then a message from before the capture has its answer, or will be repeated."""
 
-FORWARD = "(source, source_port) < (destination, destination_port)"
+FORWARD = "(source < destination OR (source = destination AND source_port < destination_port))"
 """A direction that does not depend on who was seen first."""
 
 BY_NOW = f"<= at_ns + {JITTER_NS}"
@@ -89,13 +58,44 @@ _SHARED = (
 )
 """What else the rules of all protocols look at. Spark's planner pays for every column, also one that it leaves out."""
 
-GATHERED = (
-    *FRAME,
-    *_SHARED,
-    "payload_bytes",
-    *(name for name in PACKETS.names if name.startswith(tuple(f"{one}_" for one in PROTOCOLS))),
+MRP_CARRIES = "(kind = 'data' AND (mrp_layout = 'stamped' OR body_bytes > 0))"
+"""SQL: a piggyback packet with an empty payload is a bare acknowledgement."""
+
+_STRAND = (
+    *("protocol", "flow", "point", "session", "forward", "from_caller", "kind", "udpc_session", "mrp_client"),
+    *("mrp_server", "mrp_version", "mrp_status", "mrp_origin", "mrp_destination"),
 )
-"""What the checks look at that need the packets of a flow together."""
+_STRAND_TOLD = (
+    *("at_ns", "first_at_ns", "payload_bytes", "body_bytes", "body_crc", "udpc_index", "mrp_layout", "mrp_sequence"),
+    *("pydevts_success", "pydevts_crc"),
+)
+_STRAND_ADDS = {
+    "first_at": "min(at_ns)",
+    "last_at": "max(at_ns)",
+    "bytes": "sum(payload_bytes)",
+    "least_index": "min(udpc_index)",
+    "most_index": "max(udpc_index)",
+    "carried_at": f"min(at_ns) FILTER (WHERE {MRP_CARRIES})",
+    "late_ns": "max(at_ns - first_at_ns)",
+    "failed": "bool_or(pydevts_success = 1 OR (kind = 'packet' AND body_crc <> pydevts_crc))",
+    "odd_at": f"min(at_ns) FILTER (WHERE {MRP_CARRIES} AND mrp_sequence NOT BETWEEN 1 AND {WINDOW_MAX})",
+}
+
+
+class Seen(NamedTuple):
+    """What checks look at."""
+
+    packets: DataFrame
+    strands: DataFrame
+    """What packets add up to that agree in all but times, numbers and sizes: as few as sessions and kinds, so that what
+    is asked of whole flows and sessions is asked of these."""
+
+
+def strands_of(packets: DataFrame) -> DataFrame:
+    """Return the strands of packets; checks ask for them many times, so whoever has many packets keeps them."""
+    rows = packets.where(f"protocol IN {PROTOCOLS} AND at_ns IS NOT NULL")
+    told = {name: FORWARD if name == "forward" else name for name in (*_STRAND, *_STRAND_TOLD)}
+    return grouped(rows.selectExpr(*named(told)), _STRAND, _STRAND_ADDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,18 +129,16 @@ class Rule:
 class Check:
     """Rules that are judged on the same rows: `context` selects them from packets and adds what the rules look at."""
 
-    context: Callable[[DataFrame], DataFrame]
+    context: Callable[[Seen], DataFrame]
     rules: tuple[Rule, ...]
-    alone: bool = False
-    """Whether each packet is judged by itself, so that those of a flow need not be brought together."""
 
 
-def judged(packets: DataFrame, check: Check, first: int = 1) -> DataFrame:
+def judged(seen: Seen, check: Check, first: int = 1) -> DataFrame:
     """Return `FRAME` and what is wrong, a row for each rule that a row of packets breaks; `first` numbers the rules.
 
     First the few rows are found that break any: to look for that costs a fraction of saying what is wrong.
     """
-    suspects = check.context(packets).where(" OR ".join(map(_broken, check.rules)) or "false")
+    suspects = check.context(seen).where(" OR ".join(map(_broken, check.rules)) or "false")
     verdicts = ", ".join(_verdict(rule, number) for number, rule in enumerate(check.rules, first))
     return suspects.selectExpr(*FRAME, f"inline(filter(array({verdicts}), verdict -> verdict IS NOT NULL))")
 
@@ -171,29 +169,26 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def of_protocol(packets: DataFrame, protocol: str) -> DataFrame:
+def of_protocol(seen: Seen, protocol: str) -> DataFrame:
     """Return the well-formed packets of a protocol, with `forward`."""
-    good = packets.where(f"protocol = '{protocol}' AND kind <> 'malformed' AND at_ns IS NOT NULL")
+    good = seen.packets.where(f"protocol = '{protocol}' AND kind <> 'malformed' AND at_ns IS NOT NULL")
     own = (name for name in PACKETS.names if name.startswith(f"{protocol}_"))
     return good.selectExpr(*FRAME, *_SHARED, *own, f"{FORWARD} AS forward")
 
 
+def strands_of_protocol(seen: Seen, protocol: str) -> DataFrame:
+    """Return the strands of well-formed packets of a protocol."""
+    return seen.strands.where(f"protocol = '{protocol}' AND kind <> 'malformed'")
+
+
 def beside(rows: DataFrame, others: DataFrame, keys: Sequence[str], how: str = "left") -> DataFrame:
-    """Join what is known of few keys; keys have the flow, by which packets lie, so that neither side is moved."""
-    return rows.join(others.hint("shuffle_hash"), on=list(keys), how=how)
+    """Join what is known of few keys."""
+    return rows.join(others, on=list(keys), how=how)
 
 
-def where_any(rows: DataFrame, condition: str, *keys: str) -> DataFrame:
-    """Return the rows whose keys some row has for which a condition is true.
-
-    A window is dear; a rule that speaks of few rows needs it only over those that share their keys.
-    """
-    return beside(rows, rows.where(condition).selectExpr(*keys), keys, "left_semi")
-
-
-def malformed(packets: DataFrame) -> DataFrame:
+def malformed(seen: Seen) -> DataFrame:
     """Return the malformed datagrams that the capture holds whole: the context of rules about format."""
-    bad = packets.where("kind = 'malformed' AND NOT truncated AND at_ns IS NOT NULL")
+    bad = seen.packets.where("kind = 'malformed' AND NOT truncated AND at_ns IS NOT NULL")
     return bad.selectExpr(*FRAME, "reason", "payload_bytes")
 
 

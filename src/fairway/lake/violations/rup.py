@@ -17,37 +17,41 @@ from fairway.lake.violations.rule import (
     SLACK_NS,
     Check,
     Rule,
+    Seen,
+    beside,
     format_rule,
     of_all,
     of_protocol,
     over,
     until,
     until_now,
-    where_any,
     with_columns,
 )
-from fairway.lake.violations.rule import RUP_PARTS_MAX as PARTS_MAX
-from fairway.lake.violations.rule import RUP_PROGRESS_NS as PROGRESS_NS
-from fairway.lake.violations.rule import RUP_SILENCE_NS as SILENCE_NS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+PARTS_MAX = 1 << 20
+SILENCE_NS = 20 * SECOND_NS
+"""10 s of RUP-5.9, and time for the last answer to arrive."""
+PROGRESS_NS = 90 * SECOND_NS
+"""60 s of RUP-5.9, and time for what is new to arrive."""
+
 BEGUN_S = 15
 """A message that shows for the first time after so long is new: a sender that hears nothing for 10 s gives up."""
 
-_SENDER = ("point", "flow", "side")
+_SENDER = ("flow", "point", "side")
 _MESSAGE = (*_SENDER, "rup_id")
 _FITS = "rup_position + body_bytes <= rup_total AND (body_bytes > 0 OR rup_total = 0)"
 _REGULAR = "kind = 'data' AND body_bytes > 0 AND rup_position + body_bytes < rup_total"
 """A part that does not end at the total: it shows the size of all but the last."""
 
 
-def _rows(packets: DataFrame) -> DataFrame:
-    return with_columns(of_protocol(packets, "rup"), {"side": "forward = (kind = 'data')"})
+def _rows(seen: Seen) -> DataFrame:
+    return with_columns(of_protocol(seen, "rup"), {"side": "forward = (kind = 'data')"})
 
 
-def _messages(packets: DataFrame) -> DataFrame:
+def _messages(seen: Seen) -> DataFrame:
     """Add to the parts, requests and confirms of a message what is known of it by then.
 
     The total and the part size are those of the first part that shows them, also for what came before it. `begins` says
@@ -77,7 +81,7 @@ def _messages(packets: DataFrame) -> DataFrame:
         "begins": "first_part.rup_position = 0 AND first_part.at_ns = begun_by",
     }
     fields = ("kind", "rup_position", "rup_total", "rup_start", "body_bytes", "differs", "begun_by")
-    known = with_columns(_rows(packets), whole, by_now, long_ago)
+    known = with_columns(_rows(seen), whole, by_now, long_ago)
     return known.selectExpr(*FRAME, *fields, *named(told), *by_now, *long_ago)
 
 
@@ -200,13 +204,15 @@ _RULES = (
 )
 
 
-def _stalled(packets: DataFrame) -> DataFrame:
+def _stalled(seen: Seen) -> DataFrame:
     """Add to late retransmissions when the peer last said something of any message, and when something new.
 
     New is a confirm above all before it, and the first request for a part.
     """
     late = f"kind = 'data' AND at_ns - first_at_ns > {SILENCE_NS}"
-    rows = where_any(_rows(packets), late, *_SENDER)
+    senders = seen.strands.where(f"protocol = 'rup' AND kind = 'data' AND late_ns > {SILENCE_NS}")
+    senders = senders.selectExpr("flow", "point", "forward AS side")
+    rows = beside(_rows(seen), senders, _SENDER, "left_semi")
     marked = with_columns(rows, over(until_now(*_MESSAGE), mark="max(IF(kind = 'confirm', rup_position, NULL))"))
     news = "at_ns = first_at_ns AND (kind = 'request' OR (kind = 'confirm' AND rup_position >= mark))"
     heard = over(

@@ -14,45 +14,50 @@ from typing import TYPE_CHECKING
 from fairway.lake.analysis.sessions import grouped
 from fairway.lake.violations.rule import (
     BY_NOW,
-    FIN_NS,
     FRAME,
-    IMPORTANT_NS,
     JITTER_NS,
-    NEARBY,
-    REQUEST_NS,
     SECOND_NS,
     SLACK_NS,
     Check,
     Rule,
+    Seen,
     beside,
     format_rule,
     of_protocol,
     over,
+    strands_of_protocol,
     until_now,
     with_columns,
 )
-from fairway.lake.violations.rule import UDPC_TURN as TURN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+TURN = 1 << 32
+NEARBY = 16_384
+"""A restored endpoint goes on 65,536 indices ahead; numbers of one life are compared within this distance."""
+IMPORTANT_NS = 40 * SECOND_NS
+REQUEST_NS = 15 * SECOND_NS
+FIN_NS = 10 * SECOND_NS
+"""The limits of UDPC-7.2, 8.2 and 10.4 (30, 5 and 3 s), and time for the last retransmission to pass."""
 
 _ASKS = "kind IN ('plain', 'important', 'request', 'answering_request', 'heartbeat')"
 _RESPONDS = "kind IN ('response', 'answering_request')"
 _ANSWERS = "kind IN ('important_ack', 'heartbeat_ack', 'response', 'answering_request')"
 
 
-def _in_sessions(packets: DataFrame) -> DataFrame:
-    return of_protocol(packets, "udpc").where("session IS NOT NULL")
+def _in_sessions(seen: Seen) -> DataFrame:
+    return of_protocol(seen, "udpc").where("session IS NOT NULL")
 
 
-def _numbers(packets: DataFrame) -> DataFrame:
+def _numbers(seen: Seen) -> DataFrame:
     """Add the kind of the packet that an answer names, if it was seen by now, and `late_ns`, the time since the first.
 
     An index numbers all packets of a side, so that the first under an index is the one that all others repeat.
     """
     named = f"IF({_ANSWERS} AND acknowledges_at_ns {BY_NOW}, acknowledges_kind, NULL)"
     fields = ("kind", "from_caller", "udpc_index", "udpc_ack", "body_bytes", "differs")
-    return _in_sessions(packets).selectExpr(*FRAME, *fields, f"{named} AS named", "at_ns - first_at_ns AS late_ns")
+    return _in_sessions(seen).selectExpr(*FRAME, *fields, f"{named} AS named", "at_ns - first_at_ns AS late_ns")
 
 
 _SAME_KIND = "NOT contains(differs, 'kind')"
@@ -155,9 +160,9 @@ _NUMBER_RULES = (
 )
 
 
-def _responses(packets: DataFrame) -> DataFrame:
+def _responses(seen: Seen) -> DataFrame:
     """Add to responses the first one to the same request."""
-    rows = _in_sessions(packets).where(f"{_RESPONDS} AND acknowledges_kind IN ('request', 'answering_request')")
+    rows = _in_sessions(seen).where(f"{_RESPONDS} AND acknowledges_kind IN ('request', 'answering_request')")
     first = over(until_now("flow", "session", "from_caller", "udpc_ack"), response="min(struct(at_ns, udpc_index))")
     return with_columns(rows, first).selectExpr(*FRAME, "udpc_index", "udpc_ack", "acknowledges_at_ns", "response")
 
@@ -173,16 +178,16 @@ _RESPONSE_RULES = (
 )
 
 
-def _by_id(udpc: DataFrame) -> DataFrame:
+def _by_id(seen: Seen) -> DataFrame:
     """Return for each sessionID that one side of a flow uses when it did."""
-    seen = {
-        "begins_at": "min(at_ns)",
-        "called_at": "min(at_ns) FILTER (WHERE kind = 'syn')",
-        "given_at": "min(at_ns) FILTER (WHERE kind = 'syn_ack')",
-        "used_at": "min(at_ns) FILTER (WHERE kind <> 'syn')",
-        "spoken_at": "max(at_ns) FILTER (WHERE kind NOT IN ('syn', 'syn_ack'))",
+    when = {
+        "begins_at": "min(first_at)",
+        "called_at": "min(first_at) FILTER (WHERE kind = 'syn')",
+        "given_at": "min(first_at) FILTER (WHERE kind = 'syn_ack')",
+        "used_at": "min(first_at) FILTER (WHERE kind <> 'syn')",
+        "spoken_at": "max(last_at) FILTER (WHERE kind NOT IN ('syn', 'syn_ack'))",
     }
-    return grouped(udpc, ["point", "flow", "forward", "udpc_session"], seen)
+    return grouped(strands_of_protocol(seen, "udpc"), ["point", "flow", "forward", "udpc_session"], when)
 
 
 def _flows(by_id: DataFrame) -> DataFrame:
@@ -195,10 +200,9 @@ def _flows(by_id: DataFrame) -> DataFrame:
     return grouped(by_id, ["point", "flow"], seen).where("whole")
 
 
-def _handshakes(packets: DataFrame) -> DataFrame:
+def _handshakes(seen: Seen) -> DataFrame:
     """Add to SYN, SYN+ACK and FIN the first of their kind, and to a SYN+ACK what it answers."""
-    udpc = of_protocol(packets, "udpc")
-    by_id = _by_id(udpc)
+    udpc, by_id = of_protocol(seen, "udpc"), _by_id(seen)
     spoken = by_id.selectExpr("point", "flow", "forward", "udpc_session AS answered_session", "spoken_at")
     call = {
         "call": "CASE kind WHEN 'syn' THEN udpc_index WHEN 'syn_ack' THEN udpc_ack END",
@@ -270,23 +274,23 @@ _HANDSHAKE_RULES = (
 )
 
 
-def _openings(packets: DataFrame) -> DataFrame:
+def _openings(seen: Seen) -> DataFrame:
     """Return the packets of sessions whose sides seem to speak too early, or after their end."""
-    udpc = _in_sessions(packets)
-    seen = {
-        "given_at": "min(at_ns) FILTER (WHERE kind = 'syn_ack')",
-        "caller_at": "min(at_ns) FILTER (WHERE from_caller AND kind <> 'syn')",
-        "called_at": "min(at_ns) FILTER (WHERE NOT from_caller AND kind <> 'syn_ack')",
-        "caller_fin": "min(udpc_index) FILTER (WHERE from_caller AND kind = 'fin')",
-        "called_fin": "min(udpc_index) FILTER (WHERE NOT from_caller AND kind = 'fin')",
-        "caller_newest": f"max(udpc_index) FILTER (WHERE from_caller AND {_ASKS})",
-        "called_newest": f"max(udpc_index) FILTER (WHERE NOT from_caller AND {_ASKS})",
+    when = {
+        "given_at": "min(first_at) FILTER (WHERE kind = 'syn_ack')",
+        "caller_at": "min(first_at) FILTER (WHERE from_caller AND kind <> 'syn')",
+        "called_at": "min(first_at) FILTER (WHERE NOT from_caller AND kind <> 'syn_ack')",
+        "caller_fin": "min(least_index) FILTER (WHERE from_caller AND kind = 'fin')",
+        "called_fin": "min(least_index) FILTER (WHERE NOT from_caller AND kind = 'fin')",
+        "caller_newest": f"max(most_index) FILTER (WHERE from_caller AND {_ASKS})",
+        "called_newest": f"max(most_index) FILTER (WHERE NOT from_caller AND {_ASKS})",
     }
     beyond = f"pmod({{0}}_newest - {{0}}_fin, {TURN}) BETWEEN 1 AND {NEARBY}"
     odd = f"""caller_at < given_at OR called_at < coalesce(caller_at, {1 << 62})
         OR {beyond.format("caller")} OR {beyond.format("called")}"""
     of_session = ["flow", "session"]
-    joined = beside(udpc, grouped(udpc, of_session, seen).where(odd), of_session, "inner")
+    told = grouped(strands_of_protocol(seen, "udpc").where("session IS NOT NULL"), of_session, when)
+    joined = beside(_in_sessions(seen), told.where(odd), of_session, "inner")
     context = ("kind", "from_caller", "udpc_index", "given_at", "caller_at", "called_at")
     return joined.selectExpr(*FRAME, *context, "IF(from_caller, caller_fin, called_fin) AS fin")
 
@@ -318,15 +322,15 @@ _OPENING_RULES = (
 )
 
 
-def _strangers(packets: DataFrame) -> DataFrame:
+def _strangers(seen: Seen) -> DataFrame:
     """Return the first packet of each sessionID that came up in a known flow without a SYN+ACK."""
-    udpc = of_protocol(packets, "udpc")
-    by_id = _by_id(udpc)
+    by_id = _by_id(seen)
     keys = ["point", "flow", "udpc_session"]
     ids = grouped(by_id, keys, {"used_at": "min(used_at)", "given_at": "min(given_at)"})
     nameless = ids.where("given_at IS NULL AND used_at IS NOT NULL")
     suspects = beside(nameless, _flows(by_id), ["point", "flow"], "inner").where("used_at > first_given_at")
-    joined = beside(udpc, suspects.selectExpr(*keys, "used_at", "flow_begins_at"), keys, "inner")
+    named = suspects.selectExpr(*keys, "used_at", "flow_begins_at")
+    joined = beside(of_protocol(seen, "udpc"), named, keys, "inner")
     found = joined.where("kind <> 'syn' AND at_ns = used_at")
     return found.selectExpr(*FRAME, "kind", "udpc_session", "flow_begins_at")
 
@@ -351,7 +355,7 @@ FORMAT_RULES = (
 )
 
 CHECKS = (
-    Check(context=_numbers, rules=_NUMBER_RULES, alone=True),
+    Check(context=_numbers, rules=_NUMBER_RULES),
     Check(context=_responses, rules=_RESPONSE_RULES),
     Check(context=_handshakes, rules=_HANDSHAKE_RULES),
     Check(context=_openings, rules=_OPENING_RULES),
