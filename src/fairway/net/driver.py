@@ -149,11 +149,11 @@ class Driver:
     def readable(self) -> None:
         if self.closed:
             return
-        now_us = self.now_us()
+        self.now_us()
         try:
             if self.urgent:
                 self._gather()
-            self.link.drain(self._receive, now_us)
+            self.link.drain(self._receive)
             self.settle()
             if TOO_LARGE in self.machine.statistics.dropped:
                 self._above.oversized()
@@ -179,7 +179,7 @@ class Driver:
             self._recorder.record(self.link.local, address, data, segment_bytes)
         self.link.send(transmits)
 
-    def _receive_now(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None) -> None:
+    def _receive_now(self, data: Buffer, address: Address, segment_bytes: int | None) -> None:
         """Pass on what arrived, at the time it is now.
 
         Others arrive while a drain goes on: with the time of its begin their round trips would seem shorter than any
@@ -187,12 +187,12 @@ class Driver:
         """
         self.machine.receive(data, address, self.now_us(), segment_bytes)
 
-    def _look_and_receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None) -> None:
-        if self._screen is not None and not self._screen(data, address, now_us, segment_bytes):
+    def _look_and_receive(self, data: Buffer, address: Address, segment_bytes: int | None) -> None:
+        if self._screen is not None and not self._screen(data, address, self.now_us(), segment_bytes):
             return
         if self._recorder is not None:
             self._recorder.record(address, self.link.local, data, segment_bytes)
-        self._receive_now(data, address, now_us, segment_bytes)
+        self._receive_now(data, address, segment_bytes)
 
     # The timer.
 
@@ -218,7 +218,10 @@ class Driver:
             self._arm(self._due_us)
             return
         try:
-            self._take_in(now_us)
+            # What has arrived comes before anything counts as late: an answer may have waited for this process.
+            for _ in range(DRAINS_MAX):
+                if not self.link.drain(self._receive):
+                    break
             now_us = self._now_us
             link_us = self.link.deadline_us
             if link_us is not None and link_us <= now_us:
@@ -228,9 +231,3 @@ class Driver:
         except Exception as error:
             self._above.failed(error)
             raise
-
-    def _take_in(self, now_us: int) -> None:
-        """Take in what has arrived before anything counts as late: an answer may have waited for this process."""
-        for _ in range(DRAINS_MAX):
-            if not self.link.drain(self._receive, now_us):
-                break

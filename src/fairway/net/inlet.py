@@ -79,13 +79,13 @@ class Inlet:
         self._buffers = (self._view,)
         self._lone_reads = 0
 
-    def drain(self, receive: Receive, now_us: int) -> int:
+    def drain(self, receive: Receive) -> int:
         """Pass on what has arrived, within the bounds, and return the number of receives.
 
         Raises `OSError` for what an earlier send met; the next call goes on.
         """
         if not self._lone_reads:
-            return self._drain_all(receive, now_us)
+            return self._drain_all(receive)
         # Reads once and hands that over: the shortest way for a datagram that comes alone.
         self._lone_reads -= 1
         try:
@@ -103,13 +103,13 @@ class Inlet:
         self._counters.receive_calls += 1
         address = source if self._short else _canonical(source)
         if segment == size:
-            receive(self._view[:size], address, now_us, None)
+            receive(self._view[:size], address, None)
         else:
             self._lone_reads = 0
-            receive(self._view[:size], address, now_us, segment)
+            receive(self._view[:size], address, segment)
         return 1
 
-    def _drain_all(self, receive: Receive, now_us: int) -> int:
+    def _drain_all(self, receive: Receive) -> int:
         view, remote, merged, short = self._view, self._remote, self._merged, self._short
         sock = self._sock
         start = end = segment = total = calls = datagrams = 0
@@ -132,16 +132,16 @@ class Inlet:
                     end += size
                 else:
                     if end > start:
-                        receive(view[start:end], address, now_us, segment if end - start > segment else None)
+                        receive(view[start:end], address, segment if end - start > segment else None)
                     start, segment = end, piece
                     end += size
                     address = source if short else _canonical(source)
                     if not size:
-                        receive(view[start:end], address, now_us, None)
+                        receive(view[start:end], address, None)
                 whole = piece == segment and size > 0 and size % segment == 0
                 enough = RUN_BYTES if segment < LARGE_DATAGRAM_BYTES else RUN_LARGE_BYTES
                 if end - start >= enough or end > _BUFFER_BYTES - kernel.DATAGRAM_BYTES_MAX:
-                    receive(view[start:end], address, now_us, segment if end - start > segment else None)
+                    receive(view[start:end], address, segment if end - start > segment else None)
                     datagrams += -(-(end - start) // segment)
                     start = end = 0
                     whole = False
@@ -153,7 +153,7 @@ class Inlet:
         finally:
             self._counters.receive_calls += calls
             if end > start:
-                receive(view[start:end], address, now_us, segment if end - start > segment else None)
+                receive(view[start:end], address, segment if end - start > segment else None)
         return calls
 
     def _read_control(self, control: list[tuple[int, int, bytes]], size: int) -> int:
@@ -185,12 +185,12 @@ class ManyInlet:
         self.merged = 0
         """Merged receives in the latest drain."""
 
-    def drain(self, receive: Receive, now_us: int) -> int:
+    def drain(self, receive: Receive) -> int:
         """Pass on what has arrived, within the bounds, and return the number of datagrams."""
         datagrams = total = self.merged = 0
         try:
             while datagrams < DRAIN_CALLS_MAX * 4 and total < DRAIN_BYTES_MAX:
-                count, size, merged = self._batch.receive(self._sock, receive, now_us)
+                count, size, merged = self._batch.receive(self._sock, receive)
                 if self._batch.kernel_dropped:
                     self._counters.kernel_dropped = self._batch.kernel_dropped
                 self._counters.receive_calls += 1
@@ -215,11 +215,11 @@ class MergedInlet(Inlet):
         self._unmerged = False
         self._lone_drains = 0
 
-    def _drain_all(self, receive: Receive, now_us: int) -> int:
+    def _drain_all(self, receive: Receive) -> int:
         if self._unmerged:
-            return self._drain_many(receive, now_us)
+            return self._drain_many(receive)
         before = self._counters.merged_receives
-        calls = super()._drain_all(receive, now_us)
+        calls = super()._drain_all(receive)
         if calls >= _UNMERGED_CALLS and self._counters.merged_receives == before:
             self._unmerged = mmsg.available()
         if self._lone_reads:
@@ -244,10 +244,10 @@ class MergedInlet(Inlet):
             if self._merged:
                 kernel.enable_gro(self._sock)
 
-    def _drain_many(self, receive: Receive, now_us: int) -> int:
+    def _drain_many(self, receive: Receive) -> int:
         if self._many is None:
             self._many = ManyInlet(self._sock, self._counters)
-        datagrams = self._many.drain(receive, now_us)
+        datagrams = self._many.drain(receive)
         # A handful of datagrams is read faster one by one than by a call through ctypes.
         self._unmerged = not self._many.merged and datagrams >= _UNMERGED_CALLS
         return datagrams

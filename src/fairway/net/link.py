@@ -95,12 +95,12 @@ class SocketLink(Outlet):
         counters.path = "portable"
         return Inlet(sock, counters, remote=self._remote)
 
-    def drain(self, receive: Receive, now_us: int) -> int:
+    def drain(self, receive: Receive) -> int:
         """Pass on what has arrived and return the number of receives; errors that came back are reported."""
         if self._paused:
             return 0
         try:
-            received = self._inlet.drain(receive, now_us)
+            received = self._inlet.drain(receive)
         except OSError as error:
             self._take_errors(error)
             return 1
@@ -251,12 +251,12 @@ class TransportLink(asyncio.DatagramProtocol):
             if self._above is not None:
                 self._above.unreachable(self._remote, number or errno.ECONNREFUSED)
 
-    def drain(self, receive: Receive, now_us: int) -> int:
+    def drain(self, receive: Receive) -> int:
         arrived = self._arrived
         count = len(arrived)
         for _ in range(count):
             data, address = arrived.popleft()
-            receive(data, address, now_us, None)
+            receive(data, address, None)
         return count
 
     def send(self, transmits: list[Transmit]) -> None:
