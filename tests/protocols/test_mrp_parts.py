@@ -54,7 +54,7 @@ def test_no_datagram_fits_a_stamped_and_a_piggyback_connection(seed: int, theirs
     assert stamped
     assert piggyback
     remote = (piggyback & 0xFF) << 16 | theirs & 0xFFFF or 1
-    data = wire.stamped_header(stamped, remote, short, stamp)
+    data = wire.stamped_prefix(wire.TYPE_DATA, stamped, remote) + wire.pair(short, stamp)
     from_conid, dest_conid, _, _ = wire.piggyback_fields(data)
     assert (dest_conid, from_conid) != (piggyback, stamped >> 8)
     assert dest_conid != piggyback

@@ -190,11 +190,11 @@ def encode(packet: Encodable) -> bytes:
     """Return the one datagram that stands for the packet."""
     match packet:
         case StampedData():
-            head = stamped_header(packet.dest_conid, packet.from_conid, packet.sequence, packet.stamp)
-            return head + packet.body
+            prefix = stamped_prefix(TYPE_DATA, packet.dest_conid, packet.from_conid)
+            return prefix + pair(packet.sequence, packet.stamp) + packet.body
         case PiggybackData():
-            head = piggyback_header(packet.from_conid, packet.dest_conid, packet.sequence, packet.from_seq)
-            return head + packet.body
+            prefix = piggyback_prefix(packet.from_conid, packet.dest_conid)
+            return prefix + pair(packet.sequence, packet.from_seq) + packet.body
         case Ack():
             return ack_bytes(packet.dest_conid, packet.from_conid, packet.sequence, packet.stamp)
         case Connect():
@@ -227,6 +227,15 @@ def decode(data: Buffer) -> Packet:
     if kind == TYPE_IGNORE:
         return Ignore(body=bytes(data[HEAD_BYTES:]))
     raise MalformedDatagram("unknown_type", found=f"type {kind}", expected="type 0 to 4")
+
+
+def caller_id(data: Buffer) -> int | None:
+    """Return the cl_conid of a call; None for anything else."""
+    try:
+        packet = decode(data)
+    except MalformedDatagram:
+        return None
+    return packet.cl_conid if isinstance(packet, Connect) else None
 
 
 def _decode_data(data: Buffer) -> Data:
@@ -284,18 +293,8 @@ def piggyback_fields(data: Buffer) -> tuple[int, int, int, int]:
     return from_conid, dest_conid, sequence, from_seq
 
 
-def stamped_header(dest_conid: int, from_conid: int, sequence: int, stamp: int) -> bytes:
-    """Return the 14 bytes ahead of a stamped payload."""
-    return stamped_prefix(TYPE_DATA, dest_conid, from_conid) + pair(sequence, stamp)
-
-
 def ack_bytes(dest_conid: int, from_conid: int, sequence: int, stamp: int) -> bytes:
     return stamped_prefix(TYPE_ACK, dest_conid, from_conid) + pair(sequence, stamp)
-
-
-def piggyback_header(from_conid: int, dest_conid: int, sequence: int, from_seq: int) -> bytes:
-    """Return the 12 bytes ahead of a piggyback payload; alone, a bare acknowledgement."""
-    return piggyback_prefix(from_conid, dest_conid) + pair(sequence, from_seq)
 
 
 def stamped_prefix(kind: int, dest_conid: int, from_conid: int) -> bytes:
