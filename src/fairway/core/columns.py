@@ -70,29 +70,21 @@ def windows(buffer: Bytes, width: int) -> NDArray[np.void]:
     return np.ndarray((rows,), dtype=f"V{width}", buffer=np.ascontiguousarray(buffer), strides=(1,))
 
 
-def whole_headers(
-    buffer: Bytes, offsets: Integers, short: NDArray[np.bool_], header: np.dtype[np.void]
-) -> NDArray[np.void]:
-    """Copy each datagram's header into a row; rows of datagrams that are too short for one are 0."""
-    rows = windows(buffer, header.itemsize)
-    if len(rows) == 0 or len(offsets) == 0:
-        return np.zeros(len(offsets), dtype=header)
-    if not short.any():
-        return rows[offsets].view(header)
-    gathered = rows[np.where(short, 0, offsets)].view(header)
-    gathered[short] = np.zeros((), dtype=header)
-    return gathered
+def headers(buffer: Bytes, offsets: Integers, lengths: Integers, width: int) -> Bytes:
+    """Gather the first `width` bytes of each datagram into a row; what a datagram does not have is 0.
 
-
-def headers(buffer: Bytes, offsets: Integers, lengths: Integers, header_bytes: int) -> Bytes:
-    """Gather the first `header_bytes` of each datagram into a matrix; what a datagram does not have is 0."""
-    if len(offsets) == 0 or len(buffer) == 0:
-        return np.zeros((len(offsets), header_bytes), dtype=np.uint8)
-    places = offsets[:, None] + np.arange(header_bytes, dtype=np.int64)
-    np.minimum(places, len(buffer) - 1, out=places)
-    gathered: Bytes = buffer[places]
-    short = lengths < header_bytes
-    if short.any():
-        inside = np.arange(header_bytes, dtype=np.int64) < lengths[short, None]
-        gathered[short] *= inside
+    The view needs as many bytes behind every offset, so the last few rows are read from a padded end of the buffer.
+    """
+    tail_at = max(0, len(buffer) - width)
+    tail = np.zeros(2 * width, dtype=np.uint8)
+    tail[: len(buffer) - tail_at] = buffer[tail_at:]
+    if tail_at:
+        rows = windows(buffer, width)[np.minimum(offsets, tail_at)]
+        late = np.flatnonzero(offsets > tail_at)
+        rows[late] = windows(tail, width)[offsets[late] - tail_at]
+    else:
+        rows = windows(tail, width)[offsets]
+    gathered = rows.view(np.uint8).reshape(len(offsets), width)
+    short = np.flatnonzero(lengths < width)
+    gathered[short] *= np.arange(width) < lengths[short, None]
     return gathered
