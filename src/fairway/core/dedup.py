@@ -34,8 +34,8 @@ class Seen:
             return False
         if self._bits is None:
             return number >= self._start
-        place = number % self._span
-        return bool(self._bits[place >> 3] & (1 << (place & 7)))
+        bit = number % self._span
+        return bool(self._bits[bit >> 3] & (1 << (bit & 7)))
 
     def add(self, first: int, count: int = 1) -> None:
         """Mark numbers as seen; those too old are ignored."""
@@ -65,9 +65,9 @@ class Seen:
     def _fill(self, start: int, end: int, bit: int) -> None:
         """Set the bits of [start, end), at most one turn of the ring, in one or two stretches."""
         while start < end:
-            place = start % self._span
-            stretch = min(end - start, self._span - place)
-            self._fill_stretch(place, place + stretch, bit)
+            first = start % self._span
+            stretch = min(end - start, self._span - first)
+            self._fill_stretch(first, first + stretch, bit)
             start += stretch
 
     def _fill_stretch(self, start: int, end: int, bit: int) -> None:
@@ -83,10 +83,10 @@ class Seen:
         self._apply(last_byte, tail, bit)
         bits[first_byte + 1 : last_byte] = (b"\xff" if bit else b"\x00") * (last_byte - first_byte - 1)
 
-    def _apply(self, place: int, mask: int, bit: int) -> None:
+    def _apply(self, byte: int, mask: int, bit: int) -> None:
         bits = self._bits
         assert bits is not None
-        bits[place] = bits[place] | mask if bit else bits[place] & ~mask & 0xFF
+        bits[byte] = bits[byte] | mask if bit else bits[byte] & ~mask & 0xFF
 
     def ranges(self) -> list[tuple[int, int]]:
         """Return what was seen as ascending (first, last) ranges: what a snapshot keeps."""

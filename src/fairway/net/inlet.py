@@ -37,10 +37,10 @@ _BUFFER_BYTES = 4 * kernel.DATAGRAM_BYTES_MAX
 STRIDE_FIRST = 1_200
 LONE_READS_MAX = 8
 """After a drain that found one datagram, so many drains read one and do not ask for a second: the loop calls again if
-there is one, and to be told that there is none costs as much as a datagram."""
+there is one, and to learn that there is none costs as much as a datagram."""
 LONE_DRAINS_MAX = 4
-"""After so many drains in a row that found one datagram the kernel is told to merge nothing, until one finds more: what
-cannot be merged is read by a shorter call."""
+"""After so many drains in a row that found one datagram the kernel is asked to merge nothing, until one finds more:
+what cannot be merged is read by a shorter call."""
 _UNMERGED_CALLS = 16
 """After so many receives in a drain without one merged, the next drain goes through `recvmmsg`."""
 

@@ -178,9 +178,9 @@ class Stream:
         if run.count == 1:
             self._singles[run.first] = run
         else:
-            place = bisect_right(self._firsts, run.first)
-            self._firsts.insert(place, run.first)
-            self._runs.insert(place, run)
+            at = bisect_right(self._firsts, run.first)
+            self._firsts.insert(at, run.first)
+            self._runs.insert(at, run)
 
     def add_single(self, run: Run) -> None:
         self._singles[run.first] = run
@@ -189,8 +189,8 @@ class Stream:
         if run.count == 1 and self._singles.get(run.first) is run:
             del self._singles[run.first]
             return
-        place = bisect_left(self._firsts, run.first)
-        del self._runs[place], self._firsts[place]
+        at = bisect_left(self._firsts, run.first)
+        del self._runs[at], self._firsts[at]
 
     def split(self, run: Run, at: int) -> Run:
         """Cut a run in two; it keeps the packets below `at`, and the others are the run returned."""
@@ -206,14 +206,14 @@ class Stream:
         if count == run.count:
             self.remove(run)
             return
-        place = bisect_left(self._firsts, run.first)
+        at = bisect_left(self._firsts, run.first)
         run.first += count
         run.count -= count
         if run.count == 1:
-            del self._runs[place], self._firsts[place]
+            del self._runs[at], self._firsts[at]
             self._singles[run.first] = run
         else:
-            self._firsts[place] = run.first
+            self._firsts[at] = run.first
 
     def single(self, number: int) -> Run | None:
         return self._singles.get(number)
@@ -223,10 +223,10 @@ class Stream:
         run = self._singles.get(number)
         if run is not None or not self._runs:
             return run
-        place = bisect_right(self._firsts, number) - 1
-        if place < 0:
+        at = bisect_right(self._firsts, number) - 1
+        if at < 0:
             return None
-        run = self._runs[place]
+        run = self._runs[at]
         return run if number < run.first + run.count else None
 
     def __contains__(self, number: int) -> bool:

@@ -372,7 +372,7 @@ class Transmissions:
         run = head.following
         if run is head or run.orders[-1] >= top:
             return
-        line, timing, patience_us = self._line(), self.timing, self._blame.patience_us()
+        line, timing, reordered_us = self._line(), self.timing, self._blame.reordered_us()
         while run is not head:
             order = run.orders[-1] + run.first - run.base
             if order >= top:
@@ -380,9 +380,9 @@ class Transmissions:
             following, sent_us = run.following, run.sent_us[-1]
             at_once = self._told_at_once(run)
             held_us = 0 if at_once else self._kind.held_us
-            due_us = sent_us + max(timing.delay_us + held_us, patience_us) if self._kind.by_name else NEVER
+            due_us = sent_us + max(timing.delay_us + held_us, reordered_us) if self._kind.by_name else NEVER
             if order < line and at_once:
-                overtaken_us = sent_us + patience_us if patience_us else now_us
+                overtaken_us = sent_us + reordered_us if reordered_us else now_us
                 if overtaken_us <= now_us:
                     if line - order < run.count:
                         following = self._flight.split(run, run.first + line - order)

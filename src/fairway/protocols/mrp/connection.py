@@ -51,7 +51,7 @@ class Connection(Conversation, ABC):
     layout: ClassVar[str]
     ver: ClassVar[int]
     recovery: ClassVar[type[Recovery]]
-    """Whether an acknowledgement names all packets up to a number, not one."""
+    """By packet, or by a mark below which all has arrived."""
 
     def __init__(self, shared: Shared, peer: Peer, remote: int, client: bool, now_us: int) -> None:
         super().__init__(peer)
@@ -100,8 +100,8 @@ class Connection(Conversation, ABC):
         """Acknowledge one message; `note` is what the layout needs for that."""
 
     @abstractmethod
-    def _acknowledge(self, committed: Sequence[Piece], floor: int, now_us: int) -> None:
-        """Send what a commit releases; `floor` is where the receiver's floor stood before."""
+    def _acknowledge(self, committed: Sequence[Piece], before: int, now_us: int) -> None:
+        """Send what a commit releases; `before` is up to where all was committed before."""
 
     # Sending.
 
@@ -206,9 +206,9 @@ class Connection(Conversation, ABC):
             if count > 1 or not receiver.receipts.free_one(first):
                 receiver.receipts.commit(first, count)
             return
-        floor, committed = receiver.floor, receiver.commit(first, count)
+        before, committed = receiver.committed_to, receiver.commit(first, count)
         if committed:
-            self._acknowledge(committed, floor, now_us)
+            self._acknowledge(committed, before, now_us)
 
     # Keepalives.
 
@@ -305,7 +305,7 @@ class Connection(Conversation, ABC):
 
     def revive(self, snapshot: Snapshot, now_us: int) -> None:
         """Go on from the state of a connection before a restart; what was not acknowledged then is sent again."""
-        self.receiver.next = self.receiver.floor = snapshot.next
+        self.receiver.next = self.receiver.committed_to = snapshot.next
         self.receiver.revive(snapshot.beyond)
         self.sender.revive(snapshot.own_next, snapshot.outstanding, self.header_bytes, now_us)
         self.sender.last = snapshot.last[0] if snapshot.last else None

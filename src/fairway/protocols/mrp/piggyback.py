@@ -43,7 +43,7 @@ class PiggybackConnection(Connection):
 
     def _from_seq(self) -> int:
         receiver = self.receiver
-        return ((receiver.floor if self._shared.options.deferred else receiver.next) - 1) % _TURN
+        return ((receiver.committed_to if self._shared.options.deferred else receiver.next) - 1) % _TURN
 
     # Sending.
 
@@ -157,12 +157,12 @@ class PiggybackConnection(Connection):
             self._advance(sender.base + length - 1, now_us)
         return True
 
-    def _acknowledge(self, committed: Sequence[Piece], floor: int, now_us: int) -> None:
+    def _acknowledge(self, committed: Sequence[Piece], before: int, now_us: int) -> None:
         """Answer each message as if they had been committed one by one in order. Below a message that is delivered
         and not yet committed there is nothing to say; below a missing one the equal answers ask for it."""
         count = sum(piece.length for piece in committed)
-        if self.receiver.floor > floor:
-            passed = range(floor, floor + count - 1)
+        if self.receiver.committed_to > before:
+            passed = range(before, before + count - 1)
             self._owe([*(number % _TURN for number in passed), self._from_seq()], now_us)
-        elif floor == self.receiver.next:
+        elif before == self.receiver.next:
             self._owe([self._from_seq()] * count, now_us)

@@ -149,7 +149,7 @@ class StampedConnection(Connection):
         self._deliver_run(first, columns.bodies_of(rows))
         return True
 
-    def _acknowledge(self, committed: Sequence[Piece], floor: int, now_us: int) -> None:
+    def _acknowledge(self, committed: Sequence[Piece], before: int, now_us: int) -> None:
         for piece in committed:
             self._shared.outbox.send(self.address, piece.note, wire.ACK_BYTES, piece.length)
 

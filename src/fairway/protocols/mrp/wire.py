@@ -182,7 +182,7 @@ class Ack:
 
 
 Packet = Ignore | Connect | ConReply | Data | Ack
-"""What `decode` gives."""
+"""What `decode` returns."""
 Encodable = Packet | StampedData | PiggybackData
 
 

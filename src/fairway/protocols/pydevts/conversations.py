@@ -74,7 +74,7 @@ class Conversations:
         """How far the numbers of forgotten addresses had come, the longest forgotten first: a number must not come
         twice. The longest forgotten goes when there are as many as `peers_max`."""
         self.shut = False
-        """Whether the door is closed to new ones."""
+        """Whether new ones are refused."""
 
     def all(self) -> list[Conversation]:
         return list(self._by_address.values())
