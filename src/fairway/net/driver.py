@@ -70,8 +70,7 @@ class Driver:
 
     def now_us(self) -> int:
         """Read the loop's clock, in microseconds; it never goes back."""
-        now_us = int(self._time() * 1_000_000)
-        self._now_us = max(self._now_us, now_us)
+        self._now_us = max(self._now_us, int(self._time() * 1_000_000))
         return self._now_us
 
     # From above.
@@ -149,9 +148,9 @@ class Driver:
     def readable(self) -> None:
         if self.closed:
             return
-        self.now_us()
         try:
             if self.urgent:
+                self.now_us()
                 self._gather()
             self.link.drain(self._receive)
             self.settle()
@@ -185,7 +184,8 @@ class Driver:
         Others arrive while a drain goes on: with the time of its begin their round trips would seem shorter than any
         can be, and a controller that believes in the shortest one would strangle the path.
         """
-        self.machine.receive(data, address, self.now_us(), segment_bytes)
+        self._now_us = max(self._now_us, int(self._time() * 1_000_000))
+        self.machine.receive(data, address, self._now_us, segment_bytes)
 
     def _look_and_receive(self, data: Buffer, address: Address, segment_bytes: int | None) -> None:
         if self._screen is not None and not self._screen(data, address, self.now_us(), segment_bytes):
