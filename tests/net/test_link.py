@@ -14,7 +14,7 @@ from fairway.core.events import Address
 from fairway.core.machine import Buffer, Transmit
 from fairway.net import kernel, mmsg, outlet
 from fairway.net.counters import SocketCounters
-from fairway.net.inlet import DRAIN_CALLS_MAX, LONE_DRAINS_MAX, LONE_READS_MAX, Inlet
+from fairway.net.inlet import DRAIN_CALLS_MAX, LONE_READS_MAX, Inlet
 from fairway.net.layers import Link
 from fairway.net.link import SocketLink, open_link
 from fairway.net.outlet import Outlet, join_neighbours
@@ -399,60 +399,6 @@ async def test_a_burst_after_datagrams_that_came_alone_is_read_together(path: st
         assert burst == [b"burst %02d" % number for number in range(100)]
         assert ear.passed_on < 4 * LONE_READS_MAX - 1 + 2 * LONE_READS_MAX
     link.close()
-
-
-ALONE = LONE_DRAINS_MAX * (LONE_READS_MAX + 1)
-"""So many datagrams that come one by one have the kernel merge nothing any more."""
-
-
-def merges(link: Link) -> bool:
-    """Return whether the kernel merges what arrives at the socket."""
-    return bool(cast(SocketLink, link)._sock.getsockopt(kernel.SOL_UDP, kernel.UDP_GRO))
-
-
-async def hear_alone(ear: Ear, link: Link, voice: Link) -> None:
-    for number in range(1, ALONE + 1):
-        voice.send([Transmit(link.local, b"%d" % number)])
-        await ear.until(number)
-
-
-async def test_the_kernel_merges_nothing_while_datagrams_come_alone_and_again_when_they_come_together() -> None:
-    ear, link = await open_ear("gso")
-    _, voice = await open_ear("gso")
-    assert merges(link)
-    await hear_alone(ear, link, voice)
-    assert not merges(link)
-    run_of = bytes(range(200)) * 50
-    for number in range(1, 4):
-        voice.send([Transmit(link.local, run_of, 200)])
-        await ear.until(ALONE + 50 * number)
-    assert [data for data, _ in ear.datagrams[ALONE:]] == [bytes(range(200))] * 150
-    assert merges(link)
-    assert link.counters.merged_receives > 0
-    for one in (link, voice):
-        one.close()
-
-
-async def test_what_was_merged_before_the_kernel_was_told_not_to_is_cut_right(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ear, link = await open_ear("gso")
-    _, voice = await open_ear("gso")
-    try_option, late = kernel.try_option, list[bool]()
-
-    def send_and_try(sock: socket.socket, level: int, option: int, value: int = 1) -> bool:
-        if (option, value) == (kernel.UDP_GRO, 0) and not late:
-            late.append(True)
-            voice.send([Transmit(link.local, bytes(range(200)) * 50, 200)])
-        return try_option(sock, level, option, value)
-
-    monkeypatch.setattr(kernel, "try_option", send_and_try)
-    await hear_alone(ear, link, voice)
-    await ear.until(ALONE + 50)
-    assert late
-    assert [data for data, _ in ear.datagrams if len(data) > 2] == [bytes(range(200))] * 50
-    for one in (link, voice):
-        one.close()
 
 
 class Counted:

@@ -38,9 +38,6 @@ STRIDE_FIRST = 1_200
 LONE_READS_MAX = 8
 """After a drain that found one datagram, so many drains read one and do not ask for a second: the loop calls again if
 there is one, and to learn that there is none costs as much as a datagram."""
-LONE_DRAINS_MAX = 4
-"""After so many drains in a row that found one datagram the kernel is asked to merge nothing, until one finds more:
-what cannot be merged is read by a shorter call."""
 _UNMERGED_CALLS = 16
 """After so many receives in a drain without one merged, the next drain goes through `recvmmsg`."""
 
@@ -206,14 +203,12 @@ class ManyInlet:
 
 
 class MergedInlet(Inlet):
-    """Drains a socket whose datagrams the kernel may merge; turns to `recvmmsg` while it merges nothing of many, and to
-    plain receives while they come one by one."""
+    """Drains a socket whose datagrams the kernel may merge; turns to `recvmmsg` while it merges nothing of many."""
 
     def __init__(self, sock: socket.socket, counters: SocketCounters, *, remote: Address | None) -> None:
         super().__init__(sock, counters, remote=remote, merged=True)
         self._many: ManyInlet | None = None
         self._unmerged = False
-        self._lone_drains = 0
 
     def _drain_all(self, receive: Receive) -> int:
         if self._unmerged:
@@ -222,27 +217,7 @@ class MergedInlet(Inlet):
         calls = super()._drain_all(receive)
         if calls >= _UNMERGED_CALLS and self._counters.merged_receives == before:
             self._unmerged = mmsg.available()
-        if self._lone_reads:
-            self._lone_drains += 1
-            if self._merged and self._lone_drains >= LONE_DRAINS_MAX:
-                self._merge_nothing()
-        elif calls:
-            self._lone_drains = 0
-            if not self._merged:
-                self._merged = kernel.enable_gro(self._sock)
         return calls
-
-    def _merge_nothing(self) -> None:
-        """Have the kernel merge nothing, if the socket is empty then: of what it merged before it no longer tells the
-        sizes."""
-        kernel.try_option(self._sock, kernel.SOL_UDP, kernel.UDP_GRO, 0)
-        try:
-            self._sock.recv_into(self._view, 1, socket.MSG_PEEK)
-        except BlockingIOError:
-            self._merged = False
-        finally:
-            if self._merged:
-                kernel.enable_gro(self._sock)
 
     def _drain_many(self, receive: Receive) -> int:
         if self._many is None:
