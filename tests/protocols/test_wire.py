@@ -152,6 +152,6 @@ def test_a_reading_of_encoded_data_is_the_packet_that_was_encoded(packet: mrp.St
 
 def test_a_repeat_differs_in_its_stamp_or_from_seq_alone() -> None:
     stamped = mrp.encode(mrp.StampedData(dest_conid=7, from_conid=1, sequence=5, stamp=9, body=b"hi"))
-    assert mrp.restamped(stamped, 0xBEEF).hex() == "4d5250030000070000010005beef6869"
+    assert mrp.renumbered(stamped, mrp.STAMPED_BYTES, 0xBEEF).hex() == "4d5250030000070000010005beef6869"
     piggyback = mrp.encode(mrp.PiggybackData(from_conid=1, dest_conid=7, sequence=5, from_seq=9, body=b"hi"))
-    assert mrp.with_from_seq(piggyback, 0xBEEF).hex() == "4d525003000100070005beef6869"
+    assert mrp.renumbered(piggyback, mrp.PIGGYBACK_BYTES, 0xBEEF).hex() == "4d525003000100070005beef6869"

@@ -88,8 +88,7 @@ def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Colum
 
 Rows = NDArray[np.void]
 
-_TURN = 65_536
-_NUMBERS = np.arange(2 * _TURN, dtype=np.uint32).astype(np.uint16).astype(">u2").tobytes()
+_NUMBERS = np.arange(2 * wire.TURN, dtype=np.uint32).astype(np.uint16).astype(">u2").tobytes()
 """Two turns of sequences as they stand on the wire: every run of up to one turn is a slice of it."""
 
 
@@ -109,7 +108,7 @@ def _row(prefix_bytes: int, segment_bytes: int) -> np.dtype[np.void]:
 
 def numbers(first: int, count: int) -> bytes:
     """Return `count` consecutive numbers as they stand on the wire, at most one turn of them."""
-    start = first % _TURN
+    start = first % wire.TURN
     return _NUMBERS[2 * start : 2 * (start + count)]
 
 

@@ -26,6 +26,9 @@ from fairway.protocols.mrp.receiver import DROP_REASONS, DUPLICATE, HELD_DUPLICA
 from fairway.protocols.mrp.sender import Sender
 from fairway.protocols.mrp.snapshot import Snapshot
 
+NUMPY_FROM = 8
+"""Fewer datagrams than this are made faster one by one."""
+
 
 class Shared:
     """One per machine, for all its connections."""
@@ -45,8 +48,8 @@ class Connection(Conversation, ABC):
     """One connection of a machine, open until `ended`."""
 
     __slots__ = (
-        "_leave_us", "_shared", "active_us", "address", "client", "ended", "heard_us", "local", "pings", "presence_us",
-        "receiver", "remote", "sender",
+        "_data_in", "_data_out", "_leave_us", "_shared", "active_us", "address", "client", "ended", "heard_us", "local",
+        "pings", "presence_us", "receiver", "remote", "sender",
     )  # fmt: skip
     layout: ClassVar[str]
     ver: ClassVar[int]
@@ -62,6 +65,8 @@ class Connection(Conversation, ABC):
         self.remote = remote
         self.client = client
         """Whether this side opened the connection."""
+        self._data_out = self._data_in = b""
+        """What all data begins with, up to the sequence."""
         self.sender = Sender(self, options, shared.outputs, self.recovery)
         self.receiver = Receiver(options.first_sequence, options.window, options.deferred, shared.slots)
         self.heard_us = now_us
@@ -76,12 +81,8 @@ class Connection(Conversation, ABC):
     # What the layouts say differently.
 
     @abstractmethod
-    def _datagrams(self, bodies: Sequence[bytes], now_us: int) -> bytes:
-        """Return the datagrams of new messages, which take the next numbers."""
-
-    @abstractmethod
-    def _again(self, datagram: Buffer, now_us: int) -> bytes:
-        """Return a datagram as it must be when it leaves again."""
+    def _second(self, now_us: int) -> int:
+        """Return what data that leaves now says beside its sequence: its stamp, or the from_seq."""
 
     @abstractmethod
     def _presence(self) -> bytes:
@@ -104,6 +105,22 @@ class Connection(Conversation, ABC):
         """Send what a commit releases; `before` is up to where all was committed before."""
 
     # Sending.
+
+    def _datagrams(self, bodies: Sequence[bytes], now_us: int) -> bytes:
+        """Return the datagrams of new messages, which take the next numbers."""
+        first, prefix, second = self.sender.next, self._data_out, self._second(now_us)
+        if len(bodies) == 1:
+            return prefix + wire.pair(first % wire.TURN, second) + bodies[0]
+        if len(bodies) < NUMPY_FROM:
+            tails = (wire.pair(number % wire.TURN, second) for number in range(first, first + len(bodies)))
+            return b"".join([prefix + tail + body for tail, body in zip(tails, bodies, strict=True)])
+        from fairway.protocols.mrp import columns
+
+        return columns.datagrams_of(prefix, first, second, bodies)
+
+    def _again(self, datagram: Buffer, now_us: int) -> bytes:
+        """Return a datagram as it must be when it leaves again."""
+        return wire.renumbered(datagram, self.header_bytes, self._second(now_us))
 
     def mark_ready(self, now_us: int) -> None:
         self._shared.outputs.ready[self] = now_us

@@ -15,12 +15,11 @@ from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Options
 from fairway.core.receipts import OpenReceipts, Piece, ReceiptSlots
 from fairway.core.serial import widen
 from fairway.core.statistics import RECEIPTS_FULL
+from fairway.protocols.mrp.wire import TURN
 
 NEW, DUPLICATE, HELD_DUPLICATE, BEYOND, FULL, NEVER_SENT = range(6)
 """Verdicts. A held duplicate is one of a message delivered but not committed while acknowledging is deferred."""
 DROP_REASONS = {BEYOND: "beyond_window", FULL: RECEIPTS_FULL, NEVER_SENT: "before_first"}
-
-_TURN = 65_536
 
 
 class KeptSlots(ReceiptSlots):
@@ -68,7 +67,7 @@ class Receiver:
     def widen(self, sequence: int) -> int:
         """Return the number that the wire's sequence stands for: the nearest to the one expected."""
         number = widen(sequence, self.next, 16)
-        return number if number >= 0 else number + _TURN
+        return number if number >= 0 else number + TURN
 
     def judge(self, number: int, size: int) -> int:
         """Say what an arriving message is, and change nothing."""

@@ -30,6 +30,8 @@ ACCEPT, REJECT = 1, 2
 VER_STAMPED, VER_PIGGYBACK = 0x00, 0x01
 CONID_MAX = 0xFFFFFF
 PIGGYBACK_CONID_MAX = 0xFFFF
+TURN = 1 << 16
+"""How many sequences, or stamps, there are."""
 
 KINDS = ("malformed", "ignore", "connect", "con_reply", "data", "ack")
 """A well-formed datagram of type t has kind t + 1."""
@@ -72,11 +74,7 @@ PIGGYBACK = Header(
 CONNECT_BYTES, CON_REPLY_BYTES = CONNECT.size, CON_REPLY.size
 STAMPED_BYTES = ACK_BYTES = STAMPED.size
 PIGGYBACK_BYTES = PIGGYBACK.size
-_SEQUENCE_AT, _STAMP_AT, _FROM_SEQ_AT = (
-    STAMPED["sequence"].offset,
-    STAMPED["stamp"].offset,
-    PIGGYBACK["from_seq"].offset,
-)
+_SEQUENCE_AT = STAMPED["sequence"].offset
 
 _CONNECT = struct.Struct(">4sI")
 _CON_REPLY = struct.Struct(">4sBBHI")
@@ -321,12 +319,9 @@ def echoed(stamped: bytes) -> bytes:
     return stamped[_SEQUENCE_AT:STAMPED_BYTES]
 
 
-def restamped(stamped: Buffer, stamp: int) -> bytes:
-    return b"".join((stamped[:_STAMP_AT], stamp.to_bytes(2, "big"), stamped[STAMPED_BYTES:]))
-
-
-def with_from_seq(piggyback: Buffer, from_seq: int) -> bytes:
-    return b"".join((piggyback[:_FROM_SEQ_AT], from_seq.to_bytes(2, "big"), piggyback[PIGGYBACK_BYTES:]))
+def renumbered(data: Buffer, header_bytes: int, second: int) -> bytes:
+    """Return data with another stamp or from_seq, which its header ends in."""
+    return b"".join((data[: header_bytes - 2], second.to_bytes(2, "big"), data[header_bytes:]))
 
 
 def body_of(datagram: bytes, header_bytes: int) -> bytes:
