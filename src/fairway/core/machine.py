@@ -51,6 +51,7 @@ Buffer = bytes | bytearray | memoryview
 UDP_PAYLOAD_BYTES_MAX = 65_507
 """What one UDP datagram carries over IPv4 at the most; the bound of the single-datagram protocols."""
 
+DURATION_US_MAX = 1 << 62
 CONTROLLERS = ("model", "newreno", "eager")
 WINDOW = 256
 BY_PATH = -1
@@ -100,7 +101,9 @@ class Options:
         check_range("datagram_bytes_max", self.datagram_bytes_max, 64, UDP_PAYLOAD_BYTES_MAX)
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, int) and not isinstance(value, bool) and value < 0:
+            if field.name.endswith(("_us", "_us_min", "_us_max")):
+                check_range(field.name, value, 1, DURATION_US_MAX)
+            elif isinstance(value, int) and not isinstance(value, bool) and value < 0:
                 raise BadOption(f"{field.name} is {value}; it must not be negative")
         for name in ("window", "open_receipts_max", "send_queue_messages_max", "peers_max", "half_open_max"):
             check_range(name, getattr(self, name), 1, 1 << 31)

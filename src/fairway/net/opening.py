@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from fairway import protocols
@@ -64,9 +63,7 @@ class Opening(Generic[Opened]):
         self._opened = await self._work
         return self._opened
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *failure: object) -> None:
         assert self._opened is not None
         await self._opened.close()
 
