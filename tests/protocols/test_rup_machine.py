@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairway.core.drive import settle
 from fairway.core.errors import (
     BadAddress,
     CannotConnect,
@@ -29,7 +28,7 @@ from fairway.core.events import (
     Receipt,
     Refused,
 )
-from fairway.core.machine import Transmit, split
+from fairway.core.machine import Transmit, settle, split
 from fairway.core.random_source import Seeded
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.incoming import PART_OVERHEAD_BYTES

@@ -32,13 +32,14 @@ Rules that hold for every machine:
 * After `Closed` no event speaks of that peer, and its open receipts count as committed.
 * `next_deadline_us` is in the future after `wake(now_us)`, or None.
 
-A driver follows `core/drive.py`: feed one input; then send what is to be sent and report what is to be reported, until
-reporting causes nothing more; then re-arm one timer.
+A driver feeds one input and calls `settle`, which the simulator and the sockets share, because a test world with a
+kinder order of steps hides bugs: what is sent leaves before what happened is reported, reporting may cause more, and
+one timer is armed last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -253,3 +254,25 @@ class Machine(Protocol):
         numbers twice. It must not restore an mrp connection on which data of its own was sent after the snapshot.
         """
         ...
+
+
+def settle(
+    machine: Machine,
+    transmit: Callable[[list[Transmit]], None],
+    report: Callable[[Event], None],
+    arm: Callable[[int | None], None],
+) -> None:
+    """Send and report until reporting causes nothing more, then arm the timer.
+
+    Call it after each input. An input given from inside `report` must not settle again: its effects are taken up here.
+    """
+    while True:
+        transmits = machine.transmits()
+        if transmits:
+            transmit(transmits)
+        events = machine.events()
+        if not events:
+            break
+        for event in events:
+            report(event)
+    arm(machine.next_deadline_us())

@@ -12,9 +12,8 @@ import os
 import time
 from collections.abc import Callable
 
-from fairway.core.drive import settle
 from fairway.core.events import Address
-from fairway.core.machine import Buffer, Machine, Transmit
+from fairway.core.machine import Buffer, Machine, Transmit, settle
 from fairway.core.statistics import TOO_LARGE
 from fairway.net.layers import DriverEvents, Link, Receive, Screen
 from fairway.net.recorder import Recorder

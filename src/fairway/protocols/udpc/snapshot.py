@@ -10,10 +10,10 @@ from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from typing import Any
 
-from fairway.core.dedup import Seen, subtract
 from fairway.core.events import Peer, Receipt
 from fairway.core.outputs import Outputs
 from fairway.core.receipts import ReceiptSlots
+from fairway.core.serial import Seen, subtract
 from fairway.core.snapshots import pack, reading, restored_address, unpack
 from fairway.protocols.udpc.link import Handshake, Link, following
 from fairway.protocols.udpc.options import UdpcOptions
