@@ -54,9 +54,12 @@ async def way_of_one_message(protocol: str = "udpc") -> list[Called]:
 
 def main() -> None:
     found = asyncio.run(way_of_one_message(*sys.argv[1:2]))
-    for number, one in enumerate(found, 1):
-        print(f"{number:3}  {one.file:32} {one.function}")
-    print(f"{len(found)} calls in {len({one.file for one in found})} files")
+    begins = [at for at, one in enumerate(found) if one.function == "Driver.readable"]
+    back = begins[1]
+    for title, calls in (("to the application, and its acknowledgement out", found[:back]), ("back", found[back:])):
+        for number, one in enumerate(calls, 1):
+            print(f"{number:3}  {one.file:32} {one.function}")
+        print(f"{title}: {len(calls)} calls in {len({one.file for one in calls})} files\n")
 
 
 if __name__ == "__main__":

@@ -160,12 +160,12 @@ class Driver:
             raise
 
     def unreachable(self, address: Address | None, why: int | str) -> None:
-        """Pass an error on to the machine. It may come in the middle of a turn, so with the time of that."""
+        """Pass an error on to the machine."""
         reason = f"{os.strerror(why)} (ICMP)" if isinstance(why, int) else why
         sentence = f"{format_url(self.machine.name, address)}: {reason}"
         if isinstance(why, str):
             self.refusal = sentence
-        self.machine.unreachable(address, sentence, self._now_us)
+        self.machine.unreachable(address, sentence, self.now_us())
         self.schedule()
 
     def path_limited(self, datagram_bytes: int, *, fragments: bool) -> None:
