@@ -21,7 +21,7 @@ In a stream, for each table that a batch fills, and in `fairway compact`:
     table-committed   the log entry is there, not synced
     table-synced      the log entry is synced
     compacted         small files were merged; neither they nor the log entry are synced
-    checkpointed      the log's checkpoint is written, not synced
+    checkpointed      the log's checkpoint is written aside, not synced
     segment-removed   a landed segment is gone, others are not
 """
 

@@ -38,7 +38,7 @@ ACTIONS = "fairwayActions"
 
 _ENTRY = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.parquet")
-_LEFTOVER = re.compile(r"_commit_.*\.tmp")
+_LEFTOVER = re.compile(r"_commit_.*\.tmp|\._last_checkpoint\.\d+")
 
 
 class NoTable(FairwayError):
@@ -202,6 +202,12 @@ class Delta:
             self.log.sync(_entry_name(version))
         return snapshot.version()
 
+    def log_since_checkpoint(self, version: int) -> list[str]:
+        """Return the names of the newest checkpoint below a version and of the entries that go on from it."""
+        names, end = self.log.names(), f"{version:020}"
+        below = max((name for name in names if _CHECKPOINT.fullmatch(name) and name[:20] < end), default="")
+        return [name for name in names if name == below or (_ENTRY.fullmatch(name) and name[:20] > below[:20])]
+
     def entry(self, version: int) -> list[dict[str, Any]]:
         """Return the actions of a commit; raise `FileNotFoundError`, or `ValueError` if the entry is damaged."""
         lines = self.log.read(_entry_name(version)).splitlines()
@@ -260,7 +266,7 @@ class Delta:
         entries = sorted(filter(_ENTRY.fullmatch, names), reverse=True)
         torn = list(takewhile(lambda name: not self._is_whole(name), entries))
         leftovers = [name for name in names if _LEFTOVER.fullmatch(name)]
-        gone = [*torn, *leftovers, *self._unproved_checkpoint(names)]
+        gone = [*torn, *leftovers]
         for name in gone:
             self.log.remove(name)
         if gone:
@@ -279,28 +285,6 @@ class Delta:
             metrics = info["operationMetrics"]
             return (added, removed) == (metrics["numFilesAdded"], metrics["numFilesRemoved"])
         return bool(info) and len(actions) - 1 == int(info.get(ACTIONS, len(actions) - 1))
-
-    def _unproved_checkpoint(self, names: list[str]) -> list[str]:
-        """Return the newest checkpoint if nothing proves that it was synced, and a pointer that leads nowhere.
-
-        A later entry proves it: it was committed after the sync. So does a log that is not complete without it: entries
-        are removed after the sync. Otherwise the checkpoint is not needed. To read it proves nothing: readers look at
-        different parts of such a file.
-        """
-        found = sorted(name for name in names if _CHECKPOINT.fullmatch(name))
-        entries = [int(name[:20]) for name in names if _ENTRY.fullmatch(name)]
-        gone = []
-        if found and max(entries, default=0) <= int(found[-1][:20]):
-            before = int(found[-2][:20]) if len(found) > 1 else -1
-            if set(range(before + 1, int(found[-1][:20]) + 1)) <= set(entries):
-                gone.append(found.pop())
-        try:
-            pointer = json.loads(self.log.read(LAST_CHECKPOINT))["version"] if LAST_CHECKPOINT in names else None
-        except (ValueError, KeyError, TypeError):
-            pointer = -1
-        if pointer is not None and f"{pointer:020}.checkpoint.parquet" not in found:
-            gone.append(LAST_CHECKPOINT)
-        return gone
 
     def _undo_compaction(self) -> None:
         """Put the files back that the newest commit has merged: nothing proves that the merged ones were synced.

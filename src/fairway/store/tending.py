@@ -10,14 +10,16 @@ Nothing is removed before what replaces it is synced. The one writer of a table 
 from __future__ import annotations
 
 import math
+import os
 import re
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fairway.store import crashpoints
-from fairway.store.delta import LAST_CHECKPOINT, Delta, Overtaken, by_itself
+from fairway.store.delta import LAST_CHECKPOINT, LOG, Delta, Overtaken, by_itself
 
 CHECKPOINT_EVERY = 50
 COMPACT_EVERY = 250
@@ -26,6 +28,9 @@ TARGET_BYTES = 128 << 20
 
 TENDED = "fairway"
 """The application whose position is the version of the newest checkpoint that was synced."""
+
+ASIDE = "_checkpoint"
+"""Where in a table's folder its next checkpoint is written."""
 
 CLAIMED = "fairway-compacting"
 """The application whose position says until when one process alone may compact a table in an object store."""
@@ -123,17 +128,35 @@ def _compact(table: Delta) -> Compacted | None:
 def checkpoint(table: Delta) -> None:
     """Sum up the log, and remove what is older than the history and no longer needed.
 
-    An entry behind it proves that checkpoint and compaction were synced; without one, the next start trusts neither.
+    An entry behind it proves that a compaction before it was synced; without one, the next start does not trust it.
     """
     snapshot = table.open()
-    version = snapshot.version()
-    snapshot.create_checkpoint()
-    crashpoints.reached("checkpointed")
-    if not table.place.is_folder:  # the store has it, and nobody needs a proof
+    if not table.place.is_folder:
+        snapshot.create_checkpoint()
+        crashpoints.reached("checkpointed")
         snapshot.cleanup_metadata()
         return
-    # The library leaves the pointer alone where the checkpoint was there already.
-    for name in {f"{version:020}.checkpoint.parquet", LAST_CHECKPOINT}.intersection(table.log.names()):
-        table.log.sync(name)
+    version = snapshot.version()
+    _write_checkpoint(table, version)
     table.commit(snapshot, [], advances={TENDED: (table.position(snapshot, TENDED), version)})
     snapshot.cleanup_metadata()
+
+
+def _write_checkpoint(table: Delta, version: int) -> None:
+    """Have the library write a checkpoint into a log of links, and give it its name when it is synced.
+
+    Readers open a checkpoint as soon as they see its name: what has one must be whole, and stay.
+    """
+    from deltalake import DeltaTable
+
+    aside = table.place.folder / ASIDE
+    shutil.rmtree(aside, ignore_errors=True)
+    (aside / LOG).mkdir(parents=True)
+    for name in table.log_since_checkpoint(version):
+        os.link(table.log.folder / name, aside / LOG / name)
+    DeltaTable(str(aside)).create_checkpoint()
+    crashpoints.reached("checkpointed")
+    name = f"{version:020}.checkpoint.parquet"
+    table.log.publish(aside / LOG / name, name)
+    table.log.write(LAST_CHECKPOINT, (aside / LOG / LAST_CHECKPOINT).read_text())
+    shutil.rmtree(aside)

@@ -265,7 +265,6 @@ class Receiver:
             message.put_burst(first, count, data, row, bursts)
             self.memory.count(message, held_before)
         message.conversation.heard_us = now_us
-        self._outbox.received(message.address, count * (wire.DATA_HEADER_BYTES + message.part_bytes))
         ahead = min(count, self._options.request_after_parts) if self._may_ask(message, first) else 0
         for index in range(first, first + ahead):
             self._count_burst(message, index, 1, now_us)
@@ -284,6 +283,8 @@ class Receiver:
         wherever one is due on the way."""
         parts = message.parts
         in_order = first == parts.mark
+        # What an unproved address may get grows with each part: the requests for the first few may use it up.
+        self._outbox.received(message.address, count * (wire.DATA_HEADER_BYTES + message.part_bytes))
         parts.add(first, count, now_us)
         if parts.gaps:
             self._request(message, message.requests.new(parts, now_us))
