@@ -132,7 +132,7 @@ class Stream:
 
     __slots__ = (
         "_firsts", "_runs", "_singles", "answered", "asked", "burst", "chances", "ignored", "landed_to", "last", "left",
-        "mark", "news_us", "offers", "probed_us", "same", "serial", "since_us", "strays", "withheld",
+        "mark", "news_us", "offers", "probed_us", "same", "serial", "since_us", "single", "strays", "withheld",
     )  # fmt: skip
 
     def __init__(self, serial: int = 0, last: int = NEVER) -> None:
@@ -173,6 +173,8 @@ class Stream:
         self._runs: list[Run] = []
         self._firsts: list[int] = []
         self._singles: dict[int, Run] = {}
+        self.single = self._singles.get
+        """Return the run of a packet that is one on its own, or None."""
 
     def add(self, run: Run) -> None:
         if run.count == 1:
@@ -181,9 +183,6 @@ class Stream:
             at = bisect_right(self._firsts, run.first)
             self._firsts.insert(at, run.first)
             self._runs.insert(at, run)
-
-    def add_single(self, run: Run) -> None:
-        self._singles[run.first] = run
 
     def remove(self, run: Run) -> None:
         if run.count == 1 and self._singles.get(run.first) is run:
@@ -214,9 +213,6 @@ class Stream:
             self._singles[run.first] = run
         else:
             self._firsts[at] = run.first
-
-    def single(self, number: int) -> Run | None:
-        return self._singles.get(number)
 
     def find(self, number: int) -> Run | None:
         """Return the run that holds the packet, while it waits."""

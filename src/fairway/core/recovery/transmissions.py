@@ -155,10 +155,7 @@ class Transmissions:
         flight = self._flight
         run = Run(stream, first, count, data, segment_bytes, token, now_us, flight.order)
         flight.order += count
-        if count == 1:
-            stream.add_single(run)
-        else:
-            stream.add(run)
+        stream.add(run)
         if not stream.left:
             self.streams[stream.serial] = stream
             stream.news_us = stream.probed_us = now_us
