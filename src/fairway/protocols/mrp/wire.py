@@ -18,11 +18,15 @@ without any reading is malformed.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from fairway.core.errors import MalformedDatagram
 from fairway.core.headers import Field, Header
 from fairway.core.machine import Buffer
+
+T = TypeVar("T")
 
 MAGIC = b"MRP"
 TYPE_IGNORE, TYPE_CONNECT, TYPE_CON_REPLY, TYPE_DATA, TYPE_ACK = range(5)
@@ -140,33 +144,22 @@ class Data:
 
     def as_stamped(self) -> StampedData | None:
         """Read it in the stamped layout, or return None where that reading does not exist."""
-        if len(self.rest) < STAMPED_BYTES - HEAD_BYTES:
-            return None
-        dest_conid, from_conid, sequence, stamp = stamped_fields(_HEADS[TYPE_DATA] + self.rest)
-        if not dest_conid or not from_conid:
-            return None
-        return StampedData(
-            dest_conid=dest_conid,
-            from_conid=from_conid,
-            sequence=sequence,
-            stamp=stamp,
-            body=self.rest[STAMPED_BYTES - HEAD_BYTES :],
-        )
+        return self._read(STAMPED, stamped_fields, StampedData)
 
     def as_piggyback(self) -> PiggybackData | None:
         """Read it in the piggyback layout, or return None where that reading does not exist."""
-        if len(self.rest) < PIGGYBACK_BYTES - HEAD_BYTES:
+        return self._read(PIGGYBACK, piggyback_fields, PiggybackData)
+
+    def _read(
+        self, header: Header, fields: Callable[[Buffer], tuple[int, int, int, int]], reading: Callable[..., T]
+    ) -> T | None:
+        data = _HEADS[TYPE_DATA] + self.rest
+        if len(data) < header.size:
             return None
-        from_conid, dest_conid, sequence, from_seq = piggyback_fields(_HEADS[TYPE_DATA] + self.rest)
-        if not dest_conid or not from_conid:
+        values = dict(zip((field.name for field in header.fields), fields(data), strict=True))
+        if not values["dest_conid"] or not values["from_conid"]:
             return None
-        return PiggybackData(
-            from_conid=from_conid,
-            dest_conid=dest_conid,
-            sequence=sequence,
-            from_seq=from_seq,
-            body=self.rest[PIGGYBACK_BYTES - HEAD_BYTES :],
-        )
+        return reading(**values, body=data[header.size :])
 
 
 @dataclass(frozen=True, kw_only=True)
