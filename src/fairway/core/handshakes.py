@@ -173,10 +173,6 @@ class HandshakeMachine(EndpointMachine[AnyConversation], Generic[AnyConversation
         self._half_opens: HalfOpens[Entry] = HalfOpens(options, self._outputs, self._deadlines)
 
     @abstractmethod
-    def _count(self) -> int:
-        """Count the conversations."""
-
-    @abstractmethod
     def _call(self, address: Address, now_us: int) -> int:
         """Call an address, and return the token."""
 
@@ -185,7 +181,7 @@ class HandshakeMachine(EndpointMachine[AnyConversation], Generic[AnyConversation
         """Do what is due for a conversation or a call of another side."""
 
     def _is_full(self) -> bool:
-        return self._count() + len(self._calls) >= self._peers_max
+        return len(self._table) + len(self._calls) >= self._peers_max
 
     def connect(self, address: Address, now_us: int) -> int:
         self._check_connect(full=self._is_full())

@@ -52,13 +52,10 @@ class ConnectionMachine(HandshakeMachine[Connection, HalfCall]):
         self._random_source = random_source
         self._shared = Shared(options, self._outputs)
         self._shared.forget = self._forget
-        self._connections: dict[int, Connection] = {}
-        """Open connections by own id, oldest first."""
+        self._connections: dict[int, Connection] = self._table
+        """By own id."""
         self._callers: dict[tuple[Address, int], Connection] = {}
         """Open connections that others opened, by address and cl_conid: a repeated connect gets its reply again."""
-
-    def _count(self) -> int:
-        return len(self._connections)
 
     def _find_connection(self, local: int, remote: int, address: Address, layout: str) -> Connection | None:
         """Return the one open connection that address and both ids belong to."""
@@ -150,7 +147,7 @@ class ConnectionMachine(HandshakeMachine[Connection, HalfCall]):
         """Ask for a connection in the layout of the options, and return the token."""
         local = self._draw_id(self._options.layout)
         if local is None:
-            raise too_many_peers(self._count() + len(self._calls))
+            raise too_many_peers(len(self._connections) + len(self._calls))
         ver = wire.VER_STAMPED if self._options.layout == STAMPED else wire.VER_PIGGYBACK
         return self._calls.start(local, local, address, wire.encode(wire.Connect(ver=ver, cl_conid=local)), now_us)
 

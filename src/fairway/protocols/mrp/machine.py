@@ -64,9 +64,6 @@ class MrpMachine(ConnectionMachine):
         connection = self._connections.get(peer.local)
         return None if connection is None or connection.peer != peer else connection
 
-    def _all(self) -> list[Connection]:
-        return list(self._connections.values())
-
     def _sender(self, conversation: Connection) -> Sender:
         return conversation.sender
 

@@ -63,7 +63,7 @@ class PydevtsMachine(ConnectionlessMachine[Conversation]):
         super().__init__(options)
         self._options = options
         self._outbox = self._outputs.outbox
-        self._conversations = Conversations(options, self._outputs)
+        self._conversations = Conversations(options, self._outputs, self._table)
         self._inbound = Inbound(options, self._conversations, self._outputs)
         self._recent = RecentUses(options.reuse_after_us, options.recent_uses_max)
         self._senders = 0
@@ -78,9 +78,6 @@ class PydevtsMachine(ConnectionlessMachine[Conversation]):
 
     def _has_room(self) -> bool:
         return self._conversations.has_room()
-
-    def _all(self) -> list[Conversation]:
-        return self._conversations.all()
 
     def _sender(self, conversation: Conversation) -> Sender:
         if conversation.sender is None:

@@ -117,12 +117,10 @@ class SessionMachine(HandshakeMachine[Session, HalfSession]):
         self._random_source = random_source
         self._slots = ReceiptSlots(options)
         self._sessions = Sessions()
+        self._table = self._sessions.by_peer
         self._heartbeats: Deadlines[Session] = Deadlines()
         """Of all sessions; together they have one deadline among the others, at the next common instant."""
         self._tick_us = options.keepalive_us // HEARTBEAT_TICKS or 1
-
-    def _count(self) -> int:
-        return len(self._sessions.by_peer)
 
     # Our calls.
 

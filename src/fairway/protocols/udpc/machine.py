@@ -75,9 +75,6 @@ class UdpcMachine(SessionMachine):
         session = self._by_peer.get(peer)
         return None if session is None or session.state is State.LINGERING else session
 
-    def _all(self) -> list[Session]:
-        return list(self._by_peer.values())
-
     def _sender(self, conversation: Session) -> Sender:
         return conversation.sender
 
@@ -198,7 +195,7 @@ class UdpcMachine(SessionMachine):
     # What survives a restart.
 
     def peers(self) -> list[Peer]:
-        return [session.peer for session in self._all() if session.state is not State.LINGERING]
+        return [session.peer for session in self._by_peer.values() if session.state is not State.LINGERING]
 
     def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
         return snapshots.write(self._known(peer), committing)
