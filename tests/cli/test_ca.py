@@ -65,9 +65,24 @@ def test_what_is_revoked_is_listed_so_and_can_be_issued_again(capsys: pytest.Cap
 
 
 @pytest.mark.usefixtures("folder")
+def test_what_is_revoked_is_so_below_a_line_that_somebody_did_not_end(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("ca/revoked.txt").write_text("# written by hand")
+    assert run("ca revoke ca sensor-1".split()) == 0
+    assert listed(capsys) == {"gateway.test": "valid", "sensor-1": "revoked"}
+
+
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
+        (
+            "ca issue ca x --days 3000000 --out x.pem",
+            2,
+            (
+                "Invalid value for '--days': 3000000 is not in the range 1<=x<=36500."
+                " (fairway ca issue --help shows the usage)"
+            ),
+        ),
         ("ca init ca", 1, "ca holds a CA already; choose another folder"),
         ("ca issue none x --out x.pem", 1, "none holds no CA; make one: fairway ca init none"),
         ("ca issue ca sensor-1 --out sensor-1.pem", 1, "sensor-1.pem exists already; it is not overwritten"),

@@ -23,6 +23,20 @@ def hold(*_):
 module.{function} = hold
 sys.exit(run(["{function}", "--lake", sys.argv[1]]))
 """
+OPENING = """
+import ctypes, sys
+from fairway.cli import run
+from fairway.store.lakes import Lake
+
+def hold(*_, **__):
+    print("held", flush=True)
+    lock, library = ctypes.create_string_buffer(64), ctypes.CDLL(None)
+    while not library.pthread_mutex_lock(lock):  # the second time for ever, whatever signal comes
+        pass
+
+Lake.__init__ = hold
+sys.exit(run(sys.argv[1:]))
+"""
 LOADING = """
 import os, signal, sys
 
@@ -60,15 +74,27 @@ def test_a_signal_ends_a_verb_that_a_library_holds(
     module: str, function: str, said: str, number: signal.Signals, code: int, tmp_path: Path
 ) -> None:
     (lake := tmp_path / "landing").mkdir()
-    command = [sys.executable, "-c", HELD.format(module=module, function=function), str(lake.parent)]
+    check_end([HELD.format(module=module, function=function), str(lake.parent)], number, (code, said))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+@pytest.mark.parametrize("verb", [("gateway", "mrp://127.0.0.1:0", "--journal", "journal"), ("stream",)])
+def test_a_signal_while_a_store_does_not_answer_is_one_line_at_once(
+    verb: tuple[str, ...], number: signal.Signals, code: int
+) -> None:
+    check_end([OPENING, *verb, "--lake", "s3://bucket/lake"], number, (code, "fairway: stopped\n"))
+
+
+def check_end(program: list[str], number: signal.Signals, ending: tuple[int, str]) -> None:
+    """Send a signal to a program that says that it is held; see its exit code and what it says then."""
+    command = [sys.executable, "-c", *program]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         try:
             assert process.stdout.readline() == "held\n"
             process.send_signal(number)
-            assert process.wait(PATIENCE_S) == code
-            assert process.stderr.read() == said
+            assert (process.wait(PATIENCE_S), process.stderr.read()) == ending
         finally:
             process.kill()
 

@@ -13,7 +13,7 @@ import pytest
 from fairway.core.addresses import with_device
 from fairway.core.machine import Transmit
 from fairway.core.random_source import Seeded
-from fairway.dtls import DtlsClient, DtlsGateway
+from fairway.dtls import DtlsClient, DtlsGateway, Limits
 from fairway.dtls.authority import REVOKED, Authority
 from fairway.dtls.cookies import Cookies
 from fairway.dtls.identity import IdentityFiles, read_identity
@@ -107,6 +107,23 @@ def test_spoofed_hellos_leave_no_state_and_get_no_more_bytes_than_they_sent(flee
     assert world.of(A, "sensor-1") == [b"first", b"still up"]
 
 
+def test_hellos_with_a_cookie_that_is_not_theirs_take_no_handshake_from_devices(fleet: Fleet) -> None:
+    """Whoever spoofs addresses has no cookie for them: what it sends must not count as handshakes."""
+    world, stranger = World(fleet.gateway()), fleet.client("sensor-2")
+    stranger.send([Transmit(stranger.inner, b"hello")], 0)
+    world.gateway.receive(stranger.transmits()[0].data, B, world.now_us)
+    stranger.receive(world.gateway.transmits()[0].data, GATEWAY, 0)
+    [spoofed] = stranger.transmits()
+    for number in range(1_000):
+        world.gateway.receive(spoofed.data, ("203.0.113.1", number), world.now_us)
+        world.run(1_000)
+    world.add(fleet.client("sensor-1"), A)
+    world.say(A, b"hello")
+    world.run(SECOND_US)
+    assert world.of(A, "sensor-1") == [b"hello"]
+    assert world.gateway.counters.dropped == {}
+
+
 def test_a_device_keeps_half_of_its_rate_with_a_spoofed_hello_to_every_second_message(fleet: Fleet) -> None:
     world, stranger = up(fleet), fleet.client("sensor-2")
     stranger.send([Transmit(stranger.inner, b"hello")], 0)
@@ -133,6 +150,21 @@ def test_a_device_keeps_half_of_its_rate_with_a_spoofed_hello_to_every_second_me
 
 def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * getpagesize()
+
+
+def test_an_association_takes_no_more_memory_than_the_bounds_are_made_for(fleet: Fleet) -> None:
+    gateway = fleet.gateway()
+    held_bytes = 0
+    for number in range(150):
+        if number == 50:
+            held_bytes = resident_bytes()
+        world, address = World(gateway, now_us=number * SECOND_US), ("198.51.100.7", number)
+        world.add(fleet.client("sensor-1", seed=number), address)
+        world.say(address, b"hello")
+        assert world.run(SECOND_US, lambda world=world: bool(world.answers))  # type: ignore[misc]
+    each_bytes = (resident_bytes() - held_bytes) / 100
+    print(f"{gateway.counters.associations} associations, {each_bytes / 1_024:.0f} KiB each")
+    assert each_bytes * Limits().up_max < 1_200_000_000
 
 
 def test_even_the_smallest_hello_gets_no_more_than_it_sent(either: Either) -> None:

@@ -8,11 +8,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from fairway.core.errors import BadOption
 from fairway.dtls.authority import Authority
 from fairway.dtls.errors import BadIdentity
 from fairway.dtls.identity import IdentityFiles, read_identity
+from fairway.dtls.openssl import OpensslClientEngine
 from tests.dtls.world import NOW, Fleet
 
 
@@ -73,7 +75,7 @@ def _key_of(other: Path) -> Callable[[list[str]], str]:
         (lambda own: "".join([own[0], own[2]]), "no certificate .* belongs to its key"),
         (lambda own: own[0] + own[1], "holds no CA certificate to trust; append"),
         (lambda own: own[0], "holds no certificate in PEM"),
-        (lambda own: "".join([own[0], own[1].replace("MI", "AA", 1), own[2]]), "a certificate in .* is damaged"),
+        (lambda own: "".join([own[0], own[1].replace("MI", "AA", 1), own[2]]), "a certificate in .* is damaged or of"),
         (lambda own: "".join([own[0].replace("MI", "AA", 1), *own[1:]]), "cannot be read: it is damaged"),
         (lambda own: "", "holds no private key"),
     ],
@@ -121,6 +123,15 @@ def test_an_encrypted_key_and_one_of_another_kind_are_refused(mine: Path, tmp_pa
             read(other)
 
 
+def test_a_ca_of_a_kind_that_nobody_reads_is_refused(mine: Path, tmp_path: Path) -> None:
+    """A gateway that reads its files again must not end by it."""
+    for command in ("genpkey -algorithm SM2 -out k", "req -x509 -new -key k -sm3 -subj /CN=sm2 -days 9 -out ca.pem"):
+        subprocess.run(["openssl", *command.split()], cwd=tmp_path, check=True, capture_output=True)
+    mine.write_text(mine.read_text() + (tmp_path / "ca.pem").read_text())
+    with pytest.raises(BadIdentity, match=r"a certificate in .* is damaged or of an unknown kind"):
+        read(mine)
+
+
 def test_what_has_expired_or_is_not_yet_valid_is_refused(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
     authority.create("ca", 5, NOW - timedelta(days=20))
@@ -150,13 +161,29 @@ def test_a_certificate_of_another_ca_and_one_for_another_role_are_refused(
         fleet.identity("sensor-1", "gateway")
 
 
+def test_a_key_that_openssl_finds_too_small_is_refused(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairway.dtls.authority.ec.SECP256R1", ec.SECP192R1)
+    fleet.authority.issue("small", "device", 5, tmp_path / "small.pem", NOW)
+    identity = read_identity(IdentityFiles(identity=str(tmp_path / "small.pem")), "device", NOW)
+    with pytest.raises(BadIdentity, match="the certificate of small cannot be used: ee key too small"):
+        OpensslClientEngine(identity, "gateway")
+
+
 def test_an_identity_never_shows_its_key(fleet: Fleet) -> None:
     assert "sensor" not in repr(fleet.identity("sensor-1"))
 
 
 @pytest.mark.parametrize(
     ("line", "sentence"),
-    [("serial:xyz", "line 2: 'serial:xyz' is no name"), ("two words", "line 2"), ("sha256:00", "line 2")],
+    [
+        ("serial:xyz", "line 2: 'serial:xyz' is no name"),
+        ("two words", "line 2"),
+        ("sha256:00", "line 2"),
+        ("\ufeffsensor-1", "line 2"),
+        ("sensor-1,sensor-2", "line 2"),
+    ],
 )
 def test_a_list_of_the_revoked_that_cannot_be_read_is_refused(
     line: str, sentence: str, fleet: Fleet, tmp_path: Path
@@ -184,11 +211,15 @@ def test_the_crl_of_a_pki_revokes_its_own_and_must_be_signed_by_it(fleet: Fleet,
     openssl("ecparam -name prime256v1 -genkey -noout -out d.key")
     openssl("req -new -config ca.cnf -key d.key -subj /CN=sensor-9 -out d.csr")
     openssl("x509 -req -in d.csr -CA ca.pem -CAkey ca.key -days 9 -extfile ca.cnf -extensions device -out d.pem")
+    openssl("ca -config ca.cnf -gencrl -keyfile ca.key -cert ca.pem -out before.pem")
     openssl("ca -config ca.cnf -revoke d.pem -keyfile ca.key -cert ca.pem")
     openssl("ca -config ca.cnf -gencrl -keyfile ca.key -cert ca.pem -out crl.pem")
     (tmp_path / "d.key").chmod(0o600)
     files = {name: str(tmp_path / path) for name, path in (("cert", "d.pem"), ("key", "d.key"), ("ca", "ca.pem"))}
-    identity = read_identity(IdentityFiles(**files, crl=str(tmp_path / "crl.pem")), "device", datetime.now(UTC))
-    assert identity.revoked.by_issuer == {("CN=pki", identity.certificate.serial_number)}
+    # A PKI with CAs below its root has several, which may stand in one file.
+    (tmp_path / "all.pem").write_text((tmp_path / "before.pem").read_text() + (tmp_path / "crl.pem").read_text())
+    for crl in ("crl.pem", "all.pem"):
+        identity = read_identity(IdentityFiles(**files, crl=str(tmp_path / crl)), "device", datetime.now(UTC))
+        assert identity.revoked.by_issuer == {("CN=pki", identity.certificate.serial_number)}
     with pytest.raises(BadIdentity, match="is not signed by a CA of this identity"):
         read(fleet.file("sensor-1"), crl=str(tmp_path / "crl.pem"))

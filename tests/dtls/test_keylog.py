@@ -16,6 +16,11 @@ from tests.dtls.test_associations import A
 from tests.dtls.world import GATEWAY, GATEWAY_NAME, SECOND_US, Fleet, World
 
 
+def test_a_key_log_that_cannot_be_written_is_no_secret_until_somebody_misses_it(fleet: Fleet, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        OpensslClientEngine(fleet.identity("sensor-1"), GATEWAY_NAME, keylog=str(tmp_path / "none" / "keys.log"))
+
+
 @pytest.mark.usefixtures("tshark")
 def test_tshark_reads_a_capture_with_the_key_log(
     fleet: Fleet, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import urlopen
@@ -13,6 +14,7 @@ from urllib.request import urlopen
 import pytest
 
 from fairway import net
+from fairway.dtls import Limits
 from fairway.dtls.openssl import OpensslClientEngine
 from fairway.net.security import SecureLink
 from tests.dtls.world import Fleet
@@ -107,15 +109,21 @@ async def nat(url: str) -> AsyncIterator[tuple[str, Nat]]:
 
 @pytest.mark.parametrize("kills", [KILLS, pytest.param(MANY_KILLS, marks=pytest.mark.long)])
 async def test_killed_gateways_lose_and_double_nothing_and_know_their_devices(
-    kills: int, fleet: Fleet, lake: Path
+    kills: int, fleet: Fleet, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Meanwhile every device renews its association again and again, and another one is revoked."""
+    monkeypatch.setattr("fairway.dtls.client.Limits", partial(Limits, renew_records=100))
     ledger = Ledger()
     async with gateway(lake, secure(fleet), *SEALS_OFTEN) as first:
         urls = first.urls
         senders = [sender(first, fleet, protocol, ledger) for protocol in PROTOCOLS]
-        for one in senders:
-            await one.connect()
+        devices = [(await one.connect()).statistics.dtls for one in senders]
         sending = [asyncio.create_task(one.run()) for one in senders]
+        stolen = f"{first.url('udpc+dtls')}?name={NAME}&identity={fleet.file('stolen')}"
+        async with net.connect(stolen, close_timeout_s=0):
+            fleet.authority.revoke("stolen")
+            await until(lambda: any("stolen at" in line and "is revoked" in line for line in first.said))
+        await until(lambda: all(one is not None and one.renewals for one in devices))
         await served(senders, 200)
         first.process.kill()
         await first.ended()

@@ -14,7 +14,7 @@ from fairway.core.tables import SEGMENT
 from fairway.gateway import clock, columns
 from fairway.gateway.adapter import wall_us
 from fairway.gateway.home import Home
-from fairway.gateway.journal import PAGE_BYTES, Journal, Row, Transaction, now_us, packed
+from fairway.gateway.journal import PAGE_BYTES, Journal, Row, Transaction, now_us, open_reader, packed, read_rows
 from fairway.gateway.salvage import open_journal
 
 
@@ -79,6 +79,18 @@ def test_a_file_that_is_shorter_than_its_message_is_not_sealed(tmp_path: Path) -
     (tmp_path / "large").write_bytes(b"half")
     with pytest.raises(OSError, match="large is shorter than the 11 bytes"):
         columns.write("edge", [row(0, [b""])._replace(size_bytes=11, spool="large")], tmp_path, tmp_path / "s.parquet")
+
+
+@pytest.mark.parametrize("name", ["a#b", "a?b", "100%25"])
+def test_a_journal_in_a_folder_of_any_name_is_read_while_it_is_written(tmp_path: Path, name: str) -> None:
+    (folder := tmp_path / name).mkdir()
+    journal = Journal(folder / "journal.sqlite", "edge")
+    journal.write(Transaction(rows=[row(0, [b"a"])]))
+    reader = open_reader(journal.path)
+    assert [one.body for one in read_rows(reader, 0, 0)] == [b"a"]
+    reader.close()
+    journal.close()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_a_transaction_that_fails_leaves_nothing(home: Home) -> None:

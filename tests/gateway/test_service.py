@@ -286,7 +286,7 @@ def test_nought_is_a_value_and_wins_over_the_file(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr("fairway.gateway.process.run", keep)
     config = tmp_path / "gateway.toml"
-    config.write_text('urls = ["udpc://127.0.0.1:0"]\nlake = "nowhere"\nsessions_per_address_max = 7\n')
+    config.write_text(f'urls = ["udpc://127.0.0.1:0"]\nlake = "{tmp_path}/lake"\nsessions_per_address_max = 7\n')
     before = signal.getsignal(signal.SIGTERM)
     options = ["--half-open-per-prefix-max", "0", "--sessions-per-address-max", "0"]
     assert run(["gateway", "--config", str(config), *options]) == 0

@@ -9,8 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from fairway.cli import run
+from fairway.cli.exits import explain
 from fairway.store import objects
+from fairway.store.delta import Delta
 from fairway.store.lakes import Lake, StoreUnsafe
+from fairway.store.places import place_of
 from tests.loopback import closed_port, own_host
 from tests.s3.server import BUCKET, environment
 
@@ -81,6 +84,17 @@ def test_a_store_that_is_not_there_is_told_in_one_sentence(
         monkeypatch.setenv(name, value)
     said = told(command, "s3://bucket/lake", capsys)
     assert said == f"fairway: s3://bucket/lake: the store at {endpoint} does not answer: check AWS_ENDPOINT_URL\n"
+
+
+@pytest.mark.usefixtures("unconnected")
+def test_a_store_that_dies_under_a_table_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library says it in a dozen lines and in colour."""
+    endpoint = f"http://{closed_port()}"
+    for name, value in environment(endpoint).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(OSError, match="HTTP error") as raised:
+        Delta(place_of("s3://bucket/lake/tables/messages")).open()
+    assert explain(raised.value)[1] == f"the store at {endpoint} does not answer: check AWS_ENDPOINT_URL"
 
 
 @pytest.mark.usefixtures("unconnected")

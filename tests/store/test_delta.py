@@ -157,6 +157,24 @@ def test_the_entry_of_a_compaction_that_was_truncated_is_removed(table: Delta) -
     assert numbers(table) == list(range(20))
 
 
+def test_what_another_writer_has_committed_is_kept(table: Delta) -> None:
+    """An entry need not have information about its commit, and other writers count what they merge in other words."""
+    land(table, 0)
+    file = put(table, 10)
+    added = {"path": file.path, "size": file.size_bytes, "partitionValues": file.partition, "stats": file.stats}
+    entry = table.log.folder / f"{2:020}.json"
+    entry.write_text(json.dumps({"add": {**added, "modificationTime": 0, "dataChange": True}}))
+    assert table.mend() == []
+    assert numbers(table) == list(range(20))
+    table.open().optimize.compact(post_commithook_properties=delta.by_itself())
+    entry = table.log.folder / f"{3:020}.json"
+    said, *others = map(json.loads, entry.read_text().splitlines())
+    said["commitInfo"]["operationMetrics"] = {"numAddedFiles": "1", "numRemovedFiles": "2"}
+    entry.write_text("\n".join(map(json.dumps, [said, *others])))
+    assert table.mend() == []
+    assert numbers(table) == list(range(20))
+
+
 def test_a_checkpoint_has_its_name_when_it_is_whole_and_synced_and_keeps_it(
     table: Delta, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +193,14 @@ def test_a_checkpoint_has_its_name_when_it_is_whole_and_synced_and_keeps_it(
         tending.checkpoint(table)
         assert numbers(table) == list(range(20))
     assert not (table.place.folder / tending.ASIDE).exists()
+
+
+def test_a_checkpoint_is_of_its_version_though_another_writer_has_gone_on(table: Delta) -> None:
+    land(table, 0)
+    land(table, 10)
+    assert table.log_since_checkpoint(1) == [f"{version:020}.json" for version in (0, 1)]
+    tending._write_checkpoint(table, 1)
+    assert numbers(table) == list(range(20))
 
 
 def test_a_compaction_that_was_synced_is_kept(tmp_path: Path) -> None:
@@ -226,6 +252,14 @@ def test_there_is_no_list_of_new_rows_across_a_commit_that_rewrites_or_beyond_th
     (table.log.folder / f"{1:020}.json").unlink()
     with pytest.raises(VersionGone, match="does not reach back to version 0"):
         table.added(0, 2)
+
+
+def test_a_table_that_cannot_be_compacted_is_told_in_a_sentence(table: Delta) -> None:
+    land(table, 0)
+    land(table, 10)
+    (table.place.folder / f"day={DAY}/0-10.parquet").unlink()
+    with pytest.raises(tending.NotCompacted, match=rf"^{table.place} cannot be compacted: .*/0-10.parquet not found"):
+        tending.compact(table)
 
 
 def test_the_log_and_the_files_stay_few_however_many_commits_there_are(

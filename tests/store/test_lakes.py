@@ -42,6 +42,13 @@ def test_an_address_is_refused() -> None:
         Lake("gs://bucket/lake")
 
 
+@pytest.mark.parametrize("name", ["feature%2Fx", "back\\slash"])
+def test_a_path_that_the_library_reads_as_another_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BadOption, match="which delta-rs takes for something else: name another"):
+        Lake(tmp_path / name / "lake")
+    assert os.listdir(tmp_path) == []
+
+
 @pytest.mark.parametrize(("version", "complaint"), [("1", "was made by an earlier Fairway"), ("3", "layout '3'")])
 def test_a_lake_of_another_layout_is_refused_in_a_sentence(tmp_path: Path, version: str, complaint: str) -> None:
     Lake(tmp_path)

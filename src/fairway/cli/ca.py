@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 ca = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
+DAYS_MAX = 36_500
 _DIR = argument(..., "DIR", "The CA's folder.")
 
 
@@ -33,7 +34,7 @@ def _authority(folder: Path) -> Authority:
 def init(
     folder: Path = _DIR,
     name: str = option("fairway-ca", "--name", help="Name of the CA."),
-    days: int = option(3_650, "--days", min=1, help="How long the CA is valid."),
+    days: int = option(3_650, "--days", min=1, max=DAYS_MAX, help="How long the CA is valid."),
 ) -> None:
     """Make a certificate authority in a folder. Keep its key off the gateway.
 
@@ -52,7 +53,7 @@ def issue(
     folder: Path = _DIR,
     name: str = argument(..., "NAME", "The device, or the gateway's host name."),
     gateway: bool = option(False, "--gateway", help="For a gateway, not for a device."),
-    days: int = option(365, "--days", min=1, help="How long it is valid."),
+    days: int = option(365, "--days", min=1, max=DAYS_MAX, help="How long it is valid."),
     out: Path = option(..., "--out", metavar="FILE", help="The identity file; it must not exist yet."),
 ) -> None:
     """Issue a key and a certificate: one file for `identity=`, which only its owner may read.

@@ -54,15 +54,18 @@ def ending_by_signals(sentence: str = "") -> Iterator[Ending]:
         yield ending
 
 
-def until_signal(work: Callable[[], Result], sentence: str) -> Result:
+def until_signal(work: Callable[[], Result], sentence: str, *, terminated: int = ExitCode.TERMINATED) -> Result:
     """Do work that may be cut off anywhere; a signal ends the process at once, with a sentence.
+
+    `terminated` is what it leaves with on SIGTERM.
 
     The work has a thread of its own: a call into a library may take minutes, and holds back signals of its thread.
     """
 
     def leave(number: int, frame: FrameType | None) -> NoReturn:
         _say(sentence)
-        os._exit(128 + number)  # whoever unwinds would wait for the library
+        # Whoever unwinds would wait for the library.
+        os._exit(terminated if number == signal.SIGTERM else ExitCode.INTERRUPTED)
 
     with _handled(leave), ThreadPoolExecutor(1) as pool:
         return pool.submit(work).result()

@@ -81,7 +81,11 @@ def _help_of(error: typer.TyperException) -> str:
 
 
 def _operating_system(error: OSError) -> str:
-    reason = error.strerror or str(error) or type(error).__name__
+    if error.errno is None and str(error):  # a library's, which may speak of a store in many lines
+        from fairway.store.objects import sentence
+
+        return sentence(error)
+    reason = error.strerror or type(error).__name__
     return f"{error.filename}: {reason}" if error.filename is not None else reason
 
 

@@ -6,6 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
+from fairway.cli.ending import until_signal
 from fairway.cli.exits import ExitCode
 from fairway.cli.options import argument, option
 
@@ -71,6 +72,8 @@ def gateway(
         return 0
     # While modules load there is nothing to drain.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(ExitCode.DONE))
+    from fairway.gateway.home import prepare_lake
     from fairway.gateway.process import run
 
+    until_signal(lambda: prepare_lake(settings.lake), "stopped", terminated=ExitCode.DONE)
     return run(settings)

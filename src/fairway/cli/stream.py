@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from fairway.cli import options
 from fairway.cli.durations import seconds_of
-from fairway.cli.ending import Ending, ending_by_signals
+from fairway.cli.ending import Ending, ending_by_signals, until_signal
+from fairway.cli.exits import ExitCode
 from fairway.cli.options import option
 from fairway.cli.spark import settings_of
 from fairway.cli.status import Status
@@ -63,7 +64,8 @@ def stream(
         from fairway.lake.landing.typed import parse_wishes
         from fairway.store.lakes import Lake
 
-        wishes, opened = parse_wishes(json_schema, route), Lake(lake)
+        wishes = parse_wishes(json_schema, route)
+        opened = until_signal(lambda: Lake(lake), "stopped", terminated=ExitCode.DONE)
         with _Teller(json, ending) as teller:
             from fairway.lake.landing.stream import Stream, StreamOptions
 

@@ -28,9 +28,9 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from fairway.core.errors import BadOption
-from fairway.dtls.certificates import NAME, USAGES, Role
+from fairway.dtls.certificates import USAGES, Role
 from fairway.dtls.errors import BadIdentity
-from fairway.dtls.revocation import parse_list
+from fairway.dtls.revocation import NAME, parse_list
 
 BACKDATED = timedelta(minutes=5)
 """Devices whose clocks are a little slow take a certificate at once."""
@@ -122,10 +122,13 @@ class Authority:
         valid = [one for one in chosen if not one.revoked]
         lines = "".join(f"serial:{one.serial:x}  # {one.name}\n" for one in valid)
         path = self.folder / REVOKED
+        text = self._revoked_text()
+        if text and not text.endswith("\n"):
+            text += "\n"
         aside = path.with_suffix(".new")
         # A gateway may read the list at any moment: it must never see half of it.
         with aside.open("w") as file:
-            file.write(self._revoked_text() + lines)
+            file.write(text + lines)
             file.flush()
             os.fsync(file.fileno())
         aside.replace(path)

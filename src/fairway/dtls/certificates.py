@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,9 +10,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fairway.dtls.engine import PeerIdentity
-from fairway.dtls.revocation import Revoked
-
-NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+from fairway.dtls.revocation import NAME, Revoked
 
 Role = Literal["device", "gateway"]
 USAGES = {"device": ExtendedKeyUsageOID.CLIENT_AUTH, "gateway": ExtendedKeyUsageOID.SERVER_AUTH}

@@ -39,6 +39,7 @@ from fairway.dtls.outputs import Outputs, joined
 from fairway.dtls.rates import Rate
 from fairway.dtls.records import (
     ALERT,
+    CLIENT_HELLO,
     CLOSED,
     DATA,
     HANDSHAKE,
@@ -288,14 +289,17 @@ class DtlsGateway(Outputs):
     def _unknown(self, datagram: bytes, address: Address, now_us: int) -> None:
         """Drop what belongs to no association; a hint, never larger than the question, says so."""
         self.counters.dropped["unknown_association"] += 1
-        once_known = datagram[0] == HANDSHAKE or (datagram[0] == DATA and is_protected(datagram))
-        if once_known and len(datagram) >= HEADER_BYTES + 16 and self._hints.allows(now_us):
+        if len(datagram) < HEADER_BYTES + 16:
+            return
+        # A piece of a hello is not: its first piece has just been answered with a cookie.
+        begun = datagram[0] == HANDSHAKE and datagram[HEADER_BYTES] != CLIENT_HELLO
+        if (begun or (datagram[0] == DATA and is_protected(datagram))) and self._hints.allows(now_us):
             self.counters.hints += 1
             self._transmits.append(Transmit(address, CLOSED))
 
     def _listen(self, datagram: bytes, found: Hello, address: Address, now_us: int) -> None:
         if found.has_cookie:
-            reason = self._no_room(address, now_us)
+            reason = self._no_room(address)
             if reason:
                 self.counters.dropped[reason] += 1
                 return
@@ -305,17 +309,22 @@ class DtlsGateway(Outputs):
             self.counters.dropped[f"hello_{failure.reason}"] += 1
             return
         if association is not None:
-            self._begin(datagram, found.random, association, address, now_us)
+            # Only now is the cookie known to be valid: hellos from spoofed addresses must not use up the rate.
+            if self._handshakes.allows(now_us):
+                self._begin(datagram, found.random, association, address, now_us)
+            else:
+                self.counters.dropped["handshake_rate"] += 1
+                association.close(notify=False)
         elif sum(map(len, answer)) <= len(datagram):
             self.counters.hellos += 1
             self._transmit(address, answer)
 
-    def _no_room(self, address: Address, now_us: int) -> str:
+    def _no_room(self, address: Address) -> str:
         if len(self._half_open) >= self._limits.half_open_max and address not in self._half_open:
             return "half_open_full"
         if len(self._up) + len(self._half_open) >= self._limits.up_max and address not in self._up:
             return "associations_full"
-        return "" if self._handshakes.allows(now_us) else "handshake_rate"
+        return ""
 
     def _begin(self, datagram: bytes, random: bytes, association: Association, address: Address, now_us: int) -> None:
         before = self._half_open.pop(address, None)

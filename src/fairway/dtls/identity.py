@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from OpenSSL import crypto
@@ -88,7 +89,11 @@ def read_identity(files: IdentityFiles, role: Role, now: datetime) -> Identity:
     if files.revoked:
         revoked |= parse_list(_read(files.revoked).decode(errors="replace"), files.revoked)
     if files.crl:
-        revoked |= parse_crl(_read(files.crl), [*authorities, *chain], files.crl)
+        lists = _blocks(_read(files.crl), "X509 CRL", files.crl)
+        if not lists:
+            raise BadIdentity(f"{files.crl} holds no CRL in PEM")
+        for one in lists:
+            revoked |= parse_crl(one, [*authorities, *chain], files.crl)
     name = common_name(mine[0]) or ""
     return Identity(name, key, mine[0], tuple(chain), tuple(authorities), revoked)
 
@@ -131,9 +136,12 @@ def _certificates(pem: bytes, path: str) -> list[x509.Certificate]:
     if not blocks:
         raise BadIdentity(f"{path} holds no certificate in PEM")
     try:
-        return [x509.load_pem_x509_certificate(block) for block in blocks]
-    except ValueError as error:
-        raise BadIdentity(f"a certificate in {path} is damaged: {error}") from error
+        certificates = [x509.load_pem_x509_certificate(block) for block in blocks]
+        for one in certificates:
+            one.public_key()
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise BadIdentity(f"a certificate in {path} is damaged or of an unknown kind: {error}") from error
+    return certificates
 
 
 def _no_match(files: IdentityFiles, key_path: str, certificates: Sequence[x509.Certificate]) -> str:

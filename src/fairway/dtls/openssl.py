@@ -26,6 +26,7 @@ from fairway.dtls.engine import (
     HandshakeFailed,
     PeerIdentity,
 )
+from fairway.dtls.errors import BadIdentity
 from fairway.dtls.identity import Identity
 from fairway.dtls.records import is_run, is_single_data, pack
 
@@ -75,10 +76,14 @@ def make_context(
     context.set_options(OPTIONS)
     context.set_mode(SSL.MODE_RELEASE_BUFFERS)
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
-    context.use_certificate(identity.certificate)
-    for certificate in identity.chain:
-        context.add_extra_chain_cert(certificate)
-    context.use_privatekey(identity.key)
+    try:
+        context.use_certificate(identity.certificate)
+        for certificate in identity.chain:
+            context.add_extra_chain_cert(certificate)
+        context.use_privatekey(identity.key)
+    except SSL.Error as error:
+        why = _reason(error).replace("_", " ")
+        raise BadIdentity(f"the certificate of {identity.name} cannot be used: {why}") from error
     store = context.get_cert_store()
     assert store is not None
     store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
@@ -126,7 +131,8 @@ def _verifier(admission: Admission) -> Callable[[SSL.Connection, crypto.X509, in
 
 @cache
 def _key_logger(path: str) -> Callable[[SSL.Connection, bytes], None]:
-    _log.warning("SSLKEYLOGFILE is set: whoever reads %s can decrypt everything", path)
+    with open(path, "ab"):  # now, and not in the first handshake, is the time to say that it cannot be written
+        _log.warning("SSLKEYLOGFILE is set: whoever reads %s can decrypt everything", path)
 
     def write(connection: SSL.Connection, line: bytes) -> None:
         with open(path, "ab") as log:

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cryptography import x509
+
+
+NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +61,11 @@ def parse_list(text: str, source: str) -> Revoked:
     fingerprints: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
         word = line.partition("#")[0].strip()
-        kind, colon, value = word.partition(":")
+        kind, _, value = word.partition(":")
         digits = value.replace(":", "").lower()
         if not word:
             continue
-        if not colon and " " not in word:
+        if NAME.fullmatch(word):
             names.append(word)
         elif kind == "serial" and _is_hexadecimal(digits):
             serials.append(int(digits, 16))

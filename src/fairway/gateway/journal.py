@@ -372,7 +372,7 @@ class Journal:
 
 def open_reader(path: Path) -> sqlite3.Connection:
     """Opens the journal a second time, to read beside the one that writes."""
-    return sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=BUSY_S, check_same_thread=False)
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S, check_same_thread=False)
 
 
 def read_rows(reader: sqlite3.Connection, first: int, last: int) -> list[Row]:

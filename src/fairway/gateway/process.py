@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 
 from fairway.gateway import logs, worker_count
-from fairway.gateway.home import prepare_lake
 from fairway.gateway.service import Service
 from fairway.gateway.settings import Settings
 from fairway.gateway.supervisor import Supervisor
@@ -54,7 +53,6 @@ def run(settings: Settings) -> int:
     logs.set_up(settings.log, settings.name, verbose=settings.verbose)
     if settings.is_open:
         logs.warn_open(settings.urls)
-    prepare_lake(settings.lake)
     worker_count.settle_workers(settings.lake, settings.name, settings.workers, settings.journal)
     return asyncio.run(_supervise(settings) if settings.workers > 1 else _serve(settings))
 

@@ -101,7 +101,8 @@ class Delta:
                 raise VersionGone(f"{self.place} has no version {version}, or not any more.") from error
             reason = str(error).splitlines()[0]
             raise DamagedTable(
-                f"{self.place} cannot be opened ({reason}): start the stream, which repairs it."
+                f"{self.place} cannot be opened ({reason}): start the stream, which repairs what a power cut leaves; "
+                "if it says this too, restore the table from a copy."
             ) from error
 
     def create(
@@ -203,10 +204,10 @@ class Delta:
         return snapshot.version()
 
     def log_since_checkpoint(self, version: int) -> list[str]:
-        """Return the names of the newest checkpoint below a version and of the entries that go on from it."""
+        """Return the names of the newest checkpoint below a version and of the entries from it to that version."""
         names, end = self.log.names(), f"{version:020}"
         below = max((name for name in names if _CHECKPOINT.fullmatch(name) and name[:20] < end), default="")
-        return [name for name in names if name == below or (_ENTRY.fullmatch(name) and name[:20] > below[:20])]
+        return [name for name in names if name == below or (_ENTRY.fullmatch(name) and below[:20] < name[:20] <= end)]
 
     def entry(self, version: int) -> list[dict[str, Any]]:
         """Return the actions of a commit; raise `FileNotFoundError`, or `ValueError` if the entry is damaged."""
@@ -280,11 +281,12 @@ class Delta:
         except ValueError:
             return False
         info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
-        if info.get("operation") == "OPTIMIZE":
+        metrics = info.get("operationMetrics", {})
+        if info.get("operation") == "OPTIMIZE" and "numFilesAdded" in metrics:
             added, removed = (sum(kind in action for action in actions) for kind in ("add", "remove"))
-            metrics = info["operationMetrics"]
             return (added, removed) == (metrics["numFilesAdded"], metrics["numFilesRemoved"])
-        return bool(info) and len(actions) - 1 == int(info.get(ACTIONS, len(actions) - 1))
+        # delta-rs writes this first, so an entry without it is another writer's.
+        return bool(actions) and len(actions) - 1 == int(info.get(ACTIONS, len(actions) - 1))
 
     def _undo_compaction(self) -> None:
         """Put the files back that the newest commit has merged: nothing proves that the merged ones were synced.

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fairway.core import layout
-from fairway.core.errors import FairwayError
+from fairway.core.errors import BadOption, FairwayError
 from fairway.store.delta import Delta
 from fairway.store.files import make_folder
 from fairway.store.locks import FileLock, Held
 from fairway.store.places import Place, place_of
+
+_MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|\\")
+"""In a path: delta-rs opens another than it has made."""
 
 
 class NotALake(FairwayError):
@@ -33,6 +37,9 @@ class Lake:
     def __init__(self, where: Path | str, *, create: bool = True) -> None:
         """Open the lake, or make one where there is nothing; a place with anything else in it is refused."""
         self.place = place_of(where)
+        found = _MISREAD.search(self.place.uri)
+        if found:
+            raise BadOption(f"{where} has {found[0]!r} in it, which delta-rs takes for something else: name another.")
         self._check(create)
         if create and self.place.is_folder:
             for folder in layout.FOLDERS:

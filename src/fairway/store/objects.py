@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -69,10 +70,15 @@ _MEANT = (
 has credentials; elsewhere it means that nobody has given any."""
 
 
-def _sentence(error: Exception) -> str:
-    said = str(error).splitlines()[0]
+_STEP = re.compile(r"\s*\x1b\[\d+m↳\x1b\[0m\s*")
+"""What delta-rs has between a cause and its own cause."""
+
+
+def sentence(error: Exception) -> str:
+    """Return what an error of one of the clients means, in one line."""
+    said = _STEP.sub(": ", str(error)).strip()
     endpoint = os.environ.get("AWS_ENDPOINT_URL", "Amazon")
-    return next((meant.format(endpoint=endpoint) for part, meant in _MEANT if part in said), said)
+    return next((meant.format(endpoint=endpoint) for part, meant in _MEANT if part in said), said.splitlines()[0])
 
 
 @contextmanager
@@ -87,7 +93,7 @@ def _as_os_errors(what: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise FileNotFoundError(errno.ENOENT, "there is no such object", what) from error
     except BaseError as error:
-        raise OSError(errno.EIO, _sentence(error), what) from error
+        raise OSError(errno.EIO, sentence(error), what) from error
 
 
 def put_new(bucket: str, key: str, content: bytes | Path) -> None:

@@ -18,8 +18,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from fairway.core.errors import FairwayError
 from fairway.store import crashpoints
 from fairway.store.delta import LAST_CHECKPOINT, LOG, Delta, Overtaken, by_itself
+from fairway.store.objects import sentence
 
 CHECKPOINT_EVERY = 50
 COMPACT_EVERY = 250
@@ -41,6 +43,10 @@ CLAIM_MS = 3_600_000
 KEPT_LOG, KEPT_FILES = "delta.logRetentionDuration", "delta.deletedFileRetentionDuration"
 HISTORY_S = 3_600.0
 """How long the log, and files that were replaced, are kept."""
+
+
+class NotCompacted(FairwayError):
+    """The library could not merge files, or sum up the log; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +83,18 @@ def compact(table: Delta) -> Compacted | None:
 
     Raises `Overtaken` if another process is doing that.
     """
-    with claimed(table):
+    with claimed(table), _told(table):
         return _compact(table)
+
+
+@contextmanager
+def _told(table: Delta) -> Iterator[None]:
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except DeltaError as error:
+        raise NotCompacted(f"{table.place} cannot be compacted: {sentence(error)}") from error
 
 
 @contextmanager
@@ -132,7 +148,8 @@ def checkpoint(table: Delta) -> None:
     """
     snapshot = table.open()
     if not table.place.is_folder:
-        snapshot.create_checkpoint()
+        with _told(table):
+            snapshot.create_checkpoint()
         crashpoints.reached("checkpointed")
         snapshot.cleanup_metadata()
         return
@@ -154,7 +171,8 @@ def _write_checkpoint(table: Delta, version: int) -> None:
     (aside / LOG).mkdir(parents=True)
     for name in table.log_since_checkpoint(version):
         os.link(table.log.folder / name, aside / LOG / name)
-    DeltaTable(str(aside)).create_checkpoint()
+    with _told(table):
+        DeltaTable(str(aside)).create_checkpoint()
     crashpoints.reached("checkpointed")
     name = f"{version:020}.checkpoint.parquet"
     table.log.publish(aside / LOG / name, name)

@@ -210,6 +210,7 @@ def test_typed_tables_and_rejected_ones_are_filled_with_the_messages_and_remembe
         ("re/ad=a STRING", "is not NAME=COLUMNS"),
         ("messages=a STRING", "which Fairway fills itself"),
         ("packets=a STRING", "which Fairway fills itself"),
+        ("captures=a STRING", "which Fairway fills itself"),
     ],
 )
 def test_a_schema_that_cannot_be_meant_is_refused_before_spark_starts(text: str, complaint: str) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from fairway.core.errors import BadOption
-from fairway.core.tables import CAPTURE_TABLES, LANDED_TABLES, MESSAGES, PROTOCOLS, REJECTED
+from fairway.core.tables import ANALYSIS_TABLES, LANDED_TABLES, MESSAGES, PROTOCOLS, REJECTED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -31,7 +31,7 @@ UNREADABLE = "the body is not JSON, or has a key twice or more than Spark's pars
 UNFIT = "__unfit"
 REASON = "__reason"
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_TAKEN = tuple(table.name for table in (*LANDED_TABLES, *CAPTURE_TABLES))
+_TAKEN = tuple(table.name for table in (*LANDED_TABLES, *ANALYSIS_TABLES))
 
 
 @dataclass(frozen=True, slots=True)
