@@ -70,21 +70,12 @@ def windows(buffer: Bytes, width: int) -> NDArray[np.void]:
     return np.ndarray((rows,), dtype=f"V{width}", buffer=np.ascontiguousarray(buffer), strides=(1,))
 
 
-def headers(buffer: Bytes, offsets: Integers, lengths: Integers, width: int) -> Bytes:
-    """Gather the first `width` bytes of each datagram into a row; what a datagram does not have is 0.
-
-    The view needs as many bytes behind every offset, so the last few rows are read from a padded end of the buffer.
-    """
-    tail_at = max(0, len(buffer) - width)
-    tail = np.zeros(2 * width, dtype=np.uint8)
-    tail[: len(buffer) - tail_at] = buffer[tail_at:]
-    if tail_at:
-        rows = windows(buffer, width)[np.minimum(offsets, tail_at)]
-        late = np.flatnonzero(offsets > tail_at)
-        rows[late] = windows(tail, width)[offsets[late] - tail_at]
-    else:
-        rows = windows(tail, width)[offsets]
-    gathered = rows.view(np.uint8).reshape(len(offsets), width)
-    short = np.flatnonzero(lengths < width)
-    gathered[short] *= np.arange(width) < lengths[short, None]
+def headers(buffer: Bytes, offsets: Integers, lengths: Integers | None, width: int) -> Bytes:
+    """Gather the first `width` bytes of each datagram into a row; with lengths, what a datagram does not have is 0."""
+    if len(offsets) and int(offsets.max()) > len(buffer) - width:  # the last rows reach beyond the end
+        buffer = np.concatenate((buffer, np.zeros(width, dtype=np.uint8)))
+    gathered = windows(buffer, width)[offsets].view(np.uint8).reshape(len(offsets), width)
+    if lengths is not None:
+        short = np.flatnonzero(lengths < width)
+        gathered[short] *= np.arange(width) < lengths[short, None]
     return gathered
