@@ -134,10 +134,10 @@ def test_columns_agree_with_the_decoder_of_single_datagrams(protocol: str, drawn
     )
     assert len(table) == len(parts)
     for row, data in enumerate(parts):
-        wanted, start = expected(protocol, data), int(table.body_offset[row])
+        wanted = expected(protocol, data)
         assert table.kinds[table.kind[row]] == wanted["kind"]
         assert table.reasons[table.reason[row]] == wanted["reason"]
-        assert buffer[start : start + int(table.body_bytes[row])] == wanted["body"]
+        assert data[len(data) - int(table.body_bytes[row]) :] == wanted["body"]
         for name, column in table.fields.items():
             assert column[row] == wanted.get(name, 0), (name, data.hex())
 

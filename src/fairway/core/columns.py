@@ -17,7 +17,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The decoded headers of many datagrams, row by row as they were given."""
+    """The decoded headers of many datagrams, row by row as they were given; what malformed rows hold is set to 0."""
 
     kinds: tuple[str, ...]
     """Names of the kinds; `kinds[0]` is `malformed`."""
@@ -27,41 +27,19 @@ class Columns:
     reason: Bytes
     fields: dict[str, NDArray[np.generic]]
     """Header fields, `int64` or fixed-width bytes (`S32`), by name; 0 in malformed rows and where a kind lacks one."""
-    body_offset: Integers
-    """Where the body starts in the buffer."""
     body_bytes: Integers
-    """The body's size; 0 in malformed rows."""
+    """The size of the body, which ends with the datagram; 0 in malformed rows."""
+
+    def __post_init__(self) -> None:
+        bad = self.reason != 0
+        if bad.any():
+            self.kind[bad] = 0
+            self.body_bytes[bad] = 0
+            for column in self.fields.values():
+                column[bad] = np.zeros((), dtype=column.dtype)
 
     def __len__(self) -> int:
         return len(self.kind)
-
-
-def assembled(
-    *,
-    kinds: tuple[str, ...],
-    reasons: tuple[str, ...],
-    kind: Bytes,
-    reason: Bytes,
-    fields: dict[str, NDArray[np.generic]],
-    body_offset: Integers,
-    body_bytes: Integers,
-) -> Columns:
-    """Make columns of these arrays, whose malformed rows it sets to 0."""
-    bad = reason != 0
-    if bad.any():
-        kind[bad] = 0
-        body_bytes[bad] = 0
-        for column in fields.values():
-            column[bad] = np.zeros((), dtype=column.dtype)
-    return Columns(
-        kinds=kinds,
-        reasons=reasons,
-        kind=kind,
-        reason=reason,
-        fields=fields,
-        body_offset=body_offset,
-        body_bytes=body_bytes,
-    )
 
 
 def windows(buffer: Bytes, width: int) -> NDArray[np.void]:

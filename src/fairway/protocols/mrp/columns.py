@@ -19,7 +19,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.core.columns import Bytes, Columns, Integers, assembled, headers
+from fairway.core.columns import Bytes, Columns, Integers, headers
 from fairway.protocols.mrp import wire
 
 _REASON = {name: number for number, name in enumerate(wire.REASONS)}
@@ -58,7 +58,7 @@ def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Colum
     reason[lengths < wire.HEAD_BYTES] = _REASON["too_short"]
     data_bytes = np.where(stamped, wire.STAMPED_BYTES, wire.PIGGYBACK_BYTES)
     header_bytes = np.where(data, data_bytes, np.where(kind == wire.TYPE_IGNORE, wire.HEAD_BYTES, lengths))
-    return assembled(
+    return Columns(
         kinds=wire.KINDS,
         reasons=wire.REASONS,
         kind=(kind + 1).astype(np.uint8),
@@ -81,7 +81,6 @@ def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Colum
             "piggyback": piggyback.astype(np.int64),
             "piggyback_body_bytes": (lengths - wire.PIGGYBACK_BYTES) * piggyback,
         },
-        body_offset=offsets + header_bytes,
         body_bytes=lengths - header_bytes,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.core.columns import Bytes, Columns, Integers, assembled, headers
+from fairway.core.columns import Bytes, Columns, Integers, headers
 from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX
 from fairway.protocols.pydevts.wire import HEADER, HEADER_BYTES, KIND_OF_TYPE, KINDS, REASONS, TYPE_PACKET, TYPE_SHIFT
 
@@ -21,13 +21,12 @@ def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Colum
     for field in HEADER.fields[1:]:
         shifted = header >> np.uint64(HEADER.shift(field.name))
         fields[field.name] = shifted.astype(np.int64) & ((1 << 8 * field.size) - 1)
-    return assembled(
+    return Columns(
         kinds=KINDS,
         reasons=REASONS,
         kind=_KIND[number],
         reason=_reasons(number, fields["success"], lengths),
         fields=fields,
-        body_offset=offsets + HEADER_BYTES,
         body_bytes=lengths - HEADER_BYTES,
     )
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.core.columns import Bytes, Columns, Integers, assembled, headers
+from fairway.core.columns import Bytes, Columns, Integers, headers
 from fairway.core.machine import Buffer
 from fairway.protocols.udpc.wire import (
     ACK,
@@ -34,13 +34,12 @@ def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Colum
     flag = header["flag"]
     kind = _KIND[flag]
     reason = _reasons(header, kind, lengths)
-    return assembled(
+    return Columns(
         kinds=KINDS,
         reasons=REASONS,
         kind=kind,
         reason=reason,
         fields={field.name: header[field.name].astype(np.int64) for field in HEADER.fields},
-        body_offset=offsets + HEADER_BYTES,
         body_bytes=lengths - HEADER_BYTES,
     )
 
