@@ -16,9 +16,11 @@ SETUP_LOG := build/setup.log
 ARCHIVE := build/spark.jsa
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 PYTEST = FAIRWAY_PURE=1 PYTHONHASHSEED=$(SEED) $(BIN)/python -m pytest --seed $(SEED) --durations=25
+# What `check` runs by itself.
+CHECKED = --ignore tests/test_layering.py --ignore tests/test_randomness.py
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-all native test-native check bench bench-native soak scale soak-net soak-gateway torture fuzz lock clean
+.PHONY: help setup demo test test-all native test-native check style types checked bench bench-native soak scale soak-net soak-gateway torture fuzz lock clean
 
 help: ## Show this.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -47,13 +49,13 @@ $(ARCHIVE): $(STAMP)
 	@$(BIN)/python scripts/require.py java
 	$(call step,archiving the classes of Spark,mkdir -p build && rm -f $@ && $(BIN)/python -m tests.lake.archive $@)
 
-test: check $(ARCHIVE) ## All checks, then the tests, in an order that SEED decides.
+test: checked ## All checks, then the tests, in an order that SEED decides.
 	@$(BIN)/python scripts/require.py java tshark chromium strace
-	$(PYTEST) -m "not long"
+	$(PYTEST) -m "not long" $(CHECKED)
 
-test-all: check $(ARCHIVE) ## The same with the tests of the measuring tools and the long kill runs.
+test-all: checked ## The same with the tests of the measuring tools and the long kill runs.
 	@$(BIN)/python scripts/require.py java tshark chromium strace
-	$(PYTEST)
+	ODD_SEEDS=5 $(PYTEST) $(CHECKED)
 
 native: $(STAMP) ## Compile the machines in place; FAIRWAY_PURE=1 runs the sources all the same.
 	@$(BIN)/python scripts/require.py cc
@@ -64,11 +66,19 @@ test-native: native ## The conformance suite, the vectors and 500 swarm seeds on
 	$(BIN)/python -m pytest -q tests/conformance tests/protocols/test_vectors.py tests/test_pure.py tests/sim/test_frozen.py
 	$(BIN)/python scripts/soak.py --seeds 500
 
-check: $(STAMP) ## Format, lint, types, layering, seeds.
+check: style types ## Format, lint, types, layering, seeds.
+
+style: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -n 0 tests/test_layering.py tests/test_randomness.py
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+# The types take one core; the other makes the archive and checks the rest.
+checked: $(STAMP)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types $(ARCHIVE) style
 
 bench: $(STAMP) ## Measure this machine: interpreted and, where there is a C compiler, compiled.
 	FAIRWAY_PURE=1 $(BIN)/fairway bench columns

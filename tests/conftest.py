@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import os
 import subprocess
@@ -36,22 +37,24 @@ SPARK = "tests/lake/"
 """Where tests share a Spark session: one for captures and one for the rest, first. More would only fight for the cores;
 with one alone half of two cores was idle."""
 
-CLUSTERS = ("tests/lake/test_cluster.py", "tests/lake/lab/test_killed_sweeps.py")
 PROCESSES = (
-    "tests/lake/landing/test_killing.py",
     "tests/s3/",
+    "tests/lake/test_cluster.py",
+    "tests/lake/landing/test_killing.py",
     "tests/cli/test_demo.py",
+    "tests/lake/lab/test_killed_sweeps.py",
     "tests/torture/test_judgement.py::test_every_reader",
     "tests/torture/test_torture.py::test_whatever_is_killed",
 )
-"""What starts Spark in processes of its own, and long: last, a file to a worker, when nobody is left whose timers they
-could starve."""
+"""What starts Spark in processes of its own, and long: late, the longest first, each of these on one worker, when
+nobody is left whose timers they could starve."""
+FILLERS = "tests/core/"
+"""Short tests without timers, last of all: a worker begins a test only when it has the next one."""
 
 
 LONG = (
     "tests/benchmarks/",
     "tests/fuzz/test_fuzz.py::test_a_flawed_machine",
-    "tests/sim/test_mutations.py::",
     "tests/torture/test_judgement.py::test_every_reader",
     "tests/torture/test_powercut.py::test_a_gateway_that_did_not_sync",
     "tests/torture/test_powercut.py::test_a_stream_that_did_not_sync",
@@ -63,16 +66,20 @@ LONG = (
 
 
 def place(nodeid: str) -> int:
-    """Return where in the order a test stands: shared sessions first, processes of Spark last."""
-    if nodeid.startswith((*CLUSTERS, *PROCESSES)):
-        return 2
+    """Return where in the order a test stands: shared sessions first, processes of Spark last but for the fillers."""
+    for number, path in enumerate(PROCESSES):
+        if nodeid.startswith(path):
+            return 2 + number
+    if nodeid.startswith(FILLERS):
+        return 2 + len(PROCESSES)
     return 0 if nodeid.startswith(SPARK) else 1
 
 
 def scope(nodeid: str) -> str:
     """Names what runs on one worker: most tests by themselves."""
-    if nodeid.startswith((*CLUSTERS, *PROCESSES)):
-        return nodeid.partition("::")[0]
+    for path in PROCESSES:
+        if nodeid.startswith(path):
+            return path
     if nodeid.startswith(CAPTURES):
         return "captures"
     return "spark" if nodeid.startswith(SPARK) else nodeid
@@ -84,6 +91,15 @@ class OneSession(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no typ
 
     def _split_scope(self, nodeid: str) -> str:
         return scope(nodeid)
+
+    def _assign_work_unit(self, node: object) -> None:
+        """Put no long test behind another one while there are fillers: the next free worker begins it sooner."""
+        units = self.assigned_work.get(node, {}).items()
+        if any(path.startswith(PROCESSES) and not all(tests.values()) for path, tests in units):
+            short = next((path for path in self.workqueue if not path.startswith(PROCESSES)), None)
+            if short is not None:
+                self.workqueue.move_to_end(short, last=False)
+        super()._assign_work_unit(node)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSession:
@@ -100,6 +116,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Pass the seed to hypothesis, before its plugin looks; with a seed it draws the same each time."""
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = config.option.seed
+    gc.set_threshold(100_000, 50, 50)  # simulated runs make little that refers to itself
     # Logging is off because the shell that starts Spark reads what Java writes. A missing archive is ignored.
     os.environ.setdefault("JAVA_TOOL_OPTIONS", f"{QUICK_JAVA} -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable")
 
@@ -124,6 +141,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     places = {module: place for place, module in enumerate(modules)}
     random.shuffle(items)
     items.sort(key=lambda item: (place(item.nodeid), places[item.path]))
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over what was imported: each test of `net` has it look at everything."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -117,7 +117,7 @@ def run_shell(block: str, folder: Path) -> None:
 VANISHING = """
 import asyncio, os, sys, fairway
 async def main():
-    connection = await fairway.connect(sys.argv[1], timeout=30)
+    connection = await fairway.connect(sys.argv[1], timeout=120)
     await connection.send(b"anybody?")
     os._exit(0)
 asyncio.run(main())
@@ -127,9 +127,9 @@ asyncio.run(main())
 ASKING = """
 import asyncio, sys, fairway
 async def main():
-    async with fairway.connect(sys.argv[1], timeout=30) as connection:
+    async with fairway.connect(sys.argv[1], timeout=120) as connection:
         await connection.send(b"hello")
-        print((await connection.receive(timeout=30)).body.decode())
+        print((await connection.receive(timeout=120)).body.decode())
 asyncio.run(main())
 """
 

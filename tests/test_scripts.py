@@ -159,9 +159,10 @@ def test_a_seed_decides_the_order_of_the_tests_and_each_module_stays_together() 
     assert len([*groupby(seven, lambda nodeid: nodeid.partition("::")[0])]) == 9
 
 
-def test_whatever_the_seed_the_shared_session_is_first_and_processes_of_spark_are_last() -> None:
-    nodeids = [PROCESSES[0] + "::test_x", "tests/core/test_x.py::test_x", "tests/lake/test_x.py::test_x"]
-    assert all([test.nodeid for test in ordered(seed, nodeids)] == nodeids[::-1] for seed in range(9))
+def test_whatever_the_seed_the_shared_session_is_first_and_processes_of_spark_are_late_the_longest_first() -> None:
+    files = ["lake/test_x.py", "net/test_x.py", *(path.removeprefix("tests/") for path in PROCESSES), "core/test_x.py"]
+    nodeids = [f"tests/{file}::test_x" for file in files]
+    assert all([test.nodeid for test in ordered(seed, nodeids[::-1])] == nodeids for seed in range(9))
 
 
 def test_every_test_that_is_called_long_exists_and_is_marked() -> None:

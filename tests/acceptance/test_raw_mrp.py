@@ -83,20 +83,6 @@ def test_piggyback_data_is_acknowledged_by_the_highest_without_a_gap() -> None:
         command.no_more_lines()
 
 
-def test_what_fits_no_connection_is_dropped() -> None:
-    with listening("mrp") as (command, peer):
-        server = open_connection(peer)
-        good = stamped(server, 1, 1, 1, b"good")
-        peer.send(stamped(server ^ 1, 1, 1, 1, b"another destination"))
-        peer.send(stamped(server, 2, 1, 1, b"another source"))
-        for bad in (b"MRQ" + good[3:], good[:11], MRP + bytes([0]) + good[4:], MRP + bytes([5]) + good[4:]):
-            peer.send(bad)
-        peer.send(good)
-        assert peer.receive() == stamped(1, server, 1, 1, kind=ACKNOWLEDGEMENT)
-        assert command.message()["body"] == "good"
-        command.no_more_lines()
-
-
 def answer_connect(peer: RawPeer, server: int, version: int) -> int:
     """Accepts a connection as a server and gives the client's id."""
     call = peer.expect(of_type(CONNECT))

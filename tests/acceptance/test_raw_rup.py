@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,31 +80,6 @@ def test_a_missing_part_is_requested_by_name_and_confirms_never_pass_it() -> Non
         peer.send(datagrams[2])
         peer.expect(is_confirm(10_000))
         assert command.message()["size"] == 10_000
-
-
-def test_parts_that_break_a_rule_are_dropped() -> None:
-    with listening("rup") as (command, peer):
-        datagrams = parts(1_000)
-        peer.send(datagrams[0])
-        for bad in (
-            part(500, 2_560, bytes(1_000)),
-            part(1_000, 2_561, bytes(1_000)),
-            part(2_000, 2_560, bytes(1_000)),
-            part(1_000, 2_560, bytes(1_000), start=1),
-            part(1_000, 2_560, b""),
-            part(0, 2_560, bytes(1_000), start=2),
-            b"d\x00" + ID.upper() + uint(1_000) + uint(2_560) + bytes(1_000),
-            b"d\x00" + ID + b"\xff\x00\x00\x00" + uint(2_560) + bytes(1_000),
-            request(0) + b"\x00",
-            b"d\x01" + ID + uint(0),
-        ):
-            peer.send(bad)
-        for datagram in datagrams[1:]:
-            peer.send(datagram)
-        peer.expect(is_confirm(len(BODY)))
-        message = command.message()
-        assert (message["size"], base64.b64decode(message["body"])) == (len(BODY), BODY)
-        command.no_more_lines()
 
 
 def collect(peer: RawPeer, total: int) -> tuple[bytes, dict[int, bytes]]:

@@ -31,25 +31,18 @@ def test_a_stream_cut_anywhere_is_right() -> None:
     assert check.total == 3 * BLOCK_BYTES
 
 
-def test_a_long_piece_of_a_stream_is_compared_to_its_end() -> None:
+STREAMS = {
+    "a long piece that differs at its end": [BLOCK * 2 + b"\0" + BLOCK[1:]],
+    "a changed byte": [BLOCK[:200_000] + bytes([BLOCK[200_000] ^ 1]) + BLOCK[200_001:]],
+    **{f"a hole of {size}": [BLOCK[:50_000], BLOCK[50_000 + size :]] for size in (1_158, 1_200, 32_768)},
+}
+
+
+@pytest.mark.parametrize("pieces", STREAMS.values(), ids=STREAMS)
+def test_what_is_wrong_with_a_stream_is_found(pieces: list[bytes]) -> None:
     check = StreamCheck(9 * BLOCK_BYTES)
-    with pytest.raises(Corrupt, match="differs"):
-        check.take([BLOCK * 2 + b"\0" + BLOCK[1:]])
-
-
-def test_a_changed_byte_of_a_stream_is_found() -> None:
-    damaged = bytearray(BLOCK)
-    damaged[200_000] ^= 1
     with pytest.raises(Corrupt):
-        StreamCheck(BLOCK_BYTES).take([damaged])
-
-
-@pytest.mark.parametrize("left_out", [1_158, 1_200, 32_768])
-def test_a_hole_in_a_stream_is_found(left_out: int) -> None:
-    check = StreamCheck(9 * BLOCK_BYTES)
-    check.take([BLOCK[:50_000]])
-    with pytest.raises(Corrupt):
-        check.take([BLOCK[50_000 + left_out :]])
+        check.take(pieces)
 
 
 def test_messages_in_any_order_are_right() -> None:
@@ -71,33 +64,23 @@ def test_numbers_that_begin_again_are_told_apart_by_how_many_have_come() -> None
     assert check.complete
 
 
-def test_a_message_that_comes_twice_is_found() -> None:
-    check = MessageCheck(64, 100, None)
-    check.take(messages(100)[:10])
-    with pytest.raises(Corrupt, match="twice"):
-        check.take(messages(100)[9:20])
+SENT = messages(10)
+WRONG = {
+    "twice": [SENT[:6], SENT[5:]],
+    "9 came, 10 with copies": [[*SENT[:9], SENT[8]]],
+    "differs": [[SENT[0], SENT[1][:-1] + b"\0", SENT[2]]],
+    "bytes": [[SENT[0][:-1]]],
+    "none": [[message(10, tail(64))]],
+}
 
 
-def test_a_copy_in_place_of_a_missing_message_is_found() -> None:
-    sent = messages(10)
-    with pytest.raises(Corrupt, match="9 came, 10 with copies"):
-        MessageCheck(64, 10, None).take([*sent[:9], sent[8]])
-
-
-def test_a_changed_byte_of_a_message_is_found() -> None:
-    sent = messages(3)
-    with pytest.raises(Corrupt, match="differs"):
-        MessageCheck(64, 10, None).take([sent[0], sent[1][:-1] + b"\0", sent[2]])
-
-
-def test_a_message_with_another_length_is_found() -> None:
-    with pytest.raises(Corrupt, match="bytes"):
-        MessageCheck(64, 10, None).take([messages(1)[0][:-1]])
-
-
-def test_a_number_that_was_never_sent_is_found() -> None:
-    with pytest.raises(Corrupt, match="none"):
-        MessageCheck(64, 10, None).take([message(10, tail(64))])
+@pytest.mark.parametrize("complaint", WRONG)
+def test_what_is_wrong_with_messages_is_found(complaint: str) -> None:
+    check, (*before, last) = MessageCheck(64, 10, None), WRONG[complaint]
+    for batch in before:
+        check.take(batch)
+    with pytest.raises(Corrupt, match=complaint):
+        check.take(last)
 
 
 def test_large_messages_in_any_order_are_right() -> None:

@@ -19,31 +19,22 @@ def passed(faults: Faults, count: int, direction: int = 0) -> list[int]:
     return [int.from_bytes(parcel.datagram, "big") for parcel in leaving]
 
 
-def test_the_same_seed_does_the_same() -> None:
-    assert passed(BAD, 5_000) == passed(BAD, 5_000)
+def test_the_same_seed_does_the_same_and_another_or_the_other_direction_do_otherwise() -> None:
+    first = passed(BAD, 5_000)
+    assert first == passed(BAD, 5_000)
+    assert first != passed(Faults(50_000, 30_000, 40_000, seed=8), 5_000)
+    assert first != passed(BAD, 5_000, direction=1)
 
 
-def test_another_seed_and_the_other_direction_do_otherwise() -> None:
-    other_seed = Faults(50_000, 30_000, 40_000, seed=8)
-    assert passed(BAD, 5_000) != passed(other_seed, 5_000)
-    assert passed(BAD, 5_000) != passed(BAD, 5_000, direction=1)
-
-
-def test_without_faults_everything_passes_in_order() -> None:
+def test_as_much_is_lost_or_copied_as_was_asked_for_in_order() -> None:
     assert passed(Faults(seed=7), 1_000) == list(range(1_000))
-
-
-def test_the_share_that_is_lost_is_the_one_asked_for() -> None:
-    left = passed(Faults(loss_per_million=50_000, seed=3), 20_000)
-    assert 19_000 - 200 < len(left) < 19_000 + 200
-    assert left == sorted(set(left))
-
-
-def test_copies_follow_their_original() -> None:
-    left = passed(Faults(copies_per_million=100_000, seed=3), 10_000)
-    assert 11_000 - 200 < len(left) < 11_000 + 200
-    assert left == sorted(left)
-    assert sorted(set(left)) == list(range(10_000))
+    lossy = passed(Faults(loss_per_million=50_000, seed=3), 20_000)
+    assert 19_000 - 200 < len(lossy) < 19_000 + 200
+    assert lossy == sorted(set(lossy))
+    copied = passed(Faults(copies_per_million=100_000, seed=3), 10_000)
+    assert 11_000 - 200 < len(copied) < 11_000 + 200
+    assert copied == sorted(copied)
+    assert sorted(set(copied)) == list(range(10_000))
 
 
 def test_what_is_held_back_is_overtaken_by_a_few_and_never_lost() -> None:

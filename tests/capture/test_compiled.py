@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 from zlib import crc32
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from fairway.capture.columns.crcs import crcs
 from fairway.capture.columns.merging import may_be_merged
+from fairway.capture.columns.suffixes import crcs_of_rest
 from fairway.capture.merged import SHORTEST, segment_bytes
 from fairway.core.columns import Bytes
 
@@ -126,3 +128,16 @@ def test_nothing_behind_a_payload_is_looked_at() -> None:
     buffer = as_array(head + head)
     assert not may_be_merged(buffer, np.array([0]), np.array([len(head)]))[0]
     assert may_be_merged(buffer, np.array([0]), np.array([2 * len(head)]))[0]
+
+
+def test_the_crc_of_the_rest_is_that_of_its_bytes() -> None:
+    random = Random(4)
+    messages = [random.randbytes(random.choice((42, 64, 1_400, 65_507))) for _ in range(200)]
+    headers = [random.randrange(43) for _ in messages]
+    pairs = list(zip(messages, headers, strict=True))
+    found = crcs_of_rest(
+        np.array([crc32(message) for message in messages]),
+        np.array([crc32(message[:header]) for message, header in pairs]),
+        np.array([len(message) - header for message, header in pairs]),
+    )
+    assert found.tolist() == [crc32(message[header:]) for message, header in pairs]

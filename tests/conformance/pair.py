@@ -30,7 +30,7 @@ from fairway.core.events import (
     ResponseReceived,
 )
 from fairway.core.machine import Buffer, Machine, Transmit, settle
-from fairway.core.random_source import MILLION, Seeded
+from fairway.core.random_source import Seeded
 
 STEPS_MAX = 3_000_000
 """More steps than any scenario needs: a machine that keeps itself busy fails here instead of hanging."""
@@ -136,23 +136,6 @@ def _tokens(event: Event) -> list[int]:
             return []
 
 
-class Bottleneck:
-    """A link of one rate with a bounded queue in front of it; what does not fit is lost."""
-
-    def __init__(self, bytes_per_second: int, queue_bytes: int) -> None:
-        self.bytes_per_second = bytes_per_second
-        self.queue_bytes = queue_bytes
-        self.free_us = 0
-
-    def leaves_us(self, size: int, now_us: int) -> int | None:
-        """Return when a datagram that arrives now has passed, or None when the queue is full."""
-        waiting_us = max(0, self.free_us - now_us)
-        if waiting_us * self.bytes_per_second // MILLION + size > self.queue_bytes:
-            return None
-        self.free_us = max(self.free_us, now_us) + -(-size * MILLION // self.bytes_per_second)
-        return self.free_us
-
-
 class Hold:
     """Keeps the datagrams that a predicate names until they are released."""
 
@@ -173,9 +156,7 @@ class Hold:
 class Pump:
     """Carries datagrams between nodes with a fixed one-way delay. Nothing happens but through its methods."""
 
-    def __init__(
-        self, *, delay_us: int = 20_000, batched: bool = False, start_us: int = 1_000_000, seed: int = 77
-    ) -> None:
+    def __init__(self, *, delay_us: int = 20_000, batched: bool = False, start_us: int = 1_000_000) -> None:
         self.now_us = start_us
         self.delay_us = delay_us
         self.batched = batched
@@ -185,17 +166,13 @@ class Pump:
         """Keep every datagram in `log`; long transfers switch it off."""
         self.sent = 0
         self.lost = 0
-        self.jitter_us = 0
         self.late_us = 0
         """How much later than asked every timer comes, as on a busy event loop."""
-        self.bottlenecks: list[tuple[Predicate, Bottleneck]] = []
         self._losses: list[Predicate] = []
         self._copies: list[tuple[Predicate, int, int]] = []
         self._holds: list[Hold] = []
         self._flying: list[tuple[int, int, Datagram]] = []
         self._arrivals = 0
-        self._chance = Seeded(seed)
-        self._latest_us: dict[Address, int] = {}
 
     def add(self, machine: Machine, address: Address, *, commits: bool = True) -> Node:
         """Puts a machine at an address, in place of the one that was there before."""
@@ -272,20 +249,9 @@ class Pump:
                     self.fly(datagram, copy * apart_us)
 
     def fly(self, datagram: Datagram, later_us: int = 0) -> None:
-        """Sends a datagram on its way, past the bottlenecks that it meets."""
-        leaves_us = self.now_us
-        if self.jitter_us:
-            leaves_us = max(self._latest_us.get(datagram.source, 0), leaves_us + self._chance.below(self.jitter_us))
-            self._latest_us[datagram.source] = leaves_us
-        for predicate, bottleneck in self.bottlenecks:
-            if predicate(datagram):
-                passed_us = bottleneck.leaves_us(len(datagram.data), leaves_us)
-                if passed_us is None:
-                    self.lost += 1
-                    return
-                leaves_us = passed_us
+        """Sends a datagram on its way."""
         self._arrivals += 1
-        heappush(self._flying, (leaves_us + self.delay_us + later_us, self._arrivals, datagram))
+        heappush(self._flying, (self.now_us + self.delay_us + later_us, self._arrivals, datagram))
 
     # Time.
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from fairway.core.errors import BadMessage, BadOption, CallerError
 from fairway.core.random_source import Seeded
-from fairway.protocols import make_machine, options_class
+from fairway.protocols import make_machine, make_options, options_class
 
-from .variants import (
-    MRP_PIGGYBACK,
-    MRP_STAMPED,
-    RUP,
-    SERVER,
-    Case,
-    Pair,
-    over,
-)
+from .variants import MRP_PIGGYBACK, RUP, SERVER, Case, Pair, over
 
 
 def assert_one_sentence(error: BaseException) -> None:
@@ -96,11 +90,19 @@ def test_an_unknown_option_is_refused_and_named(case: Case) -> None:
     assert "colour" in str(caught.value)
 
 
-@over(MRP_STAMPED)
-@pytest.mark.parametrize(("option", "value"), [("layout", "sideways"), ("window", 32_768)])
-def test_an_mrp_option_out_of_its_range_is_refused_and_named(case: Case, option: str, value: object) -> None:
+OWN: dict[str, dict[str, Any]] = {
+    "udpc": {"window": 70_000, "keepalive_us": 0, "first_index": 1 << 32, "index_run_max": 65_536},
+    "mrp": {"layout": "sideways", "accepts": ("stamped", "sideways"), "window": 32_768, "starts_max": 32_769}
+    | {"rto_us_min": 4_000_000, "keepalive_us": 0, "forget_us": -1, "first_sequence": 0},
+    "pydevts": {"window": 32_769, "repeat_after_us": 0, "first_id": 65_536, "remember_us": 29_000_000}
+    | {"reuse_after_us": 40_000_000, "ack_repeats_max": -1, "remembered_max": 0},
+}
+
+
+@pytest.mark.parametrize(("protocol", "option"), [(protocol, option) for protocol in OWN for option in OWN[protocol]])
+def test_an_option_of_one_protocol_out_of_its_range_is_refused_and_named(protocol: str, option: str) -> None:
     with pytest.raises(BadOption) as caught:
-        case.machine(1, **{option: value})
+        make_options(protocol, **{option: OWN[protocol][option]})
     assert_one_sentence(caught.value)
     assert option in str(caught.value)
 

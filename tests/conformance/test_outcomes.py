@@ -55,20 +55,6 @@ def test_the_connectionless_protocols_need_nothing_said_first(case: Case) -> Non
     assert pump.sent == 0
 
 
-@over(where=lambda variant: not variant.handshake)
-def test_a_message_to_a_peer_that_is_not_there_ends_as_unknown(case: Case) -> None:
-    pump = case.pump()
-    client = pump.add(case.machine(), CLIENT)
-    peer = pump.connected(client, SERVER)
-    tokens = [pump.send(client, peer, body) for body in numbered(5)]
-    assert pump.finished(client, tokens, case.variant.unknown_after_us)
-    assert {client.outcome(token) for token in tokens} == {"DeliveryUnknown"}
-    assert client.machine.statistics.messages_unknown == 5
-    sent = pump.sent
-    pump.run(60 * SECOND)
-    assert pump.sent == sent
-
-
 @over(deferred=BOTH, where=lambda variant: variant.handshake, dtls=BOTH)
 def test_a_peer_that_falls_silent_costs_one_outcome_per_message_and_then_the_conversation(case: Case) -> None:
     pair = case.pair()
@@ -111,18 +97,6 @@ def test_closing_while_sending_flushes_what_was_queued(case: Case) -> None:
     assert pair.client.closed[pair.peer].reason == CloseReason.LOCAL
     with pytest.raises(CallerError):
         pair.pump.send(pair.client, pair.peer, b"too late")
-
-
-@over()
-def test_closing_towards_a_silent_peer_still_gives_each_token_one_outcome(case: Case) -> None:
-    pair = case.pair()
-    pair.pump.remove(pair.server)
-    tokens = pair.send_all(numbered(100))
-    pair.pump.close(pair.client, pair.peer)
-    assert pair.pump.run_until(lambda: pair.peer in pair.client.closed, 120 * SECOND)
-    assert all(pair.client.outcome(token) in ("DeliveryUnknown", "Refused") for token in tokens)
-    pair.pump.run(60 * SECOND)
-    assert pair.client.machine.unfinished() == 0
 
 
 @over(UDPC)

@@ -148,3 +148,22 @@ def test_a_slow_committer_delivers_everything_once_under_loss(case: Case, count:
             break
     assert {pair.client.outcome(token) for token in tokens} == {"Delivered"}
     assert sorted(pair.server.bodies) == bodies
+
+
+@over(deferred=(True,))
+@pytest.mark.parametrize("whole", BOTH, ids=["conversation", "endpoint"])
+def test_what_is_committed_after_the_close_is_never_acknowledged(case: Case, whole: bool) -> None:
+    pair = case.pair(commits=False)
+    token = pair.pump.send(pair.client, pair.peer, b"late")
+    pair.pump.run(100_000)
+    assert pair.server.bodies == [b"late"]
+    [data, *_] = [datagram.data for datagram in pair.pump.log if case.of_kind("data", CLIENT)(datagram)]
+    sent = pair.pump.sent
+    pair.pump.close(pair.server, None if whole else pair.caller())
+    pair.pump.commit_all(pair.server)
+    for _ in range(3):
+        pair.pump.inject(data, CLIENT, SERVER)
+        pair.pump.run(SECOND)
+    assert [datagram for datagram in pair.pump.sent_by(pair.server, sent) if case.of_kind("ack")(datagram)] == []
+    assert pair.client.outcome(token) != "Delivered"
+    assert pair.server.bodies == [b"late"]

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from fairway.core.events import Peer
-
-from .pair import Bottleneck, Datagram, Node, Pump, Received
+from .pair import Datagram
 from .variants import BOTH, CLIENT, MRP_STAMPED, RUP, SECOND, SERVER, UDPC, Case, Pair, numbered, over
 
 
@@ -125,79 +121,3 @@ def test_a_repair_that_is_lost_too_is_repaired_again(case: Case) -> None:
     assert pair.pump.finished(pair.client, tokens)
     assert pair.pump.lost == 3
     assert pair.client.machine.statistics.retransmissions >= 3
-
-
-WINDOW_ROUND_TRIP_US = 50_000
-
-
-def transfer_us(case: Case, loss_per_million: int, seed: int) -> int:
-    """Return how long a windowed transfer takes at 50 ms round trip."""
-    pair = case.pair(client={"window": 256}, server={"window": 256}, delay_us=WINDOW_ROUND_TRIP_US // 2)
-    pair.pump.records = False
-    pair.pump.lose_at_random(loss_per_million, seed)
-    start_us = pair.pump.now_us
-    if case.variant is RUP:
-        tokens = [pair.pump.send(pair.client, pair.peer, bytes(20_000 * 1_158))]
-    else:
-        count = 10_000
-        tokens = list(pair.client.machine.send_many(pair.peer, numbered(count), pair.pump.now_us))
-        pair.pump.settle(pair.client)
-        assert len(tokens) == count
-    assert pair.pump.finished(pair.client, tokens)
-    assert {pair.client.outcome(token) for token in tokens} == {"Delivered"}
-    return pair.pump.now_us - start_us
-
-
-@over(UDPC, MRP_STAMPED, RUP, controllers=("eager",), batched=(True,))
-def test_one_per_cent_loss_leaves_four_fifths_of_the_rate(case: Case) -> None:
-    clean_us = transfer_us(case, 0, 0)
-    lossy_us = [transfer_us(case, 10_000, seed) for seed in (1, 2)]
-    assert max(lossy_us) * 80 <= clean_us * 100
-
-
-RATE_BYTES_PER_SECOND = 1_000_000
-LINE_US = 18 * SECOND
-FEED_US = 200_000
-
-
-def two_flows(case: Case, seed: int) -> list[int]:
-    """Counts the bytes that each of two flows got through one bottleneck over the last two thirds of the time."""
-    pump = Pump(delay_us=15_000, batched=True, seed=seed)
-    pump.records = False
-    pump.jitter_us = 400
-    line = Bottleneck(RATE_BYTES_PER_SECOND, queue_bytes=40_000)
-    pump.bottlenecks.append((lambda datagram: datagram.target == SERVER, line))
-    server = pump.add(case.machine(20 + seed), SERVER)
-    clients = [pump.add(case.machine(seed + port), ("client", port)) for port in (1, 2)]
-    peers = [pump.connected(client, SERVER) for client in clients]
-    got: dict[object, int] = {client.address: 0 for client in clients}
-
-    def count(message: Received) -> None:
-        if pump.now_us > LINE_US // 3:
-            got[message.peer.address] += len(message.body)
-
-    server.on_received = count
-    for _ in range(LINE_US // FEED_US):
-        for client, peer in zip(clients, peers, strict=True):
-            keep_busy(case, pump, client, peer)
-        pump.run(FEED_US)
-    return list(got.values())
-
-
-def keep_busy(case: Case, pump: Pump, client: Node, peer: Peer) -> None:
-    """Queues enough for the next while."""
-    if case.variant is RUP:
-        for _ in range(client.machine.unfinished(), 2):
-            client.machine.send(peer, bytes(500_000), pump.now_us)
-    elif client.machine.unfinished() < 600:
-        client.machine.send_many(peer, [bytes(1_000)] * 600, pump.now_us)
-    pump.settle(client)
-
-
-@over(UDPC, MRP_STAMPED, RUP)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_two_fair_flows_share_a_bottleneck_within_a_quarter_of_equal(case: Case, seed: int) -> None:
-    rates = two_flows(case, seed)
-    equal = sum(rates) / 2
-    assert max(rates) <= 1.25 * equal
-    assert equal * 2 >= RATE_BYTES_PER_SECOND * (LINE_US / SECOND) * (2 / 3) * 0.7

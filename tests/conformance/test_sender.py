@@ -59,17 +59,6 @@ def test_many_messages_are_taken_as_far_as_there_is_room(case: Case) -> None:
     assert sorted(pair.server.bodies) == bodies
 
 
-@over()
-def test_a_queue_that_fills_towards_a_silent_peer_empties_with_outcomes(case: Case) -> None:
-    pair = case.pair(client={"send_queue_messages_max": 8})
-    pair.pump.remove(pair.server)
-    tokens = pair.send_all(numbered(8))
-    with pytest.raises(QueueFull):
-        pair.pump.send(pair.client, pair.peer, b"one too many")
-    assert pair.pump.finished(pair.client, tokens, 120 * SECOND)
-    assert all(pair.client.outcome(token) in ("DeliveryUnknown", "Refused") for token in tokens)
-
-
 @over(controllers=("model", "newreno", "eager"), batched=BOTH, where=lambda variant: variant.windowed)
 def test_no_more_packets_are_in_flight_than_the_window_allows(case: Case) -> None:
     pair = case.pair(client={"window": 6})

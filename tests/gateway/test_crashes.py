@@ -18,25 +18,36 @@ from .world import PROTOCOLS, Ledger, Sender, any_ports, check_promise, gateway,
 SEALS_OFTEN = ("--seal-after", "150ms")
 
 
-@pytest.mark.parametrize("point", crashpoints.GATEWAY_POINTS)
-async def test_a_gateway_killed_at_this_point_loses_and_doubles_nothing(point: str, lake: Path) -> None:
-    passes = 20 if point.endswith("commit") else 3
-    ledger = Ledger()
-    environment = {"FAIRWAY_CRASH_AT": f"{point}:{passes}"}
-    first = await start(lake, any_ports(), *SEALS_OFTEN, environment=environment)
-    senders = [Sender(first.url(protocol), protocol, ledger) for protocol in PROTOCOLS]
-    for sender in senders:
-        await sender.connect()
-    await until(lambda: sessions_stored(lake) == 2)
-    sending = [asyncio.create_task(sender.run()) for sender in senders]
-    assert await first.ended() == -signal.SIGKILL
-    async with gateway(lake, first.urls, *SEALS_OFTEN) as second:
+@pytest.mark.parametrize(
+    "points",
+    [
+        pytest.param(crashpoints.GATEWAY_POINTS, id="all-in-turn"),
+        *(pytest.param((point,), id=point, marks=pytest.mark.long) for point in crashpoints.GATEWAY_POINTS),
+    ],
+)
+async def test_a_gateway_killed_at_each_point_loses_and_doubles_nothing(points: tuple[str, ...], lake: Path) -> None:
+    ledger, urls = Ledger(), any_ports()
+    senders: list[Sender] = []
+    sending: list[asyncio.Task[None]] = []
+    for point in points:
+        # Each lives longer than the second after which pydevts sends again.
+        passes = 60 if point.endswith("commit") else 8
+        running = await start(lake, urls, *SEALS_OFTEN, environment={"FAIRWAY_CRASH_AT": f"{point}:{passes}"})
+        if not senders:
+            urls = running.urls
+            senders = [Sender(running.url(protocol), protocol, ledger) for protocol in PROTOCOLS]
+            for sender in senders:
+                await sender.connect()
+            await until(lambda: sessions_stored(lake) == 2)
+            sending = [asyncio.create_task(sender.run()) for sender in senders]
+        assert await running.ended() == -signal.SIGKILL, point
+    async with gateway(lake, urls, *SEALS_OFTEN) as last:
         before = len(ledger.acknowledged)
         await until(lambda: len(ledger.acknowledged) >= before + 200)
         for sender in senders:
             sender.enough.set()
         await asyncio.gather(*sending)
-        assert await second.stop() == 0
+        assert await last.stop() == 0
     assert not ledger.unknown, "a sender saw more than delay"
     assert not journalled(lake)
     check_promise(ledger, (row["body"] for row in landed(lake)))

@@ -357,7 +357,7 @@ async def test_a_sealer_that_fails_ends_the_gateway(lake: Path) -> None:
         service = Service(build({"urls": UDPC, "lake": str(lake)}), "gateway")
         await service.open()
         with pytest.raises(RuntimeError, match="no segment can be written"):
-            await asyncio.wait_for(service.run(asyncio.Event()), 30)
+            await asyncio.wait_for(service.run(asyncio.Event()), 120)
 
 
 @pytest.mark.parametrize("options", ["spool_above_bytes=0", "spool_above_bytes=1MiB"])

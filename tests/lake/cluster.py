@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-READY_WITHIN_S = 120.0
+READY_WITHIN_S = 600.0
 
 ON_A_CLUSTER = (
     "spark.driver.host=127.0.0.1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import date
 from operator import itemgetter
 from pathlib import Path
@@ -28,15 +29,21 @@ SCHEMA = pa.schema([pa.field("number", pa.int64(), nullable=False), ("text", pa.
 DAYS = (date(2026, 3, 1), date(2026, 3, 2))
 
 
-@pytest.fixture
-def table(spark: SparkSession, tmp_path: Path) -> Delta:
+@pytest.fixture(scope="module")
+def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table of three commits: numbers 0 to 9, 10 to 19 and 20 to 29, odd ones on the second day."""
     register(spark)
-    table = Delta(Place(str(tmp_path / "t")))
+    folder = tmp_path_factory.mktemp("original") / "t"
+    table = Delta(Place(str(folder)))
     table.create(SCHEMA, ["day"], configuration=tending.history(3_600), positions={})
     for first in (0, 10, 20):
         append(spark, table, first)
-    return table
+    return folder
+
+
+@pytest.fixture
+def table(original: Path, tmp_path: Path) -> Delta:
+    return Delta(Place(str(shutil.copytree(original, tmp_path / "t"))))
 
 
 def append(spark: SparkSession, table: Delta, first: int) -> int:

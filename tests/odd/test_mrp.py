@@ -31,8 +31,8 @@ def lost_once(*numbers: int) -> Callable[[bytes], bool]:
 
 
 @over_layouts
-@pytest.mark.parametrize("rtt_us", [20 * MS, 200 * MS, 300 * MS])
-@pytest.mark.parametrize("lost", [(), (100,), (0, 100, 101, 299)], ids=["none", "one", "four"])
+@pytest.mark.parametrize("rtt_us", [200 * MS, 300 * MS])
+@pytest.mark.parametrize("lost", [(100,), (0, 100, 101, 299)], ids=["one", "four"])
 def test_a_strict_ping_pong_server_takes_a_round_trip_a_message_and_two_seconds_a_loss(
     layout: str, rtt_us: int, lost: tuple[int, ...]
 ) -> None:
@@ -44,7 +44,7 @@ def test_a_strict_ping_pong_server_takes_a_round_trip_a_message_and_two_seconds_
         world.carry(bodies, 4 * round(bound_us), per_needed=4)
         at_most(world.all_delivered().took_us, bound_us, f"{len(lost)} lost of {len(bodies)} messages")
 
-    every_seed(10, check)
+    every_seed(4, check)
 
 
 @over_layouts
@@ -58,7 +58,7 @@ def test_a_strict_ping_pong_server_is_served_over_a_lossy_link(layout: str) -> N
         world.carry(bodies, 4 * round(bound_us), per_needed=4)
         at_most(world.all_delivered().took_us, bound_us, "2 % loss")
 
-    every_seed(5, check)
+    every_seed(3, check)
 
 
 @over_layouts
@@ -76,7 +76,7 @@ def test_a_strict_server_is_served_over_a_far_and_lossy_link(layout: str, rtt_us
         world.carry(bodies, 4 * round(bound_us), per_needed=4)
         at_most(world.all_delivered().took_us, bound_us, "10 % loss")
 
-    every_seed(6, check)
+    every_seed(3, check)
 
 
 @over_layouts
@@ -92,7 +92,7 @@ def test_a_server_with_a_window_of_eight_takes_at_most_two_round_trips_for_eight
         world.carry(bodies, 4 * round(bound_us), per_needed=4)
         at_most(world.all_delivered().took_us, bound_us, "a window of 8, one loss")
 
-    every_seed(3, check)
+    every_seed(2, check)
 
 
 @over_layouts
@@ -105,7 +105,7 @@ def test_a_window_of_32767_delivers_everything_to_a_window_of_256_at_a_loss_of_o
         bound_us = 1.5 * equal.all_delivered().took_us + PER_LOSS_US * losses
         at_most(wide.all_delivered().took_us, bound_us, "a window of 32,767 against 256")
 
-    every_seed(5, check)
+    every_seed(2, check)
 
 
 def test_stamped_acknowledgements_in_reversed_batches_cost_at_most_half_as_much_time_again() -> None:
@@ -114,7 +114,7 @@ def test_stamped_acknowledgements_in_reversed_batches_cost_at_most_half_as_much_
         odd = World(MrpPeer("stamped", answers=REVERSED), LINK, seed=seed).carry(BODIES, 60 * SECOND)
         at_most(odd.all_delivered().took_us, 1.5 * plain.all_delivered().took_us, "reversed acknowledgements")
 
-    every_seed(4, check)
+    every_seed(2, check)
 
 
 @pytest.mark.parametrize("order", ["latest", "reversed"])
@@ -125,7 +125,7 @@ def test_piggyback_answers_gathered_for_ten_milliseconds_cost_at_most_half_as_mu
         odd = World(MrpPeer("piggyback", answers=answers), LINK, seed=seed).carry(BODIES, 60 * SECOND)
         at_most(odd.all_delivered().took_us, 1.5 * plain.all_delivered().took_us, "gathered answers")
 
-    every_seed(3, check)
+    every_seed(2, check)
 
 
 @over_layouts
@@ -140,7 +140,7 @@ def test_a_round_trip_that_grows_from_20_to_100_ms_costs_at_most_half_as_much_as
         odd = World(MrpPeer(layout), grows, seed=seed).carry(bodies, 120 * SECOND)
         at_most(odd.all_delivered().took_us, 1.5 * long.all_delivered().took_us, "a grown round trip")
 
-    every_seed(2, check)
+    every_seed(1, check)
 
 
 @over_layouts
@@ -152,7 +152,7 @@ def test_a_server_that_goes_mute_ends_every_message_after_thirty_seconds(layout:
         assert len(not_sent(world)) == len(world.tokens("Refused")) > 0, world.summary()
         at_most(world.took_us, 32 * SECOND, "a mute server")
 
-    every_seed(10, check)
+    every_seed(4, check)
 
 
 @over_layouts
@@ -167,4 +167,4 @@ def test_a_new_connection_carries_on_after_a_restart_of_the_server(layout: str) 
         world.finish(2)
         assert len(world.tokens("Delivered")) == delivered + 1_000, world.summary()
 
-    every_seed(5, check)
+    every_seed(3, check)

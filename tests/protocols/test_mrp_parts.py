@@ -1,4 +1,4 @@
-"""The nouns of mrp on their own: ids, places, receiver, options."""
+"""The nouns of mrp on their own: ids, places, receiver, the limit on started sequences."""
 
 from __future__ import annotations
 
@@ -6,43 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairway.core.errors import BadOption
 from fairway.core.events import Peer, Receipt
 from fairway.core.random_source import Seeded
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.handshake import draw_id
 from fairway.protocols.mrp.options import MrpOptions
 from fairway.protocols.mrp.receiver import BEYOND, DUPLICATE, FULL, HELD_DUPLICATE, NEVER_SENT, NEW, KeptSlots, Receiver
-
-
-def test_the_defaults_are_those_of_the_standard() -> None:
-    options = MrpOptions()
-    assert (options.window, options.layout) == (32_767, "stamped")
-    assert MrpOptions(controller="newreno").window == 256
-    assert (options.connect_repeat_us, options.connect_repeat_us_max, options.connect_timeout_us) == (
-        *(50_000, 1_000_000, 5_000_000),
-    )
-    assert (options.rto_initial_us, options.rto_us_min, options.rto_us_max) == (50_000, 10_000, 3_000_000)
-    assert (options.keepalive_us, options.stall_us, options.forget_us) == (10_000_000, 30_000_000, 300_000_000)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"layout": "sideways"},
-        {"accepts": ("stamped", "sideways")},
-        {"window": 0},
-        {"window": 32_768},
-        {"starts_max": 32_769},
-        {"rto_us_min": 4_000_000},
-        {"keepalive_us": 0},
-        {"forget_us": -1},
-        {"first_sequence": 0},
-    ],
-)
-def test_a_bad_option_is_named(wrong: dict[str, object]) -> None:
-    with pytest.raises(BadOption, match=next(iter(wrong))):
-        MrpOptions(**wrong)  # type: ignore[arg-type]
+from fairway.protocols.mrp.sender import Starts
 
 
 @settings(max_examples=200)
@@ -186,3 +156,42 @@ def test_a_snapshot_holds_exactly_what_is_committed(steps: list[tuple[int, bool]
     everything = [Receipt(Peer("p"), number) for number in sorted(handed_over)]
     floor, beyond = some.survives(everything)
     assert {*range(1, floor), *beyond} == handed_over
+
+
+INTERVAL_US = 100_000
+
+
+def test_no_more_than_half_a_turn_starts_within_an_interval() -> None:
+    starts = Starts(32_768, INTERVAL_US)
+    starts.started(32_768, INTERVAL_US, 0)
+    assert starts.room(INTERVAL_US, 99_999) == 0
+    assert starts.next_room_us(INTERVAL_US, 99_999) == INTERVAL_US
+    assert starts.room(INTERVAL_US, INTERVAL_US) == 32_768
+
+
+def test_a_longer_interval_looks_further_back() -> None:
+    starts = Starts(100, 1_000_000)
+    starts.started(60, INTERVAL_US, 0)
+    starts.started(30, INTERVAL_US, 200_000)
+    assert starts.room(INTERVAL_US, 250_000) == 70
+    assert starts.room(300_000, 250_000) == 10
+
+
+def test_a_slot_counts_until_its_last_start_has_left_the_interval() -> None:
+    starts = Starts(100, INTERVAL_US)
+    starts.started(60, INTERVAL_US, 0)
+    starts.started(40, INTERVAL_US, 3_000)
+    assert starts.room(INTERVAL_US, 102_999) == 0
+    assert starts.room(INTERVAL_US, 103_000) == 100
+
+
+@given(st.lists(st.tuples(st.integers(0, 9_000), st.integers(1, 40)), max_size=120))
+def test_whatever_is_asked_any_interval_holds_no_more_than_allowed(asked: list[tuple[int, int]]) -> None:
+    starts, now_us, log = Starts(100, INTERVAL_US), 0, []
+    for pause_us, wanted in asked:
+        now_us += pause_us
+        count = min(wanted, max(0, starts.room(INTERVAL_US, now_us)))
+        if count:
+            starts.started(count, INTERVAL_US, now_us)
+            log.append((now_us, count))
+        assert sum(started for at_us, started in log if at_us > now_us - INTERVAL_US) <= 100

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairway.core.errors import BadOption
 from fairway.protocols.pydevts.identifiers import BLOCK, IDS, Identifiers, RecentUses, Taken
-from fairway.protocols.pydevts.options import PydevtsOptions
 from fairway.protocols.pydevts.receiver import GAPS_MAX, Widener
 
 SECOND = 1_000_000
@@ -127,20 +124,3 @@ def test_gaps_are_bounded_and_still_no_number_is_given_twice() -> None:
     numbers = [widener.take(wire_id) for wire_id in wire_ids]
     assert len(widener.gaps) <= GAPS_MAX
     assert len(set(numbers)) == len(numbers)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"window": 32_769},
-        {"repeat_after_us": 0},
-        {"first_id": 65_536},
-        {"remember_us": 29 * SECOND},
-        {"reuse_after_us": 40 * SECOND},
-        {"ack_repeats_max": -1},
-        {"remembered_max": 0},
-    ],
-)
-def test_options_out_of_range_are_refused_in_a_sentence(options: dict[str, int]) -> None:
-    with pytest.raises(BadOption, match=next(iter(options))):
-        PydevtsOptions(**options)  # type: ignore[arg-type]

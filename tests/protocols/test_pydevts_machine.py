@@ -7,7 +7,6 @@ from zlib import crc32
 import pytest
 
 from fairway.core.errors import (
-    CallerError,
     NoSuchPeer,
 )
 from fairway.core.events import (
@@ -357,20 +356,6 @@ def test_what_is_malformed_does_not_keep_a_mute_peer() -> None:
     client, peer = connected(controller="eager", window=1, first_id=0)
     client.receive(b"\x02" + bytes(7), THERE, 0)
     assert [type(event) for event in give_up_the_first_of_two(client, peer)] == [Refused, DeliveryUnknown]
-
-
-def test_after_the_end_nothing_that_was_not_committed_is_ever_acknowledged() -> None:
-    server = machine(deferred=True)
-    server.receive(packet(1, b"x"), HERE, 0)
-    server.close(None, 1)
-    assert [type(event) for event in server.events()] == [Connected, MessageReceived, Closed]
-    server.commit(Receipt(Peer(HERE), 1), 2)
-    server.receive(packet(1, b"x"), HERE, 3)
-    server.receive(packet(2, b"y"), HERE, 4)
-    assert sent(server) == []
-    assert server.statistics.dropped == {"endpoint_closed": 1}
-    with pytest.raises(CallerError):
-        server.connect(THERE, 5)
 
 
 def test_a_ping_that_waits_when_the_conversation_is_closed_has_its_outcome_before() -> None:

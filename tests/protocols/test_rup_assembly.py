@@ -1,10 +1,11 @@
-"""Large messages in their final place: the same bytes, bounded room, and nothing kept when the message is gone."""
+"""Large messages in bursts and in their final place: the same bytes, bounded room, nothing kept when they are gone."""
 
 from __future__ import annotations
 
 import pytest
 
 from fairway.core.events import MessageReceived
+from fairway.core.machine import split
 from fairway.core.random_source import Seeded
 from fairway.protocols.rup import assembly, wire
 from fairway.protocols.rup.incoming import Incoming, cost
@@ -108,3 +109,26 @@ def test_nothing_of_a_message_that_was_handed_over_is_kept_by_its_timer() -> Non
     receive(machine, parts[20:])
     assert bodies(machine) == [BODY]
     assert (message._assembly, message._pieces) == (None, {})
+
+
+def test_a_burst_with_a_hole_asks_for_it_and_is_taken_as_a_whole() -> None:
+    machine = RupMachine(RupOptions(), Seeded(1))
+    parts = datagrams()
+    receive(machine, parts[:10] + parts[11:])
+    assert machine.statistics.batches == 1
+    asked = [bytes(one) for transmit in machine.transmits() for one in split(transmit.data, wire.CONTROL_BYTES)]
+    assert wire.control(wire.REQUEST, ID, 10 * PART_BYTES) in asked
+    receive(machine, parts[10:11], 1)
+    assert bodies(machine) == [BODY]
+
+
+@pytest.mark.parametrize("holes", [False, True])
+def test_a_burst_past_the_total_is_not_taken(holes: bool) -> None:
+    machine = RupMachine(RupOptions(), Seeded(1))
+    filled = [bytes([index]) * PART_BYTES for index in range(14)]
+    burst = [wire.part(ID, index * PART_BYTES, 10 * PART_BYTES, body) for index, body in enumerate(filled)]
+    receive(machine, burst[:3] + burst[5:8] if holes else burst[:8])
+    receive(machine, burst[8:])
+    assert machine.statistics.dropped == {"past_total": 4}
+    receive(machine, burst[3:5] if holes else [])
+    assert bodies(machine) == [b"".join(filled[:10])]

@@ -1,19 +1,12 @@
-"""The rup machine, clause by clause, with two machines and a wire that loses what a test says."""
+"""The rup machine, clause by clause: two in a world that loses what a test says, or one that is fed with parts."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from heapq import heappop, heappush
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairway.core.errors import (
-    BadAddress,
-    CannotConnect,
-    DamagedSnapshot,
-)
+from fairway.core.errors import CannotConnect
 from fairway.core.events import (
     Address,
     Closed,
@@ -21,14 +14,13 @@ from fairway.core.events import (
     Connected,
     Delivered,
     DeliveryUnknown,
-    Event,
     MessageReceived,
     PartReceived,
     Peer,
     Receipt,
     Refused,
 )
-from fairway.core.machine import Transmit, settle, split
+from fairway.core.machine import Machine, split
 from fairway.core.random_source import Seeded
 from fairway.protocols.rup import wire
 from fairway.protocols.rup.incoming import PART_OVERHEAD_BYTES
@@ -36,88 +28,26 @@ from fairway.protocols.rup.machine import RupMachine
 from fairway.protocols.rup.options import RupOptions
 from fairway.protocols.rup.parts import Parts
 from fairway.protocols.rup.sender import UNANSWERED_PARTS
+from tests.protocols.world import World
 
 ID = b"0123456789abcdef0123456789abcdef"
 SECOND = 1_000_000
-A, B = ("a", 1), ("b", 2)
+A, B = "a", "b"
 
 
-class Wire:
-    """Two machines, `a` and `b`, `delay_us` apart. `loses` says what is lost; `b` commits unless told not to."""
+def wired(sender: RupOptions | None = None, receiver: RupOptions | None = None) -> World:
+    """Return a world in which `a` has named `b`."""
+    world = World("rup", delay_us=5_000)
+    world.add(A, 1, sender)
+    world.add(B, 2, receiver)
+    world.machines[A].connect(B, world.now_us)
+    world.settle(A)
+    return world
 
-    def __init__(self, sender: RupOptions | None = None, receiver: RupOptions | None = None) -> None:
-        self.now_us = 0
-        self.a = RupMachine(sender or RupOptions(), Seeded(1))
-        self.b = RupMachine(receiver or RupOptions(), Seeded(2))
-        self.machines: dict[Address, RupMachine] = {A: self.a, B: self.b}
-        self.events: dict[Address, list[Event]] = {A: [], B: []}
-        self.sent: list[tuple[int, Address, bytes]] = []
-        self.loses: Callable[[Address, bytes], bool] = lambda source, data: False
-        self.commits = True
-        self.delay_us = 5_000
-        self._flying: list[tuple[int, int, Address, Address, bytes]] = []
-        self.a.connect(B, 0)
-        self.settle(A)
 
-    def settle(self, name: Address) -> None:
-        """Does what an input has caused."""
-        settle(self.machines[name], lambda t: self._transmit(name, t), lambda e: self._report(name, e), lambda _: None)
-
-    def _transmit(self, source: Address, transmits: list[Transmit]) -> None:
-        for transmit in transmits:
-            self._transmit_one(source, transmit)
-
-    def _transmit_one(self, source: Address, transmit: Transmit) -> None:
-        for one in split(transmit.data, transmit.segment_bytes or len(transmit.data)):
-            data = bytes(one)
-            self.sent.append((self.now_us, source, data))
-            if not self.loses(source, data):
-                heappush(self._flying, (self.now_us + self.delay_us, len(self.sent), transmit.address, source, data))
-
-    def _report(self, name: Address, event: Event) -> None:
-        self.events[name].append(event)
-        if isinstance(event, MessageReceived) and self.commits:
-            self.machines[name].commit(event.receipt, self.now_us)
-
-    def send(self, *bodies: bytes) -> list[int]:
-        """Sends messages from a to b."""
-        tokens = [self.a.send(Peer(B), body, self.now_us) for body in bodies]
-        self.settle(A)
-        return tokens
-
-    def run(self, duration_us: int) -> None:
-        """Lets time pass."""
-        end_us = self.now_us + duration_us
-        for _ in range(200_000):
-            times = [due for machine in self.machines.values() if (due := machine.next_deadline_us()) is not None]
-            times += [self._flying[0][0]] if self._flying else []
-            if not times or min(times) > end_us:
-                self.now_us = end_us
-                return
-            self.now_us = max(self.now_us, min(times))
-            for name, machine in self.machines.items():
-                if (due := machine.next_deadline_us()) is not None and due <= self.now_us:
-                    machine.wake(self.now_us)
-                    self.settle(name)
-            while self._flying and self._flying[0][0] <= self.now_us:
-                _, _, target, source, data = heappop(self._flying)
-                self.machines[target].receive(data, source, self.now_us)
-                self.settle(target)
-        raise AssertionError("the machines keep themselves busy")
-
-    def received(self) -> list[bytes]:
-        return [event.body for event in self.events[B] if isinstance(event, MessageReceived)]
-
-    def delivered(self) -> list[int]:
-        return [token for event in self.events[A] if isinstance(event, Delivered) for token in event.tokens]
-
-    def unknown(self) -> list[int]:
-        return [token for event in self.events[A] if isinstance(event, DeliveryUnknown) for token in event.tokens]
-
-    def datagrams(self, source: Address, letter: bytes) -> list[tuple[int, int]]:
-        """Times and positions of the datagrams of one kind from one side."""
-        chosen = [(sent_us, data) for sent_us, name, data in self.sent if name == source and data[:1] == letter]
-        return [(sent_us, wire.header(data).position) for sent_us, data in chosen]
+def positions(sent: list[bytes], letter: bytes) -> list[int]:
+    """Return the positions of the datagrams of one kind."""
+    return [wire.header(data).position for data in sent if data[:1] == letter]
 
 
 def body_of(parts: int, rest: int = 0) -> bytes:
@@ -152,52 +82,52 @@ def test_part_0_is_not_requested_anew_when_another_part_shows_the_grid() -> None
 
 
 def test_requests_are_bounded_and_rise() -> None:
-    link = Wire(RupOptions(controller="eager"), RupOptions(requests_open_max=64))
-    link.loses = lambda source, data: link.now_us == 0 and 1_158 <= wire.header(data).position < 150 * 1_158
-    link.send(body_of(160))
-    link.run(5_000)
-    positions = [position for _, position in link.datagrams(B, b"r")]
-    assert positions == [index * 1_158 for index in range(1, 65)]
-    link.run(SECOND)
-    assert link.received() == [body_of(160)]
+    world = wired(RupOptions(controller="eager"), RupOptions(requests_open_max=64))
+    began_us = world.now_us
+    world.lose = lambda _, data: world.now_us == began_us and 1_158 <= wire.header(data).position < 150 * 1_158
+    world.send(A, body_of(160))
+    world.run(5_000)
+    assert positions(world.sent(B), b"r") == [index * 1_158 for index in range(1, 65)]
+    world.run(SECOND)
+    assert world.bodies(B) == [body_of(160)]
 
 
 # The sender.
 
 
 def test_several_messages_share_one_window_and_take_turns() -> None:
-    link = Wire(RupOptions(controller="eager", window=100))
-    tokens = link.send(body_of(150), body_of(1))
-    assert len(link.datagrams(A, b"d")) == UNANSWERED_PARTS + 1
-    link.run(SECOND)
-    assert link.delivered() == [tokens[1], tokens[0]]
-    assert sorted(link.received()) == sorted([body_of(150), body_of(1)])
+    world = wired(RupOptions(controller="eager", window=100))
+    tokens = world.send(A, body_of(150), body_of(1))
+    assert len(world.sent(A)) == UNANSWERED_PARTS + 1
+    world.run(SECOND)
+    assert [list(event.tokens) for event in world.of(A, Delivered)] == [tokens[1:], tokens[:1]]
+    assert sorted(world.bodies(B)) == sorted([body_of(150), body_of(1)])
 
 
 def test_messages_beyond_those_under_way_wait() -> None:
-    link = Wire(RupOptions(messages_under_way_max=2))
-    link.send(b"one", b"two", b"three")
-    assert len(link.datagrams(A, b"d")) == 2
-    link.run(SECOND)
-    assert len(link.received()) == 3
+    world = wired(RupOptions(messages_under_way_max=2))
+    world.send(A, b"one", b"two", b"three")
+    assert len(world.sent(A)) == 2
+    world.run(SECOND)
+    assert len(world.bodies(B)) == 3
 
 
 def test_a_body_that_changes_after_the_send_is_sent_as_it_was() -> None:
-    link = Wire(RupOptions(window=1))
+    world = wired(RupOptions(window=1))
     body = bytearray(body_of(3))
-    link.send(body)  # type: ignore[arg-type]
+    world.send(A, body)  # type: ignore[arg-type]
     body[:] = bytes(len(body))
-    link.run(SECOND)
-    assert link.received() == [body_of(3)]
+    world.run(SECOND)
+    assert world.bodies(B) == [body_of(3)]
 
 
 @pytest.mark.parametrize("parts", [1, 3, 4, 254, 255, 256])
 def test_bodies_are_exact_around_the_digits_of_the_wire(parts: int) -> None:
-    link = Wire(RupOptions(controller="eager", part_bytes=255))
+    world = wired(RupOptions(controller="eager", part_bytes=255))
     bodies = [bytes(range(255)) * parts + bytes(rest) for rest in (0, 1, 254)]
-    link.send(*bodies)
-    link.run(SECOND)
-    assert sorted(link.received()) == sorted(bodies)
+    world.send(A, *bodies)
+    world.run(SECOND)
+    assert sorted(world.bodies(B)) == sorted(bodies)
 
 
 def caller_of_b(**options: int) -> RupMachine:
@@ -212,32 +142,29 @@ def caller_of_b(**options: int) -> RupMachine:
 
 
 def test_an_answer_larger_than_three_times_the_call_shrinks_its_first_part_and_arrives() -> None:
-    link = Wire()
-    link.send(b"hello")
-    link.run(SECOND)
-    answer = body_of(20)
-    token = link.b.send(Peer(A), answer, link.now_us)
-    link.settle(B)
-    before = sum(len(data) for _, source, data in link.sent if source == B)
-    assert before <= 3 * (42 + 5)
-    link.run(SECOND)
-    assert [event.body for event in link.events[A] if isinstance(event, MessageReceived)] == [answer]
-    assert Delivered(Peer(A), (token,)) in link.events[B]
+    world = wired()
+    world.send(A, b"hello")
+    world.run(SECOND)
+    tokens = world.send(B, body_of(20))
+    assert sum(map(len, world.sent(B))) <= 3 * (42 + 5)
+    world.run(SECOND)
+    assert world.bodies(A) == [body_of(20)]
+    assert world.of(B, Delivered) == [Delivered(Peer(A), tuple(tokens))]
 
 
 def test_what_the_limit_never_lets_out_is_refused_and_what_it_let_out_in_part_is_unknown() -> None:
-    link = Wire()
-    link.send(b"")
-    link.run(SECOND)
-    link.loses = lambda source, data: True
-    tokens = link.b.send_many(Peer(A), [bytes(500), bytes(600)], link.now_us)
-    link.settle(B)
-    assert link.b.statistics.amplification_withheld == 1
-    link.run(11 * SECOND)
-    unknown = [token for event in link.events[B] if isinstance(event, DeliveryUnknown) for token in event.tokens]
-    refused = [token for event in link.events[B] if isinstance(event, Refused) for token in event.tokens]
-    assert (unknown, refused) == ([tokens[0]], [tokens[1]])
-    assert link.b.unfinished() == 0
+    world = wired()
+    world.send(A, b"")
+    world.run(SECOND)
+    world.lose = lambda name, data: True
+    machine = world.machines[B]
+    first, second = machine.send_many(Peer(A), [bytes(500), bytes(600)], world.now_us)
+    world.settle(B)
+    assert machine.statistics.amplification_withheld == 1
+    world.run(11 * SECOND)
+    assert [list(event.tokens) for event in world.of(B, DeliveryUnknown)] == [[first]]
+    assert [list(event.tokens) for event in world.of(B, Refused)] == [[second]]
+    assert machine.unfinished() == 0
 
 
 def test_an_address_is_unproved_again_once_its_conversation_is_closed() -> None:
@@ -251,7 +178,7 @@ def test_an_address_is_unproved_again_once_its_conversation_is_closed() -> None:
 # The receiver.
 
 
-def arrive(machine: RupMachine, *parts: bytes, now_us: int = 0, address: Address = A) -> list[tuple[int, int]]:
+def arrive(machine: Machine, *parts: bytes, now_us: int = 0, address: Address = A) -> list[tuple[int, int]]:
     """Feeds datagrams and gives kind and position of what is answered."""
     for part in parts:
         machine.receive(part, address, now_us)
@@ -418,58 +345,31 @@ def test_a_named_peer_stays() -> None:
 
 
 def test_shutting_down_flushes_then_closes_the_door_and_still_answers_copies() -> None:
-    link = Wire()
-    tokens = link.send(b"hello")
-    link.a.close(None, link.now_us)
-    link.run(SECOND)
-    assert link.events[A][-2:] == [Delivered(Peer(B), tuple(tokens)), Closed(Peer(B), CloseReason.SHUT_DOWN)]
+    world = wired()
+    tokens = world.send(A, b"hello")
+    sender, receiver = world.machines[A], world.machines[B]
+    sender.close(None, world.now_us)
+    world.run(SECOND)
+    assert world.nodes[A].events[-2:] == [Delivered(Peer(B), tuple(tokens)), Closed(Peer(B), CloseReason.SHUT_DOWN)]
     with pytest.raises(CannotConnect):
-        link.a.connect(B, link.now_us)
-    link.b.close(None, link.now_us)
-    assert arrive(link.b, wire.part(ID, 0, 2, b"hi")) == []
-    (copy,) = [data for _, source, data in link.sent if source == A]
-    assert arrive(link.b, copy, now_us=link.now_us) == [(wire.CONFIRM, 5)]
-
-
-def test_a_closed_conversation_leaves_uncommitted_messages_unconfirmed_and_undelivered() -> None:
-    machine = RupMachine(RupOptions(deferred=True), Seeded(1))
-    arrive(machine, wire.part(ID, 0, 2, b"hi"))
-    machine.events()
-    machine.close(Peer(A), 1)
-    machine.commit(Receipt(Peer(A), ID.decode()), 2)
-    assert arrive(machine, wire.part(ID, 0, 2, b"hi"), now_us=3) == []
-    assert machine.events() == [Closed(Peer(A), CloseReason.LOCAL)]
-    assert machine.statistics.duplicates == 1
-    restarted = RupMachine(RupOptions(deferred=True), Seeded(1))
-    restarted.restore(machine.snapshot(Peer(A)), 4)
-    arrive(restarted, wire.part(ID, 0, 2, b"hi"), now_us=5)
-    assert bodies(restarted) == [b"hi"]
+        sender.connect(B, world.now_us)
+    receiver.close(None, world.now_us)
+    assert arrive(receiver, wire.part(ID, 0, 2, b"hi"), now_us=world.now_us) == []
+    assert arrive(receiver, *world.sent(A), now_us=world.now_us) == [(wire.CONFIRM, 5)]
 
 
 # Restart.
 
 
 def test_a_message_half_received_before_a_crash_is_asked_for_from_its_beginning() -> None:
-    link = Wire(RupOptions(controller="eager", window=20))
-    link.send(body_of(100))
-    link.run(12_000)
-    assert link.a.statistics.messages_delivered == 0
-    link.b = link.machines[B] = RupMachine(RupOptions(), Seeded(3))
-    link.run(20 * SECOND)
-    assert link.received() == [body_of(100)]
-    assert link.delivered() == [2]
-
-
-def test_a_damaged_snapshot_is_refused_in_a_sentence() -> None:
-    machine = RupMachine(RupOptions(), Seeded(1))
-    arrive(machine, wire.part(ID, 0, 2, b"hi"))
-    snapshot = machine.snapshot(Peer(A))
-    for length in range(len(snapshot)):
-        with pytest.raises(DamagedSnapshot, match="is damaged"):
-            RupMachine(RupOptions(), Seeded(1)).restore(snapshot[:length], 0)
-    machine.connect(frozenset(), 0)
-    with pytest.raises(BadAddress):
-        machine.snapshot(Peer(frozenset()))
+    world = wired(RupOptions(controller="eager", window=20))
+    tokens = world.send(A, body_of(100))
+    world.run(12_000)
+    assert world.of(A, Delivered) == []
+    world.add(B, 3)
+    world.run(20 * SECOND)
+    assert world.bodies(B) == [body_of(100)]
+    assert world.of(A, Delivered) == [Delivered(Peer(B), tuple(tokens))]
 
 
 # The map of parts.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairway.core.errors import BadMessage, BadOption
+from fairway.core.errors import BadMessage
 from fairway.core.events import (
     Closed,
     Connected,
@@ -244,16 +244,6 @@ def test_a_half_open_session_sends_no_heartbeat() -> None:
 # Close.
 
 
-def test_an_uncommitted_message_is_not_acknowledged_by_a_lingering_side() -> None:
-    machine, peer = lone_server(UdpcOptions(deferred=True))
-    machine.receive(datagram(102, session_of(peer), 0, IMP, b"x"), "c", 0)
-    machine.close(peer, 0)
-    machine.transmits()
-    machine.commit(Receipt(peer, 102), 0)
-    machine.receive(datagram(102, session_of(peer), 0, IMP, b"x"), "c", 20_000)
-    assert flags(datagrams(machine.transmits())) == [FIN]
-
-
 def test_what_a_request_held_back_is_flushed_by_close() -> None:
     machine, peer = lone_server(UdpcOptions(index_run_max=4))
     machine.send(peer, b"?", 0, flags=REQ)
@@ -451,11 +441,3 @@ def test_a_batch_that_starts_at_index_0_has_one_malformed_datagram() -> None:
     machine, peer = lone_server()
     machine.receive(b"".join(datagram(index, session_of(peer), 0, IMP, b"x") for index in range(20)), "c", 0, 14)
     assert machine.statistics.dropped["zero_index"] == 1
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"window": 70_000}, {"keepalive_us": 0}, {"first_index": 1 << 32}, {"index_run_max": 65_536}]
-)
-def test_an_option_out_of_range_is_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(BadOption, match="it must be from"):
-        UdpcOptions(**wrong)  # type: ignore[arg-type]

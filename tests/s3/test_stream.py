@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fairway.cli import run
+from fairway.lake.landing.reconcile import reconcile
 from fairway.store.lakes import Lake
 from tests.lake.landing.fake import FakeGateway
 from tests.lake.landing.killing import PATIENCE_S, SEAL_EVERY_S, start_stream, torture
@@ -17,21 +18,21 @@ from tests.lake.landing.landing import expected
 from tests.lake.landing.reading import with_delta, with_duckdb, with_polars
 
 
-def land(lake: Lake) -> None:
-    """Land what is there, in one pass."""
-    with start_stream(lake.place.uri, options=("--available-now",)) as process:
-        said, complaint = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0, f"{said}{complaint}"
-
-
 def test_segments_land_in_tables_and_all_commands_agree(
     lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gateway = FakeGateway(tmp_path, "one", days=2, landing=lake.landing)
     table = lake.delta("messages").place.uri
-    for count in (20, 10):  # two batches, so that there is something to compact
-        gateway.seal(count)
-        land(lake)
+    with start_stream(lake.place.uri) as stream:
+        try:
+            assert stream.stdout is not None
+            for count in (20, 10):  # two batches, so that there is something to compact
+                gateway.seal(count)
+                assert '"landed"' in stream.stdout.readline()
+            stream.send_signal(signal.SIGTERM)
+            assert stream.wait(PATIENCE_S) == 0
+        finally:
+            stream.kill()
     assert with_delta(table) == with_duckdb(table) == with_polars(table) == expected(gateway, days=2)
     gateway.acknowledge(3)
     assert run(["reconcile", "--lake", lake.place.uri, "--json"]) == 0
@@ -69,9 +70,12 @@ def test_of_two_streams_one_ends_with_a_sentence_and_nothing_is_double(lake: Lak
         _, complaint = ended.communicate(timeout=PATIENCE_S)
         assert (ended.returncode, complaint.count("\n")) == (1, 2), complaint  # one says that Spark starts
         assert "nother writer" in complaint
+        while any(account.on_the_way for account in reconcile(lake)):
+            assert left.poll() is None
+            assert time.monotonic() < deadline_s
+            time.sleep(SEAL_EVERY_S)
         left.send_signal(signal.SIGTERM)
         said, complaint = left.communicate(timeout=PATIENCE_S)
         assert left.returncode == 0, f"{said}{complaint}"
-    land(lake)
     assert with_delta(lake.delta("messages").place.uri) == expected(gateway, days=2)
     gateway.close()

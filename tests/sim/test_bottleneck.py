@@ -33,16 +33,13 @@ def test_a_trickle_waits_for_a_few_round_trips_at_the_most(protocol: str, loss: 
 @pytest.mark.parametrize(
     ("protocol", "rate_mbit", "round_trip_ms", "loss", "bursts", "share"),
     [
-        ("udpc", 20, 20, 0.0, False, 0.9),
         ("udpc", 8, 60, 0.03, False, 0.85),
         ("udpc", 5, 20, 0.1, False, 0.65),
         ("mrp", 20, 100, 0.01, False, 0.85),
         ("mrp", 5, 20, 0.05, True, 0.8),
         ("rup", 20, 20, 0.0, False, 0.9),
-        ("rup", 5, 20, 0.05, False, 0.8),
         ("rup", 20, 20, 0.1, False, 0.65),
         ("rup", 5, 100, 0.02, False, 0.85),
-        ("rup", 5, 20, 0.1, False, 0.65),
     ],
 )
 def test_a_long_flow_fills_a_path_that_loses_packets_and_not_its_queue(

@@ -42,7 +42,7 @@ Trace = Callable[[int, Sighting], None]
 def run(
     configuration: Configuration, seed: int, *, make_machine: MachineMaker | None = None, trace: Trace | None = None
 ) -> Result:
-    """Runs a configuration; `make_machine` replaces the protocol's own machine (a toy, or one broken on purpose)."""
+    """Runs a configuration; `make_machine` replaces the protocol's own machine (by one that is broken on purpose)."""
     world = World(configuration, seed, make_machine or _maker(configuration))
     world.network.trace = trace
     return world.run()

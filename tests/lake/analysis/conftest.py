@@ -1,4 +1,4 @@
-"""The tables of many simulated runs, computed once."""
+"""The tables of many simulated runs, computed once, and the tests' session for commands."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fairway.lake import session
 from fairway.sim.cases import RunOptions, case
 from tests.lake.analysis.tables import made
 from tests.lake.analysis.worlds import World, simulated
@@ -16,7 +17,7 @@ from tests.lake.captures.reading import datagrams_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SEEDS = 200
+SEEDS = 80
 VARIANTS = (("udpc", None), ("mrp", "stamped"), ("mrp", "piggyback"), ("rup", None), ("pydevts", None))
 
 
@@ -54,3 +55,10 @@ def truth(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Trut
     capture.write_bytes(b"".join(world.capture for world in worlds))
     datagrams = datagrams_of([capture], payload=False)
     return Truth(worlds, {name: table.cache() for name, table in made(spark, datagrams).items()})
+
+
+@pytest.fixture
+def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets commands use the tests' session: starting one costs more than all else."""
+    monkeypatch.setattr(session, "start", lambda name, master, settings: spark)
+    monkeypatch.setattr(session, "end", lambda spark: None)

@@ -1,8 +1,7 @@
-"""`fairway analyze` as a user calls it: bad input, a full disk, real endpoints, and readers that look on meanwhile."""
+"""`fairway analyze` as a user calls it: bad input, real endpoints, a folder that is followed."""
 
 from __future__ import annotations
 
-import errno
 import gzip
 import json
 import os
@@ -11,22 +10,16 @@ import threading
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from unittest.mock import Mock
+from typing import Any
 
 import pytest
 
 from fairway.cli import run
 from fairway.demo.relay import Faults, relaying
-from fairway.lake import session
-from fairway.lake.analysis import job
 from fairway.net import blocking
 from fairway.sim.cases import RunOptions, case
 from tests.lake.analysis.lakes import table_rows
 from tests.lake.analysis.worlds import simulated
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Row = dict[str, Any]
 MESSAGES = 60
@@ -34,11 +27,7 @@ PATIENCE_LOOKS = 1_500
 LOSSY = Faults(loss_per_million=50_000, copies_per_million=20_000, reordered_per_million=20_000, seed=3)
 
 
-@pytest.fixture(autouse=True)
-def _one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets the command use the tests' session: starting one costs more than all else."""
-    monkeypatch.setattr(session, "start", lambda name, master, settings: spark)
-    monkeypatch.setattr(session, "end", lambda spark: None)
+pytestmark = pytest.mark.usefixtures("one_session")
 
 
 def rows(lake: Path, table: str) -> list[Row]:
@@ -93,30 +82,6 @@ def test_what_is_no_lake_is_refused_and_left_alone(tmp_path: Path, capsys: pytes
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["letter.txt"]
 
 
-def test_a_disk_that_fills_up_here_or_in_a_task_changes_no_table_and_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    in_a_task = RuntimeError("PythonException\n OSError: [Errno 28] No space left on device")
-    for number, name in enumerate(("mrp", "udpc")):
-        (tmp_path / name).write_bytes(capture(name, number))
-    lake = tmp_path / "lake"
-    assert run(["analyze", str(tmp_path / "mrp"), "--lake", str(lake)]) == 0
-    before = {path: path.read_bytes() for path in (lake / "tables").rglob("*.parquet")}
-    for error in (here, in_a_task):
-        with monkeypatch.context() as patched:
-            patched.setattr(job, "put_through", Mock(side_effect=error))
-            assert run(["analyze", str(tmp_path / "udpc"), "--lake", str(lake)]) == 1
-        said = capsys.readouterr().err.strip()
-        assert "make room" in said
-        assert len(said.splitlines()) == 1
-        assert {path: path.read_bytes() for path in (lake / "tables").rglob("*.parquet")} == before
-        assert [path.name for path in (lake / "staging").iterdir()] == []
-    assert run(["analyze", str(tmp_path / "udpc"), "--lake", str(lake)]) == 0
-    assert {row["protocol"] for row in rows(lake, "sessions")} == {"mrp", "udpc"}
-    assert len(before) > 0
-
-
 def talk(protocol: str, folder: Path, *, lossy: bool, query: str = "") -> list[Path]:
     """Has two real endpoints exchange messages, and gives the traces of both."""
     name = "-".join([protocol, "lossy" if lossy else "direct", query])
@@ -154,44 +119,6 @@ def test_traces_of_real_endpoints_break_no_rule_at_either_end(
     for point in ("listener", "caller"):
         outcomes = {row["outcome"] for row in rows(lake, "transfers") if row["point"] == point and row["from_caller"]}
         assert outcomes == {"acknowledged"}, point
-
-
-class Onlooker(threading.Thread):
-    """Reads the packets of a lake again and again, and keeps what was wrong."""
-
-    def __init__(self, lake: Path) -> None:
-        super().__init__()
-        self.over = threading.Event()
-        self.looks = 0
-        self.wrong: list[str] = []
-        self._lake = lake
-
-    def run(self) -> None:
-        while not self.over.is_set():
-            try:
-                places = [(row["file_id"], row["offset"]) for row in rows(self._lake, "packets")]
-            except Exception as error:
-                self.wrong.append(repr(error))
-                return
-            self.looks += 1
-            if len(set(places)) != len(places) or not places:
-                self.wrong.append(f"{len(places)} rows, {len(set(places))} different")
-
-
-def test_readers_never_see_a_row_twice_or_half_a_file(tmp_path: Path) -> None:
-    for number in range(2):
-        (tmp_path / f"{number}.pcapng").write_bytes(capture("mrp", number))
-    lake = tmp_path / "lake"
-    assert run(["analyze", str(tmp_path / "0.pcapng"), "--lake", str(lake)]) == 0
-    onlooker = Onlooker(lake)
-    onlooker.start()
-    try:
-        assert run(["analyze", str(tmp_path / "1.pcapng"), "--map", "udpc=1", "--lake", str(lake)]) == 0
-    finally:
-        onlooker.over.set()
-        onlooker.join()
-    assert onlooker.wrong == []
-    assert onlooker.looks > 2
 
 
 class CaptureTool(threading.Thread):

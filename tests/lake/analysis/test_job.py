@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -12,6 +15,7 @@ from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -22,6 +26,7 @@ from fairway import protocols
 from fairway.capture.frames import LinkType
 from fairway.capture.packets import encode_ip
 from fairway.capture.pcap import PcapWriter
+from fairway.cli import run
 from fairway.core.tables import ANALYSIS_TABLES, CAPTURES, PACKETS, PROTOCOLS, SESSIONS, Table
 from fairway.lake.analysis import enrich, job
 from fairway.lake.analysis.enrich import ORDER, Capture, Counts, Enrich
@@ -137,15 +142,50 @@ def test_every_capture_is_described(together: Lake) -> None:
         assert (row["first"], row["last"]) == (min(one["at"] for one in own), max(one["at"] for one in own))
 
 
+class Onlooker(threading.Thread):
+    """Reads the packets of a lake again and again, and keeps what was wrong."""
+
+    def __init__(self, lake: Path) -> None:
+        super().__init__()
+        self.over = threading.Event()
+        self.looks = 0
+        self.wrong: list[str] = []
+        self._lake = lake
+
+    def __enter__(self) -> Onlooker:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.join()
+
+    def run(self) -> None:
+        while not self.over.wait(0.5):
+            try:
+                places = [(row["file_id"], row["offset"]) for row in table_rows(self._lake, "packets")]
+            except Exception as error:
+                self.wrong.append(repr(error))
+                return
+            self.looks += 1
+            if len(set(places)) != len(places) or not places:
+                self.wrong.append(f"{len(places)} rows, {len(set(places))} different")
+
+
 def test_files_one_by_one_give_the_tables_of_all_together_and_compute_only_what_they_touch(
     spark: SparkSession, together: Lake, captures: list[Path], tmp_path: Path
 ) -> None:
+    """Meanwhile nobody who reads sees a row twice or none."""
     lake = Lake(tmp_path / "lake")
     kept: set[str] = set()
-    for number in (2, 1, 0):
-        before = data_files(lake, "packets") if lake.delta("packets").exists() else set()
-        done = analyze(spark, lake, [str(captures[number])])
-        kept |= before & data_files(lake, "packets")
+    analyze(spark, lake, [str(captures[2])])
+    with Onlooker(lake.path) as onlooker:
+        for number in (1, 0):
+            before = data_files(lake, "packets")
+            done = analyze(spark, lake, [str(captures[number])])
+            kept |= before & data_files(lake, "packets")
+    assert onlooker.wrong == []
+    assert onlooker.looks > 2
     assert all_tables(lake.path) == all_tables(together.path)
     assert kept, "a conversation that the new file does not touch stays where it is"
     touched = [row for row in table_rows(lake.path, "packets") if row["protocol"] == "udpc"]
@@ -232,18 +272,38 @@ def test_rows_that_get_lost_on_the_way_are_noticed_and_nothing_is_committed(
 job_records_of = enrich.records_of
 
 
-def test_another_port_map_computes_everything_again_without_the_captures(
-    spark: SparkSession, captures: list[Path], tmp_path: Path
+@pytest.mark.usefixtures("one_session")
+def test_a_disk_that_fills_up_here_or_in_a_task_changes_no_table_and_is_said(
+    begun: Lake,
+    captures: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    here = tmp_path / captures[2].name
-    here.write_bytes(captures[2].read_bytes())
-    lake = Lake(tmp_path / "lake")
-    analyze(spark, lake, [str(here)])
-    assert set(summary(lake).packets) == {"mrp"}
-    here.unlink()
-    mapped = analyze(spark, lake, [], port_map={9_000: "udpc"})
-    assert mapped.remapped
+    lake = copy_of(begun, tmp_path / "lake")
+    before = versions(lake)
+    here = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    in_a_task = RuntimeError("PythonException\n OSError: [Errno 28] No space left on device")
+    for error in (here, in_a_task):
+        monkeypatch.setattr(job, "put_through", Mock(side_effect=error))
+        assert run(["analyze", str(captures[2]), "--lake", str(lake.path)]) == 1
+        said = capsys.readouterr().err.strip()
+        assert "make room" in said
+        assert len(said.splitlines()) == 1
+        assert versions(lake) == before
+        assert list((lake.path / "staging").iterdir()) == []
+
+
+def test_another_port_map_computes_everything_again_without_the_captures(
+    spark: SparkSession, begun: Lake, captures: list[Path], tmp_path: Path
+) -> None:
+    lake = copy_of(begun, tmp_path / "lake")
     assert set(summary(lake).packets) == {"udpc"}
+    away = captures[0].rename(tmp_path / "away")
+    mapped = analyze(spark, lake, [], port_map={9_000: "mrp"})
+    away.rename(captures[0])
+    assert mapped.remapped
+    assert set(summary(lake).packets) == {"mrp"}
     kept = analyze(spark, lake, [])
     assert (kept.remapped, kept.records) == (False, 0)
 

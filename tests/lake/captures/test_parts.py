@@ -1,16 +1,24 @@
-"""Every part of a file knows the damages before it."""
+"""The parts of a file: each knows the damages before it, and tasks cut where a walk does."""
 
 from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
 
 from fairway.capture.columns.ranges import HEAD_BYTES, Range, form_of, records
 from fairway.capture.packets import encode_ip
 from fairway.capture.pcap import PcapWriter
-from fairway.lake.captures.files import seen
-from fairway.lake.captures.parts import Part, batches, exact_parts
-from tests.lake.captures.traces import AT_NS, SERVER
+from fairway.lake.captures import parts
+from fairway.lake.captures.files import identity, seen
+from fairway.lake.captures.parts import Part, batches, exact_parts, planned
+from tests.capture.adversaries import CAPTURES
+from tests.lake.captures.traces import AT_NS, SERVER, all_four
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FILE_ID = "0123456789abcdef0123456789abcdef"
 
@@ -37,3 +45,19 @@ def test_every_part_of_a_file_knows_the_damages_before_it(tmp_path: Path) -> Non
     parts = exact_parts(file, FILE_ID, 400)
     assert len(parts) > 5
     assert [count for part in parts for batch in batches(part) for count in batch.gaps.tolist()] == whole
+
+
+def test_tasks_and_a_walk_cut_files_in_the_same_places(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = list(all_four(tmp_path).values())
+    for number, make in enumerate(CAPTURES.values()):
+        paths.append(tmp_path / f"adversary-{number}.pcap")
+        paths[-1].write_bytes(make())
+    paths.append(tmp_path / "picture.pcap")
+    paths[-1].write_bytes(b"\x89PNG" + bytes(9_000))
+    files = [(file, identity(file)) for file in map(seen, map(str, paths))]
+    walked = planned(spark, files, 4_000)
+    monkeypatch.setattr(parts, "WALKED_BYTES_MAX", 0)
+    assert planned(spark, files, 4_000) == walked
+    assert len(walked) > len(files)

@@ -23,8 +23,8 @@ from tests.lake.landing.fake import FakeGateway
 from tests.lake.landing.landing import expected
 from tests.lake.landing.reading import READERS, Readers, doubles
 
-SEAL_EVERY_S = 0.2
-READ_EVERY_S = 0.5
+SEAL_EVERY_S = 0.4
+READ_EVERY_S = 1.5
 PATIENCE_S = 600.0
 """A bound for what never takes so long unless it hangs."""
 

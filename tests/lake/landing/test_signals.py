@@ -30,10 +30,6 @@ SAID = f"fairway: starting Spark\nfairway: {STOPPING}\n"
 Signalling = Callable[[int, int], None]
 
 
-def interrupt_group(driver: int, jvm: int) -> None:
-    os.killpg(driver, signal.SIGINT)
-
-
 def terminate_all(driver: int, jvm: int) -> None:
     os.kill(jvm, signal.SIGTERM)
     os.kill(driver, signal.SIGTERM)
@@ -59,7 +55,6 @@ def is_running(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("signalling", "code", "said"),
     [
-        (interrupt_group, 130, SAID),
         (terminate_all, 0, SAID),
         (kill_driver, -signal.SIGKILL, None),
     ],

@@ -45,43 +45,31 @@ def files(lake: Path, table: str = "messages") -> list[str]:
     return sorted(Lake(lake).delta(table).open().file_uris())
 
 
-def test_every_reader_finds_every_message_of_every_gateway_once(
+def test_every_reader_finds_every_message_of_every_gateway_once_and_a_second_pass_lands_only_what_is_new(
     spark: SparkSession, tmp_path: Path, gateway: FakeGateway
 ) -> None:
+    (tmp_path / "staging" / "stream-killed" / "offsets").mkdir(parents=True)
     other = FakeGateway(tmp_path, "two")
     for count in (300, 1, 200):
         gateway.seal(count)
         other.seal(count)
     happened = land(spark, tmp_path)
     assert [one.messages for one in happened if isinstance(one, Landed)] == [1002]
+    assert os.listdir(tmp_path / "staging") == [], "nothing of a checkpoint stays"
     assert messages(tmp_path) == [*expected(gateway, days=2), *expected(other)]
     assert with_spark(spark)(tmp_path / "tables" / "messages") == messages(tmp_path)
     table = spark.read.format("fairway.delta").load(str(tmp_path / "tables" / "messages"))
     assert {field.name: (field.dataType.simpleString(), field.nullable) for field in table.schema} == {
         column.name: (column.type.replace("long", "bigint"), column.nullable) for column in MESSAGES.columns
     }
-    other.close()
-
-
-def test_a_second_pass_lands_what_is_new_and_touches_nothing_else(
-    spark: SparkSession, tmp_path: Path, gateway: FakeGateway
-) -> None:
-    gateway.seal(100)
-    land(spark, tmp_path)
     before = files(tmp_path)
     assert land(spark, tmp_path) == []
     assert files(tmp_path) == before
     gateway.seal(50)
     assert [one.messages for one in land(spark, tmp_path) if isinstance(one, Landed)] == [50]
     assert set(before) < set(files(tmp_path))
-    assert messages(tmp_path) == expected(gateway, days=2)
-
-
-def test_nothing_of_a_checkpoint_stays_in_the_lake(spark: SparkSession, tmp_path: Path, gateway: FakeGateway) -> None:
-    gateway.seal(10)
-    (tmp_path / "staging" / "stream-killed" / "offsets").mkdir(parents=True)
-    land(spark, tmp_path)
-    assert os.listdir(tmp_path / "staging") == []
+    assert messages(tmp_path) == [*expected(gateway, days=2), *expected(other)]
+    other.close()
 
 
 class Died(RuntimeError):
@@ -171,21 +159,6 @@ def test_dying_in_a_compaction_harms_nothing(
     assert messages(tmp_path) == expected(gateway, days=2)
 
 
-def test_a_log_entry_that_a_power_cut_left_is_removed_at_the_start_and_its_batch_lands_again(
-    spark: SparkSession, tmp_path: Path, gateway: FakeGateway
-) -> None:
-    gateway.seal(20)
-    land(spark, tmp_path)
-    gateway.seal(20)
-    (landed,) = (one for one in land(spark, tmp_path) if isinstance(one, Landed))
-    entry = tmp_path / "tables" / "messages" / "_delta_log" / f"{landed.version:020}.json"
-    entry.write_bytes(b'{"commitInfo":{"timesta')
-    happened = land(spark, tmp_path)
-    assert Repaired("messages", entry.name) in happened
-    assert [one.messages for one in happened if isinstance(one, Landed)] == [20]
-    assert messages(tmp_path) == expected(gateway, days=2)
-
-
 def test_a_version_that_a_power_cut_takes_back_is_given_again_so_who_continues_goes_by_offsets(
     spark: SparkSession, tmp_path: Path, gateway: FakeGateway
 ) -> None:
@@ -197,9 +170,12 @@ def test_a_version_that_a_power_cut_takes_back_is_given_again_so_who_continues_g
         land(spark, tmp_path)
     assert table.open().version() == 2
     entry = table.log.folder / f"{2:020}.json"
-    entry.write_bytes(b"")
+    entry.write_bytes(b'{"commitInfo":{"timesta')
     gateway.seal(10)
-    land(spark, tmp_path)
+    happened = land(spark, tmp_path)
+    assert Repaired("messages", entry.name) in happened
+    assert [one.messages for one in happened if isinstance(one, Landed)] == [20]
+    assert messages(tmp_path) == expected(gateway, days=2)
     new, above = (spark.read.format("fairway.delta") for _ in range(2))
     assert new.option("since", 2).load(table.place.uri).count() == 0
     rows = above.option("where", '[["gateway_offset", ">=", 20]]').load(table.place.uri).collect()
