@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from fairway import protocols as registry
-from fairway.core.drive import settle
 from fairway.core.events import (
     Address,
     Connected,
@@ -26,7 +25,7 @@ from fairway.core.events import (
     Refused,
     RequestReceived,
 )
-from fairway.core.machine import Machine, Options, Transmit
+from fairway.core.machine import Machine, Options, Transmit, settle
 from fairway.core.random_source import MILLION, Seeded
 from fairway.sim.pipe import Faults, Pipe
 from fairway.sim.schedule import Schedule

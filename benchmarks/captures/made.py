@@ -34,15 +34,15 @@ def _body(number: int) -> bytes:
 def _udpc(conversation: int, number: int, answer: bool) -> bytes:
     session, index = (conversation + 1) * 40_503_003, (conversation + 16) * 15_485_863 + number
     if answer:
-        return udpc.encode(udpc.ImportantAck(index=number + 1, session_id=session, ack_index=index))
-    return udpc.encode(udpc.Important(index=index, session_id=session, body=_body(number)))
+        return udpc.datagram(number + 1, session, index, udpc.IMP | udpc.ACK)
+    return udpc.datagram(index, session, 0, udpc.IMP, _body(number))
 
 
 def _mrp(conversation: int, number: int, answer: bool) -> bytes:
     client, server, sequence, stamp = conversation + 1, conversation + 70_000, number + 1 & 0xFFFF, number & 0xFFFF
     if answer:
         return mrp.ack_bytes(client, server, sequence, stamp)
-    return mrp.stamped_header(server, client, sequence, stamp) + _body(number)
+    return mrp.stamped_prefix(mrp.TYPE_DATA, server, client) + mrp.pair(sequence, stamp) + _body(number)
 
 
 def _rup(conversation: int, number: int, answer: bool) -> bytes:

@@ -118,7 +118,7 @@ async def _flood(protocol: str, calls: int, options: str) -> dict[str, Any]:
 def pour(sock: socket.socket, protocol: str, number: int, listener: tuple[str, int]) -> None:
     """Send one call from an address of its own, and forget the answers to earlier ones."""
     if protocol == "udpc":
-        call = udpc.encode(udpc.Syn(index=number + 1, session_id=number + 1))
+        call = udpc.encode(udpc.Control(index=number + 1, session_id=number + 1, flag=udpc.SYN))
     else:
         call = mrp.encode(mrp.Connect(ver=0, cl_conid=number % 0xFFFFFF + 1))
     control = [(socket.IPPROTO_IP, IP_PKTINFO, _PACKET_INFO.pack(0, made_up(number), bytes(4)))]

@@ -1,6 +1,6 @@
 """A deterministic pump: machines, a virtual clock, datagrams in flight, and hooks that lose, copy and hold them.
 
-It is not the simulator and shares nothing with it but `core/drive.py`, so that each can catch the other's mistakes.
+It is not the simulator and shares nothing with it but `core/machine.py`, so that each can catch the other's mistakes.
 What must always hold is asserted at every step: one outcome per token, no event of a peer after `Closed`, and a
 deadline in the future after each wake.
 """
@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from fairway.core.drive import settle
 from fairway.core.events import (
     Address,
     Closed,
@@ -30,7 +29,7 @@ from fairway.core.events import (
     RequestReceived,
     ResponseReceived,
 )
-from fairway.core.machine import Buffer, Machine, Transmit
+from fairway.core.machine import Buffer, Machine, Transmit, settle
 from fairway.core.random_source import Seeded
 
 STEPS_MAX = 3_000_000

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fairway.core.errors import BadOption, MalformedDatagram
 from fairway.core.machine import Options
-from fairway.core.outbox import Ledger
+from fairway.core.outputs import Ledger
 from fairway.core.random_source import MILLION, Seeded
 from fairway.core.serial import widen
 from fairway.core.timers import Deadlines

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairway.core.dedup import Seen
+from fairway.core.serial import Seen
 
 SPAN = 64
 steps = st.lists(st.tuples(st.integers(-40, 90), st.integers(1, 12)), max_size=60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Transmit
-from fairway.core.outbox import Outbox
+from fairway.core.outputs import Outbox
 from fairway.core.statistics import Statistics
 
 

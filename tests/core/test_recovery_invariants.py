@@ -248,7 +248,7 @@ def test_a_range_leaves_the_same_state_as_its_packets_one_by_one(
         for number in numbers:
             if single.acknowledge_one(streams[1], number, now_us) is None:
                 single.acknowledge(streams[1], number, 1, now_us)
-        if whole._blame.patience_us():
+        if whole._blame.reordered_us():
             return  # how late is tolerated depends on the average, which moves between the packets
         assert state(whole, streams[0]) == state(single, streams[1])
         now_us += 500

@@ -64,9 +64,9 @@ class Waiting:
 
     def start(self, above: object) -> None: ...
 
-    def drain(self, receive: Any, now_us: int) -> int:
+    def drain(self, receive: Any) -> int:
         for datagram in self.datagrams:
-            receive(datagram, ("127.0.0.1", 1), now_us, None)
+            receive(datagram, ("127.0.0.1", 1), None)
         count = len(self.datagrams)
         self.datagrams.clear()
         return count

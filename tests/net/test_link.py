@@ -14,7 +14,7 @@ from fairway.core.events import Address
 from fairway.core.machine import Buffer, Transmit
 from fairway.net import kernel, mmsg, outlet
 from fairway.net.counters import SocketCounters
-from fairway.net.inlet import DRAIN_CALLS_MAX, LONE_DRAINS_MAX, LONE_READS_MAX, Inlet
+from fairway.net.inlet import DRAIN_CALLS_MAX, LONE_READS_MAX, Inlet
 from fairway.net.layers import Link
 from fairway.net.link import SocketLink, open_link
 from fairway.net.outlet import Outlet, join_neighbours
@@ -23,24 +23,24 @@ from tests.net.worlds import PATHS, io_of
 
 
 class Ear:
-    """Keeps what a link hands over, cut into datagrams again."""
+    """Keeps what a link passes on, cut into datagrams again."""
 
     def __init__(self) -> None:
         self.link: Link | None = None
         self.datagrams: list[tuple[bytes, Address]] = []
-        self.handed_over = 0
-        self.trouble: list[tuple[Address | None, int]] = []
+        self.passed_on = 0
+        self.errors: list[tuple[Address | None, int]] = []
         self.limits: list[int] = []
         self._enough: tuple[int, asyncio.Future[None]] | None = None
 
     def readable(self) -> None:
         assert self.link is not None
-        self.link.drain(self.receive, 0)
+        self.link.drain(self.receive)
         if self._enough is not None and len(self.datagrams) >= self._enough[0] and not self._enough[1].done():
             self._enough[1].set_result(None)
 
-    def receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None) -> None:
-        self.handed_over += 1
+    def receive(self, data: Buffer, address: Address, segment_bytes: int | None) -> None:
+        self.passed_on += 1
         copied = bytes(data)
         assert segment_bytes is None or 0 < segment_bytes < len(copied)
         step = segment_bytes or len(copied) or 1
@@ -49,7 +49,7 @@ class Ear:
 
     def unreachable(self, address: Address | None, why: int | str) -> None:
         assert isinstance(why, int)
-        self.trouble.append((address, why))
+        self.errors.append((address, why))
         if self._enough is not None and not self._enough[1].done():
             self._enough[1].set_result(None)
 
@@ -57,7 +57,7 @@ class Ear:
         self.limits.append(datagram_bytes)
 
     async def until(self, count: int) -> list[bytes]:
-        if len(self.datagrams) < count and not self.trouble:
+        if len(self.datagrams) < count and not self.errors:
             self._enough = (count, asyncio.get_running_loop().create_future())
             await self._enough[1]
         return [data for data, _ in self.datagrams]
@@ -145,15 +145,15 @@ async def test_two_senders_are_told_apart_on_ipv6(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["gso", "mmsg", "portable"])
-async def test_equal_datagrams_are_handed_over_together(path: str) -> None:
+async def test_equal_datagrams_are_passed_on_together(path: str) -> None:
     ear, inbound = await open_ear(path)
     _, outbound = await open_ear("portable")
     for _ in range(3):
         before = len(ear.datagrams)
-        ear.handed_over = 0
+        ear.passed_on = 0
         outbound.send([Transmit(inbound.local, bytes(100), None)] * 40)
         await ear.until(before + 40)
-    assert ear.handed_over <= 2
+    assert ear.passed_on <= 2
     inbound.close()
     outbound.close()
 
@@ -180,8 +180,8 @@ async def test_a_drain_is_bounded() -> None:
     ear, inbound = await open_ear("portable")
     _, outbound = await open_ear("portable")
     outbound.send([Transmit(inbound.local, b"x", None)] * (DRAIN_CALLS_MAX + 10))
-    assert inbound.drain(ear.receive, 0) == DRAIN_CALLS_MAX
-    assert inbound.drain(ear.receive, 0) == 10
+    assert inbound.drain(ear.receive) == DRAIN_CALLS_MAX
+    assert inbound.drain(ear.receive) == 10
     inbound.close()
     outbound.close()
 
@@ -211,7 +211,7 @@ async def test_icmp_from_a_closed_port_is_told_on_a_connected_socket(path: str) 
     ear, outbound = await open_ear(path, remote=address)
     outbound.send([Transmit(address, b"anyone?", None)])
     await ear.until(1)
-    assert ear.trouble == [(address, errno.ECONNREFUSED)]
+    assert ear.errors == [(address, errno.ECONNREFUSED)]
     assert outbound.counters.unreachable == 1
     outbound.close()
 
@@ -227,7 +227,7 @@ async def test_icmp_is_told_with_its_address_on_a_socket_for_many(path: str, hos
     outbound.expect_errors(True)
     outbound.send([Transmit(address, b"anyone?", None)])
     await ear.until(1)
-    assert ear.trouble == [(address, errno.ECONNREFUSED)]
+    assert ear.errors == [(address, errno.ECONNREFUSED)]
     outbound.send([Transmit(inbound.local, b"you", None)])
     assert await other.until(1) == [b"you"]
     outbound.close()
@@ -245,7 +245,7 @@ async def test_a_socket_for_many_hears_no_icmp_unless_it_asked() -> None:
     outbound.send([Transmit(address, b"anyone?", None)] * 20)
     outbound.send([Transmit(inbound.local, b"you", None)])
     assert await other.until(1) == [b"you"]
-    assert (ear.trouble, outbound.counters.unreachable) == ([], 0)
+    assert (ear.errors, outbound.counters.unreachable) == ([], 0)
     outbound.close()
     inbound.close()
 
@@ -336,7 +336,7 @@ def test_a_device_that_cannot_cut_gets_single_datagrams() -> None:
     device = PlainDevice(99, OSError())
     out, _, _ = open_outlet(device, segmented=True)
     out.send([Transmit("a", b"aabbc", 2)])
-    assert (device.taken, out.segmented) == ([b"aa", b"bb", b"c"], False)
+    assert device.taken == [b"aa", b"bb", b"c"]
 
 
 def test_a_path_that_is_too_narrow_for_a_segment_is_reported_and_served_one_by_one() -> None:
@@ -398,62 +398,8 @@ async def test_a_burst_after_datagrams_that_came_alone_is_read_together(path: st
             voice.sendto(b"burst %02d" % number, cast(Any, link.local))
         burst = (await ear.until(4 * LONE_READS_MAX - 1 + 100))[4 * LONE_READS_MAX - 1 :]
         assert burst == [b"burst %02d" % number for number in range(100)]
-        assert ear.handed_over < 4 * LONE_READS_MAX - 1 + 2 * LONE_READS_MAX
+        assert ear.passed_on < 4 * LONE_READS_MAX - 1 + 2 * LONE_READS_MAX
     link.close()
-
-
-ALONE = LONE_DRAINS_MAX * (LONE_READS_MAX + 1)
-"""So many datagrams that come one by one have the kernel merge nothing any more."""
-
-
-def merges(link: Link) -> bool:
-    """Return whether the kernel merges what arrives at the socket."""
-    return bool(cast(SocketLink, link)._sock.getsockopt(kernel.SOL_UDP, kernel.UDP_GRO))
-
-
-async def hear_alone(ear: Ear, link: Link, voice: Link) -> None:
-    for number in range(1, ALONE + 1):
-        voice.send([Transmit(link.local, b"%d" % number)])
-        await ear.until(number)
-
-
-async def test_the_kernel_merges_nothing_while_datagrams_come_alone_and_again_when_they_come_together() -> None:
-    ear, link = await open_ear("gso")
-    _, voice = await open_ear("gso")
-    assert merges(link)
-    await hear_alone(ear, link, voice)
-    assert not merges(link)
-    run_of = bytes(range(200)) * 50
-    for number in range(1, 4):
-        voice.send([Transmit(link.local, run_of, 200)])
-        await ear.until(ALONE + 50 * number)
-    assert [data for data, _ in ear.datagrams[ALONE:]] == [bytes(range(200))] * 150
-    assert merges(link)
-    assert link.counters.merged_receives > 0
-    for one in (link, voice):
-        one.close()
-
-
-async def test_what_was_merged_before_the_kernel_was_told_not_to_is_cut_right(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ear, link = await open_ear("gso")
-    _, voice = await open_ear("gso")
-    try_option, late = kernel.try_option, list[bool]()
-
-    def send_and_try(sock: socket.socket, level: int, option: int, value: int = 1) -> bool:
-        if (option, value) == (kernel.UDP_GRO, 0) and not late:
-            late.append(True)
-            voice.send([Transmit(link.local, bytes(range(200)) * 50, 200)])
-        return try_option(sock, level, option, value)
-
-    monkeypatch.setattr(kernel, "try_option", send_and_try)
-    await hear_alone(ear, link, voice)
-    await ear.until(ALONE + 50)
-    assert late
-    assert [data for data, _ in ear.datagrams if len(data) > 2] == [bytes(range(200))] * 50
-    for one in (link, voice):
-        one.close()
 
 
 class Counted:
@@ -480,11 +426,11 @@ def test_after_a_datagram_that_came_alone_the_next_ones_are_read_with_one_call_e
         for _ in range(LONE_READS_MAX + 2):
             sock.sendto(b"alone", sock.getsockname())
             before = counted.reads
-            assert inlet.drain(ear.receive, 0) == 1
+            assert inlet.drain(ear.receive) == 1
             reads.append(counted.reads - before)
         assert reads == [2, *[1] * LONE_READS_MAX, 2]
         assert len(ear.datagrams) == LONE_READS_MAX + 2
-        assert inlet.drain(ear.receive, 0) == 0
+        assert inlet.drain(ear.receive) == 0
 
 
 async def test_closing_twice_is_fine_and_leaves_nothing_on_the_loop() -> None:

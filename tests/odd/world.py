@@ -26,9 +26,8 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import ClassVar, Literal, TypedDict, Unpack
 
-from fairway.core.drive import settle
 from fairway.core.events import Closed, Connected, Delivered, DeliveryUnknown, Event, Peer, Refused
-from fairway.core.machine import Machine, Transmit
+from fairway.core.machine import Machine, Transmit, settle
 from fairway.core.random_source import Seeded
 from fairway.protocols import make_machine, make_options, wire
 from tests.conformance.pair import cut

@@ -24,7 +24,7 @@ def test_no_datagram_fits_a_stamped_and_a_piggyback_connection(seed: int, theirs
     assert stamped
     assert piggyback
     remote = (piggyback & 0xFF) << 16 | theirs & 0xFFFF or 1
-    data = wire.stamped_header(stamped, remote, short, stamp)
+    data = wire.stamped_prefix(wire.TYPE_DATA, stamped, remote) + wire.pair(short, stamp)
     from_conid, dest_conid, _, _ = wire.piggyback_fields(data)
     assert (dest_conid, from_conid) != (piggyback, stamped >> 8)
     assert dest_conid != piggyback
@@ -124,7 +124,7 @@ def test_deferred_the_floor_passes_what_is_committed_in_any_order() -> None:
     some.take_run(4, 1, b"".join(bytes([n]) * 14 for n in range(4)))
     some.offer(5, 1, b"5" * 14)
     assert [piece.note for piece in some.commit(5, 1)] == [b"5" * 14]
-    assert some.floor == 1
+    assert some.committed_to == 1
     assert [piece.note for piece in some.commit(2, 2)] == [b"\x01" * 14 + b"\x02" * 14]
     assert [some.judge(number, 1) for number in (1, 2, 3, 4, 5)] == [
         HELD_DUPLICATE,
@@ -134,9 +134,9 @@ def test_deferred_the_floor_passes_what_is_committed_in_any_order() -> None:
         DUPLICATE,
     ]
     some.commit(1, 1)
-    assert some.floor == 4
+    assert some.committed_to == 4
     assert [piece.note for piece in some.commit(1, 1_000_000)] == [b"\x03" * 14]
-    assert some.floor == some.next == 6
+    assert some.committed_to == some.next == 6
     assert some.commit(1, 1_000_000) == []
 
 

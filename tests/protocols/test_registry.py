@@ -48,7 +48,6 @@ def test_an_unknown_name_is_refused_with_the_names_there_are(ask: object) -> Non
 
 def test_what_they_promise_differs_as_the_standard_says() -> None:
     assert [known.name for known in PROTOCOLS if known.ordered] == ["mrp"]
-    assert [known.name for known in PROTOCOLS if known.connection_oriented] == ["udpc", "mrp"]
     assert [known.name for known in PROTOCOLS if known.requests and known.plain] == ["udpc"]
     assert [known.name for known in PROTOCOLS if not known.single_datagram] == ["rup"]
     assert [known.name for known in PROTOCOLS if not known.empty_messages] == ["mrp"]

@@ -40,7 +40,7 @@ def incoming(machine: RupMachine) -> Incoming:
 def test_what_is_written_in_any_order_is_the_message_and_then_nothing_can_be_written() -> None:
     placed = assembly.begin(6)
     assert placed is not None
-    room = placed.room
+    room = placed.view
     room[3:6] = b"def"
     room[0:3] = b"abc"
     assert placed.finish() == b"abcdef"

@@ -45,7 +45,7 @@ def test_a_malformed_datagram_says_what_was_found_and_what_was_expected() -> Non
 def test_a_run_is_encoded_as_its_packets_are(index: int, session_id: int, bodies: list[bytes]) -> None:
     run = columns.encode_run(index, session_id, IMP, bodies, len(bodies[0]))
     assert run == b"".join(
-        wire.encode(wire.Important(index=index + place, session_id=session_id, body=body))
+        wire.encode(wire.Message(index=index + place, session_id=session_id, flag=IMP, body=body))
         for place, body in enumerate(bodies)
     )
     assert wire.bodies(run, 13 + len(bodies[0])) == tuple(bodies)
@@ -55,7 +55,7 @@ def test_a_run_is_encoded_as_its_packets_are(index: int, session_id: int, bodies
 def test_acknowledgements_are_encoded_as_their_packets_are(index: int, ack_index: int, count: int) -> None:
     acks = columns.encode_acks(index, 7, ack_index, count)
     assert acks == b"".join(
-        wire.encode(wire.ImportantAck(index=index + place, session_id=7, ack_index=ack_index + place))
+        wire.encode(wire.Control(index=index + place, session_id=7, ack_index=ack_index + place, flag=IMP | ACK))
         for place in range(count)
     )
 

@@ -134,10 +134,10 @@ def test_columns_agree_with_the_decoder_of_single_datagrams(protocol: str, drawn
     )
     assert len(table) == len(parts)
     for row, data in enumerate(parts):
-        wanted, start = expected(protocol, data), int(table.body_offset[row])
+        wanted = expected(protocol, data)
         assert table.kinds[table.kind[row]] == wanted["kind"]
         assert table.reasons[table.reason[row]] == wanted["reason"]
-        assert buffer[start : start + int(table.body_bytes[row])] == wanted["body"]
+        assert data[len(data) - int(table.body_bytes[row]) :] == wanted["body"]
         for name, column in table.fields.items():
             assert column[row] == wanted.get(name, 0), (name, data.hex())
 
@@ -150,16 +150,8 @@ def test_a_reading_of_encoded_data_is_the_packet_that_was_encoded(packet: mrp.St
         assert packet in (read.as_stamped(), read.as_piggyback())
 
 
-def test_more_rows_than_one_chunk_are_decoded_alike() -> None:
-    parts = [mrp.encode(mrp.Ack(dest_conid=n + 1, from_conid=7, sequence=n % 65_536, stamp=3)) for n in range(9_000)]
-    lengths = np.full(9_000, len(parts[0]))
-    table = columns("mrp").decode_columns(np.frombuffer(b"".join(parts), np.uint8), np.cumsum(lengths) - 14, lengths)
-    assert table.fields["dest_conid"].tolist() == list(range(1, 9_001))
-    assert set(table.kind.tolist()) == {mrp.KINDS.index("ack")}
-
-
 def test_a_repeat_differs_in_its_stamp_or_from_seq_alone() -> None:
     stamped = mrp.encode(mrp.StampedData(dest_conid=7, from_conid=1, sequence=5, stamp=9, body=b"hi"))
-    assert mrp.restamped(stamped, 0xBEEF).hex() == "4d5250030000070000010005beef6869"
+    assert mrp.renumbered(stamped, mrp.STAMPED_BYTES, 0xBEEF).hex() == "4d5250030000070000010005beef6869"
     piggyback = mrp.encode(mrp.PiggybackData(from_conid=1, dest_conid=7, sequence=5, from_seq=9, body=b"hi"))
-    assert mrp.with_from_seq(piggyback, 0xBEEF).hex() == "4d525003000100070005beef6869"
+    assert mrp.renumbered(piggyback, mrp.PIGGYBACK_BYTES, 0xBEEF).hex() == "4d525003000100070005beef6869"

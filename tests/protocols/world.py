@@ -6,7 +6,6 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any, TypeVar
 
-from fairway.core.drive import settle
 from fairway.core.events import (
     Connected,
     Delivered,
@@ -16,7 +15,7 @@ from fairway.core.events import (
     Peer,
     RequestReceived,
 )
-from fairway.core.machine import Machine, Options, Transmit, split
+from fairway.core.machine import Machine, Options, Transmit, settle, split
 from fairway.core.random_source import Seeded
 from fairway.protocols import make_machine, make_options
 

@@ -66,7 +66,7 @@ def test_a_trace_has_a_frame_for_every_datagram_sent_and_every_one_that_arrived(
 def test_a_broken_promise_fails_and_prints_how_to_replay_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fairway.core.dedup import Seen
+    from fairway.core.serial import Seen
 
     monkeypatch.setattr(Seen, "__contains__", lambda self, number: False)
     assert fairway(["sim", "--protocol", "udpc", "--duplicate", "1", "--seed", "2"]) == 1

@@ -12,7 +12,6 @@ from functools import partial
 
 import pytest
 
-from fairway.core.dedup import Seen
 from fairway.core.errors import NoSuchPeer
 from fairway.core.events import (
     Address,
@@ -26,8 +25,9 @@ from fairway.core.events import (
     Receipt,
 )
 from fairway.core.machine import Buffer, Options, Transmit
-from fairway.core.outbox import Ledger
+from fairway.core.outputs import Ledger
 from fairway.core.random_source import RandomSource, Seeded
+from fairway.core.serial import Seen
 from fairway.protocols import make_machine
 from fairway.protocols.mrp import receiver as mrp_receiver
 from fairway.protocols.rup.remembered import Remembered

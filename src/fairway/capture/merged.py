@@ -30,8 +30,8 @@ _MRP_SIZES = {1: (mrp.CONNECT_BYTES,) * 2, 2: (mrp.CON_REPLY_BYTES,) * 2, 4: (mr
 _MRP_DATA = (mrp.PIGGYBACK_BYTES, 1 << 16)
 _INDEX_REACH = 1 << 16
 _CONTROLS = frozenset(udpc.CONTROL_FLAGS)
-_INDEX, _SESSION, _FLAG_AT = udpc.HEADER.place("index"), udpc.HEADER.place("session_id"), udpc.HEADER["flag"].offset
-_CRC, _SUCCESS_AT = pydevts.HEADER.place("crc"), pydevts.HEADER["success"].offset
+_INDEX, _SESSION, _FLAG_AT = udpc.HEADER.span("index"), udpc.HEADER.span("session_id"), udpc.HEADER["flag"].offset
+_CRC, _SUCCESS_AT = pydevts.HEADER.span("crc"), pydevts.HEADER["success"].offset
 _TYPE_AT = mrp.HEAD["type"].offset
 _CONIDS = slice(mrp.HEAD_BYTES, mrp.CONNECT_BYTES)
 """The id of a connection's other end lies here in both layouts."""

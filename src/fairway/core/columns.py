@@ -17,7 +17,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The decoded headers of many datagrams, row by row as they were given."""
+    """The decoded headers of many datagrams, row by row as they were given; what malformed rows hold is set to 0."""
 
     kinds: tuple[str, ...]
     """Names of the kinds; `kinds[0]` is `malformed`."""
@@ -27,41 +27,19 @@ class Columns:
     reason: Bytes
     fields: dict[str, NDArray[np.generic]]
     """Header fields, `int64` or fixed-width bytes (`S32`), by name; 0 in malformed rows and where a kind lacks one."""
-    body_offset: Integers
-    """Where the body starts in the buffer."""
     body_bytes: Integers
-    """The body's size; 0 in malformed rows."""
+    """The size of the body, which ends with the datagram; 0 in malformed rows."""
+
+    def __post_init__(self) -> None:
+        bad = self.reason != 0
+        if bad.any():
+            self.kind[bad] = 0
+            self.body_bytes[bad] = 0
+            for column in self.fields.values():
+                column[bad] = np.zeros((), dtype=column.dtype)
 
     def __len__(self) -> int:
         return len(self.kind)
-
-
-def assembled(
-    *,
-    kinds: tuple[str, ...],
-    reasons: tuple[str, ...],
-    kind: Bytes,
-    reason: Bytes,
-    fields: dict[str, NDArray[np.generic]],
-    body_offset: Integers,
-    body_bytes: Integers,
-) -> Columns:
-    """Make columns of these arrays, whose malformed rows it sets to 0."""
-    bad = reason != 0
-    if bad.any():
-        kind[bad] = 0
-        body_bytes[bad] = 0
-        for column in fields.values():
-            column[bad] = np.zeros((), dtype=column.dtype)
-    return Columns(
-        kinds=kinds,
-        reasons=reasons,
-        kind=kind,
-        reason=reason,
-        fields=fields,
-        body_offset=body_offset,
-        body_bytes=body_bytes,
-    )
 
 
 def windows(buffer: Bytes, width: int) -> NDArray[np.void]:
@@ -70,29 +48,12 @@ def windows(buffer: Bytes, width: int) -> NDArray[np.void]:
     return np.ndarray((rows,), dtype=f"V{width}", buffer=np.ascontiguousarray(buffer), strides=(1,))
 
 
-def whole_headers(
-    buffer: Bytes, offsets: Integers, short: NDArray[np.bool_], header: np.dtype[np.void]
-) -> NDArray[np.void]:
-    """Copy each datagram's header into a row; rows of datagrams that are too short for one are 0."""
-    rows = windows(buffer, header.itemsize)
-    if len(rows) == 0 or len(offsets) == 0:
-        return np.zeros(len(offsets), dtype=header)
-    if not short.any():
-        return rows[offsets].view(header)
-    gathered = rows[np.where(short, 0, offsets)].view(header)
-    gathered[short] = np.zeros((), dtype=header)
-    return gathered
-
-
-def headers(buffer: Bytes, offsets: Integers, lengths: Integers, header_bytes: int) -> Bytes:
-    """Gather the first `header_bytes` of each datagram into a matrix; what a datagram does not have is 0."""
-    if len(offsets) == 0 or len(buffer) == 0:
-        return np.zeros((len(offsets), header_bytes), dtype=np.uint8)
-    places = offsets[:, None] + np.arange(header_bytes, dtype=np.int64)
-    np.minimum(places, len(buffer) - 1, out=places)
-    gathered: Bytes = buffer[places]
-    short = lengths < header_bytes
-    if short.any():
-        inside = np.arange(header_bytes, dtype=np.int64) < lengths[short, None]
-        gathered[short] *= inside
+def headers(buffer: Bytes, offsets: Integers, lengths: Integers | None, width: int) -> Bytes:
+    """Gather the first `width` bytes of each datagram into a row; with lengths, what a datagram does not have is 0."""
+    if len(offsets) and int(offsets.max()) > len(buffer) - width:  # the last rows reach beyond the end
+        buffer = np.concatenate((buffer, np.zeros(width, dtype=np.uint8)))
+    gathered = windows(buffer, width)[offsets].view(np.uint8).reshape(len(offsets), width)
+    if lengths is not None:
+        short = np.flatnonzero(lengths < width)
+        gathered[short] *= np.arange(width) < lengths[short, None]
     return gathered

@@ -70,16 +70,14 @@ class EndpointMachine(ABC, Generic[AnyConversation]):
         self._fits_always = UDP_PAYLOAD_BYTES_MAX - HEADER_BYTES_MAX
         """A message of 1 to so many bytes needs no closer look."""
         self._is_shut = False
+        self._table: dict[Any, AnyConversation] = {}
+        """The conversations by what the protocol finds them by, oldest first."""
 
     # What a protocol adds.
 
     @abstractmethod
     def _find(self, peer: Peer) -> AnyConversation | None:
         """Return a conversation that is open or closing."""
-
-    @abstractmethod
-    def _all(self) -> list[AnyConversation]:
-        """List the conversations, oldest first."""
 
     @abstractmethod
     def _sender(self, conversation: AnyConversation) -> SendingHalf:
@@ -97,6 +95,9 @@ class EndpointMachine(ABC, Generic[AnyConversation]):
     def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes: ...
 
     # Conversations.
+
+    def _all(self) -> list[AnyConversation]:
+        return list(self._table.values())
 
     def _known(self, peer: Peer) -> AnyConversation:
         conversation = self._find(peer)

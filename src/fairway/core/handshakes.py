@@ -6,7 +6,7 @@ open from our answer until a packet of the conversation comes. The table of thos
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -164,62 +164,40 @@ class HalfOpens(Generic[Entry]):
             self.remove(entry)
 
 
-class HandshakeTable(ABC, Generic[Entry]):
-    """The conversations of a machine from their first packet on, with one deadline each."""
+class HandshakeMachine(EndpointMachine[AnyConversation], Generic[AnyConversation, Entry]):
+    """A machine whose conversations begin with a handshake."""
 
-    def __init__(self, options: HandshakeOptions, outputs: Outputs[Any], deadlines: Deadlines[Any]) -> None:
-        self._peers_max = options.peers_max
-        self._outputs = outputs
-        self.deadlines = deadlines
-        self.calls = Calls(options, outputs, deadlines)
-        self.half_opens: HalfOpens[Entry] = HalfOpens(options, outputs, deadlines)
-        self._closed = False
+    def __init__(self, options: HandshakeOptions) -> None:
+        super().__init__(options)
+        self._calls = Calls(options, self._outputs, self._deadlines)
+        self._half_opens: HalfOpens[Entry] = HalfOpens(options, self._outputs, self._deadlines)
 
     @abstractmethod
-    def __len__(self) -> int:
-        """Count the conversations."""
-
-    @abstractmethod
-    def connect(self, address: Address, now_us: int) -> int:
+    def _call(self, address: Address, now_us: int) -> int:
         """Call an address, and return the token."""
 
     @abstractmethod
     def _wake(self, entry: Any, now_us: int) -> None:
         """Do what is due for a conversation or a call of another side."""
 
-    def is_full(self) -> bool:
-        return len(self) + len(self.calls) >= self._peers_max
-
-    def shut(self) -> None:
-        """Give up all handshakes and take no new calls."""
-        self._closed = True
-        self.calls.give_up_all(CloseReason.SHUT_DOWN)
-        self.half_opens.clear()
-
-    def wake(self, now_us: int) -> None:
-        for entry in self.deadlines.pop_due(now_us):
-            if isinstance(entry, Call):
-                self.calls.wake(entry, now_us)
-            else:
-                self._wake(entry, now_us)
-
-
-class HandshakeMachine(EndpointMachine[AnyConversation]):
-    """A machine whose conversations begin with a handshake."""
-
-    @abstractmethod
-    def _handshakes(self) -> HandshakeTable[Any]: ...
+    def _is_full(self) -> bool:
+        return len(self._table) + len(self._calls) >= self._peers_max
 
     def connect(self, address: Address, now_us: int) -> int:
-        self._check_connect(full=self._handshakes().is_full())
-        return self._handshakes().connect(address, now_us)
+        self._check_connect(full=self._is_full())
+        return self._call(address, now_us)
 
     def _shut(self) -> None:
         super()._shut()
-        self._handshakes().shut()
+        self._calls.give_up_all(CloseReason.SHUT_DOWN)
+        self._half_opens.clear()
 
     def wake(self, now_us: int) -> None:
-        self._handshakes().wake(now_us)
+        for entry in self._deadlines.pop_due(now_us):
+            if isinstance(entry, Call):
+                self._calls.wake(entry, now_us)
+            else:
+                self._wake(entry, now_us)
 
     def unreachable(self, address: Address, reason: str, now_us: int) -> None:
-        self._handshakes().calls.give_up_to(address, reason)
+        self._calls.give_up_to(address, reason)

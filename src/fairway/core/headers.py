@@ -51,7 +51,7 @@ class Header:
     def __getitem__(self, name: str) -> Field:
         return self._by_name[name]
 
-    def place(self, name: str) -> slice:
+    def span(self, name: str) -> slice:
         """Return where the bytes of a field stand."""
         one = self._by_name[name]
         return slice(one.offset, one.end)

@@ -32,13 +32,14 @@ Rules that hold for every machine:
 * After `Closed` no event speaks of that peer, and its open receipts count as committed.
 * `next_deadline_us` is in the future after `wake(now_us)`, or None.
 
-A driver follows `core/drive.py`: feed one input; then send what is to be sent and report what is to be reported, until
-reporting causes nothing more; then re-arm one timer.
+A driver feeds one input and calls `settle`, which the simulator and the sockets share, because a test world with a
+kinder order of steps hides bugs: what is sent leaves before what happened is reported, reporting may cause more, and
+one timer is armed last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -51,6 +52,7 @@ Buffer = bytes | bytearray | memoryview
 UDP_PAYLOAD_BYTES_MAX = 65_507
 """What one UDP datagram carries over IPv4 at the most; the bound of the single-datagram protocols."""
 
+DURATION_US_MAX = 1 << 62
 CONTROLLERS = ("model", "newreno", "eager")
 WINDOW = 256
 BY_PATH = -1
@@ -100,7 +102,9 @@ class Options:
         check_range("datagram_bytes_max", self.datagram_bytes_max, 64, UDP_PAYLOAD_BYTES_MAX)
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, int) and not isinstance(value, bool) and value < 0:
+            if field.name.endswith(("_us", "_us_min", "_us_max")):
+                check_range(field.name, value, 1, DURATION_US_MAX)
+            elif isinstance(value, int) and not isinstance(value, bool) and value < 0:
                 raise BadOption(f"{field.name} is {value}; it must not be negative")
         for name in ("window", "open_receipts_max", "send_queue_messages_max", "peers_max", "half_open_max"):
             check_range(name, getattr(self, name), 1, 1 << 31)
@@ -250,3 +254,25 @@ class Machine(Protocol):
         numbers twice. It must not restore an mrp connection on which data of its own was sent after the snapshot.
         """
         ...
+
+
+def settle(
+    machine: Machine,
+    transmit: Callable[[list[Transmit]], None],
+    report: Callable[[Event], None],
+    arm: Callable[[int | None], None],
+) -> None:
+    """Send and report until reporting causes nothing more, then arm the timer.
+
+    Call it after each input. An input given from inside `report` must not settle again: its effects are taken up here.
+    """
+    while True:
+        transmits = machine.transmits()
+        if transmits:
+            transmit(transmits)
+        events = machine.events()
+        if not events:
+            break
+        for event in events:
+            report(event)
+    arm(machine.next_deadline_us())

@@ -9,9 +9,10 @@ offset  size   field
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from struct import Struct, error
+from typing import Any
 from zlib import crc32
 
 from fairway.core.errors import BadAddress, DamagedSnapshot
@@ -33,6 +34,16 @@ def unseal(version: bytes, snapshot: bytes) -> bytes:
     return state
 
 
+def pack(version: bytes, state: Mapping[str, object]) -> bytes:
+    """Return a state of plain values as JSON in its envelope; raises `BadAddress` if it cannot be stored."""
+    return seal(version, address_bytes(state))
+
+
+def unpack(version: bytes, snapshot: bytes) -> Any:
+    """Return what `pack` took, tuples as lists; raises `DamagedSnapshot`, or `ValueError` if it is no JSON."""
+    return json.loads(unseal(version, snapshot))
+
+
 @contextmanager
 def reading(protocol: str) -> Iterator[None]:
     """Turn whatever goes wrong while a state is read into `DamagedSnapshot`."""
@@ -42,12 +53,12 @@ def reading(protocol: str) -> Iterator[None]:
         raise DamagedSnapshot(f"the state of the snapshot is none of {protocol}: {cause!r}") from cause
 
 
-def address_bytes(address: Address) -> bytes:
-    """Return an address as JSON; raises `BadAddress` if it cannot be stored."""
+def address_bytes(value: object) -> bytes:
+    """Return an address, or a state with one, as JSON; raises `BadAddress` if it cannot be stored."""
     try:
-        return json.dumps(address, separators=(",", ":")).encode()
+        return json.dumps(value, separators=(",", ":")).encode()
     except TypeError as cause:
-        raise BadAddress(f"the address {address!r} is no tuple of plain values and cannot be stored") from cause
+        raise BadAddress(f"an address is no tuple of plain values and cannot be stored: {cause}") from cause
 
 
 def restored_address(value: object) -> Address:

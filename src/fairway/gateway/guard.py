@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from fairway import protocols
-from fairway.core.errors import MalformedDatagram
 from fairway.core.events import Address, Peer
 from fairway.core.machine import Buffer
 from fairway.gateway.settings import Network, Settings
@@ -24,8 +23,8 @@ IPV6_PREFIX_BITS = 64
 BURST_S = 0.25
 """How much of a second's datagrams may come at once."""
 
-CALLS = {"udpc": ("Syn", 13, "session_id"), "mrp": ("Connect", 8, "cl_conid")}
-"""The packet that asks for a session, its size, and what tells two calls of one address apart."""
+CALL_BYTES = {"udpc": 13, "mrp": 8}
+"""The size of the packet that asks for a session; nothing else is looked at."""
 
 Call = tuple[Address, int]
 
@@ -98,7 +97,7 @@ class Guard:
             return "denied"
         if self._settings.datagrams_per_second and not self._within_rate(host.prefix, count, now_us):
             return "rate"
-        if protocol in CALLS:
+        if protocol in CALL_BYTES:
             for number in self._calls(protocol, data, size):
                 reason = self._call_refusal(host, (address, number), now_us)
                 if reason:
@@ -107,18 +106,11 @@ class Guard:
 
     def _calls(self, protocol: str, data: Buffer, size: int) -> list[int]:
         """Return the numbers of the calls among the datagrams; the last of these may be shorter than the others."""
-        name, call_bytes, field = CALLS[protocol]
-        if call_bytes not in {size, len(data) % size if size else 0}:
+        if CALL_BYTES[protocol] not in {size, len(data) % size if size else 0}:
             return []
-        wire, found = protocols.wire(protocol), []
-        for start in range(0, len(data), size):
-            try:
-                packet = wire.decode(data[start : start + size])
-            except MalformedDatagram:
-                continue
-            if type(packet).__name__ == name:
-                found.append(int(getattr(packet, field)))
-        return found
+        caller_id = protocols.wire(protocol).caller_id
+        numbers = [caller_id(data[start : start + size]) for start in range(0, len(data), size)]
+        return [number for number in numbers if number is not None]
 
     def _call_refusal(self, host: Host, call: Call, now_us: int) -> str:
         """Judge a call. What is half open counts as a session already, or many calls at once would all become one."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from fairway.core.errors import BadMessage
@@ -25,6 +24,7 @@ from fairway.net.counters import EndpointStatistics
 from fairway.net.inbox import RECEIVE_MANY_MAX
 from fairway.net.link import Io
 from fairway.net.listener import Listener as AsyncListener
+from fairway.net.listener import Served
 from fairway.net.messages import Batch, Message
 from fairway.net.messages import Request as AsyncRequest
 from fairway.net.opening import CLOSE_TIMEOUT_S, Opening
@@ -73,10 +73,6 @@ class _Receiving(Generic[Source]):
     def __init__(self, source: Source) -> None:
         self._source = source
 
-    @property
-    def url(self) -> str:
-        return self._source.url
-
     def receive(self, *, timeout: float | None = None) -> Message:
         return _wait(self._source.receive(timeout=timeout))
 
@@ -97,14 +93,16 @@ class _Receiving(Generic[Source]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.close()
 
 
 class Connection(_Receiving[AsyncConnection]):
     """A conversation with one peer, whose calls wait."""
+
+    @property
+    def url(self) -> str:
+        return self._source.url
 
     @property
     def device(self) -> str | None:
@@ -113,7 +111,7 @@ class Connection(_Receiving[AsyncConnection]):
 
     @property
     def statistics(self) -> EndpointStatistics:
-        return _wait(_call(lambda: self._source.statistics))
+        return self._source.statistics
 
     def send(self, body: Buffer, *, reliable: bool = True, timeout: float | None = None) -> None:
         _wait(self._source.send(body, reliable=reliable, timeout=timeout))
@@ -132,16 +130,12 @@ class Connection(_Receiving[AsyncConnection]):
         return _wait(within(_await(self._source.ping), timeout, DeliveryUnknown))
 
 
-class Listener(_Receiving[AsyncListener]):
+class Listener(Served, _Receiving[AsyncListener]):
     """Sockets that anyone may call, whose calls wait."""
 
-    @property
-    def urls(self) -> list[str]:
-        return self._source.urls
-
-    @property
-    def statistics(self) -> list[EndpointStatistics]:
-        return _wait(_call(lambda: self._source.statistics))
+    def __init__(self, source: AsyncListener) -> None:
+        Served.__init__(self, source._served)
+        _Receiving.__init__(self, source)
 
     def connect(self, url: str, *, timeout: float | None = None) -> Connection:
         """Open a conversation from the listening socket."""
@@ -188,7 +182,3 @@ def answering(peer: AsyncConnection) -> Connection:
 
 async def _await(call: Callable[[], asyncio.Future[T]]) -> T:
     return await call()
-
-
-async def _call(call: Callable[[], T]) -> T:
-    return call()

@@ -50,5 +50,5 @@ class EndpointStatistics:
         """Return plain values: the machine's counts, with the socket's under `socket`."""
         socket = asdict(self.socket)
         socket["send_failures"] = dict(sorted(self.socket.send_failures.items()))
-        told: dict[str, object] = {"protocol": self.protocol, **self.machine.as_dict(), "socket": socket}
-        return told if self.dtls is None else {**told, "dtls": self.dtls.as_dict()}
+        counts: dict[str, object] = {"protocol": self.protocol, **self.machine.as_dict(), "socket": socket}
+        return counts if self.dtls is None else {**counts, "dtls": self.dtls.as_dict()}

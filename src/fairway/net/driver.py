@@ -12,9 +12,8 @@ import os
 import time
 from collections.abc import Callable
 
-from fairway.core.drive import settle
 from fairway.core.events import Address
-from fairway.core.machine import Buffer, Machine, Transmit
+from fairway.core.machine import Buffer, Machine, Transmit, settle
 from fairway.core.statistics import TOO_LARGE
 from fairway.net.layers import DriverEvents, Link, Receive, Screen
 from fairway.net.recorder import Recorder
@@ -70,8 +69,7 @@ class Driver:
 
     def now_us(self) -> int:
         """Read the loop's clock, in microseconds; it never goes back."""
-        now_us = int(self._time() * 1_000_000)
-        self._now_us = max(self._now_us, now_us)
+        self._now_us = max(self._now_us, int(self._time() * 1_000_000))
         return self._now_us
 
     # From above.
@@ -149,11 +147,11 @@ class Driver:
     def readable(self) -> None:
         if self.closed:
             return
-        now_us = self.now_us()
         try:
             if self.urgent:
+                self.now_us()
                 self._gather()
-            self.link.drain(self._receive, now_us)
+            self.link.drain(self._receive)
             self.settle()
             if TOO_LARGE in self.machine.statistics.dropped:
                 self._above.oversized()
@@ -162,12 +160,12 @@ class Driver:
             raise
 
     def unreachable(self, address: Address | None, why: int | str) -> None:
-        """Pass an error on to the machine. It may come in the middle of a turn, so with the time of that."""
+        """Pass an error on to the machine."""
         reason = f"{os.strerror(why)} (ICMP)" if isinstance(why, int) else why
         sentence = f"{format_url(self.machine.name, address)}: {reason}"
         if isinstance(why, str):
             self.refusal = sentence
-        self.machine.unreachable(address, sentence, self._now_us)
+        self.machine.unreachable(address, sentence, self.now_us())
         self.schedule()
 
     def path_limited(self, datagram_bytes: int, *, fragments: bool) -> None:
@@ -179,20 +177,21 @@ class Driver:
             self._recorder.record(self.link.local, address, data, segment_bytes)
         self.link.send(transmits)
 
-    def _receive_now(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None) -> None:
+    def _receive_now(self, data: Buffer, address: Address, segment_bytes: int | None) -> None:
         """Pass on what arrived, at the time it is now.
 
         Others arrive while a drain goes on: with the time of its begin their round trips would seem shorter than any
         can be, and a controller that believes in the shortest one would strangle the path.
         """
-        self.machine.receive(data, address, self.now_us(), segment_bytes)
+        self._now_us = max(self._now_us, int(self._time() * 1_000_000))
+        self.machine.receive(data, address, self._now_us, segment_bytes)
 
-    def _look_and_receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None) -> None:
-        if self._screen is not None and not self._screen(data, address, now_us, segment_bytes):
+    def _look_and_receive(self, data: Buffer, address: Address, segment_bytes: int | None) -> None:
+        if self._screen is not None and not self._screen(data, address, self.now_us(), segment_bytes):
             return
         if self._recorder is not None:
             self._recorder.record(address, self.link.local, data, segment_bytes)
-        self._receive_now(data, address, now_us, segment_bytes)
+        self._receive_now(data, address, segment_bytes)
 
     # The timer.
 
@@ -218,7 +217,10 @@ class Driver:
             self._arm(self._due_us)
             return
         try:
-            self._take_in(now_us)
+            # What has arrived comes before anything counts as late: an answer may have waited for this process.
+            for _ in range(DRAINS_MAX):
+                if not self.link.drain(self._receive):
+                    break
             now_us = self._now_us
             link_us = self.link.deadline_us
             if link_us is not None and link_us <= now_us:
@@ -228,9 +230,3 @@ class Driver:
         except Exception as error:
             self._above.failed(error)
             raise
-
-    def _take_in(self, now_us: int) -> None:
-        """Take in what has arrived before anything counts as late: an answer may have waited for this process."""
-        for _ in range(DRAINS_MAX):
-            if not self.link.drain(self._receive, now_us):
-                break

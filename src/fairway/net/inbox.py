@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Arrival = Run | Message
 RECEIVE_MANY_MAX = 4_096
-"""What one `receive_many` takes unless told otherwise."""
+"""What one `receive_many` takes by default."""
 
 
 class Inbox:

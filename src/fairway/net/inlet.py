@@ -37,10 +37,7 @@ _BUFFER_BYTES = 4 * kernel.DATAGRAM_BYTES_MAX
 STRIDE_FIRST = 1_200
 LONE_READS_MAX = 8
 """After a drain that found one datagram, so many drains read one and do not ask for a second: the loop calls again if
-there is one, and to be told that there is none costs as much as a datagram."""
-LONE_DRAINS_MAX = 4
-"""After so many drains in a row that found one datagram the kernel is told to merge nothing, until one finds more: what
-cannot be merged is read by a shorter call."""
+there is one, and to learn that there is none costs as much as a datagram."""
 _UNMERGED_CALLS = 16
 """After so many receives in a drain without one merged, the next drain goes through `recvmmsg`."""
 
@@ -79,13 +76,13 @@ class Inlet:
         self._buffers = (self._view,)
         self._lone_reads = 0
 
-    def drain(self, receive: Receive, now_us: int) -> int:
+    def drain(self, receive: Receive) -> int:
         """Pass on what has arrived, within the bounds, and return the number of receives.
 
         Raises `OSError` for what an earlier send met; the next call goes on.
         """
         if not self._lone_reads:
-            return self._drain_all(receive, now_us)
+            return self._drain_all(receive)
         # Reads once and hands that over: the shortest way for a datagram that comes alone.
         self._lone_reads -= 1
         try:
@@ -103,13 +100,13 @@ class Inlet:
         self._counters.receive_calls += 1
         address = source if self._short else _canonical(source)
         if segment == size:
-            receive(self._view[:size], address, now_us, None)
+            receive(self._view[:size], address, None)
         else:
             self._lone_reads = 0
-            receive(self._view[:size], address, now_us, segment)
+            receive(self._view[:size], address, segment)
         return 1
 
-    def _drain_all(self, receive: Receive, now_us: int) -> int:
+    def _drain_all(self, receive: Receive) -> int:
         view, remote, merged, short = self._view, self._remote, self._merged, self._short
         sock = self._sock
         start = end = segment = total = calls = datagrams = 0
@@ -132,16 +129,16 @@ class Inlet:
                     end += size
                 else:
                     if end > start:
-                        receive(view[start:end], address, now_us, segment if end - start > segment else None)
+                        receive(view[start:end], address, segment if end - start > segment else None)
                     start, segment = end, piece
                     end += size
                     address = source if short else _canonical(source)
                     if not size:
-                        receive(view[start:end], address, now_us, None)
+                        receive(view[start:end], address, None)
                 whole = piece == segment and size > 0 and size % segment == 0
                 enough = RUN_BYTES if segment < LARGE_DATAGRAM_BYTES else RUN_LARGE_BYTES
                 if end - start >= enough or end > _BUFFER_BYTES - kernel.DATAGRAM_BYTES_MAX:
-                    receive(view[start:end], address, now_us, segment if end - start > segment else None)
+                    receive(view[start:end], address, segment if end - start > segment else None)
                     datagrams += -(-(end - start) // segment)
                     start = end = 0
                     whole = False
@@ -153,7 +150,7 @@ class Inlet:
         finally:
             self._counters.receive_calls += calls
             if end > start:
-                receive(view[start:end], address, now_us, segment if end - start > segment else None)
+                receive(view[start:end], address, segment if end - start > segment else None)
         return calls
 
     def _read_control(self, control: list[tuple[int, int, bytes]], size: int) -> int:
@@ -185,12 +182,12 @@ class ManyInlet:
         self.merged = 0
         """Merged receives in the latest drain."""
 
-    def drain(self, receive: Receive, now_us: int) -> int:
+    def drain(self, receive: Receive) -> int:
         """Pass on what has arrived, within the bounds, and return the number of datagrams."""
         datagrams = total = self.merged = 0
         try:
             while datagrams < DRAIN_CALLS_MAX * 4 and total < DRAIN_BYTES_MAX:
-                count, size, merged = self._batch.receive(self._sock, receive, now_us)
+                count, size, merged = self._batch.receive(self._sock, receive)
                 if self._batch.kernel_dropped:
                     self._counters.kernel_dropped = self._batch.kernel_dropped
                 self._counters.receive_calls += 1
@@ -206,48 +203,26 @@ class ManyInlet:
 
 
 class MergedInlet(Inlet):
-    """Drains a socket whose datagrams the kernel may merge; turns to `recvmmsg` while it merges nothing of many, and to
-    plain receives while they come one by one."""
+    """Drains a socket whose datagrams the kernel may merge; turns to `recvmmsg` while it merges nothing of many."""
 
     def __init__(self, sock: socket.socket, counters: SocketCounters, *, remote: Address | None) -> None:
         super().__init__(sock, counters, remote=remote, merged=True)
         self._many: ManyInlet | None = None
         self._unmerged = False
-        self._lone_drains = 0
 
-    def _drain_all(self, receive: Receive, now_us: int) -> int:
+    def _drain_all(self, receive: Receive) -> int:
         if self._unmerged:
-            return self._drain_many(receive, now_us)
+            return self._drain_many(receive)
         before = self._counters.merged_receives
-        calls = super()._drain_all(receive, now_us)
+        calls = super()._drain_all(receive)
         if calls >= _UNMERGED_CALLS and self._counters.merged_receives == before:
             self._unmerged = mmsg.available()
-        if self._lone_reads:
-            self._lone_drains += 1
-            if self._merged and self._lone_drains >= LONE_DRAINS_MAX:
-                self._merge_nothing()
-        elif calls:
-            self._lone_drains = 0
-            if not self._merged:
-                self._merged = kernel.enable_gro(self._sock)
         return calls
 
-    def _merge_nothing(self) -> None:
-        """Have the kernel merge nothing, if the socket is empty then: of what it merged before it no longer tells the
-        sizes."""
-        kernel.try_option(self._sock, kernel.SOL_UDP, kernel.UDP_GRO, 0)
-        try:
-            self._sock.recv_into(self._view, 1, socket.MSG_PEEK)
-        except BlockingIOError:
-            self._merged = False
-        finally:
-            if self._merged:
-                kernel.enable_gro(self._sock)
-
-    def _drain_many(self, receive: Receive, now_us: int) -> int:
+    def _drain_many(self, receive: Receive) -> int:
         if self._many is None:
             self._many = ManyInlet(self._sock, self._counters)
-        datagrams = self._many.drain(receive, now_us)
+        datagrams = self._many.drain(receive)
         # A handful of datagrams is read faster one by one than by a call through ctypes.
         self._unmerged = not self._many.merged and datagrams >= _UNMERGED_CALLS
         return datagrams

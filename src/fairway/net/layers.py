@@ -23,12 +23,12 @@ from fairway.core.machine import Buffer, Transmit
 from fairway.dtls import DtlsCounters
 from fairway.net.counters import SocketCounters
 
-Receive = Callable[[Buffer, Address, int, int | None], None]
-"""Takes a datagram, or several with their segment size, the address it came from and the time. The buffer is used
-again afterwards: who keeps anything copies it."""
+Receive = Callable[[Buffer, Address, int | None], None]
+"""Takes a datagram, or several with their segment size, and the address it came from. The buffer is used again
+afterwards: who keeps anything copies it."""
 
 Screen = Callable[[Buffer, Address, int, int | None], bool]
-"""Returns whether the machine may see what arrived; called with the arguments of `Receive`."""
+"""Returns whether the machine may see what arrived: data, address, the time and the segment size."""
 
 
 class Link(Protocol):
@@ -44,12 +44,12 @@ class Link(Protocol):
 
     @property
     def deadline_us(self) -> int | None:
-        """When `wake` is due, on the clock of `drain`; None if never. A plain socket has no deadline."""
+        """When `wake` is due, on the clock of the loop; None if never. A plain socket has no deadline."""
 
     def start(self, above: LinkEvents) -> None:
         """Begin to read: from now on `above` is told what happens. Called once."""
 
-    def drain(self, receive: Receive, now_us: int) -> int:
+    def drain(self, receive: Receive) -> int:
         """Pass on what has arrived, within bounds, and return the number of receives."""
 
     def send(self, transmits: list[Transmit]) -> None:

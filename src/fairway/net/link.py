@@ -34,7 +34,7 @@ ARRIVED_MAX = 4_096
 """Datagrams that a transport pushed and that wait for the turn's drain; beyond it they are dropped and counted."""
 
 LINK_BYTES = (65_535, 17_914, 9_000, 4_352, 1_500, 1_492, 1_400, 1_280, 1_006, 576, 296)
-"""What links commonly take, headers included: guesses for a path of which nothing is told (RFC 1191, section 7.1)."""
+"""What links commonly take, headers included: guesses for a path of which nothing is known (RFC 1191, section 7.1)."""
 
 IP_AND_UDP_HEADER_BYTES = {socket.AF_INET: 28, socket.AF_INET6: 48}
 
@@ -95,12 +95,12 @@ class SocketLink(Outlet):
         counters.path = "portable"
         return Inlet(sock, counters, remote=self._remote)
 
-    def drain(self, receive: Receive, now_us: int) -> int:
+    def drain(self, receive: Receive) -> int:
         """Pass on what has arrived and return the number of receives; errors that came back are reported."""
         if self._paused:
             return 0
         try:
-            received = self._inlet.drain(receive, now_us)
+            received = self._inlet.drain(receive)
         except OSError as error:
             self._take_errors(error)
             return 1
@@ -251,12 +251,12 @@ class TransportLink(asyncio.DatagramProtocol):
             if self._above is not None:
                 self._above.unreachable(self._remote, number or errno.ECONNREFUSED)
 
-    def drain(self, receive: Receive, now_us: int) -> int:
+    def drain(self, receive: Receive) -> int:
         arrived = self._arrived
         count = len(arrived)
         for _ in range(count):
             data, address = arrived.popleft()
-            receive(data, address, now_us, None)
+            receive(data, address, None)
         return count
 
     def send(self, transmits: list[Transmit]) -> None:
@@ -285,7 +285,7 @@ class TransportLink(asyncio.DatagramProtocol):
             self.error_received(error)
 
     def pause(self) -> None:
-        """Drop what arrives from now on; a transport cannot be told to stop reading."""
+        """Drop what arrives from now on; a transport cannot stop reading."""
         self._paused = True
 
     def resume(self) -> None:

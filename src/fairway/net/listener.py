@@ -16,7 +16,7 @@ from fairway.net.sockets import resolve_peer
 from fairway.net.urls import parse
 
 
-class Served(Closing):
+class Served:
     """Bound sockets, and what they count."""
 
     def __init__(self, served: Sequence[Conversations]) -> None:
@@ -38,7 +38,7 @@ class Served(Closing):
         return [one.endpoint.statistics for one in self._served]
 
 
-class Listener(Served, Receiving):
+class Listener(Served, Receiving, Closing):
     """Receives from whoever calls one of its URLs; `message.peer` answers there, from the same socket.
 
     `receive` and `async for` take the messages of all peers; `connections()` iterates over the peers, and what is

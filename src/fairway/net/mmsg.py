@@ -99,7 +99,7 @@ class Batch:
         self._fresh = bytes(self._headers)
         self._view = memoryview(self._headers)
 
-    def receive(self, sock: socket.socket, pass_on: Receive, now_us: int) -> tuple[int, int, int]:
+    def receive(self, sock: socket.socket, pass_on: Receive) -> tuple[int, int, int]:
         """Pass on what has arrived, up to 64 datagrams, runs of equal ones as one super-buffer.
 
         Return the number of receives, of bytes, and of receives that the kernel had merged. Raises `OSError` for what
@@ -125,22 +125,22 @@ class Batch:
                 run_end += size
                 continue
             if run_end > run_start:
-                self._pass_on_run(pass_on, run_address, run_start, run_end, now_us)
+                self._pass_on_run(pass_on, run_address, run_start, run_end)
             address = run_address if name == run_name else self._address(bytes(name))
             run_name, run_address, run_start, run_end = name, address, start, start
             if plain:
                 run_end += size
             else:
                 merged += segment_bytes > 0
-                pass_on(self._gather(position, size), address, now_us, segment_bytes or None)
+                pass_on(self._gather(position, size), address, segment_bytes or None)
         if run_end > run_start:
-            self._pass_on_run(pass_on, run_address, run_start, run_end, now_us)
+            self._pass_on_run(pass_on, run_address, run_start, run_end)
         self._follow(sizes)
         return count, sum(sizes), merged
 
-    def _pass_on_run(self, pass_on: Receive, address: Address, start: int, end: int, now_us: int) -> None:
+    def _pass_on_run(self, pass_on: Receive, address: Address, start: int, end: int) -> None:
         several = end - start > self.stride
-        pass_on(self.slots[start:end], address, now_us, self.stride if several else None)
+        pass_on(self.slots[start:end], address, self.stride if several else None)
 
     def _gather(self, position: int, size: int) -> Buffer:
         """Return one datagram that does not fit the run: empty, merged, or longer than its slot."""

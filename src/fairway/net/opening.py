@@ -5,15 +5,14 @@ from __future__ import annotations
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from fairway import protocols
 from fairway.core.errors import BadAddress, BadOption
 from fairway.core.events import Address
 from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Machine, Options, check_choice
 from fairway.net import sockets
-from fairway.net.connection import Connection
+from fairway.net.connection import Closing, Connection
 from fairway.net.conversations import Accepted, Conversations
 from fairway.net.driver import Driver
 from fairway.net.endpoint import Endpoint
@@ -41,13 +40,7 @@ PACED_AT_ONCE = 1_024
 ANY_HOST = "0.0.0.0"
 
 
-class Closable(Protocol):
-    """What is closed at the end of a context."""
-
-    async def close(self) -> None: ...
-
-
-Opened = TypeVar("Opened", bound=Closable)
+Opened = TypeVar("Opened", bound=Closing)
 
 
 class Opening(Generic[Opened]):
@@ -64,9 +57,7 @@ class Opening(Generic[Opened]):
         self._opened = await self._work
         return self._opened
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *failure: object) -> None:
         assert self._opened is not None
         await self._opened.close()
 
@@ -227,7 +218,7 @@ async def _bound(plan: Plan, descriptor: int | None) -> list[socket.socket]:
     window = plan.window
     if descriptor is not None:
         return [sockets.take_over(descriptor, plan.window_bytes, window)]
-    found = await sockets.resolve(_anywhere(plan.target))
+    found = await sockets.resolve(replace(plan.target, host=plan.target.host or ANY_HOST))
     if plan.target.host == sockets.LOCALHOST:
         return sockets.open_both(found, plan.window_bytes, window)
     return [sockets.open_bound(*found[0], plan.window_bytes, window)]
@@ -250,10 +241,6 @@ class Plan:
     def window(self) -> int:
         """Datagrams that may arrive before any is read: where the window is a bound of memory, fewer than that."""
         return min(self.options.window, PACED_AT_ONCE) if self.options.controller == "model" else self.options.window
-
-    @property
-    def takes_large_messages(self) -> bool:
-        return getattr(self.options, "message_bytes_max", 0) > UDP_PAYLOAD_BYTES_MAX
 
     def machine(self) -> Machine:
         """Build the machine that serves it."""
@@ -315,10 +302,6 @@ def _security(target: Target, settings: dict[str, Setting], role: Role) -> Secur
     return security
 
 
-def _anywhere(target: Target) -> Target:
-    return target if target.host else replace(target, host=ANY_HOST)
-
-
 async def _open_endpoint(
     plan: Plan,
     sock: socket.socket,
@@ -329,7 +312,7 @@ async def _open_endpoint(
 ) -> Endpoint:
     """Build the layers on a bound or connected socket, from below; close the socket when that fails."""
     try:
-        if plan.takes_large_messages:
+        if getattr(plan.options, "message_bytes_max", 0) > UDP_PAYLOAD_BYTES_MAX:
             keep_freed_memory()
         link = await open_link(sock, io=plan.io, remote=remote)
         if plan.security is not None:

@@ -50,11 +50,6 @@ class Outlet:
     def waiting(self) -> bool:
         return bool(self._queue)
 
-    @property
-    def segmented(self) -> bool:
-        """Whether the kernel is still trusted to cut a buffer into datagrams."""
-        return self._segments_max > 1
-
     def send(self, transmits: list[Transmit]) -> None:
         """Send in order; what the kernel has no room for waits."""
         if len(transmits) == 1 and not self._queue:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from fairway.core.addresses import with_device
 from fairway.core.errors import BadOption
 from fairway.core.events import Address
-from fairway.core.machine import Transmit
+from fairway.core.machine import Buffer, Transmit
 from fairway.dtls import OVERHEAD_BYTES, BadIdentity, DtlsClient, DtlsCounters, DtlsGateway, require_packages
 from fairway.dtls.engine import DATAGRAM_BYTES_MAX
 from fairway.dtls.reasons import explained
@@ -143,15 +143,16 @@ class SecureLink:
         self._above = above
         self._link.start(self)
 
-    def drain(self, receive: Receive, now_us: int) -> int:
+    def drain(self, receive: Receive) -> int:
         """Open what has arrived and pass it on; return the number of receives."""
-        self._now_us = max(self._now_us, now_us)
-        layer = self._layer
-        received = self._link.drain(layer.receive, self._now_us)
-        for data, address, _, segment_bytes in layer.plaintexts():
-            receive(data, address, now_us, segment_bytes)
+        received = self._link.drain(self._open)
+        for data, address, _, segment_bytes in self._layer.plaintexts():
+            receive(data, address, segment_bytes)
         self._flush()
         return received
+
+    def _open(self, data: Buffer, address: Address, segment_bytes: int | None) -> None:
+        self._layer.receive(data, address, self._time_us(), segment_bytes)
 
     def send(self, transmits: list[Transmit]) -> None:
         """Seal and send, or wait for the handshake."""

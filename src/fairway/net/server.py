@@ -6,14 +6,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from fairway.net.connection import Connection
+from fairway.net.connection import Closing, Connection
 from fairway.net.listener import Listener, Served
 from fairway.net.outcomes import ConversationClosed, OutcomeRefused, OutcomeUnknown
 
 _log = logging.getLogger("fairway.net")
 
 
-class Server(Served):
+class Server(Served, Closing):
     """Runs a handler for each connection that a peer opens, and closes the connection when the handler returns.
 
     A peer that leaves ends the iteration over its messages; what its handler meets because of that (an outcome, a

@@ -1,5 +1,10 @@
 """The registry: what each protocol is called and can do, and where its parts are.
 
+udpc      sessions; plain, important (IMP) and request (REQ) packets; heartbeats
+mrp       many connections on one socket; ordered reliable packets; adaptive resend
+rup       one message of any size, cut into parts, repaired by request
+pydevts   connectionless single-datagram messages; CRC; packet, ack, close
+
 A fifth protocol is a fifth folder and one more row here. Nothing of a protocol is imported before it is asked for, so
 that `fairway send` loads one machine and no numpy.
 """
@@ -22,11 +27,8 @@ class Protocol:
 
     name: str
     """Also the scheme of its URLs."""
-    summary: str
     default_port: int | None = None
-    connection_oriented: bool
-    """Whether `connect` asks the peer; otherwise `Connected` is reported at once."""
-    ordered: bool
+    ordered: bool = False
     """Whether messages arrive in the order in which they were sent."""
     requests: bool = False
     """Whether a message may ask for a response."""
@@ -38,44 +40,13 @@ class Protocol:
     """The largest body; of rup the default of an option."""
     single_datagram: bool = True
     """Whether a message is one datagram."""
-    deferred: bool = True
-    """Whether acknowledgement can wait for a commit; true of all so far."""
 
 
 PROTOCOLS = (
-    Protocol(
-        name="udpc",
-        summary="sessions; plain, important (IMP) and request (REQ) packets; heartbeats",
-        connection_oriented=True,
-        ordered=False,
-        requests=True,
-        plain=True,
-        message_bytes_max=65_494,
-    ),
-    Protocol(
-        name="mrp",
-        summary="many connections on one socket; ordered reliable packets; adaptive resend",
-        default_port=8192,
-        connection_oriented=True,
-        ordered=True,
-        empty_messages=False,
-        message_bytes_max=65_493,
-    ),
-    Protocol(
-        name="rup",
-        summary="one message of any size, cut into parts, repaired by request",
-        connection_oriented=False,
-        ordered=False,
-        message_bytes_max=64 << 20,
-        single_datagram=False,
-    ),
-    Protocol(
-        name="pydevts",
-        summary="connectionless single-datagram messages; CRC; packet, ack, close",
-        connection_oriented=False,
-        ordered=False,
-        message_bytes_max=65_499,
-    ),
+    Protocol(name="udpc", requests=True, plain=True, message_bytes_max=65_494),
+    Protocol(name="mrp", default_port=8192, ordered=True, empty_messages=False, message_bytes_max=65_493),
+    Protocol(name="rup", message_bytes_max=64 << 20, single_datagram=False),
+    Protocol(name="pydevts", message_bytes_max=65_499),
 )
 
 NAMES = tuple(known.name for known in PROTOCOLS)

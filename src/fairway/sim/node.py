@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fairway.core.drive import settle
 from fairway.core.errors import FairwayError
 from fairway.core.events import Address, Event, Peer
-from fairway.core.machine import Machine, Transmit
+from fairway.core.machine import Machine, Transmit, settle
 from fairway.core.random_source import Seeded
 from fairway.sim.checks import Judge
 from fairway.sim.digest import Digest

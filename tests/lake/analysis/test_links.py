@@ -29,16 +29,16 @@ def at_s(rows: list[dict[str, Any]], column: str) -> list[float | None]:
 
 
 def request(index: int) -> bytes:
-    return udpc.encode(udpc.Request(index=index, session_id=SESSION, asynchronous=False, body=b"ask"))
+    return udpc.encode(udpc.Message(index=index, session_id=SESSION, flag=udpc.REQ, body=b"ask"))
 
 
 def response(index: int, ack: int, body: bytes = b"told") -> bytes:
-    return udpc.encode(udpc.Response(index=index, session_id=SESSION, ack_index=ack, body=body))
+    return udpc.encode(udpc.Message(index=index, session_id=SESSION, ack_index=ack, flag=udpc.ACK, body=body))
 
 
 def counter(index: int, ack: int) -> bytes:
     return udpc.encode(
-        udpc.AnsweringRequest(index=index, session_id=SESSION, ack_index=ack, asynchronous=False, body=b"why")
+        udpc.Message(index=index, session_id=SESSION, ack_index=ack, flag=udpc.ACK | udpc.REQ, body=b"why")
     )
 
 
@@ -75,7 +75,7 @@ def test_a_first_part_sent_again_after_confirm_0_is_no_duplicate() -> None:
 
 
 def test_a_packet_names_the_first_under_its_number_and_in_what_it_differs() -> None:
-    other = udpc.encode(udpc.Plain(index=9, session_id=SESSION, body=b"other"))
+    other = udpc.encode(udpc.Message(index=9, session_id=SESSION, flag=0, body=b"other"))
     rows = seen(9_000, (0, ">", request(9)), (1, ">", request(9)), (2, ">", other), (3, "<", response(9, 9)))
     assert at_s(rows, "first_at_ns") == [0, 0, 0, 3]
     assert [row["differs"] for row in rows] == [None, None, "kind size", None]

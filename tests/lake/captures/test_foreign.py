@@ -68,7 +68,7 @@ def test_a_session_whose_index_wraps_is_recognised(tmp_path: Path) -> None:
     last = (1 << 32) - 1
     datagrams = [(True, important(index)) for index in (*range(last - 9, last + 1), *range(1, 11))]
     acks = [
-        (False, udpc.encode(udpc.ImportantAck(index=5 + number, session_id=9, ack_index=index)))
+        (False, udpc.encode(udpc.Control(index=5 + number, session_id=9, ack_index=index, flag=udpc.IMP | udpc.ACK)))
         for number, index in enumerate((*range(last - 9, last + 1), *range(1, 11)))
     ]
     both = [one for pair in zip(datagrams, acks, strict=True) for one in pair]

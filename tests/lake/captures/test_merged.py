@@ -10,7 +10,7 @@ import pytest
 from fairway.core.tables import PROTOCOLS, RECORDS
 from fairway.lake.captures.source import CaptureReader, ReadOptions
 from fairway.lake.schemas import spark_schema
-from fairway.protocols.udpc.wire import Syn, SynAck, encode
+from fairway.protocols.udpc.wire import ACK, SYN, Control, encode
 from tests.capture.test_merged import BATCHES, SESSION
 from tests.lake.captures.reading import datagrams_of as read
 from tests.lake.captures.test_recognition import datagrams_of, packet, packets_of
@@ -46,8 +46,8 @@ def test_merged_datagrams_give_the_rows_of_single_ones(tmp_path: Path) -> None:
 def test_only_a_flow_that_is_recognised_without_the_cut_is_cut(name: str, tmp_path: Path) -> None:
     """sFlow and others have payloads that can be cut like ours; the number of records is that of the file."""
     merged = b"".join(BATCHES[name])
-    syn = encode(Syn(index=77, session_id=5))
-    answer = encode(SynAck(index=1, session_id=int.from_bytes(SESSION), ack_index=77))
+    syn = encode(Control(index=77, session_id=5, flag=SYN))
+    answer = encode(Control(index=1, session_id=int.from_bytes(SESSION), ack_index=77, flag=SYN | ACK))
     alone = packets_of(datagrams_of(tmp_path, [conversation(*[(True, merged)] * 9)]))
     assert [(row["frame"], row["piece"], row["protocol"]) for row in alone] == [(n, 0, "unknown") for n in range(1, 10)]
     ours = packets_of(datagrams_of(tmp_path, [conversation((True, syn), (False, answer), (True, merged))]))

@@ -48,7 +48,7 @@ def verdicts_of(rows: Iterable[dict[str, Any]]) -> dict[str, set[tuple[str, str 
 
 
 def important(index: int, session: int = 9) -> bytes:
-    return udpc.encode(udpc.Important(index=index, session_id=session, body=b"x"))
+    return udpc.encode(udpc.Message(index=index, session_id=session, flag=udpc.IMP, body=b"x"))
 
 
 def packet(number: int, body: bytes) -> bytes:
@@ -95,9 +95,9 @@ def _consistent(row: dict[str, Any]) -> bool:
 
 def test_what_is_not_conclusive_is_unknown(tmp_path: Path) -> None:
     """Each file is a flow of its own; what decides is in the comment."""
-    handshake = [(True, udpc.encode(udpc.Syn(index=77, session_id=5)))]
-    answer = udpc.encode(udpc.SynAck(index=1, session_id=9, ack_index=77))
-    stray = udpc.encode(udpc.SynAck(index=1, session_id=9, ack_index=78))
+    handshake = [(True, udpc.encode(udpc.Control(index=77, session_id=5, flag=udpc.SYN)))]
+    answer = udpc.encode(udpc.Control(index=1, session_id=9, ack_index=77, flag=udpc.SYN | udpc.ACK))
+    stray = udpc.encode(udpc.Control(index=1, session_id=9, ack_index=78, flag=udpc.SYN | udpc.ACK))
     cases: list[tuple[list[tuple[bool, bytes]], tuple[str, str | None]]] = [
         ([*handshake, (False, answer)], ("udpc", "handshake")),
         ([*handshake, (False, stray)], ("unknown", None)),  # the answer is to another SYN

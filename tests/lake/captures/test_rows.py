@@ -62,7 +62,7 @@ def reading(name: str, payload: bytes) -> dict[str, Any]:
         return {f"{name}_kind": "malformed", f"{name}_reason": error.reason, f"{name}_body_crc": None} | dict.fromkeys(
             FIELDS[name]
         )
-    kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(packet).__name__).lower()
+    kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", getattr(packet, "kind", type(packet).__name__)).lower()
     found: dict[str, Any] = {f"{name}_kind": kind, f"{name}_reason": None}
     found |= {column: getattr(packet, field, None) for column, field in FIELDS[name].items()}
     if isinstance(packet, Data):

@@ -35,7 +35,7 @@ class Blame:
         self._latest_us = 0
         """The oldest that such a packet was, and an eighth more."""
 
-    def patience_us(self) -> int:
+    def reordered_us(self) -> int:
         """Return how old a packet that was overtaken must be to be lost; 0 where nothing was reordered lately."""
         if self._cuts >= self._reorders_until:
             return 0
@@ -68,7 +68,7 @@ class Blame:
 
     def spurious(self, run: Run, count: int, age_us: int) -> None:
         """Take that the first transmission of packets which were taken for lost had arrived, at that age."""
-        self._latest_us = max(self._latest_us if self.patience_us() else 0, age_us + (age_us >> 3))
+        self._latest_us = max(self._latest_us if self.reordered_us() else 0, age_us + (age_us >> 3))
         self._reorders_until = self._cuts + REORDERS_FOR
         self._none += count
         self.absolve(run, count)

@@ -73,9 +73,9 @@ class DeliveryRate:
         self._left_us = max(self._left_us, departure.sent_us)
         if not least_us or departure.sent_us < self._believed_us:
             return
-        start = departure
+        start, enough = departure, self.packets - bunches * self.bunch
         for anchor in reversed(self._anchors):
-            if self.covers(start.delivered, bunches) and now_us - start.delivered_us >= least_us:
+            if start.delivered <= enough and now_us - start.delivered_us >= least_us:
                 break
             if anchor.delivered < start.delivered:
                 start = anchor

@@ -55,7 +55,7 @@ class MarkRecovery(Recovery):
     def _judge_mark(self, stream: Stream, now_us: int) -> None:
         """Take the packets at a mark that just moved for lost if what moved it left later than they did."""
         number, end = stream.mark, stream.mark + max(1, stream.burst)
-        late_us = self._blame.patience_us() or self.timing.smoothed_us
+        late_us = self._blame.reordered_us() or self.timing.smoothed_us
         if not late_us and not self._kind.ordered:  # a peer that takes only the next packet is not kept waiting
             late_us = self.timing.delay_us
         left_us = now_us - late_us

@@ -265,7 +265,7 @@ class PartRecovery(MarkRecovery):
                 self._lose(self._flight.only(run.first, run), now_us, blame=False)
 
     def finished(self, stream: Stream, now_us: int) -> None:
-        """Take that a stream was acknowledged whole: a peer that had no place for another may have one now."""
+        """Take that a stream was acknowledged whole: a peer that had no slot for another may have one now."""
         if stream.serial > self._finished[0]:
             self._finished[0] = stream.serial
             self._finished.sort()

@@ -150,7 +150,7 @@ class SendQueue:
         end = min(len(bodies), start + most)
         if not chunk.equal:
             size = len(bodies[start])
-            end = next((place for place in range(start, end) if len(bodies[place]) != size), end)
+            end = next((at for at in range(start, end) if len(bodies[at]) != size), end)
         chunk.done = end
         self._messages -= end - start
         if end == len(bodies):

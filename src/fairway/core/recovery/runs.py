@@ -132,7 +132,7 @@ class Stream:
 
     __slots__ = (
         "_firsts", "_runs", "_singles", "answered", "asked", "burst", "chances", "ignored", "last", "left",
-        "mark", "news_us", "offers", "probed_us", "same", "serial", "since_us", "strays", "withheld",
+        "mark", "news_us", "offers", "probed_us", "same", "serial", "since_us", "single", "strays", "withheld",
     )  # fmt: skip
 
     def __init__(self, serial: int = 0, last: int = NEVER) -> None:
@@ -171,24 +171,23 @@ class Stream:
         self._runs: list[Run] = []
         self._firsts: list[int] = []
         self._singles: dict[int, Run] = {}
+        self.single = self._singles.get
+        """Return the run of a packet that is one on its own, or None."""
 
     def add(self, run: Run) -> None:
         if run.count == 1:
             self._singles[run.first] = run
         else:
-            place = bisect_right(self._firsts, run.first)
-            self._firsts.insert(place, run.first)
-            self._runs.insert(place, run)
-
-    def add_single(self, run: Run) -> None:
-        self._singles[run.first] = run
+            at = bisect_right(self._firsts, run.first)
+            self._firsts.insert(at, run.first)
+            self._runs.insert(at, run)
 
     def remove(self, run: Run) -> None:
         if run.count == 1 and self._singles.get(run.first) is run:
             del self._singles[run.first]
             return
-        place = bisect_left(self._firsts, run.first)
-        del self._runs[place], self._firsts[place]
+        at = bisect_left(self._firsts, run.first)
+        del self._runs[at], self._firsts[at]
 
     def split(self, run: Run, at: int) -> Run:
         """Cut a run in two; it keeps the packets below `at`, and the others are the run returned."""
@@ -204,27 +203,24 @@ class Stream:
         if count == run.count:
             self.remove(run)
             return
-        place = bisect_left(self._firsts, run.first)
+        at = bisect_left(self._firsts, run.first)
         run.first += count
         run.count -= count
         if run.count == 1:
-            del self._runs[place], self._firsts[place]
+            del self._runs[at], self._firsts[at]
             self._singles[run.first] = run
         else:
-            self._firsts[place] = run.first
-
-    def single(self, number: int) -> Run | None:
-        return self._singles.get(number)
+            self._firsts[at] = run.first
 
     def find(self, number: int) -> Run | None:
         """Return the run that holds the packet, while it waits."""
         run = self._singles.get(number)
         if run is not None or not self._runs:
             return run
-        place = bisect_right(self._firsts, number) - 1
-        if place < 0:
+        at = bisect_right(self._firsts, number) - 1
+        if at < 0:
             return None
-        run = self._runs[place]
+        run = self._runs[at]
         return run if number < run.first + run.count else None
 
     def __contains__(self, number: int) -> bool:

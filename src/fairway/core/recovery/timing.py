@@ -29,6 +29,8 @@ class RoundTrip:
         self.smoothed_us = 0
         """0 before the first sample."""
         self.variation_us = 0
+        self.late_us = GRANULARITY_US
+        """How long nearly all acknowledgements take, as far as was measured."""
         self.least_us = 0
         """The shortest round trip measured: no acknowledgement speaks of a transmission that is younger."""
         self._min_us = min_us
@@ -52,13 +54,9 @@ class RoundTrip:
             variation_us += (abs(smoothed_us - rtt_us) - variation_us) >> 2
             smoothed_us = max(1, smoothed_us + ((rtt_us - smoothed_us) >> 3))
         self.smoothed_us, self.variation_us = smoothed_us, variation_us
+        self.late_us = smoothed_us + max(GRANULARITY_US, 4 * variation_us)
         self._floor_us = 0
         self.delay_us = min(self._max_us, max(self._min_us, self._law_us()))
-
-    @property
-    def late_us(self) -> int:
-        """How long nearly all acknowledgements take, as far as was measured."""
-        return self.smoothed_us + max(GRANULARITY_US, 4 * self.variation_us)
 
     def _law_us(self) -> int:
         return self.late_us

@@ -19,152 +19,75 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.core.columns import Bytes, Columns, Integers, headers, windows
+from fairway.core.columns import Bytes, Columns, Integers, headers
 from fairway.protocols.mrp import wire
 
-_WINDOW_BYTES = 16
-_CHUNK_ROWS = 4_096
-"""Rows decoded at a time: two dozen columns of this length stay in the second-level cache."""
 _REASON = {name: number for number, name in enumerate(wire.REASONS)}
-_FIELDS = (
-    *("ver", "stat", "fill", "cl_conid", "sv_conid", "dest_conid", "from_conid", "sequence", "stamp"),
-    *("piggyback_from_conid", "piggyback_dest_conid", "piggyback_sequence", "from_seq"),
-    *("stamped", "piggyback", "piggyback_body_bytes"),
-)
 _MAGIC_WORD = int.from_bytes(wire.MAGIC + b"\0", "big")
-
 _FIXED_SIZES = (
     (wire.TYPE_CONNECT, wire.CONNECT_BYTES),
     (wire.TYPE_CON_REPLY, wire.CON_REPLY_BYTES),
     (wire.TYPE_ACK, wire.ACK_BYTES),
 )
 
-Words = NDArray[np.uint32]
-Mask = NDArray[np.bool_]
-
 
 def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Columns:
     """Decode the headers of many datagrams; agrees with `wire.decode` on every input."""
-    count = len(offsets)
-    columns = Columns(
-        kinds=wire.KINDS,
-        reasons=wire.REASONS,
-        kind=np.zeros(count, dtype=np.uint8),
-        reason=np.zeros(count, dtype=np.uint8),
-        fields={name: np.zeros(count, dtype=np.int64) for name in _FIELDS},
-        body_offset=np.zeros(count, dtype=np.int64),
-        body_bytes=np.zeros(count, dtype=np.int64),
-    )
-    for start in range(0, count, _CHUNK_ROWS):
-        rows = slice(start, min(start + _CHUNK_ROWS, count))
-        _decode_chunk(_words(buffer, offsets[rows], lengths[rows]), offsets[rows], lengths[rows], columns, rows)
-    return columns
-
-
-def _words(buffer: Bytes, offsets: Integers, lengths: Integers) -> Words:
-    """Gather the first sixteen bytes of each datagram as four integers; what a datagram does not have is 0."""
-    places = len(buffer) - _WINDOW_BYTES + 1
-    if places <= 0 or int(offsets.max()) >= places:
-        gathered = headers(buffer, offsets, lengths, _WINDOW_BYTES)
-    else:
-        gathered = windows(buffer, _WINDOW_BYTES)[offsets].view(np.uint8).reshape(-1, _WINDOW_BYTES)
-        if int(lengths.min()) < wire.STAMPED_BYTES:
-            short = np.flatnonzero(lengths < _WINDOW_BYTES)
-            gathered[short] *= np.arange(_WINDOW_BYTES) < lengths[short, None]
-    return np.ascontiguousarray(gathered.view(">u4").astype(np.uint32).T)
-
-
-def _decode_chunk(words: Words, offsets: Integers, lengths: Integers, columns: Columns, rows: slice) -> None:
-    kind = words[0] ^ np.uint32(_MAGIC_WORD)
-    is_data = (kind == wire.TYPE_DATA) & (lengths >= wire.PIGGYBACK_BYTES)
-    only_data = bool(is_data.all())
-    is_ack = np.zeros_like(is_data) if only_data else (kind == wire.TYPE_ACK) & (lengths == wire.ACK_BYTES)
-    reason = columns.reason[rows]
-    stamped = _stamped_reading(words, (is_data & (lengths >= wire.STAMPED_BYTES)) | is_ack, columns, rows)
-    piggyback = _piggyback_reading(words, is_data, lengths, columns, rows)
-    reason[(is_data | is_ack) & ~(stamped | piggyback)] = _REASON["zero_conid"]
-    header = wire.PIGGYBACK_BYTES + 2 * stamped.astype(np.int64)
-    if not only_data:
-        _judge_heads(kind, lengths, reason)
-        _decode_connects(words, np.flatnonzero((kind == wire.TYPE_CONNECT) & (reason == 0)), columns, rows)
-        _decode_con_replies(words, np.flatnonzero((kind == wire.TYPE_CON_REPLY) & (reason == 0)), columns, rows)
-        header = np.where(is_data, header, np.where(kind == wire.TYPE_IGNORE, wire.HEAD_BYTES, lengths))
-        stamped &= is_data
-    good = reason == 0
-    np.multiply(kind + 1, good, out=columns.kind[rows], casting="unsafe")
-    np.multiply(lengths - header, good, out=columns.body_bytes[rows])
-    np.add(offsets, header * good, out=columns.body_offset[rows])
-    columns.fields["stamped"][rows] = stamped
-    columns.fields["piggyback"][rows] = piggyback
-
-
-def _stamped_reading(words: Words, wanted: Mask, columns: Columns, rows: slice) -> Mask:
-    """Fill the fields of stamped data and acks and return in which rows that reading exists."""
-    dest_conid = words[1] >> 8
-    from_conid = ((words[1] & 0xFF) << 16) | (words[2] >> 16)
-    exists: Mask = wanted & (dest_conid != 0) & (from_conid != 0)
-    _put(columns, rows, "dest_conid", dest_conid, exists)
-    _put(columns, rows, "from_conid", from_conid, exists)
-    _put(columns, rows, "sequence", words[2] & 0xFFFF, exists)
-    _put(columns, rows, "stamp", words[3] >> 16, exists)
-    return exists
-
-
-def _piggyback_reading(words: Words, wanted: Mask, lengths: Integers, columns: Columns, rows: slice) -> Mask:
-    """Fill the fields of piggyback data and return in which rows that reading exists."""
-    from_conid = words[1] >> 16
-    dest_conid = words[1] & 0xFFFF
-    exists: Mask = wanted & (dest_conid != 0) & (from_conid != 0)
-    _put(columns, rows, "piggyback_from_conid", from_conid, exists)
-    _put(columns, rows, "piggyback_dest_conid", dest_conid, exists)
-    _put(columns, rows, "piggyback_sequence", words[2] >> 16, exists)
-    _put(columns, rows, "from_seq", words[2] & 0xFFFF, exists)
-    np.multiply(lengths - wire.PIGGYBACK_BYTES, exists, out=columns.fields["piggyback_body_bytes"][rows])
-    return exists
-
-
-def _put(columns: Columns, rows: slice, name: str, value: Words, where: Mask) -> None:
-    np.multiply(value, where, out=columns.fields[name][rows])
-
-
-def _judge_heads(kind: Words, lengths: Integers, reason: Bytes) -> None:
-    """Return the reason of every row whose first four bytes or whose size is wrong."""
+    words: Integers = np.ascontiguousarray(headers(buffer, offsets, lengths, 16).view(">u4").T).astype(np.int64)
+    kind, first, second = words[0] ^ _MAGIC_WORD, words[1], words[2]
+    connect, reply = kind == wire.TYPE_CONNECT, kind == wire.TYPE_CON_REPLY
+    data = (kind == wire.TYPE_DATA) & (lengths >= wire.PIGGYBACK_BYTES)
+    ack = (kind == wire.TYPE_ACK) & (lengths == wire.ACK_BYTES)
+    dest_conid, from_conid = first >> 8, (first & 0xFF) << 16 | second >> 16
+    stamped = ((data & (lengths >= wire.STAMPED_BYTES)) | ack) & (dest_conid != 0) & (from_conid != 0)
+    piggyback_from, piggyback_dest = first >> 16, first & 0xFFFF
+    piggyback = data & (piggyback_from != 0) & (piggyback_dest != 0)
+    stat, called = first >> 24, (first & 0xFFFF) << 8 | second >> 24
+    cl_conid, sv_conid = np.where(reply, called, first & wire.CONID_MAX), second & wire.CONID_MAX
+    # The rule that `wire.decode` checks first is written last.
+    reason = np.zeros(len(lengths), dtype=np.uint8)
+    reason[(data | ack) & ~(stamped | piggyback)] = _REASON["zero_conid"]
+    reason[(connect | reply) & (cl_conid == 0)] = _REASON["zero_conid"]
+    reason[reply & (sv_conid == 0) & (stat != wire.REJECT)] = _REASON["zero_conid"]
+    reason[reply & (stat != wire.ACCEPT) & (stat != wire.REJECT)] = _REASON["bad_stat"]
     for number, size in _FIXED_SIZES:
         reason[(kind == number) & (lengths != size)] = _REASON["wrong_size"]
-    reason[(kind == wire.TYPE_DATA) & (lengths < wire.PIGGYBACK_BYTES)] = _REASON["too_short"]
+    reason[(kind == wire.TYPE_DATA) & ~data] = _REASON["too_short"]
     reason[kind > wire.TYPE_ACK] = _REASON["unknown_type"]
     reason[kind > 0xFF] = _REASON["bad_magic"]
     reason[lengths < wire.HEAD_BYTES] = _REASON["too_short"]
-
-
-def _decode_connects(words: Words, places: Integers, columns: Columns, rows: slice) -> None:
-    word = words[1, places]
-    cl_conid = word & wire.CONID_MAX
-    good = cl_conid != 0
-    columns.reason[rows][places[~good]] = _REASON["zero_conid"]
-    columns.fields["ver"][rows][places] = (word >> 24) * good
-    columns.fields["cl_conid"][rows][places] = cl_conid
-
-
-def _decode_con_replies(words: Words, places: Integers, columns: Columns, rows: slice) -> None:
-    word = words[1, places]
-    stat = word >> 24
-    cl_conid = ((word & 0xFFFF) << 8) | (words[2, places] >> 24)
-    sv_conid = words[2, places] & wire.CONID_MAX
-    known = (stat == wire.ACCEPT) | (stat == wire.REJECT)
-    named = (cl_conid != 0) & ((sv_conid != 0) | (stat == wire.REJECT))
-    good = known & named
-    columns.reason[rows][places[~named]] = _REASON["zero_conid"]
-    columns.reason[rows][places[~known]] = _REASON["bad_stat"]
-    values = (("stat", stat), ("fill", (word >> 16) & 0xFF), ("cl_conid", cl_conid), ("sv_conid", sv_conid))
-    for name, value in values:
-        columns.fields[name][rows][places] = value * good
+    data_bytes = np.where(stamped, wire.STAMPED_BYTES, wire.PIGGYBACK_BYTES)
+    header_bytes = np.where(data, data_bytes, np.where(kind == wire.TYPE_IGNORE, wire.HEAD_BYTES, lengths))
+    return Columns(
+        kinds=wire.KINDS,
+        reasons=wire.REASONS,
+        kind=(kind + 1).astype(np.uint8),
+        reason=reason,
+        fields={
+            "ver": stat * connect,
+            "stat": stat * reply,
+            "fill": (first >> 16 & 0xFF) * reply,
+            "cl_conid": cl_conid * (connect | reply),
+            "sv_conid": sv_conid * reply,
+            "dest_conid": dest_conid * stamped,
+            "from_conid": from_conid * stamped,
+            "sequence": (second & 0xFFFF) * stamped,
+            "stamp": (words[3] >> 16) * stamped,
+            "piggyback_from_conid": piggyback_from * piggyback,
+            "piggyback_dest_conid": piggyback_dest * piggyback,
+            "piggyback_sequence": (second >> 16) * piggyback,
+            "from_seq": (second & 0xFFFF) * piggyback,
+            "stamped": (stamped & data).astype(np.int64),
+            "piggyback": piggyback.astype(np.int64),
+            "piggyback_body_bytes": (lengths - wire.PIGGYBACK_BYTES) * piggyback,
+        },
+        body_bytes=lengths - header_bytes,
+    )
 
 
 Rows = NDArray[np.void]
 
-_TURN = 65_536
-_NUMBERS = np.arange(2 * _TURN, dtype=np.uint32).astype(np.uint16).astype(">u2").tobytes()
+_NUMBERS = np.arange(2 * wire.TURN, dtype=np.uint32).astype(np.uint16).astype(">u2").tobytes()
 """Two turns of sequences as they stand on the wire: every run of up to one turn is a slice of it."""
 
 
@@ -184,7 +107,7 @@ def _row(prefix_bytes: int, segment_bytes: int) -> np.dtype[np.void]:
 
 def numbers(first: int, count: int) -> bytes:
     """Return `count` consecutive numbers as they stand on the wire, at most one turn of them."""
-    start = first % _TURN
+    start = first % wire.TURN
     return _NUMBERS[2 * start : 2 * (start + count)]
 
 

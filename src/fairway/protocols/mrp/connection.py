@@ -26,6 +26,9 @@ from fairway.protocols.mrp.receiver import DROP_REASONS, DUPLICATE, HELD_DUPLICA
 from fairway.protocols.mrp.sender import Sender
 from fairway.protocols.mrp.snapshot import Snapshot
 
+NUMPY_FROM = 8
+"""Fewer datagrams than this are made faster one by one."""
+
 
 class Shared:
     """One per machine, for all its connections."""
@@ -45,13 +48,13 @@ class Connection(Conversation, ABC):
     """One connection of a machine, open until `ended`."""
 
     __slots__ = (
-        "_leave_us", "_shared", "active_us", "address", "client", "ended", "heard_us", "local", "pings", "presence_us",
-        "receiver", "remote", "sender",
+        "_data_in", "_data_out", "_leave_us", "_shared", "active_us", "address", "client", "ended", "heard_us", "local",
+        "pings", "presence_us", "receiver", "remote", "sender",
     )  # fmt: skip
     layout: ClassVar[str]
     ver: ClassVar[int]
     recovery: ClassVar[type[Recovery]]
-    """Whether an acknowledgement names all packets up to a number, not one."""
+    """By packet, or by a mark below which all has arrived."""
 
     def __init__(self, shared: Shared, peer: Peer, remote: int, client: bool, now_us: int) -> None:
         super().__init__(peer)
@@ -62,6 +65,8 @@ class Connection(Conversation, ABC):
         self.remote = remote
         self.client = client
         """Whether this side opened the connection."""
+        self._data_out = self._data_in = b""
+        """What all data begins with, up to the sequence."""
         self.sender = Sender(self, options, shared.outputs, self.recovery)
         self.receiver = Receiver(options.first_sequence, options.window, options.deferred, shared.slots)
         self.heard_us = now_us
@@ -76,12 +81,8 @@ class Connection(Conversation, ABC):
     # What the layouts say differently.
 
     @abstractmethod
-    def _datagrams(self, bodies: Sequence[bytes], now_us: int) -> bytes:
-        """Return the datagrams of new messages, which take the next numbers."""
-
-    @abstractmethod
-    def _again(self, datagram: Buffer, now_us: int) -> bytes:
-        """Return a datagram as it must be when it leaves again."""
+    def _second(self, now_us: int) -> int:
+        """Return what data that leaves now says beside its sequence: its stamp, or the from_seq."""
 
     @abstractmethod
     def _presence(self) -> bytes:
@@ -100,10 +101,26 @@ class Connection(Conversation, ABC):
         """Acknowledge one message; `note` is what the layout needs for that."""
 
     @abstractmethod
-    def _acknowledge(self, committed: Sequence[Piece], floor: int, now_us: int) -> None:
-        """Send what a commit releases; `floor` is where the receiver's floor stood before."""
+    def _acknowledge(self, committed: Sequence[Piece], before: int, now_us: int) -> None:
+        """Send what a commit releases; `before` is up to where all was committed before."""
 
     # Sending.
+
+    def _datagrams(self, bodies: Sequence[bytes], now_us: int) -> bytes:
+        """Return the datagrams of new messages, which take the next numbers."""
+        first, prefix, second = self.sender.next, self._data_out, self._second(now_us)
+        if len(bodies) == 1:
+            return prefix + wire.pair(first % wire.TURN, second) + bodies[0]
+        if len(bodies) < NUMPY_FROM:
+            tails = (wire.pair(number % wire.TURN, second) for number in range(first, first + len(bodies)))
+            return b"".join([prefix + tail + body for tail, body in zip(tails, bodies, strict=True)])
+        from fairway.protocols.mrp import columns
+
+        return columns.datagrams_of(prefix, first, second, bodies)
+
+    def _again(self, datagram: Buffer, now_us: int) -> bytes:
+        """Return a datagram as it must be when it leaves again."""
+        return wire.renumbered(datagram, self.header_bytes, self._second(now_us))
 
     def mark_ready(self, now_us: int) -> None:
         self._shared.outputs.ready[self] = now_us
@@ -206,9 +223,9 @@ class Connection(Conversation, ABC):
             if count > 1 or not receiver.receipts.free_one(first):
                 receiver.receipts.commit(first, count)
             return
-        floor, committed = receiver.floor, receiver.commit(first, count)
+        before, committed = receiver.committed_to, receiver.commit(first, count)
         if committed:
-            self._acknowledge(committed, floor, now_us)
+            self._acknowledge(committed, before, now_us)
 
     # Keepalives.
 
@@ -305,7 +322,7 @@ class Connection(Conversation, ABC):
 
     def revive(self, snapshot: Snapshot, now_us: int) -> None:
         """Go on from the state of a connection before a restart; what was not acknowledged then is sent again."""
-        self.receiver.next = self.receiver.floor = snapshot.next
+        self.receiver.next = self.receiver.committed_to = snapshot.next
         self.receiver.revive(snapshot.beyond)
         self.sender.revive(snapshot.own_next, snapshot.outstanding, self.header_bytes, now_us)
         self.sender.last = snapshot.last[0] if snapshot.last else None

@@ -15,14 +15,13 @@ from collections.abc import Callable
 from typing import Any
 
 from fairway.core.events import Address, Connected, ConnectRefused, Peer
-from fairway.core.handshakes import Call, HalfOpen, HandshakeTable
+from fairway.core.handshakes import Call, HalfOpen, HandshakeMachine
 from fairway.core.random_source import RandomSource
 from fairway.core.refusals import too_many_peers
 from fairway.core.statistics import ENDPOINT_CLOSED, PEERS_FULL
-from fairway.core.timers import Deadlines
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection, Shared
-from fairway.protocols.mrp.options import PIGGYBACK, STAMPED
+from fairway.protocols.mrp.options import PIGGYBACK, STAMPED, MrpOptions
 from fairway.protocols.mrp.piggyback import PiggybackConnection
 from fairway.protocols.mrp.stamped import StampedConnection
 
@@ -44,78 +43,75 @@ class HalfCall(HalfOpen):
         self.layout = layout
 
 
-class ConnectionTable(HandshakeTable[HalfCall]):
+class ConnectionMachine(HandshakeMachine[Connection, HalfCall]):
     """All connections of a machine, from their first packet on. Our calls are known by own id."""
 
-    def __init__(self, shared: Shared, random_source: RandomSource, deadlines: Deadlines[Any]) -> None:
-        super().__init__(shared.options, shared.outputs, deadlines)
-        self._options = shared.options
+    def __init__(self, options: MrpOptions, random_source: RandomSource) -> None:
+        super().__init__(options)
+        self._options = options
         self._random_source = random_source
-        self.shared = shared
-        shared.forget = self._forget
-        self.connections: dict[int, Connection] = {}
-        """Open connections by own id, oldest first."""
+        self._shared = Shared(options, self._outputs)
+        self._shared.forget = self._forget
+        self._connections: dict[int, Connection] = self._table
+        """By own id."""
         self._callers: dict[tuple[Address, int], Connection] = {}
         """Open connections that others opened, by address and cl_conid: a repeated connect gets its reply again."""
 
-    def __len__(self) -> int:
-        return len(self.connections)
-
-    def find(self, local: int, remote: int, address: Address, layout: str) -> Connection | None:
+    def _find_connection(self, local: int, remote: int, address: Address, layout: str) -> Connection | None:
         """Return the one open connection that address and both ids belong to."""
-        connection = self.connections.get(local)
+        connection = self._connections.get(local)
         if connection is None or connection.remote != remote or connection.layout != layout:
             return None
         return connection if connection.address == address else None
 
-    def lookup(self, local: int, remote: int, address: Address, layout: str, now_us: int) -> Connection | None:
+    def _lookup(self, local: int, remote: int, address: Address, layout: str, now_us: int) -> Connection | None:
         """Return the same, opened if it was half open."""
-        if local in self.connections:
-            return self.find(local, remote, address, layout)
-        call = self.half_opens.by_id(local)
+        if local in self._connections:
+            return self._find_connection(local, remote, address, layout)
+        call = self._half_opens.by_id(local)
         if call is None or (call.caller_id, call.layout, call.address) != (remote, layout, address):
             return None
         return self._complete(call, now_us)
 
-    def open(self, peer: Peer, remote: int, layout: str, *, client: bool, now_us: int) -> Connection:
+    def _begin(self, peer: Peer, remote: int, layout: str, *, client: bool, now_us: int) -> Connection:
         made = StampedConnection if layout == STAMPED else PiggybackConnection
-        connection: Connection = made(self.shared, peer, remote, client, now_us)
-        self.connections[peer.local] = connection
+        connection: Connection = made(self._shared, peer, remote, client, now_us)
+        self._connections[peer.local] = connection
         if not client:
             self._callers[peer.address, remote] = connection
-        self.shared.statistics.conversations_opened += 1
+        self.statistics.conversations_opened += 1
         connection.mark_ready(now_us)
         return connection
 
     def _forget(self, connection: Connection) -> None:
-        del self.connections[connection.local]
+        del self._connections[connection.local]
         if not connection.client:
             del self._callers[connection.address, connection.remote]
-        self.deadlines.set(connection, None)
+        self._deadlines.set(connection, None)
 
-    def is_taken(self, number: int) -> bool:
-        return number in self.connections or number in self.calls or number in self.half_opens
+    def _is_taken(self, number: int) -> bool:
+        return number in self._connections or number in self._calls or number in self._half_opens
 
     def _draw_id(self, layout: str) -> int | None:
-        return draw_id(layout, self._random_source, self.is_taken)
+        return draw_id(layout, self._random_source, self._is_taken)
 
     # Calls of others.
 
-    def take_connect(self, packet: wire.Connect, address: Address, now_us: int) -> None:
+    def _take_connect(self, packet: wire.Connect, address: Address, now_us: int) -> None:
         """Answer a call: with the first reply again, or by accepting or rejecting it."""
-        if self._closed:
-            self.shared.drop(ENDPOINT_CLOSED)
+        if self._is_shut:
+            self._outputs.drop(ENDPOINT_CLOSED)
             return
         known = self._callers.get((address, packet.cl_conid))
         if known is not None:
             reply = wire.ConReply(stat=wire.ACCEPT, cl_conid=packet.cl_conid, sv_conid=known.local)
-            self.shared.outbox.send(address, wire.encode(reply), wire.CON_REPLY_BYTES)
+            self._outputs.outbox.send(address, wire.encode(reply), wire.CON_REPLY_BYTES)
             return
-        call = self.half_opens.by_caller(address, packet.cl_conid)
+        call = self._half_opens.by_caller(address, packet.cl_conid)
         if call is None:
             call = self._answer_call(packet, address, now_us)
-            self.half_opens.add(call)
-        self.shared.outbox.send(address, call.answer, wire.CON_REPLY_BYTES)
+            self._half_opens.add(call)
+        self._outputs.outbox.send(address, call.answer, wire.CON_REPLY_BYTES)
 
     def _answer_call(self, packet: wire.Connect, address: Address, now_us: int) -> HalfCall:
         """Accept or reject a call that was not heard before."""
@@ -129,65 +125,65 @@ class ConnectionTable(HandshakeTable[HalfCall]):
     def _welcomes(self, layout: str, cl_conid: int) -> bool:
         if layout not in self._options.accepts or (layout == PIGGYBACK and cl_conid > wire.PIGGYBACK_CONID_MAX):
             return False
-        if self.is_full():
-            self.shared.drop(PEERS_FULL)
+        if self._is_full():
+            self._outputs.drop(PEERS_FULL)
             return False
         return True
 
     def _complete(self, call: HalfCall, now_us: int) -> Connection | None:
         """Open a half-open connection whose caller has shown our id."""
-        if self.is_full():
-            self.shared.drop(PEERS_FULL)
+        if self._is_full():
+            self._outputs.drop(PEERS_FULL)
             return None
-        self.half_opens.remove(call)
+        self._half_opens.remove(call)
         peer = Peer(call.address, call.own_id, call.own_id)
-        connection = self.open(peer, call.caller_id, call.layout, client=False, now_us=now_us)
-        self.shared.outputs.report(Connected(peer, None))
+        connection = self._begin(peer, call.caller_id, call.layout, client=False, now_us=now_us)
+        self._outputs.report(Connected(peer, None))
         return connection
 
     # Calls of ours.
 
-    def connect(self, address: Address, now_us: int) -> int:
+    def _call(self, address: Address, now_us: int) -> int:
         """Ask for a connection in the layout of the options, and return the token."""
         local = self._draw_id(self._options.layout)
         if local is None:
-            raise too_many_peers(len(self) + len(self.calls))
+            raise too_many_peers(len(self._connections) + len(self._calls))
         ver = wire.VER_STAMPED if self._options.layout == STAMPED else wire.VER_PIGGYBACK
-        return self.calls.start(local, local, address, wire.encode(wire.Connect(ver=ver, cl_conid=local)), now_us)
+        return self._calls.start(local, local, address, wire.encode(wire.Connect(ver=ver, cl_conid=local)), now_us)
 
     def _wake(self, entry: Any, now_us: int) -> None:
         if not isinstance(entry, Connection):
-            self.half_opens.remove(entry)
+            self._half_opens.remove(entry)
         elif not entry.ended:
             entry.wake(now_us)
 
-    def take_reply(self, packet: wire.ConReply, address: Address, now_us: int) -> None:
+    def _take_reply(self, packet: wire.ConReply, address: Address, now_us: int) -> None:
         """Take the answer to a call of ours, or a duplicate of it."""
-        call = self.calls.get(packet.cl_conid)
+        call = self._calls.get(packet.cl_conid)
         if call is not None and call.address == address:
             self._take_first_reply(packet, call, now_us)
             return
-        connection = self.connections.get(packet.cl_conid)
+        connection = self._connections.get(packet.cl_conid)
         known = connection is not None and connection.client and connection.address == address
         if connection is not None and known and (packet.stat, packet.sv_conid) == (wire.ACCEPT, connection.remote):
             connection.hear_reply(now_us)
         else:
-            self.shared.drop("unexpected_reply")
+            self._outputs.drop("unexpected_reply")
 
     def _take_first_reply(self, packet: wire.ConReply, call: Call, now_us: int) -> None:
         layout, accepted = self._options.layout, packet.stat == wire.ACCEPT
         if accepted and layout == PIGGYBACK and packet.sv_conid > wire.PIGGYBACK_CONID_MAX:
-            self.shared.drop("sv_conid_too_large")
+            self._outputs.drop("sv_conid_too_large")
             return
-        self.calls.remove(call)
+        self._calls.remove(call)
         if not accepted:
             event = ConnectRefused(call.token, call.address, "the peer rejected the connection")
-            self.shared.outputs.report(event)
+            self._outputs.report(event)
             return
         peer = Peer(call.address, packet.sv_conid, call.own_id)
-        connection = self.open(peer, packet.sv_conid, layout, client=True, now_us=now_us)
+        connection = self._begin(peer, packet.sv_conid, layout, client=True, now_us=now_us)
         connection.presence_us = now_us
-        self.shared.outputs.report(Connected(peer, call.token))
+        self._outputs.report(Connected(peer, call.token))
 
 
 def draw_id(layout: str, random_source: RandomSource, taken: Callable[[int], bool]) -> int | None:

@@ -41,15 +41,13 @@ from typing import ClassVar
 
 from fairway.core.errors import BadMessage, MalformedDatagram, NotSupported
 from fairway.core.events import Address, CloseReason, Peer, Receipt
-from fairway.core.handshakes import HandshakeMachine
 from fairway.core.machine import Buffer
-from fairway.core.random_source import RandomSource
 from fairway.core.refusals import already_open
 from fairway.protocols.mrp import snapshot as snapshots
 from fairway.protocols.mrp import wire
-from fairway.protocols.mrp.connection import Connection, Shared
-from fairway.protocols.mrp.handshake import ConnectionTable
-from fairway.protocols.mrp.options import PIGGYBACK, STAMPED, MrpOptions
+from fairway.protocols.mrp.connection import Connection
+from fairway.protocols.mrp.handshake import ConnectionMachine
+from fairway.protocols.mrp.options import PIGGYBACK, STAMPED
 from fairway.protocols.mrp.sender import Sender
 from fairway.protocols.mrp.stamped import StampedConnection
 
@@ -57,27 +55,14 @@ BATCH_FROM = 4
 """A received super-buffer of fewer datagrams is taken one by one."""
 
 
-class MrpMachine(HandshakeMachine[Connection]):
+class MrpMachine(ConnectionMachine):
     """All mrp connections of one endpoint."""
 
     name: ClassVar[str] = "mrp"
 
-    def __init__(self, options: MrpOptions, random_source: RandomSource) -> None:
-        super().__init__(options)
-        self._options = options
-        self._shared = Shared(options, self._outputs)
-        self._table = ConnectionTable(self._shared, random_source, self._deadlines)
-        self._connections = self._table.connections
-
-    def _handshakes(self) -> ConnectionTable:
-        return self._table
-
     def _find(self, peer: Peer) -> Connection | None:
         connection = self._connections.get(peer.local)
         return None if connection is None or connection.peer != peer else connection
-
-    def _all(self) -> list[Connection]:
-        return list(self._connections.values())
 
     def _sender(self, conversation: Connection) -> Sender:
         return conversation.sender
@@ -108,12 +93,12 @@ class MrpMachine(HandshakeMachine[Connection]):
         kind, taken, stamped = wire.type_of(data), False, None
         if segment_bytes >= wire.STAMPED_BYTES:
             dest_conid, from_conid, _, _ = wire.stamped_fields(data)
-            stamped = self._table.find(dest_conid, from_conid, address, STAMPED)
+            stamped = self._find_connection(dest_conid, from_conid, address, STAMPED)
         if kind == wire.TYPE_ACK and segment_bytes == wire.ACK_BYTES:
             taken = isinstance(stamped, StampedConnection) and stamped.take_acks(data, count, now_us)
         elif kind == wire.TYPE_DATA:
             from_conid, dest_conid, _, _ = wire.piggyback_fields(data)
-            connection = stamped or self._table.find(dest_conid, from_conid, address, PIGGYBACK)
+            connection = stamped or self._find_connection(dest_conid, from_conid, address, PIGGYBACK)
             taken = connection is not None and connection.take_run(data, count, segment_bytes, now_us)
         if not taken:
             return 0
@@ -138,12 +123,12 @@ class MrpMachine(HandshakeMachine[Connection]):
         """Look the connection up in the stamped reading, then in the piggyback one."""
         if size >= wire.STAMPED_BYTES:
             dest_conid, from_conid, sequence, stamp = wire.stamped_fields(datagram)
-            connection = self._table.lookup(dest_conid, from_conid, address, STAMPED, now_us)
+            connection = self._lookup(dest_conid, from_conid, address, STAMPED, now_us)
             if connection is not None:
                 connection.take_data(datagram, sequence, stamp, now_us)
                 return
         from_conid, dest_conid, sequence, from_seq = wire.piggyback_fields(datagram)
-        connection = self._table.lookup(dest_conid, from_conid, address, PIGGYBACK, now_us)
+        connection = self._lookup(dest_conid, from_conid, address, PIGGYBACK, now_us)
         if connection is not None:
             connection.take_data(datagram, sequence, from_seq, now_us)
         else:
@@ -151,7 +136,7 @@ class MrpMachine(HandshakeMachine[Connection]):
 
     def _take_ack(self, datagram: bytes, address: Address, now_us: int) -> None:
         dest_conid, from_conid, sequence, stamp = wire.stamped_fields(datagram)
-        connection = self._table.lookup(dest_conid, from_conid, address, STAMPED, now_us)
+        connection = self._lookup(dest_conid, from_conid, address, STAMPED, now_us)
         if isinstance(connection, StampedConnection):
             connection.take_ack(sequence, stamp, now_us)
         else:
@@ -173,9 +158,9 @@ class MrpMachine(HandshakeMachine[Connection]):
             self._outputs.drop(malformed.reason)
             return
         if isinstance(packet, wire.Connect):
-            self._table.take_connect(packet, address, now_us)
+            self._take_connect(packet, address, now_us)
         elif isinstance(packet, wire.ConReply):
-            self._table.take_reply(packet, address, now_us)
+            self._take_reply(packet, address, now_us)
         else:
             self._outputs.drop("ignored")
 
@@ -229,10 +214,10 @@ class MrpMachine(HandshakeMachine[Connection]):
 
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
         taken = snapshots.unpack(snapshot)
-        if self._table.is_taken(taken.local):
+        if self._is_taken(taken.local):
             raise already_open(taken.address)
         session = taken.remote if taken.client else taken.local
         peer = Peer(taken.address, session, taken.local)
-        connection = self._table.open(peer, taken.remote, taken.layout, client=taken.client, now_us=now_us)
+        connection = self._begin(peer, taken.remote, taken.layout, client=taken.client, now_us=now_us)
         connection.revive(taken, now_us)
         return connection.peer

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fairway.core.events import Peer
-from fairway.core.machine import Buffer
 from fairway.core.receipts import Piece
 from fairway.core.recovery.marks import MarkRecovery
 from fairway.core.serial import widen
@@ -18,15 +17,11 @@ from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection, Shared
 from fairway.protocols.mrp.options import PIGGYBACK
 
-NUMPY_FROM = 8
-"""Fewer datagrams than this are made faster one by one."""
-_TURN = 65_536
-
 
 class PiggybackConnection(Connection):
     """A connection whose packets carry the highest sequence received with none missing below."""
 
-    __slots__ = ("_in", "_marks", "_out", "_owed")
+    __slots__ = ("_marks", "_owed")
     layout = PIGGYBACK
     ver = wire.VER_PIGGYBACK
     header_bytes = wire.PIGGYBACK_BYTES
@@ -34,36 +29,27 @@ class PiggybackConnection(Connection):
 
     def __init__(self, shared: Shared, peer: Peer, remote: int, client: bool, now_us: int) -> None:
         super().__init__(shared, peer, remote, client, now_us)
-        self._out = wire.piggyback_prefix(self.local, remote)
-        self._in = wire.piggyback_prefix(remote, self.local)
+        self._data_out = wire.piggyback_prefix(self.local, remote)
+        self._data_in = wire.piggyback_prefix(remote, self.local)
         assert isinstance(self.sender.recovery, MarkRecovery)
         self._marks = self.sender.recovery
         self._owed: list[int] = []
         """The from_seq of each answer that is owed while data is waiting to carry it."""
 
-    def _from_seq(self) -> int:
-        receiver = self.receiver
-        return ((receiver.floor if self._shared.options.deferred else receiver.next) - 1) % _TURN
-
     # Sending.
 
-    def _datagrams(self, bodies: Sequence[bytes], now_us: int) -> bytes:
-        first, from_seq = self.sender.next, self._from_seq()
-        if len(bodies) < NUMPY_FROM:
-            tails = (wire.pair(number % _TURN, from_seq) for number in range(first, first + len(bodies)))
-            return b"".join([self._out + tail + body for tail, body in zip(tails, bodies, strict=True)])
-        from fairway.protocols.mrp import columns
+    def _second(self, now_us: int) -> int:
+        return self._from_seq()
 
-        return columns.datagrams_of(self._out, first, from_seq, bodies)
-
-    def _again(self, datagram: Buffer, now_us: int) -> bytes:
-        return wire.with_from_seq(datagram, self._from_seq())
+    def _from_seq(self) -> int:
+        receiver = self.receiver
+        return ((receiver.committed_to if self._shared.options.deferred else receiver.next) - 1) % wire.TURN
 
     def _presence(self) -> bytes:
         return self._bare(self._from_seq())
 
     def _bare(self, from_seq: int) -> bytes:
-        return self._out + wire.pair((self.sender.next - 1) % _TURN, from_seq)
+        return self._data_out + wire.pair((self.sender.next - 1) % wire.TURN, from_seq)
 
     def flush(self, now_us: int) -> None:
         """Send what may leave now; each new packet that leaves is one of the answers owed."""
@@ -128,7 +114,7 @@ class PiggybackConnection(Connection):
     def take_run(self, data: bytes, count: int, segment_bytes: int, now_us: int) -> bool:
         from fairway.protocols.mrp import columns
 
-        rows = columns.rows_of(data, count, segment_bytes, self._in)
+        rows = columns.rows_of(data, count, segment_bytes, self._data_in)
         if rows is None or self.pings.waiting:
             return False
         if segment_bytes == wire.PIGGYBACK_BYTES:
@@ -136,13 +122,13 @@ class PiggybackConnection(Connection):
         sequence, size = columns.run_start(columns.firsts(rows)), segment_bytes - wire.PIGGYBACK_BYTES
         if sequence is None or self.closing is not None or self.sender.backlog.messages:
             return False
-        first, known = self.receiver.widen(sequence), (self.sender.base - 1) % _TURN
+        first, known = self.receiver.widen(sequence), (self.sender.base - 1) % wire.TURN
         if columns.seconds(rows) != wire.number(known) * count or not self.receiver.fits_run(first, count, size):
             return False
         self.hear(now_us)
         self.receiver.take_run(count, size, b"")
         if not self._shared.options.deferred:
-            bare = columns.bare_acks(self._out, known, first, count)
+            bare = columns.bare_acks(self._data_out, known, first, count)
             self._transmit(bare, wire.PIGGYBACK_BYTES, now_us, count)
         self._deliver_run(first, columns.bodies_of(rows))
         return True
@@ -150,19 +136,19 @@ class PiggybackConnection(Connection):
     def _take_answers(self, from_seq: int | None, count: int, now_us: int) -> bool:
         """Take bare acknowledgements each of which moves on by one."""
         sender = self.sender
-        if from_seq != sender.base % _TURN or not sender.recovery.left_in_order(sender.packets, sender.base, count):
+        if from_seq != sender.base % wire.TURN or not sender.recovery.left_in_order(sender.packets, sender.base, count):
             return False
         self.hear(now_us)
         for _, length in sender.runs_of(sender.base, count):
             self._advance(sender.base + length - 1, now_us)
         return True
 
-    def _acknowledge(self, committed: Sequence[Piece], floor: int, now_us: int) -> None:
+    def _acknowledge(self, committed: Sequence[Piece], before: int, now_us: int) -> None:
         """Answer each message as if they had been committed one by one in order. Below a message that is delivered
         and not yet committed there is nothing to say; below a missing one the equal answers ask for it."""
         count = sum(piece.length for piece in committed)
-        if self.receiver.floor > floor:
-            passed = range(floor, floor + count - 1)
-            self._owe([*(number % _TURN for number in passed), self._from_seq()], now_us)
-        elif floor == self.receiver.next:
+        if self.receiver.committed_to > before:
+            passed = range(before, before + count - 1)
+            self._owe([*(number % wire.TURN for number in passed), self._from_seq()], now_us)
+        elif before == self.receiver.next:
             self._owe([self._from_seq()] * count, now_us)

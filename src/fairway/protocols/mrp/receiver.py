@@ -2,7 +2,7 @@
 
 Numbers are widened sequences. `next` is the lowest that has not arrived; `ahead` holds those that arrived beyond it. By
 default messages are delivered in order, so `ahead` holds their bodies. Deferred, each is delivered as it
-arrives and `ahead` only remembers it; `floor` is then the lowest number not committed, which is what a
+arrives and `ahead` only remembers it; `committed_to` is then the lowest number not committed, which is what a
 snapshot keeps and what the piggyback layout acknowledges.
 """
 
@@ -15,12 +15,11 @@ from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Options
 from fairway.core.receipts import OpenReceipts, Piece, ReceiptSlots
 from fairway.core.serial import widen
 from fairway.core.statistics import RECEIPTS_FULL
+from fairway.protocols.mrp.wire import TURN
 
 NEW, DUPLICATE, HELD_DUPLICATE, BEYOND, FULL, NEVER_SENT = range(6)
 """Verdicts. A held duplicate is one of a message delivered but not committed while acknowledging is deferred."""
 DROP_REASONS = {BEYOND: "beyond_window", FULL: RECEIPTS_FULL, NEVER_SENT: "before_first"}
-
-_TURN = 65_536
 
 
 class KeptSlots(ReceiptSlots):
@@ -52,11 +51,11 @@ class KeptSlots(ReceiptSlots):
 class Receiver:
     """One direction of one connection, as seen by the side that receives."""
 
-    __slots__ = ("_deferred", "_slots", "_window", "ahead", "floor", "next", "receipts")
+    __slots__ = ("_deferred", "_slots", "_window", "ahead", "committed_to", "next", "receipts")
 
     def __init__(self, first: int, window: int, deferred: bool, slots: KeptSlots) -> None:
         self.next = first
-        self.floor = first
+        self.committed_to = first
         """Deferred: the lowest number not committed. Otherwise unused."""
         self.ahead: dict[int, bytes] = {}
         self._window = window
@@ -68,7 +67,7 @@ class Receiver:
     def widen(self, sequence: int) -> int:
         """Return the number that the wire's sequence stands for: the nearest to the one expected."""
         number = widen(sequence, self.next, 16)
-        return number if number >= 0 else number + _TURN
+        return number if number >= 0 else number + TURN
 
     def judge(self, number: int, size: int) -> int:
         """Say what an arriving message is, and change nothing."""
@@ -85,10 +84,12 @@ class Receiver:
     def _judge_duplicate(self, number: int) -> int:
         if number < 1:
             return NEVER_SENT
-        return HELD_DUPLICATE if self._deferred and number >= self.floor and number in self.receipts else DUPLICATE
+        return (
+            HELD_DUPLICATE if self._deferred and number >= self.committed_to and number in self.receipts else DUPLICATE
+        )
 
     def _limit(self) -> int:
-        return (self.floor if self._deferred else self.next) + self._window
+        return (self.committed_to if self._deferred else self.next) + self._window
 
     def take_next(self, number: int, size: int) -> bool:
         """Take a message that is the next in order, delivered and acknowledged at once, if there is a slot for it and
@@ -126,7 +127,7 @@ class Receiver:
             self.next += 1
 
     def fits_run(self, first: int, count: int, size: int) -> bool:
-        """Return whether a run of messages would all be new, in order, and find a place each."""
+        """Return whether a run of messages would all be new, in order, and find a slot each."""
         if first != self.next or self.ahead or not self._slots.fit(count, count * size):
             return False
         return not self._deferred or first + count <= self._limit()
@@ -141,11 +142,11 @@ class Receiver:
     def commit(self, first: int, count: int) -> list[Piece]:
         """Free the slots of those of the messages that are open, and return them; for deferred acknowledgement."""
         committed = self.receipts.commit(first, count)
-        if committed and committed[0].first == self.floor:
-            self.floor = committed[0].end
+        if committed and committed[0].first == self.committed_to:
+            self.committed_to = committed[0].end
         # Each number is passed once in the life of the connection.
-        while self.floor < self.next and self.floor not in self.receipts:
-            self.floor += 1
+        while self.committed_to < self.next and self.committed_to not in self.receipts:
+            self.committed_to += 1
         return committed
 
     def release(self) -> None:
@@ -169,12 +170,12 @@ class Receiver:
         for receipt in committing:
             if isinstance(receipt.first, int):
                 missing.difference_update(range(receipt.first, receipt.first + receipt.count))
-        arrived = [*range(self.floor, self.next), *sorted(self.ahead)]
-        floor = min([*missing, self.next])
-        return floor, [number for number in arrived if number > floor and number not in missing]
+        arrived = [*range(self.committed_to, self.next), *sorted(self.ahead)]
+        committed_to = min([*missing, self.next])
+        return committed_to, [number for number in arrived if number > committed_to and number not in missing]
 
     def revive(self, beyond: Sequence[tuple[int, bytes]]) -> None:
-        """Remember what had arrived beyond the floor before the restart."""
+        """Remember what had arrived beyond that before the restart."""
         for number, body in beyond:
             if not self._deferred:
                 self._slots.keep(len(body))

@@ -7,12 +7,11 @@ is still unacknowledged, and the packet that keeps the connection alive.
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode, b64encode
 from typing import NamedTuple
 
+from fairway.core import snapshots
 from fairway.core.events import Address
-from fairway.core.snapshots import reading, restored_address, seal, unseal
 from fairway.protocols.mrp.options import LAYOUTS, WINDOW_MAX
 from fairway.protocols.mrp.wire import CONID_MAX
 
@@ -42,15 +41,15 @@ def pack(snapshot: Snapshot) -> bytes:
     plain = snapshot._asdict()
     for name in ("beyond", "outstanding", "last"):
         plain[name] = [[number, b64encode(data).decode()] for number, data in plain[name]]
-    return seal(_VERSION, json.dumps(plain, separators=(",", ":")).encode())
+    return snapshots.pack(_VERSION, plain)
 
 
 def unpack(data: bytes) -> Snapshot:
     """Return the snapshot of these bytes; raises `DamagedSnapshot`."""
-    with reading("mrp"):
-        plain = json.loads(unseal(_VERSION, data))
+    with snapshots.reading("mrp"):
+        plain = snapshots.unpack(_VERSION, data)
         snapshot = Snapshot(
-            address=restored_address(plain["address"]),
+            address=snapshots.restored_address(plain["address"]),
             layout=plain["layout"],
             client=bool(plain["client"]),
             local=int(plain["local"]),

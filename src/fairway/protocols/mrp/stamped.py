@@ -10,17 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fairway.core.events import Peer
-from fairway.core.machine import Buffer
 from fairway.core.receipts import Piece
 from fairway.core.recovery.recovery import Recovery
 from fairway.core.recovery.runs import Run
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection, Shared
 from fairway.protocols.mrp.options import STAMPED
-
-NUMPY_FROM = 8
-"""Fewer datagrams than this are made faster one by one."""
-_TURN = 65_536
 
 
 def stamp_at(time_us: int) -> int:
@@ -29,13 +24,13 @@ def stamp_at(time_us: int) -> int:
     An ack of sequence 0 with stamp 0 is how a client says that it is there. No packet has stamp 0, so that it
     acknowledges none.
     """
-    return time_us // 1_000 % _TURN or 1
+    return time_us // 1_000 % wire.TURN or 1
 
 
 class StampedConnection(Connection):
     """A connection whose packets carry stamps."""
 
-    __slots__ = ("_ack_in", "_ack_out", "_data_in", "_data_out")
+    __slots__ = ("_ack_in", "_ack_out")
     layout = STAMPED
     ver = wire.VER_STAMPED
     header_bytes = wire.STAMPED_BYTES
@@ -50,19 +45,8 @@ class StampedConnection(Connection):
 
     # Sending.
 
-    def _datagrams(self, bodies: Sequence[bytes], now_us: int) -> bytes:
-        first, stamp = self.sender.next, stamp_at(now_us)
-        if len(bodies) == 1:
-            return self._data_out + wire.pair(first % _TURN, stamp) + bodies[0]
-        if len(bodies) < NUMPY_FROM:
-            tails = (wire.pair(number % _TURN, stamp) for number in range(first, first + len(bodies)))
-            return b"".join([self._data_out + tail + body for tail, body in zip(tails, bodies, strict=True)])
-        from fairway.protocols.mrp import columns
-
-        return columns.datagrams_of(self._data_out, first, stamp, bodies)
-
-    def _again(self, datagram: Buffer, now_us: int) -> bytes:
-        return wire.restamped(datagram, stamp_at(now_us))
+    def _second(self, now_us: int) -> int:
+        return stamp_at(now_us)
 
     def _presence(self) -> bytes:
         return self._ack_out + wire.pair(0, 0)
@@ -71,7 +55,7 @@ class StampedConnection(Connection):
 
     def take_ack(self, sequence: int, stamp: int, now_us: int) -> None:
         sender = self.sender
-        number = sender.base + (sequence - sender.base) % _TURN
+        number = sender.base + (sequence - sender.base) % wire.TURN
         run = sender.packets.find(number)
         if run is None or (transmission := _transmission(run, stamp)) is None:
             self._take_other_ack(sequence, stamp, now_us)
@@ -87,7 +71,7 @@ class StampedConnection(Connection):
         """Take an acknowledgement of nothing outstanding: of a keepalive or ping, or a client's empty first packet."""
         for ping in self.pings.waiting:
             number = ping.mark
-            if isinstance(number, int) and (number % _TURN, stamp_at(ping.sent_us)) == (sequence, stamp):
+            if isinstance(number, int) and (number % wire.TURN, stamp_at(ping.sent_us)) == (sequence, stamp):
                 self.hear(now_us)
                 self.sender.timing.sample(self.pings.answered(ping, now_us))
                 self._shared.statistics.rtt_us = self.sender.timing.smoothed_us
@@ -106,7 +90,7 @@ class StampedConnection(Connection):
         if rows is None or sequence is None:
             return False
         sender = self.sender
-        number = sender.base + (sequence - sender.base) % _TURN
+        number = sender.base + (sequence - sender.base) % wire.TURN
         if not sender.recovery.left_in_order(sender.packets, number, count):
             return False
         if not _stamps_fit(sender.runs_of(number, count), columns.seconds(rows)):
@@ -149,7 +133,7 @@ class StampedConnection(Connection):
         self._deliver_run(first, columns.bodies_of(rows))
         return True
 
-    def _acknowledge(self, committed: Sequence[Piece], floor: int, now_us: int) -> None:
+    def _acknowledge(self, committed: Sequence[Piece], before: int, now_us: int) -> None:
         for piece in committed:
             self._shared.outbox.send(self.address, piece.note, wire.ACK_BYTES, piece.length)
 
@@ -162,6 +146,6 @@ def _stamps_fit(runs: Sequence[tuple[Run, int]], stamps: bytes) -> bool:
 
 def _transmission(run: Run, stamp: int) -> int | None:
     """Return which transmission of a packet carried the stamp."""
-    if (run.sent_us[0] // 1_000 % _TURN or 1) == stamp:
+    if (run.sent_us[0] // 1_000 % wire.TURN or 1) == stamp:
         return 0
     return next((at for at, sent_us in enumerate(run.sent_us) if stamp_at(sent_us) == stamp), None)

@@ -18,11 +18,15 @@ without any reading is malformed.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from fairway.core.errors import MalformedDatagram
 from fairway.core.headers import Field, Header
 from fairway.core.machine import Buffer
+
+T = TypeVar("T")
 
 MAGIC = b"MRP"
 TYPE_IGNORE, TYPE_CONNECT, TYPE_CON_REPLY, TYPE_DATA, TYPE_ACK = range(5)
@@ -30,6 +34,8 @@ ACCEPT, REJECT = 1, 2
 VER_STAMPED, VER_PIGGYBACK = 0x00, 0x01
 CONID_MAX = 0xFFFFFF
 PIGGYBACK_CONID_MAX = 0xFFFF
+TURN = 1 << 16
+"""How many sequences, or stamps, there are."""
 
 KINDS = ("malformed", "ignore", "connect", "con_reply", "data", "ack")
 """A well-formed datagram of type t has kind t + 1."""
@@ -72,11 +78,7 @@ PIGGYBACK = Header(
 CONNECT_BYTES, CON_REPLY_BYTES = CONNECT.size, CON_REPLY.size
 STAMPED_BYTES = ACK_BYTES = STAMPED.size
 PIGGYBACK_BYTES = PIGGYBACK.size
-_SEQUENCE_AT, _STAMP_AT, _FROM_SEQ_AT = (
-    STAMPED["sequence"].offset,
-    STAMPED["stamp"].offset,
-    PIGGYBACK["from_seq"].offset,
-)
+_SEQUENCE_AT = STAMPED["sequence"].offset
 
 _CONNECT = struct.Struct(">4sI")
 _CON_REPLY = struct.Struct(">4sBBHI")
@@ -142,33 +144,22 @@ class Data:
 
     def as_stamped(self) -> StampedData | None:
         """Read it in the stamped layout, or return None where that reading does not exist."""
-        if len(self.rest) < STAMPED_BYTES - HEAD_BYTES:
-            return None
-        dest_conid, from_conid, sequence, stamp = stamped_fields(_HEADS[TYPE_DATA] + self.rest)
-        if not dest_conid or not from_conid:
-            return None
-        return StampedData(
-            dest_conid=dest_conid,
-            from_conid=from_conid,
-            sequence=sequence,
-            stamp=stamp,
-            body=self.rest[STAMPED_BYTES - HEAD_BYTES :],
-        )
+        return self._read(STAMPED, stamped_fields, StampedData)
 
     def as_piggyback(self) -> PiggybackData | None:
         """Read it in the piggyback layout, or return None where that reading does not exist."""
-        if len(self.rest) < PIGGYBACK_BYTES - HEAD_BYTES:
+        return self._read(PIGGYBACK, piggyback_fields, PiggybackData)
+
+    def _read(
+        self, header: Header, fields: Callable[[Buffer], tuple[int, int, int, int]], reading: Callable[..., T]
+    ) -> T | None:
+        data = _HEADS[TYPE_DATA] + self.rest
+        if len(data) < header.size:
             return None
-        from_conid, dest_conid, sequence, from_seq = piggyback_fields(_HEADS[TYPE_DATA] + self.rest)
-        if not dest_conid or not from_conid:
+        values = dict(zip((field.name for field in header.fields), fields(data), strict=True))
+        if not values["dest_conid"] or not values["from_conid"]:
             return None
-        return PiggybackData(
-            from_conid=from_conid,
-            dest_conid=dest_conid,
-            sequence=sequence,
-            from_seq=from_seq,
-            body=self.rest[PIGGYBACK_BYTES - HEAD_BYTES :],
-        )
+        return reading(**values, body=data[header.size :])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +173,7 @@ class Ack:
 
 
 Packet = Ignore | Connect | ConReply | Data | Ack
-"""What `decode` gives."""
+"""What `decode` returns."""
 Encodable = Packet | StampedData | PiggybackData
 
 
@@ -190,11 +181,11 @@ def encode(packet: Encodable) -> bytes:
     """Return the one datagram that stands for the packet."""
     match packet:
         case StampedData():
-            head = stamped_header(packet.dest_conid, packet.from_conid, packet.sequence, packet.stamp)
-            return head + packet.body
+            prefix = stamped_prefix(TYPE_DATA, packet.dest_conid, packet.from_conid)
+            return prefix + pair(packet.sequence, packet.stamp) + packet.body
         case PiggybackData():
-            head = piggyback_header(packet.from_conid, packet.dest_conid, packet.sequence, packet.from_seq)
-            return head + packet.body
+            prefix = piggyback_prefix(packet.from_conid, packet.dest_conid)
+            return prefix + pair(packet.sequence, packet.from_seq) + packet.body
         case Ack():
             return ack_bytes(packet.dest_conid, packet.from_conid, packet.sequence, packet.stamp)
         case Connect():
@@ -227,6 +218,15 @@ def decode(data: Buffer) -> Packet:
     if kind == TYPE_IGNORE:
         return Ignore(body=bytes(data[HEAD_BYTES:]))
     raise MalformedDatagram("unknown_type", found=f"type {kind}", expected="type 0 to 4")
+
+
+def caller_id(data: Buffer) -> int | None:
+    """Return the cl_conid of a call; None for anything else."""
+    try:
+        packet = decode(data)
+    except MalformedDatagram:
+        return None
+    return packet.cl_conid if isinstance(packet, Connect) else None
 
 
 def _decode_data(data: Buffer) -> Data:
@@ -284,18 +284,8 @@ def piggyback_fields(data: Buffer) -> tuple[int, int, int, int]:
     return from_conid, dest_conid, sequence, from_seq
 
 
-def stamped_header(dest_conid: int, from_conid: int, sequence: int, stamp: int) -> bytes:
-    """Return the 14 bytes ahead of a stamped payload."""
-    return stamped_prefix(TYPE_DATA, dest_conid, from_conid) + pair(sequence, stamp)
-
-
 def ack_bytes(dest_conid: int, from_conid: int, sequence: int, stamp: int) -> bytes:
     return stamped_prefix(TYPE_ACK, dest_conid, from_conid) + pair(sequence, stamp)
-
-
-def piggyback_header(from_conid: int, dest_conid: int, sequence: int, from_seq: int) -> bytes:
-    """Return the 12 bytes ahead of a piggyback payload; alone, a bare acknowledgement."""
-    return piggyback_prefix(from_conid, dest_conid) + pair(sequence, from_seq)
 
 
 def stamped_prefix(kind: int, dest_conid: int, from_conid: int) -> bytes:
@@ -322,12 +312,9 @@ def echoed(stamped: bytes) -> bytes:
     return stamped[_SEQUENCE_AT:STAMPED_BYTES]
 
 
-def restamped(stamped: Buffer, stamp: int) -> bytes:
-    return b"".join((stamped[:_STAMP_AT], stamp.to_bytes(2, "big"), stamped[STAMPED_BYTES:]))
-
-
-def with_from_seq(piggyback: Buffer, from_seq: int) -> bytes:
-    return b"".join((piggyback[:_FROM_SEQ_AT], from_seq.to_bytes(2, "big"), piggyback[PIGGYBACK_BYTES:]))
+def renumbered(data: Buffer, header_bytes: int, second: int) -> bytes:
+    """Return data with another stamp or from_seq, which its header ends in."""
+    return b"".join((data[: header_bytes - 2], second.to_bytes(2, "big"), data[header_bytes:]))
 
 
 def body_of(datagram: bytes, header_bytes: int) -> bytes:

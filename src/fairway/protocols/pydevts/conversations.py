@@ -58,12 +58,14 @@ class Conversation(conversations.Conversation):
 class Conversations:
     """Conversations by address, oldest first."""
 
-    def __init__(self, options: PydevtsOptions, outputs: Outputs[Conversation]) -> None:
+    def __init__(
+        self, options: PydevtsOptions, outputs: Outputs[Conversation], by_address: dict[Address, Conversation]
+    ) -> None:
         self._options = options
         self._outputs = outputs
         self._outbox = outputs.outbox
         self._statistics = outputs.statistics
-        self._by_address: dict[Address, Conversation] = {}
+        self._by_address = by_address
         self.get = self._by_address.get
         """Return the conversation with an address, or None."""
         self._idle: OrderedDict[Address, int] = OrderedDict()
@@ -74,10 +76,7 @@ class Conversations:
         """How far the numbers of forgotten addresses had come, the longest forgotten first: a number must not come
         twice. The longest forgotten goes when there are as many as `peers_max`."""
         self.shut = False
-        """Whether the door is closed to new ones."""
-
-    def all(self) -> list[Conversation]:
-        return list(self._by_address.values())
+        """Whether new ones are refused."""
 
     def has_room(self) -> bool:
         return len(self._by_address) < self._options.peers_max or bool(self._idle)

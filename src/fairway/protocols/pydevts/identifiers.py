@@ -59,14 +59,6 @@ class RecentUses:
         self._sets[-1].update(keys)
         return True
 
-    def add_one(self, key: int, now_us: int) -> bool:
-        self._turn(now_us)
-        sets = self._sets
-        if sum(map(len, sets)) >= self._max:
-            return False
-        sets[-1].add(key)
-        return True
-
     def free(self, keys: Sequence[int], now_us: int) -> int:
         """Return how many of these keys, from the first on, were not used recently."""
         self._turn(now_us)
@@ -118,9 +110,6 @@ class Identifiers:
 
     def take(self, crcs: Sequence[int], open_ids: Container[int], now_us: int) -> list[Taken]:
         """Return ids for messages with these CRCs, in order; for fewer of them when no id is free."""
-        if len(crcs) == 1:
-            one = self._take_single(crcs[0], open_ids, now_us) or self._take_one(crcs[0], open_ids, now_us)
-            return [one] if one is not None else []
         taken: list[Taken] = []
         done = 0
         while done < len(crcs):
@@ -148,22 +137,6 @@ class Identifiers:
         if not self._rested(self._rested_since_us, now_us):
             del keys[self._free(first >> BLOCK_BITS, keys, now_us) :]
         return self._give(self.next, keys, now_us) if keys else None
-
-    def _take_single(self, crc: int, open_ids: Container[int], now_us: int) -> Taken | None:
-        """Take the id that comes next, unless it is open or was used recently: `_take_next` for one message."""
-        self._enter()
-        number = self.next
-        first = number % IDS
-        if first in open_ids:
-            return None
-        key, block = first << 32 | crc, first >> BLOCK_BITS
-        if not self._rested(self._rested_since_us, now_us) and not self._free(block, (key,), now_us):
-            return None
-        self._last_used_us[block] = now_us
-        if not self._recent.add_one(self._salt | key, now_us):
-            self._unrecorded_us[block] = now_us
-        self.next = number + 1
-        return Taken(number, [key])
 
     def _take_one(self, crc: int, open_ids: Container[int], now_us: int) -> Taken | None:
         """Look for the next id that is neither open nor recently used with this crc, block by block."""

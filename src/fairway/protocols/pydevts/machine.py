@@ -63,7 +63,7 @@ class PydevtsMachine(ConnectionlessMachine[Conversation]):
         super().__init__(options)
         self._options = options
         self._outbox = self._outputs.outbox
-        self._conversations = Conversations(options, self._outputs)
+        self._conversations = Conversations(options, self._outputs, self._table)
         self._inbound = Inbound(options, self._conversations, self._outputs)
         self._recent = RecentUses(options.reuse_after_us, options.recent_uses_max)
         self._senders = 0
@@ -78,9 +78,6 @@ class PydevtsMachine(ConnectionlessMachine[Conversation]):
 
     def _has_room(self) -> bool:
         return self._conversations.has_room()
-
-    def _all(self) -> list[Conversation]:
-        return self._conversations.all()
 
     def _sender(self, conversation: Conversation) -> Sender:
         if conversation.sender is None:
@@ -325,19 +322,11 @@ class PydevtsMachine(ConnectionlessMachine[Conversation]):
 
     def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
         conversation = self._remembered(peer)
-        numbers = {
-            receipt.first + position
-            for receipt in committing
-            if receipt.peer == peer and isinstance(receipt.first, int)
-            for position in range(receipt.count)
-        }
-        return stored.encode(stored.take(conversation, numbers, self._now_us, self._options))
+        return stored.encode(stored.take(conversation, committing, self._now_us, self._options))
 
     def snapshot_in_pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes]:
         """Return how far the numbers have come, and the keys of the messages that are about to be committed."""
-        conversation = self._remembered(peer)
-        ours = [receipt for receipt in committing if receipt.peer == peer]
-        state, added = stored.take_in_pieces(conversation, ours, self._now_us)
+        state, added = stored.take_in_pieces(self._remembered(peer), committing, self._now_us)
         return stored.encode(state), stored.encode(added)
 
     def restore(self, snapshot: bytes, now_us: int) -> Peer:

@@ -44,7 +44,7 @@ class PydevtsOptions(Options):
         fill_window(self, WINDOW, FIXED_WINDOW)
         super().__post_init__()
         check_range("window", self.window, 1, WINDOW_MAX)
-        for name in ("repeat_after_us", "ping_timeout_us", "pings_max", "remembered_max"):
+        for name in ("pings_max", "remembered_max"):
             check_range(name, getattr(self, name), 1, 1 << 62)
         if self.first_id is not None:
             check_range("first_id", self.first_id, 0, 0xFFFF)

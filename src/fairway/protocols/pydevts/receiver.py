@@ -211,9 +211,9 @@ class Receiver:
 
     # Commit and the end.
 
-    def all_held(self) -> list[int]:
-        """List the keys that wait for a commit before they may be acknowledged."""
-        return [entry & KEY_MASK for entry in self.receipts.values()] if self._deferred else []
+    def all_held(self) -> set[int]:
+        """Return the numbers of the messages that wait for a commit before they may be acknowledged."""
+        return set(self.receipts) if self._deferred else set()
 
     def commit(self, number: int) -> tuple[int, int] | None:
         """Free the slot of a message and return its key and size; None if it has none."""

@@ -1,4 +1,4 @@
-"""A large message put together in its final place.
+"""A large message put together in its final buffer.
 
 `bytes` cannot be written to, so parts would be kept apart and joined at the end: every byte is moved once more, into
 memory that the processor has not seen. CPython itself makes a `bytes` object empty and fills it while nobody else
@@ -42,24 +42,24 @@ def _interpreter() -> _Interpreter | None:
 
 
 class Assembly:
-    """The bytes of one message while they arrive. `room` is where they are written; memory that nothing was written
+    """The bytes of one message while they arrive. `view` is where they are written; memory that nothing was written
     to is only reserved."""
 
-    __slots__ = ("_body", "room")
+    __slots__ = ("_body", "view")
 
-    def __init__(self, body: bytes, room: memoryview) -> None:
+    def __init__(self, body: bytes, view: memoryview) -> None:
         self._body = body
-        self.room = room
+        self.view = view
 
     def finish(self) -> bytes:
         """Return the message, all of which was written. Nothing can be written any more, and nothing is kept."""
-        self.room.release()
+        self.view.release()
         body, self._body = self._body, b""
         return body
 
 
 def begin(size: int) -> Assembly | None:
-    """Make room for a message; None where that cannot be."""
+    """Reserve memory for a message; None where that cannot be."""
     interpreter = _interpreter()
     if interpreter is None or size < 1:
         return None

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.core.columns import Bytes, Columns, Integers, assembled, windows
+from fairway.core.columns import Bytes, Columns, Integers, headers
 from fairway.core.machine import Buffer
 from fairway.protocols.rup.wire import (
     BASE,
@@ -47,7 +47,7 @@ for _kind, _letter in LETTER_OF_KIND.items():
 
 def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Columns:
     """Decode the headers of many datagrams; agrees with `wire.decode` on every input."""
-    rows = _gather(buffer, offsets)
+    rows = headers(buffer, offsets, None, DATA_HEADER_BYTES)  # no rule looks beyond a datagram's end
     kind = _KIND[rows[:, 0]]
     kind[lengths == 0] = 0
     is_data = kind == DATA
@@ -60,34 +60,14 @@ def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Colum
         "total": np.where(is_data, _uint(rows, TOTAL_AT), 0),
     }
     header_bytes = _HEADER_BYTES_OF_KIND[kind]
-    return assembled(
+    return Columns(
         kinds=KINDS,
         reasons=REASONS,
         kind=kind,
         reason=reason,
         fields=fields,
-        body_offset=offsets + header_bytes,
         body_bytes=lengths - header_bytes,
     )
-
-
-def _gather(buffer: Bytes, offsets: Integers) -> Bytes:
-    """Copy a header's bytes from each offset on into a row; no rule looks at bytes past a datagram's end.
-
-    One overlapping view of the buffer with a row per byte lets numpy copy a row in one go. The view needs as many bytes
-    behind every offset, so the last few datagrams are read from a padded copy of the buffer's end.
-    """
-    count, width = len(offsets), DATA_HEADER_BYTES
-    tail_at = max(0, len(buffer) - width)
-    tail = np.zeros(2 * width, dtype=np.uint8)
-    tail[: len(buffer) - tail_at] = buffer[tail_at:]
-    late = offsets >= tail_at
-    tail_rows = windows(tail, width)
-    if tail_at == 0:
-        return tail_rows[offsets].view(np.uint8).reshape(count, width)
-    rows = windows(buffer, width)[np.where(late, 0, offsets)]
-    rows[late] = tail_rows[offsets[late] - tail_at]
-    return rows.view(np.uint8).reshape(count, width)
 
 
 def _ids(rows: Bytes, is_data: NDArray[np.bool_]) -> Bytes:

@@ -2,7 +2,7 @@
 
 The grid is known as soon as a part has come that does not end at the total. Before that one last part is kept aside.
 Bodies are kept in the pieces in which they came, so memory grows with what was received. A message that comes in
-bursts gets its final place as soon as all such places together are within their bound.
+bursts gets its final buffer as soon as all such buffers together are within their bound.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Incoming:
             self._pieces[index] = body
         else:
             start = index * self.part_bytes
-            self._assembly.room[start : start + len(body)] = body
+            self._assembly.view[start : start + len(body)] = body
 
     def put_burst(self, first: int, count: int, data: Buffer, row: int, bursts: Bursts) -> None:
         """Keep the bodies of new parts that are the datagrams of a super-buffer from `row` on."""
@@ -152,15 +152,15 @@ class Incoming:
         if self._assembly is None:
             self._pieces[first] = bursts.bodies(data, part_bytes, row, count)
         else:
-            bursts.put_bodies(self._assembly.room, first * part_bytes, data, part_bytes, row, count)
+            bursts.put_bodies(self._assembly.view, first * part_bytes, data, part_bytes, row, count)
 
     @property
     def reserved_bytes(self) -> int:
-        """What the message's final place takes, 0 while it has none."""
+        """What the message's final buffer takes, 0 while it has none."""
         return 0 if self._assembly is None else self.total
 
     def assemble(self) -> None:
-        """Give the message its final place, if there can be one, and move what is here into it."""
+        """Give the message its final buffer, if there can be one, and move what is here into it."""
         self._assembly = assembly.begin(self.total)
         if self._assembly is not None:
             pieces, self._pieces = self._pieces, {}
@@ -258,7 +258,7 @@ class Memory:
         """Messages that are kept, the oldest first."""
         self.held_bytes = 0
         self.reserved_bytes = 0
-        """What the final places of unfinished messages take: address space, of which they use what was received."""
+        """What the final buffers of unfinished messages take: address space, of which they use what was received."""
 
     def admits(self, conversation: Conversation | None, more: int) -> bool:
         """Return whether a message may begin with so many bytes."""
@@ -290,8 +290,8 @@ class Memory:
         message.conversation.incoming_bytes += more
         self.held_bytes += more
 
-    def place(self, message: Incoming) -> None:
-        """Give a message its final place, if all such places together are within their bound."""
+    def reserve(self, message: Incoming) -> None:
+        """Give a message its final buffer, if all such buffers together are within their bound."""
         if not message.reserved_bytes and self.reserved_bytes + message.total <= self._options.incoming_bytes_max:
             message.assemble()
             self.reserved_bytes += message.reserved_bytes

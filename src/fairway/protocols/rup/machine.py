@@ -71,16 +71,13 @@ class RupMachine(ConnectionlessMachine[Conversation]):
         self._context = Context(options, random_source, self._outputs, self._deadlines)
         self._options = options
         self._receiver = Receiver(self._context)
-        self._conversations: dict[Address, Conversation] = {}
+        self._conversations: dict[Address, Conversation] = self._table
 
     def _at(self, address: Address) -> Conversation | None:
         return self._conversations.get(address)
 
     def _has_room(self) -> bool:
         return len(self._conversations) < self._options.peers_max
-
-    def _all(self) -> list[Conversation]:
-        return list(self._conversations.values())
 
     def _sender(self, conversation: Conversation) -> Sender:
         return conversation.sender

@@ -46,16 +46,16 @@ class Parts:
     def __contains__(self, index: int) -> bool:
         if index < self.mark:
             return True
-        place = bisect_right(self._starts, index) - 1
-        return place >= 0 and index < self._ends[place]
+        at = bisect_right(self._starts, index) - 1
+        return at >= 0 and index < self._ends[at]
 
     def makes_gap(self, index: int) -> bool:
         """Return whether a missing part, once here, would leave one more gap than there is."""
         if index == self.mark:
             return False
-        place = bisect_right(self._starts, index)
-        after_range = place > 0 and self._ends[place - 1] == index
-        before_range = place < len(self._starts) and self._starts[place] == index + 1
+        at = bisect_right(self._starts, index)
+        after_range = at > 0 and self._ends[at - 1] == index
+        before_range = at < len(self._starts) and self._starts[at] == index + 1
         return not (after_range or before_range)
 
     def add(self, first: int, count: int, now_us: int) -> None:
@@ -68,34 +68,34 @@ class Parts:
                 self.mark = self._ends[0]
                 self._drop(0)
             return
-        place = bisect_right(self._starts, first)
-        joins_next = place < len(self._starts) and self._starts[place] == end
-        if place > 0 and self._ends[place - 1] == first:
-            self._ends[place - 1] = end
+        at = bisect_right(self._starts, first)
+        joins_next = at < len(self._starts) and self._starts[at] == end
+        if at > 0 and self._ends[at - 1] == first:
+            self._ends[at - 1] = end
             if joins_next:
-                self._ends[place - 1] = self._ends[place]
-                self._drop(place)
+                self._ends[at - 1] = self._ends[at]
+                self._drop(at)
         elif joins_next:
-            self._starts[place] = first
+            self._starts[at] = first
         else:
-            seen_us = self._seen_us[place] if place < len(self._starts) else now_us
-            self._starts.insert(place, first)
-            self._ends.insert(place, end)
-            self._seen_us.insert(place, seen_us)
+            seen_us = self._seen_us[at] if at < len(self._starts) else now_us
+            self._starts.insert(at, first)
+            self._ends.insert(at, end)
+            self._seen_us.insert(at, seen_us)
 
-    def _drop(self, place: int) -> None:
-        del self._starts[place], self._ends[place], self._seen_us[place]
+    def _drop(self, at: int) -> None:
+        del self._starts[at], self._ends[at], self._seen_us[at]
 
     def gap_from(self, index: int, later_max: int) -> Gap | None:
         """Return the lowest missing stretch at or above `index` that has later parts."""
         index = max(index, self.mark)
-        place = bisect_right(self._starts, index)
-        if place > 0:
-            index = max(index, self._ends[place - 1])
-        if place >= len(self._starts):
+        at = bisect_right(self._starts, index)
+        if at > 0:
+            index = max(index, self._ends[at - 1])
+        if at >= len(self._starts):
             return None
-        later, beyond = 0, place
+        later, beyond = 0, at
         while later < later_max and beyond < len(self._starts):
             later += self._ends[beyond] - self._starts[beyond]
             beyond += 1
-        return Gap(index, self._starts[place], self._seen_us[place], min(later, later_max))
+        return Gap(index, self._starts[at], self._seen_us[at], min(later, later_max))

@@ -260,7 +260,7 @@ class Receiver:
         if message.spooled:
             self._spool(message, first, bursts.bodies(data, message.part_bytes, row, count))
         else:
-            self.memory.place(message)
+            self.memory.reserve(message)
             held_before = message.held_bytes
             message.put_burst(first, count, data, row, bursts)
             self.memory.count(message, held_before)
@@ -290,7 +290,7 @@ class Receiver:
             self._request(message, message.requests.new(parts, now_us))
         leaving = message.count_burst(count, now_us)
         if leaving:
-            marks = [first + place for place in leaving] if in_order else [parts.mark] * len(leaving)
+            marks = [first + after for after in leaving] if in_order else [parts.mark] * len(leaving)
             confirms = [wire.control(wire.CONFIRM, message.identity, mark * message.part_bytes) for mark in marks]
             # All are allowed: each answers at least one part, which is longer.
             self._outbox.answer(message.address, b"".join(confirms), wire.CONTROL_BYTES, len(confirms))
@@ -317,7 +317,7 @@ class Receiver:
         message.let_go()
 
     def _deliver(self, conversation: Conversation, identity: bytes, body: bytes, slot_bytes: int, now_us: int) -> None:
-        """Report a complete message, for which there is a place."""
+        """Report a complete message, for which there is a slot."""
         conversation.receipts[identity] = slot_bytes
         conversation.heard_us = now_us
         self._slots.take(1, slot_bytes)

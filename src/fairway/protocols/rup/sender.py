@@ -152,7 +152,7 @@ class Sender:
 
     def _next_in_turn(self) -> Outgoing:
         """Take the next message out of the round. One that the peer has answered goes before those that it may not
-        want yet, but after a whole turn of it one of those gets its chance. A peer that stood still perhaps takes only
+        want yet, but after a whole turn of it one of those gets its turn. A peer that stood still perhaps takes only
         what it began first: from then on the oldest message is sent to its end."""
         fresh = bool(self._fresh) and (self._fresh_next or not self._round)
         if self._oldest_first and self._round:
@@ -203,7 +203,7 @@ class Sender:
         return recovery.gathers and recovery.in_flight >= IN_FLIGHT_TO_WAIT and recovery.window_room() < wanted
 
     def _begin_waiting(self) -> None:
-        """Begin waiting messages while there may be a place for them at the peer."""
+        """Begin waiting messages while the peer may have a slot for them."""
         while self._waiting and len(self._under_way) - self._slots.ignored < self._options.messages_under_way_max:
             message = self._waiting[0]
             if not message.part_count:

@@ -44,14 +44,14 @@ CONFIRM_HEADER = Header(_ID, _SEPARATOR, replace(_POSITION, meaning="everything 
 """What follows the first letter."""
 DATA_HEADER_BYTES, CONTROL_BYTES = DATA_HEADER.size, CONFIRM_HEADER.size
 POSITION_AT, TOTAL_AT = DATA_HEADER["position"].offset, DATA_HEADER["total"].offset
-DATA_ID, CONTROL_ID = DATA_HEADER.place("id"), CONFIRM_HEADER.place("id")
+DATA_ID, CONTROL_ID = DATA_HEADER.span("id"), CONFIRM_HEADER.span("id")
 SEPARATOR_AT = CONFIRM_HEADER["separator"].offset
 
 KINDS = ("malformed", "data", "request", "confirm")
 REASONS = ("", "too_short", "bad_type", "too_long", "bad_start", "bad_id", "bad_separator", "bad_digit")
 
 DATA, REQUEST, CONFIRM = 1, 2, 3
-"""Places of the kinds in `KINDS`."""
+"""The kinds, as positions in `KINDS`."""
 
 LETTER_OF_KIND = {DATA: ord("d"), REQUEST: ord("r"), CONFIRM: ord("c")}
 _KIND_OF_LETTER = {letter: kind for kind, letter in LETTER_OF_KIND.items()}

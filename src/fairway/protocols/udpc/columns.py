@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fairway.core.columns import Bytes, Columns, Integers, assembled, whole_headers
+from fairway.core.columns import Bytes, Columns, Integers, headers
 from fairway.core.machine import Buffer
 from fairway.protocols.udpc.wire import (
     ACK,
@@ -30,33 +30,28 @@ _TOO_SHORT, _BAD_FLAG, _CONTROL_WITH_BODY, _ZERO_INDEX, _ZERO_SESSION = range(1,
 
 def decode_columns(buffer: Bytes, offsets: Integers, lengths: Integers) -> Columns:
     """Decode the headers of many datagrams; agrees with `wire.decode` on every input."""
-    short = lengths < HEADER_BYTES
-    header = whole_headers(buffer, offsets, short, _HEADER)
+    header = headers(buffer, offsets, lengths, HEADER_BYTES).view(_HEADER)[:, 0]
     flag = header["flag"]
     kind = _KIND[flag]
-    reason = _reasons(header, kind, lengths, short)
-    fields: dict[str, NDArray[np.generic]] = {}
-    for field in HEADER.fields:
-        fields[field.name] = header[field.name].astype(np.int64)
-    return assembled(
+    reason = _reasons(header, kind, lengths)
+    return Columns(
         kinds=KINDS,
         reasons=REASONS,
         kind=kind,
         reason=reason,
-        fields=fields,
-        body_offset=offsets + HEADER_BYTES,
+        fields={field.name: header[field.name].astype(np.int64) for field in HEADER.fields},
         body_bytes=lengths - HEADER_BYTES,
     )
 
 
-def _reasons(header: NDArray[np.void], kind: Bytes, lengths: Integers, short: NDArray[np.bool_]) -> Bytes:
+def _reasons(header: NDArray[np.void], kind: Bytes, lengths: Integers) -> Bytes:
     """Return each row's reason; the rule that `wire.decode` checks first is written last."""
     reason = np.zeros(len(header), dtype=np.uint8)
     reason[header["session_id"] == 0] = _ZERO_SESSION
     reason[header["index"] == 0] = _ZERO_INDEX
     reason[_CONTROL[header["flag"]] & (lengths != HEADER_BYTES)] = _CONTROL_WITH_BODY
     reason[kind == 0] = _BAD_FLAG
-    reason[short] = _TOO_SHORT
+    reason[lengths < HEADER_BYTES] = _TOO_SHORT
     return reason
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from fairway.core.addresses import device_of
 from fairway.core.events import Address, Connected, Peer, PeerMoved
-from fairway.core.handshakes import HalfOpen, HandshakeTable
+from fairway.core.handshakes import HalfOpen, HandshakeMachine
 from fairway.core.machine import Buffer
 from fairway.core.outputs import Outputs
 from fairway.core.random_source import RandomSource
@@ -108,62 +108,53 @@ class Sessions:
             del self.called_by[address]
 
 
-class SessionTable(HandshakeTable[HalfSession]):
+class SessionMachine(HandshakeMachine[Session, HalfSession]):
     """The sessions and handshakes of a machine."""
 
-    def __init__(
-        self,
-        options: UdpcOptions,
-        random_source: RandomSource,
-        outputs: Outputs[Link],
-        deadlines: Deadlines[Any],
-        slots: ReceiptSlots,
-    ) -> None:
-        super().__init__(options, outputs, deadlines)
-        self.sessions = Sessions()
+    def __init__(self, options: UdpcOptions, random_source: RandomSource) -> None:
+        super().__init__(options)
+        self.options = options
+        self._random_source = random_source
+        self._slots = ReceiptSlots(options)
+        self._sessions = Sessions()
+        self._table = self._sessions.by_peer
         self._heartbeats: Deadlines[Session] = Deadlines()
         """Of all sessions; together they have one deadline among the others, at the next common instant."""
         self._tick_us = options.keepalive_us // HEARTBEAT_TICKS or 1
-        self._options = options
-        self._random_source = random_source
-        self._slots = slots
-
-    def __len__(self) -> int:
-        return len(self.sessions.by_peer)
 
     # Our calls.
 
-    def connect(self, address: Address, now_us: int) -> int:
+    def _call(self, address: Address, now_us: int) -> int:
         """Call an address. The first index is random: it comes back in the SYN+ACK and so proves it."""
-        syn_index = self._options.first_index or 1 + self._random_source.below((1 << 31) - 1)
-        while (address, syn_index) in self.calls:
+        syn_index = self.options.first_index or 1 + self._random_source.below((1 << 31) - 1)
+        while (address, syn_index) in self._calls:
             syn_index = syn_index % ((1 << 31) - 1) + 1
         caller_id = 1 + self._random_source.below((1 << 32) - 1)
-        return self.calls.start(
+        return self._calls.start(
             (address, syn_index), caller_id, address, datagram(syn_index, caller_id, 0, SYN), now_us
         )
 
-    def receive_syn_ack(self, index: int, session_id: int, ack_index: int, address: Address, now_us: int) -> None:
+    def _receive_syn_ack(self, index: int, session_id: int, ack_index: int, address: Address, now_us: int) -> None:
         """Open the session that one of our calls asked for, and say so to the peer."""
-        call = self.calls.get((address, ack_index))
+        call = self._calls.get((address, ack_index))
         if call is None:
             self._outputs.drop("unexpected_syn_ack")
             return
-        self.calls.remove(call)
+        self._calls.remove(call)
         session = self._admit(Peer(address, session_id), Handshake(False, call.own_id, ack_index, index), now_us)
         self._outputs.report(Connected(session.peer, call.token))
         session.accept(index)
-        self.arm(session)
+        self._arm(session)
 
     # Calls of others.
 
-    def receive_syn(self, index: int, caller_id: int, address: Address, now_us: int) -> None:
+    def _receive_syn(self, index: int, caller_id: int, address: Address, now_us: int) -> None:
         """Answer a call: the same for the same call, and without a session before it is completed."""
-        known = self.sessions.called_by.get(address)
+        known = self._sessions.called_by.get(address)
         if known is not None and known.handshake.caller_id == caller_id:
             known.repeat_syn_ack()
             return
-        half_open = self.half_opens.by_caller(address, caller_id)
+        half_open = self._half_opens.by_caller(address, caller_id)
         if half_open is None:
             half_open = self._half_open(index, caller_id, address, now_us)
             if half_open is None:
@@ -173,42 +164,42 @@ class SessionTable(HandshakeTable[HalfSession]):
         self._send_syn_ack(half_open, now_us)
 
     def _half_open(self, index: int, caller_id: int, address: Address, now_us: int) -> HalfSession | None:
-        if self._closed or not self._options.accepts_calls:
-            self._outputs.drop(ENDPOINT_CLOSED if self._closed else "not_accepting")
+        if self._is_shut or not self.options.accepts_calls:
+            self._outputs.drop(ENDPOINT_CLOSED if self._is_shut else "not_accepting")
             return None
         session_id = self._draw_session_id()
         if session_id is None or self._is_full_for(address):
             self._outputs.drop(PEERS_FULL)
             return None
-        handshake = Handshake(True, caller_id, index, self._options.first_index or 1)
-        half_open = HalfSession(self._options, address, session_id, handshake, now_us)
-        self.half_opens.add(half_open)
+        handshake = Handshake(True, caller_id, index, self.options.first_index or 1)
+        half_open = HalfSession(self.options, address, session_id, handshake, now_us)
+        self._half_opens.add(half_open)
         return half_open
 
     def _draw_session_id(self) -> int | None:
         for _ in range(SESSION_ID_DRAWS_MAX):
             session_id = 1 + self._random_source.below((1 << 32) - 1)
-            if self.sessions.by_id.get(session_id) is None and session_id not in self.half_opens:
+            if self._sessions.by_id.get(session_id) is None and session_id not in self._half_opens:
                 return session_id
         return None
 
     def _is_full_for(self, address: Address) -> bool:
         """Return whether a caller is one too many; a session that it opened before makes room."""
-        return self.is_full() and self.sessions.called_by.get(address) is None
+        return self._is_full() and self._sessions.called_by.get(address) is None
 
     def _send_syn_ack(self, half_open: HalfSession, now_us: int) -> None:
         half_open.send_due(self._outputs, now_us)
-        self.deadlines.set(half_open, half_open.due_us())
+        self._deadlines.set(half_open, half_open.due_us())
 
-    def unknown(
+    def _unknown(
         self, index: int, session_id: int, ack_index: int, flag: int, data: Buffer, address: Address, now_us: int
     ) -> Session | None:
         """Return the session of a packet whose address has none of that number: one that it completes, or one that it
         brings along from another address. Drop it if there is neither."""
-        half_open = self.half_opens.by_id(session_id)
+        half_open = self._half_opens.by_id(session_id)
         if half_open is not None and half_open.address == address:
             return self._complete(half_open, ack_index, flag, data, now_us)
-        session = self.sessions.by_id.get(session_id) if self._options.migration else None
+        session = self._sessions.by_id.get(session_id) if self.options.migration else None
         if session is None or device_of(session.link.address) != device_of(address):
             self._outputs.drop("unknown_session")
             return None
@@ -216,7 +207,7 @@ class SessionTable(HandshakeTable[HalfSession]):
             self._outputs.drop("no_reason_to_move")
             return None
         self._outputs.outbox.ledger.received(address, len(data))
-        self.sessions.move(session, address, now_us)
+        self._sessions.move(session, address, now_us)
         self._outputs.report(PeerMoved(session.peer, address))
         return session
 
@@ -230,12 +221,12 @@ class SessionTable(HandshakeTable[HalfSession]):
         if self._is_full_for(address):
             self._outputs.drop(PEERS_FULL)
             return None
-        replaced = self.sessions.called_by.get(address)
+        replaced = self._sessions.called_by.get(address)
         if replaced is not None:
             if replaced.state is not State.LINGERING:
                 replaced.replace()
-            self.remove(replaced)
-        self.half_opens.remove(half_open)
+            self._remove(replaced)
+        self._half_opens.remove(half_open)
         session = self._admit(Peer(address, half_open.own_id), handshake, now_us)
         self._outputs.report(Connected(session.peer, None))
         return session
@@ -243,42 +234,42 @@ class SessionTable(HandshakeTable[HalfSession]):
     # Sessions.
 
     def _admit(self, peer: Peer, handshake: Handshake, now_us: int) -> Session:
-        session = Session(self._outputs, self._options, self._slots, peer, handshake, now_us)
+        session = Session(self._outputs, self.options, self._slots, peer, handshake, now_us)
         self._enter(session)
         return session
 
-    def readmit(self, session: Session) -> None:
-        if session.peer in self.sessions.by_peer:
+    def _readmit(self, session: Session) -> None:
+        if session.peer in self._sessions.by_peer:
             raise already_open(session.peer.address)
         self._enter(session)
-        self.arm(session)
+        self._arm(session)
 
     def _enter(self, session: Session) -> None:
-        self.sessions.add(session)
-        self.arm_heartbeat(session)
+        self._sessions.add(session)
+        self._arm_heartbeat(session)
         self._outputs.statistics.conversations_opened += 1
 
-    def arm(self, session: Session) -> None:
+    def _arm(self, session: Session) -> None:
         """Note the session's deadline when it has become earlier, and remove the session when it is over."""
         link = session.link
         if session.state is State.OVER:
-            self.remove(session)
+            self._remove(session)
         elif link.wake_us < link.armed_us:
             link.armed_us = link.wake_us
-            self.deadlines.set(session, link.wake_us)
+            self._deadlines.set(session, link.wake_us)
 
-    def arm_heartbeat(self, session: Session) -> None:
+    def _arm_heartbeat(self, session: Session) -> None:
         """Note when the session's next heartbeat is due, earlier or later than before."""
         self._heartbeats.set(session, session.heartbeat_due_us())
         self._arm_tick()
 
     def _arm_tick(self) -> None:
         due_us = self._heartbeats.next_us()
-        self.deadlines.set(self._heartbeats, None if due_us is None else -(-due_us // self._tick_us) * self._tick_us)
+        self._deadlines.set(self._heartbeats, None if due_us is None else -(-due_us // self._tick_us) * self._tick_us)
 
-    def remove(self, session: Session) -> None:
-        self.sessions.remove(session)
-        self.deadlines.set(session, None)
+    def _remove(self, session: Session) -> None:
+        self._sessions.remove(session)
+        self._deadlines.set(session, None)
         self._heartbeats.set(session, None)
         self._arm_tick()
 
@@ -287,19 +278,19 @@ class SessionTable(HandshakeTable[HalfSession]):
         for session in self._heartbeats.pop_due(now_us):
             session.wake_heartbeat(now_us)
             self._heartbeats.set(session, session.heartbeat_due_us())
-            self.arm(session)
+            self._arm(session)
         self._arm_tick()
 
     def _wake(self, entry: Any, now_us: int) -> None:
         if isinstance(entry, Session):
             entry.wake(now_us)
             entry.link.armed_us = NEVER
-            self.arm(entry)
+            self._arm(entry)
         elif isinstance(entry, HalfSession):
             self._wake_half_open(entry, now_us)
 
     def _wake_half_open(self, half_open: HalfSession, now_us: int) -> None:
         if now_us >= half_open.expires_us:
-            self.half_opens.remove(half_open)
+            self._half_opens.remove(half_open)
         else:
             self._send_syn_ack(half_open, now_us)

@@ -30,13 +30,11 @@ from typing import ClassVar
 
 from fairway.core.errors import BadMessage, MalformedDatagram
 from fairway.core.events import Address, CloseReason, Peer, Receipt
-from fairway.core.handshakes import HandshakeMachine
 from fairway.core.machine import Buffer, split
 from fairway.core.random_source import RandomSource
-from fairway.core.receipts import ReceiptSlots
 from fairway.core.refusals import send_queue_full
 from fairway.protocols.udpc import snapshot as snapshots
-from fairway.protocols.udpc.handshake import SessionTable
+from fairway.protocols.udpc.handshake import SessionMachine
 from fairway.protocols.udpc.link import Link
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.sender import RUN_MIN, Sender, Waiting
@@ -63,28 +61,19 @@ _UNSENDABLE = (
 """Flags that no message may carry together with certain others, and why."""
 
 
-class UdpcMachine(HandshakeMachine[Session]):
+class UdpcMachine(SessionMachine):
     """All udpc sessions of one endpoint."""
 
     name: ClassVar[str] = "udpc"
 
     def __init__(self, options: UdpcOptions, random_source: RandomSource) -> None:
-        super().__init__(options)
-        self.options = options
-        self._slots = ReceiptSlots(options)
-        self._table = SessionTable(options, random_source, self._outputs, self._deadlines, self._slots)
-        self._by_peer = self._table.sessions.by_peer
-        self._by_route = self._table.sessions.by_route
-
-    def _handshakes(self) -> SessionTable:
-        return self._table
+        super().__init__(options, random_source)
+        self._by_peer = self._sessions.by_peer
+        self._by_route = self._sessions.by_route
 
     def _find(self, peer: Peer) -> Session | None:
         session = self._by_peer.get(peer)
         return None if session is None or session.state is State.LINGERING else session
-
-    def _all(self) -> list[Session]:
-        return list(self._by_peer.values())
 
     def _sender(self, conversation: Session) -> Sender:
         return conversation.sender
@@ -93,7 +82,7 @@ class UdpcMachine(HandshakeMachine[Session]):
         session = self._by_peer.get(ready.peer)
         if session is not None and session.link is ready:
             session.sender.flush(now_us)
-            self._table.arm(session)
+            self._arm(session)
 
     # What the application asks for.
 
@@ -117,14 +106,14 @@ class UdpcMachine(HandshakeMachine[Session]):
         if answers is not None:
             session.receiver.answers.answered(answers)
         session.sender.send_other(Waiting(flag, answers or 0, bytes(body), token), now_us)
-        self._table.arm(session)
+        self._arm(session)
         return token
 
     def ping(self, peer: Peer, now_us: int) -> int:
         session = self._open(peer)
         token = session.pings.token()
         session.ping(token, now_us)
-        self._table.arm(session)
+        self._arm(session)
         return token
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
@@ -134,7 +123,7 @@ class UdpcMachine(HandshakeMachine[Session]):
 
     def _close(self, conversation: Session, reason: CloseReason, now_us: int) -> None:
         conversation.close(reason, now_us)
-        self._table.arm(conversation)
+        self._arm(conversation)
 
     # What arrives.
 
@@ -152,23 +141,23 @@ class UdpcMachine(HandshakeMachine[Session]):
             self._outputs.drop(malformed.reason)
             return
         if flag == SYN:
-            self._table.receive_syn(index, session_id, address, now_us)
+            self._receive_syn(index, session_id, address, now_us)
             return
         session = self._by_route.get((address, session_id))
         if session is None:
             if flag == SYN | ACK:
-                self._table.receive_syn_ack(index, session_id, ack_index, address, now_us)
+                self._receive_syn_ack(index, session_id, ack_index, address, now_us)
                 return
-            session = self._table.unknown(index, session_id, ack_index, flag, data, address, now_us)
+            session = self._unknown(index, session_id, ack_index, flag, data, address, now_us)
             if session is None:
                 return
         elif not session.link.proved:
             self._outputs.outbox.ledger.received(address, size)
         session.receive(index, ack_index, flag, data, now_us)
         if flag & HBT:
-            self._table.arm_heartbeat(session)
+            self._arm_heartbeat(session)
         if session.state is not OPEN or session.link.wake_us < session.link.armed_us:
-            self._table.arm(session)
+            self._arm(session)
 
     def _receive_several(self, data: Buffer, address: Address, now_us: int, segment_bytes: int) -> None:
         if segment_bytes < HEADER_BYTES or len(data) < RUN_MIN * segment_bytes:
@@ -194,7 +183,7 @@ class UdpcMachine(HandshakeMachine[Session]):
             if session is not None and whole:
                 self.statistics.datagrams_received += stretch.end - stretch.start
                 self.statistics.bytes_received += len(piece)
-                self._table.arm(session)
+                self._arm(session)
             else:
                 for datagram in split(piece, segment_bytes):
                     self.receive(datagram, address, now_us)
@@ -206,7 +195,7 @@ class UdpcMachine(HandshakeMachine[Session]):
     # What survives a restart.
 
     def peers(self) -> list[Peer]:
-        return [session.peer for session in self._all() if session.state is not State.LINGERING]
+        return [session.peer for session in self._by_peer.values() if session.state is not State.LINGERING]
 
     def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
         return snapshots.write(self._known(peer), committing)
@@ -217,7 +206,7 @@ class UdpcMachine(HandshakeMachine[Session]):
 
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
         session = snapshots.read(snapshot, self._outputs, self.options, self._slots, now_us)
-        self._table.readmit(session)
+        self._readmit(session)
         return session.peer
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from fairway.core.dedup import Seen
 from fairway.core.events import MessageReceived, MessagesReceived, Peer
 from fairway.core.machine import Buffer
 from fairway.core.outputs import Outputs
 from fairway.core.receipts import OpenReceipts, Piece, ReceiptSlots
-from fairway.core.serial import widen
+from fairway.core.serial import Seen, widen
 from fairway.core.statistics import RECEIPTS_FULL
 from fairway.protocols.udpc.link import Link
 from fairway.protocols.udpc.options import UdpcOptions

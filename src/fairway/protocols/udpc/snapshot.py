@@ -6,16 +6,15 @@ and an index used twice would be taken for a duplicate and lost.
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from typing import Any
 
-from fairway.core.dedup import Seen, subtract
 from fairway.core.events import Peer, Receipt
 from fairway.core.outputs import Outputs
 from fairway.core.receipts import ReceiptSlots
-from fairway.core.snapshots import reading, restored_address, seal, unseal
+from fairway.core.serial import Seen, subtract
+from fairway.core.snapshots import pack, reading, restored_address, unpack
 from fairway.protocols.udpc.link import Handshake, Link, following
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.receiver import BITMAP_SPAN
@@ -49,13 +48,13 @@ def write(session: Session, committing: Sequence[Receipt]) -> bytes:
         "waiting": [request for request in answers.waiting() if request not in absent],
         "responses": [(request, b64encode(response).decode("ascii")) for request, response in kept],
     }
-    return seal(_VERSION, json.dumps(state, separators=(",", ":")).encode("ascii"))
+    return pack(_VERSION, state)
 
 
 def read(snapshot: bytes, outputs: Outputs[Link], options: UdpcOptions, slots: ReceiptSlots, now_us: int) -> Session:
     """Return the session again; raises `DamagedSnapshot`."""
     with reading("udpc"):
-        return _restored(json.loads(unseal(_VERSION, snapshot)), outputs, options, slots, now_us)
+        return _restored(unpack(_VERSION, snapshot), outputs, options, slots, now_us)
 
 
 def _restored(

@@ -7,18 +7,18 @@ offset  size  field
 12      1     flag        one of the combinations below
 13      ...   body        empty in control packets (marked *)
 
-flag               kind                class
-0                  plain               Plain
-IMP                important           Important
-REQ, REQ+ASY       request             Request
-ACK                response            Response            also the ACK that ends a handshake
-ACK+REQ (+ASY)     answering_request   AnsweringRequest
-IMP+ACK            important_ack *     ImportantAck
-SYN                syn *               Syn
-SYN+ACK            syn_ack *           SynAck
-FIN                fin *               Fin
-HBT                heartbeat *         Heartbeat
-HBT+ACK            heartbeat_ack *     HeartbeatAck
+flag               kind
+0                  plain               a message that is sent once
+IMP                important           repeated until its acknowledgement comes
+REQ, REQ+ASY       request             repeated until its response comes
+ACK                response            the answer to request ack_index; empty, it ends a handshake
+ACK+REQ (+ASY)     answering_request   the answer to a request that asks something itself
+IMP+ACK            important_ack *     the acknowledgement of important packet ack_index
+SYN                syn *               a call; session_id is the caller's provisional one
+SYN+ACK            syn_ack *           the answer to it; session_id is the one that counts from here on
+FIN                fin *               the end of the session
+HBT                heartbeat *         a keepalive that asks for an answer
+HBT+ACK            heartbeat_ack *     that answer
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from fairway.core.errors import MalformedDatagram
 from fairway.core.headers import Field, Header
@@ -50,20 +50,6 @@ HEADER = Header(
 )
 HEADER_BYTES = HEADER.size
 
-KINDS = (
-    "malformed",
-    "plain",
-    "important",
-    "request",
-    "response",
-    "answering_request",
-    "important_ack",
-    "syn",
-    "syn_ack",
-    "fin",
-    "heartbeat",
-    "heartbeat_ack",
-)
 REASONS = ("", "too_short", "bad_flag", "control_with_body", "zero_index", "zero_session")
 
 KIND_OF_FLAG = {
@@ -82,6 +68,7 @@ KIND_OF_FLAG = {
     HBT | ACK: "heartbeat_ack",
 }
 """Every combination that is accepted on the wire."""
+KINDS = ("malformed", *dict.fromkeys(KIND_OF_FLAG.values()))
 
 CONTROL_FLAGS = (IMP | ACK, SYN, SYN | ACK, FIN, HBT, HBT | ACK)
 """Combinations whose datagram is a bare header."""
@@ -95,132 +82,46 @@ _INDEX_AT, _ACK_INDEX_AT = HEADER["index"].offset, HEADER["ack_index"].offset
 
 
 @dataclass(frozen=True, kw_only=True)
-class Headed:
-    """What every packet begins with; `ack_index` is kept, and means nothing, where the flag has no ACK."""
+class Control:
+    """A packet that is a bare header; `ack_index` is kept, and means nothing, where the flag has no ACK."""
 
     index: int
     session_id: int
     ack_index: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Carrying(Headed):
-    """What carries a body beside its header."""
-
-    body: bytes
-
-
-class Plain(Carrying):
-    """A message that is sent once."""
-
-    flag: ClassVar[int] = 0
-
-
-class Important(Carrying):
-    """A message that is repeated until its acknowledgement comes."""
-
-    flag: ClassVar[int] = IMP
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request(Headed):
-    """A message that is repeated until its response comes."""
-
-    asynchronous: bool
-    body: bytes
+    flag: int
 
     @property
-    def flag(self) -> int:
-        return REQ | ASY if self.asynchronous else REQ
-
-
-class Response(Carrying):
-    """The answer to the request `ack_index`, or, empty, to a SYN+ACK."""
-
-    flag: ClassVar[int] = ACK
+    def kind(self) -> str:
+        return KIND_OF_FLAG[self.flag]
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnsweringRequest(Headed):
-    """The answer to the request `ack_index` that asks something itself."""
+class Message(Control):
+    """A packet that carries a body beside its header."""
 
-    asynchronous: bool
     body: bytes
 
-    @property
-    def flag(self) -> int:
-        return ACK | REQ | ASY if self.asynchronous else ACK | REQ
 
-
-class ImportantAck(Headed):
-    """The acknowledgement of the important packet `ack_index`."""
-
-    flag: ClassVar[int] = IMP | ACK
-
-
-class Syn(Headed):
-    """A call; `session_id` is the caller's provisional one."""
-
-    flag: ClassVar[int] = SYN
-
-
-class SynAck(Headed):
-    """The answer to the call whose SYN had `ack_index`; `session_id` is the one that counts from here on."""
-
-    flag: ClassVar[int] = SYN | ACK
-
-
-class Fin(Headed):
-    """The end of the session."""
-
-    flag: ClassVar[int] = FIN
-
-
-class Heartbeat(Headed):
-    """A keepalive that asks for an answer."""
-
-    flag: ClassVar[int] = HBT
-
-
-class HeartbeatAck(Headed):
-    """The answer to the heartbeat `ack_index`."""
-
-    flag: ClassVar[int] = HBT | ACK
-
-
-Message = Plain | Important | Request | Response | AnsweringRequest
-Control = ImportantAck | Syn | SynAck | Fin | Heartbeat | HeartbeatAck
-Packet = Message | Control
-
-_CONTROL_CLASS: dict[int, type[Control]] = {
-    IMP | ACK: ImportantAck,
-    SYN: Syn,
-    SYN | ACK: SynAck,
-    FIN: Fin,
-    HBT: Heartbeat,
-    HBT | ACK: HeartbeatAck,
-}
-_MESSAGE_CLASS: dict[int, type[Plain | Important | Response]] = {0: Plain, IMP: Important, ACK: Response}
-
-
-def encode(packet: Packet) -> bytes:
-    body = b"" if isinstance(packet, Control) else packet.body
+def encode(packet: Control) -> bytes:
+    body = packet.body if isinstance(packet, Message) else b""
     return datagram(packet.index, packet.session_id, packet.ack_index, packet.flag, body)
 
 
-def decode(data: Buffer) -> Packet:
-    """Return the packet of a datagram, or raise `MalformedDatagram`."""
+def decode(data: Buffer) -> Control:
+    """Return the packet of a datagram, a `Message` if it carries a body, or raise `MalformedDatagram`."""
     index, session_id, ack_index, flag = header(data)
-    control = _CONTROL_CLASS.get(flag)
-    if control is not None:
-        return control(index=index, session_id=session_id, ack_index=ack_index)
-    payload = body(data)
-    message = _MESSAGE_CLASS.get(flag)
-    if message is not None:
-        return message(index=index, session_id=session_id, ack_index=ack_index, body=payload)
-    request = AnsweringRequest if flag & ACK else Request
-    asynchronous = bool(flag & ASY)
-    return request(index=index, session_id=session_id, ack_index=ack_index, asynchronous=asynchronous, body=payload)
+    if _CONTROL[flag]:
+        return Control(index=index, session_id=session_id, ack_index=ack_index, flag=flag)
+    return Message(index=index, session_id=session_id, ack_index=ack_index, flag=flag, body=body(data))
+
+
+def caller_id(data: Buffer) -> int | None:
+    """Return the provisional sessionID of a call; None for anything else."""
+    try:
+        _, session_id, _, flag = header(data)
+    except MalformedDatagram:
+        return None
+    return session_id if flag == SYN else None
 
 
 def header(data: Buffer) -> tuple[int, int, int, int]:

@@ -1,0 +1,465 @@
+"""Transmissions: what left, what became of it, and what is lost.
+
+The unit is the *transmission*, with its own rising order, like a packet number of QUIC: a retransmission has a new
+order, so "later" always means "left later". A protocol maps each acknowledgement to ranges of packets and, where the
+wire says so, to the exact transmission; what follows from it is decided here, for all protocols alike. `recovery.py`
+adds what follows from time alone. `flight.py` knows where each packet is, `evidence.py` which transmissions arrived,
+`blame.py` which losses cut the window, `timing.py` how long to wait, `congestion.py` how much may be in flight.
+
+*Lost by later acknowledgements.* A packet is lost when three transmissions that left later have been acknowledged, or
+when one has and the packet is older than its time-out.
+
+*Only news counts.* What is newly acknowledged, or asked for the first time, restarts the timer and ends the back-off.
+What repeats known facts restarts nothing; it shows that the peer is there (`heard_us`).
+
+*Packets that are never answered* cost the others nothing: from its second loss on a packet waits for its own doubled
+time-out, and neither then nor after it has left again is it in flight. Otherwise a window full of such packets would
+stay so, because nothing that is answered would leave after them. Under a controller that losses do not cut that begins
+with the fifth loss: before, three later transmissions show a lost retransmission a round trip after it left.
+
+*Packets repaired by timer only* (`by_name` off) have a timer each, and leave when it runs out, whatever the window.
+That they were overtaken still takes them out of the flight and is told to the controller: it hears of a loss a round
+trip after it. A timer that is shorter than the round trip tells it nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fairway.core.machine import Buffer
+from fairway.core.recovery.blame import Blame
+from fairway.core.recovery.congestion import Controller
+from fairway.core.recovery.evidence import Evidence
+from fairway.core.recovery.flight import Flight
+from fairway.core.recovery.runs import FLYING, LOST, NEVER, OVER, Acknowledged, Run, Stream
+from fairway.core.recovery.timing import RoundTrip
+from fairway.core.statistics import Statistics
+
+UNLIMITED = 1 << 30
+
+
+class Kind(NamedTuple):
+    """What a kind of packet is to its recovery."""
+
+    by_name: bool = True
+    """Repaired by later acknowledgements and probes; otherwise each packet has its own timer and nothing else."""
+    ordered: bool = False
+    """The peer needs the lowest packet first, so that one never waits for a back-off of its own."""
+    sampled: bool = True
+    """Its acknowledgements measure the round trip."""
+    bounded: bool = False
+    """The peer drops in silence what is above its buffer: the loss of a packet that is larger than all which were
+    acknowledged says nothing about the path."""
+    held_us: int = 0
+    """How long the peer may hold an answer back: what is measured may not show it."""
+    backoff_us_max: int = 3_000_000
+    life_us: int = NEVER
+    """From its first transmission: then it is given up."""
+    transmissions_max: int = UNLIMITED
+    silence_us: int = NEVER
+    """Without a valid word of the peer while something waits: then all is given up."""
+    stall_us: int = NEVER
+    """Without news while something waits, likewise; a stream that others have left behind is given up alone."""
+
+
+class Transmissions:
+    """The transmissions of one conversation, of packets of one kind that are acknowledged one by one."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        timing: RoundTrip,
+        controller: Controller | None,
+        statistics: Statistics,
+        *,
+        cumulative: bool = False,
+    ) -> None:
+        self._kind = kind
+        self.timing = timing
+        self._controller = controller
+        self._statistics = statistics
+        self._cumulative = cumulative
+        self._flight = Flight()
+        self._evidence = Evidence(timing, cumulative=cumulative, doubts=kind.by_name, most_us=kind.backoff_us_max)
+        self._blame = Blame(timing, controller)
+        self._certain_losses = 1 if controller is None else controller.certain_losses
+        self.streams: dict[int, Stream] = {}
+        """By serial, oldest first: those that were transmitted and have packets without an acknowledgement."""
+        self.news_us = 0
+        """When something new was last learned, or something first waited for it."""
+        self.heard_us = 0
+        """When the peer last said anything valid, or something first waited for it."""
+        self._base_us = 0
+        """From when the probe timer counts."""
+        self._backoffs = 0
+        self._overdue_us = NEVER
+        """When the first packet that later ones have overtaken is lost by time."""
+        self._life_us = NEVER
+        """No packet reaches the end of its life earlier."""
+        self._has_suspects = False
+        """Whether there was ever one; if only suspects are left, one at a time is probed like any other packet."""
+        self._taken_bytes_max = 0 if kind.bounded else UNLIMITED
+        """The largest packet that was acknowledged, where that matters."""
+
+    @property
+    def left(self) -> int:
+        """Packets that wait for their acknowledgement, wherever they are."""
+        return self._flight.left
+
+    @property
+    def in_flight(self) -> int:
+        """Packets in the network, as far as is known."""
+        return self._flight.in_flight
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether nothing new came for two time-outs in a row, with what waits for an answer."""
+        return self._backoffs > 1
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether something waits to be retransmitted for window or pacing only."""
+        return bool(self._flight.lost or self._flight.urgent)
+
+    # What leaves.
+
+    def room(self, now_us: int) -> int:
+        """Return how many packets window and pacing let leave now."""
+        return UNLIMITED if self._controller is None else self._controller.room(self._flight.in_flight, now_us)
+
+    def next_room_us(self, now_us: int) -> int:
+        """Return when time alone lets the next packet leave; `NEVER` if only an acknowledgement can."""
+        due_us = None if self._controller is None else self._controller.next_room_us(self._flight.in_flight, now_us)
+        return NEVER if due_us is None else due_us
+
+    @property
+    def gathers(self) -> bool:
+        """Whether to wait until the window has room for a whole burst."""
+        return self._controller is None or self._controller.gathers
+
+    def window_room(self) -> int:
+        """Return how many packets the window lets leave, pacing left aside."""
+        return UNLIMITED if self._controller is None else self._controller.window - self._flight.in_flight
+
+    def sent(
+        self,
+        stream: Stream,
+        first: int,
+        count: int,
+        now_us: int,
+        data: Buffer = b"",
+        segment_bytes: int = 1,
+        token: int = 0,
+    ) -> None:
+        """Take new packets that leave now; numbers must be higher than all before."""
+        flight = self._flight
+        run = Run(stream, first, count, data, segment_bytes, token, now_us, flight.order)
+        flight.order += count
+        stream.add(run)
+        if not stream.left:
+            self.streams[stream.serial] = stream
+            stream.news_us = stream.probed_us = now_us
+            stream.mark = stream.mark or first
+        stream.left += count
+        if not flight.left:
+            self.news_us = self.heard_us = now_us
+        flight.left += count
+        self._life_us = min(self._life_us, now_us + self._kind.life_us)
+        self._launch(run, now_us)
+
+    def _launch(self, run: Run, now_us: int) -> None:
+        """Put a transmission that leaves now into the network."""
+        if not self._flight.is_waiting:
+            self._base_us = now_us
+        # A timer that is shorter than the round trip repairs nothing: the packet is still on its way.
+        if self._controller is not None and (len(run.sent_us) == 1 or self._kind.by_name or self._time_tells()):
+            run.departure = self._controller.sent(run.count, self._flight.in_flight, now_us)
+        self._flight.launch(run)
+        if not self._kind.by_name:
+            delay_us = self.timing.backed_off_us(len(run.sent_us) - 1, self._kind.backoff_us_max)
+            self._flight.arm(run, min(now_us + delay_us, run.sent_us[0] + self._kind.life_us))
+
+    def next_retransmission(self, now_us: int, serial_max: int = NEVER) -> Run | None:
+        """Return packets that must leave again now, the most urgent and the lowest first; None if nothing may.
+
+        Of streams above `serial_max` only what is urgent.
+        """
+        flight = self._flight
+        if not (flight.lost or flight.urgent):
+            return None
+        run = flight.next_urgent() or flight.next_lost(self.room(now_us), serial_max)
+        if run is not None:
+            self._retransmit(run, now_us)
+        return run
+
+    def _retransmit(self, run: Run, now_us: int) -> None:
+        flight = self._flight
+        run.sent_us.append(now_us)
+        run.orders.append(flight.order - (run.first - run.base))
+        flight.order += run.count
+        self._statistics.retransmissions += run.count
+        self._launch(run, now_us)
+        if self._is_suspect(run):
+            self._has_suspects = True
+            self._flight.ground(run)
+            run.state = LOST
+            backoffs = run.losses - self._certain(run) + 1
+            self._flight.arm(run, now_us + self.timing.backed_off_us(backoffs, self._kind.backoff_us_max))
+
+    def _is_suspect(self, run: Run) -> bool:
+        """Return whether the peer may never answer a run: it was lost again and again while others arrived."""
+        return run.losses > self._certain(run) and self._kind.by_name and not self._kind.ordered
+
+    def _certain(self, run: Run) -> int:
+        """Return how many losses of a run are the path's; of one that may be above the peer's buffer only the first."""
+        return self._certain_losses if run.segment_bytes <= self._taken_bytes_max else 1
+
+    def _waits_alone(self, run: Run) -> bool:
+        """Return whether a run that was lost waits for a timer of its own."""
+        return self._is_suspect(run)
+
+    def _backed_off_us(self, run: Run) -> int:
+        """Return how long that timer is."""
+        return self.timing.backed_off_us(run.losses - self._certain(run), self._kind.backoff_us_max)
+
+    # What comes back.
+
+    def left_in_order(self, stream: Stream, first: int, count: int) -> bool:
+        """Return whether these packets left before all others in flight, in this order, and once.
+
+        Then their acknowledgements overtake nothing, and a range of them does what they do one by one.
+        """
+        run = self._flight.head.following
+        while count > 0 and run.stream is stream and run.first == first and len(run.sent_us) == 1:
+            first += run.count
+            count -= run.count
+            run = run.following
+        return count <= 0 and self._evidence.doubt_us == NEVER and not self.has_lost
+
+    def acknowledge_one(self, stream: Stream, number: int, now_us: int) -> Run | None:
+        """Take the acknowledgement of a packet that left on its own, once, and is in flight; None if it is no such.
+
+        The usual case by the shortest way; `acknowledge` does the same for all others.
+        """
+        run = stream.single(number)
+        if run is None or run.state != FLYING or len(run.sent_us) > 1 or self._evidence.doubt_us != NEVER:
+            return None
+        flight = self._flight
+        flight.unlink(run)
+        stream.remove(run)
+        run.state = OVER
+        stream.left -= 1
+        flight.left -= 1
+        if not stream.left:
+            del self.streams[stream.serial]
+        self._taken_bytes_max = max(self._taken_bytes_max, run.segment_bytes)
+        self._evidence.take_one(run)
+        if self._kind.sampled:
+            self._evidence.sample_one(run.sent_us[0], now_us)
+        if self._controller is not None:
+            self._controller.delivered(1, run.departure, flight.in_flight, now_us - run.sent_us[0], now_us)
+        self._news(stream, 1, now_us)
+        return run
+
+    def acknowledge(
+        self, stream: Stream, first: int, count: int, now_us: int, transmission: int = -1, *, prompt: bool = True
+    ) -> list[Acknowledged]:
+        """Take the acknowledgement of a range and return those packets of it that waited for one.
+
+        `transmission` says which one of a retransmitted packet arrived, where the protocol can tell. An answer that is
+        not `prompt` may have waited at the peer, and measures no round trip.
+        """
+        pieces: list[Acknowledged] = []
+        number, end, total, certain = first, first + count, 0, True
+        while number < end:
+            run = stream.find(number)
+            if run is None:
+                number += 1
+                continue
+            if number > run.first:
+                run = self._flight.split(run, number)
+            some = min(end - number, run.count)
+            certain = self._take_off(run, some, now_us, transmission) and certain
+            pieces.append(Acknowledged(run, number, some))
+            total += some
+            number += some
+        if pieces:
+            if certain:
+                self._evidence.clear_doubt(pieces[0].run)
+            if self._kind.sampled:
+                self._evidence.sample(pieces, transmission, now_us, prompt=prompt)
+            if self._controller is not None:
+                self._tell_delivered(self._controller, pieces, transmission, now_us, prompt=prompt)
+            self._news(stream, total, now_us)
+        return pieces
+
+    def _tell_delivered(
+        self, controller: Controller, pieces: list[Acknowledged], transmission: int, now_us: int, *, prompt: bool
+    ) -> None:
+        """Tell the controller what arrived, unless it knows."""
+        latest = max((piece.run for piece in pieces), key=_order)
+        count = sum(piece.count for piece in pieces if not piece.run.landed)
+        early = not self._kind.by_name and not self._time_tells()  # the timer was: the first transmission arrived
+        only = early or transmission == len(latest.sent_us) - 1 or len(latest.sent_us) == 1
+        # A mark waits for what was retransmitted below it.
+        waited = self._cumulative and any(len(piece.run.sent_us) > 1 for piece in pieces)
+        sent_us = latest.sent_us[0 if early else -1]
+        rtt_us = now_us - sent_us if only and not waited else latest.sent_us[0] - now_us
+        least_us = self.timing.least_us
+        if rtt_us > least_us + (least_us >> 2) and not (prompt and self._left_at_once(pieces[-1])):
+            rtt_us = -rtt_us  # an upper bound: short it shows that there is no queue, long it shows nothing
+        sure = [_order(run) + first - run.base + count - 1 for run, first, count in pieces if len(run.sent_us) == 1]
+        landed = self._land(max(sure, default=-1))
+        departure = latest.departure if landed >= 0 else None
+        controller.delivered(count + max(0, landed), departure, self._flight.in_flight, rtt_us, now_us)
+
+    def _left_at_once(self, piece: Acknowledged) -> bool:
+        """Return whether the peer cannot have held back the answer to these packets."""
+        return True
+
+    def _land(self, order: int) -> int:
+        """Take that the transmission of that order arrived; return how many others that shows to have arrived before
+        it, or -1 if it is not news."""
+        return 0
+
+    def _take_off(self, run: Run, count: int, now_us: int, transmission: int) -> bool:
+        """Take the first packets of a run off as acknowledged; return whether it is certain which transmission was."""
+        at = self._evidence.take(run, count, now_us, transmission)
+        self._taken_bytes_max = max(self._taken_bytes_max, run.segment_bytes)
+        if run.cut and at == 0:
+            self._blame.spurious(run, count, now_us - run.sent_us[0])
+        self._leave(run, count)
+        return at >= 0
+
+    def _leave(self, run: Run, count: int) -> None:
+        """Take the first packets of a run out of everything."""
+        self._flight.leave(run, count)
+        if not run.stream.left:
+            self.streams.pop(run.stream.serial, None)
+
+    def _news(self, stream: Stream, count: int, now_us: int) -> None:
+        """Take that something was newly acknowledged."""
+        self._learned(stream, now_us)
+        if self._controller is not None:
+            self._controller.acknowledged(count, self._flight.peak, self.timing.smoothed_us, now_us)
+        self._detect(now_us)
+
+    def _learned(self, stream: Stream, now_us: int) -> None:
+        self.news_us = self.heard_us = self._base_us = stream.news_us = stream.probed_us = now_us
+        self._backoffs = 0
+
+    def damaged(self, stream: Stream, number: int, now_us: int) -> Run | None:
+        """Take that a packet arrived damaged and return it to leave again now; None if it left as often as is allowed.
+
+        That is no loss and cuts nothing: the path carried the packet.
+        """
+        self.heard_us = now_us
+        run = stream.find(number)
+        if run is None or len(run.sent_us) >= self._kind.transmissions_max:
+            return None
+        run = self._flight.only(number, run)
+        self._flight.ground(run)
+        self._statistics.repairs += 1
+        self._retransmit(run, now_us)
+        return run
+
+    # What is lost.
+
+    def _detect(self, now_us: int) -> None:
+        """Find out what is lost by later acknowledgements."""
+        self._overdue_us = NEVER
+        head, top = self._flight.head, self._evidence.top[-1]
+        run = head.following
+        if run is head or run.orders[-1] >= top:
+            return
+        line, timing, reordered_us = self._line(), self.timing, self._blame.reordered_us()
+        while run is not head:
+            order = run.orders[-1] + run.first - run.base
+            if order >= top:
+                break
+            following, sent_us = run.following, run.sent_us[-1]
+            at_once = self._told_at_once(run)
+            held_us = 0 if at_once else self._kind.held_us
+            due_us = sent_us + max(timing.delay_us + held_us, reordered_us) if self._kind.by_name else NEVER
+            if order < line and at_once:
+                overtaken_us = sent_us + reordered_us if reordered_us else now_us
+                if overtaken_us <= now_us:
+                    if line - order < run.count:
+                        following = self._flight.split(run, run.first + line - order)
+                    self._lose(run, now_us, blame=True, at_once=True)
+                    run = following
+                    continue
+                due_us = min(due_us, overtaken_us)
+            if due_us <= now_us:
+                self._lose_by_time(run, now_us)
+            else:
+                self._overdue_us = min(self._overdue_us, due_us)
+                if order >= line:
+                    break
+            run = following
+
+    def _line(self) -> int:
+        """Return the order below which three later transmissions are acknowledged."""
+        return self._evidence.top[0]
+
+    def _told_at_once(self, run: Run) -> bool:
+        """Return whether the arrival of a run is acknowledged without delay, so that silence means loss."""
+        return True
+
+    def _lose_by_time(self, run: Run, now_us: int) -> None:
+        self._lose(run, now_us, blame=self._time_tells())
+
+    def _time_tells(self) -> bool:
+        """Return whether a time-out speaks of a loss: the round trip is known, and shorter.
+
+        Of a timer that does not follow the round trip, only where nearly all of them are.
+        """
+        timing = self.timing
+        late_us = timing.smoothed_us if self._kind.by_name else timing.late_us
+        return 0 < timing.smoothed_us <= late_us < timing.delay_us
+
+    def _lose(self, run: Run, now_us: int, *, blame: bool, at_once: bool = False) -> None:
+        """Take a run for lost; it leaves again when window and pacing let it, or when its own time has come.
+
+        `at_once` it does not wait for the window: it takes the place of the transmission that was lost.
+        """
+        flight, cut = self._flight, False
+        flight.ground(run)
+        run.state = LOST
+        run.losses += 1
+        if self._controller is not None:
+            self._controller.missed(run.count)
+        if run.losses == 1 and blame and run.segment_bytes <= self._taken_bytes_max:
+            cut = self._blame.lost(run, now_us)
+        elif run.losses > 1:
+            self._blame.absolve(run, run.count)
+            run.cut = 0
+        if not self._kind.by_name:
+            return
+        if cut and not at_once:
+            # The flight is larger than the new window: without this one the repair would wait until it is not.
+            if run.count > 1:
+                flight.split(run, run.first + 1)
+            flight.urge(run)
+            return
+        if self._waits_alone(run):
+            again_us = run.sent_us[-1] + self._backed_off_us(run)
+            if again_us > now_us:
+                flight.arm(run, again_us)
+                return
+        if at_once:
+            self._statistics.repairs += run.count
+            flight.urge(run)
+        else:
+            flight.queue(run)
+
+    def withdraw(self, stream: Stream) -> list[Run]:
+        """Take everything of a stream off and return it."""
+        runs = stream.runs()
+        for run in runs:
+            self._leave(run, run.count)
+        return runs
+
+
+def _order(run: Run) -> int:
+    return run.orders[-1]
