@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from random import Random
 
 import pytest
 
@@ -115,6 +116,41 @@ def test_acknowledgements_that_take_different_times_cost_at_most_half_as_much_ag
     every_seed(1, check)
 
 
+@pytest.mark.parametrize("name", ["udpc", "mrp-stamped", "mrp-piggyback", "pydevts"])
+@pytest.mark.parametrize("delay_us", [500, 20 * MS])
+def test_acknowledgements_gathered_for_longer_than_the_round_trip_cost_at_most_half_as_much_again_as_late_ones(
+    name: str, delay_us: int
+) -> None:
+    """A gateway with a slow disk commits what has come, all at once. That is no queue, and the window covers it."""
+
+    def check(seed: int) -> None:
+        took_us = []
+        for answers in (Answers(late_us=100 * MS), Answers(batch_us=100 * MS)):
+            world = World(PEERS[name](answers=answers), Link(delay_us=delay_us), seed=seed)
+            took_us.append(world.carry(bodies_for(name, 1_000), 100 * SECOND).all_delivered().took_us)
+        at_most(took_us[1], 1.5 * took_us[0], "gathered for 100 ms")
+
+    every_seed(4, check)
+
+
+@pytest.mark.parametrize("name", ["udpc", "mrp-stamped", "rup"])
+def test_a_busy_machine_costs_the_default_at_most_twice_what_it_costs_newreno(name: str) -> None:
+    """It is not scheduled for up to 80 ms at a time, and for four fifths of it: no queue either."""
+
+    def check(seed: int) -> None:
+        took_us, random, pauses, now_us = [], Random(seed), [], 0
+        for _ in range(2_000):
+            now_us += random.randrange(1 * MS, 20 * MS)
+            pauses.append((now_us, random.randrange(1 * MS, 80 * MS)))
+            now_us += pauses[-1][1]
+        for controller in ("newreno", "model"):
+            world = World(PEERS[name](), Link(delay_us=5 * MS), seed=seed, controller=controller, pauses=pauses)
+            took_us.append(world.carry(bodies_for(name, 3_000), 100 * SECOND, per_needed=8).all_delivered().took_us)
+        at_most(took_us[1], 2 * took_us[0], "pauses of up to 80 ms")
+
+    every_seed(4, check)
+
+
 LINKS = {
     "loss": Link(delay_us=20 * MS, loss_per_million=100_000),
     "lost-answers": Link(delay_us=20 * MS, answer_loss_per_million=200_000),
@@ -144,7 +180,7 @@ def test_a_machine_that_reads_what_has_gathered_for_ten_milliseconds_is_at_most_
 
     def took_us(delay_us: int, reads_us: int) -> int:
         link = Link(delay_us=delay_us, loss_per_million=loss_per_million)
-        worlds = [World(PEERS[name](), link, seed=seed, reads_us=reads_us) for seed in seeds(4)]
+        worlds = [World(PEERS[name](), link, seed=seed, reads_us=reads_us) for seed in seeds(10)]
         return sum(world.carry(bodies_for(name, 500), 600 * SECOND).all_delivered().took_us for world in worlds)
 
     at_most(took_us(20 * MS, 10 * MS), 1.5 * took_us(25 * MS, 0), "what was read together")

@@ -34,6 +34,8 @@ class Departure:
         """The application had less to send than the path takes."""
         self.order = order
         """What left earlier has a lower one."""
+        self.next_us = 0
+        """When the next packets left; 0 if none have yet."""
 
 
 class Controller:

@@ -28,11 +28,11 @@ class DeliveryRate:
     def __init__(self) -> None:
         self.packets = 0
         """All that were delivered."""
-        self._us = 0
-        """When the latest of them was acknowledged."""
+        self.latest_us = 0
+        """When the latest of them was acknowledged, or the first of a flight left."""
         self._left_us = 0
         """When the latest transmission left that was acknowledged."""
-        self._departed = 0
+        self._latest = Departure(0, 0, 0, 0, limited=False)
         self._limited_to = -1
         """What leaves before so much is delivered left while the application had too little to send."""
         self._highest = [0, 0]
@@ -57,10 +57,13 @@ class DeliveryRate:
     def depart(self, in_flight: int, now_us: int) -> Departure:
         """Return what a transmission that leaves now must remember."""
         if not in_flight:
-            self._us = self._left_us = now_us
-        self._departed += 1
+            self.latest_us = self._left_us = now_us
         limited = self.packets < self._limited_to
-        return Departure(now_us, self.packets, self._us, self._left_us, limited, self._departed)
+        self._latest.next_us = now_us
+        self._latest = Departure(
+            now_us, self.packets, self.latest_us, self._left_us, limited, order=self._latest.order + 1
+        )
+        return self._latest
 
     def starved(self, in_flight: int) -> None:
         """Take that the application had nothing to send although more could have left."""
@@ -68,7 +71,7 @@ class DeliveryRate:
 
     def take(self, packets: int, departure: Departure, least_us: int, bunches: int, now_us: int) -> None:
         """Take packets that were delivered, and a sample over at least a round trip and so many bunches."""
-        self._us = now_us
+        self.latest_us = now_us
         self._bunches[0] = max(self._bunches[0], packets)
         self._left_us = max(self._left_us, departure.sent_us)
         if not least_us or departure.sent_us < self._believed_us:

@@ -33,8 +33,9 @@ look for losses only. Then the rate is again what it was when draining began, de
 and two products may be in flight: with less the sender would get ever less beside them.
 
 *Answers that wait at the peer* are no queue. What a later one overtook shows by how much they differ (the *spread*):
-a queue keeps the order. What the peer may hold back by the rules of the protocol is in flight as well, and so is on a
-short path what leaves while one of the two ends is not scheduled.
+a queue keeps the order. What came after a silence has waited for others (`gathering.py`): a queue is never silent. What
+the peer may hold back by the rules of the protocol is in flight as well, and so is on a short path what leaves while
+one of the two ends is not scheduled.
 
 All arithmetic is in integers, and nothing is random: a simulated run has the same digest everywhere. Packets are
 counted, as by the other controllers.
@@ -44,6 +45,7 @@ from __future__ import annotations
 
 from fairway.core.recovery.congestion import BURST_US, INITIAL_PACKETS, MIN_PACKETS, SCALE, Controller, Departure
 from fairway.core.recovery.delivery import BUNCHES, SECOND, DeliveryRate
+from fairway.core.recovery.gathering import Gathering
 
 STARTUP, DRAIN, UP, DOWN, CRUISE, ROUND_TRIP = range(6)
 
@@ -120,6 +122,7 @@ class Model(Controller):
         self._latest_us = 0
         self._spread = self._spread_samples = 0
         """By how much acknowledgements were late that later ones overtook, in 1/1024 us, and the mean of how many."""
+        self._gathering = Gathering(held_us)
         self._front = self._front_us = 0
         """What left last of all that is acknowledged, and its round trip."""
         self._round = Round(0, 0, 0)
@@ -168,8 +171,9 @@ class Model(Controller):
 
     @property
     def spread_us(self) -> int:
-        """How much longer than the shortest a round trip takes without a queue: twice the mean, near the most."""
-        return 2 * self._spread // SCALE
+        """How much longer than the shortest a round trip takes without a queue: by what was overtaken twice the mean,
+        near the most, or by what waited for others."""
+        return max(2 * self._spread // SCALE, self._gathering.us)
 
     @property
     def loss(self) -> int:
@@ -243,7 +247,8 @@ class Model(Controller):
         if elapsed_us <= 0:
             return
         pace = self._pace()
-        burst = max(BURST_PACKETS * SCALE, pace * BURST_US // SECOND)
+        # Where answers come gathered, this end may sleep as well: what it could have sent meanwhile fits on the path.
+        burst = max(BURST_PACKETS * SCALE, pace * max(BURST_US, min(self._gathering.us, self.least_us)) // SECOND)
         self._credit += elapsed_us * pace // SECOND
         self._credited_us = now_us
         if self._credit > burst:
@@ -260,8 +265,9 @@ class Model(Controller):
         delivery = self._delivery
         delivery.packets += packets
         self._stalled = False
+        waited_us = self._waited_us(packets, departure, rtt_us, now_us) if rtt_us else 0
         if rtt_us > 0 or (rtt_us < 0 and not self.least_us):
-            self._take_round_trip(abs(rtt_us), now_us)
+            self._take_round_trip(abs(rtt_us), waited_us, now_us)
         if departure is None:
             return
         if rtt_us > 0:
@@ -280,16 +286,26 @@ class Model(Controller):
             delivery.end_round(departure, now_us)
         self._advance(in_flight, now_us)
 
-    def _take_round_trip(self, rtt_us: int, now_us: int) -> None:
+    def _waited_us(self, packets: int, departure: Departure | None, rtt_us: int, now_us: int) -> int:
+        """Return how long an answer may have waited at the peer for others."""
+        # One that is not certain may have waited for a repair instead.
+        known = self.least_us and departure is not None and (rtt_us > 0 or self._lost == self._round.lost)
+        alone_us = (departure.next_us or now_us) - departure.sent_us if known and departure is not None else 0
+        late_us = abs(rtt_us) - self.least_us
+        gap_us = now_us - self._delivery.latest_us
+        return self._gathering.take(packets, gap_us, max(0, rtt_us), alone_us, late_us)
+
+    def _take_round_trip(self, rtt_us: int, waited_us: int, now_us: int) -> None:
         if not self.least_us:
             self._credited_us = now_us
             self._round = Round(0, 0, now_us)
         self._latest_us = rtt_us
         self.least_us = min(self.least_us or rtt_us, rtt_us)
+        self._probed_us = min(self._probed_us or rtt_us, rtt_us)
+        rtt_us -= waited_us
         if rtt_us <= self.least_us + (self.least_us >> 4):
             self._least_at_us = now_us
         self._round.least_us = min(self._round.least_us or rtt_us, rtt_us)
-        self._probed_us = min(self._probed_us or rtt_us, rtt_us)
 
     def _take_order(self, order: int, rtt_us: int) -> None:
         """Take in which order something left: what a later one overtook has waited elsewhere than in a queue."""
@@ -339,6 +355,7 @@ class Model(Controller):
         elif self.phase == STARTUP and not over.limited:
             self._judge_growth(3 if over.least_us else 1, now_us)  # without a sample only repairs arrived
         self._before_us, self._gain_before = over.least_us, self._gain
+        self._gathering.end_round()
         self._round = Round(self._delivery.packets, self._lost, now_us)
 
     def _measure_loss(self, lost: int, delivered: int) -> None:
