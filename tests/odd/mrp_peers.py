@@ -25,10 +25,13 @@ class MrpPeer(ScriptedPeer):
 
     protocol = "mrp"
 
-    def __init__(self, layout: str, *, window: int = 256, **habits: Unpack[Habits]) -> None:
+    def __init__(self, layout: str, *, window: int = 256, rests_us: int = 0, **habits: Unpack[Habits]) -> None:
         super().__init__(**habits)
         self.options = {"layout": layout}
         self.window = window
+        self.rests_us = rests_us
+        """How long the only receipt is open after each packet: new ones are dropped without a word until then."""
+        self._rests_until_us = 0
         self._stamped = layout == "stamped"
         self._client = 0
         self._server = SERVER_ID - 1
@@ -71,7 +74,10 @@ class MrpPeer(ScriptedPeer):
         distance = (sequence - self._next) % TURN
         if self.window <= distance < TURN // 2:
             return
-        if distance < self.window:
+        if distance < self.window and sequence not in self._ahead:
+            if self.world.now_us < self._rests_until_us:
+                return
+            self._rests_until_us = self.world.now_us + self.rests_us
             self._ahead.setdefault(sequence, data[self._header_bytes :][:TAG_BYTES])
             while self._next in self._ahead:
                 self.taken[self._ahead.pop(self._next)] += 1

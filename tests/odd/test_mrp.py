@@ -96,6 +96,20 @@ def test_a_server_with_a_window_of_eight_takes_at_most_two_round_trips_for_eight
 
 
 @over_layouts
+def test_a_near_server_with_one_open_receipt_is_served_without_the_longest_resend_delay(layout: str) -> None:
+    """Nearly every packet is dropped once and acknowledged a round trip after its retransmission. Taken for a late
+    acknowledgement of the first transmission, that had the delay grow with each packet, to three seconds."""
+    bodies = numbered(300)
+
+    def check(seed: int) -> None:
+        world = World(MrpPeer(layout, rests_us=2 * MS), Link(delay_us=500), seed=seed)
+        world.carry(bodies, 600 * SECOND, per_needed=4)
+        at_most(world.all_delivered().took_us, len(bodies) * 100 * MS, "one open receipt")
+
+    every_seed(5, check)
+
+
+@over_layouts
 def test_a_window_of_32767_delivers_everything_to_a_window_of_256_at_a_loss_of_one_in_a_thousand(layout: str) -> None:
     def check(seed: int) -> None:
         link = Link(delay_us=20 * MS, loss_per_million=1_000)

@@ -137,8 +137,11 @@ class Evidence:
                 if elapsed_us < (timing.smoothed_us or timing.delay_us):
                     timing.bound(elapsed_us)
             elif run.sure or not run.losses:
+                # Most likely it speaks of a retransmission that left a measured round trip ago: if the delay followed
+                # the first transmission however long ago that left, it would grow with each loss.
+                fits = 0 < timing.least_us - (timing.least_us >> 3) <= elapsed_us <= timing.late_us
                 elapsed_us = now_us - run.sent_us[min(run.sure, at)]
-                timing.ambiguous(elapsed_us + (elapsed_us >> 3), self._most_us)
+                timing.ambiguous(elapsed_us + (elapsed_us >> 3), 2 * timing.late_us if fits else self._most_us)
 
     def _is_only(self, run: Run, at: int, now_us: int) -> bool:
         """Return whether an acknowledgement can speak of this transmission only.
