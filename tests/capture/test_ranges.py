@@ -81,7 +81,7 @@ def test_one_cut_at_any_byte_changes_no_row(name: str) -> None:
     """At each of the first ones, where the heads are, and then at every third: of records of all lengths there are."""
     data = CAPTURES[name]()
     expected = whole(data)
-    for cut in (*range(1, 200), *range(200, len(data), 3)):
+    for cut in [cut for cut in range(1, len(data)) if cut < 200 or cut % 3 == 0]:
         ranges, _ = in_ranges(data, [(0, cut), (cut, len(data))])
         assert rows(data, ranges) == expected, cut
 
