@@ -66,7 +66,7 @@ with ending_by_signals("stopping"):
 @pytest.mark.parametrize(
     ("module", "function", "said"),
     [
-        ("housekeeping", "compact", "fairway: stopped; the tables hold what they held\n"),
+        ("tables", "compact", "fairway: stopped; the tables hold what they held\n"),
         ("reconcile", "reconcile", "fairway: stopped; nothing was counted to the end\n"),
     ],
 )
