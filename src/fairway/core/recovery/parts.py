@@ -344,7 +344,10 @@ class PartRecovery(MarkRecovery):
 
     def _lose_by_time(self, run: Run, now_us: int) -> None:
         if self._is_unheard(run.stream):
+            carried = sum(one.count for one in run.stream.runs() if one.state == FLYING)
             self._ignore(run.stream, now_us)
+            if run.stream.chances >= CHANCES_MAX and self._controller is not None:  # the path is not to blame
+                self._controller.delivered(carried, None, self._flight.in_flight, 0, now_us)
         else:
             self._aged += self._landed(run)
             super()._lose_by_time(run, now_us)
@@ -385,7 +388,7 @@ class PartRecovery(MarkRecovery):
         """Keep the probe of an ignored stream out of the flight: what is never answered must not fill the window."""
         run.state = LOST
         run.losses += 1
-        self._flight.arm(run, sent_us + self.timing.backed_off_us(run.losses - 1, self._kind.backoff_us_max))
+        self._flight.arm(run, sent_us + self._alone_us(run.losses - 1))
 
     def _come_due(self, run: Run, now_us: int) -> None:
         if run.stream.serial in self._ignored:
@@ -442,6 +445,10 @@ class PartRecovery(MarkRecovery):
         self._doubted = self._flight.order
         if self._is_unheard(run.stream) and (self.timing.smoothed_us or self.is_stalled):
             self._ignore(run.stream, now_us)
+        if self.slots.has_open:  # then that is what the peer waits for
+            self._spare = 0
+        elif not self.slots.longest:
+            self.slots.widen(self._spare)
 
     def _probed(self) -> Run | None:
         """Choose in turn from what the peer has begun, first of all, and from what it may ignore."""
