@@ -186,6 +186,32 @@ def test_messages_above_the_maximum_of_the_receiver_hold_up_nothing_else(link: L
     every_seed(3, check)
 
 
+ABOVE = {"every-second": lambda number: number % 2 == 1, "first-twenty": lambda number: number < 20}
+
+
+@pytest.mark.parametrize("controller", ["model", "newreno"])
+@pytest.mark.parametrize(("small", "large"), [(100, 1_000), (3_000, 4_000)], ids=["one-part", "parts"])
+@pytest.mark.parametrize("above", ABOVE.values(), ids=ABOVE)
+def test_however_many_messages_are_above_the_maximum_of_the_receiver_the_others_are_in_time(
+    above: Callable[[int], bool], small: int, large: int, controller: str
+) -> None:
+    """Those of one part once filled the window, and nothing was begun beyond the first few: the others ended as not
+    sent. Three seconds are for the time-outs before the first answer."""
+    bodies = [body.ljust(large if above(number) else small, b".") for number, body in enumerate(numbered(400, 8))]
+    answered = sum(not above(number) for number in range(400))
+
+    def check(seed: int) -> None:
+        plain = World(RupPeer(), FAR, seed=seed, controller=controller).carry(bodies, 60 * SECOND).all_delivered()
+        peer = RupPeer(message_bytes_max=(small + large) // 2)
+        odd = World(peer, FAR, seed=seed, controller=controller).carry(bodies, 100 * SECOND, per_needed=10)
+        delivered = odd.tokens("Delivered")
+        assert (len(delivered), odd.began_us is None) == (answered, False), odd.summary()
+        last_us = max(odd.outcomes[token].at_us for token in delivered) - (odd.began_us or 0)
+        at_most(last_us, 3 * plain.took_us + (3 * SECOND if above(0) else 0), "the other messages")
+
+    every_seed(4, check)
+
+
 @pytest.mark.parametrize("rtt_us", [1 * MS, 300 * MS])
 def test_a_megabyte_arrives_at_a_loss_of_thirty_per_cent(rtt_us: int) -> None:
     def check(seed: int) -> None:

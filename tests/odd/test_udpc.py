@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from .udpc_peers import ASY, REQ, UdpcPeer
-from .world import MS, REVERSED, SECOND, Answers, Link, World, at_most, every_seed, not_sent, numbered, tag
+from .world import MS, REVERSED, SECOND, TAG_BYTES, Answers, Link, World, at_most, every_seed, not_sent, numbered, tag
 
 LINK = Link(delay_us=20 * MS)
 NEAR = Link(delay_us=50)
@@ -103,6 +103,32 @@ def test_every_fifth_packet_that_is_never_acknowledged_does_not_stop_the_others(
         at_most(last_delivery_us(odd, 800), 1.5 * plain.took_us, "the other packets")
 
     every_seed(2, check)
+
+
+ABOVE = {"every-second": lambda number: number % 2 == 1, "first-twenty": lambda number: number < 20}
+
+
+@pytest.mark.parametrize("controller", ["model", "newreno"])
+@pytest.mark.parametrize("by_size", [True, False], ids=["above-the-buffer", "in-silence"])
+@pytest.mark.parametrize("above", ABOVE.values(), ids=ABOVE)
+def test_however_many_packets_are_never_acknowledged_the_others_are_in_time(
+    above: Callable[[int], bool], by_size: bool, controller: str
+) -> None:
+    """Those at the beginning once filled the window until the end of their life; every second one slowed the rest a
+    hundred times. Three seconds are for the time-outs before the first answer."""
+    bodies = [
+        body.ljust(1_100, b"+") if by_size and above(number) else body for number, body in enumerate(BODIES[:1_000])
+    ]
+    answered = sum(not above(number) for number in range(1_000))
+
+    def check(seed: int) -> None:
+        plain = World(UdpcPeer(), LINK, seed=seed, controller=controller).carry(bodies, 60 * SECOND).all_delivered()
+        peer = UdpcPeer(ignores=lambda body: above(int(body[:TAG_BYTES])))
+        odd = World(peer, LINK, seed=seed, controller=controller).carry(bodies, 60 * SECOND, per_needed=8)
+        held_up_us = 3 * SECOND if above(0) else 0
+        at_most(last_delivery_us(odd, answered), 3 * plain.took_us + held_up_us, "the other packets")
+
+    every_seed(4, check)
 
 
 def last_delivery_us(world: World, expected: int) -> int:

@@ -24,3 +24,7 @@ def test_a_seed_that_once_failed_passes(protocol: str, seed: int, monkeypatch: p
     monkeypatch.setattr(swarm, "MODEL", 0)  # none of them ran under it
     result = swarm.run_seed(protocol, seed)
     assert result.passed, (FOUND[protocol, seed], result.violations)
+
+
+def test_seed_4078_a_part_that_was_asked_for_again_by_a_peer_that_is_gone_does_not_fill_the_window() -> None:
+    assert swarm.run_seed("rup", 4_078).passed

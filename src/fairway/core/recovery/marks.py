@@ -95,12 +95,13 @@ class MarkRecovery(Recovery):
             self._lose(self._flight.only(run.stream.mark, run), now_us, blame=False)
 
     def _is_suspect(self, run: Run) -> bool:
-        """Return no: what is not below the mark may have arrived all the same."""
-        return False
+        """Return no but for a stream of one packet, to a peer that ignores some: what is not below the mark may have
+        arrived all the same."""
+        return run.stream.last == 0 and self._may_be_ignored(run) and super()._is_suspect(run)
 
     def _waits_alone(self, run: Run) -> bool:
         """Return whether nothing will tell soon that a run which was lost again has arrived."""
-        return run.losses > 1 and not self._kind.ordered and not self._told_at_once(run)
+        return self._is_suspect(run) or (run.losses > 1 and self._passes_by and not self._told_at_once(run))
 
     def _backed_off_us(self, run: Run) -> int:
         return self.timing.backed_off_us(run.losses - 1, self._kind.backoff_us_max)

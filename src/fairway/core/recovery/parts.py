@@ -216,6 +216,9 @@ class PartRecovery(MarkRecovery):
             run.state = OVER
         return run
 
+    def _is_stray(self, run: Run) -> bool:
+        return run.stream.strays.get(run.first) is run
+
     def _land_strays(self, stream: Stream) -> None:
         """Take out of the flight what was acknowledged and sent again, now that the peer has spoken since."""
         for run in stream.strays.values():
@@ -240,6 +243,8 @@ class PartRecovery(MarkRecovery):
         if run.stream.serial in self._ignored:
             self._take_chance(run)
         super()._retransmit(run, now_us)
+        if self._is_stray(run):  # whoever asked may be gone, and nothing else would end its flight
+            self._flight.arm(run, now_us + self.timing.delay_us)
         if run.stream.serial in self._ignored:
             self._flight.ground(run)
             self._probe_ignored(run, now_us)
@@ -344,7 +349,10 @@ class PartRecovery(MarkRecovery):
 
     def _lose_by_time(self, run: Run, now_us: int) -> None:
         if self._is_unheard(run.stream):
+            carried = sum(one.count for one in run.stream.runs() if one.state == FLYING)
             self._ignore(run.stream, now_us)
+            if run.stream.chances >= CHANCES_MAX and self._controller is not None:  # the path is not to blame
+                self._controller.delivered(carried, None, self._flight.in_flight, 0, now_us)
         else:
             self._aged += self._landed(run)
             super()._lose_by_time(run, now_us)
@@ -385,10 +393,12 @@ class PartRecovery(MarkRecovery):
         """Keep the probe of an ignored stream out of the flight: what is never answered must not fill the window."""
         run.state = LOST
         run.losses += 1
-        self._flight.arm(run, sent_us + self.timing.backed_off_us(run.losses - 1, self._kind.backoff_us_max))
+        self._flight.arm(run, sent_us + self._alone_us(run.losses - 1))
 
     def _come_due(self, run: Run, now_us: int) -> None:
-        if run.stream.serial in self._ignored:
+        if self._is_stray(run):
+            self._land_strays(run.stream)
+        elif run.stream.serial in self._ignored:
             if self._backoffs or not self._leaves_whole(run.stream):
                 self._flight.urge(run)  # where nothing comes back, this may be the one that has a slot
             elif self.slots.ahead > 0:
@@ -423,7 +433,7 @@ class PartRecovery(MarkRecovery):
     def _is_spent(self, run: Run, now_us: int) -> bool:
         """Return whether a packet is given up: also one of a stream that three later ones have left behind."""
         left_behind = run.stream.serial < self._finished[0] and now_us >= run.stream.news_us + self._kind.stall_us
-        return left_behind or super()._is_spent(run, now_us)
+        return not self._is_stray(run) and (left_behind or super()._is_spent(run, now_us))
 
     def _probe_us(self) -> int:
         due_us, timing = super()._probe_us(), self.timing
@@ -442,6 +452,10 @@ class PartRecovery(MarkRecovery):
         self._doubted = self._flight.order
         if self._is_unheard(run.stream) and (self.timing.smoothed_us or self.is_stalled):
             self._ignore(run.stream, now_us)
+        if self.slots.has_open:  # then that is what the peer waits for
+            self._spare = 0
+        elif not self.slots.longest:
+            self.slots.widen(self._spare)
 
     def _probed(self) -> Run | None:
         """Choose in turn from what the peer has begun, first of all, and from what it may ignore."""

@@ -6,7 +6,9 @@ what messages of several parts need.
 *Nothing comes back.* One timer for the whole conversation, from the latest news: when it runs out, one packet (the
 lowest where the peer needs it first, else the one that left first) is probed outside the window, and the time doubles;
 from the second time on another packet follows a little later. A probe cuts no window: its acknowledgement tells what
-was lost, as `transmissions.py` says. Only the second time-out in a row has the controller judge the path anew.
+was lost, as `transmissions.py` says. With it a few new packets leave beyond the window, twice as many each time:
+perhaps the peer takes none of those that fill it. Their losses cut nothing either. Only the second time-out in a row
+has the controller judge the path anew.
 
 Left out: what a packet says, and when a conversation begins and ends. Handshakes, heartbeats and pings are not here.
 """
@@ -20,6 +22,8 @@ __all__ = ["UNLIMITED", "Kind", "Recovery"]
 
 SECOND_PROBE_US = 30_000
 """How much later another packet follows a probe: answers may be held back for 20 ms, and one would do for both."""
+SPARE_MAX = 64
+"""New packets that leave after a time-out at the most."""
 
 
 class Recovery(Transmissions):
@@ -114,6 +118,7 @@ class Recovery(Transmissions):
         flight, stream = self._flight, run.stream
         self._backoffs += 1
         stream.probed_us = now_us
+        self._spare = min(1 << self._backoffs, SPARE_MAX) if self._passes_by else 0
         if self._backoffs == 2 and flight.in_flight > 1 and self.timing.smoothed_us:
             self._blame.timed_out(run.sent_us[-1], now_us)
         self._make_room(run, now_us, spoke=spoke)

@@ -47,6 +47,11 @@ class Slots:
         return self._ahead - self.offered
 
     @property
+    def has_open(self) -> bool:
+        """Whether the peer has begun a stream and not finished it."""
+        return self._open > 0
+
+    @property
     def is_free(self) -> bool:
         """Whether the peer has room for another stream, as far as is known."""
         return self._open < self._open_before
@@ -70,6 +75,10 @@ class Slots:
         self.longest = max(self.longest, stream.last + 1)
         self._open += 1
         self._ahead = min(self._ahead + 1, self._ahead_max)
+
+    def widen(self, count: int) -> None:
+        """Let more streams begin because none was answered: perhaps the peer takes none of the first."""
+        self._ahead = min(len(self._unanswered) + count, self._ahead_max)
 
     def cut(self) -> None:
         """Take that the peer ignores a stream that it would take at another time."""

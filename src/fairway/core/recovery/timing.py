@@ -34,7 +34,7 @@ class RoundTrip:
         self.least_us = 0
         """The shortest round trip measured: no acknowledgement speaks of a transmission that is younger."""
         self._min_us = min_us
-        self._max_us = max_us
+        self.max_us = max_us
         self._floor_us = 0
 
     def sample(self, rtt_us: int) -> None:
@@ -56,7 +56,7 @@ class RoundTrip:
         self.smoothed_us, self.variation_us = smoothed_us, variation_us
         self.late_us = smoothed_us + max(GRANULARITY_US, 4 * variation_us)
         self._floor_us = 0
-        self.delay_us = min(self._max_us, max(self._min_us, self._law_us()))
+        self.delay_us = min(self.max_us, max(self._min_us, self._law_us()))
 
     def _law_us(self) -> int:
         return self.late_us
@@ -69,7 +69,7 @@ class RoundTrip:
         than the delay is retransmitted, and none ever gives a sample. It only doubles, because where packets are lost
         that time holds whole time-outs, and not beyond where probes stop doubling.
         """
-        self._floor_us = min(self._max_us, most_us, max(self._floor_us, min(elapsed_us, 2 * self.delay_us)))
+        self._floor_us = min(self.max_us, most_us, max(self._floor_us, min(elapsed_us, 2 * self.delay_us)))
         self.delay_us = max(self.delay_us, self._floor_us)
 
     def settled(self, lost: int, arrived: int) -> None:
@@ -103,7 +103,7 @@ class PingLoss(RoundTrip):
             self.loss += -self.loss >> _GAIN_BITS
             arrived -= 1
         if self.smoothed_us:
-            self.delay_us = min(self._max_us, max(self._min_us, self._law_us(), self._floor_us))
+            self.delay_us = min(self.max_us, max(self._min_us, self._law_us(), self._floor_us))
 
 
 class Fixed(RoundTrip):

@@ -13,9 +13,12 @@ when one has and the packet is older than its time-out.
 What repeats known facts restarts nothing; it shows that the peer is there (`heard_us`).
 
 *Packets that are never answered* cost the others nothing: from its second loss on a packet waits for its own doubled
-time-out, and neither then nor after it has left again is it in flight. Otherwise a window full of such packets would
-stay so, because nothing that is answered would leave after them. Under a controller that losses do not cut that begins
-with the fifth loss: before, three later transmissions show a lost retransmission a round trip after it left.
+time-out, and neither then nor after it has left again is it in flight, or paced. Otherwise a window full of such
+packets would stay so, because nothing that is answered would leave after them. Under a controller that losses do not
+cut that begins with the fifth loss: before, three later transmissions show a lost retransmission a round trip after it
+left. But with the second for a packet that *may be ignored*: it is larger than all that were acknowledged, or all
+retransmissions of late were lost, which a path that delivers the rest hardly does. To the controller such a
+loss is none: the path has carried the packet, and the peer has dropped it.
 
 *Packets repaired by timer only* (`by_name` off) have a timer each, and leave when it runs out, whatever the window.
 That they were overtaken still takes them out of the flight and is told to the controller: it hears of a loss a round
@@ -36,6 +39,8 @@ from fairway.core.recovery.timing import RoundTrip
 from fairway.core.statistics import Statistics
 
 UNLIMITED = 1 << 30
+REFUSALS = 5
+"""So many packets that were lost again, and none that was repaired in between, show a peer that ignores some."""
 
 
 class Kind(NamedTuple):
@@ -82,6 +87,8 @@ class Transmissions:
         self._flight = Flight()
         self._evidence = Evidence(timing, cumulative=cumulative, doubts=kind.by_name, most_us=kind.backoff_us_max)
         self._blame = Blame(timing, controller)
+        self._passes_by = kind.by_name and not kind.ordered
+        """Whether others leave although a packet is never answered."""
         self._certain_losses = 1 if controller is None else controller.certain_losses
         self.streams: dict[int, Stream] = {}
         """By serial, oldest first: those that were transmitted and have packets without an acknowledgement."""
@@ -100,6 +107,12 @@ class Transmissions:
         """Whether there was ever one; if only suspects are left, one at a time is probed like any other packet."""
         self._taken_bytes_max = 0 if kind.bounded else UNLIMITED
         """The largest packet that was acknowledged, where that matters."""
+        self._refusals = 0
+        """How often packets were lost again since one was acknowledged that had been lost."""
+        self._judged_us = 0
+        """What left before has cut the window by a time-out, or by nothing."""
+        self._spare = 0
+        """New packets that may leave beyond the window, because nothing comes back."""
 
     @property
     def left(self) -> int:
@@ -124,6 +137,10 @@ class Transmissions:
     # What leaves.
 
     def room(self, now_us: int) -> int:
+        """Return how many new packets may leave now."""
+        return max(self._spare, self._room(now_us))
+
+    def _room(self, now_us: int) -> int:
         """Return how many packets window and pacing let leave now."""
         return UNLIMITED if self._controller is None else self._controller.room(self._flight.in_flight, now_us)
 
@@ -155,6 +172,7 @@ class Transmissions:
         flight = self._flight
         run = Run(stream, first, count, data, segment_bytes, token, now_us, flight.order)
         flight.order += count
+        self._spare = max(0, self._spare - count)
         stream.add(run)
         if not stream.left:
             self.streams[stream.serial] = stream
@@ -172,7 +190,8 @@ class Transmissions:
         if not self._flight.is_waiting:
             self._base_us = now_us
         # A timer that is shorter than the round trip repairs nothing: the packet is still on its way.
-        if self._controller is not None and (len(run.sent_us) == 1 or self._kind.by_name or self._time_tells()):
+        told = len(run.sent_us) == 1 or (not self._is_suspect(run) if self._kind.by_name else self._time_tells())
+        if self._controller is not None and told:
             run.departure = self._controller.sent(run.count, self._flight.in_flight, now_us)
         self._flight.launch(run)
         if not self._kind.by_name:
@@ -187,7 +206,7 @@ class Transmissions:
         flight = self._flight
         if not (flight.lost or flight.urgent):
             return None
-        run = flight.next_urgent() or flight.next_lost(self.room(now_us), serial_max)
+        run = flight.next_urgent() or flight.next_lost(self._room(now_us), serial_max)
         if run is not None:
             self._retransmit(run, now_us)
         return run
@@ -203,16 +222,19 @@ class Transmissions:
             self._has_suspects = True
             self._flight.ground(run)
             run.state = LOST
-            backoffs = run.losses - self._certain(run) + 1
-            self._flight.arm(run, now_us + self.timing.backed_off_us(backoffs, self._kind.backoff_us_max))
+            self._flight.arm(run, now_us + self._alone_us(run.losses - self._certain(run) + 1))
 
     def _is_suspect(self, run: Run) -> bool:
         """Return whether the peer may never answer a run: it was lost again and again while others arrived."""
-        return run.losses > self._certain(run) and self._kind.by_name and not self._kind.ordered
+        return self._passes_by and run.losses > self._certain(run)
 
     def _certain(self, run: Run) -> int:
-        """Return how many losses of a run are the path's; of one that may be above the peer's buffer only the first."""
-        return self._certain_losses if run.segment_bytes <= self._taken_bytes_max else 1
+        """Return how many losses of a run are the path's; of one that the peer may ignore only the first."""
+        return 1 if self._may_be_ignored(run) else self._certain_losses
+
+    def _may_be_ignored(self, run: Run) -> bool:
+        """Return whether a run may be above the peer's buffer, or the peer is one that ignores packets."""
+        return run.segment_bytes > self._taken_bytes_max or self._refusals >= REFUSALS
 
     def _waits_alone(self, run: Run) -> bool:
         """Return whether a run that was lost waits for a timer of its own."""
@@ -220,7 +242,11 @@ class Transmissions:
 
     def _backed_off_us(self, run: Run) -> int:
         """Return how long that timer is."""
-        return self.timing.backed_off_us(run.losses - self._certain(run), self._kind.backoff_us_max)
+        return self._alone_us(run.losses - self._certain(run))
+
+    def _alone_us(self, backoffs: int) -> int:
+        """Return the time-out of a packet that the peer may never answer: there may be hundreds of them."""
+        return self.timing.backed_off_us(backoffs, self.timing.max_us)
 
     # What comes back.
 
@@ -325,6 +351,8 @@ class Transmissions:
     def _take_off(self, run: Run, count: int, now_us: int, transmission: int) -> bool:
         """Take the first packets of a run off as acknowledged; return whether it is certain which transmission was."""
         at = self._evidence.take(run, count, now_us, transmission)
+        if run.losses:
+            self._refusals = 0
         self._taken_bytes_max = max(self._taken_bytes_max, run.segment_bytes)
         if run.cut and at == 0:
             self._blame.spurious(run, count, now_us - run.sent_us[0])
@@ -345,8 +373,10 @@ class Transmissions:
         self._detect(now_us)
 
     def _learned(self, stream: Stream, now_us: int) -> None:
+        if self.is_stalled and self._passes_by:
+            self._judged_us = now_us
         self.news_us = self.heard_us = self._base_us = stream.news_us = stream.probed_us = now_us
-        self._backoffs = 0
+        self._backoffs = self._spare = 0
 
     def damaged(self, stream: Stream, number: int, now_us: int) -> Run | None:
         """Take that a packet arrived damaged and return it to leave again now; None if it left as often as is allowed.
@@ -427,11 +457,17 @@ class Transmissions:
         flight.ground(run)
         run.state = LOST
         run.losses += 1
+        sure = self._passes_by and self._told_at_once(run) and (blame or self._time_tells())
+        ignored = sure and self._may_be_ignored(run)
         if self._controller is not None:
-            self._controller.missed(run.count)
-        if run.losses == 1 and blame and run.segment_bytes <= self._taken_bytes_max:
+            if ignored:
+                self._controller.delivered(run.count, None, flight.in_flight, 0, now_us)
+            else:
+                self._controller.missed(run.count)
+        if run.losses == 1 and blame and not ignored and run.sent_us[0] >= self._judged_us:
             cut = self._blame.lost(run, now_us)
         elif run.losses > 1:
+            self._refusals += run.count if sure else 0
             self._blame.absolve(run, run.count)
             run.cut = 0
         if not self._kind.by_name:

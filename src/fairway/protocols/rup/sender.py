@@ -170,9 +170,11 @@ class Sender:
         """Return how many parts of a message leave before the first word about it while others wait.
 
         The peer may ignore it, above all if it is longer than any that was answered. Otherwise a quarter of the window
-        is more than a confirm by number waits for.
+        is more than a confirm by number waits for. One part of each looks for a message that is answered at all.
         """
         recovery = self._recovery
+        if recovery.is_stalled and not self._slots.longest:
+            return 1
         quarter = (recovery.in_flight + recovery.window_room()) // 4 if message.part_count <= self._slots.longest else 0
         return max(UNANSWERED_PARTS, quarter)
 
