@@ -288,9 +288,10 @@ class Model(Controller):
 
     def _waited_us(self, packets: int, departure: Departure | None, rtt_us: int, now_us: int) -> int:
         """Return how long an answer may have waited at the peer for others."""
+        alone_us = 0
         # One that is not certain may have waited for a repair instead.
-        known = self.least_us and departure is not None and (rtt_us > 0 or self._lost == self._round.lost)
-        alone_us = (departure.next_us or now_us) - departure.sent_us if known and departure is not None else 0
+        if departure is not None and self.least_us and (rtt_us > 0 or self._lost == self._round.lost):
+            alone_us = (departure.next_us or now_us) - departure.sent_us
         late_us = abs(rtt_us) - self.least_us
         gap_us = now_us - self._delivery.latest_us
         return self._gathering.take(packets, gap_us, max(0, rtt_us), alone_us, late_us)
