@@ -139,7 +139,7 @@ class Flow:
             if self.load.interval_us:
                 for token in event.tokens:
                     self.latencies_us.append(self._world.now_us - self._sent_us.pop(token))
-            elif self._queued * self._unit_bytes < BACKLOG_BYTES // 2:
+            elif (self._queued + BATCH) * self.body_bytes < BACKLOG_BYTES:
                 self._fill()
         elif isinstance(event, DeliveryUnknown | Refused):
             self._queued -= len(event.tokens)

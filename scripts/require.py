@@ -5,6 +5,7 @@ python scripts/require.py java tshark chromium
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -64,7 +65,7 @@ PROGRAMS = {
 def require(name: str) -> bool:
     """Finds or installs one program; says what it found, or what to do."""
     program = PROGRAMS[name]
-    found = program.find() or (install(program.package) and program.find())
+    found = program.find() or (install(program) and program.find())
     if not found:
         hint = f"install it (Debian: apt-get install {program.package})"
         where = " and point JAVA_HOME at it" if name == "java" else ""
@@ -74,16 +75,20 @@ def require(name: str) -> bool:
     return True
 
 
-def install(package: str) -> bool:
+def install(program: Program) -> bool:
     """Installs a Debian package where that is possible without asking."""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         return False
-    print(f"installing {package}", flush=True)
+    print(f"installing {program.package}", flush=True)
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     update = ["apt-get", "update"]
-    fetch = ["apt-get", "install", "--no-install-recommends", "-y", package]
+    fetch = ["apt-get", "install", "--no-install-recommends", "-y", program.package]
     LOG.parent.mkdir(exist_ok=True)
     with LOG.open("a") as log:
+        # Tests that run beside each other may want the same program, and apt-get refuses to work twice at a time.
+        fcntl.flock(log, fcntl.LOCK_EX)
+        if program.find():
+            return True
         # An update may fail for a source that the package does not need; the installation decides.
         subprocess.run(update, env=environment, stdout=log, stderr=log, check=False)
         done = subprocess.run(fetch, env=environment, stdout=log, stderr=log, check=False).returncode == 0

@@ -127,9 +127,19 @@ def test_what_apt_says_goes_to_a_log_whose_path_is_printed_when_it_fails(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(require, "LOG", tmp_path / "build" / "require.log")
-    assert require.install("it") == (code == 0)
+    assert require.install(require.Program("it", lambda: None, "it")) == (code == 0)
     assert capfd.readouterr() == ("installing it\n", said.format(require.LOG))
     assert require.LOG.read_text() == 4 * "noise\n"
+
+
+def test_a_program_that_another_process_has_just_installed_is_not_installed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executable(tmp_path / "apt-get", "#!/bin/sh\nexit 100\n")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(require, "LOG", tmp_path / "build" / "require.log")
+    assert require.install(require.Program("it", lambda: "/usr/bin/it", "it"))
 
 
 class FakeTest:

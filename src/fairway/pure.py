@@ -13,8 +13,9 @@ from types import ModuleType
 
 COMPILED = ("fairway.core", "fairway.protocols")
 """Packages whose modules are compiled."""
-INTERPRETED = ("__init__.py", "columns.py", "tables.py", "layout.py")
-"""Files of them that stay as they are: descriptions, and what numpy does."""
+INTERPRETED = ("__init__.py", "columns.py", "tables.py", "layout.py", "errors.py")
+"""Files of them that stay as they are: descriptions, what numpy does, and errors, because a compiled class cannot be
+combined with another error of Python's own, as outcomes are."""
 
 
 class Sources:

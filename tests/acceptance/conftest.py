@@ -10,8 +10,15 @@ from tests.dtls.world import Fleet
 
 from . import raw
 
-SHORT = ("test_after_the_last_message", "test_send_c")
-"""What `make test` runs over DTLS, too: for each protocol something received and something sent."""
+SHORT = (
+    "test_after_the_last_message",
+    "test_send_c",
+    "test_an_important_packet",
+    "test_stamped_data",
+    "test_parts_in_any_order",
+    "test_a_copy_is_acknowledged",
+)
+"""What `make test` runs over DTLS, too: for each protocol something sent, something received, and how it ends."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
 from fairway.cli import run
+from fairway.dtls.authority import Authority
+from fairway.dtls.errors import BadIdentity
 from tests.conftest import ROOT
+from tests.dtls.world import NOW
 
 
 @pytest.fixture
@@ -102,9 +108,36 @@ def test_a_damaged_ca_is_named(folder: Path, capsys: pytest.CaptureFixture[str])
     (folder / "ca" / "ca.key").write_text((folder / "sensor-1.pem").read_text())
     assert run("ca issue ca x --out x.pem".split()) == 1
     assert capsys.readouterr().err == "fairway: ca/ca.key is not the key of ca/ca.pem\n"
-    (folder / "ca" / "issued.tsv").write_text("damaged\n")
-    assert run("ca list ca".split()) == 1
-    assert "line 1 is damaged" in capsys.readouterr().err
+    for damage in (b"damaged\n", b"serial\tdevice\tx\t2030-01-01\n", b"\xff\n"):
+        (folder / "ca" / "issued.tsv").write_bytes(damage)
+        assert run("ca list ca".split()) == 1
+        assert "line 1 is damaged" in capsys.readouterr().err
+
+
+def test_what_many_issue_and_revoke_at_once_is_all_there(tmp_path: Path) -> None:
+    """Each reads a list, adds to it and writes it: without a lock most of what the others have added is lost."""
+    Authority(tmp_path / "ca").create("ca", 9, NOW)
+    names = [f"sensor-{number}" for number in range(12)]
+    together = Barrier(len(names), timeout=60)
+
+    def change(name: str) -> None:
+        authority = Authority(tmp_path / "ca")
+        together.wait()
+        authority.issue(name, "device", 5, tmp_path / f"{name}.pem", NOW)
+        together.wait()
+        authority.revoke(name)
+
+    with ThreadPoolExecutor(len(names)) as threads:
+        list(threads.map(change, names))
+    issued = Authority(tmp_path / "ca").issued()
+    assert sorted(one.name for one in issued if one.revoked) == sorted(names)
+    assert len((tmp_path / "ca" / "revoked.txt").read_text().splitlines()) == len(names)
+
+
+def test_an_expired_ca_issues_nothing(tmp_path: Path) -> None:
+    Authority(tmp_path / "ca").create("ca", 9, NOW - timedelta(days=20))
+    with pytest.raises(BadIdentity, match=r"the CA in .* expired on .*; make another"):
+        Authority(tmp_path / "ca").issue("x", "device", 5, tmp_path / "x.pem", NOW)
 
 
 WITHOUT = "import sys; sys.modules['OpenSSL'] = None; sys.modules['cryptography'] = None; "

@@ -140,6 +140,20 @@ def test_an_answer_that_does_not_come_is_unknown() -> None:
         assert sent.stdout.startswith("0 acknowledged, 1 unknown in ")
         assert sent.stderr.startswith("fairway: ")
         assert sent.stderr.count("\n") == 1
+        assert "or the port is for DTLS" in sent.stderr
+
+
+def test_a_peer_that_has_answered_is_not_taken_for_one_that_speaks_dtls() -> None:
+    with answering() as peer:
+        quick = f"pydevts://127.0.0.1:{peer.port}?repeat_after=20ms&packet_repeats_max=2"
+        with fairway("send", quick, "--lines") as command:
+            write(command, "good", "lost")
+            assert command.process.stdin is not None
+            command.process.stdin.close()
+            good = peer.expect(lambda datagram: datagram[8:] == b"good")
+            peer.send(header(PYDEVTS_ACK, 0, int.from_bytes(good[2:4], "big"), int.from_bytes(good[4:8], "big")))
+            assert command.exit_code() == 3
+            assert command.errors().endswith("; what was sent may have arrived")
 
 
 def test_a_message_whose_connect_got_no_answer_was_not_sent_and_is_in_the_account() -> None:

@@ -10,7 +10,7 @@ from fairway.core.errors import BadMessage, BadOption, CallerError
 from fairway.core.random_source import Seeded
 from fairway.protocols import make_machine, make_options, options_class
 
-from .variants import MRP_PIGGYBACK, RUP, SERVER, Case, Pair, over
+from .variants import LATER, MRP_PIGGYBACK, RUP, SERVER, Case, Pair, over
 
 
 def assert_one_sentence(error: BaseException) -> None:
@@ -34,7 +34,7 @@ def assert_refused(pair: Pair, body: bytes, kind: type[CallerError], flags: int 
     return str(caught.value)
 
 
-@over(where=lambda variant: variant.body_bytes_max is not None)
+@over(where=lambda variant: variant.body_bytes_max is not None, dtls=LATER)
 def test_one_message_that_is_too_large_refuses_the_whole_list(case: Case) -> None:
     pair = case.pair()
     largest = case.variant.body_bytes_max
@@ -47,13 +47,13 @@ def test_one_message_that_is_too_large_refuses_the_whole_list(case: Case) -> Non
     assert pair.server.bodies == []
 
 
-@over(RUP)
+@over(RUP, dtls=LATER)
 def test_a_message_of_more_than_a_mebi_of_parts_is_refused(case: Case) -> None:
     pair = case.pair(client={"datagram_bytes_max": 64})
     assert_refused(pair, bytes((1 << 20) * 22 + 1), BadMessage)
 
 
-@over(MRP_PIGGYBACK)
+@over(MRP_PIGGYBACK, dtls=LATER)
 def test_the_piggyback_layout_carries_no_empty_message_in_a_list(case: Case) -> None:
     pair = case.pair()
     with pytest.raises(BadMessage):

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from .variants import BOTH, CLIENT, MRP_PIGGYBACK, MRP_STAMPED, PYDEVTS, RUP, SECOND, SERVER, UDPC, Case, numbered, over
+from .variants import (
+    BOTH,
+    CLIENT,
+    LATER,
+    MRP_PIGGYBACK,
+    MRP_STAMPED,
+    PYDEVTS,
+    RUP,
+    SECOND,
+    SERVER,
+    UDPC,
+    Case,
+    numbered,
+    over,
+)
 
 
-@over(deferred=BOTH, batched=BOTH)
+@over(deferred=BOTH, batched=BOTH, dtls=LATER)
 def test_a_full_receiver_acknowledges_nothing_more_and_goes_on_after_commits(case: Case) -> None:
     pair = case.pair(server={"open_receipts_max": 3}, commits=False)
     bodies = numbered(8)
@@ -24,7 +38,7 @@ def test_a_full_receiver_acknowledges_nothing_more_and_goes_on_after_commits(cas
     assert sum(pair.server.machine.statistics.dropped.values()) > 0
 
 
-@over(deferred=BOTH)
+@over(deferred=BOTH, dtls=LATER)
 def test_the_bytes_of_open_receipts_are_bounded_too(case: Case) -> None:
     pair = case.pair(server={"open_receipt_bytes_max": 2_500}, commits=False)
     bodies = numbered(5, 1_000)
@@ -38,7 +52,7 @@ def test_the_bytes_of_open_receipts_are_bounded_too(case: Case) -> None:
     assert sorted(pair.server.bodies) == bodies
 
 
-@over(MRP_STAMPED, MRP_PIGGYBACK, deferred=BOTH, controllers=("eager",))
+@over(MRP_STAMPED, MRP_PIGGYBACK, deferred=BOTH, controllers=("eager",), dtls=LATER)
 def test_what_is_ahead_of_a_gap_is_kept_up_to_the_window_and_dropped_beyond_it(case: Case) -> None:
     pair = case.pair(client={"window": 64}, server={"window": 8})
     pair.pump.lose(case.of_kind("data", CLIENT), count=1)
@@ -68,7 +82,7 @@ def test_nothing_is_acknowledged_before_its_commit(case: Case) -> None:
     assert sorted(pair.server.bodies) == bodies
 
 
-@over(UDPC, MRP_STAMPED, PYDEVTS, deferred=(True,))
+@over(UDPC, MRP_STAMPED, PYDEVTS, deferred=(True,), dtls=LATER)
 def test_copies_before_the_commit_get_no_answer_at_all(case: Case) -> None:
     pair = case.pair(commits=False)
     pair.pump.send(pair.client, pair.peer, b"wait for it")
@@ -82,7 +96,7 @@ def test_copies_before_the_commit_get_no_answer_at_all(case: Case) -> None:
     assert pair.server.bodies == [b"wait for it"]
 
 
-@over(deferred=(True,))
+@over(deferred=(True,), dtls=LATER)
 def test_receipts_may_be_committed_in_any_order_and_one_by_one(case: Case) -> None:
     pair = case.pair(commits=False)
     bodies = numbered(9)
@@ -98,7 +112,7 @@ def test_receipts_may_be_committed_in_any_order_and_one_by_one(case: Case) -> No
     assert sorted(pair.server.bodies) == bodies
 
 
-@over(deferred=BOTH)
+@over(deferred=BOTH, dtls=LATER)
 def test_committing_twice_or_committing_what_was_never_received_changes_nothing(case: Case) -> None:
     pair = case.pair(commits=False)
     tokens = pair.send_all(numbered(3))

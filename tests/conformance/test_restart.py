@@ -14,7 +14,7 @@ from fairway.core.random_source import Seeded
 from fairway.core.statistics import Statistics
 
 from .pair import Node, Received
-from .variants import BOTH, CLIENT, MRP_PIGGYBACK, MRP_STAMPED, SECOND, SERVER, UDPC, Case, Pair, numbered, over
+from .variants import BOTH, CLIENT, LATER, MRP_PIGGYBACK, MRP_STAMPED, SECOND, SERVER, UDPC, Case, Pair, numbered, over
 
 
 class Journal:
@@ -213,7 +213,7 @@ def test_a_snapshot_means_the_same_when_the_clock_has_started_again(case: Case) 
     assert sorted(journal.bodies) == numbered(6)
 
 
-@over(deferred=BOTH)
+@over(deferred=BOTH, dtls=LATER)
 def test_a_damaged_snapshot_is_refused_and_raises_nothing_else(case: Case) -> None:
     pair = case.pair()
     pair.send_all(numbered(20))
@@ -230,7 +230,7 @@ def test_a_damaged_snapshot_is_refused_and_raises_nothing_else(case: Case) -> No
             case.machine(5).restore(bytes(damaged), 0)
 
 
-@over(deferred=BOTH)
+@over(deferred=BOTH, dtls=LATER)
 def test_taking_a_snapshot_changes_nothing_and_gives_the_same_bytes_again(case: Case) -> None:
     pair = case.pair()
     pair.send_all(numbered(9))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .variants import BOTH, CLIENT, SECOND, SERVER, Case, numbered, over
+from .variants import BOTH, CLIENT, LATER, SECOND, SERVER, Case, numbered, over
 
 
 @over(deferred=BOTH)
@@ -17,7 +17,7 @@ def test_a_machine_with_nothing_to_do_has_no_deadline(case: Case) -> None:
     assert machine.events() == []
 
 
-@over(deferred=BOTH)
+@over(deferred=BOTH, dtls=LATER)
 def test_an_idle_conversation_is_woken_at_most_twice_a_second(case: Case) -> None:
     pair = case.pair()
     tokens = pair.send_all(numbered(20))
@@ -42,7 +42,7 @@ def test_a_machine_whose_conversations_are_over_falls_asleep(case: Case) -> None
     assert pair.server.machine.next_deadline_us() is None
 
 
-@over(deferred=BOTH)
+@over(deferred=BOTH, dtls=LATER)
 @pytest.mark.parametrize("late_us", [1, 700, 40_000])
 def test_waking_late_loses_nothing(case: Case, late_us: int) -> None:
     """Every timer of the pump runs late; the pump itself checks that each deadline lies ahead after a wake."""
@@ -55,7 +55,7 @@ def test_waking_late_loses_nothing(case: Case, late_us: int) -> None:
     assert sorted(pair.server.bodies) == numbered(30)
 
 
-@over(deferred=BOTH)
+@over(deferred=BOTH, dtls=LATER)
 def test_waking_for_nothing_changes_nothing(case: Case) -> None:
     pair = case.pair()
     tokens = pair.send_all(numbered(10))
@@ -71,7 +71,7 @@ def test_waking_for_nothing_changes_nothing(case: Case) -> None:
         assert (node.deadline_us, len(node.events), pair.pump.sent) == (deadline_us, reported, sent)
 
 
-@over(where=lambda variant: variant.handshake)
+@over(where=lambda variant: variant.handshake, dtls=LATER)
 def test_an_idle_conversation_stays_open_for_ten_minutes(case: Case) -> None:
     pair = case.pair()
     token = pair.pump.send(pair.client, pair.peer, b"hello")
@@ -86,7 +86,7 @@ def test_an_idle_conversation_stays_open_for_ten_minutes(case: Case) -> None:
     assert pair.client.bodies == [b"and back"]
 
 
-@over(where=lambda variant: variant.handshake)
+@over(where=lambda variant: variant.handshake, dtls=LATER)
 def test_an_idle_conversation_on_which_nothing_was_ever_sent_stays_open_too(case: Case) -> None:
     pair = case.pair()
     pair.pump.run(400 * SECOND)
@@ -96,7 +96,7 @@ def test_an_idle_conversation_on_which_nothing_was_ever_sent_stays_open_too(case
     assert pair.server.bodies == [b"still there"]
 
 
-@over(deferred=BOTH, batched=BOTH)
+@over(deferred=BOTH, batched=BOTH, dtls=LATER)
 def test_a_run_is_a_function_of_its_seeds(case: Case) -> None:
     logs = []
     for _ in range(2):

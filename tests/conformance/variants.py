@@ -237,11 +237,13 @@ def over(
     controllers: Iterable[str] = ("newreno",),
     batched: Iterable[bool] = (False,),
     where: Callable[[Variant], bool] = lambda _: True,
-    dtls: Iterable[bool] = (False,),
+    dtls: Iterable[bool | str] = (False,),
 ) -> pytest.MarkDecorator:
     """Runs a scenario over variants (all that qualify, unless named) and over every combination of the switches."""
     cases = [
-        Case(variant, late, controller, joined, secure)
+        pytest.param(
+            Case(variant, late, controller, joined, bool(secure)), marks=[pytest.mark.long] if secure == LONG else []
+        )
         for variant in variants or VARIANTS
         if where(variant)
         for late in deferred
@@ -253,6 +255,10 @@ def over(
 
 
 BOTH = (False, True)
+LONG = "long"
+LATER = (False, LONG)
+"""Over DTLS only in `make test-all`. Scenarios that bring datagrams of their own, or count them, are about a machine
+without a layer below it."""
 
 
 def numbered(count: int, size: int = 12, tag: str = "m") -> list[bytes]:

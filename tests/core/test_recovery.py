@@ -518,3 +518,17 @@ def test_a_confirm_that_the_peer_may_have_held_back_shows_no_long_round_trip() -
     assert told.round_trips_us[-1] == 2 * RTT_US, "part 41 left soon after: with it the answer would have left"
     recovery.acknowledge_to(stream, 43, 5 * RTT_US)
     assert told.round_trips_us[-1] < 0, "an upper bound: nothing left for a round trip after part 42"
+
+
+def test_a_stream_that_rested_for_too_long_is_given_up_and_not_retransmitted() -> None:
+    """Whoever received it may have forgotten it by then, and would take the retransmission for a new one."""
+    kind = parts()[1]._replace(repeat_within_us=5_000_000, silence_us=NEVER, stall_us=NEVER)
+    recovery = PartRecovery(kind, parts()[2], None, Statistics())
+    stream = Stream(0, 9)
+    recovery.sent(stream, 0, 10, 0)
+    recovery.heard(stream, RTT_US)
+    recovery.wake(4_900_000)
+    assert recovery.next_retransmission(4_900_000) is not None
+    recovery.wake(10_000_000)
+    assert recovery.next_retransmission(10_000_000) is None
+    assert recovery.forgotten == [stream]

@@ -6,13 +6,14 @@ from statistics import median
 from time import process_time, sleep
 
 import pytest
+from OpenSSL import SSL
 
 from fairway.core.addresses import device_of, with_device
 from fairway.core.machine import Transmit
 from fairway.core.random_source import Seeded
 from fairway.dtls import OVERHEAD_BYTES, PLAINTEXT_BYTES_MAX, DtlsGateway, Limits
 from fairway.dtls.openssl import OpensslClientEngine
-from fairway.dtls.records import CLOSED, hello, split
+from fairway.dtls.records import ALERT, CLOSED, DATA, hello, split
 from tests.dtls.world import GATEWAY, GATEWAY_NAME, SECOND_US, FakeFleet, Faults, Fleet, World, segments
 
 A, B = ("198.51.100.7", 4000), ("198.51.100.7", 4001)
@@ -129,6 +130,13 @@ def test_an_association_is_renewed_by_age_and_by_records_and_nothing_is_lost(eit
     assert world.gateway.counters.renewals >= 5
     assert world.clients[A].counters.renewals == world.gateway.counters.renewals
     assert len(world.gateway.associations()) == 1
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_an_idle_association_is_renewed_at_its_age_at_the_latest(seed: int, either: Either) -> None:
+    world = up(either, seed=seed, client_limits=Limits(renew_us=1_000 * SECOND_US))
+    assert not world.run(740 * SECOND_US, lambda: world.gateway.counters.renewals > 0)
+    assert world.run(261 * SECOND_US, lambda: world.gateway.counters.renewals > 0)
 
 
 @pytest.mark.parametrize(("hints", "within_us"), [(100, SECOND_US), (0, 4 * SECOND_US)])
@@ -400,6 +408,85 @@ def test_a_hello_that_openssl_repeats_late_does_not_leave_again(fleet: Fleet) ->
     [again] = client.transmits()
     assert len(split(bytes(again.data))) == 1
     assert hello(bytes(again.data)).has_cookie  # type: ignore[union-attr]
+
+
+class Device:
+    """A device whose library has a mind of its own about what it sends when, at a gateway."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.gateway = fleet.gateway()
+        self.end = OpensslClientEngine(fleet.identity("sensor-1"), GATEWAY_NAME).call(b"")
+        self.end.advance()
+
+    def carry(self, datagrams: list[bytes]) -> list[bytes]:
+        """Bring datagrams to the gateway and return its answers."""
+        for datagram in datagrams:
+            self.gateway.receive(datagram, A, SECOND_US)
+        return [bytes(one.data) for one in self.gateway.transmits()]
+
+    def shake(self, flights: int = 3) -> list[bytes]:
+        """Go on with the handshake for so many flights; return the answers to the last."""
+        answers: list[bytes] = []
+        for _ in range(flights):
+            for answer in answers:
+                self.end.advance(answer)
+            answers = self.carry(self.end.flight())
+        return answers
+
+    def answered(self) -> list[bytes]:
+        """Return what the device reads of the gateway's answer to a message."""
+        self.gateway.send([Transmit(with_device(A, "sensor-1"), b"answer")], SECOND_US)
+        return [body for one in self.gateway.transmits() for body in self.end.open(bytes(one.data))]
+
+
+def test_a_flight_that_a_device_repeats_and_that_comes_after_its_data_spoils_no_answer(fleet: Fleet) -> None:
+    """Its library repeats by itself, with new record numbers, so that OpenSSL answers with its last flight again."""
+    device = Device(fleet)
+    final = device.shake()
+    sleep(1.1)
+    device.end.ring()
+    late = device.end.flight()
+    for answer in final:
+        device.end.advance(answer)
+    assert device.end.established
+    device.carry([device.end.seal(b"data", None)[0]])
+    assert device.answered() == [b"answer"]
+    assert device.carry(late)
+    assert device.answered() == device.answered() == [b"answer"]
+
+
+def test_a_device_that_wants_to_renegotiate_is_told_no_and_heard_all_the_same(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairway.dtls.openssl.OPTIONS", SSL.OP_NO_QUERY_MTU)
+    device = Device(fleet)
+    for answer in device.shake():
+        device.end.advance(answer)
+    data = [device.end.seal(b"%d" % number, None)[0] for number in range(2)]
+    device.carry(data[:1])
+    device.end._connection.renegotiate()
+    device.end.advance()
+    [alert] = device.carry(device.end.flight())
+    assert alert[0] == ALERT
+    device.carry(data[1:])
+    assert [bytes(one.data) for one in device.gateway.plaintexts()] == [b"0", b"1"]
+    device.gateway.send([Transmit(with_device(A, "sensor-1"), b"answer")], SECOND_US)
+    [sealed] = device.gateway.transmits()
+    assert (sealed.data[0], len(sealed.data)) == (DATA, OVERHEAD_BYTES + 6)
+
+
+def test_a_renewal_whose_last_flight_is_lost_is_done_at_the_next_repeat_though_data_flows(either: Either) -> None:
+    """What still comes by the keys from before says nothing about the new ones."""
+    world = up(either, client_limits=Limits(renew_records=10))
+    while not world.gateway.counters.renewals:
+        world.say(A, b"data")
+        world.run(10_000)
+    assert not world.clients[A].counters.renewals
+    world._flying = [one for one in world._flying if one[2] != GATEWAY or one[4][0] == DATA]
+    for _ in range(40):
+        world.say(A, b"data")
+        world.run(10_000)
+    assert world.clients[A].counters.renewals >= 1
 
 
 @pytest.mark.parametrize("datagram_bytes", [256, 400])

@@ -177,6 +177,25 @@ def test_even_the_smallest_hello_gets_no_more_than_it_sent(either: Either) -> No
         assert sum(len(answer.data) for answer in world.gateway.transmits()) <= size
 
 
+def test_a_stranger_fills_no_memory_with_fragments_of_what_it_never_completes(fleet: Fleet) -> None:
+    """With a cookie, and without a certificate. OpenSSL keeps ten messages of a hundred kilobytes each."""
+    world = World(fleet.gateway())
+    world.add(fleet.client("sensor-1"), A)
+    world.say(A, b"hello")
+    world.run(70_000)
+    assert world.gateway.counters.half_open == 1
+    sent = 0
+    while world.gateway.counters.half_open:
+        message, place = divmod(sent, 90)
+        # Type, length, number of the message, offset and length of the fragment; then the same as a record.
+        fragment = b"\x0b\x01\x8e\x70" + bytes((0, 3 + message)) + (place * 1_100).to_bytes(3, "big") + b"\x00\x04\x4c"
+        record = b"\x16\xfe\xfd\0\0" + (100 + sent).to_bytes(6, "big") + (1_112).to_bytes(2, "big")
+        world.gateway.receive(record + fragment + bytes(1_100), A, world.now_us + sent)
+        sent += 1
+        assert sent < 100
+    assert world.gateway.counters.failed == {"handshake_bytes": 1}
+
+
 def test_a_cookie_of_another_address_and_an_old_one_are_not_valid() -> None:
     cookies = Cookies(b"secret")
     cookie = cookies.make(A, 0)
@@ -320,3 +339,28 @@ def test_a_new_gateway_certificate_and_list_leave_live_associations_alone(fleet:
     assert world.of(A, "sensor-1") == [b"first", b"second"]
     assert world.clients[A].counters.renewals == 0
     assert with_device(A, "sensor-1") in world.received
+
+
+@pytest.mark.parametrize("after_us", [30_000, 50_000, 70_000, 90_000, 110_000])
+def test_a_device_whose_handshake_meets_a_reload_is_in_within_two_seconds(after_us: int, fleet: Fleet) -> None:
+    world = World(fleet.gateway())
+    world.add(fleet.client("sensor-1"), A)
+    world.say(A, b"hello")
+    world.run(after_us)
+    world.gateway.replace_engine(fleet.gateway_engine(), world.now_us)
+    assert world.run(2 * SECOND_US, lambda: A in world.answers)
+
+
+def test_a_device_that_is_revoked_in_the_middle_of_its_handshake_is_not_let_in(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    world = World(fleet.gateway())
+    client = world.add(fleet.client("sensor-1"), A)
+    world.say(A, b"hello")
+    world.run(70_000)
+    assert world.gateway.counters.half_open == 1
+    fleet.authority.revoke("sensor-1")
+    world.gateway.replace_engine(fleet.gateway_engine(revoked=tmp_path / "ca" / REVOKED), world.now_us)
+    world.run(20 * SECOND_US)
+    assert not client.is_up
+    assert world.received == {}
+    assert world.gateway.counters.failed.keys() == {"reloaded", "revoked"}

@@ -34,6 +34,7 @@ def test_tshark_reads_a_capture_with_the_key_log(
     assert world.run(SECOND_US, lambda: A in world.answers)
     assert "whoever reads" in caplog.text
     assert keys.read_text().startswith("CLIENT_RANDOM ")
+    assert keys.stat().st_mode & 0o777 == 0o600
     with capture.open("wb") as file:
         writer = TraceWriter(file.write, ("test",))
         for number, (source, destination, datagram) in enumerate(world.carried):

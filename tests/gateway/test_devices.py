@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,15 +16,32 @@ import pytest
 from fairway import net
 from fairway.dtls import Limits
 from fairway.dtls.openssl import OpensslClientEngine
+from fairway.gateway.settings import build
 from fairway.net.security import SecureLink
 from tests.dtls.world import Fleet
 from tests.loopback import own_host
 
-from .world import CLIENT, PROTOCOLS, Ledger, Running, Sender, check_promise, gateway, journalled, landed, served, until
+from .world import (
+    CLIENT,
+    PROTOCOLS,
+    Ledger,
+    Running,
+    Sender,
+    check_promise,
+    gateway,
+    journalled,
+    landed,
+    served,
+    until,
+    warmed,
+)
 
 SEALS_OFTEN = ("--seal-after", "150ms")
-KILLS = 4
-MANY_KILLS = 12
+KILLS = 12
+WARMED = 2
+"""Processes that wait for their turn: a life is shorter than the time to load a gateway."""
+PAUSE_S = 0.02
+"""Of each sender, so that loading has a share of the cores."""
 NAME = "gateway.test"
 
 
@@ -107,18 +124,18 @@ async def nat(url: str) -> AsyncIterator[tuple[str, Nat]]:
         transport.close()
 
 
-@pytest.mark.parametrize("kills", [KILLS, pytest.param(MANY_KILLS, marks=pytest.mark.long)])
 async def test_killed_gateways_lose_and_double_nothing_and_know_their_devices(
-    kills: int, fleet: Fleet, lake: Path, monkeypatch: pytest.MonkeyPatch
+    fleet: Fleet, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Meanwhile every device renews its association again and again, and another one is revoked."""
     monkeypatch.setattr("fairway.dtls.client.Limits", partial(Limits, renew_records=100))
     ledger = Ledger()
-    async with gateway(lake, secure(fleet), *SEALS_OFTEN) as first:
+    async with AsyncExitStack() as stack, gateway(lake, secure(fleet), *SEALS_OFTEN) as first:
+        ready = [await stack.enter_async_context(warmed()) for _ in range(WARMED)]
         urls = first.urls
         senders = [sender(first, fleet, protocol, ledger) for protocol in PROTOCOLS]
         devices = [(await one.connect()).statistics.dtls for one in senders]
-        sending = [asyncio.create_task(one.run()) for one in senders]
+        sending = [asyncio.create_task(one.run(PAUSE_S)) for one in senders]
         stolen = f"{first.url('udpc+dtls')}?name={NAME}&identity={fleet.file('stolen')}"
         async with net.connect(stolen, close_timeout_s=0):
             fleet.authority.revoke("stolen")
@@ -127,18 +144,20 @@ async def test_killed_gateways_lose_and_double_nothing_and_know_their_devices(
         await served(senders, 200)
         first.process.kill()
         await first.ended()
-    for kill in range(kills):
-        async with gateway(lake, secure(fleet, urls), *SEALS_OFTEN) as again:
-            before = len(ledger.acknowledged)
-            await until(lambda before=before: len(ledger.acknowledged) >= before + 100)  # type: ignore[misc]
-            if kill < kills - 1:
-                again.process.kill()
-                await again.ended()
-                continue
-            for one in senders:
-                one.enough.set()
-            await asyncio.gather(*sending)
-            assert await again.stop() == 0
+        for left in reversed(range(KILLS)):
+            async with gateway(lake, secure(fleet, urls), *SEALS_OFTEN, process=ready.pop(0)) as again:
+                if left > len(ready):
+                    ready.append(await stack.enter_async_context(warmed()))
+                before = len(ledger.acknowledged)
+                await until(lambda before=before: len(ledger.acknowledged) >= before + 100)  # type: ignore[misc]
+                if left:
+                    again.process.kill()
+                    await again.ended()
+                    continue
+                for one in senders:
+                    one.enough.set()
+                await asyncio.gather(*sending)
+                assert await again.stop() == 0
     assert not ledger.unknown, "a sender saw more than delay"
     assert not journalled(lake)
     check_promise(ledger, (row["body"] for row in landed(lake)))
@@ -169,6 +188,47 @@ async def test_a_restored_session_is_only_for_its_own_device(fleet: Fleet, lake:
     assert [(row["device"], row["body"]) for row in landed(lake)] == [("one", b"mine"), ("two", b"my own")]
 
 
+def test_only_a_port_without_dtls_is_said_to_be_open_to_anybody(fleet: Fleet, tmp_path: Path) -> None:
+    secured = f"udpc+dtls://0.0.0.0:9000?identity={fleet.file(NAME, 'gateway')}"
+    urls = [secured, "udpc://0.0.0.0:9001", "udpc://127.0.0.1:9002"]
+    assert build({"urls": urls, "lake": tmp_path}).open_urls == ["udpc://0.0.0.0:9001"]
+    assert build({"urls": urls, "lake": tmp_path, "allow": ["10.0.0.0/8"]}).open_urls == []
+
+
+async def metrics_of(running: Running) -> str:
+    """Return the page of a gateway's metrics."""
+    await until(lambda: any(line.startswith("metrics ") for line in running.said))
+    page = next(line.split()[1] for line in running.said if line.startswith("metrics "))
+    with await asyncio.to_thread(urlopen, page) as answer:
+        return str(answer.read().decode())
+
+
+async def test_an_address_that_is_not_allowed_gets_not_even_a_cookie(fleet: Fleet, lake: Path) -> None:
+    elsewhere = "127.255.255.254"
+    options = ("--deny", f"{elsewhere}/32", "--metrics", f"{own_host()}:0")
+    async with gateway(lake, secure(fleet)[:1], *SEALS_OFTEN, *options) as running:
+        url = running.url("udpc+dtls")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            stranger.bind((elsewhere, 0))
+            stranger.connect((urlsplit(url).hostname, urlsplit(url).port))
+            caller = OpensslClientEngine(fleet.identity("one"), NAME).call(b"")
+            caller.advance()
+            stranger.send(caller.flight()[0])
+            # The socket of the gateway is read in order.
+            async with net.connect(f"{url}?name={NAME}&identity={fleet.file('one')}") as connection:
+                await connection.send(b"allowed")
+                metrics = await metrics_of(running)
+            stranger.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                stranger.recv(2_048)
+        endpoint = f'{{endpoint="{url}",gateway="gateway"}}'
+        assert f"fairway_gateway_dtls_hellos_total{endpoint} 1.0" in metrics
+        assert f"fairway_gateway_dtls_handshakes_total{endpoint} 1.0" in metrics
+        assert 'reason="guard_denied",where="udpc"} 1.0' in metrics
+        assert await running.stop() == 0
+    assert [row["body"] for row in landed(lake)] == [b"allowed"]
+
+
 async def move_while_talking(running: Running, protocol: str, identity: Path) -> None:
     """Have the port of a client change between messages; each time the gateway follows it."""
     options = f"{CLIENT[protocol]}&name={NAME}&identity={identity}"
@@ -177,10 +237,7 @@ async def move_while_talking(running: Running, protocol: str, identity: Path) ->
             await connection.send(b"%d" % number)
             relay.move()
             await connection.send(b"%d after the move" % number)
-        await until(lambda: any(line.startswith("metrics ") for line in running.said))
-        page = next(line.split()[1] for line in running.said if line.startswith("metrics "))
-        with await asyncio.to_thread(urlopen, page) as answer:
-            metrics = answer.read().decode()
+        metrics = await metrics_of(running)
         endpoint = f'{{endpoint="{running.url(f"{protocol}+dtls")}",gateway="gateway"}}'
         assert f"fairway_gateway_dtls_moved_total{endpoint} 3.0" in metrics
         assert f"fairway_gateway_dtls_half_open{endpoint} 0.0" in metrics

@@ -29,6 +29,15 @@ def test_networks_are_allowed_and_denied_and_deny_wins() -> None:
     assert judge.refused == {("udpc", "denied"): 2}
 
 
+def test_before_a_handshake_only_the_lists_of_networks_are_asked() -> None:
+    judge = guard(allow=["10.0.0.0/8"], datagrams_per_second=4)
+    assert judge.has_lists
+    assert all(judge.lets_in("udpc", SYN, ("10.2.3.4", 1), 0) for _ in range(10))
+    assert not judge.lets_in("udpc", b"d" * 30, ("192.0.2.1", 1), 0, 10)
+    assert judge.refused == {("udpc", "denied"): 3}
+    assert not guard().has_lists
+
+
 def test_a_prefix_gets_its_datagrams_a_second_and_no_more() -> None:
     judge = guard(datagrams_per_second=1_000)
     passed = sum(judge.admits("rup", b"d", ("192.0.2.1", port), 0) for port in range(1_000))

@@ -62,7 +62,7 @@ class Waiting:
         self.deadline_us: int | None = None
         self.woken_us: list[int] = []
 
-    def start(self, above: object) -> None: ...
+    def start(self, above: object, screen: object = None) -> None: ...
 
     def drain(self, receive: Any) -> int:
         for datagram in self.datagrams:

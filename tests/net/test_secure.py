@@ -174,6 +174,36 @@ def test_a_revoked_device_loses_its_association_while_others_go_on(
     run(world)
 
 
+def test_files_that_cannot_be_used_keep_nobody_who_is_revoked_and_are_read_once_they_are_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A gateway's own certificate may have ended, or a key be copied with the wrong mode, when a device is stolen."""
+    fleet = Fleet(tmp_path)
+    monkeypatch.setattr(security, "LOOK_US", 50_000)
+    caplog.set_level(logging.INFO, "fairway.dtls")
+    own = fleet.file("127.0.0.1", "gateway")
+
+    async def world() -> None:
+        async with listen(served(fleet, "mrp", more=f"&revoked={tmp_path / 'ca' / REVOKED}")) as listener:
+            async with connect(listener.url, identity=str(fleet.file("sensor-1")), close_timeout_s=0) as one:
+                await one.send(b"one")
+                own.chmod(0o644)
+                while f"chmod 600 {own}; the keys from before" not in caplog.text:
+                    await asyncio.sleep(0.01)
+                fleet.authority.revoke("sensor-1")
+                dtls = listener.statistics[0].dtls
+                assert dtls is not None
+                while dtls.associations:
+                    await asyncio.sleep(0.01)
+            caplog.clear()
+            own.chmod(0o600)
+            while "were read again" not in caplog.text:
+                await asyncio.sleep(0.01)
+            assert not [one for one in caplog.records if one.levelno == logging.ERROR]
+
+    run(world)
+
+
 @pytest.mark.parametrize(
     ("url", "error", "sentence"),
     [
@@ -188,6 +218,15 @@ def test_a_url_that_cannot_work_is_refused_in_a_sentence(url: str, error: type[E
             with pytest.raises(error, match=sentence):
                 async with opening(url):
                     pass
+
+    run(world)
+
+
+def test_a_gateway_that_is_given_a_name_is_told_where_its_name_is(fleet: Fleet) -> None:
+    async def world() -> None:
+        with pytest.raises(BadOption, match="a gateway's own name is in its certificate"):
+            async with listen(served(fleet, "udpc", more="&name=other")):
+                pass
 
     run(world)
 

@@ -8,8 +8,9 @@ from benchmarks.footprint import footprint
 from fairway.core.events import MessageReceived, Peer
 from fairway.core.machine import split
 from fairway.core.random_source import Seeded
+from fairway.core.recovery.asking import Pace
 from fairway.protocols.rup import wire
-from fairway.protocols.rup.feedback import Pace, Requests
+from fairway.protocols.rup.feedback import Requests
 from fairway.protocols.rup.machine import RupMachine
 from fairway.protocols.rup.options import RupOptions
 
@@ -114,7 +115,7 @@ def test_many_open_requests_cost_an_arrival_no_more_than_few() -> None:
             self.looked += 1
             return super().wait_us(back_off)
 
-    pace = Counting(OPTIONS)
+    pace = Counting(initial_us=200_000, min_us=5_000, max_us=3_000_000)
     asking = Asking()
     asking.arrives(0)
     message = asking.machine._conversations["a"].incoming[ID]

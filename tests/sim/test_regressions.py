@@ -28,3 +28,7 @@ def test_a_seed_that_once_failed_passes(protocol: str, seed: int, monkeypatch: p
 
 def test_seed_4078_a_part_that_was_asked_for_again_by_a_peer_that_is_gone_does_not_fill_the_window() -> None:
     assert swarm.run_seed("rup", 4_078).passed
+
+
+def test_seed_477_a_part_that_a_receiver_forgot_leaves_although_the_window_is_one_packet() -> None:
+    assert swarm.run_seed("rup", 477).passed

@@ -36,10 +36,13 @@ def frame(body: bytes) -> bytes:
 
 
 class FramedSender:
-    """Sends over a stream. Who opens it gives a reader and a writer."""
+    """Sends over a stream. Who opens it gives a reader, a writer, and what would close both if it were collected."""
 
-    def __init__(self, load: Load, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, load: Load, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, owner: object = None
+    ) -> None:
         self._load = load
+        self._owner = owner
         self._writer = writer
         self._confirmed = 0
         self._sent = 0
@@ -47,6 +50,7 @@ class FramedSender:
         self._room = asyncio.Event()
         self._cycle = [frame(body) for body in cycle(load.message_bytes)] if load.kind == "batches" else []
         self._reading = asyncio.create_task(self._read(reader))
+        self._reading.add_done_callback(lambda _: self._room.set())  # whoever waits sees that it is over
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         rest = b""

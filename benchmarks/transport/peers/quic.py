@@ -57,7 +57,8 @@ async def open_sender(host: str, port: int, load: Load, congestion: str = "reno"
     """Open one stream of one connection, which ends with the process."""
     connection = connect(host, port, configuration=_configuration(client=True, congestion=congestion))
     protocol = await connection.__aenter__()
-    return FramedSender(load, *await protocol.create_stream())
+    reader, writer = await protocol.create_stream()
+    return FramedSender(load, reader, writer, owner=connection)
 
 
 async def serve(host: str, load: Load, announce: Announce, congestion: str = "reno") -> None:

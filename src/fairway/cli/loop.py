@@ -79,13 +79,16 @@ def run(verb: Callable[[Interruption], Coroutine[Any, Any, int]], url: str = "")
         return complain(said_of(error, url), code)
 
 
-def said_of(error: BaseException, url: str) -> str:
-    """Return the sentence for an outcome: with whom, what happened, and what that means."""
+def said_of(error: BaseException, url: str, *, silent: bool = False) -> str:
+    """Return the sentence for an outcome: with whom, what happened, and what that means.
+
+    `silent` is a peer of which nothing ever came: as a rule that is known when nobody answers a call, but rup and
+    pydevts call nobody before the first message."""
     sentence = str(error) if not url or str(error).startswith(url.partition("?")[0]) else f"{url}: {error}"
     if HANDSHAKE_FAILED in sentence:
         return sentence
     meaning = next((text for kind, text in MEANINGS.items() if isinstance(error, kind)), "")
-    if isinstance(error, ConnectUnknown | DeliveryUnknown):
+    if isinstance(error, ConnectUnknown) or (silent and isinstance(error, DeliveryUnknown)):
         meaning += _other_kind(url)
     return f"{sentence}; {meaning}" if meaning else sentence
 

@@ -49,6 +49,8 @@ class Outcome:
         self._room: asyncio.Future[None] | None = None
         self._refusal: BaseException | None = None
         self._doubt: BaseException | None = None
+        self.silent = True
+        """Whether nothing ever came from the peer."""
         self.ended = "the peer did not answer"
         """Why there was no way to send what was not sent."""
 
@@ -141,7 +143,7 @@ class Outcome:
         if worst is None:
             return f"{self.not_sent:,} not sent: {self.ended}" if self.not_sent else ""
         more = f"; {self.not_sent:,} not sent" if self.not_sent else ""
-        return said_of(worst, self._way.url) + more
+        return said_of(worst, self._way.url, silent=self.silent) + more
 
     def complain(self) -> None:
         """Print why not everything was acknowledged, if so."""
@@ -236,6 +238,7 @@ class _Sender:
         finally:
             # Interrupted: what has no outcome yet will have none, and nothing more is waited for.
             self._outcome.give_up()
+            self._outcome.silent = connection.statistics.machine.datagrams_received == 0
             if connection.closed == CloseReason.REMOTE:
                 self._outcome.ended = connection.closed
             await connection.close(None if finished else 0.0)

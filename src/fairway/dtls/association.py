@@ -42,6 +42,7 @@ class Handshake:
     began_us: int
     flight: list[bytes] = field(default_factory=list)
     """What we sent last."""
+    taken_bytes: int = 0
     resends: int = 0
     ring_us: int | None = None
     """When the library's own timer rings."""
@@ -49,6 +50,7 @@ class Handshake:
 
     def take(self, datagram: bytes, seen_max: int) -> None:
         """Remember a datagram of this handshake."""
+        self.taken_bytes += len(datagram)
         if len(self._seen) < seen_max:
             self._seen.append(_digest(datagram))
 
@@ -82,8 +84,12 @@ class Up:
     def open(self, datagram: bytes) -> list[bytes]:
         """Return the plaintexts of a datagram, of this association or of the one before."""
         plaintexts = self.association.open(datagram)
-        if plaintexts or self.previous is None or datagram[0] != DATA:
+        if plaintexts:
+            # The peer has the keys, so it has our last flight. One that still uses those before may lack it.
+            self.handshake = None
             return plaintexts
+        if self.previous is None or datagram[0] != DATA:
+            return []
         try:
             return self.previous.open(datagram)
         except AssociationClosed:
@@ -92,7 +98,7 @@ class Up:
 
     def open_run(self, data: bytes, step: int) -> list[bytes]:
         """Return the plaintexts of a super-buffer of datagrams that arrived together."""
-        if self.previous is None:
+        if self.previous is None and self.handshake is None:
             return self.association.open_run(data, step)
         return [body for start in range(0, len(data), step) for body in self.open(data[start : start + step])]
 

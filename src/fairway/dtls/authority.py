@@ -5,13 +5,17 @@
     issued.tsv    one line for each certificate that was issued: serial, role, name, end
     revoked.txt   what gateways are told to refuse (`revoked=`)
 
-A certificate is entered in the list before it is written, so that none exists which cannot be revoked.
+A certificate is entered in the list before it is written, so that none exists which cannot be revoked. Both lists are
+written anew and renamed: a gateway, a copy and a full disk find the old one or the new one, never half of it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import ipaddress
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -57,8 +61,6 @@ class Authority:
     def create(self, name: str, days: int, now: datetime) -> None:
         """Make the CA's key and certificate; a folder that has them is left alone."""
         _check_name(name)
-        if (self.folder / KEY).exists() or (self.folder / CERTIFICATE).exists():
-            raise BadIdentity(f"{self.folder} holds a CA already; choose another folder")
         self.folder.mkdir(parents=True, exist_ok=True)
         key = ec.generate_private_key(ec.SECP256R1())
         subject = _subject(name)
@@ -68,9 +70,12 @@ class Authority:
             .add_extension(_key_usage(signs_certificates=True), critical=True)
             .sign(key, SHA256())
         )
-        _write_secret(self.folder / KEY, _key_pem(key))
-        (self.folder / CERTIFICATE).write_bytes(certificate.public_bytes(Encoding.PEM))
-        (self.folder / REVOKED).touch()
+        with self._locked():
+            if (self.folder / KEY).exists() or (self.folder / CERTIFICATE).exists():
+                raise BadIdentity(f"{self.folder} holds a CA already; choose another folder")
+            _write_secret(self.folder / KEY, _key_pem(key))
+            (self.folder / REVOKED).touch()
+            self._write(CERTIFICATE, certificate.public_bytes(Encoding.PEM).decode())
 
     def issue(self, name: str, role: Role, days: int, out: Path, now: datetime) -> Issued:
         """Write an identity file for a device or a gateway: key, certificate, CA certificate, mode 0600."""
@@ -78,6 +83,8 @@ class Authority:
         if out.exists():
             raise BadIdentity(f"{out} exists already; it is not overwritten")
         authority_key, authority = self._load()
+        if (end := authority.not_valid_after_utc) <= now:
+            raise BadIdentity(f"the CA in {self.folder} expired on {end:%Y-%m-%d}; make another")
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = (
             _builder(_subject(name), authority.subject, key.public_key(), days, now)
@@ -91,8 +98,8 @@ class Authority:
             .sign(authority_key, SHA256())
         )
         issued = Issued(certificate.serial_number, role, name, f"{certificate.not_valid_after_utc:%Y-%m-%d}")
-        with (self.folder / ISSUED).open("a") as index:
-            index.write(f"{issued.serial:x}\t{role}\t{name}\t{issued.ends}\n")
+        with self._locked():
+            self._write(ISSUED, self._text(ISSUED) + f"{issued.serial:x}\t{role}\t{name}\t{issued.ends}\n")
         pem = certificate.public_bytes(Encoding.PEM) + authority.public_bytes(Encoding.PEM)
         _write_secret(out, _key_pem(key) + pem)
         return issued
@@ -101,41 +108,53 @@ class Authority:
         """Return every certificate that was issued, and whether it is revoked."""
         self._load_certificate()
         path = self.folder / ISSUED
-        lines = path.read_text().splitlines() if path.exists() else []
-        revoked = parse_list(self._revoked_text(), str(self.folder / REVOKED))
+        revoked = parse_list(self._text(REVOKED), str(self.folder / REVOKED))
         found = []
-        for number, line in enumerate(lines, 1):
-            fields = line.split("\t")
-            if len(fields) != 4:
-                raise BadIdentity(f"{path}, line {number} is damaged: it must be serial, role, name and end")
-            serial, role, name, ends = int(fields[0], 16), *fields[1:]
+        for number, line in enumerate(self._text(ISSUED).splitlines(), 1):
+            try:
+                digits, role, name, ends = line.split("\t")
+                serial = int(digits, 16)
+            except ValueError as error:
+                raise BadIdentity(f"{path}, line {number} is damaged: it must be serial, role, name and end") from error
             found.append(Issued(serial, role, name, ends, serial in revoked.serials or name in revoked.names))
         return found
 
     def revoke(self, which: str) -> list[Issued]:
         """Revoke certificates of a name, or of a serial number in hexadecimal; return those that were valid."""
-        issued = self.issued()
-        chosen = [one for one in issued if which in {one.name, f"{one.serial:x}"}]
-        if not chosen:
-            raise BadIdentity(f"{self.folder} has issued nothing to, or with the serial number, {which!r}")
-        valid = [one for one in chosen if not one.revoked]
-        lines = "".join(f"serial:{one.serial:x}  # {one.name}\n" for one in valid)
-        path = self.folder / REVOKED
-        text = self._revoked_text()
-        if text and not text.endswith("\n"):
-            text += "\n"
-        aside = path.with_suffix(".new")
-        # A gateway may read the list at any moment: it must never see half of it.
-        with aside.open("w") as file:
-            file.write(text + lines)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
+        self._load_certificate()
+        with self._locked():
+            chosen = [one for one in self.issued() if which in {one.name, f"{one.serial:x}"}]
+            if not chosen:
+                raise BadIdentity(f"{self.folder} has issued nothing to, or with the serial number, {which!r}")
+            valid = [one for one in chosen if not one.revoked]
+            lines = "".join(f"serial:{one.serial:x}  # {one.name}\n" for one in valid)
+            text = self._text(REVOKED)
+            self._write(REVOKED, text + ("\n" if text and not text.endswith("\n") else "") + lines)
         return valid
 
-    def _revoked_text(self) -> str:
-        path = self.folder / REVOKED
-        return path.read_text() if path.exists() else ""
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep others from changing the folder: two that read, add and write at once would lose what one has added."""
+        descriptor = os.open(self.folder, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+            os.fsync(descriptor)  # new names are there after a power cut, too
+        finally:
+            os.close(descriptor)
+
+    def _text(self, name: str) -> str:
+        path = self.folder / name
+        return path.read_text(errors="surrogateescape") if path.exists() else ""
+
+    def _write(self, name: str, text: str) -> None:
+        """Write a file that is there whole or as it was before."""
+        aside = self.folder / f"{name}.new"
+        with aside.open("w", errors="surrogateescape") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(self.folder / name)
 
     def _load_certificate(self) -> x509.Certificate:
         path = self.folder / CERTIFICATE

@@ -15,15 +15,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from ipaddress import ip_address
+from typing import Literal, TypeVar
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fairway.dtls.engine import PeerIdentity
 from fairway.dtls.errors import BadIdentity
 
+Extension = TypeVar("Extension", bound=x509.ExtensionType)
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 
@@ -38,12 +41,13 @@ class Revoked:
     """Issuer and serial number, from CRLs."""
 
     def holds(self, peer: PeerIdentity) -> bool:
-        """Return whether a peer is revoked."""
-        return (
-            peer.name in self.names
-            or peer.serial in self.serials
-            or peer.fingerprint in self.fingerprints
-            or (peer.issuer, peer.serial) in self.by_issuer
+        """Return whether a peer, or a CA above it, is revoked."""
+        return any(
+            one.name in self.names
+            or one.serial in self.serials
+            or one.fingerprint in self.fingerprints
+            or (one.issuer, one.serial) in self.by_issuer
+            for one in (peer, *peer.above)
         )
 
     def __or__(self, other: Revoked) -> Revoked:
@@ -85,13 +89,15 @@ def parse_crl(pem: bytes, authorities: Sequence[x509.Certificate], source: str) 
     """Read a PKI's CRL, which one of the authorities must have signed."""
     try:
         crl = x509.load_pem_x509_crl(pem)
-    except ValueError as error:
-        raise BadIdentity(f"{source} is no CRL in PEM: {error}") from error
-    signers = [one.public_key() for one in authorities if one.subject == crl.issuer]
-    if not any(crl.is_signature_valid(key) for key in signers):  # type: ignore[arg-type]  # a CA's key can sign
+        signers = [one.public_key() for one in authorities if one.subject == crl.issuer]
+        signed = any(crl.is_signature_valid(key) for key in signers)  # type: ignore[arg-type]  # a CA's key can sign
+        issuer = crl.issuer.rfc4514_string()
+        revoked = Revoked(by_issuer=frozenset((issuer, one.serial_number) for one in crl))
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise BadIdentity(f"{source} is no CRL in PEM, or of an unknown kind: {error}") from error
+    if not signed:
         raise BadIdentity(f"{source} is not signed by a CA of this identity")
-    issuer = crl.issuer.rfc4514_string()
-    return Revoked(by_issuer=frozenset((issuer, one.serial_number) for one in crl))
+    return revoked
 
 
 Role = Literal["device", "gateway"]
@@ -107,46 +113,56 @@ def common_name(certificate: x509.Certificate) -> str | None:
 
 
 def all_names(certificate: x509.Certificate) -> frozenset[str]:
-    """Return every name and address that a gateway's certificate stands for, in lower case."""
+    """Return every name and address that a gateway's certificate stands for; a wildcard stands for itself."""
     found = [str(one.value) for one in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     found += _alternatives(certificate, x509.DNSName)
     found += [str(one) for one in _alternatives(certificate, x509.IPAddress)]
-    return frozenset(name.lower() for name in found)
+    return frozenset(map(canonical, found))
+
+
+def canonical(name: str) -> str:
+    """Return a name in lower case, or an address as it is written shortest."""
+    try:
+        return str(ip_address(name))
+    except ValueError:
+        return name.lower()
 
 
 def _alternatives(certificate: x509.Certificate, kind: type[x509.DNSName] | type[x509.IPAddress]) -> list[str]:
-    try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (x509.ExtensionNotFound, ValueError):
-        return []
-    return [str(name) for name in names.get_values_for_type(kind)]
+    names = _extension(certificate, x509.SubjectAlternativeName)
+    return [] if names is None else [str(name) for name in names.get_values_for_type(kind)]
 
 
 def may_be(certificate: x509.Certificate, role: Role) -> bool:
     """Return whether the certificate was issued for the role (extended key usage)."""
-    try:
-        usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except (x509.ExtensionNotFound, ValueError):
-        return False
-    return USAGES[role] in usage
+    return USAGES[role] in (_extension(certificate, x509.ExtendedKeyUsage) or ())
 
 
 def is_authority(certificate: x509.Certificate) -> bool:
     """Return whether the certificate may issue others."""
+    constraints = _extension(certificate, x509.BasicConstraints)
+    return constraints is not None and constraints.ca
+
+
+def _extension(certificate: x509.Certificate, kind: type[Extension]) -> Extension | None:
+    """Return an extension; None if there is none, or none that can be read: that grants nothing."""
     try:
-        return bool(certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca)
-    except (x509.ExtensionNotFound, ValueError):
-        return False
+        return certificate.extensions.get_extension_for_class(kind).value
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType, ValueError):
+        return None
 
 
-def identity_of(certificate: x509.Certificate, suite: str) -> PeerIdentity:
-    """Return who holds a certificate."""
+def identity_of(chain: Sequence[x509.Certificate], suite: str) -> PeerIdentity:
+    """Return who holds the first certificate of a chain."""
+    certificate = chain[0]
     return PeerIdentity(
         common_name(certificate) or "",
         certificate.serial_number,
         certificate.fingerprint(SHA256()).hex(),
         certificate.issuer.rfc4514_string(),
         suite,
+        min(one.not_valid_after_utc for one in chain).timestamp(),
+        tuple(identity_of([one], "") for one in chain[1:]),
     )
 
 
@@ -160,12 +176,17 @@ class Admission:
     """A client's gateway: one of its names must be this."""
     revoked: Revoked = field(default_factory=Revoked)
 
-    def refusal(self, certificate: x509.Certificate) -> str:
-        """Return why the holder of a certificate is not accepted, or an empty string."""
+    def refusal(self, *chain: x509.Certificate) -> str:
+        """Return why the holder of the first certificate of a chain is not accepted, or an empty string."""
+        certificate = chain[0]
         if not may_be(certificate, self.role):
             return "wrong_role"
-        if self.role == "gateway" and self.expected.lower() not in all_names(certificate):
+        if self.role == "gateway" and canonical(self.expected) not in all_names(certificate):
             return "wrong_name"
         if self.role == "device" and common_name(certificate) is None:
             return "no_name"
-        return "revoked" if self.revoked.holds(identity_of(certificate, "")) else ""
+        return self.revocation(*chain)
+
+    def revocation(self, *chain: x509.Certificate) -> str:
+        """Return "revoked" if a certificate of a chain is, or an empty string."""
+        return "revoked" if self.revoked.holds(identity_of(chain, "")) else ""

@@ -337,7 +337,8 @@ class DtlsClient(Outputs):
         self.counters.associations, self.counters.half_open = 1, 0
         self.peer, self._up, self._attempt = peer, association, None
         self._attempts = self._failures = self._records = 0
-        self._renew_us = now_us + self._jittered(self._limits.renew_us)
+        # At the latest after `renew_us`: by then a certificate that was replaced must be in use.
+        self._renew_us = now_us + self._limits.renew_us - self._random.below(self._limits.renew_us // 4 or 1)
         self._unanswered_us = None
         if self._in_doubt and self._last is not None:
             # The machine may be long from its next retransmission, and the gateway gone again by then.

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple, Protocol
 
 from fairway.core.events import Address
@@ -46,6 +47,9 @@ class Limits:
     """Datagrams that wait for a client's handshake."""
     handshake_us: int = 15 * SECOND_US
     """How long a gateway keeps a half-open association."""
+    handshake_bytes_max: int = 1 << 16
+    """What a gateway takes of one handshake, five times over what a long chain needs: OpenSSL would keep a megabyte of
+    fragments for each stranger."""
     idle_us: int = 3_600 * SECOND_US
     sweep_us: int = 10 * SECOND_US
     half_open_max: int = 256
@@ -73,6 +77,10 @@ class PeerIdentity(NamedTuple):
     issuer: str
     """The issuer's name, as RFC 4514 writes it."""
     suite: str
+    ends_s: float = inf
+    """When the first certificate of its chain ends, in seconds since 1970."""
+    above: tuple[PeerIdentity, ...] = ()
+    """The CAs of its chain: whoever of them is revoked takes along all below it."""
 
 
 class Plaintext(NamedTuple):

@@ -207,8 +207,6 @@ class DtlsGateway(Outputs):
         if plaintexts:
             up.heard_us = now_us
             self.counters.records_in += len(plaintexts)
-            # The peer has keys, so it has our last flight.
-            up.handshake = None
         if len(plaintexts) < records:
             self.counters.dropped["record_not_accepted"] += records - len(plaintexts)
 
@@ -281,8 +279,7 @@ class DtlsGateway(Outputs):
     def _late(self, up: Up, datagram: bytes, now_us: int) -> None:
         """Show OpenSSL a handshake record or alert after the handshake: it may close, or want its last flight again."""
         self._opened(up, datagram, now_us)
-        if up.handshake is not None and now_us < up.handshake.began_us + self._limits.handshake_us:
-            self._transmit(up.outer, up.association.flight())
+        self._transmit(up.outer, up.association.flight())
 
     def _unknown(self, datagram: bytes, address: Address, now_us: int) -> None:
         """Drop what belongs to no association; a hint, never larger than the question, says so."""
@@ -337,6 +334,9 @@ class DtlsGateway(Outputs):
     def _step(self, address: Address, handshake: Handshake, taken: bytes, feed: bytes | None, now_us: int) -> None:
         """Advance a handshake; `feed` is None for the hello that the listener has already read."""
         handshake.take(taken, self._limits.seen_max)
+        if handshake.taken_bytes > self._limits.handshake_bytes_max:
+            self._fail(address, handshake, "handshake_bytes", now_us)
+            return
         association = handshake.association
         try:
             association.advance(feed)

@@ -9,7 +9,9 @@ changed, but replaced.
 from __future__ import annotations
 
 import logging
-from functools import cache
+import os
+from functools import cache, partial
+from time import time
 from typing import TYPE_CHECKING
 
 from OpenSSL import SSL, crypto
@@ -117,8 +119,10 @@ def _verifier(admission: Admission) -> Callable[[SSL.Connection, crypto.X509, in
         association = connection.get_app_data()
         try:
             reason = "" if ok else VERIFY_REASONS.get(number, f"verify_{number}")
-            if not reason and depth == 0:
-                reason = admission.refusal(certificate.to_cryptography())
+            if not reason:
+                # Above the peer are the CAs, the root first: revoked, they take along whatever they have issued.
+                judge = admission.revocation if depth else admission.refusal
+                reason = judge(certificate.to_cryptography())
         except Exception:
             _log.exception("a certificate cannot be judged")
             reason = "unreadable_certificate"
@@ -131,11 +135,13 @@ def _verifier(admission: Admission) -> Callable[[SSL.Connection, crypto.X509, in
 
 @cache
 def _key_logger(path: str) -> Callable[[SSL.Connection, bytes], None]:
-    with open(path, "ab"):  # now, and not in the first handshake, is the time to say that it cannot be written
+    private = partial(os.open, mode=0o600)
+    # Now, and not in the first handshake, is the time to say that it cannot be written.
+    with open(path, "ab", opener=private):
         _log.warning("SSLKEYLOGFILE is set: whoever reads %s can decrypt everything", path)
 
     def write(connection: SSL.Connection, line: bytes) -> None:
-        with open(path, "ab") as log:
+        with open(path, "ab", opener=private) as log:
             log.write(line + b"\n")
 
     return write
@@ -154,6 +160,8 @@ class OpensslAssociation:
         self._connection.set_ciphertext_mtu(DATAGRAM_BYTES_MAX)
         self._connection.set_app_data(self)
         self._overhead_bytes = 0
+        self._answer = b""
+        """What OpenSSL wants sent since the handshake, for `flight`."""
 
     def listen(self, datagram: bytes) -> bool:
         """Look at a hello; return whether its cookie is valid. Raises `HandshakeFailed`."""
@@ -189,7 +197,8 @@ class OpensslAssociation:
 
     def flight(self) -> list[bytes]:
         """Return what OpenSSL wants sent, as datagrams."""
-        return pack(self._drained(), DATAGRAM_BYTES_MAX)
+        stream, self._answer = self._answer + self._drained(), b""
+        return pack(stream, DATAGRAM_BYTES_MAX)
 
     def _drained(self) -> bytes:
         stream = b""
@@ -214,10 +223,10 @@ class OpensslAssociation:
 
     def peer(self) -> PeerIdentity | None:
         """Return who is there, judged once more: a callback alone would not see a resumed session."""
-        certificate = self._connection.get_peer_certificate(as_cryptography=True)
-        if certificate is None or self._admission.refusal(certificate):
+        chain = self._connection.get_verified_chain(as_cryptography=True)
+        if not chain or self._admission.refusal(*chain):
             return None
-        return identity_of(certificate, self._connection.get_cipher_name() or "")
+        return identity_of(chain, self._connection.get_cipher_name() or "")
 
     def open(self, datagram: bytes) -> list[bytes]:
         connection = self._connection
@@ -229,6 +238,8 @@ class OpensslAssociation:
                 return [connection.recv(INPUT_BYTES_MAX)]
             plaintexts: list[bytes] = []
             self._open_all(plaintexts)
+            # A late Finished, or a wish to renegotiate, has an answer: it must not lie where `seal` reads its records.
+            self._answer = self._drained()
             return plaintexts
         except SSL.WantReadError:
             return []
@@ -324,8 +335,12 @@ class _CookieAddress:
 class OpensslGatewayEngine:
     """Makes a gateway's associations. New keys or a new list of the revoked need a new engine with the old cookies."""
 
-    def __init__(self, identity: Identity, cookies: Cookies, *, keylog: str | None = None) -> None:
+    def __init__(
+        self, identity: Identity, cookies: Cookies, *, keylog: str | None = None, clock: Callable[[], float] = time
+    ) -> None:
         self.cookies = cookies
+        self._clock = clock
+        """The time of day, which OpenSSL reads by itself."""
         self._admission = Admission("device", revoked=identity.revoked)
         self._cookies = _CookieAddress(cookies)
         self._context = make_context(identity, self._admission, cookies=self._cookies, keylog=keylog)
@@ -347,7 +362,10 @@ class OpensslGatewayEngine:
         return [], association
 
     def refusal(self, peer: PeerIdentity) -> str:
-        return "revoked" if self._admission.revoked.holds(peer) else ""
+        if self._admission.revoked.holds(peer):
+            return "revoked"
+        # A device need not renew: without this it would stay for as long as it sends.
+        return "expired" if self._clock() > peer.ends_s else ""
 
 
 class OpensslClientEngine:

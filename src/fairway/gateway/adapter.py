@@ -92,6 +92,7 @@ class EndpointAdapter:
         self.protocol = endpoint.protocol
         self.port = urlsplit(self.url).port
         self.screen: Screen = partial(guard.admits, self.protocol)
+        self.outer_screen: Screen | None = partial(guard.lets_in, self.protocol) if guard.has_lists else None
         self._machine: Machine = endpoint.machine
         self._arrivals = arrivals
         self._spooler = spooler

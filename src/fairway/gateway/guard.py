@@ -74,6 +74,8 @@ class Guard:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self.has_lists = bool(settings.allow or settings.deny)
+        """Whether some addresses may speak and others not."""
         self._hosts: dict[str, Host] = {}
         self._prefixes: dict[str, Prefix] = {}
         self._sessions: Counter[Address] = Counter()
@@ -90,6 +92,17 @@ class Guard:
         if reason:
             self.refused[protocol, reason] += count
         return not reason
+
+    def lets_in(
+        self, protocol: str, data: Buffer, address: Address, now_us: int, segment_bytes: int | None = None
+    ) -> bool:
+        """Return whether an address may speak at all, which must be known before it gets an answer of any layer.
+
+        Rates and sessions count what is inside the records, as on a plain port."""
+        allowed = self._host(address, now_us).allowed
+        if not allowed:
+            self.refused[protocol, "denied"] += 1 if not segment_bytes else -(-len(data) // segment_bytes)
+        return allowed
 
     def _refusal(self, protocol: str, data: Buffer, address: Address, now_us: int, size: int, count: int) -> str:
         host = self._host(address, now_us)

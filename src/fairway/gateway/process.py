@@ -82,10 +82,10 @@ def announce(urls: list[str], metrics: list[str]) -> None:
 def run(settings: Settings) -> int:
     """Serve until a signal ends it, and return the exit code."""
     set_up_logs(settings.log, settings.name, verbose=settings.verbose)
-    if settings.is_open:
+    if settings.open_urls:
         logging.getLogger("fairway.gateway").warning(
-            "anybody who reaches %s may send: name who may with --allow NETWORK, or listen on 127.0.0.1",
-            ", ".join(settings.urls),
+            "anybody who reaches %s may send: take +dtls, name who may with --allow NETWORK, or listen on 127.0.0.1",
+            ", ".join(settings.open_urls),
         )
     settle_workers(settings.lake, settings.name, settings.workers, settings.journal)
     return asyncio.run(_supervise(settings) if settings.workers > 1 else _serve(settings))

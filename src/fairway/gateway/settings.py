@@ -91,9 +91,10 @@ class Settings:
         return [_plan(url) for url in self.urls]
 
     @property
-    def is_open(self) -> bool:
-        """Whether anybody on a network may call: beyond loopback, and nobody is allowed by name."""
-        return not self.allow and any(not _is_loopback(parse(url).host) for url in self.urls)
+    def open_urls(self) -> list[str]:
+        """Where anybody on a network may call: beyond loopback, without DTLS, and nobody is allowed by name."""
+        targets = [] if self.allow else [(url, parse(url)) for url in self.urls]
+        return [url for url, target in targets if not target.secure and not _is_loopback(target.host)]
 
     def plain(self, *, urls: Sequence[str]) -> dict[str, Any]:
         """Return what `build` takes to make the same settings with other URLs, as values that JSON knows."""

@@ -20,12 +20,10 @@ Codes = NDArray[np.int16]
 Words = NDArray[np.uint64]
 
 MISSING = -1
-KEPT_MAX = 300_000
-"""Of a table with more rows a column is read again each time, rather than kept."""
 
 
 class Rows:
-    """The columns of an Arrow table, each read once unless there are very many rows."""
+    """The columns of an Arrow table, each read once."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
@@ -51,9 +49,7 @@ class Rows:
         array = self.array(name)
         filled = array.fill_null(0) if array.null_count else array
         numbers: Integers = filled.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-        if len(self) <= KEPT_MAX:
-            self._numbers[name] = numbers
-        return numbers
+        return self._numbers.setdefault(name, numbers)
 
     def missing(self, name: str) -> Mask:
         """Return where a column is null."""
@@ -61,9 +57,7 @@ class Rows:
             return self._missing[name]
         array = self.array(name)
         nulls: Mask = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else np.zeros(len(self), bool)
-        if len(self) <= KEPT_MAX:
-            self._missing[name] = nulls
-        return nulls
+        return self._missing.setdefault(name, nulls)
 
     def keep(self, spoken: Collection[str]) -> None:
         """Say that these are all the protocols that the rows speak, so that other readings of them may be forgotten."""

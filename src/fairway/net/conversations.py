@@ -58,6 +58,7 @@ class Conversations:
     """The `EventHandler` of applications."""
 
     screen = None
+    outer_screen = None
 
     def __init__(self, endpoint: Endpoint, inbox: Inbox, accepted: Accepted) -> None:
         self.endpoint = endpoint

@@ -59,13 +59,14 @@ class Driver:
         self._transmit: Callable[[list[Transmit]], None] = link.send if recorder is None else self._record_and_send
         self._receive: Receive = self._receive_now
 
-    def start(self, above: DriverEvents, screen: Screen | None = None) -> None:
-        """Begin to read; what `screen` does not admit the machine never sees. Called once."""
+    def start(self, above: DriverEvents, screen: Screen | None = None, outer_screen: Screen | None = None) -> None:
+        """Begin to read; what `screen` does not admit the machine never sees, and a layer of encryption below it
+        nothing that `outer_screen` does not admit. Called once."""
         self._above = above
         if screen is not None or self._recorder is not None:
             self._screen = screen
             self._receive = self._look_and_receive
-        self.link.start(self)
+        self.link.start(self, outer_screen)
 
     def now_us(self) -> int:
         """Read the loop's clock, in microseconds; it never goes back."""

@@ -81,7 +81,7 @@ class Endpoint:
         }
 
     def start(self) -> None:
-        self.driver.start(self, self._handler.screen)
+        self.driver.start(self, self._handler.screen, self._handler.outer_screen)
 
     @property
     def protocol(self) -> str:

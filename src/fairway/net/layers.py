@@ -46,8 +46,9 @@ class Link(Protocol):
     def deadline_us(self) -> int | None:
         """When `wake` is due, on the clock of the loop; None if never. A plain socket has no deadline."""
 
-    def start(self, above: LinkEvents) -> None:
-        """Begin to read: from now on `above` is told what happens. Called once."""
+    def start(self, above: LinkEvents, screen: Screen | None = None) -> None:
+        """Begin to read: from now on `above` is told what happens. A layer around a socket drops what `screen` does not
+        admit before it answers or keeps anything; a socket leaves that to the layer above. Called once."""
 
     def drain(self, receive: Receive) -> int:
         """Pass on what has arrived, within bounds, and return the number of receives."""
@@ -110,6 +111,10 @@ class EventHandler(Protocol):
     @property
     def screen(self) -> Screen | None:
         """Sees every datagram before the machine does; None admits all."""
+
+    @property
+    def outer_screen(self) -> Screen | None:
+        """Sees every datagram as it came from the network before a layer of encryption does; None admits all."""
 
     def connected(self, event: events.Connected) -> None: ...
 

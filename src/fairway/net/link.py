@@ -24,7 +24,7 @@ from fairway.dtls import DtlsCounters
 from fairway.net import kernel, mmsg
 from fairway.net.counters import SocketCounters
 from fairway.net.inlet import Inlet, ManyInlet, MergedInlet
-from fairway.net.layers import Link, LinkEvents, Receive
+from fairway.net.layers import Link, LinkEvents, Receive, Screen
 from fairway.net.outlet import QUEUE_BYTES_MAX, Outlet
 
 Io = Literal["auto", "gso", "mmsg", "portable"]
@@ -72,7 +72,7 @@ class SocketLink(Outlet):
         self._inlet = self._choose_inlet(io, segmented)
         self._paused = False
 
-    def start(self, above: LinkEvents) -> None:
+    def start(self, above: LinkEvents, screen: Screen | None = None) -> None:
         self._above = above
         self._loop.add_reader(self._sock.fileno(), above.readable)
 
@@ -223,7 +223,7 @@ class TransportLink(asyncio.DatagramProtocol):
     _transport: Any
     _sock: socket.socket
 
-    def start(self, above: LinkEvents) -> None:
+    def start(self, above: LinkEvents, screen: Screen | None = None) -> None:
         self._above = above
         self._drain_soon()
 

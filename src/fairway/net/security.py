@@ -22,7 +22,7 @@ from fairway.core.machine import Buffer, Transmit
 from fairway.dtls import OVERHEAD_BYTES, BadIdentity, DtlsClient, DtlsCounters, DtlsGateway, require_packages
 from fairway.dtls.engine import DATAGRAM_BYTES_MAX
 from fairway.dtls.reasons import explained
-from fairway.net.layers import Link, LinkEvents, Receive
+from fairway.net.layers import Link, LinkEvents, Receive, Screen
 from fairway.net.randomness import Cryptographic
 from fairway.net.urls import DTLS_FILES, Setting
 
@@ -50,6 +50,8 @@ def take_settings(settings: dict[str, Setting], role: Role, host: str) -> Securi
     from fairway.dtls.identity import IdentityFiles
 
     files = {name: os.fspath(str(settings.pop(name))) for name in DTLS_FILES if name in settings}
+    if role == "gateway" and "name" in settings:
+        raise BadOption("name= says which gateway a client expects; a gateway's own name is in its certificate")
     name = str(settings.pop("name", host))
     if role == "device" and not name:
         raise BadOption("the URL names no host, so name= must say which gateway is expected")
@@ -70,6 +72,12 @@ class Security:
 
         return read_identity(self.files, self.role, datetime.now(UTC))
 
+    def with_lists(self, identity: Identity) -> Identity:
+        """Return an identity with the lists of the revoked as they are now; raises `BadIdentity`."""
+        from fairway.dtls.identity import read_revoked
+
+        return read_revoked(self.files, identity)
+
     def stamps(self) -> tuple[tuple[int, int] | None, ...]:
         """Return what changes when a file does."""
         return tuple(_stamp(path) for path in self.files.paths)
@@ -78,18 +86,18 @@ class Security:
         """Return the address under which a client's machine knows its gateway."""
         return with_device(remote, self.expects)
 
-    def gateway_engine(self, secret: bytes) -> OpensslGatewayEngine:
+    def gateway_engine(self, identity: Identity, secret: bytes) -> OpensslGatewayEngine:
         """Return what makes the associations of a gateway."""
         from fairway.dtls.cookies import Cookies
         from fairway.dtls.openssl import OpensslGatewayEngine
 
-        return OpensslGatewayEngine(self.read(), Cookies(secret), keylog=os.environ.get(KEY_LOG))
+        return OpensslGatewayEngine(identity, Cookies(secret), keylog=os.environ.get(KEY_LOG))
 
-    def client_engine(self) -> OpensslClientEngine:
+    def client_engine(self, identity: Identity) -> OpensslClientEngine:
         """Return what makes the associations of a client."""
         from fairway.dtls.openssl import OpensslClientEngine
 
-        return OpensslClientEngine(self.read(), self.expects, keylog=os.environ.get(KEY_LOG))
+        return OpensslClientEngine(identity, self.expects, keylog=os.environ.get(KEY_LOG))
 
 
 def _stamp(path: str) -> tuple[int, int] | None:
@@ -97,7 +105,8 @@ def _stamp(path: str) -> tuple[int, int] | None:
         found = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ino
+    # The time of a change, not of a write: a file that others could read and that a chmod mended has changed, too.
+    return found.st_ctime_ns, found.st_ino
 
 
 class SecureLink:
@@ -108,23 +117,25 @@ class SecureLink:
         self._link = link
         self._loop = asyncio.get_running_loop()
         self._above: LinkEvents | None = None
+        self._screen: Screen | None = None
         self._stamps = security.stamps()
         self._now_us = 0
+        self._identity = security.read()
         self._layer, self._renew = self._build(remote)
         self._look_us = self._time_us() + LOOK_US
         self.counters = link.counters
         self.dtls: DtlsCounters | None = self._layer.counters
         self.local = link.local
 
-    def _build(self, remote: Address | None) -> tuple[DtlsGateway | DtlsClient, Callable[[], None]]:
-        """Return the layer, and what gives it the keys that the files hold now."""
+    def _build(self, remote: Address | None) -> tuple[DtlsGateway | DtlsClient, Callable[[Identity], None]]:
+        """Return the layer, and what gives it another identity."""
         security, random_source = self._security, Cryptographic()
         if remote is not None:
-            client = DtlsClient(security.client_engine(), remote, random_source)
-            return client, lambda: client.replace_engine(security.client_engine())
+            client = DtlsClient(security.client_engine(self._identity), remote, random_source)
+            return client, lambda identity: client.replace_engine(security.client_engine(identity))
         secret = random_source.bits(256).to_bytes(32, "big")
-        gateway = DtlsGateway(security.gateway_engine(secret))
-        return gateway, lambda: gateway.replace_engine(security.gateway_engine(secret), self._now_us)
+        gateway = DtlsGateway(security.gateway_engine(self._identity, secret))
+        return gateway, lambda identity: gateway.replace_engine(security.gateway_engine(identity, secret), self._now_us)
 
     def _time_us(self) -> int:
         """Read the loop's clock, which is the driver's; it never goes back."""
@@ -139,8 +150,9 @@ class SecureLink:
         due_us = self._layer.next_deadline_us()
         return self._look_us if due_us is None else min(due_us, self._look_us)
 
-    def start(self, above: LinkEvents) -> None:
+    def start(self, above: LinkEvents, screen: Screen | None = None) -> None:
         self._above = above
+        self._screen = screen
         self._link.start(self)
 
     def drain(self, receive: Receive) -> int:
@@ -152,7 +164,9 @@ class SecureLink:
         return received
 
     def _open(self, data: Buffer, address: Address, segment_bytes: int | None) -> None:
-        self._layer.receive(data, address, self._time_us(), segment_bytes)
+        now_us = self._time_us()
+        if self._screen is None or self._screen(data, address, now_us, segment_bytes):
+            self._layer.receive(data, address, now_us, segment_bytes)
 
     def send(self, transmits: list[Transmit]) -> None:
         """Seal and send, or wait for the handshake."""
@@ -184,11 +198,22 @@ class SecureLink:
             return
         self._stamps = stamps
         try:
-            self._renew()
+            self._use(self._security.read())
         except BadIdentity as error:
-            _log.error("%s; the keys and lists from before stay in use", error)
-        else:
-            _log.info("the files of %s were read again", ", ".join(self._security.files.paths))
+            _log.error("%s; the keys from before stay in use", error)
+            self._use_lists()
+
+    def _use(self, identity: Identity) -> None:
+        self._renew(identity)
+        self._identity = identity
+        _log.info("the files of %s were read again", ", ".join(self._security.files.paths))
+
+    def _use_lists(self) -> None:
+        """Use the lists alone: whoever is revoked must go, though our own certificate may have ended."""
+        try:
+            self._use(self._security.with_lists(self._identity))
+        except BadIdentity as error:
+            _log.error("%s; the lists of the revoked from before stay in use", error)
 
     def pause(self) -> None:
         self._link.pause()

@@ -1,63 +1,84 @@
-"""One episode of very many packets through `enrich`, in a process of its own.
+"""One episode of very many packets becomes rows of `packets` in files, in a process that does nothing else.
 
-python -m tests.lake.analysis.giant 2000000     prints how many bytes for each packet the process had at most
+python -m tests.lake.analysis.giant 20000000 mrp     prints how many megabytes that process had at the most
+
+That process does what a Python worker does with its part of the shuffle: batches of records come through a pipe, in the
+order of time, and files of the table are written. What it measures is all of its resident memory.
 """
 
 from __future__ import annotations
 
 import resource
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from benchmarks.captures.made import ETHERNET, MAKERS, START_NS
 from fairway.capture.frames import LinkType
 from fairway.capture.packets import encode_ip
 from fairway.capture.pcap import PcapWriter
-from fairway.core.tables import RECORDS
+from fairway.core.tables import PACKETS, RECORDS
 from fairway.lake.analysis.enrich import Capture, Enrich
 from fairway.lake.analysis.episodes import Span
-from fairway.lake.captures.files import identity, number_of, seen
-from fairway.lake.captures.parts import batches, exact_parts
 from fairway.lake.captures.readings import Source
-from fairway.lake.captures.rows import arrow_batch
+from fairway.lake.schemas import arrow_schema
+from fairway.lake.sink import write_batches
+from tests.lake.captures.reading import records_of
 
 CLIENT, SERVER = ("10.0.0.1", 40_000), ("10.9.0.1", 9_001)
+PIECE = 200_000
+"""So many packets are made at a time."""
+BATCH_ROWS = 10_000
+"""As many as Spark hands over at a time."""
 
 
-def write(path: Path, packets: int) -> None:
-    """Write one conversation of mrp: of every four packets three are data and one an acknowledgement."""
+def write(path: Path, protocol: str, numbers: range) -> None:
+    """Write a part of one conversation: of every four packets three are data and one an acknowledgement."""
     with path.open("wb") as file:
         writer = PcapWriter(file.write, LinkType.ETHERNET)
-        for number in range(packets):
+        for number in numbers:
             answer = number % 4 == 3
-            payload = MAKERS["mrp"](1, number // 4 * 3 + min(number % 4, 2), answer)
+            payload = MAKERS[protocol](1, number // 4 * 3 + min(number % 4, 2), answer)
             ends = (SERVER, CLIENT) if answer else (CLIENT, SERVER)
             writer.frame(START_NS + number * 20_000, ETHERNET + encode_ip(*ends, payload))
 
 
-def main(packets: int) -> None:
-    """Compute the rows of the episode and throw them away, as a task does that has written them."""
+def records(packets: int, protocol: str) -> Iterator[pa.Table]:
+    """Return the records of a conversation, as if they came from one file."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "giant.pcap")
-        write(path, packets)
-        file = seen(str(path))
-        file_id = identity(file)
+        for start in range(0, packets, PIECE):
+            path = Path(folder, "piece.pcap")
+            write(path, protocol, range(start, min(start + PIECE, packets)))
+            piece = records_of(path, payload=False)
+            moved = {"file_id": np.ones(len(piece), np.int64), "frame": start + np.arange(1, len(piece) + 1)}
+            moved["offset"] = moved["frame"] * 1_000
+            columns = [pa.array(moved[name]) if name in moved else piece[name] for name in RECORDS.names]
+            yield pa.table(columns, arrow_schema(RECORDS))
 
-        def records() -> Iterator[pa.RecordBatch]:
-            for part in exact_parts(file, file_id, 1 << 26):
-                for batch in batches(part, pieces=True):
-                    yield arrow_batch(batch, RECORDS.names, payload=False)
 
-        capture = Capture(Source(file_id, file.name, payload=False), Span(0, 0))
-        enrich = Enrich({number_of(file_id): capture}, {9_001: "mrp"})
-        rows = sum(len(batch) for batch in enrich(records()))
-    assert rows == packets
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 // packets)
+def send(packets: int, protocol: str) -> None:
+    """Write the records to the standard output."""
+    with pa.ipc.new_stream(sys.stdout.buffer, arrow_schema(RECORDS)) as stream:
+        for piece in records(packets, protocol):
+            stream.write_table(piece, max_chunksize=BATCH_ROWS)
+
+
+def main(packets: int, protocol: str) -> None:
+    """Write the packets of the episode, whose records another process sends."""
+    command = [sys.executable, "-m", "tests.lake.analysis.giant", str(packets), protocol, "send"]
+    enrich = Enrich({1: Capture(Source("id", "giant.pcap", payload=False), Span(0, 0))}, {})
+    with tempfile.TemporaryDirectory() as folder, subprocess.Popen(command, stdout=subprocess.PIPE) as sender:
+        batches = iter(pa.ipc.open_stream(sender.stdout))
+        list(write_batches(folder, arrow_schema(PACKETS), PACKETS.partitions, batches, work=enrich))
+    assert enrich.protocols == {protocol}
+    assert [one.rows for one in enrich.counts.values()] == [packets]
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1_000)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    (send if len(sys.argv) > 3 else main)(int(sys.argv[1]), sys.argv[2])

@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -32,8 +33,10 @@ from fairway.lake.analysis import enrich, job
 from fairway.lake.analysis.enrich import ORDER, Capture, Counts, Enrich
 from fairway.lake.analysis.episodes import Span
 from fairway.lake.analysis.job import analyze
+from fairway.lake.analysis.packets import Packets
 from fairway.lake.analysis.state import State
 from fairway.lake.analysis.summary import summary
+from fairway.lake.arrays import Mask
 from fairway.lake.captures import readings
 from fairway.lake.captures.readings import Source
 from fairway.sim.configuration import RunOptions, case
@@ -92,10 +95,10 @@ class Noting(Enrich):
 
     log = ""
 
-    def enriched(self, records: pa.Table) -> Iterator[pa.RecordBatch]:
+    def enriched(self, packets: Packets, is_open: Mask) -> Iterator[pa.RecordBatch]:
         with Path(self.log).open("a") as file:
-            file.write(f"{len(records)}\n")
-        return super().enriched(records)
+            file.write(f"{len(is_open)}\n")
+        return super().enriched(packets, is_open)
 
 
 @pytest.fixture(scope="module")
@@ -337,7 +340,10 @@ def test_counts_of_tasks_add_up() -> None:
 
 
 def test_every_datagram_is_decoded_once_as_each_protocol(captures: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """As all four: which one a flow speaks is known only when all of its datagrams have been looked at."""
+    """As all four: which one a flow speaks is known only when all of its datagrams have been looked at.
+
+    An episode that is understood in chunks is looked at again, as what it speaks.
+    """
     decoded: Counter[str] = Counter()
 
     def counting(protocol: str) -> Any:
@@ -354,9 +360,20 @@ def test_every_datagram_is_decoded_once_as_each_protocol(captures: list[Path], m
         number: Capture(Source("id", "name", payload=False), Span(0, 0))
         for number in set(ordered["file_id"].to_pylist())
     }
-    rows = sum(len(batch) for batch in Enrich(spans, {}, 50)(iter(ordered.to_batches(max_chunksize=20))))
+    rows = sum(len(batch) for batch in Enrich(spans, {}, 500)(iter(ordered.to_batches(max_chunksize=20))))
     assert decoded == dict.fromkeys(PROTOCOLS, rows)
     assert rows == len(records) > 0
+
+
+def test_workers_that_hold_few_records_at_a_time_make_the_same_tables(
+    spark: SparkSession, captures: list[Path], together: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = partial(Enrich, group_rows=20)
+    monkeypatch.setattr(small, "noted", Enrich.noted, raising=False)
+    monkeypatch.setattr(job, "Enrich", small)
+    lake = Lake(tmp_path / "lake")
+    analyze(spark, lake, map(str, captures))
+    assert all_tables(lake.path) == all_tables(together.path)
 
 
 @LONG

@@ -104,7 +104,7 @@ class Model(Controller):
     """Keeps the rate and the round trip of a path, and paces by them."""
 
     gathers = False
-    certain_losses = 4
+    certain_losses = 8
     """A path that loses a third both ways loses one packet in a hundred as often."""
 
     def __init__(self, window: int, held_us: int = 0) -> None:
@@ -397,8 +397,9 @@ class Model(Controller):
         phase = self.phase
         if phase == STARTUP:
             lost = self._lost - self._round.lost
-            many = lost > LOST_MANY and lost * 8 > self._delivery.packets - self._round.delivered + lost
-            if many and self._is_grown(self._latest_us):
+            left = self._delivery.packets - self._round.delivered + lost
+            many = lost > LOST_MANY and lost * 8 > left
+            if many and (self._is_grown(self._latest_us) or (lost * 4 > left and self._is_long(self._latest_us))):
                 self._begin(DRAIN)
         elif phase == ROUND_TRIP:
             # What the peer never answers seems to be in flight for long; and without a sample nothing is known.

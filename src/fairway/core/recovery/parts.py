@@ -70,14 +70,20 @@ class PartRecovery(MarkRecovery):
         """Whether there is nothing more to send."""
         self._probes_begun = False
         """Whether the latest probe was meant for a stream that the peer has answered."""
+        self._asks = False
+        """Whether the peer has ever asked for a packet."""
         self._polls = False
         """Whether the peer asks for packets that it cannot miss yet."""
+        self._polled_us = 0
+        """The round trip by which that was judged."""
         self._front = -1
         """What left before the transmission of that order has left the network: it arrived, or a later one did."""
         self._doubted = 0
         """What left before, by order, was followed by a time-out: much of it may have been lost."""
-        self._aged = 0
-        """Packets that were settled because they are old, and of which the controller does not know."""
+        self._aged: deque[tuple[int, int]] = deque()
+        """Packets that were settled because they are old, by order, and how many: arrived only if a later one did."""
+        self._missed = 0
+        """Those of them that were asked for since."""
         self._holes = 0
         """Packets that the peer has asked for and not acknowledged."""
         self._ignored: dict[int, Run] = {}
@@ -109,6 +115,7 @@ class PartRecovery(MarkRecovery):
     def requested(self, stream: Stream, number: int, now_us: int) -> str:
         """Take that the peer asks for a packet by name; return why that is dropped, or an empty string."""
         flight, timing, below = self._flight, self.timing, number < stream.mark
+        self._asks = True
         run = self._stray(stream, number, now_us) if below else stream.find(number)
         if run is None:
             return "requests_full" if below else ""
@@ -121,8 +128,11 @@ class PartRecovery(MarkRecovery):
         age_us = now_us - run.sent_us[-1]
         if 8 * age_us < 7 * (timing.least_us or timing.smoothed_us) and len(run.sent_us) == 1 and not self._polls:
             self._polls = True
+            self._polled_us = timing.least_us or timing.smoothed_us
             if self._controller is not None:
                 self._controller.undo()
+        elif self._polls and 0 < 2 * timing.least_us < self._polled_us:
+            self._polls = False  # it only seemed so by a round trip that was measured far too long
         if not timing.smoothed_us and not below:  # where all is asked for, nothing is measured
             timing.bound(min(now_us - run.sent_us[0], timing.delay_us))
         if age_us < timing.least_us or (run.named and age_us < max(timing.smoothed_us, AGAIN_US_MIN)):
@@ -159,8 +169,14 @@ class PartRecovery(MarkRecovery):
         """Take that the peer asks for a packet: the first time it is news, unless it was acknowledged before."""
         if not run.named and run.first >= run.stream.mark:
             self._holes += 1
+            if run.landed and run.order >= self._front:  # it was not told yet
+                run.landed = False
+                self._missed += 1
             self._learned(run.stream, now_us)
         run.named = True
+
+    def _is_latest(self, run: Run) -> bool:
+        return run.sure == len(run.sent_us) - 1 if self._asks and not self._polls else super()._is_latest(run)
 
     def _left_at_once(self, piece: Acknowledged) -> bool:
         """Return whether more left soon after these packets: with its arrival the answer would not have waited."""
@@ -177,12 +193,16 @@ class PartRecovery(MarkRecovery):
         arrived and was not told of, or -1 if nothing is new."""
         if order <= self._front and not self._polls:
             return -1
-        self._front, landed, self._aged = order, self._aged, 0
+        self._front, landed = order, 0
+        while self._aged and self._aged[0][0] < order:
+            landed += self._aged.popleft()[1]
         for run in self._flight.before(order):
             if run.stream.answered and stream in (None, run.stream):  # others the peer may have ignored
                 self._flight.settle(run)
                 landed += self._landed(run)
-        return landed
+        missed = min(landed, self._missed)
+        self._missed -= missed
+        return landed - missed
 
     def _landed(self, run: Run) -> int:
         """Return how many packets of a run, which has left the network, the controller is to be told of."""
@@ -329,6 +349,8 @@ class PartRecovery(MarkRecovery):
         return not stream.answered and stream.mark < stream.last
 
     def _judge_mark(self, stream: Stream, now_us: int) -> None:
+        if self._holes and not self._polls:  # the peer says what it misses beyond the mark
+            stream.burst = 0
         super()._judge_mark(stream, now_us)
         if self._flight.settled:
             self._unsettle_mark(stream, now_us)
@@ -354,7 +376,7 @@ class PartRecovery(MarkRecovery):
             if run.stream.chances >= CHANCES_MAX and self._controller is not None:  # the path is not to blame
                 self._controller.delivered(carried, None, self._flight.in_flight, 0, now_us)
         else:
-            self._aged += self._landed(run)
+            self._aged.append((run.order, self._landed(run)))
             super()._lose_by_time(run, now_us)
 
     def _ignore(self, stream: Stream, now_us: int) -> None:
@@ -458,7 +480,12 @@ class PartRecovery(MarkRecovery):
             self.slots.widen(self._spare)
 
     def _probed(self) -> Run | None:
-        """Choose in turn from what the peer has begun, first of all, and from what it may ignore."""
+        """Choose in turn from what the peer has begun, first of all, and from what it may ignore; before all, what was
+        acknowledged and is asked for again, because a window of one may never have room for it."""
+        for stream in self.streams.values():
+            for run in stream.strays.values():
+                if run.state == LOST:
+                    return run
         waiting = [stream for stream in self.streams.values() if stream.serial not in self._ignored]
         self._probes_begun = not self._probes_begun
         turn = [stream for stream in waiting if stream.answered is self._probes_begun]

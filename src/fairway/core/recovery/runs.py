@@ -132,7 +132,8 @@ class Stream:
 
     __slots__ = (
         "_firsts", "_runs", "_singles", "answered", "asked", "burst", "chances", "ignored", "last", "left",
-        "mark", "news_us", "offers", "probed_us", "same", "serial", "since_us", "single", "strays", "withheld",
+        "left_us", "mark", "news_us", "offers", "probed_us", "same", "serial", "since_us", "single", "strays",
+        "withheld",
     )  # fmt: skip
 
     def __init__(self, serial: int = 0, last: int = NEVER) -> None:
@@ -141,6 +142,8 @@ class Stream:
         self.last = last
         """The number of the last packet, where there is one: its acknowledgement comes without delay."""
         self.left = 0
+        self.left_us = 0
+        """When one of its packets last left."""
         self.mark = 0
         """Where acknowledgements are cumulative: everything below is acknowledged."""
         self.answered = False

@@ -15,14 +15,15 @@ What repeats known facts restarts nothing; it shows that the peer is there (`hea
 *Packets that are never answered* cost the others nothing: from its second loss on a packet waits for its own doubled
 time-out, and neither then nor after it has left again is it in flight, or paced. Otherwise a window full of such
 packets would stay so, because nothing that is answered would leave after them. Under a controller that losses do not
-cut that begins with the fifth loss: before, three later transmissions show a lost retransmission a round trip after it
+cut that begins with the ninth loss: before, three later transmissions show a lost retransmission a round trip after it
 left. But with the second for a packet that *may be ignored*: it is larger than all that were acknowledged, or all
 retransmissions of late were lost, which a path that delivers the rest hardly does. To the controller such a
 loss is none: the path has carried the packet, and the peer has dropped it.
 
 *Packets repaired by timer only* (`by_name` off) have a timer each, and leave when it runs out, whatever the window.
 That they were overtaken still takes them out of the flight and is told to the controller: it hears of a loss a round
-trip after it. A timer that is shorter than the round trip tells it nothing.
+trip after it. A timer that is shorter than the round trip tells it nothing. One that was lost again and again counts in
+the window until its end: the peer has no room for it, and what is new would take the room that there is.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ from fairway.core.recovery.timing import RoundTrip
 from fairway.core.statistics import Statistics
 
 UNLIMITED = 1 << 30
+STUBBORN = 3
+"""Losses of a packet that is repaired by timer only, after which it counts in the window wherever it is."""
 REFUSALS = 5
 """So many packets that were lost again, and none that was repaired in between, show a peer that ignores some."""
 
@@ -61,6 +64,9 @@ class Kind(NamedTuple):
     life_us: int = NEVER
     """From its first transmission: then it is given up."""
     transmissions_max: int = UNLIMITED
+    repeat_within_us: int = NEVER
+    """From the latest transmission of its stream: then the peer may have forgotten it, and it is given up rather than
+    retransmitted."""
     silence_us: int = NEVER
     """Without a valid word of the peer while something waits: then all is given up."""
     stall_us: int = NEVER
@@ -109,10 +115,14 @@ class Transmissions:
         """The largest packet that was acknowledged, where that matters."""
         self._refusals = 0
         """How often packets were lost again since one was acknowledged that had been lost."""
+        self._stubborn = 0
+        """Packets repaired by timer only that were lost again and again."""
         self._judged_us = 0
         """What left before has cut the window by a time-out, or by nothing."""
         self._spare = 0
         """New packets that may leave beyond the window, because nothing comes back."""
+        self.forgotten: list[Stream] = []
+        """Streams that rested for so long that nothing of them may leave again; the caller takes them off."""
 
     @property
     def left(self) -> int:
@@ -142,11 +152,13 @@ class Transmissions:
 
     def _room(self, now_us: int) -> int:
         """Return how many packets window and pacing let leave now."""
-        return UNLIMITED if self._controller is None else self._controller.room(self._flight.in_flight, now_us)
+        held = self._flight.in_flight + self._stubborn
+        return UNLIMITED if self._controller is None else self._controller.room(held, now_us)
 
     def next_room_us(self, now_us: int) -> int:
         """Return when time alone lets the next packet leave; `NEVER` if only an acknowledgement can."""
-        due_us = None if self._controller is None else self._controller.next_room_us(self._flight.in_flight, now_us)
+        held = self._flight.in_flight + self._stubborn
+        due_us = None if self._controller is None else self._controller.next_room_us(held, now_us)
         return NEVER if due_us is None else due_us
 
     @property
@@ -182,6 +194,7 @@ class Transmissions:
         if not flight.left:
             self.news_us = self.heard_us = now_us
         flight.left += count
+        stream.left_us = now_us
         self._life_us = min(self._life_us, now_us + self._kind.life_us)
         self._launch(run, now_us)
 
@@ -206,13 +219,17 @@ class Transmissions:
         flight = self._flight
         if not (flight.lost or flight.urgent):
             return None
-        run = flight.next_urgent() or flight.next_lost(self._room(now_us), serial_max)
-        if run is not None:
-            self._retransmit(run, now_us)
-        return run
+        while (run := flight.next_urgent() or flight.next_lost(self._room(now_us), serial_max)) is not None:
+            if now_us - run.stream.left_us <= self._kind.repeat_within_us:
+                self._retransmit(run, now_us)
+                return run
+            if run.stream not in self.forgotten:
+                self.forgotten.append(run.stream)
+        return None
 
     def _retransmit(self, run: Run, now_us: int) -> None:
         flight = self._flight
+        run.stream.left_us = now_us
         run.sent_us.append(now_us)
         run.orders.append(flight.order - (run.first - run.base))
         flight.order += run.count
@@ -326,7 +343,7 @@ class Transmissions:
         latest = max((piece.run for piece in pieces), key=_order)
         count = sum(piece.count for piece in pieces if not piece.run.landed)
         early = not self._kind.by_name and not self._time_tells()  # the timer was: the first transmission arrived
-        only = early or transmission == len(latest.sent_us) - 1 or len(latest.sent_us) == 1
+        only = early or transmission == len(latest.sent_us) - 1 or self._is_latest(latest)
         # A mark waits for what was retransmitted below it.
         waited = self._cumulative and any(len(piece.run.sent_us) > 1 for piece in pieces)
         sent_us = latest.sent_us[0 if early else -1]
@@ -336,8 +353,13 @@ class Transmissions:
             rtt_us = -rtt_us  # an upper bound: short it shows that there is no queue, long it shows nothing
         sure = [_order(run) + first - run.base + count - 1 for run, first, count in pieces if len(run.sent_us) == 1]
         landed = self._land(max(sure, default=-1))
-        departure = latest.departure if landed >= 0 else None
+        repaired = len(latest.sent_us) > 1 and self._is_latest(latest)
+        departure = latest.departure if landed >= 0 or repaired else None
         controller.delivered(count + max(0, landed), departure, self._flight.in_flight, rtt_us, now_us)
+
+    def _is_latest(self, run: Run) -> bool:
+        """Return whether an acknowledgement of a run can only speak of its latest transmission."""
+        return len(run.sent_us) == 1
 
     def _left_at_once(self, piece: Acknowledged) -> bool:
         """Return whether the peer cannot have held back the answer to these packets."""
@@ -361,6 +383,8 @@ class Transmissions:
 
     def _leave(self, run: Run, count: int) -> None:
         """Take the first packets of a run out of everything."""
+        if run.losses >= STUBBORN and not self._kind.by_name:
+            self._stubborn -= count
         self._flight.leave(run, count)
         if not run.stream.left:
             self.streams.pop(run.stream.serial, None)
@@ -471,6 +495,7 @@ class Transmissions:
             self._blame.absolve(run, run.count)
             run.cut = 0
         if not self._kind.by_name:
+            self._stubborn += run.count if run.losses == STUBBORN else 0
             return
         if cut and not at_once:
             # The flight is larger than the new window: without this one the repair would wait until it is not.

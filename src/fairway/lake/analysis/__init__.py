@@ -6,9 +6,12 @@
     episodes.py          one flow at all points, cut at silences: what is computed as a whole
     decoded.py           what each record says, read as the protocol of its flow
     conversations.py     which records are one session, and who called
-    retransmissions.py   numbers without their wrapping, and what repeats what
-    acknowledgements.py  what answers what, and which numbers are left out
+    said.py              numbers without their wrapping, messages, and which numbers are left out
+    carried.py           running values along sessions, from chunk to chunk
+    retransmissions.py   what repeats what
+    acknowledgements.py  what answers what
     packets.py           every record with all of that
+    giants.py            the same for an episode that is too large for memory
     transfers.py         one row per message
     sessions.py          one row per conversation, and per second of one; losses and round trips
     state.py             what the tables hold, and the commits of a run

@@ -17,10 +17,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fairway.capture.columns.records import NO_TIME
 from fairway.core.columns import Integers
 from fairway.core.tables import PROTOCOLS
+from fairway.lake.analysis.carried import Carried, Runs
 from fairway.lake.analysis.decoded import ANSWERING, KIND, MRP, RUP, UDPC, Decoded
 from fairway.lake.arrays import MISSING, Mask, Rows, Words, begins, hexadecimal, last_before, mixed, start_of, together
+
+_UDPC, _MRP = ("syn", "syn_ack"), ("connect", "con_reply")
+"""Calls and their answers."""
+
+
+def handshakes_in(rows: Rows) -> Mask:
+    """Return which rows are calls or their answers."""
+    found: Mask = (rows.codes("udpc_kind", _UDPC) >= 0) | (rows.codes("mrp_kind", _MRP) >= 0)
+    return found
 
 
 def answers_of_calls(rows: Rows, point: Integers, forward: Mask) -> Integers:
@@ -30,11 +41,10 @@ def answers_of_calls(rows: Rows, point: Integers, forward: Mask) -> Integers:
     of a call that comes after its answer, of the one before.
     """
     found = np.full(len(rows), MISSING, dtype=np.int64)
-    udpc, mrp = rows.codes("udpc_kind", ("syn", "syn_ack")), rows.codes("mrp_kind", ("connect", "con_reply"))
-    shaken = np.flatnonzero((udpc >= 0) | (mrp >= 0))
+    shaken = np.flatnonzero(handshakes_in(rows))
     if not len(shaken):
         return found
-    udpc, mrp = udpc[shaken], mrp[shaken]
+    udpc, mrp = rows.codes("udpc_kind", _UDPC)[shaken], rows.codes("mrp_kind", _MRP)[shaken]
     calls = (udpc == 0) | (mrp == 0)
     caller_forward = np.where(calls, forward[shaken], ~forward[shaken])
     udpc_number = np.where(udpc == 1, rows.numbers("udpc_ack")[shaken], rows.numbers("udpc_index")[shaken])
@@ -68,43 +78,47 @@ class Sessions(NamedTuple):
 
     rows: Integers
     """Their places in the table."""
-    first: Mask
-    """Whether a record is the first of its session."""
-    starts: Integers
-    """Where the session of each begins."""
     number: Integers
-    """The number of each one's session."""
+    """The place of each one's session in `words` and `keys`."""
     from_caller: Mask
+    words: Words
+    """A word for each session."""
     keys: pa.Array
     """The key of each session."""
+    runs: Runs
+    position: Integers
+    """The place of each record in its session, from 1."""
 
 
-def sessions_of(decoded: Decoded, answers: Integers) -> Sessions:
+def sessions_of(decoded: Decoded, answers: Integers, carried: Carried) -> Sessions:
     """Return the sessions among rows in the order of time; `answers` are what calls were answered with."""
     rows = np.flatnonzero(decoded.counts)
     strand = _conversation(decoded, rows, answers[rows])
     order = together(np.unique(strand, return_inverse=True)[1])  # by small numbers few are sorted in no time
     rows, strand = rows[order], strand[order]
     at_ns, protocol, forward = decoded.at_ns[rows], decoded.protocol[rows], decoded.forward[rows]
-    first = begins(strand)
-    silence = np.diff(at_ns, prepend=at_ns[:1])
-    first |= silence > _IDLE_NS[protocol]
-    number = np.cumsum(first) - 1
-    opener = np.flatnonzero(first)
+    begun = begins(strand)
+    before_ns = np.roll(at_ns, 1)
+    before_ns[begun] = carried.get("last", strand[begun], NO_TIME)
+    new = (before_ns == NO_TIME) | (at_ns - before_ns > _IDLE_NS[protocol])
+    first = begun | new
+    opener, number = np.flatnonzero(first), np.cumsum(first) - 1
     answering = np.isin(decoded.kind[rows[opener]], ANSWERING) & ~decoded.ends_handshake[rows[opener]]
     caller_forward = forward[opener] ^ answering
     # rup's request asks for more of a message: it speaks to the caller.
     caller_forward ^= (protocol[opener] == RUP) & (decoded.kind[rows[opener]] == KIND["request"])
-    keys = hexadecimal(mixed(strand[opener], at_ns[opener]))
+    words, goes_on = mixed(strand[opener], at_ns[opener]), ~new[opener]
+    words[goes_on] = carried.get("session", strand[opener[goes_on]], 0).view(np.uint64)
+    caller_forward[goes_on] = carried.get("caller", strand[opener[goes_on]], 0) != 0
+    last = np.append(begun[1:], True)[: len(rows)]
+    carried.put("last", strand[last], at_ns[last])
+    carried.put("session", strand[last], words[number[last]].view(np.int64))
+    carried.put("caller", strand[last], caller_forward[number[last]].astype(np.int64))
     names = pa.array([f"{name}-" for name in PROTOCOLS]).take(pa.array(protocol[opener]))
-    return Sessions(
-        rows,
-        first,
-        start_of(first),
-        number,
-        forward == caller_forward[number],
-        pc.binary_join_element_wise(names, keys, ""),
-    )
+    keys = pc.binary_join_element_wise(names, hexadecimal(words), "")
+    runs = Runs(words, first, carried)
+    position = runs.total("position", np.ones(len(rows), dtype=np.int64))
+    return Sessions(rows, number, forward == caller_forward[number], words, keys, runs, position)
 
 
 def _conversation(decoded: Decoded, rows: Integers, answers: Integers) -> Words:

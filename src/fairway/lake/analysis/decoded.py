@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,8 +31,34 @@ _DATA, _ACK, _CONNECT, _CON_REPLY = range(len(_KINDS))
 _STAMPED, _PIGGYBACK, _BOTH = range(3)
 
 
-def is_piggyback(rows: Rows, forward: Mask, mrp: Mask) -> Mask:
-    """Return which rows of mrp's data have the piggyback layout; the rows hold all there is of their flows."""
+class Layouts(NamedTuple):
+    """Which layout the data of flows has that can be read in both."""
+
+    flows: Integers
+    """Sorted."""
+    layout: Integers
+    agreed: Integers
+    """In flows with both, the pairs of ids that accepted piggyback connects agreed on."""
+
+
+class Signs(NamedTuple):
+    """What tells the layout of flows where no connect does; what parts of them show can be added."""
+
+    acks: Integers
+    """How many acknowledgements there are."""
+    short: Integers
+    """How much data that is too short for the stamped layout."""
+    ids: tuple[Integers, Integers]
+    """Each flow and sender's id, by the stamped reading and by the other."""
+
+    def plus(self, other: Signs) -> Signs:
+        """Return what both show."""
+        one, two = (np.union1d(*both) for both in zip(self.ids, other.ids, strict=True))
+        return Signs(self.acks + other.acks, self.short + other.short, (one, two))
+
+
+def is_piggyback(rows: Rows, forward: Mask, mrp: Mask, known: Layouts | None = None) -> Mask:
+    """Return which rows of mrp's data have the piggyback layout; the rows hold all there is of flows not known yet."""
     kind = rows.codes("mrp_kind", _KINDS)
     data = mrp & (kind == _DATA)
     stamped, piggyback = rows.flags("mrp_stamped"), rows.flags("mrp_piggyback")
@@ -39,49 +66,60 @@ def is_piggyback(rows: Rows, forward: Mask, mrp: Mask) -> Mask:
     unclear = np.flatnonzero(data & piggyback & stamped)
     if not len(unclear):
         return chosen
-    of_mrp = np.flatnonzero((kind >= 0) & ~rows.missing("flow"))
-    flows, flow = np.unique(rows.numbers("flow")[of_mrp], return_inverse=True)
-    layout = _layouts(rows, of_mrp, kind[of_mrp], flow, len(flows))
-    of_row = layout[np.searchsorted(flows, rows.numbers("flow")[unclear])]
+    if known is None:
+        flows = np.unique(rows.numbers("flow")[(kind >= 0) & ~rows.missing("flow")])
+        known = layouts(rows, forward, flows, signs_in(rows, flows))
+    of_row = known.layout[np.searchsorted(known.flows, rows.numbers("flow")[unclear])]
     chosen[unclear[of_row == _PIGGYBACK]] = True
     mixed_rows = unclear[of_row == _BOTH]
     if len(mixed_rows):
-        handshakes = of_mrp[np.isin(kind[of_mrp], (_CONNECT, _CON_REPLY)) & (layout[flow] == _BOTH)]
-        agreed = _piggyback_pairs(rows, handshakes, kind[handshakes] == _CONNECT, forward)
         origin, destination = (rows.numbers(f"piggyback_{end}")[mixed_rows] for end in ("origin", "destination"))
         ways = forward[mixed_rows]
         pairs = _pairs(rows, mixed_rows, np.where(ways, origin, destination), np.where(ways, destination, origin))
-        chosen[mixed_rows[np.isin(pairs, agreed)]] = True
+        chosen[mixed_rows[np.isin(pairs, known.agreed)]] = True
     return chosen
 
 
-def _layouts(rows: Rows, of_mrp: Integers, kind: Codes, flow: Integers, flows: int) -> Integers:
-    """Return the layout of each flow with mrp's datagrams."""
-    connects = kind == _CONNECT
-    version = rows.numbers("mrp_version")[of_mrp][connects]
-    oldest = least(flow[connects], version, flows, -1)
-    newest = most(flow[connects], version, flows, -1)
+def signs_in(rows: Rows, flows: Integers) -> Signs:
+    """Return what the datagrams of these flows, which are sorted, show of mrp's layouts."""
+    kind = rows.codes("mrp_kind", _KINDS)
+    of_mrp = np.flatnonzero((kind >= 0) & ~rows.missing("flow"))
+    kind, flow = kind[of_mrp], np.searchsorted(flows, rows.numbers("flow")[of_mrp])
     data = kind == _DATA
-    acks = count(flow, kind == _ACK, flows) > 0
-    short = count(flow, data & ~rows.flags("mrp_stamped")[of_mrp], flows) > 0
-    ids = [_distinct(rows, of_mrp[data], flow[data], flows, name) for name in ("mrp_origin", "piggyback_origin")]
+    short = data & ~rows.flags("mrp_stamped")[of_mrp]
+    places, owner = of_mrp[data], flow[data]
+
+    def ids(name: str) -> Integers:
+        known = ~rows.missing(name)[places]
+        # An id has 24 bits at the most.
+        return np.unique((owner[known] << np.int64(32)) | rows.numbers(name)[places][known])
+
+    return Signs(
+        count(flow, kind == _ACK, len(flows)),
+        count(flow, short, len(flows)),
+        (ids("mrp_origin"), ids("piggyback_origin")),
+    )
+
+
+def layouts(rows: Rows, forward: Mask, flows: Integers, signs: Signs) -> Layouts:
+    """Return the layout of flows; the rows hold all of their connects and replies."""
+    kind = rows.codes("mrp_kind", _KINDS)
+    shaken = np.flatnonzero(np.isin(kind, (_CONNECT, _CON_REPLY)) & ~rows.missing("flow"))
+    calls, flow = kind[shaken] == _CONNECT, np.searchsorted(flows, rows.numbers("flow")[shaken])
+    version = rows.numbers("mrp_version")[shaken][calls]
+    oldest, newest = least(flow[calls], version, len(flows), -1), most(flow[calls], version, len(flows), -1)
+    distinct = [np.bincount(ids >> np.int64(32), minlength=len(flows)) for ids in signs.ids]
     conditions = [
         (oldest == 0) & (newest == 0),
         (oldest == 1) & (newest == 1),
         oldest == 0,
-        acks,
-        short,
-        (ids[1] <= 2) & (ids[0] > 2),
+        signs.acks > 0,
+        signs.short > 0,
+        (distinct[1] <= 2) & (distinct[0] > 2),
     ]
-    return np.select(conditions, [_STAMPED, _PIGGYBACK, _BOTH, _STAMPED, _PIGGYBACK, _PIGGYBACK], _STAMPED)
-
-
-def _distinct(rows: Rows, places: Integers, flow: Integers, flows: int, name: str) -> Integers:
-    """Return how many different ids each flow has."""
-    known = ~rows.missing(name)[places]
-    # An id has 24 bits at the most.
-    keys = np.unique((flow[known] << np.int64(32)) | rows.numbers(name)[places][known])
-    return np.bincount(keys >> np.int64(32), minlength=flows)
+    layout = np.select(conditions, [_STAMPED, _PIGGYBACK, _BOTH, _STAMPED, _PIGGYBACK, _PIGGYBACK], _STAMPED)
+    both = layout[flow] == _BOTH
+    return Layouts(flows, layout, _piggyback_pairs(rows, shaken[both], calls[both], forward))
 
 
 def _piggyback_pairs(rows: Rows, handshakes: Integers, calls: Mask, forward: Mask) -> Integers:
@@ -131,12 +169,21 @@ CARRIES_OWN = [
 ]
 
 
+class Known(NamedTuple):
+    """What all of an episode together told."""
+
+    recognised: Recognised
+    """Of the one episode."""
+    layouts: Layouts | None = None
+
+
 @dataclass(frozen=True)
 class Decoded:
-    """Rows of `DATAGRAMS` in the order of time, that hold all there is of their episodes, and what they say."""
+    """Rows of `DATAGRAMS` in the order of time, and what they say; they hold all there is of episodes not known yet."""
 
     rows: Rows
     port_map: PortMap
+    known: Known | None = None
 
     @cached_property
     def by_episode(self) -> ByEpisode:
@@ -158,7 +205,7 @@ class Decoded:
     @cached_property
     def recognised(self) -> Recognised:
         """The protocol of each row's flow, and the evidence for it."""
-        return recognised(self.by_episode, self.forward, self.port_map)
+        return recognised(self.by_episode, self.forward, self.port_map, self.known and self.known.recognised)
 
     @property
     def protocol(self) -> Codes:
@@ -209,7 +256,8 @@ class Decoded:
     @cached_property
     def piggyback(self) -> Mask:
         """Which rows of mrp's data have the piggyback layout."""
-        return is_piggyback(self.by_episode, self.forward, self.protocol == MRP)
+        mrp = self.protocol == MRP
+        return is_piggyback(self.by_episode, self.forward, mrp, self.known and self.known.layouts)
 
     def number(self, name: str) -> Integers:
         """Return a field of the header; in rows of other protocols it means nothing."""

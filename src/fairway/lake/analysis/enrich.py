@@ -1,14 +1,15 @@
 """From records, sorted by flow and time, to rows of `packets`: the one place where a conversation is understood.
 
 Spark brings the records of a flow together. A task gets them in batches; it gathers whole episodes until they are worth
-the arrays that are made of them, finds out what they mean (`packets.py`) and goes on. An episode of very many packets
-is in memory as a whole.
+the arrays that are made of them, finds out what they mean (`packets.py`) and goes on. An episode of more records than
+that is put on disk, and understood in chunks (`giants.py`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,8 +19,9 @@ import pyarrow as pa
 
 from fairway.capture.columns.datagrams import REASONS
 from fairway.core.tables import PACKETS, RECORDS
-from fairway.lake.analysis.decoded import Decoded
+from fairway.lake.analysis.decoded import Decoded, Known
 from fairway.lake.analysis.episodes import Span, are_open, first_of_episodes, numbers_of
+from fairway.lake.analysis.giants import Chunks, cut, packets_in
 from fairway.lake.analysis.packets import Packets, packets_of, table_of
 from fairway.lake.arrays import Codes, Mask, Rows, count, masked, mixed, most
 from fairway.lake.captures.files import number_of
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 GROUP_ROWS = 1 << 17
-"""Episodes are gathered until there are so many rows."""
+"""Episodes are gathered until there are so many rows; of one with more, so many are in memory at a time."""
 
 BATCH_ROWS = 1 << 15
 """Rows are written so many at a time."""
@@ -76,11 +78,10 @@ class Enrich:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Return the rows of `packets`."""
-        for records in map(self.cut, self.groups(batches)):
-            self._count(Rows(records))
-            for packets in self.enriched(records):
-                self.protocols.update(packets["protocol"].unique().drop_null().to_pylist())
-                yield packets
+        for group in self.groups(batches):
+            found = self._of_giant(group) if isinstance(group, Chunks) else self._of_episodes(group)
+            for packets, is_open in found:
+                yield from self.enriched(packets, is_open)
 
     def notes(self) -> str:
         """Return what was counted and met."""
@@ -107,28 +108,49 @@ class Enrich:
             found = Counts(int(rows[place]), int(frames[place]), int(damages[place]))
             self.counts.setdefault(number, Counts()).add(found)
 
-    def groups(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-        """Gather whole episodes. What is returned is held by nobody else: an episode may be very large."""
+    def groups(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table | Chunks]:
+        """Gather whole episodes; one of too many records is gathered on disk."""
         waiting: list[pa.Table] = []
-        rows = 0
+        giant: Chunks | None = None
         for batch in batches:
-            waiting.append(pa.Table.from_batches([batch]))
-            rows += len(batch)
-            if rows < self.group_rows:
+            records = pa.Table.from_batches([batch])
+            if giant is not None:
+                records = giant.continued(records)
+                if not len(records):
+                    continue
+                yield giant.ended()
+                giant = None
+            waiting.append(records)
+            if sum(map(len, waiting)) < self.group_rows:
                 continue
             together = pa.concat_tables(waiting)
-            # What is looked at is cheap beside what is computed; an episode that fills the group is looked at again
-            # with every batch, so the next look waits until there is as much again.
             start = int(np.flatnonzero(first_of_episodes(Rows(together)))[-1])
-            waiting, done = [together.slice(start)], [together.slice(0, start)]
-            rows = len(waiting[0]) // 2
-            del together
             if start:
-                yield done.pop().combine_chunks()
-        if waiting:
-            done = [pa.concat_tables(waiting)]
-            waiting.clear()
-            yield done.pop().combine_chunks()
+                yield together.slice(0, start).combine_chunks()
+            waiting = [together.slice(start)]
+            if len(waiting[0]) > self.group_rows:
+                giant = Chunks(waiting.pop(), self.group_rows)
+        if giant is not None:
+            yield giant.ended()
+        elif waiting:
+            yield pa.concat_tables(waiting).combine_chunks()
+
+    def _of_episodes(self, records: pa.Table) -> Iterator[tuple[Packets, Mask]]:
+        """Return what is known of whole episodes, and which rows belong to an open one."""
+        records = self.cut(records)
+        numbered, first = self._numbered(records)
+        yield packets_of(Readings(numbered, self._sources), self.port_map), are_open(Rows(records), first, self._spans)
+
+    def _of_giant(self, chunks: Chunks) -> Iterator[tuple[Packets, Mask]]:
+        """Return the same of one episode, chunk by chunk."""
+        is_open = are_open(Rows(chunks.ends), np.array([True, False]), self._spans)[0]
+
+        def decode(records: pa.Table, known: Known | None) -> Decoded:
+            return Decoded(Readings(records, self._sources), self.port_map, known)
+
+        with closing(chunks), closing(cut(chunks, decode)) as whole:
+            for packets in packets_in(whole, decode):
+                yield packets, is_open & ~packets.decoded.rows.missing("episode")
 
     def cut(self, records: pa.Table) -> pa.Table:
         """Return whole episodes with each record as its episode bears it out: cut into datagrams, or as it is."""
@@ -142,13 +164,6 @@ class Enrich:
 
         return records.filter(pa.array(borne_out(rows, mixed(rows.records.numbers("episode")), recognise)))
 
-    def understood(self, records: pa.Table) -> tuple[Packets, pa.Array]:
-        """Return what is known of whole episodes, and which rows belong to an open one."""
-        numbered, first = self._numbered(records)
-        spans = {number: capture.span for number, capture in self.captures.items()}
-        found = packets_of(Readings(numbered, self._sources), self.port_map)
-        return found, pa.array(are_open(Rows(records), first, spans))
-
     def _numbered(self, records: pa.Table) -> tuple[pa.Table, Mask]:
         """Return records with the number of their episode, and which of them begin one."""
         rows = Rows(records)
@@ -160,21 +175,23 @@ class Enrich:
     def _sources(self) -> dict[int, Source]:
         return {number: capture.source for number, capture in self.captures.items()}
 
-    def enriched(self, records: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Return rows of `packets` for whole episodes, few at a time: written out, texts are most of a row."""
-        made = self._made(records)
+    @property
+    def _spans(self) -> dict[int, Span]:
+        return {number: capture.span for number, capture in self.captures.items()}
+
+    def enriched(self, packets: Packets, is_open: Mask) -> Iterator[pa.RecordBatch]:
+        """Return rows of `packets`, few at a time: written out, texts are most of a row."""
+        rows = packets.decoded.rows
+        self._count(Rows(rows.table))
+        made = table_of(packets)
+        for name in ("episode", "head", "payload_crc"):
+            made = made.append_column(name, rows.array(name))
+        made = made.append_column("open", pa.array(is_open))
+        self.protocols.update(made["protocol"].unique().drop_null().to_pylist())
         for start in range(0, len(made), BATCH_ROWS):
             some = made.slice(start, BATCH_ROWS)
             columns = [some[field.name].cast(field.type) for field in _SCHEMA]
             yield from pa.table(columns, _SCHEMA).combine_chunks().to_batches()
-
-    def _made(self, records: pa.Table) -> pa.Table:
-        found, is_open = self.understood(records)
-        kept = {name: found.decoded.rows.array(name) for name in ("episode", "head", "payload_crc")}
-        made = table_of(found)
-        for name, column in (kept | {"open": is_open}).items():
-            made = made.append_column(name, column)
-        return made
 
 
 def sorted_by_flow(records: DataFrame) -> DataFrame:

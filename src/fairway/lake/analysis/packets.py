@@ -2,8 +2,9 @@
 
     decoded.py           what each record says, read as the protocol of its flow
     conversations.py     which records are one session
-    retransmissions.py   numbers, messages, and what repeats what
-    acknowledgements.py  what answers what, and which numbers are left out
+    said.py              numbers without their wrapping, messages, and which numbers are left out
+    retransmissions.py   what repeats what
+    acknowledgements.py  what answers what
 
 An episode is computed by itself, in arrays. Columns of the record itself are passed on. Texts that repeat stay
 dictionaries, which Parquet takes as they are.
@@ -11,7 +12,7 @@ dictionaries, which Parquet takes as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,86 +20,77 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fairway.capture.columns.records import NO_TIME
 from fairway.core.columns import Integers
 from fairway.core.tables import PACKETS, PROTOCOLS
-from fairway.lake.analysis.acknowledgements import DIFFERENCES, Facts, Links, facts, links
+from fairway.lake.analysis.acknowledgements import DIFFERENCES, Facts, facts
+from fairway.lake.analysis.carried import Carried
 from fairway.lake.analysis.conversations import Sessions, answers_of_calls, sessions_of
-from fairway.lake.analysis.decoded import KIND, KINDS, MRP, PYDEVTS, RUP, UDPC, Decoded
-from fairway.lake.analysis.retransmissions import (
-    TURNS,
-    Message,
-    Numbers,
-    Retransmissions,
-    messages_of,
-    retransmissions,
-    widened,
-)
-from fairway.lake.arrays import MISSING, Mask, Rows, Words, masked, mixed, named
+from fairway.lake.analysis.decoded import KIND, KINDS, MRP, RUP, Decoded
+from fairway.lake.analysis.said import Said, said_of
+from fairway.lake.arrays import MISSING, Mask, Rows, masked, named
 from fairway.lake.captures.recognition import DTLS, EVIDENCE, SPOKEN, UNKNOWN, PortMap
 from fairway.lake.schemas import arrow_schema
 
-_TURN = np.array([TURNS[name] for name in PROTOCOLS])
-_ID_BYTES = 32
+LAYOUT = "layout"
+"""Carried of sessions: which signs of mrp's layouts were seen."""
 
 
-class Packets(NamedTuple):
-    """What is known of records, for the tables behind `packets`."""
+class Heard(NamedTuple):
+    """What is known of records in the order of time."""
 
     decoded: Decoded
     sessions: Sessions
-    numbers: Numbers
-    message: Message
-    retransmissions: Retransmissions
+    piggyback: Mask
+    """Which sessions have mrp's piggyback layout, as far as they have been seen."""
+    said: Said
+
+
+class Packets(NamedTuple):
+    """What is known of records, for the table `packets`."""
+
+    decoded: Decoded
+    sessions: Sessions
+    piggyback: Mask
+    said: Said
     facts: Facts
-    links: Links
 
 
 def packets_of(rows: Rows, port_map: PortMap) -> Packets:
     """Find sessions, messages and retransmissions among rows that are in the order of time within their flows."""
-    decoded = Decoded(rows, port_map)
-    rows.keep([SPOKEN[number] for number in np.unique(decoded.protocol).tolist()])
-    sessions = sessions_of(decoded, answers_of_calls(decoded.by_episode, decoded.point, decoded.forward))
-    numbers = _numbers(decoded, sessions)
-    message = messages_of(decoded, sessions, numbers, _rup_words(rows))
-    repeated = retransmissions(decoded, sessions, numbers, message)
-    known = facts(decoded, sessions, numbers, message, repeated)
-    found = links(decoded, sessions, numbers, message)
-    return Packets(decoded, sessions, numbers, message, repeated, known, found)
+    decoded = spoken(Decoded(rows, port_map))
+    answers = answers_of_calls(decoded.by_episode, decoded.point, decoded.forward)
+    heard = heard_in(decoded, answers, Carried(keeps=False))
+    return Packets(*heard, facts(heard.said))
 
 
-def _numbers(decoded: Decoded, sessions: Sessions) -> Numbers:
-    """Return the numbers that the records of sessions say, of their own counter and of the other side's."""
-    rows = sessions.rows
-    protocol, kind = decoded.protocol[rows], decoded.kind[rows]
-    udpc, mrp, pydevts = protocol == UDPC, protocol == MRP, protocol == PYDEVTS
-    data, ack = kind == KIND["data"], kind == KIND["ack"]
-    sequence, id_ = decoded.mrp_sequence[rows], decoded.number("pydevts_id")[rows]
-    own = np.select([udpc, mrp, pydevts], [decoded.number("udpc_index")[rows], sequence, id_], 0)
-    has_own = udpc | (mrp & data) | (pydevts & ((kind == KIND["packet"]) | (kind == KIND["close"])))
-    acknowledged = decoded.number("udpc_ack")[rows]
-    covered = np.where(ack, sequence, decoded.number("mrp_from_sequence")[rows])
-    other = np.select([udpc, mrp, pydevts], [acknowledged, covered, id_], 0)
-    piggyback = decoded.piggyback[rows]
-    has_other = (udpc & (acknowledged != 0)) | (mrp & (ack | piggyback)) | (pydevts & ack)
-    return widened(own, has_own, other, has_other, decoded.forward[rows], _TURN[protocol], sessions.starts)
+def spoken(decoded: Decoded) -> Decoded:
+    """Return rows read only as the protocols that they speak."""
+    decoded.rows.keep([SPOKEN[number] for number in np.unique(decoded.protocol).tolist()])
+    return decoded
 
 
-def _rup_words(rows: Rows) -> Words:
-    """Return a word for each rup id."""
-    ids = rows.array("rup_id")
-    words = np.zeros(len(rows), dtype=np.uint64)
-    known = ids.is_valid().to_numpy(zero_copy_only=False)
-    if known.any():
-        texts = ids.drop_null().cast(pa.binary()).cast(pa.binary(_ID_BYTES))
-        octets = np.frombuffer(texts.buffers()[1], dtype=np.uint64, count=4 * len(texts), offset=texts.offset)
-        words[known] = mixed(*octets.reshape(-1, 4).T.copy())
-    return words
+def heard_in(decoded: Decoded, answers: Integers, carried: Carried) -> Heard:
+    """Find what records in the order of time say; `answers` are what calls were answered with."""
+    sessions = sessions_of(decoded, answers, carried)
+    return Heard(decoded, sessions, _piggyback(decoded, sessions, carried), said_of(decoded, sessions))
+
+
+def _piggyback(decoded: Decoded, sessions: Sessions, carried: Carried) -> Mask:
+    """Return which sessions have mrp's piggyback layout."""
+    stamped = (decoded.kind == KIND["data"]) & ~decoded.piggyback
+    asked = (decoded.kind == KIND["connect"]) & (decoded.number("mrp_version") == 1)
+    signs = carried.get(LAYOUT, sessions.words, 0)
+    for bit, sign in enumerate((decoded.piggyback, asked, stamped)):
+        seen = np.bincount(sessions.number, sign[sessions.rows], len(sessions.words)) > 0
+        signs |= seen.astype(np.int64) << bit
+    carried.put(LAYOUT, sessions.words, signs)
+    found: Mask = (signs & 0b001 > 0) | (signs & 0b110 == 0b010)
+    return found
 
 
 SCHEMA = arrow_schema(PACKETS)
 _LAYOUTS = ("stamped", "piggyback")
-_BODY_ROWS = 1 << 16
-"""So many bodies are cut at a time: what that takes is several times their size."""
 
 
 KEPT = ("episode", "head", "payload_crc", "open")
@@ -146,18 +138,14 @@ def _mrp_stamp(packets: Packets) -> pa.Array:
 
 
 def _mrp_layout(packets: Packets) -> pa.Array:
-    decoded = packets.decoded
+    decoded, sessions = packets.decoded, packets.sessions
     has_one = (decoded.protocol == MRP) & np.isin(decoded.kind, (KIND["data"], KIND["ack"]))
     piggyback = decoded.piggyback.copy()
-    sessions = packets.sessions
     # An ack has one reading only; the connection that it names may have the other layout all the same.
-    stamped = (decoded.kind == KIND["data"]) & ~piggyback
-    asked = (decoded.kind == KIND["connect"]) & (decoded.number("mrp_version") == 1)
-    some = [
-        np.bincount(sessions.number, of[sessions.rows], len(sessions.keys)) > 0 for of in (piggyback, asked, stamped)
-    ]
-    of_piggyback = some[0] | (some[1] & ~some[2])
-    piggyback[sessions.rows] |= of_piggyback[sessions.number] & has_one[sessions.rows] & ~stamped[sessions.rows]
+    acks = sessions.rows[decoded.kind[sessions.rows] == KIND["ack"]]
+    of_session = np.zeros(len(piggyback), dtype=bool)
+    of_session[sessions.rows] = packets.piggyback[sessions.number]
+    piggyback[acks] |= of_session[acks] & has_one[acks]
     return named(np.where(has_one, piggyback.astype(np.int16), MISSING), _LAYOUTS)
 
 
@@ -195,8 +183,7 @@ def _session(packets: Packets) -> pa.Array:
 
 
 def _position(packets: Packets) -> pa.Array:
-    starts = packets.sessions.starts
-    return _in_sessions(packets, np.arange(1, len(starts) + 1) - starts, None, pa.int64())
+    return _in_sessions(packets, packets.sessions.position, None, pa.int64())
 
 
 def _identity(packets: Packets, number: NDArray[np.int64], exists: Mask) -> pa.Array:
@@ -213,32 +200,15 @@ def _identity(packets: Packets, number: NDArray[np.int64], exists: Mask) -> pa.A
     return pc.coalesce(ids, others.cast(pa.string()))
 
 
-def _acknowledged_sent_ns(packets: Packets) -> pa.Array:
-    sent_ns = packets.facts.acknowledged_sent_ns
-    return _in_sessions(packets, sent_ns, sent_ns == MISSING, pa.int64())
+def _when(packets: Packets, at_ns: Integers) -> pa.Array:
+    """Return a column of times that the records of sessions may have."""
+    return _in_sessions(packets, at_ns, at_ns == NO_TIME, pa.int64())
 
 
-def _retransmission(packets: Packets) -> pa.Array:
-    retransmissions = packets.retransmissions
-    return _in_sessions(packets, retransmissions.earlier.astype(np.int32), ~retransmissions.countable, pa.int32())
-
-
-def _of_places(packets: Packets, places: Integers, values: NDArray[np.generic], kind: pa.DataType) -> pa.Array:
-    """Return a column of the records of sessions that holds what other records of them say."""
-    return _in_sessions(packets, values[packets.sessions.rows[places]], places == MISSING, kind)
-
-
-def _differs(packets: Packets) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(
-        _in_sessions(packets, packets.links.differs.astype(np.int32), packets.links.differs == MISSING, pa.int32()),
-        pa.array(DIFFERENCES),
-    )
-
-
-def _acknowledges_kind(packets: Packets) -> pa.Array:
-    kinds = packets.decoded.kind.astype(np.int32)
-    codes = _of_places(packets, packets.links.acknowledged, kinds, pa.int32())
-    return pa.DictionaryArray.from_arrays(codes, pa.array(KINDS))
+def _code(packets: Packets, codes: Integers, names: Sequence[str]) -> pa.Array:
+    """Return a column of names that the records of sessions may have."""
+    indices = _in_sessions(packets, codes.astype(np.int32), codes == MISSING, pa.int32())
+    return pa.DictionaryArray.from_arrays(indices, pa.array(names))
 
 
 def _body(packets: Packets) -> pa.Array:
@@ -246,19 +216,8 @@ def _body(packets: Packets) -> pa.Array:
     payload = packets.decoded.rows.array("payload")
     if payload.null_count == len(payload):
         return pa.nulls(len(payload), pa.binary())
-    has_body, header = packets.decoded.has_body, packets.decoded.header_bytes
-    pieces = [
-        _behind(
-            payload.slice(start, _BODY_ROWS), header[start : start + _BODY_ROWS], has_body[start : start + _BODY_ROWS]
-        )
-        for start in range(0, len(payload), _BODY_ROWS)
-    ]
-    return pa.concat_arrays(pieces)
-
-
-def _behind(payload: pa.Array, header: NDArray[np.int64], wanted: Mask) -> pa.Array:
-    """Return what is left of binary values without so many bytes at their beginning; null where it is not wanted."""
-    valid = payload.is_valid().to_numpy(zero_copy_only=False) & wanted
+    header = packets.decoded.header_bytes
+    valid = payload.is_valid().to_numpy(zero_copy_only=False) & packets.decoded.has_body
     _, places, data = payload.buffers()
     ends = np.frombuffer(places, dtype=np.int32)[payload.offset : payload.offset + len(payload) + 1].astype(np.int64)
     held = np.frombuffer(data, dtype=np.uint8)[ends[0] : ends[-1]] if data is not None else np.zeros(0, np.uint8)
@@ -282,21 +241,19 @@ _BUILDERS: dict[str, Callable[[Packets], pa.Array]] = {
     "session": _session,
     "from_caller": lambda packets: _in_sessions(packets, packets.sessions.from_caller, None, pa.bool_()),
     "position": _position,
-    "message": lambda packets: _identity(packets, packets.message.number, packets.message.exists),
-    "retransmission": _retransmission,
-    "acknowledges": lambda packets: _identity(packets, packets.facts.acknowledged, packets.facts.acknowledges),
-    "acknowledged_sent_ns": _acknowledged_sent_ns,
-    "gap": lambda packets: _in_sessions(packets, packets.facts.gap, ~packets.facts.numbered, pa.int64()),
-    "duplicate": lambda packets: _in_sessions(
-        packets, packets.retransmissions.duplicate, ~packets.retransmissions.countable, pa.bool_()
+    "message": lambda packets: _identity(packets, packets.said.number, packets.said.exists),
+    "retransmission": lambda packets: _in_sessions(
+        packets, packets.facts.earlier.astype(np.int32), ~packets.said.countable, pa.int32()
     ),
-    "first_at_ns": lambda packets: _of_places(packets, packets.links.first, packets.decoded.at_ns, pa.int64()),
-    "differs": _differs,
-    "acknowledges_kind": _acknowledges_kind,
-    "acknowledges_at_ns": lambda packets: _of_places(
-        packets, packets.links.acknowledged, packets.decoded.at_ns, pa.int64()
-    ),
-    "echoes_at_ns": lambda packets: _of_places(packets, packets.links.echoed, packets.decoded.at_ns, pa.int64()),
+    "acknowledges": lambda packets: _identity(packets, packets.said.acknowledged, packets.facts.acknowledges),
+    "acknowledged_sent_ns": lambda packets: _when(packets, packets.facts.acknowledged_sent_ns),
+    "gap": lambda packets: _in_sessions(packets, packets.facts.gap, ~packets.said.numbered, pa.int64()),
+    "duplicate": lambda packets: _in_sessions(packets, packets.facts.duplicate, ~packets.said.countable, pa.bool_()),
+    "first_at_ns": lambda packets: _when(packets, packets.facts.first_at_ns),
+    "differs": lambda packets: _code(packets, packets.facts.differs, DIFFERENCES),
+    "acknowledges_kind": lambda packets: _code(packets, packets.facts.acknowledged_kind, KINDS),
+    "acknowledges_at_ns": lambda packets: _when(packets, packets.facts.acknowledged_at_ns),
+    "echoes_at_ns": lambda packets: _when(packets, packets.facts.echoed_at_ns),
     "body_bytes": lambda packets: masked(
         packets.decoded.body_bytes.astype(np.int32), ~packets.decoded.has_body, pa.int32()
     ),

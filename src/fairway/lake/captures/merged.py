@@ -61,25 +61,42 @@ def borne_out(rows: Rows, key: Words, recognise: Callable[[Mask], Codes]) -> Mas
     """Return which rows stay: of a record that may hold several datagrams its pieces or itself, as its flow has it.
 
     `key` is what is recognised as a whole, the flow or the episode; `recognise` returns the protocol of each of some
-    rows, as a place in `PROTOCOLS`. What a cut would make of a udpc datagram or of an acknowledgement is no evidence
-    for the cut: such a record counts as it is, if it is well-formed so.
+    rows, as a place in `PROTOCOLS`.
     """
-    piece = rows.numbers("piece")
-    protocol = np.where(rows.missing("merged_as"), MISSING, rows.numbers("merged_as"))
-    merged = protocol != MISSING
-    if not merged.any():
+    if rows.missing("merged_as").all():
         return np.ones(len(rows), dtype=bool)
+    keys, places = np.unique(key, return_inverse=True)
+    seen = telling(rows, key)
+    spoken = np.full(len(keys), MISSING, dtype=np.int16)
+    spoken[places[seen]] = recognise(seen)
+    return staying(rows, spoken[places])
+
+
+def telling(rows: Rows, key: Words) -> Mask:
+    """Return which rows are evidence for what is spoken; all rows of a record are among them.
+
+    What a cut would make of a udpc datagram or of an acknowledgement is no evidence for the cut: such a record counts
+    as it is, if it is well-formed so.
+    """
+    piece, protocol = rows.numbers("piece"), _merged_as(rows)
+    merged = protocol != MISSING
     answers = rows.codes("pydevts_kind", ("ack", "close")) != MISSING
-    record = mixed(key, rows.numbers("frame"))
+    record = mixed(key, rows.texts("file_id")[0], rows.numbers("frame"))
     sure = np.unique(record[merged & (piece > 0) & ~answers])
     unclear = (protocol == PROTOCOLS.index("udpc")) | ~np.isin(record, sure)
     malformed = np.zeros(len(rows), dtype=bool)
     for number, name in enumerate(PROTOCOLS):
         malformed |= (protocol == number) & (rows.codes(f"{name}_kind", ("malformed",)) != MISSING)
-    seen = np.where(merged, np.where(unclear, (piece == 0) & ~malformed, piece > 0), True)
-    keys, places = np.unique(key, return_inverse=True)
-    spoken = np.full(len(keys), MISSING, dtype=np.int16)
-    spoken[places[seen]] = recognise(seen)
-    cut = spoken[places] == protocol
-    stays: Mask = ~merged | np.where(cut, piece > 0, piece == 0)
+    seen: Mask = ~merged | np.where(unclear, (piece == 0) & ~malformed, piece > 0)
+    return seen
+
+
+def staying(rows: Rows, spoken: Codes) -> Mask:
+    """Return which rows stay where this is spoken."""
+    piece, protocol = rows.numbers("piece"), _merged_as(rows)
+    stays: Mask = (protocol == MISSING) | np.where(spoken == protocol, piece > 0, piece == 0)
     return stays
+
+
+def _merged_as(rows: Rows) -> Integers:
+    return np.where(rows.missing("merged_as"), MISSING, rows.numbers("merged_as"))

@@ -22,7 +22,8 @@ many at once. The rest is for the port map: a session of which one side was capt
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ import numpy as np
 from fairway.core.columns import Integers
 from fairway.core.errors import BadOption
 from fairway.core.tables import PROTOCOLS
-from fairway.lake.arrays import MISSING, Codes, Mask, Rows, count, least, mixed, most
+from fairway.lake.arrays import MISSING, Codes, Mask, Rows, Words, count, least, mixed, most
 from fairway.protocols import NAMES
 from fairway.protocols.udpc import wire as udpc
 
@@ -63,10 +64,14 @@ _ANSWERED = {
     "syn_ack": _CALL,
 }
 """What asks for an acknowledgement, and what gives one."""
-_PLAIN, _BEATS, _ONCE = (
-    [udpc.KINDS.index(kind) for kind in kinds]
-    for kinds in (("plain",), ("heartbeat", "heartbeat_ack"), ("syn", "syn_ack", "fin"))
-)
+_KINDS = {
+    name: [udpc.KINDS.index(kind) for kind in kinds]
+    for name, kinds in (
+        ("plain", ("plain",)),
+        ("beats", ("heartbeat", "heartbeat_ack")),
+        ("once", ("syn", "syn_ack", "fin")),
+    )
+}
 _MANY = re.compile(r"2(2[4-9]|3\d)\.|.*\.255$|ff")
 """Addresses of many hosts: multicast, and those that are nearly always a broadcast."""
 STEP_MAX = 4
@@ -75,6 +80,8 @@ RESTORE_STEP = 65_536
 """An endpoint jumps so far when it is restored."""
 HALF_TURN = 1 << 31
 """An index has 32 bits."""
+_LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_LAST = np.uint64(np.iinfo(np.uint64).max)
 
 
 class Recognised(NamedTuple):
@@ -97,8 +104,8 @@ def parsed_port_map(entries: Iterable[str]) -> dict[int, str]:
     return ports
 
 
-def recognised(rows: Rows, forward: Mask, port_map: PortMap) -> Recognised:
-    """Return what every row of `DATAGRAMS` speaks; the rows hold all there is of their flows.
+def recognised(rows: Rows, forward: Mask, port_map: PortMap, known: Recognised | None = None) -> Recognised:
+    """Return what every row of `DATAGRAMS` speaks; the rows hold all there is of their flows, or their flow is known.
 
     `forward` is a direction that the two ends of a flow agree on.
     """
@@ -108,7 +115,7 @@ def recognised(rows: Rows, forward: Mask, port_map: PortMap) -> Recognised:
     if not whole.any():
         return Recognised(protocol, evidence)
     flows, flow = np.unique(rows.numbers("flow")[whole], return_inverse=True)
-    verdict, proof = _verdicts(rows, whole, flow, len(flows), forward)
+    verdict, proof = known or verdicts(observed(rows, whole, flow, len(flows), forward))
     protocol[whole], evidence[whole] = verdict[flow], proof[flow]
     mapped = spoken_on_ports(rows, port_map)
     named = whole & (mapped != MISSING)
@@ -116,125 +123,148 @@ def recognised(rows: Rows, forward: Mask, port_map: PortMap) -> Recognised:
     return Recognised(protocol, evidence)
 
 
-def _verdicts(rows: Rows, whole: Mask, flow: Integers, flows: int, forward: Mask) -> tuple[Codes, Codes]:
-    """Return the protocol and the evidence of each flow whose content is conclusive."""
-    good = {name: rows.codes(f"{name}_kind", ("malformed",))[whole] == MISSING for name in PROTOCOLS}
-    good["dtls"] = rows.flags("dtls")[whole]
-    counts = {name: count(flow, mask, flows) for name, mask in good.items()}
-    handshake = _handshake(rows, whole, flow, flows)
-    in_session = handshake | _Udpc(rows, whole, flow, flows, forward).in_session(~handshake)
+@dataclass(frozen=True)
+class Evidence:
+    """What the datagrams of each flow add up to; what parts of them add up to can be added."""
+
+    sums: Mapping[str, Integers]
+    lows: Mapping[str, Integers]
+    """The least of numbers; the greatest that there is where there are none."""
+    highs: Mapping[str, Integers]
+    asking: Sequence[Words]
+    """The udpc datagrams that ask for an acknowledgement, each as a word."""
+    named: Sequence[Words]
+    """What acknowledgements name, as such words."""
+    naming: Sequence[Integers]
+    """The flows of these."""
+
+    def plus(self, other: Evidence) -> Evidence:
+        """Return what both add up to."""
+        return Evidence(
+            {name: one + other.sums[name] for name, one in self.sums.items()},
+            {name: np.minimum(one, other.lows[name]) for name, one in self.lows.items()},
+            {name: np.maximum(one, other.highs[name]) for name, one in self.highs.items()},
+            [*self.asking, *other.asking],
+            [*self.named, *other.named],
+            [*self.naming, *other.naming],
+        )
+
+    def spread(self, name: str) -> Integers:
+        """Return how far the numbers of each flow lie apart, on the shorter way round: they wrap."""
+        ways = (name, f"{name}, turned")
+        spreads = [np.where(self.has(way), self.highs[way] - self.lows[way], 0) for way in ways]
+        return np.minimum(*spreads)
+
+    def has(self, name: str) -> Mask:
+        """Return which flows have such a number."""
+        some: Mask = self.lows[name] <= self.highs[name]
+        return some
+
+    def is_one(self, name: str) -> Mask:
+        """Return which flows have one such number only."""
+        one: Mask = self.lows[name] == self.highs[name]
+        return one
+
+
+def observed(rows: Rows, whole: Mask, flow: Integers, flows: int, forward: Mask) -> Evidence:
+    """Return what rows of `DATAGRAMS` add up to; `whole` are those that have a flow, and `flow` is theirs."""
     proved = rows.codes("pydevts_kind", ("packet",)) != MISSING
     proved &= (rows.numbers("payload_bytes") > 8) & ~rows.missing("pydevts_body_crc")
     proved &= rows.numbers("pydevts_body_crc") == rows.numbers("pydevts_crc")
-    proofs = counts | {
-        "udpc": np.where(in_session, counts["udpc"], 0),
-        "pydevts": count(flow, proved[whole], flows),
+    good = {name: rows.codes(f"{name}_kind", ("malformed",))[whole] == MISSING for name in PROTOCOLS}
+    good |= {"dtls": rows.flags("dtls")[whole], "proved": proved[whole], "all": np.ones(len(flow), dtype=bool)}
+    sums = {name: count(flow, mask, flows) for name, mask in good.items()}
+    places, flow = np.flatnonzero(whole)[good["udpc"]], flow[good["udpc"]]
+    kind, out = rows.codes("udpc_kind", udpc.KINDS)[places], forward[places]
+    index, ack = rows.numbers("udpc_index")[places], rows.numbers("udpc_ack")[places]
+    destination, texts = rows.texts("destination")
+    many = np.array([_MANY.match(text) is not None for text in texts], dtype=bool)
+    asking = np.array([_ASKED.get(name, NOTHING) for name in udpc.KINDS])[kind]
+    answering = np.array([_ANSWERED.get(name, NOTHING) for name in udpc.KINDS])[kind]
+    asks, answers = asking != NOTHING, answering != NOTHING
+    told = {
+        "out": out,
+        "back": ~out,
+        "many": many[destination[places]],
+        "idle": rows.flags("udpc_idle_ack")[places],
+        "answers": answers,
+        "answers to nothing": answers & (ack == 0),
+        **{name: np.isin(kind, kinds) for name, kinds in _KINDS.items()},
     }
-    datagrams = np.bincount(flow, minlength=flows)
-    table = np.stack([np.where(2 * counts[name] >= datagrams, proofs[name], 0) for name in counts])
+    bounded = {
+        "session": (rows.numbers("udpc_session")[places], np.ones(len(places), dtype=bool)),
+        "called": (index, kind == udpc.KINDS.index("syn")),
+        "answered": (ack, kind == udpc.KINDS.index("syn_ack")),
+    }
+    for name, (numbers, which) in {"out": (index, out), "back": (index, ~out), "named": (ack, answers)}.items():
+        bounded |= {name: (numbers, which), f"{name}, turned": ((numbers + HALF_TURN) % (2 * HALF_TURN), which)}
+    return Evidence(
+        sums | {name: count(flow, mask, flows) for name, mask in told.items()},
+        {name: least(flow[which], numbers[which], flows, _HIGHEST) for name, (numbers, which) in bounded.items()},
+        {name: most(flow[which], numbers[which], flows, _LOWEST) for name, (numbers, which) in bounded.items()},
+        [mixed(flow, out, asking, index)[asks]],
+        [mixed(flow, ~out, answering, ack)[answers]],
+        [flow[answers]],
+    )
+
+
+def verdicts(found: Evidence) -> Recognised:
+    """Return the protocol and the evidence of each flow whose content is conclusive."""
+    shaken = found.has("called") & (
+        (found.lows["called"] == found.lows["answered"]) | (found.highs["called"] == found.highs["answered"])
+    )
+    names = (*PROTOCOLS, "dtls")
+    proofs = {name: found.sums[name] for name in names} | {
+        "udpc": np.where(shaken | _is_session(found), found.sums["udpc"], 0),
+        "pydevts": found.sums["proved"],
+    }
+    table = np.stack([np.where(2 * found.sums[name] >= found.sums["all"], proofs[name], 0) for name in names])
     best = table.max(axis=0)
     clear = (best > 0) & ((table == best).sum(axis=0) == 1)
     verdict = np.where(clear, table.argmax(axis=0), UNKNOWN).astype(np.int16)
-    named = np.array([EVIDENCE.index(_EVIDENCE_OF[name]) for name in counts] + [MISSING], np.int16)
-    evidence: Codes = named[verdict]
-    evidence[(verdict == PROTOCOLS.index("udpc")) & handshake] = EVIDENCE.index("handshake")
-    return verdict, evidence
+    evidence: Codes = np.array([EVIDENCE.index(_EVIDENCE_OF[name]) for name in names] + [MISSING], np.int16)[verdict]
+    evidence[(verdict == PROTOCOLS.index("udpc")) & shaken] = EVIDENCE.index("handshake")
+    return Recognised(verdict, evidence)
 
 
-def _handshake(rows: Rows, whole: Mask, flow: Integers, flows: int) -> Mask:
-    """Return which flows hold a SYN and the SYN+ACK that answers it."""
-    kind = rows.codes("udpc_kind", ("syn", "syn_ack"))[whole]
-    calls, answers = kind == 0, kind == 1
-    index, ack = rows.numbers("udpc_index")[whole], rows.numbers("udpc_ack")[whole]
-    called = [find(flow[calls], index[calls], flows, -1) for find in (least, most)]
-    answered = [find(flow[answers], ack[answers], flows, -2) for find in (least, most)]
-    same: Mask = (called[0] == answered[0]) | (called[1] == answered[1])
-    return same
+def _is_session(found: Evidence) -> Mask:
+    """Return which flows are one session of udpc's, as far as one can tell without its handshake."""
+    good, answers = found.sums["udpc"], found.sums["answers"]
+    # One sessionID, and indices that advance with the datagrams.
+    steady: Mask = (good >= np.maximum(SESSION_DATAGRAMS_MIN, WELL_FORMED_MIN * found.sums["all"])) & found.is_one(
+        "session"
+    )
+    for side in ("out", "back"):
+        spread, sent = found.spread(side), STEP_MAX * found.sums[side] + STEP_MAX
+        steady &= (spread <= sent) | ((spread >= RESTORE_STEP) & (spread <= RESTORE_STEP + sent))
+    steady &= (found.spread("out") > 0) | (found.spread("back") > 0)
+    # From one host to another; and what they acknowledge is said only where they do.
+    steady &= (found.sums["many"] == 0) & (found.sums["idle"] <= (1 - WELL_FORMED_MIN) * good)
+    # An acknowledgement of nothing, or always of the same, is none.
+    steady &= ((answers < SESSION_DATAGRAMS_MIN) | (found.spread("named") > 0)) & (
+        found.sums["answers to nothing"] == 0
+    )
+    if not steady.any():
+        return steady
+    # Sorted once: `np.isin` would sort all of them again with each part.
+    asking = np.append(np.concatenate(found.asking), _LAST)
+    asking.sort()
+    known = np.zeros(len(good), dtype=np.int64)
+    for flow, named in zip(found.naming, found.named, strict=True):
+        known += count(flow, asking[np.searchsorted(asking, named)] == named, len(good))
+    answered = (answers > 0) & (known >= ANSWERING_MIN * answers)
+    both = (found.sums["out"] > 0) & (found.sums["back"] > 0)
+    session: Mask = steady & np.where(both, answered, _alone(found))
+    return session
 
 
-class _Udpc:
-    """The datagrams that can be read as udpc, and what each flow of them does."""
-
-    def __init__(self, rows: Rows, whole: Mask, flow: Integers, flows: int, forward: Mask) -> None:
-        """`whole` are the rows that have a flow, and `flow` is theirs."""
-        kind = rows.codes("udpc_kind", udpc.KINDS)[whole]
-        good = np.flatnonzero(kind)
-        self._rows, self._flows, self._places = rows, flows, np.flatnonzero(whole)[good]
-        self._flow, self._kind, self._out = flow[good], kind[good], forward[self._places]
-        self._all, self._good = np.bincount(flow, minlength=flows), np.bincount(self._flow, minlength=flows)
-
-    def in_session(self, wanted: Mask) -> Mask:
-        """Return which of the wanted flows are one session."""
-        found: Mask = wanted & (self._good >= np.maximum(SESSION_DATAGRAMS_MIN, WELL_FORMED_MIN * self._all))
-        for step in (self._steady, self._one_to_one, self._answered):
-            if found.any():
-                self._look_at(found)
-                found = found & step()
-        return found
-
-    def _look_at(self, flows: Mask) -> None:
-        """Leave out all other flows."""
-        left = flows[self._flow]
-        self._flow, self._kind, self._out = self._flow[left], self._kind[left], self._out[left]
-        self._places = self._places[left]
-
-    def _steady(self) -> Mask:
-        """Return which flows have one sessionID, and indices that advance with the datagrams."""
-        session, index = self._numbers("udpc_session"), self._numbers("udpc_index")
-        steady: Mask = least(self._flow, session, self._flows, -1) == most(self._flow, session, self._flows, -2)
-        advances = np.zeros(self._flows, dtype=bool)
-        for side in (self._out, ~self._out):
-            spread, sent = self._spread(index, side), STEP_MAX * self._count(side) + STEP_MAX
-            advances |= spread > 0
-            steady &= (spread <= sent) | ((spread >= RESTORE_STEP) & (spread <= RESTORE_STEP + sent))
-        return steady & advances
-
-    def _one_to_one(self) -> Mask:
-        """Return which flows go from one host to another, and say what they acknowledge only where they do."""
-        destination, texts = self._rows.texts("destination")
-        many: Mask = np.array([_MANY.match(text) is not None for text in texts], dtype=bool)
-        idle = self._count(self._rows.flags("udpc_idle_ack")[self._places])
-        found: Mask = (self._count(many[destination[self._places]]) == 0) & (idle <= (1 - WELL_FORMED_MIN) * self._good)
-        return found
-
-    def _answered(self) -> Mask:
-        """Return which flows have acknowledgements that name what the other side sent; of one side alone, that may."""
-        index, ack = self._numbers("udpc_index"), self._numbers("udpc_ack")
-        asking = np.array([*(_ASKED.get(kind, NOTHING) for kind in udpc.KINDS), NOTHING])[self._kind]
-        answering = np.array([*(_ANSWERED.get(kind, NOTHING) for kind in udpc.KINDS), NOTHING])[self._kind]
-        asks, answers = asking != NOTHING, answering != NOTHING
-        count, spread = self._count(answers), self._spread(ack, answers)
-        sent = mixed(self._flow, self._out, asking, index)[asks]
-        named = np.isin(mixed(self._flow, ~self._out, answering, ack), sent) & answers
-        both = (self._count(self._out) > 0) & (self._count(~self._out) > 0)
-        answered = np.where(
-            both, (count > 0) & (self._count(named) >= ANSWERING_MIN * count), self._alone(spread, count)
-        )
-        # An acknowledgement of nothing, or always of the same, is none.
-        varied = (count < SESSION_DATAGRAMS_MIN) | (spread > 0)
-        found: Mask = answered & varied & (self._count(answers & (ack == 0)) == 0)
-        return found
-
-    def _alone(self, spread: Integers, answers: Integers) -> Mask:
-        """Return which flows, captured in one direction, do what only a udpc endpoint does."""
-        plain, beats, once = (self._count(np.isin(self._kind, kinds)) for kinds in (_PLAIN, _BEATS, _ONCE))
-        telling = (self._good - plain >= TELLING_MIN * self._good) | (beats > 1)
-        found: Mask = telling & (beats < self._good) & (2 * once <= self._good)
-        return found & (spread <= ANSWERS_STEP_MAX * answers + ANSWERS_STEP_MAX)
-
-    def _numbers(self, name: str) -> Integers:
-        return self._rows.numbers(name)[self._places]
-
-    def _count(self, which: Mask) -> Integers:
-        return count(self._flow, which, self._flows)
-
-    def _spread(self, numbers: Integers, which: Mask) -> Integers:
-        """Return how far the numbers of each flow lie apart, on the shorter way round: they wrap."""
-        groups, chosen = self._flow[which], numbers[which]
-        ways = (chosen, (chosen + HALF_TURN) % (2 * HALF_TURN))
-        one, other = (most(groups, way, self._flows, 0) - least(groups, way, self._flows, 0) for way in ways)
-        spread: Integers = np.minimum(one, other)
-        return spread
+def _alone(found: Evidence) -> Mask:
+    """Return which flows, captured in one direction, do what only a udpc endpoint does."""
+    good, beats = found.sums["udpc"], found.sums["beats"]
+    telling = (good - found.sums["plain"] >= TELLING_MIN * good) | (beats > 1)
+    alone: Mask = telling & (beats < good) & (2 * found.sums["once"] <= good)
+    alone &= found.spread("named") <= ANSWERS_STEP_MAX * found.sums["answers"] + ANSWERS_STEP_MAX
+    return alone
 
 
 def spoken_on_ports(rows: Rows, port_map: PortMap) -> Codes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fairway.core import conversations
 from fairway.core.events import Peer
+from fairway.core.recovery.asking import Pace
 from fairway.protocols.rup.context import Context
-from fairway.protocols.rup.feedback import AckPolicy, Pace
+from fairway.protocols.rup.feedback import AckPolicy
 from fairway.protocols.rup.incoming import Incoming
 from fairway.protocols.rup.sender import Sender
 
@@ -26,7 +27,12 @@ class Conversation(conversations.Conversation):
         """Something valid has come from there."""
         self.heard_us = now_us
         self.ack_policy = AckPolicy(context.options.confirm_every_parts)
-        self.pace = Pace(context.options)
+        options = context.options
+        self.pace = Pace(
+            initial_us=options.request_again_us,
+            min_us=options.request_again_us_min,
+            max_us=options.request_again_us_max,
+        )
         self.incoming: dict[bytes, Incoming] = {}
         self.incoming_bytes = 0
         self.receipts: dict[bytes, int] = {}

@@ -14,7 +14,7 @@ class Outgoing:
     """The state of one message that is being sent; what became of its parts is in `stream`."""
 
     __slots__ = (
-        "body", "identity", "in_round", "left_us", "part_bytes", "part_count", "queued_us",
+        "body", "identity", "in_round", "part_bytes", "part_count", "queued_us",
         "sent", "serial", "stream", "token", "total", "turn",
     )  # fmt: skip
 
@@ -30,8 +30,6 @@ class Outgoing:
         """Parts below were transmitted."""
         self.stream = Stream(serial)
         self.stream.since_us = self.queued_us = now_us
-        self.left_us = now_us
-        """When a part of it last left."""
         self.in_round = False
         """It is in its sender's round of messages that have something to send."""
         self.turn = 0

@@ -32,8 +32,7 @@ UNANSWERED_PARTS = 32
 
 REPEAT_WITHIN_US = 50_000_000
 """A receiver recognises a completed message for 60 s from its latest part: what was not repeated for nearly as long may
-be delivered twice, so it is not repeated at all. That is a rule of the wire about ids: it says neither that a part
-is lost nor when one leaves."""
+be delivered twice, so it is not repeated at all."""
 
 LEFT_BEHIND = "the peer said nothing about this message in time, but confirmed later ones"
 
@@ -42,7 +41,7 @@ class Sender:
     """The sending half of one conversation."""
 
     __slots__ = (
-        "_begun", "_blocked_us", "_context", "_fresh", "_fresh_next", "_grid", "_oldest_first", "_options",
+        "_begun", "_blocked_us", "_context", "_fresh", "_fresh_next", "_grid", "_leader", "_oldest_first", "_options",
         "_outstanding_max", "_recovery", "_round", "_slots", "_under_way", "_waiting", "backlog", "is_blocked", "peer",
         "serial",
     )  # fmt: skip
@@ -58,6 +57,7 @@ class Sender:
             Kind(
                 held_us=options.confirm_after_us,
                 backoff_us_max=options.backoff_us_max,
+                repeat_within_us=REPEAT_WITHIN_US,
                 silence_us=options.silence_us,
                 stall_us=options.stall_us,
             ),
@@ -76,6 +76,8 @@ class Sender:
         self._round: deque[Outgoing] = deque()
         self._fresh: deque[Outgoing] = deque()
         """Messages that have something to send: those that the peer has answered, and those it has not."""
+        self._leader: Outgoing | None = None
+        """Gets every second turn."""
         self._fresh_next = False
         self._oldest_first = False
         self._blocked_us = 0
@@ -138,6 +140,7 @@ class Sender:
             message.in_round = allowed < sendable
             if message.in_round:
                 self._enter(message, first=message.turn > 0)
+                self._lead(message)
             # A peer that ignores messages already is not offered more while it takes one.
             self._fresh_next = not message.turn and message.stream.answered and not self._slots.ignored
         if oldest < NEVER:
@@ -195,6 +198,18 @@ class Sender:
         else:
             queue.append(message)
 
+    def _lead(self, message: Outgoing) -> None:
+        """Have every second turn go to one message, until it is sent, and the others to the rest in turn.
+
+        If all took turns alike, messages of one size that were begun together would end together, and a sender who
+        queues another for each that is confirmed would have nothing to send for a round trip.
+        """
+        if self._leader is None or not self._leader.in_round:
+            self._leader = message
+        if message is self._leader and not message.turn and self._round and self._round[-1] is message:
+            self._round.pop()
+            self._round.insert(1, message)
+
     def _waits_for_burst(self, wanted: int) -> bool:
         """Return whether the window, not the pacing, has no room for a whole burst, and more will come by itself.
 
@@ -248,20 +263,17 @@ class Sender:
         data = self._grid.encode(message, first, count)
         context.outbox.answer(self.peer.address, data, wire.DATA_HEADER_BYTES + message.part_bytes, count)
         self._recovery.sent(message.stream, first, count, now_us)
-        message.left_us = now_us
         message.sent = first + count
         context.statistics.messages_sent += not first
 
     def _retransmit_lost(self, serial_max: int, now_us: int) -> None:
         while (run := self._recovery.next_retransmission(now_us, serial_max)) is not None:
-            self._retransmit(run, now_us)
+            self._retransmit(run)
+        while self._recovery.forgotten:
+            self._give_up(self._begun[self._recovery.forgotten.pop().serial], LEFT_BEHIND)
 
-    def _retransmit(self, run: Run, now_us: int) -> None:
+    def _retransmit(self, run: Run) -> None:
         message = self._begun[run.stream.serial]
-        if now_us - message.left_us > REPEAT_WITHIN_US:
-            self._give_up(message, LEFT_BEHIND)
-            return
-        message.left_us = now_us
         self._enter_round(message)
         data = self._grid.encode(message, run.first, run.count)
         segment_bytes = wire.DATA_HEADER_BYTES + message.part_bytes

@@ -1,0 +1,260 @@
+"""An episode of more records than are held at a time: its chunks lie on disk, and are gone through three times.
+
+    1  all chunks add up what the episode speaks, and in which layout (`verdicts`, `layouts`); its handshakes are kept
+    2  in the order of time, sessions and numbers are found (`heard_in`); what later chunks must know is carried
+    3  in that order again, with all that is known by then, rows of `packets` are made
+
+What a record repeats or acknowledges may lie anywhere in the episode, before it or behind it, but has a number that it
+names. So between 2 and 3 what records say is looked at number by number, a share of all numbers at a time (`facts`).
+A record that has a number of its own and names another is looked at with both.
+
+Memory is for a chunk, a share, the handshakes, and a few numbers for each session.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fairway.core.columns import Integers
+from fairway.lake.analysis.acknowledgements import OF_OTHER, Facts, facts, numbers_of
+from fairway.lake.analysis.carried import Carried
+from fairway.lake.analysis.conversations import answers_of_calls, handshakes_in
+from fairway.lake.analysis.decoded import Decoded, Known, Signs, layouts, signs_in
+from fairway.lake.analysis.episodes import first_of_episodes
+from fairway.lake.analysis.episodes import numbers_of as episodes_of
+from fairway.lake.analysis.packets import LAYOUT, Heard, Packets, heard_in, spoken
+from fairway.lake.analysis.said import TURNS, Said
+from fairway.lake.arrays import MISSING, Mask, Rows, begins, masked, mixed
+from fairway.lake.captures.merged import staying, telling
+from fairway.lake.captures.recognition import Evidence, observed, verdicts
+
+Decode = Callable[[pa.Table, Known | None], Decoded]
+"""Reads records, of an episode that is known or not."""
+
+SHARES_MAX = min(turn for turn in TURNS.values() if turn > 1)
+"""A number on the wire and the same one widened are in one share: shares are what is left of a turn."""
+
+
+class OnDisk:
+    """What lies in a temporary file."""
+
+    def __init__(self) -> None:
+        folder = os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(",")[0]  # where Spark keeps its own
+        self._file = tempfile.TemporaryFile(prefix="fairway-episode-", dir=folder)  # noqa: SIM115
+
+    def close(self) -> None:
+        """Remove the file."""
+        self._file.close()
+
+
+class Chunks(OnDisk):
+    """The records of one episode on disk, in the order of time, so many at a time."""
+
+    def __init__(self, beginning: pa.Table, rows: int) -> None:
+        super().__init__()
+        self.rows, self.count = rows, 0
+        self.ends = beginning.slice(0, 0)
+        """The first record, and the last."""
+        self.may_be_merged = False
+        """Whether a record may hold several datagrams."""
+        self._writer = pa.ipc.new_file(self._file, beginning.schema)
+        self._waiting = beginning.slice(0, 0)
+        self.add(beginning)
+
+    @property
+    def episode(self) -> int:
+        """The number of the episode."""
+        return int(episodes_of(Rows(self.ends), np.array([True, False]))[0])
+
+    def continued(self, records: pa.Table) -> pa.Table:
+        """Take what is of this episode of the records that come next, and return the others."""
+        first = first_of_episodes(Rows(pa.concat_tables([self.ends.slice(1), records])))
+        end = int(np.flatnonzero(np.append(first[1:], True))[0])
+        self.add(records.slice(0, end))
+        return records.slice(end)
+
+    def add(self, records: pa.Table) -> None:
+        """Take more records of it. The rows of one are not parted."""
+        if not len(records):
+            return
+        self.count += len(records)
+        first = self.ends if len(self.ends) else records
+        self.ends = pa.concat_tables([first.slice(0, 1), records.slice(len(records) - 1)])
+        self.may_be_merged |= records["merged_as"].null_count < len(records)
+        for start in range(0, len(records), self.rows):
+            self._waiting = pa.concat_tables([self._waiting, records.slice(start, self.rows)])
+            if len(self._waiting) > self.rows:
+                held = Rows(self._waiting)
+                end = int(np.flatnonzero(begins(mixed(held.numbers("file_id"), held.numbers("frame"))))[-1])
+                self._write(self._waiting.slice(0, end))
+                self._waiting = self._waiting.slice(end)
+
+    def _write(self, records: pa.Table) -> None:
+        if len(records):
+            self._writer.write_table(records.combine_chunks())
+
+    def ended(self) -> Chunks:
+        """Return the same, without more to come."""
+        self._write(self._waiting)
+        self._waiting = self._waiting.slice(0, 0)
+        self._writer.close()
+        return self
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """Return the chunks, each with a column for the number of the episode."""
+        stored = pa.ipc.open_file(self._file)
+        for number in range(stored.num_record_batches):
+            records = pa.Table.from_batches([stored.get_batch(number)])
+            none = Rows(records).numbers("undecoded") != 0
+            yield records.append_column("episode", masked(np.full(len(records), self.episode), none, pa.int64()))
+
+
+class Shuffled(OnDisk):
+    """Rows of numbers on disk, which are read in other groups than they were written in."""
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self._groups = groups
+        self._kind: np.dtype[np.void] | None = None
+        self._bounds: list[Integers] = []
+        self._rows = 0
+
+    def add(self, columns: Mapping[str, NDArray[Any]], group: Integers) -> None:
+        """Write rows, each of which belongs to a group."""
+        order = np.argsort(group, kind="stable")
+        self._kind = np.dtype([(name, column.dtype) for name, column in columns.items()])
+        rows = np.empty(len(order), dtype=self._kind)
+        for name, column in columns.items():
+            rows[name] = column[order]
+        self._file.seek(0, os.SEEK_END)
+        self._file.write(rows.tobytes())
+        self._bounds.append(self._rows + np.searchsorted(group[order], np.arange(self._groups + 1)))
+        self._rows += len(order)
+
+    def group(self, number: int) -> dict[str, NDArray[Any]]:
+        """Return the rows of a group in the order in which they were written."""
+        assert self._kind is not None
+        pieces = []
+        for bounds in self._bounds:
+            start, end = (int(bound) * self._kind.itemsize for bound in bounds[number : number + 2])
+            self._file.seek(start)
+            pieces.append(self._file.read(end - start))
+        rows = np.frombuffer(b"".join(pieces), dtype=self._kind)
+        return {name: np.ascontiguousarray(rows[name]) for name in rows.dtype.names or ()}
+
+
+def cut(chunks: Chunks, decode: Decode) -> Chunks:
+    """Return each record as the episode bears it out: cut into datagrams, or as it is."""
+    if not chunks.may_be_merged:
+        return chunks
+    told = (decode(chunk.filter(pa.array(_telling(decode(chunk, None)))), None) for chunk in chunks)
+    evidence = reduce(Evidence.plus, map(_observed, told))
+    known, told_any = Known(verdicts(evidence)), evidence.sums["all"] > 0
+    found = Chunks(chunks.ends.slice(0, 0), chunks.rows)
+    for chunk in chunks:
+        decoded = decode(chunk, known)
+        stays = staying(decoded.rows, np.where(told_any, decoded.protocol, np.int16(MISSING)))
+        found.add(chunk.drop_columns("episode").filter(pa.array(stays)))
+    return found.ended()
+
+
+def _telling(decoded: Decoded) -> Mask:
+    return telling(decoded.rows, mixed(decoded.flow))
+
+
+def _observed(decoded: Decoded) -> Evidence:
+    """Return what a chunk adds up to."""
+    rows = decoded.by_episode
+    whole = ~rows.missing("flow")
+    return observed(rows, whole, np.zeros(np.count_nonzero(whole), np.int64), 1, decoded.forward)
+
+
+def packets_in(chunks: Chunks, decode: Decode) -> Iterator[Packets]:
+    """Find out what an episode says, and return it chunk by chunk."""
+    known, calls = _known(chunks, decode)
+    carried, starts = Carried(keeps=True), [0]
+    shares = min(SHARES_MAX, 1 << (2 * chunks.count // chunks.rows).bit_length())
+    with closing(Shuffled(shares)) as told:
+        for heard in _heard(chunks, decode, known, calls, carried):
+            _tell(told, heard.said, starts[-1], shares)
+            starts.append(starts[-1] + len(heard.sessions.rows))
+        found = Shuffled(len(starts) - 1)
+        for share in range(shares):
+            _find(found, told.group(share), np.array(starts[:-1]))
+    with closing(found):
+        for number, heard in enumerate(_heard(chunks, decode, known, calls, carried.again(LAYOUT))):
+            yield Packets(*heard, _facts(found.group(number), starts[number], len(heard.sessions.rows)))
+
+
+Calls = tuple[Integers, Integers]
+"""The places of handshakes in the episode, and what calls among them were answered with; -1 for the others."""
+
+
+def _known(chunks: Chunks, decode: Decode) -> tuple[Known, Calls]:
+    """Find out what only the whole episode tells."""
+    evidence: Evidence | None = None
+    signs: Signs | None = None
+    flows, handshakes, places, start = np.array([chunks.episode]), [], [], 0
+    for chunk in chunks:
+        decoded = decode(chunk, None)
+        seen, shown = _observed(decoded), signs_in(decoded.by_episode, flows)
+        evidence, signs = evidence.plus(seen) if evidence else seen, signs.plus(shown) if signs else shown
+        shaken = np.flatnonzero(handshakes_in(decoded.rows))
+        handshakes.append(chunk.take(pa.array(shaken)))
+        places.append(start + shaken)
+        start += len(chunk)
+    assert evidence is not None
+    assert signs is not None
+    kept = pa.concat_tables(handshakes).combine_chunks()
+    decoded = decode(kept, None)
+    known = Known(verdicts(evidence), layouts(decoded.by_episode, decoded.forward, flows, signs))
+    decoded = spoken(decode(kept, known))
+    return known, (np.concatenate(places), answers_of_calls(decoded.by_episode, decoded.point, decoded.forward))
+
+
+def _heard(chunks: Chunks, decode: Decode, known: Known, calls: Calls, carried: Carried) -> Iterator[Heard]:
+    """Go through an episode in the order of time."""
+    start = 0
+    for chunk in chunks:
+        answers = np.full(len(chunk), MISSING, dtype=np.int64)
+        first, last = np.searchsorted(calls[0], (start, start + len(chunk)))
+        answers[calls[0][first:last] - start] = calls[1][first:last]
+        yield heard_in(spoken(decode(chunk, known)), answers, carried)
+        start += len(chunk)
+
+
+def _tell(told: Shuffled, said: Said, start: int, shares: int) -> None:
+    """Write what records say to the shares of the numbers that they have and name."""
+    own, other = (number & (shares - 1) for number in numbers_of(said))
+    twice = np.repeat(np.arange(len(own)), np.where(own == other, 1, 2))
+    again = ~begins(twice)
+    share = np.where(again, other[twice], own[twice])
+    flags = {"place": start + twice, "has": ~again, "names": again | (own == other)[twice]}
+    told.add(flags | {name: column[twice] for name, column in said._asdict().items()}, share)
+
+
+def _find(found: Shuffled, told: dict[str, NDArray[Any]], starts: Integers) -> None:
+    """Write the facts of one share of numbers to the chunks of their records."""
+    flags = {name: told.pop(name) for name in ("place", "has", "names")}
+    found.add(flags | facts(Said(**told))._asdict(), np.searchsorted(starts, flags["place"], side="right") - 1)
+
+
+def _facts(found: dict[str, NDArray[Any]], start: int, count: int) -> Facts:
+    """Return the facts of the records of a chunk."""
+    places, whose = found["place"] - start, {True: found["names"], False: found["has"]}
+
+    def column(name: str) -> NDArray[Any]:
+        values, which = np.empty(count, dtype=found[name].dtype), whose[name in OF_OTHER]
+        values[places[which]] = found[name][which]
+        return values
+
+    return Facts(*map(column, Facts._fields))
