@@ -105,6 +105,20 @@ def test_the_command_measures_on_a_real_link(tmp_path: Path, capsys: pytest.Capt
         ("message", "tcp-cubic"),
         ("trickle", "tcp-cubic"),
         ("trickle", "udpc"),
+        ("request", "tcp-cubic"),
+        ("request", "udpc"),
     }
     assert all(cell["rounds"][0]["rate"] > 0 for cell in written["cells"])
     assert written["tables"]["The emulator"][0]["link"] == "LAN"
+    drawn = (tmp_path / "links.svg").read_text()
+    assert all(f"<title>LAN, {peer}: " in drawn for peer in ("TCP CUBIC", "udpc"))
+
+
+def test_two_flows_share_one_link(tmp_path: Path) -> None:
+    words = ["bench", "links", "--only", "lan,rup,tcp-bbr,shared", "--rounds", "1", "--seconds", "0.5"]
+    code = command_line([*words, "--out", str(tmp_path)])
+    assert code == (0 if os.geteuid() == 0 else 1)
+    if code == 0:
+        rows = json.loads((tmp_path / "links.json").read_text())["tables"]["Two flows at once"]
+        assert [row["flows"] for row in rows] == ["rup, rup", "rup, TCP BBR"]
+        assert all(0.5 <= float(row["Jain's index"]) <= 1 for row in rows)
