@@ -144,19 +144,13 @@ def test_dark_follows_the_system_and_the_switch_overrules_it(browser: Browser, r
     assert browser.run(ground) == dark
 
 
-@pytest.mark.parametrize("place", ["", "#session-0"])
-def test_a_narrow_page_does_not_scroll_sideways(browser: Browser, report: Path, place: str) -> None:
-    browser.resize(380, 800)
-    browser.open(report, place)
-    assert browser.run("document.documentElement.scrollWidth") <= 380
-    assert browser.run("document.querySelector('canvas').clientWidth") < 380
-
-
-def test_a_page_scrolls_sideways_in_no_usual_width(browser: Browser, report: Path) -> None:
-    for width in (768, 1_024, 1_400, 1_920):
-        browser.resize(width, 900)
-        browser.open(report)
+@pytest.mark.parametrize("width", [380, 768, 1_024, 1_400, 1_920])
+def test_a_page_scrolls_sideways_in_no_usual_width(browser: Browser, report: Path, width: int) -> None:
+    browser.resize(width, 900)
+    for place in ("", "#session-0"):
+        browser.open(report, place)
         assert browser.run("document.documentElement.scrollWidth") <= width
+        assert browser.run("document.querySelector('canvas').clientWidth") < width
 
 
 def test_hostile_names_are_shown_and_not_run(browser: Browser, tmp_path: Path) -> None:
