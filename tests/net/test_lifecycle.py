@@ -20,7 +20,7 @@ from fairway.net import (
     kernel,
     listen,
 )
-from tests.capture.reading import read_pcapng
+from tests.capture.reading import read_capture
 from tests.loopback import closed_port, own_host
 from tests.net.worlds import PATHS, PROTOCOLS, io_of
 
@@ -206,7 +206,7 @@ async def test_a_trace_holds_every_datagram_of_both_directions(path: str, tmp_pa
             await connection.send(b"\xff" * 999)
             counted = connection.statistics.machine
         with (tmp_path / "client.pcapng").open("rb") as file:
-            frames = list(read_pcapng(file.read()))
+            frames = read_capture(file.read())
         assert len(frames) == counted.datagrams_sent + counted.datagrams_received
         times = sum(b"\xff" * 999 in frame.data for frame in frames)
         assert 1 <= times <= 1 + counted.retransmissions
@@ -229,7 +229,7 @@ async def test_endpoints_of_one_listener_share_one_trace(tmp_path: Path) -> None
         for url in listener.urls:
             async with connect(url) as connection:
                 await connection.send(b"hello from " + url.encode())
-    frames = list(read_pcapng(trace.read_bytes()))
+    frames = read_capture(trace.read_bytes())
     assert sum(b"hello from" in frame.data for frame in frames) == 2
 
 

@@ -37,11 +37,6 @@ def test_an_empty_folder_is_no_lake_for_who_only_reads(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_an_address_is_refused() -> None:
-    with pytest.raises(BadOption, match="is an address of gs"):
-        Lake("gs://bucket/lake")
-
-
 @pytest.mark.parametrize("name", ["feature%2Fx", "back\\slash"])
 def test_a_path_that_the_library_reads_as_another_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadOption, match="which delta-rs takes for something else: name another"):
