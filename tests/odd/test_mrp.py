@@ -45,29 +45,22 @@ def test_a_strict_ping_pong_server_takes_a_round_trip_a_message_and_two_seconds_
 
 
 @over_layouts
+@pytest.mark.parametrize(
+    ("rtt_us", "window", "loss_per_cent"),
+    [(40 * MS, 1, 2), *((rtt_us, window, 10) for rtt_us in (200 * MS, 300 * MS) for window in (1, 2))],
+)
 @over_seeds(3)
-def test_a_strict_ping_pong_server_is_served_over_a_lossy_link(layout: str, seed: int) -> None:
-    """At 2 % loss in each direction 4 % of the exchanges fail: the bound allows 2 s for each."""
+def test_a_strict_server_is_served_over_a_lossy_link(
+    layout: str, rtt_us: int, window: int, loss_per_cent: int, seed: int
+) -> None:
+    """Twice as many exchanges fail as datagrams are lost in each direction: the bound allows 2 s for each. A resend
+    delay that never learns the round trip costs time where it is too long and datagrams where it is too short."""
     bodies = numbered(300)
-    world = World(MrpPeer(layout, window=1), Link(delay_us=20 * MS, loss_per_million=20_000), seed=seed)
-    bound_us = 1.3 * len(bodies) * world.rtt_us + PER_LOSS_US * len(bodies) // 25
-    world.carry(bodies, 4 * round(bound_us), per_needed=4)
-    at_most(world.all_delivered().took_us, bound_us, "2 % loss")
-
-
-@over_layouts
-@pytest.mark.parametrize("rtt_us", [200 * MS, 300 * MS])
-@pytest.mark.parametrize("window", [1, 2])
-@over_seeds(3)
-def test_a_strict_server_is_served_over_a_far_and_lossy_link(layout: str, rtt_us: int, window: int, seed: int) -> None:
-    """At 10 % loss in each direction 20 % of the exchanges fail: the bound allows 2 s for each. A resend delay that
-    never learns the round trip costs time where it is too long and datagrams where it is too short."""
-    bodies = numbered(500)
-    link = Link(delay_us=rtt_us // 2, loss_per_million=100_000)
+    link = Link(delay_us=rtt_us // 2, loss_per_million=10_000 * loss_per_cent)
     world = World(MrpPeer(layout, window=window), link, seed=seed)
-    bound_us = 1.3 * len(bodies) * world.rtt_us + PER_LOSS_US * len(bodies) // 5
+    bound_us = 1.3 * len(bodies) * world.rtt_us + PER_LOSS_US * len(bodies) * 2 * loss_per_cent // 100
     world.carry(bodies, 4 * round(bound_us), per_needed=4)
-    at_most(world.all_delivered().took_us, bound_us, "10 % loss")
+    at_most(world.all_delivered().took_us, bound_us, f"{loss_per_cent} % loss")
 
 
 @over_layouts
@@ -95,7 +88,7 @@ def test_a_near_server_with_one_open_receipt_is_served_without_the_longest_resen
 
 
 @over_layouts
-@over_seeds(2)
+@over_seeds(1)
 def test_a_window_of_32767_delivers_everything_to_a_window_of_256_at_a_loss_of_one_in_a_thousand(
     layout: str, seed: int
 ) -> None:
@@ -112,7 +105,7 @@ def test_a_window_of_32767_delivers_everything_to_a_window_of_256_at_a_loss_of_o
 def test_a_round_trip_that_grows_from_20_to_100_ms_costs_at_most_half_as_much_as_one_that_was_always_so_long(
     layout: str, seed: int
 ) -> None:
-    bodies = numbered(20_000)
+    bodies = numbered(10_000)
     long = World(MrpPeer(layout), Link(delay_us=50 * MS), seed=seed).carry(bodies, 120 * SECOND)
     grows = Link(delay_us=10 * MS, grows=(500 * MS, 50 * MS))
     odd = World(MrpPeer(layout), grows, seed=seed).carry(bodies, 120 * SECOND)
