@@ -9,7 +9,7 @@ import pytest
 from fairway.report.capture import capture_report
 from fairway.report.page import Axis, Chart, Line, chart, heat_map, page, section
 from tests.report.browser import Browser
-from tests.report.lakes import Tables, mixed, transmission
+from tests.report.lakes import Tables, alone, mixed, transmission
 
 COLOURS_IN = """(place => {
   const canvas = document.querySelector(`${place} canvas`);
@@ -155,8 +155,7 @@ def test_a_page_scrolls_sideways_in_no_usual_width(browser: Browser, report: Pat
 
 def test_hostile_names_are_shown_and_not_run(browser: Browser, tmp_path: Path) -> None:
     evil = "<img src=x onerror=document.title='owned'>.pcap"
-    tables = Tables()
-    transmission(tables, 1, messages=20, loss=0.2, file=evil, point=evil, broken=("UDPC-3.4",), end=evil)
+    tables = alone(20, loss=0.2, file=evil, point=evil, broken=("UDPC-3.4",), end=evil)
     path = tmp_path / "evil.html"
     path.write_text(capture_report(tables.write(tmp_path / "lake")), encoding="utf-8")
     for place in ("", "#session-0"):
