@@ -313,7 +313,3 @@ def test_standing_between_changes_nothing() -> None:
         configuration = draw(protocol, 3)
         between = partial(Between, protocol, configuration.options)
         assert run(configuration, 3, make_machine=between).digest == run(configuration, 3).digest  # type: ignore[arg-type]
-
-
-def test_the_mutations_are_at_least_ten_different_ones() -> None:
-    assert len({_name(mutation) for _, mutation, _ in MUTATIONS}) >= 10
