@@ -19,7 +19,7 @@ import pytest
 from deltalake import write_deltalake
 
 from benchmarks.frame import Key, Results, measured
-from benchmarks.gateway import rounds, servers
+from benchmarks.gateway import rounds
 from benchmarks.gateway.crowd import ACKNOWLEDGED, UNKNOWN, Crowd, Ledger
 from benchmarks.gateway.landed import PEER_SHIFT, Held, Tally, held, tally
 from benchmarks.gateway.rounds import WHERE, Plan, goals
@@ -28,7 +28,7 @@ from benchmarks.gateway.soak import Gauges, Orders, Outcome, Sample, report
 from benchmarks.gateway.systems import SYSTEMS
 from benchmarks.transport.pattern import message, tail
 from fairway.cli import run as command_line
-from fairway.demo.services import GatewayService
+from fairway.demo.services import GatewayService, process
 from fairway.lake.landing.reconcile import Account
 
 TAIL = tail(200)
@@ -128,7 +128,7 @@ def test_goals_are_judged_by_the_medians_of_rates_and_of_ratios_in_one_round() -
 
 
 def test_a_program_and_what_it_started_end_with_their_context(tmp_path: Path) -> None:
-    with servers.program(["/bin/sh", "-c", "sleep 60 & echo $!; wait"], {}, tmp_path / "log") as child:
+    with process(["/bin/sh", "-c", "sleep 60 & echo $!; wait"], log=tmp_path / "log") as child:
         while not (said := (tmp_path / "log").read_text()).endswith("\n"):
             time.sleep(0.01)
     assert child.returncode == -signal.SIGKILL
