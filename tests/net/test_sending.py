@@ -56,13 +56,17 @@ async def test_a_bulk_ends_when_all_its_messages_have_an_outcome_in_whatever_pie
     assert not bulk.future.done()
     tokens.delivered([7])
     assert await bulk.future == 10
-    assert not tokens
+    assert not tokens.futures
+    assert not tokens.ranges
 
 
 async def test_outcomes_that_span_bulks_and_single_messages_are_told_apart() -> None:
     tokens, roomy = Tokens(), machine(99)
-    first, last, singles = Bulk([b"x"] * 3, future()), Bulk([b"x"] * 3, future()), Singles()
-    singles.bodies, singles.futures = [b"y", b"z"], [future(), future()]
+    first, last, singles = (
+        Bulk([b"x"] * 3, future()),
+        Bulk([b"x"] * 3, future()),
+        Singles([b"y", b"z"], [future(), future()]),
+    )
     for outgoing in (first, singles, last):
         assert outgoing.submit(roomy, PEER, 0, tokens)
     tokens.delivered(range(1, 8))
@@ -95,9 +99,8 @@ async def test_a_bulk_goes_on_where_the_room_ended() -> None:
 
 
 async def test_single_messages_wait_for_room_and_those_whose_caller_left_are_not_sent() -> None:
-    tokens, roomy, singles = Tokens(), RoomyMachine(2), Singles()
+    tokens, roomy, singles = Tokens(), RoomyMachine(2), Singles([b"%d" % number for number in range(5)], [])
     some: Any = roomy
-    singles.bodies = [b"%d" % number for number in range(5)]
     singles.futures = [future() for _ in range(5)]
     assert not singles.submit(some, PEER, 0, tokens)
     singles.futures[0].cancel()
@@ -107,8 +110,7 @@ async def test_single_messages_wait_for_room_and_those_whose_caller_left_are_not
 
 
 async def test_only_the_caller_of_a_bad_message_hears_of_it() -> None:
-    tokens, singles = Tokens(), Singles()
-    singles.bodies, singles.futures = [b"good", b"bad", b"fine"], [future() for _ in range(3)]
+    tokens, singles = Tokens(), Singles([b"good", b"bad", b"fine"], [future() for _ in range(3)])
     good, bad, fine = singles.futures
     assert singles.submit(machine(9), PEER, 0, tokens)
     tokens.delivered([0, 1])
@@ -127,4 +129,5 @@ async def test_what_is_abandoned_ends_as_unknown() -> None:
         await bulk.future
     with pytest.raises(DeliveryUnknown, match="gone"):
         await single
-    assert not tokens
+    assert not tokens.futures
+    assert not tokens.ranges
