@@ -62,9 +62,18 @@ class Path:
         return self.rate_mbit * 125_000
 
     @property
+    def product_bytes(self) -> int:
+        """Bandwidth times delay."""
+        return self.bytes_per_s * self.round_trip_ms // 1_000
+
+    @property
     def queue_us(self) -> int:
         """How long a full queue takes."""
         return round(self.round_trip_ms * 1_000 * self.queue_share)
+
+    @property
+    def queue_bytes(self) -> int:
+        return max(2 * DATAGRAM_BYTES, self.bytes_per_s * self.queue_us // 1_000_000)
 
     def faults(self) -> Faults:
         """Return what each direction does to datagrams."""
@@ -80,7 +89,7 @@ class Path:
             delay_us=self.round_trip_ms * 500,
             jitter_us=self.jitter_ms * 1_000,
             bandwidth_bytes_per_s=self.bytes_per_s,
-            queue_bytes=max(2 * DATAGRAM_BYTES, self.bytes_per_s * self.queue_us // 1_000_000),
+            queue_bytes=self.queue_bytes,
         )
 
 
@@ -115,13 +124,13 @@ class Flow:
         self.receiver = End(world, server, registry.make_machine(load.protocol, receiving, random.fork(2)), self._got)
         self._peer: Peer | None = None
         self._bodies = [bytes(self.body_bytes)] * BATCH
-        self._queued = 0
+        self.waiting = 0
+        """Messages without an outcome."""
         self._sent_us: dict[int, int] = {}
         self.arrived_bytes = 0
         self.failed = 0
         self.latencies_us: list[int] = []
         """From `send` to the acknowledgement, of a flow of single messages."""
-        self.tokens = 0
 
     def begin(self, _: None) -> None:
         self.sender.machine.connect(self.receiver.address, self._world.now_us)
@@ -135,35 +144,30 @@ class Flow:
             else:
                 self._fill()
         elif isinstance(event, Delivered):
-            self._queued -= len(event.tokens)
+            self.waiting -= len(event.tokens)
             if self.load.interval_us:
                 for token in event.tokens:
                     self.latencies_us.append(self._world.now_us - self._sent_us.pop(token))
-            elif (self._queued + BATCH) * self.body_bytes < BACKLOG_BYTES:
+            elif (self.waiting + BATCH) * self.body_bytes < BACKLOG_BYTES:
                 self._fill()
         elif isinstance(event, DeliveryUnknown | Refused):
-            self._queued -= len(event.tokens)
+            self.waiting -= len(event.tokens)
             self.failed += len(event.tokens)
 
     @property
     def _unit_bytes(self) -> int:
         return RUP_MESSAGE_BYTES if self.load.protocol == "rup" else self.body_bytes
 
-    @property
-    def waiting(self) -> int:
-        """Messages without an outcome."""
-        return self._queued
-
     def _fill(self) -> None:
         assert self._peer is not None
         machine, now_us = self.sender.machine, self._world.now_us
-        while self._queued * self._unit_bytes < BACKLOG_BYTES:
+        while self.waiting * self._unit_bytes < BACKLOG_BYTES:
             if self.load.protocol == "rup":
                 machine.send(self._peer, self._world.large, now_us)
-                self._queued += 1
+                self.waiting += 1
             else:
                 taken = len(machine.send_many(self._peer, self._bodies, now_us))
-                self._queued += taken
+                self.waiting += taken
                 if not taken:
                     return
 
@@ -171,8 +175,7 @@ class Flow:
         assert self._peer is not None
         token = self.sender.machine.send(self._peer, bytes(self.load.bytes), self._world.now_us)
         self._sent_us[token] = self._world.now_us
-        self._queued += 1
-        self.tokens += 1
+        self.waiting += 1
         self._world.schedule.at(self._world.now_us + self.load.interval_us, self._next, None)
 
     def _next(self, _: None) -> None:
@@ -251,11 +254,6 @@ class Bottleneck:
     @property
     def now_us(self) -> int:
         return self.schedule.now_us
-
-    @property
-    def lost(self) -> dict[str, int]:
-        """Datagrams that the path towards the receivers lost, by reason."""
-        return dict(self._forth.happened)
 
     def carry(self, source: Address, destination: Address, data: bytes) -> None:
         """Take a datagram to wherever it goes."""

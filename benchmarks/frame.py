@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import typer
 
+from fairway.cli.ending import SIGNALS, handled
 from fairway.cli.exits import ExitCode
 from fairway.core.errors import BadOption
 
@@ -176,7 +177,7 @@ def perform(
     """Run a benchmark to its end, or until it is stopped; print what was measured, write it to `out`, and leave."""
     code = ExitCode.DONE
     try:
-        with progress() as report, _terminable():
+        with progress() as report, handled(_stop):
             run(report)
     except Stopped as stopped:
         code = ExitCode.TERMINATED if stopped.signal == signal.SIGTERM else ExitCode.INTERRUPTED
@@ -228,21 +229,11 @@ class Stopped(Exception):
         self.signal = number
 
 
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Let both signals end the run the same way, so that processes and namespaces are removed."""
-
-    def stop(number: int, _: object) -> None:
-        for one in earlier:
-            signal.signal(one, signal.SIG_IGN)  # what is being removed is removed
-        raise Stopped(number)
-
-    earlier = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in earlier.items():
-            signal.signal(number, handler)
+def _stop(number: int, _: object) -> NoReturn:
+    """End the run by either signal in the same way, so that processes and namespaces are removed."""
+    for one in SIGNALS:
+        signal.signal(one, signal.SIG_IGN)  # what is being removed is removed
+    raise Stopped(number)
 
 
 @contextmanager

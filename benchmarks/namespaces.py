@@ -29,15 +29,7 @@ class Namespaces:
 
     def __init__(self, sender: str, receiver: str) -> None:
         self.names = (sender, receiver)
-
-    @property
-    def sender_prefix(self) -> tuple[str, ...]:
-        """What a command begins with to run on the sender's side."""
-        return inside(self.names[0])
-
-    @property
-    def receiver_prefix(self) -> tuple[str, ...]:
-        return inside(self.names[1])
+        self.sender_prefix, self.receiver_prefix = inside(sender), inside(receiver)
 
     def set_loss(self, percent: float) -> None:
         """Drop this share of all datagrams and segments, at random, in each direction."""

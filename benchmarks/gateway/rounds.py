@@ -20,7 +20,7 @@ from benchmarks.gateway.servers import HOST, Server, ServerFailed, start
 from benchmarks.gateway.systems import BATCH_MESSAGES, BATCHES_IN_FLIGHT, LOADS, MESSAGE_BYTES, SYSTEMS, System
 from benchmarks.gateway.visible import GOAL_S, seconds_to_the_table
 from benchmarks.transport.loads import IN_FLIGHT
-from fairway.demo.services import ServiceFailed, process
+from fairway.demo.services import ServiceFailed, answer, process
 
 WHERE = "disk"
 LIMIT_BASE_S = 60.0
@@ -109,24 +109,19 @@ def _measure(
 
 
 def _send(system: System, load: str, server: Server, first: int, seconds: float) -> dict[str, Any]:
+    limit_s = LIMIT_BASE_S + LIMIT_FACTOR * seconds
     job = {
         "system": system.name, "load": load, "host": HOST, "port": server.port, "server_pid": server.pid,
-        "first": first, "seconds": seconds, "limit_s": LIMIT_BASE_S + LIMIT_FACTOR * seconds,
+        "first": first, "seconds": seconds, "limit_s": limit_s,
     }  # fmt: skip
     with process([sys.executable, "-m", "benchmarks.gateway.clients", json.dumps(job)]) as child:
-        assert child.stdout is not None
-        assert child.stderr is not None
-        line = child.stdout.readline()  # a worker ends by itself at its limit
-        if not line:
-            said = child.stderr.read().decode(errors="replace").strip().splitlines()
-            raise CellFailed(f"{load} ended without a word: {said[-1] if said else 'time limit'}")
-    answer: dict[str, Any] = json.loads(line)
-    if "error" in answer:
-        raise CellFailed(f"{load}: {answer['error']}")
+        found: dict[str, Any] = answer(child, limit_s + LIMIT_BASE_S)  # a worker ends by itself at its limit
+    if "error" in found:
+        raise CellFailed(f"{load}: {found['error']}")
     for side, name in (("sender_cpu_s", "sender_cpu_us"), ("receiver_cpu_s", "server_cpu_us")):
-        if side in answer:
-            answer[name] = answer[side] / answer["units"] * 1e6
-    return answer
+        if side in found:
+            found[name] = found[side] / found["units"] * 1e6
+    return found
 
 
 def sync_us(folder: Path) -> float:

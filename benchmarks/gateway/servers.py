@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.gateway.landed import Held, held
 from benchmarks.gateway.systems import NAME, System, find_program
 from fairway.core.errors import FairwayError
-from fairway.demo.services import GatewayService, HeldSignals
+from fairway.demo.services import GatewayService, process
 
 HOST = "127.0.0.1"
 START_S = 90.0
@@ -74,7 +74,7 @@ def _redis(system: System, folder: Path, stack: ExitStack) -> Server:
     command = [_program("redis-server")]
     for name, value in options.items():
         command += [f"--{name}", str(value)]
-    child = stack.enter_context(program(command, {}, folder / "redis.log"))
+    child = stack.enter_context(process(command, log=folder / "redis.log"))
     client: Any = redis.Redis(HOST, port)
 
     def answers() -> bool:
@@ -96,9 +96,9 @@ def _redis(system: System, folder: Path, stack: ExitStack) -> Server:
 def _rabbitmq(system: System, folder: Path, stack: ExitStack) -> Server:
     port, names_port, node_port = free_ports(3)
     environment = _rabbitmq_environment(folder, port, names_port, node_port)
-    stack.enter_context(program([_program("epmd"), "-port", str(names_port)], environment, folder / "epmd.log"))
+    stack.enter_context(process([_program("epmd"), "-port", str(names_port)], environment, folder / "epmd.log"))
     log = folder / "broker.log"
-    child = stack.enter_context(program([_program("rabbitmq-server")], environment, log))
+    child = stack.enter_context(process([_program("rabbitmq-server")], environment, log))
     _wait(lambda: _queued(port) is not None, child, log, system)
 
     broker = _last_child(child.pid)
@@ -178,28 +178,6 @@ def free_ports(count: int) -> list[int]:
         for one in sockets:
             one.bind((HOST, 0))
         return [int(one.getsockname()[1]) for one in sockets]
-
-
-@contextmanager
-def program(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program in a group of its own that writes to a file, and end the group."""
-    held_back = HeldSignals()
-    child: subprocess.Popen[bytes] | None = None
-    try:
-        with log.open("wb") as output:
-            child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-                env={**os.environ, **environment}, cwd=log.parent,
-            )  # fmt: skip
-        held_back.release()
-        yield child
-    finally:
-        if child is None:
-            held_back.release()
-        else:
-            with suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait(END_S)
 
 
 def _wait(ready: Callable[[], bool], child: subprocess.Popen[bytes], log: Path, system: System) -> None:

@@ -21,13 +21,14 @@ import struct
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from functools import partial
 
 from benchmarks.links.peers import Link
 from benchmarks.namespaces import RECEIVER_HOST, SENDER_HOST, NotPermitted, command, inside, two_namespaces
 from benchmarks.transport.environments import Environment
 from fairway.demo.relay import Way, now_us
-from fairway.demo.services import process
+from fairway.demo.services import ServiceFailed, answer, process
 from fairway.sim.pipe import Faults
 
 TUN = "/dev/net/tun"
@@ -38,6 +39,7 @@ BATCH_MAX = 64
 PR_SET_TIMERSLACK, SLACK_NS = 29, 1
 REAL_TIME_PRIORITY = 10
 MTU = 1_500
+START_S = 60.0
 DEVICE_QUEUE = 4_096
 """Packets that may wait for the emulator; a link's own queue is much shorter."""
 
@@ -108,7 +110,7 @@ def main(argument: str) -> None:
     place_device(names[1], job["namespaces"][1], RECEIVER_HOST, SENDER_HOST)
     both = ways([Faults(**one) for one in job["faults"]], job["seed"], devices)
     be_punctual()
-    print("up", flush=True)
+    print(json.dumps("up"), flush=True)
     run(both)
     counts = [dict(way.happened) for way in both]
     for count, name, namespace in zip(counts, names, job["namespaces"], strict=True):
@@ -122,18 +124,17 @@ def link(row: Link, seed: int, counts: list[dict[str, int]]) -> Iterator[Environ
     """Make a link for the time of the block, then add what happened to packets in each direction to `counts`; raise
     `NotPermitted`."""
     with two_namespaces() as names:
-        job = json.dumps({"namespaces": names, "faults": [row.faults()] * 2, "seed": seed})
+        job = json.dumps({"namespaces": names, "faults": [asdict(row.faults())] * 2, "seed": seed})
         with process([sys.executable, "-m", "benchmarks.links.emulator", job]) as child:
             assert child.stdin is not None
-            assert child.stdout is not None
-            assert child.stderr is not None
-            if child.stdout.readline() != b"up\n":
-                said = child.stderr.read().decode().strip().splitlines()
-                raise NotPermitted(said[-1] if said else "the emulator did not start")
+            try:
+                answer(child, START_S)
+            except ServiceFailed as reason:
+                raise NotPermitted(f"the emulator did not start: {reason}") from reason
             sender, receiver = map(inside, names)
             yield Environment(row.title, receiver_host=RECEIVER_HOST, sender_prefix=sender, receiver_prefix=receiver)
             child.stdin.close()
-            counts += json.loads(child.stdout.readline())
+            counts += answer(child, START_S)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ LIMIT_S = 120.0
 """A cell that takes so much longer than it was asked for has failed."""
 BULK, SMALL = "rup", "udpc"
 """Who carries bulk and who small messages: fixed beforehand."""
-SHARE_OF_LINK, SHARE_OF_BAD_LINK, MODEST_LOSS_PERCENT = 0.85, 0.75, 1.0
+SHARE_OF_LINK, SHARE_OF_BAD_LINK, MODEST_LOSS = 0.85, 0.75, 0.01
 SHARE_OF_BBR = 0.95
 LATER_AT_MOST = 1.05
 PEERS = [entry.peer.name for entry in entries(next(iter(ROWS.values())))]
@@ -121,13 +121,13 @@ def goals(plan: Plan, results: Results) -> Iterator[Goal]:
     for row in (ROWS[name] for name in plan.rows):
         bulk, late = f"{row.title}: {BULK}, bulk", f"{row.title}: {SMALL}, small messages, p99"
         ours = results.figures(row.name, STREAM, BULK)
-        wanted = SHARE_OF_LINK if row.loss_percent <= MODEST_LOSS_PERCENT else SHARE_OF_BAD_LINK
+        wanted = SHARE_OF_LINK if row.loss <= MODEST_LOSS else SHARE_OF_BAD_LINK
         yield Goal(bulk, "the link", wanted, [one / row.bytes_per_s for one in ours if one])
         for peer in (entry.peer.name for entry in entries(row) if not entry.ours):
-            if row.loss_percent or peer == "tcp-bbr":
+            if row.loss or peer == "tcp-bbr":
                 wanted = SHARE_OF_BBR if peer == "tcp-bbr" else 1.0
                 yield Goal(bulk, peer, wanted, ratios(ours, results.figures(row.name, STREAM, peer)))
-            if row.loss_percent:
+            if row.loss:
                 both = [results.figures(row.name, TRICKLE, name, "p99") for name in (SMALL, peer)]
                 yield Goal(late, peer, LATER_AT_MOST, ratios(*both), at_most=True)
 
@@ -222,6 +222,6 @@ def _exactness(name: str, counts: Sequence[dict[str, int]]) -> Row:
 
 
 def describe(row: Link) -> str:
-    losses = f"{row.loss_percent:g} % loss{' in bursts' if row.bursts else ''}" if row.loss_percent else "no loss"
+    losses = f"{100 * row.loss:g} % loss{' in bursts' if row.bursts else ''}" if row.loss else "no loss"
     jitter = f", jitter up to {row.jitter_ms:g} ms" if row.jitter_ms else ""
-    return f"{row.title}: {row.mbit_per_s:g} Mbit/s, {row.round_trip_ms:g} ms round trip, {losses}{jitter}"
+    return f"{row.title}: {row.rate_mbit:g} Mbit/s, {row.round_trip_ms:g} ms round trip, {losses}{jitter}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import select
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from typing import Any
 from benchmarks.footprint import footprint
 from benchmarks.transport.clocks import resident_bytes
 from fairway import net
-from fairway.demo.services import process
+from fairway.demo.services import answer, process
 
 ANSWER_S = 60.0
 
@@ -29,7 +28,7 @@ class Host:
 
     def __init__(self, child: subprocess.Popen[bytes]) -> None:
         self._child = child
-        self.url: str = self._answer()["url"]
+        self.url: str = answer(child, ANSWER_S)["url"]
 
     @property
     def address(self) -> tuple[str, int]:
@@ -41,16 +40,8 @@ class Host:
         assert self._child.stdin is not None
         self._child.stdin.write(b"entries\n" if entries else b"report\n")
         self._child.stdin.flush()
-        return self._answer()
-
-    def _answer(self) -> dict[str, Any]:
-        assert self._child.stdout is not None
-        ready, _, _ = select.select((self._child.stdout,), (), (), ANSWER_S)
-        line = self._child.stdout.readline() if ready else b""
-        if not line:
-            raise TimeoutError("the host does not answer")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        found: dict[str, Any] = answer(self._child, ANSWER_S)
+        return found
 
 
 @contextmanager

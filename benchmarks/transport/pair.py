@@ -16,7 +16,7 @@ from benchmarks.frame import CellFailed
 from benchmarks.transport.environments import Environment
 from benchmarks.transport.loads import Load
 from benchmarks.transport.peers import Peer
-from fairway.demo.services import process
+from fairway.demo.services import ServiceFailed, answer, process
 
 START_S = 20.0
 LIMIT_BASE_S = 40.0
@@ -105,17 +105,10 @@ def _answer_of_either(
 
 
 def _answer(child: subprocess.Popen[bytes], until: float, cell: Cell) -> dict[str, Any]:
-    assert child.stdout is not None
-    assert child.stderr is not None
-    ready, _, _ = select.select((child.stdout,), (), (), max(0.0, until - time.monotonic()))
-    if not ready:
-        raise CellFailed(f"{cell.peer.name} took too long with {cell.load.name}")
-    line = child.stdout.readline()
-    if not line:
-        child.kill()
-        lines = child.stderr.read().decode(errors="replace").strip().splitlines()
-        raise CellFailed(f"{cell.peer.name} ended without a word: {lines[-1] if lines else 'time limit'}")
-    answer: dict[str, Any] = json.loads(line)
-    if "error" in answer:
-        raise CellFailed(f"{cell.peer.name}, {cell.load.name}: {answer['error']}")
-    return answer
+    try:
+        found: dict[str, Any] = answer(child, until - time.monotonic())
+    except ServiceFailed as reason:
+        found = {"error": reason}
+    if "error" in found:
+        raise CellFailed(f"{cell.peer.name}, {cell.load.name}: {found['error']}")
+    return found

@@ -50,8 +50,8 @@ def test_packets_leave_in_order_when_they_are_due_and_not_before() -> None:
 
 @pytest.mark.parametrize("bursts", [False, True])
 def test_a_link_loses_the_share_that_its_row_says_in_bursts_or_not(bursts: bool) -> None:
-    row = Link(name="x", title="x", mbit_per_s=1_000, round_trip_ms=1, loss_percent=5, bursts=bursts)
-    pipe = Pipe(Faults(**row.faults()), Seeded(7), Counter(), None)
+    row = Link(name="x", title="x", rate_mbit=1_000, round_trip_ms=1, loss=0.05, bursts=bursts)
+    pipe = Pipe(row.faults(), Seeded(7), Counter(), None)
     arrived = sum(len(pipe.carry(b"x", 1_000 * number)) for number in range(PACKETS))
     assert 0.04 < 1 - arrived / PACKETS < 0.06
     assert bool(pipe.happened["burst"]) is bursts

@@ -56,13 +56,17 @@ async def test_a_bulk_ends_when_all_its_messages_have_an_outcome_in_whatever_pie
     assert not bulk.future.done()
     tokens.delivered([7])
     assert await bulk.future == 10
-    assert not tokens
+    assert not tokens.futures
+    assert not tokens.ranges
 
 
 async def test_outcomes_that_span_bulks_and_single_messages_are_told_apart() -> None:
     tokens, roomy = Tokens(), machine(99)
-    first, last, singles = Bulk([b"x"] * 3, future()), Bulk([b"x"] * 3, future()), Singles()
-    singles.bodies, singles.futures = [b"y", b"z"], [future(), future()]
+    first, last, singles = (
+        Bulk([b"x"] * 3, future()),
+        Bulk([b"x"] * 3, future()),
+        Singles([b"y", b"z"], [future(), future()]),
+    )
     for outgoing in (first, singles, last):
         assert outgoing.submit(roomy, PEER, 0, tokens)
     tokens.delivered(range(1, 8))
@@ -83,9 +87,8 @@ async def test_refused_goes_before_unknown() -> None:
 
 
 async def test_single_messages_wait_for_room_and_those_whose_caller_left_are_not_sent() -> None:
-    tokens, roomy, singles = Tokens(), RoomyMachine(2), Singles()
+    tokens, roomy, singles = Tokens(), RoomyMachine(2), Singles([b"%d" % number for number in range(5)], [])
     some: Any = roomy
-    singles.bodies = [b"%d" % number for number in range(5)]
     singles.futures = [future() for _ in range(5)]
     assert not singles.submit(some, PEER, 0, tokens)
     singles.futures[0].cancel()

@@ -10,7 +10,8 @@ from kcp import KCP
 
 from benchmarks.transport.loads import Announce, Load
 from benchmarks.transport.peers.pushing import PushingSender, follow, reception_of
-from benchmarks.transport.peers.raw import roomy
+from benchmarks.transport.peers.raw import RECEIVE_BUFFER_BYTES
+from fairway.net.kernel import size_receive_buffer
 
 CONVERSATION = 7
 DATAGRAM_BYTES = 1_200
@@ -27,7 +28,7 @@ class KcpLine:
 
     def __init__(self, sock: socket.socket, window: int) -> None:
         sock.setblocking(False)
-        roomy(sock)
+        size_receive_buffer(sock, RECEIVE_BUFFER_BYTES)
         self._sock = sock
         self._connected = False
         self._kcp = KCP(

@@ -12,6 +12,7 @@ import struct
 
 from benchmarks.transport.loads import Announce, Load
 from benchmarks.transport.pattern import BLOCK, Corrupt, Reception
+from fairway.net.kernel import SOL_UDP, UDP_GRO, UDP_SEGMENT, size_receive_buffer
 
 DATAGRAM_BYTES = 1_200
 SEGMENTS = 54
@@ -21,23 +22,12 @@ RUN = DATAGRAM * SEGMENTS
 BURST = 64
 """Datagrams between two looks at what was counted."""
 
-SOL_UDP, UDP_SEGMENT, UDP_GRO, SO_RCVBUFFORCE = 17, 103, 104, 33
 RECEIVE_BUFFER_BYTES = 2 << 20
 REPORT_BYTES = 1 << 20
 _MARK = struct.Struct(">I")
 _REPORT = struct.Struct(">IQ")
 """The number of the transfer, and what was counted in it."""
 MARK_AGAIN_S = 0.002
-
-
-def roomy(sock: socket.socket) -> None:
-    """Ask for a large receive buffer, beyond the limit where that is permitted."""
-    for option in (SO_RCVBUFFORCE, socket.SO_RCVBUF):
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, option, RECEIVE_BUFFER_BYTES)
-        except OSError:
-            continue
-        return
 
 
 class RawSender:
@@ -109,7 +99,7 @@ async def open_sender(host: str, port: int, load: Load, offload: str = "no") -> 
 async def serve(host: str, load: Load, announce: Announce, offload: str = "no") -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind((host, 0))
-        roomy(sock)
+        size_receive_buffer(sock, RECEIVE_BUFFER_BYTES)
         reception = Reception(load)
         announce(sock.getsockname(), reception)
         if load.kind == "ping":

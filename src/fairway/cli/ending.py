@@ -50,7 +50,7 @@ class Ending:
 def ending_by_signals(sentence: str = "") -> Iterator[Ending]:
     """Return what remembers the signals that come meanwhile."""
     ending = Ending(sentence)
-    with _handled(ending._note):
+    with handled(ending._note):
         yield ending
 
 
@@ -67,12 +67,13 @@ def until_signal(work: Callable[[], Result], sentence: str, *, terminated: int =
         # Whoever unwinds would wait for the library.
         os._exit(terminated if number == signal.SIGTERM else ExitCode.INTERRUPTED)
 
-    with _handled(leave), ThreadPoolExecutor(1) as pool:
+    with handled(leave), ThreadPoolExecutor(1) as pool:
         return pool.submit(work).result()
 
 
 @contextmanager
-def _handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+def handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Have a handler take both signals meanwhile."""
     before = {number: signal.signal(number, handler) for number in SIGNALS}
     try:
         yield

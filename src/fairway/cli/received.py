@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import lru_cache
 from json import dumps
 from pathlib import Path
@@ -147,14 +148,12 @@ class Files:
         return path
 
 
+@dataclass(slots=True)
 class _Track:
     """One connection: the number that comes next, and what arrived beyond it."""
 
-    __slots__ = ("held", "next")
-
-    def __init__(self) -> None:
-        self.next = 1
-        self.held: dict[int, Message] = {}
+    next: int = 1
+    held: dict[int, Message] = field(default_factory=dict)
 
 
 class Ordering:

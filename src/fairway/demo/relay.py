@@ -13,7 +13,6 @@ import json
 import select
 import selectors
 import socket
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -21,10 +20,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
-from typing import Any
 
 from fairway.core.random_source import Seeded
-from fairway.demo.services import process
+from fairway.demo.services import answer, process
+from fairway.net.kernel import size_receive_buffer
 from fairway.sim.pipe import Faults, Pipe
 
 HOST = "127.0.0.1"
@@ -36,7 +35,6 @@ TURNS_PER_LOOK, LOOK_S = 16, 0.02
 BUFFER_BYTES = 4 << 20
 START_S = 20.0
 STOP_S = 5.0
-SO_RCVBUFFORCE = 33
 BAD = Faults(loss=30_000, duplicate=20_000, reorder=50_000, reorder_us=5_000, delay_us=0)
 
 Address = tuple[str, int]
@@ -137,12 +135,7 @@ class Relay:
 def _open_socket() -> socket.socket:
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.setblocking(False)
-    for option in (SO_RCVBUFFORCE, socket.SO_RCVBUF):
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
-        except OSError:
-            continue
-        break
+    size_receive_buffer(sock, BUFFER_BYTES)
     return sock
 
 
@@ -159,24 +152,15 @@ def relaying(listener: Address, faults: Faults, seed: int) -> Iterator[tuple[Add
     """Run a relay as a process; yield its address, and a call that stops it and returns what happened."""
     job = json.dumps({"listener": listener, "faults": asdict(faults), "seed": seed})
     with process([sys.executable, "-m", "fairway.demo.relay", job]) as child:
-        host, port = _answer(child, START_S)
+        host, port = answer(child, START_S)
 
         def stop() -> Counts:
             assert child.stdin is not None
             child.stdin.close()
-            counts: Counts = _answer(child, STOP_S)
+            counts: Counts = answer(child, STOP_S)
             return counts
 
         yield (host, port), stop
-
-
-def _answer(child: subprocess.Popen[bytes], timeout_s: float) -> Any:
-    assert child.stdout is not None
-    ready, _, _ = select.select((child.stdout,), (), (), timeout_s)
-    line = child.stdout.readline() if ready else b""
-    if not line:
-        raise TimeoutError("the relay does not answer")
-    return json.loads(line)
 
 
 @contextmanager

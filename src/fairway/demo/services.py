@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from time import monotonic, sleep
-from typing import IO, Self
+from typing import IO, Any, Self
 
 from fairway.core.errors import FairwayError
 from fairway.demo.keys import Keys
@@ -20,49 +22,61 @@ END_S = 5.0
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
-class HeldSignals:
-    """Holds back Ctrl-C and SIGTERM: one between the fork and the line that notes the child would leave it running.
+@contextmanager
+def held_signals() -> Iterator[None]:
+    """Hold back Ctrl-C and SIGTERM: one between the fork and the line that notes the child would leave it running.
 
     Only the main thread is interrupted by signals; elsewhere there is nothing to hold.
     """
-
-    def __init__(self) -> None:
-        self._came: list[int] = []
-        in_main = threading.current_thread() is threading.main_thread()
-        numbers = ENDING if in_main else ()
-        self._earlier = {number: signal.signal(number, self._hold) for number in numbers}
-
-    def _hold(self, number: int, frame: object) -> None:
-        self._came.append(number)
-
-    def release(self) -> None:
-        """Let signals through again, those that came meanwhile first."""
-        for number, handler in self._earlier.items():
+    came: list[int] = []
+    numbers = ENDING if threading.current_thread() is threading.main_thread() else ()
+    earlier = {number: signal.signal(number, lambda number, _: came.append(number)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
             signal.signal(number, handler)
-        for came in self._came:
-            signal.raise_signal(came)
+        for one in came:
+            signal.raise_signal(one)
 
 
 @contextmanager
-def process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program in a session of its own, so that Ctrl-C reaches this process alone, and end it at the end."""
-    everything = {**os.environ, **(environment or {})}
-    pipe = subprocess.PIPE
-    held = HeldSignals()
+def process(
+    command: Sequence[str], environment: Mapping[str, str] | None = None, log: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program in a session of its own, so that Ctrl-C reaches this process alone, and end it, and what it has
+    started, at the end. With a `log` it writes to that file and runs in its folder, otherwise it has pipes."""
+    pipe, child = subprocess.PIPE, None
+    others = (pipe, pipe) if log is None else (subprocess.DEVNULL, subprocess.STDOUT)
     try:
-        child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, env=everything)
-    except BaseException:
-        held.release()
-        raise
-    try:
-        held.release()
+        with nullcontext(pipe) if log is None else log.open("wb") as output, held_signals():
+            child = subprocess.Popen(
+                command, stdin=others[0], stdout=output, stderr=others[1], start_new_session=True,
+                env={**os.environ, **(environment or {})}, cwd=log and log.parent,
+            )  # fmt: skip
         yield child
     finally:
+        if child is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait(END_S)
+            for stream in (child.stdin, child.stdout, child.stderr):
+                if stream is not None:
+                    stream.close()
+
+
+def answer(child: subprocess.Popen[bytes], timeout_s: float) -> Any:
+    """Return what a child with pipes says next, one line of JSON; raise `ServiceFailed`."""
+    assert child.stdout is not None
+    assert child.stderr is not None
+    if not select.select((child.stdout,), (), (), max(0.0, timeout_s))[0]:
+        raise ServiceFailed("it took too long")
+    line = child.stdout.readline()
+    if not line:
         child.kill()
-        child.wait(END_S)
-        for stream in (child.stdin, child.stdout, child.stderr):
-            if stream is not None:
-                stream.close()
+        said = child.stderr.read().decode(errors="replace").strip().splitlines()
+        raise ServiceFailed(f"it ended without a word: {said[-1] if said else 'time limit'}")
+    return json.loads(line)
 
 
 START_S = 300.0
@@ -91,14 +105,11 @@ class Service:
         self.lines = []
         command = [*self.program, *self._arguments]
         everything = {**os.environ, **self._environment, **environment}
-        held = HeldSignals()
-        try:
+        with held_signals():
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                 start_new_session=True, env=everything,
             )  # fmt: skip
-        finally:
-            held.release()
         assert self._process.stdout is not None
         threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True).start()
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from dataclasses import dataclass, field
 
 from fairway.core.addresses import format_address, with_device
 from fairway.core.events import Address
@@ -49,20 +50,18 @@ RESPONSES = 3
 _log = logging.getLogger("fairway.dtls")
 
 
+@dataclass(slots=True, eq=False)
 class Attempt:
     """A handshake under way."""
 
-    __slots__ = ("association", "began_us", "cookie", "ends_us", "flight", "repeat_us", "repeats")
-
-    def __init__(self, association: Association, now_us: int, ends_us: int) -> None:
-        self.association = association
-        self.began_us = now_us
-        self.cookie = b""
-        """What the gateway's first HelloVerifyRequest said."""
-        self.ends_us = ends_us
-        self.flight: list[bytes] = []
-        self.repeats = 0
-        self.repeat_us: int | None = None
+    association: Association
+    began_us: int
+    ends_us: int
+    cookie: bytes = b""
+    """What the gateway's first HelloVerifyRequest said."""
+    flight: list[bytes] = field(default_factory=list)
+    repeats: int = 0
+    repeat_us: int | None = None
 
 
 class DtlsClient(Outputs):

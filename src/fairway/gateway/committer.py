@@ -17,6 +17,7 @@ import logging
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 from fairway.core.events import Peer, Receipt
 from fairway.gateway.adapter import Arrived, EndpointAdapter, key_of, wall_us
@@ -38,19 +39,17 @@ _log = logging.getLogger("fairway.gateway")
 Conversation = tuple[EndpointAdapter, Peer]
 
 
+@dataclass(slots=True, eq=False)
 class Gathered:
     """What waits for the next transaction. Its size is bounded by the receipt slots of the machines."""
 
-    __slots__ = ("arrived", "changed", "gone", "messages", "since_s")
-
-    def __init__(self, since_s: float) -> None:
-        self.since_s = since_s
-        """Nothing of it has waited for longer."""
-        self.arrived: list[Arrived] = []
-        self.messages = 0
-        self.changed: dict[Conversation, None] = {}
-        """Conversations whose state is to be written though they brought no message."""
-        self.gone: dict[Conversation, None] = {}
+    since_s: float
+    """Nothing of it has waited for longer."""
+    arrived: list[Arrived] = field(default_factory=list)
+    messages: int = 0
+    changed: dict[Conversation, None] = field(default_factory=dict)
+    """Conversations whose state is to be written though they brought no message."""
+    gone: dict[Conversation, None] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.arrived or self.changed or self.gone)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -38,9 +39,9 @@ class Figures:
     def __init__(self) -> None:
         self.commit_spread = Spread()
         self.ack_spread = Spread()
-        self.messages: dict[tuple[str, str], int] = {}
+        self.messages: Counter[tuple[str, str]] = Counter()
         """Committed, by protocol and kind."""
-        self.bytes: dict[tuple[str, str], int] = {}
+        self.bytes: Counter[tuple[str, str]] = Counter()
         self.backlog_messages = 0
         self.backlog_bytes = 0
         """Committed and not yet sealed."""
@@ -57,8 +58,8 @@ class Figures:
         for row in rows:
             key = row.protocol, row.kind
             size = row.body_bytes
-            self.messages[key] = self.messages.get(key, 0) + row.messages
-            self.bytes[key] = self.bytes.get(key, 0) + size
+            self.messages[key] += row.messages
+            self.bytes[key] += size
             self.backlog_messages += row.messages
             self.backlog_bytes += size
         if self.stall is not None:

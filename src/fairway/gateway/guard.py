@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from fairway import protocols
 from fairway.core.events import Address, Peer
@@ -29,29 +30,25 @@ CALL_BYTES = {"udpc": 13, "mrp": 8}
 Call = tuple[Address, int]
 
 
+@dataclass(slots=True, eq=False)
 class Prefix:
-    __slots__ = ("half_open", "refilled_us", "sessions", "tokens")
-
-    def __init__(self, now_us: int, tokens: float) -> None:
-        self.sessions = 0
-        self.tokens = tokens
-        self.refilled_us = now_us
-        self.half_open: dict[Call, tuple[int, Host]] = {}
-        """Calls that have no session yet, with the time of the first and who called, oldest first."""
+    refilled_us: int
+    tokens: float
+    sessions: int = 0
+    half_open: dict[Call, tuple[int, Host]] = field(default_factory=dict)
+    """Calls that have no session yet, with the time of the first and who called, oldest first."""
 
 
+@dataclass(slots=True, eq=False)
 class Host:
     """What is known of one address, whatever its ports."""
 
-    __slots__ = ("allowed", "calls", "half_open", "prefix", "sessions")
-
-    def __init__(self, allowed: bool, prefix: Prefix) -> None:
-        self.allowed = allowed
-        self.prefix = prefix
-        self.sessions = 0
-        self.half_open = 0
-        self.calls: dict[Address, list[int]] = {}
-        """What is half open, by its port, oldest first."""
+    allowed: bool
+    prefix: Prefix
+    sessions: int = 0
+    half_open: int = 0
+    calls: dict[Address, list[int]] = field(default_factory=dict)
+    """What is half open, by its port, oldest first."""
 
     def begin(self, call: Call, now_us: int) -> None:
         address, number = call

@@ -14,6 +14,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,15 +32,13 @@ SWEEP_S = 5.0
 _log = logging.getLogger("fairway.gateway")
 
 
+@dataclass(slots=True, eq=False)
 class Unfinished:
     """A message of which parts have come."""
 
-    __slots__ = ("heard_s", "name", "total")
-
-    def __init__(self, name: str, total: int) -> None:
-        self.name = name
-        self.total = total
-        self.heard_s = 0.0
+    name: str
+    total: int
+    heard_s: float = 0.0
 
 
 class Waiting(NamedTuple):

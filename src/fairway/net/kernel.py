@@ -67,6 +67,12 @@ def try_option(sock: socket.socket, level: int, option: int, value: int = 1) -> 
     return True
 
 
+def size_receive_buffer(sock: socket.socket, size: int) -> None:
+    """Ask for a receive buffer, beyond the limit for everybody where that is permitted."""
+    if not (LINUX and try_option(sock, socket.SOL_SOCKET, SO_RCVBUFFORCE, size)):
+        try_option(sock, socket.SOL_SOCKET, socket.SO_RCVBUF, size)
+
+
 def queue_errors(sock: socket.socket, wanted: bool) -> bool:
     """Have ICMP errors queued, or no longer, with the address that they speak of; return whether they are."""
     if not LINUX:

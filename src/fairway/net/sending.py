@@ -10,6 +10,7 @@ import asyncio
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from operator import methodcaller
 from typing import Any, Protocol
 
@@ -35,13 +36,10 @@ class Tokens:
         self.ranges: list[_Range] = []
         """Messages without a future each, oldest first."""
 
-    def __bool__(self) -> bool:
-        return bool(self.futures) or bool(self.ranges)
-
     def add_range(self, first: int, count: int, bulk: Bulk) -> None:
         """Note that `count` tokens from `first` on belong to a bulk. Tokens only grow, so the list stays sorted."""
         self._firsts.append(first)
-        self.ranges.append(_Range(first, count, bulk))
+        self.ranges.append(_Range(first, count, bulk, count))
 
     def delivered(self, tokens: Sequence[int]) -> None:
         if self.ranges:
@@ -96,14 +94,12 @@ class Tokens:
 Failure = tuple[type[DeliveryRefused] | type[DeliveryUnknown], str]
 
 
+@dataclass(slots=True, eq=False)
 class _Range:
-    __slots__ = ("bulk", "count", "first", "left")
-
-    def __init__(self, first: int, count: int, bulk: Bulk) -> None:
-        self.first = first
-        self.count = count
-        self.left = count
-        self.bulk = bulk
+    first: int
+    count: int
+    bulk: Bulk
+    left: int
 
 
 def _neighbours(tokens: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -160,9 +156,7 @@ class Outbox:
             self._singles.bodies.append(body)
             self._singles.futures.append(future)
             return False
-        singles = Singles()
-        singles.bodies.append(body)
-        singles.futures.append(future)
+        singles = Singles([body], [future])
         first = self.add(singles)
         self._singles = singles
         return first
@@ -187,14 +181,12 @@ class Outbox:
         self._singles = None
 
 
+@dataclass(slots=True, eq=False)
 class Singles:
     """Awaited messages, gathered in a turn of the loop."""
 
-    __slots__ = ("bodies", "futures")
-
-    def __init__(self) -> None:
-        self.bodies: list[Buffer] = []
-        self.futures: list[asyncio.Future[None]] = []
+    bodies: list[Buffer]
+    futures: list[asyncio.Future[None]]
 
     def submit(self, machine: Machine, peer: Peer, now_us: int, tokens: Tokens) -> bool:
         if any(map(_DONE, self.futures)):
@@ -234,19 +226,15 @@ class Singles:
                 future.set_exception(error)
 
 
+@dataclass(slots=True, eq=False)
 class Special:
     """A message with flags of its own, or one that answers a request; `asks` when an answer is awaited."""
 
-    __slots__ = ("answers", "asks", "body", "flags", "future")
-
-    def __init__(
-        self, body: Buffer, flags: int, answers: int | None, future: asyncio.Future[Any], *, asks: bool
-    ) -> None:
-        self.body = body
-        self.flags = flags
-        self.answers = answers
-        self.future = future
-        self.asks = asks
+    body: Buffer
+    flags: int
+    answers: int | None
+    future: asyncio.Future[Any]
+    asks: bool
 
     def submit(self, machine: Machine, peer: Peer, now_us: int, tokens: Tokens) -> bool:
         if self.future.done():

@@ -143,8 +143,7 @@ def size_buffers(sock: socket.socket, window_bytes: int, window: int) -> None:
     """Ask for large buffers, and log it when the kernel gives less than the window needs."""
     needed = window_bytes + window * _KERNEL_BYTES_PER_DATAGRAM
     wanted = max(RECEIVE_BUFFER_BYTES, needed)
-    if not (kernel.LINUX and kernel.try_option(sock, socket.SOL_SOCKET, kernel.SO_RCVBUFFORCE, wanted)):
-        kernel.try_option(sock, socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)
+    kernel.size_receive_buffer(sock, wanted)
     kernel.try_option(sock, socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     given = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
     if given < needed:

@@ -7,6 +7,7 @@ does not rest before one more message has been acknowledged by each target.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 from fairway.core.errors import CallerError, NoSuchPeer, NotSupported, QueueFull
@@ -43,25 +44,23 @@ RETRY_US = 100_000
 CHAIN_BYTES_MIN = 16
 
 
+@dataclass(slots=True, eq=False)
 class Target:
     """Somebody this application sends to: an address that it calls, or a peer that called."""
 
-    __slots__ = ("address", "calls", "closing", "fresh", "peer", "proved", "proving", "receiver", "remaining", "turn")
-
-    def __init__(self, address: Address, receiver: int, remaining: int, calls: bool) -> None:
-        self.address = address
-        self.receiver = receiver
-        self.remaining = remaining
-        self.calls = calls
-        self.peer: Peer | None = None
-        self.fresh = True
-        """Nothing was sent on this conversation yet: the first body must be one that can be recognised."""
-        self.closing = False
-        self.turn = 0
-        """Which planned step counts: planning a new one voids the others."""
-        self.proving: int | None = None
-        """The token of the message that shows, after the heal, that messages get through."""
-        self.proved = False
+    address: Address
+    receiver: int
+    remaining: int
+    calls: bool
+    peer: Peer | None = None
+    fresh: bool = True
+    """Nothing was sent on this conversation yet: the first body must be one that can be recognised."""
+    closing: bool = False
+    turn: int = 0
+    """Which planned step counts: planning a new one voids the others."""
+    proving: int | None = None
+    """The token of the message that shows, after the heal, that messages get through."""
+    proved: bool = False
 
 
 class LoadApplication:

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 
+@dataclass(slots=True, eq=False)
 class Flow:
     """What one node got through to its receiver."""
 
-    __slots__ = ("body_bytes", "delivered", "first_us", "last_us")
-
-    def __init__(self, first_us: int) -> None:
-        self.first_us = first_us
-        self.last_us = first_us
-        self.delivered = 0
-        self.body_bytes = 0
+    first_us: int
+    last_us: int
+    delivered: int = 0
+    body_bytes: int = 0
 
     @property
     def bytes_per_s(self) -> float:
@@ -27,21 +26,19 @@ class Flow:
         return self.body_bytes * 1_000_000 / lasted_us if lasted_us else 0.0
 
 
+@dataclass(slots=True, eq=False)
 class Measures:
     """Times from acceptance to delivery and to acknowledgement, in microseconds, and the flows by sender."""
 
-    __slots__ = ("acknowledged_us", "delivered_us", "ended", "flows")
-
-    def __init__(self) -> None:
-        self.delivered_us = array("q")
-        self.acknowledged_us = array("q")
-        self.flows: dict[int, Flow] = {}
-        self.ended = False
+    delivered_us: array[int] = field(default_factory=lambda: array("q"))
+    acknowledged_us: array[int] = field(default_factory=lambda: array("q"))
+    flows: dict[int, Flow] = field(default_factory=dict)
+    ended: bool = False
 
     def accepted(self, sender: int, now_us: int) -> None:
         """Note that a sender's machine took a message."""
         if not self.ended and sender not in self.flows:
-            self.flows[sender] = Flow(now_us)
+            self.flows[sender] = Flow(now_us, now_us)
 
     def received(self, sender: int, accepted_us: int, body_bytes: int, now_us: int) -> None:
         """Note a message's first delivery."""

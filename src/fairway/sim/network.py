@@ -28,17 +28,15 @@ from fairway.sim.schedule import Schedule
 FACTOR = 3
 
 
+@dataclass(slots=True, eq=False)
 class Account:
     """What one node and one address exchanged."""
 
-    __slots__ = ("exempt", "heard", "received_bytes", "sent_bytes")
-
-    def __init__(self, exempt: bool) -> None:
-        self.received_bytes = 0
-        self.sent_bytes = 0
-        self.heard = False
-        """Something from the node has reached this address."""
-        self.exempt = exempt
+    exempt: bool
+    received_bytes: int = 0
+    sent_bytes: int = 0
+    heard: bool = False
+    """Something from the node has reached this address."""
 
     def sent(self, count: int) -> bool:
         """Count bytes towards the address; return whether the limit still holds."""
