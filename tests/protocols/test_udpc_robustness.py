@@ -19,7 +19,7 @@ from fairway.core.random_source import Seeded
 from fairway.core.snapshots import seal, unseal
 from fairway.protocols.udpc.machine import UdpcMachine
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.wire import ACK, IMP, REQ, SYN, datagram, header
+from fairway.protocols.udpc.wire import ACK, IMP, REQ, SYN, datagram, fields
 from tests.protocols.test_udpc_session import pair
 from tests.protocols.world import World, datagrams, flattened, nothing
 
@@ -39,16 +39,16 @@ def test_a_restored_session_starts_its_index_65536_further() -> None:
     world.machines["server"].send(theirs, b"x", world.now_us)
     world.run(10_000)
     snapshot = world.machines["server"].snapshot(theirs)
-    before = header(world.sent("server")[-1])[0]
+    before = fields(world.sent("server")[-1])[0]
     crash(world, snapshot, UdpcOptions())
     world.machines["server"].send(theirs, b"y", world.now_us)
     world.settle("server")
-    assert header(world.sent("server")[-1])[0] == before + 1 + 65_536
+    assert fields(world.sent("server")[-1])[0] == before + 1 + 65_536
 
 
 def test_kept_responses_and_open_requests_survive_a_restart() -> None:
     world, ours, theirs = pair()
-    world.lose = lambda origin, data: origin == "server" and header(data)[3] == ACK
+    world.lose = lambda origin, data: origin == "server" and fields(data)[3] == ACK
     for body in (b"first", b"second"):
         world.machines["client"].send(ours, body, world.now_us, flags=REQ)
     world.run(10_000)
@@ -77,7 +77,7 @@ def test_a_request_that_was_not_committed_is_handed_over_again_after_a_restart()
 def test_a_snapshot_leaves_out_only_the_uncommitted_part_of_a_batch() -> None:
     machine = UdpcMachine(UdpcOptions(deferred=True), Seeded(1))
     machine.receive(datagram(100, 5, 0, SYN), "c", 0)
-    session_id = header(datagrams(machine.transmits())[0])[1]
+    session_id = fields(datagrams(machine.transmits())[0])[1]
     peer = Peer("c", session_id)
     batch = b"".join(datagram(index, session_id, 0, IMP, b"x") for index in range(101, 131))
     machine.receive(batch[:14], "c", 0)
@@ -101,7 +101,7 @@ def test_a_restored_session_keeps_its_widened_ids_and_its_address() -> None:
     assert int(message.id) > 1 << 32
     machine = UdpcMachine(UdpcOptions(), Seeded(1))
     machine.receive(datagram(1, 5, 0, SYN), ("::1", 9000, 0, 0), 0)
-    session_id = header(datagrams(machine.transmits())[0])[1]
+    session_id = fields(datagrams(machine.transmits())[0])[1]
     machine.receive(datagram(2, session_id, 1, ACK), ("::1", 9000, 0, 0), 0)
     (peer,) = machine.peers()
     other = UdpcMachine(UdpcOptions(), Seeded(2))
@@ -148,7 +148,7 @@ def test_thousands_of_idle_sessions_have_one_deadline_each() -> None:
     for number in range(2_000):
         address = ("10.0.0.1", number)
         machine.receive(datagram(1, 5, 0, SYN), address, 0)
-        session_id = header(datagrams(machine.transmits())[0])[1]
+        session_id = fields(datagrams(machine.transmits())[0])[1]
         machine.receive(datagram(2, session_id, 1, ACK), address, 0)
         machine.receive(datagram(3, session_id, 0, IMP, b"x"), address, 0)
         for message in flattened(machine.events()):
