@@ -78,18 +78,6 @@ def test_two_nodes_that_call_each_other_keep_both_sessions() -> None:
     assert not world.of("a", Closed)
 
 
-def test_half_open_entries_are_bounded_and_the_oldest_goes_first() -> None:
-    machine = UdpcMachine(UdpcOptions(half_open_max=2), Seeded(1))
-    answers = []
-    for caller in ("a", "b", "c"):
-        machine.receive(datagram(1, 5, 0, SYN), caller, 0)
-        answers += datagrams(machine.transmits())
-    for caller, answer in zip(("a", "b", "c"), answers, strict=True):
-        machine.receive(datagram(2, fields(answer)[1], 1, ACK), caller, 0)
-    assert [peer.address for peer in machine.peers()] == ["b", "c"]
-    assert machine.statistics.dropped["half_open_evicted"] == 1
-
-
 def test_an_endpoint_that_only_calls_answers_no_syn() -> None:
     machine = UdpcMachine(UdpcOptions(accepts_calls=False), Seeded(1))
     machine.receive(datagram(1, 5, 0, SYN), "c", 0)
