@@ -28,7 +28,7 @@ from benchmarks.gateway.soak import Gauges, Orders, Outcome, Sample
 from benchmarks.gateway.systems import SYSTEMS
 from benchmarks.transport.pattern import message, tail
 from fairway.cli import run as command_line
-from fairway.demo.services import GatewayService, process
+from fairway.demo.services import GatewayService
 from fairway.lake.landing.reconcile import Account
 
 TAIL = tail(200)
