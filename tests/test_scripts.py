@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-from itertools import groupby
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from scripts import require, soak
-from tests import conftest
 from tests.conftest import LONG, PROCESSES, ROOT
 
 PYTHON = """#!/bin/sh
@@ -90,42 +86,8 @@ def test_set_up_prints_a_line_per_step_and_where_the_log_is_if_one_fails(tmp_pat
     assert log.read_text() == 3 * "noise\n"
 
 
-class FakeTest:
-    """As much of a test as the order needs."""
-
-    def __init__(self, nodeid: str) -> None:
-        self.nodeid = nodeid
-        self.path = Path(nodeid.partition("::")[0])
-        self.marks: list[str] = []
-
-    def add_marker(self, name: str) -> None:
-        self.marks.append(name)
-
-
-def ordered(seed: int, nodeids: list[str]) -> list[FakeTest]:
-    tests: list[Any] = [FakeTest(nodeid) for nodeid in nodeids]
-    config: Any = SimpleNamespace(option=SimpleNamespace(seed=seed))
-    conftest.pytest_collection_modifyitems(config, tests)
-    return tests
-
-
-def test_a_seed_decides_the_order_of_the_tests_and_each_module_stays_together() -> None:
-    nodeids = [f"tests/core/test_{module}.py::test_{number}" for module in range(9) for number in range(9)]
-    seven, again, eight = ([test.nodeid for test in ordered(seed, nodeids)] for seed in (7, 7, 8))
-    assert seven == again
-    assert len({tuple(order) for order in (nodeids, seven, eight)}) == 3
-    assert len([*groupby(seven, lambda nodeid: nodeid.partition("::")[0])]) == 9
-
-
-def test_whatever_the_seed_the_shared_session_is_first_and_processes_of_spark_are_late_the_longest_first() -> None:
-    files = ["lake/test_x.py", "net/test_x.py", *(path.removeprefix("tests/") for path in PROCESSES), "core/test_x.py"]
-    nodeids = [f"tests/{file}::test_x" for file in files]
-    assert all([test.nodeid for test in ordered(seed, nodeids[::-1])] == nodeids for seed in range(9))
-
-
-def test_every_test_that_is_called_long_exists_and_is_marked() -> None:
-    for path in LONG:
+def test_every_test_that_is_called_long_or_late_exists() -> None:
+    for path in (*LONG, *PROCESSES):
         file, _, name = path.partition("::")
         assert (ROOT / file).exists()
         assert not name or f"def {name}" in (ROOT / file).read_text()
-    assert [test.marks for test in ordered(1, [f"{path}::test_x" for path in LONG])] == [["long"]] * len(LONG)
