@@ -106,14 +106,13 @@ class Pki:
             "name": "plant-1",
             "serial": f"serial:{plant.serial_number:x}",
             "fingerprint": f"sha256:{plant.fingerprint(SHA256()).hex()}",
-            "as openssl prints it": f"sha256:{plant.fingerprint(SHA256()).hex(':').upper()}  # stolen",
         }
         if by == "crl":
             return {"crl": self.written("crl.pem", self.root.crl(self.plants[0]))}
         return {"revoked": self.written("revoked.txt", lines[by].encode())}
 
 
-@pytest.mark.parametrize("by", ["name", "serial", "fingerprint", "as openssl prints it", "crl"])
+@pytest.mark.parametrize("by", ["name", "serial", "fingerprint", "crl"])
 def test_a_revoked_ca_takes_along_every_device_below_it_and_no_other(by: str, tmp_path: Path) -> None:
     pki = Pki(tmp_path)
     world = World(DtlsGateway(pki.engine()))
@@ -208,3 +207,18 @@ def test_a_gateway_is_known_by_whole_names_and_addresses_and_by_no_wildcard(expe
     ]
     gateway = Holder("gateway.test", None, "gateway", names=names)
     assert Admission("gateway", expected).refusal(gateway.certificate) == reason
+
+
+def test_a_root_whose_key_was_stolen_is_revoked_by_its_fingerprint_as_openssl_prints_it(tmp_path: Path) -> None:
+    pki = Pki(tmp_path)
+    world = World(DtlsGateway(pki.engine()))
+    world.add(pki.client(pki.devices[0]), A)
+    world.say(A, b"hello")
+    world.run(SECOND_US)
+    assert len(world.gateway.associations()) == 1
+    digits = pki.root.certificate.fingerprint(SHA256()).hex(":").upper()
+    listed = pki.written("revoked.txt", f"sha256:{digits}\n".encode())
+    world.gateway.replace_engine(pki.engine(revoked=listed), world.now_us)
+    world.run(5 * SECOND_US)
+    assert world.gateway.associations() == []
+    assert set(world.gateway.counters.failed) == {"revoked"}
