@@ -16,10 +16,10 @@ import sys
 import threading
 from pathlib import Path
 
+from tests.acceptance.raw import PATIENCE_S, Command
 from tests.conftest import ROOT
 from tests.loopback import closed_port
 
-PATIENCE_S = 120
 ADDRESS = re.compile(r"\b(?:127\.0\.0\.1|0\.0\.0\.0):(\d{4,5})\b")
 
 
@@ -46,50 +46,23 @@ def with_free_ports(block: str) -> str:
     return ADDRESS.sub(lambda found: free[found[1]], block)
 
 
-class Terminal:
+class Terminal(Command):
     """A command that goes on while others run."""
 
     def __init__(self, command: str, folder: Path) -> None:
+        super().__init__("bash", "-c", f"exec {command}", env=environment(), cwd=folder)
         self.command = command
-        self.process = subprocess.Popen(
-            ["bash", "-c", f"exec {command}"],
-            env=environment(), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert self.process.stderr is not None
-        self._logs = command.startswith("fairway gateway")
-        left = command.count("://")
-        while left:
-            line = self.process.stderr.readline()
-            assert line.startswith("listening ") or (self._logs and line), line
-            left -= line.startswith("listening ")
-        self._printed: list[str] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        self._printed.extend(self.process.stdout)
+        for _ in range(command.count("://")):
+            self.listening_at()
 
     def end(self) -> str:
-        """Ends the command, unless it ends by itself, and gives what it printed."""
+        """End the command, unless it ends by itself, and return what it printed."""
         if "--count" not in self.command:
             self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(PATIENCE_S) == 0, self.command
-        self._reader.join(PATIENCE_S)
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
-        said = self.process.stderr.read()
-        assert self._logs or said == "", said
-        self.close()
-        return "".join(self._printed)
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        for stream in (self.process.stdout, self.process.stderr):
-            assert stream is not None
-            stream.close()
+        assert self.exit_code() == 0, self.command
+        said = self.errors()
+        assert self.command.startswith("fairway gateway") or said == "", said
+        return self.printed()
 
 
 def run_shell(block: str, folder: Path) -> None:
@@ -111,7 +84,7 @@ def run_shell(block: str, folder: Path) -> None:
             assert terminal.end() or "--trace" in terminal.command or "gateway" in terminal.command, terminal.command
     finally:
         for terminal in terminals:
-            terminal.close()
+            terminal.stop()
 
 
 VANISHING = """

@@ -40,7 +40,7 @@ def starts(command: str, folder: Path) -> None:
     try:
         terminal.end()
     finally:
-        terminal.close()
+        terminal.stop()
 
 
 def test_the_pages_hold_a_command_and_a_file() -> None:

@@ -67,9 +67,3 @@ def shown_forms(value: object) -> set[str]:
         return {str(value)}
     durations = {f"{value / size:g} {unit}" for unit, size in (("ms", 1_000), ("s", 1_000_000), ("min", 60_000_000))}
     return {f"{value:,}", f"{value / (1 << 20):g} MiB"} | durations
-
-
-def test_every_linked_file_is_there() -> None:
-    for page in PAGES:
-        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            assert (page.parent / link).exists(), f"{page.name}: {link}"

@@ -57,10 +57,13 @@ def test_every_extra_to_install_exists() -> None:
     assert set(named) <= set(extras)
 
 
-def test_every_linked_file_is_there() -> None:
-    links = re.findall(r"\]\(([^)#:]+)\)", README)
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+@pytest.mark.parametrize(
+    "page", [PAGE, *sorted((ROOT / "docs" / "protocols").glob("*.md"))], ids=lambda page: page.stem
+)
+def test_every_linked_file_is_there(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+    assert links or page != PAGE
+    assert [link for link in links if not (page.parent / link).exists()] == []
 
 
 def test_it_starts_with_what_fairway_is_in_three_sentences() -> None:

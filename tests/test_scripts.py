@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-from itertools import groupby
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from fairway.protocols import NAMES
-from scripts import require, soak, which_protocol
-from tests import conftest
+from scripts import require, soak
 from tests.conftest import LONG, PROCESSES, ROOT
 
 PYTHON = """#!/bin/sh
@@ -28,13 +21,6 @@ esac
 STEPS = ["making .venv", "installing what requirements/dev.txt names", "installing Fairway"]
 
 
-def test_a_soak_deals_its_seeds_over_all_protocols() -> None:
-    dealt = list(soak.runs(10, 40))
-    assert [run.seed for run in dealt] == list(range(10, 50))
-    for protocol in NAMES:
-        assert sum(run.protocol == protocol for run in dealt) == 10
-
-
 def test_a_soak_prints_how_to_replay_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
     good = soak.Finding(soak.Run("mrp", 5), 100, None)
     bad = soak.Finding(soak.Run("udpc", 6), 20, "nothing twice: message 3")
@@ -42,11 +28,6 @@ def test_a_soak_prints_how_to_replay_what_failed(capsys: pytest.CaptureFixture[s
     out = capsys.readouterr().out
     assert "FAILED fairway sim --protocol udpc --swarm --seed 6\n    nothing twice: message 3\n" in out
     assert "3 runs (mrp 2, udpc 1), 220 datagrams, 1 failed" in out
-
-
-def test_a_soak_gives_up_after_many_failures(capsys: pytest.CaptureFixture[str]) -> None:
-    bad = soak.Finding(soak.Run("udpc", 6), 20, "wrong")
-    assert soak.soak([bad] * 100, 100, 1_000) == soak.FAILURES_MAX
 
 
 def test_an_exception_in_a_run_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,20 +50,6 @@ def test_an_exception_in_a_run_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_version_of_java_is_read(tmp_path: Path, said: str, version: int) -> None:
     java = executable(tmp_path / "java", f"#!/bin/sh\necho '{said}' >&2\n")
     assert require.java_version(str(java)) == version
-
-
-def test_the_java_of_the_environment_goes_before_the_one_on_the_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for home, version in (("old", 11), ("new", 17)):
-        java = tmp_path / home / "bin" / "java"
-        java.parent.mkdir(parents=True)
-        executable(java, f"#!/bin/sh\necho 'version \"{version}.0.1\"' >&2\n")
-    monkeypatch.setenv("PATH", str(tmp_path / "new" / "bin"), prepend=":")
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    assert require.find_java() == str(tmp_path / "new" / "bin" / "java")
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
-    assert require.find_java() is None
 
 
 def test_what_is_missing_is_named_with_its_remedy(
@@ -119,82 +86,8 @@ def test_set_up_prints_a_line_per_step_and_where_the_log_is_if_one_fails(tmp_pat
     assert log.read_text() == 3 * "noise\n"
 
 
-@pytest.mark.parametrize(("code", "said"), [(0, ""), (100, "failed: {} says why\n")])
-def test_what_apt_says_goes_to_a_log_whose_path_is_printed_when_it_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], code: int, said: str
-) -> None:
-    executable(tmp_path / "apt-get", f"#!/bin/sh\necho noise; echo noise >&2; exit {code}\n")
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(require, "LOG", tmp_path / "build" / "require.log")
-    assert require.install(require.Program("it", lambda: None, "it")) == (code == 0)
-    assert capfd.readouterr() == ("installing it\n", said.format(require.LOG))
-    assert require.LOG.read_text() == 4 * "noise\n"
-
-
-def test_a_program_that_another_process_has_just_installed_is_not_installed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    executable(tmp_path / "apt-get", "#!/bin/sh\nexit 100\n")
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(require, "LOG", tmp_path / "build" / "require.log")
-    assert require.install(require.Program("it", lambda: "/usr/bin/it", "it"))
-
-
-class FakeTest:
-    """As much of a test as the order needs."""
-
-    def __init__(self, nodeid: str) -> None:
-        self.nodeid = nodeid
-        self.path = Path(nodeid.partition("::")[0])
-        self.marks: list[str] = []
-
-    def add_marker(self, name: str) -> None:
-        self.marks.append(name)
-
-
-def ordered(seed: int, nodeids: list[str]) -> list[FakeTest]:
-    tests: list[Any] = [FakeTest(nodeid) for nodeid in nodeids]
-    config: Any = SimpleNamespace(option=SimpleNamespace(seed=seed))
-    conftest.pytest_collection_modifyitems(config, tests)
-    return tests
-
-
-def test_a_seed_decides_the_order_of_the_tests_and_each_module_stays_together() -> None:
-    nodeids = [f"tests/core/test_{module}.py::test_{number}" for module in range(9) for number in range(9)]
-    seven, again, eight = ([test.nodeid for test in ordered(seed, nodeids)] for seed in (7, 7, 8))
-    assert seven == again
-    assert len({tuple(order) for order in (nodeids, seven, eight)}) == 3
-    assert len([*groupby(seven, lambda nodeid: nodeid.partition("::")[0])]) == 9
-
-
-def test_whatever_the_seed_the_shared_session_is_first_and_processes_of_spark_are_late_the_longest_first() -> None:
-    files = ["lake/test_x.py", "net/test_x.py", *(path.removeprefix("tests/") for path in PROCESSES), "core/test_x.py"]
-    nodeids = [f"tests/{file}::test_x" for file in files]
-    assert all([test.nodeid for test in ordered(seed, nodeids[::-1])] == nodeids for seed in range(9))
-
-
-def test_every_test_that_is_called_long_exists_and_is_marked() -> None:
-    for path in LONG:
+def test_every_test_that_is_called_long_or_late_exists() -> None:
+    for path in (*LONG, *PROCESSES):
         file, _, name = path.partition("::")
         assert (ROOT / file).exists()
         assert not name or f"def {name}" in (ROOT / file).read_text()
-    assert [test.marks for test in ordered(1, [f"{path}::test_x" for path in LONG])] == [["long"]] * len(LONG)
-
-
-def test_the_tables_of_which_protocol_are_means_over_seeds(tmp_path: Path) -> None:
-    runs = [
-        {
-            "variant": "udpc", "messages": 200, "size_bytes": 200, "interval_ms": 10.0, "reorder": 0.0, "loss": 0.05,
-            "burst_length": 1.0, "delay_ms": 50.0, "flows": 1, "passed": passed, "datagrams": 400, "failed": 0,
-            "latency_p50_us": latency_us, "latency_p99_us": 2 * latency_us, "goodput_bytes_per_s": 1.0,
-            "bytes_per_message": 230.0, "datagrams_per_message": 2.0, "fairness": 1.0,
-        }
-        for latency_us, passed in ((1_000_000, True), (2_000_000, False))
-    ]  # fmt: skip
-    (tmp_path / "runs").mkdir()
-    pq.write_table(pa.Table.from_pylist(runs), tmp_path / "runs" / "chunk-000000.parquet")
-    printed = which_protocol.tables(tmp_path)
-    assert printed[0] == "2 runs, 800 datagrams, 1 runs broke a rule"
-    assert "| 50.0 | 0.05 | 1,500 / 3,000 | None | None | None |" in printed

@@ -102,16 +102,11 @@ class RawPeer:
 
 
 class Command:
-    """A running `fairway` command whose lines are read as they come."""
+    """A running command whose lines are read as they come."""
 
-    def __init__(self, *arguments: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "fairway", *map(url_of, arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def __init__(self, *words: str, **more: Any) -> None:
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True, **more)
         self._pumps: list[threading.Thread] = []
         self._out = self._pump(self.process.stdout)
         self._err = self._pump(self.process.stderr)
@@ -153,12 +148,16 @@ class Command:
 
     def errors(self) -> str:
         """What was printed on standard error and not read yet; all of it once the command has left."""
+        return self._unread(self._err)
+
+    def printed(self) -> str:
+        """The same of standard output."""
+        return self._unread(self._out)
+
+    def _unread(self, lines: queue.Queue[str]) -> str:
         if self.process.poll() is not None:
             self._await_pumps()
-        lines = []
-        while not self._err.empty():
-            lines.append(self._err.get())
-        return "\n".join(lines)
+        return "\n".join(lines.get() for _ in range(lines.qsize()))
 
     def _await_pumps(self) -> None:
         self.process.wait(PATIENCE_S)
@@ -192,7 +191,7 @@ def run(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[str]
 @contextmanager
 def fairway(*arguments: str) -> Iterator[Command]:
     """Runs a command and ends it."""
-    command = Command(*arguments)
+    command = Command(sys.executable, "-m", "fairway", *map(url_of, arguments))
     try:
         yield command
     finally:

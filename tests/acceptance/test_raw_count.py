@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import pytest
 
@@ -14,61 +14,45 @@ from . import test_raw_rup as rup
 from . import test_raw_udpc as udpc
 from .raw import RawPeer, listening, u16, u32
 
-Wanted = Callable[[bytes], bool]
+
+class Talk(NamedTuple):
+    """Two different messages, and how to know which of them a datagram acknowledges."""
+
+    messages: Sequence[bytes]
+    acknowledgements: Sequence[Callable[[bytes], bool]]
 
 
-@dataclass
-class Talk:
-    """How to say two different messages, and how to know their acknowledgements."""
-
-    first: bytes
-    first_acknowledged: Wanted
-    second: bytes
-    second_acknowledged: Wanted
+def holds(place: int, wanted: bytes, kind: Callable[[bytes], bool] = bool) -> Callable[[bytes], bool]:
+    """Return whether a datagram of a kind has these bytes at a place."""
+    return lambda data: kind(data) and data[place:].startswith(wanted)
 
 
 def talk_udpc(peer: RawPeer) -> Talk:
     session = udpc.shake_hands(peer)
-
-    def acknowledges(index: int) -> Wanted:
-        return lambda datagram: datagram[12] == udpc.IMP | udpc.ACK and datagram[8:12] == u32(index)
-
-    first, second = (udpc.packet(index, session, 0, udpc.IMP, b"%d" % index) for index in (7, 8))
-    return Talk(first, acknowledges(7), second, acknowledges(8))
+    messages = [udpc.packet(index, session, 0, udpc.IMP, b"%d" % index) for index in (7, 8)]
+    return Talk(messages, [holds(8, u32(index) + bytes([udpc.IMP | udpc.ACK])) for index in (7, 8)])
 
 
 def talk_stamped(peer: RawPeer) -> Talk:
-    server = mrp.open_connection(peer)
-
-    def acknowledges(sequence: int) -> Wanted:
-        return lambda datagram: mrp.of_type(mrp.ACKNOWLEDGEMENT)(datagram) and datagram[10:12] == u16(sequence)
-
-    first, second = (mrp.stamped(server, 1, sequence, 9, b"%d" % sequence) for sequence in (1, 2))
-    return Talk(first, acknowledges(1), second, acknowledges(2))
+    server, kind = mrp.open_connection(peer), mrp.of_type(mrp.ACKNOWLEDGEMENT)
+    messages = [mrp.stamped(server, 1, sequence, 9, b"%d" % sequence) for sequence in (1, 2)]
+    return Talk(messages, [holds(10, u16(sequence), kind) for sequence in (1, 2)])
 
 
 def talk_piggyback(peer: RawPeer) -> Talk:
-    server = mrp.open_connection(peer, client=9, version=1)
-
-    def acknowledges(sequence: int) -> Wanted:
-        return lambda datagram: mrp.of_type(mrp.DATA)(datagram) and datagram[10:12] == u16(sequence)
-
-    first, second = (mrp.piggyback(9, server, sequence, 0, b"%d" % sequence) for sequence in (1, 2))
-    return Talk(first, acknowledges(1), second, acknowledges(2))
+    server, kind = mrp.open_connection(peer, client=9, version=1), mrp.of_type(mrp.DATA)
+    messages = [mrp.piggyback(9, server, sequence, 0, b"%d" % sequence) for sequence in (1, 2)]
+    return Talk(messages, [holds(10, u16(sequence), kind) for sequence in (1, 2)])
 
 
 def talk_rup(peer: RawPeer) -> Talk:
-    first, second = (rup.part(0, 2, b"hi", identity) for identity in (rup.ID, rup.OTHER))
-    return Talk(first, rup.is_confirm(2), second, rup.is_confirm(2, rup.OTHER))
+    identities = (rup.ID, rup.OTHER)
+    return Talk([rup.part(0, 2, b"hi", one) for one in identities], [rup.is_confirm(2, one) for one in identities])
 
 
 def talk_pydevts(peer: RawPeer) -> Talk:
-    def acknowledges(body: bytes) -> Wanted:
-        return lambda datagram: datagram == pydevts.header(pydevts.ACK, 0, 5, zlib.crc32(body))
-
-    return Talk(
-        pydevts.packet(5, b"one"), acknowledges(b"one"), pydevts.packet(5, b"two"), acknowledges(b"two")
-    )  # fmt: skip
+    acks = [pydevts.header(pydevts.ACK, 0, 5, zlib.crc32(body)) for body in (b"one", b"two")]
+    return Talk([pydevts.packet(5, body) for body in (b"one", b"two")], [ack.__eq__ for ack in acks])
 
 
 TALKS = {
@@ -84,17 +68,17 @@ TALKS = {
 def test_after_the_last_message_and_together_with_it_only_copies_are_answered_and_then_it_exits_0(name: str) -> None:
     scheme, begin = TALKS[name]
     with listening(scheme, "--count", "1") as (command, peer):
-        talk = begin(peer)
-        peer.send(talk.first)
-        peer.send(talk.second)
-        peer.expect(talk.first_acknowledged)
+        (first, second), (first_acknowledged, second_acknowledged) = begin(peer)
+        peer.send(first)
+        peer.send(second)
+        peer.expect(first_acknowledged)
         assert command.message()["size"] > 0
-        peer.send(talk.second)
-        peer.send(talk.first)
+        peer.send(second)
+        peer.send(first)
         seen = [peer.receive()]
-        while not talk.first_acknowledged(seen[-1]):
+        while not first_acknowledged(seen[-1]):
             seen.append(peer.receive())
-        assert not any(talk.second_acknowledged(datagram) for datagram in seen)
+        assert not any(second_acknowledged(datagram) for datagram in seen)
         assert command.exit_code() == 0
         command.no_more_lines()
 

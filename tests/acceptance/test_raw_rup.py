@@ -43,16 +43,6 @@ def parts(size: int, body: bytes = BODY) -> list[bytes]:
     return [part(at, len(body), body[at : at + size]) for at in range(0, len(body), size)]
 
 
-def test_the_vectors_of_the_standard() -> None:
-    assert [uint(value).hex() for value in (254, 255, 1_024, 4_096, 8_150)] == [
-        "fe000000",
-        "00010000",
-        "04040000",
-        "10100000",
-        "f51f0000",
-    ]
-
-
 def test_parts_in_any_order_make_the_message_and_are_confirmed() -> None:
     with listening("rup") as (command, peer):
         datagrams = parts(1_000)

@@ -5,11 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
-import sys
-import time
 from pathlib import Path
-from subprocess import PIPE, Popen
 from typing import Any
 
 import numpy as np
@@ -98,34 +94,6 @@ def test_a_changed_byte_in_a_segment_or_in_the_journal_is_found(tmp_path: Path) 
     bodies[1] = bodies[1][:-1] + b"?"
     pq.write_table(pa.table({"body": pa.array(bodies, pa.binary())}), landing / "one.parquet")
     assert held(tmp_path, "gateway").differences([(0, 4)]) == ["a message differs from what was sent"]
-
-
-def test_ctrl_c_shows_what_there_is_and_leaves_neither_process_nor_data(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "fairway", "bench", "gateway", "--only", "udpc", "--seconds", "60"]
-    with Popen([*command, "--out", str(tmp_path)], stdout=PIPE, stderr=PIPE, start_new_session=True) as bench:
-        while not (gateways := using(tmp_path)):
-            assert bench.poll() is None
-            time.sleep(0.05)
-        bench.send_signal(signal.SIGINT)
-        printed, _ = bench.communicate(timeout=120)
-    assert bench.returncode == 130
-    assert b"The run was stopped before its end." in printed
-    assert gateways
-    assert using(tmp_path) == []
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["gateway.json", "gateway.md"]
-
-
-def using(folder: Path) -> list[int]:
-    """Lists the gateways whose lake lies there."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().split(b"\0")
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if b"gateway" in words and b"--lake" in words and any(str(folder).encode() in word for word in words):
-            found.append(int(path.parent.name))
-    return found
 
 
 def test_a_crowd_sends_at_its_rate_and_the_gateway_holds_what_it_notes(tmp_path: Path) -> None:

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from benchmarks.frame import CellFailed, Goal, Key, Results, measured
-from benchmarks.transport import pair, peers
+from benchmarks.transport import pair
 from benchmarks.transport.environments import LOOPBACK, RelayEnvironment
 from benchmarks.transport.loads import LOADS
 from benchmarks.transport.pair import Cell, run_cell
 from benchmarks.transport.peers import PEERS, PLAIN
-from benchmarks.transport.rounds import Plan, goals, run, show
+from benchmarks.transport.rounds import goals
 from fairway.cli import run as command_line
 from fairway.demo.services import process
 from tests.conftest import ROOT
@@ -118,22 +118,6 @@ def test_every_goal_can_be_judged_where_every_cell_was_measured() -> None:
     titles = ("loopback", "veth, 0 % loss", "veth, 1 % loss", "veth, 5 % loss")
     every = {(title, load, peer.name): [1.0] for title in titles for peer in PEERS.values() for load in peer.loads}
     assert len(judged(every)) == len(list(goals(Results(1, 1.0)))) > 30
-
-
-def test_what_is_not_installed_is_named_with_the_remedy_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "find_spec", lambda name: None)
-    plan = Plan(rounds=1, peers=["aioquic", "kcp"], loads=["bulk"], losses=())
-    results = Results(1, 0.5)
-    run(plan, results, lambda *_: None)
-    assert results.cells == {}
-    remedy = "is missing, install: pip install --require-hashes -r requirements/bench.txt"
-    assert show(plan, results).remarks[-2:] == [f"aioquic {remedy}", f"kcp {remedy}"]
-
-
-@pytest.mark.parametrize(("option", "value"), [("--only", "carrier-pigeon"), ("--loss", "much"), ("--loss", "100")])
-def test_a_wrong_option_is_a_sentence(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command_line(["bench", "transport", option, value]) == 2
-    assert value in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_the_processes_and_shows_what_was_measured(tmp_path: Path) -> None:

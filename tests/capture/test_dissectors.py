@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
@@ -12,10 +17,15 @@ from fairway.capture.dissectors import DESCRIPTIONS, FILE_NAME
 from fairway.capture.trace import TraceWriter
 from fairway.cli import run
 from fairway.cli.wireshark import lua
+from fairway.core.errors import MalformedDatagram
+from fairway.protocols import NAMES, wire
+from fairway.protocols.mrp import wire as mrp
+from fairway.protocols.pydevts import wire as pydevts
+from fairway.protocols.rup import wire as rup
+from fairway.protocols.udpc import wire as udpc
 from fairway.sim.configuration import RunOptions, case
 from fairway.sim.run import run as simulate
 from fairway.sim.trace import tracer
-from tests.capture.described import read
 from tests.conftest import Tshark
 
 PORTS = "5000,9000"
@@ -50,23 +60,109 @@ def dissected(path: Path, protocol: str, *preferences: str) -> list[dict[str, st
     return [dict(zip(short, line.split("\t"), strict=True)) for line in printed.stdout.splitlines()]
 
 
+def kind_of(packet: object) -> str:
+    """Return the kind of a decoded packet: where it does not say, its class in small letters."""
+    name: str = getattr(packet, "kind", type(packet).__name__).removeprefix("Stamped").removeprefix("Piggyback")
+    return re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
+
+
+LAYOUTS = {"StampedData": "stamped", "PiggybackData": "piggyback"}
+
+
+def packet_of(protocol: str, datagram: bytes, layout: str | None) -> Any:
+    """Return what the protocol's own decoder reads, of mrp's data what it is in a layout, or None if it is malformed.
+
+    Where the capture does not hold the beginning, data is read as stamped if it can be.
+    """
+    try:
+        packet = wire(protocol).decode(datagram)
+    except MalformedDatagram:
+        return None
+    if not isinstance(packet, mrp.Data):
+        return packet
+    stamped, piggyback = packet.as_stamped(), packet.as_piggyback()
+    return {"stamped": stamped, "piggyback": piggyback}.get(layout or "", stamped or piggyback)
+
+
 def compare(protocol: str, rows: list[dict[str, str]], layout: str | None = None) -> set[str]:
-    """Compares every field of every frame with our reading, and gives the kinds that were seen."""
+    """Compare every field of every frame with the protocol's own decoder, and return the kinds that were seen."""
     for row in rows:
         if not row["payload"]:
             assert not row["kind"], "Wireshark hands no empty datagram over"
             continue
-        reading = read(DESCRIBED[protocol], bytes.fromhex(row["payload"]), layout)
-        if reading is None:
-            assert row["kind"] == "malformed"
+        packet = packet_of(protocol, bytes.fromhex(row["payload"]), layout)
+        if packet is None:
+            assert row["kind"] == "malformed", row
             continue
-        assert row["kind"] == reading.form.kind
-        assert row["layout"] == reading.form.layout
-        for name, value in reading.values.items():
-            assert (row[name] if isinstance(value, str) else int(row[name], 0)) == value, name
-        if reading.form.body:
-            assert int(row["body_bytes"]) == len(reading.body)
+        assert row["kind"] == kind_of(packet), row
+        assert row["layout"] == LAYOUTS.get(type(packet).__name__, "")
+        for field in fields(packet):
+            value = getattr(packet, field.name)
+            if field.name == "body":
+                assert int(row["body_bytes"]) == len(value)
+            else:
+                assert (row[field.name] if isinstance(value, str) else int(row[field.name], 0)) == value, row
     return {row["kind"] for row in rows}
+
+
+def written(path: Path, payloads: Iterable[bytes]) -> Path:
+    """Write datagrams to the port 41,000, each from another one: none begins a conversation for another."""
+    with path.open("wb") as file:
+        trace = TraceWriter(file.write)
+        for port, payload in enumerate(payloads, 42_000):
+            trace.datagram(10**18, ("10.0.0.1", port), ("10.0.0.2", 41_000), payload)
+    return path
+
+
+ID = "0123456789abcdef" * 2
+SAMPLES = {
+    "udpc": [
+        udpc.datagram(7, 0x0A0B0C0D, 3, flag, b"" if flag in udpc.CONTROL_FLAGS else b"hi")
+        for flag in udpc.KIND_OF_FLAG
+    ],
+    "mrp": [
+        mrp.encode(mrp.Ignore(body=b"?")),
+        mrp.encode(mrp.Connect(ver=1, cl_conid=65_536)),
+        mrp.encode(mrp.ConReply(stat=mrp.ACCEPT, cl_conid=1, sv_conid=7, fill=9)),
+        mrp.encode(mrp.ConReply(stat=mrp.REJECT, cl_conid=1, sv_conid=0)),
+        mrp.encode(mrp.StampedData(dest_conid=70_000, from_conid=1, sequence=2, stamp=0xBEEF, body=b"hi")),
+        mrp.encode(mrp.PiggybackData(from_conid=1, dest_conid=7, sequence=2, from_seq=3, body=b"hi")),
+        mrp.encode(mrp.PiggybackData(from_conid=1, dest_conid=7, sequence=2, from_seq=3, body=b"")),
+        mrp.encode(mrp.Ack(dest_conid=1, from_conid=7, sequence=2, stamp=5)),
+    ],
+    "rup": [
+        rup.encode(rup.Data(start=True, id=ID, position=0, total=8_150, body=b"hello")),
+        rup.encode(rup.Data(start=False, id=ID, position=rup.UINT_MAX, total=rup.UINT_MAX, body=b"")),
+        rup.encode(rup.Request(id=ID, position=1_024)),
+        rup.encode(rup.Confirm(id=ID, position=4_096)),
+    ],
+    "pydevts": [
+        pydevts.encode(pydevts.Packet(success=1, message_id=0x1234, crc=0x3610A686, body=b"hello")),
+        pydevts.encode(pydevts.Ack(success=0, message_id=1, crc=2)),
+        pydevts.encode(pydevts.Close(success=0, message_id=1, crc=2)),
+    ],
+}
+
+
+def mutated(samples: list[bytes], count: int) -> Iterator[bytes]:
+    """Yield samples with a few bytes changed, cut or with some more."""
+    random = Random(3)
+    for _ in range(count):
+        datagram = bytearray(random.choice(samples))
+        for _ in range(random.randrange(4)):
+            datagram[random.randrange(len(datagram))] = random.randrange(256)
+        yield bytes(datagram[: random.choice([60, random.randrange(60)])]) + bytes(random.choice([0, 0, 3]))
+
+
+@pytest.mark.usefixtures("tshark")
+@pytest.mark.parametrize("protocol", NAMES)
+def test_tshark_reads_every_kind_of_packet_and_judges_damaged_ones_as_the_decoder_does(
+    protocol: str, tmp_path: Path
+) -> None:
+    payloads = [*SAMPLES[protocol], *mutated(SAMPLES[protocol], 2_000)]
+    rows = dissected(written(tmp_path / "x.pcapng", payloads), protocol, f"{protocol}.ports:41000")
+    assert compare(protocol, rows) - {""} == set(wire(protocol).KINDS)
+    assert 100 < sum(row["kind"] == "malformed" for row in rows) < len(rows)
 
 
 @pytest.mark.usefixtures("tshark")
@@ -116,11 +212,7 @@ MALFORMED = {
 @pytest.mark.usefixtures("tshark")
 @pytest.mark.parametrize("protocol", MALFORMED)
 def test_a_malformed_datagram_on_a_named_port_says_what_is_wrong(protocol: str, tmp_path: Path) -> None:
-    path = tmp_path / "bad.pcapng"
-    with path.open("wb") as file:
-        trace = TraceWriter(file.write)
-        for payload in MALFORMED[protocol]:
-            trace.datagram(10**18, ("10.0.0.1", 40_000), ("10.0.0.2", 41_000), bytes.fromhex(payload))
+    path = written(tmp_path / "bad.pcapng", map(bytes.fromhex, MALFORMED[protocol]))
     rows = dissected(path, protocol, f"{protocol}.ports:41000")
     assert [row["info"] for row in rows] == [f"malformed: {wrong}" for wrong in MALFORMED[protocol].values()]
     assert compare(protocol, rows) == {"malformed"}

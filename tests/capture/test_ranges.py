@@ -36,20 +36,11 @@ def rows(data: bytes, ranges: list[Range]) -> list[Row]:
     for part in ranges:
         frame = part.frames_before
         for batch in records(form, view, part):
-            for number in range(len(batch)):
-                frame += int(batch.counted[number])
-                found.append(
-                    (
-                        frame,
-                        int(batch.offset[number]),
-                        int(batch.data_offset[number]),
-                        int(batch.captured[number]),
-                        int(batch.wire_bytes[number]),
-                        int(batch.at_ns[number]),
-                        batch.points[batch.point[number]],
-                        TROUBLES[batch.trouble[number]],
-                    )
-                )
+            numbers = (batch.offset, batch.data_offset, batch.captured, batch.wire_bytes, batch.at_ns)
+            columns = [column.tolist() for column in (*numbers, batch.point, batch.trouble, batch.counted)]
+            for *values, point, trouble, counted in zip(*columns, strict=True):
+                frame += counted
+                found.append((frame, *values, batch.points[point], TROUBLES[trouble]))
     return found
 
 

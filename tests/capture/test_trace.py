@@ -9,7 +9,6 @@ import pytest
 
 from fairway.capture.pcap import PcapWriter
 from fairway.capture.trace import TraceWriter
-from tests.capture.datagrams import Datagram, decode_frame
 from tests.capture.reading import read_capture
 from tests.conftest import Tshark
 
@@ -32,14 +31,6 @@ def trace() -> bytes:
     return bytes(out)
 
 
-def test_a_trace_gives_back_every_datagram() -> None:
-    for frame, (at_ns, source, destination, payload, point) in zip(read_capture(trace()), SENT, strict=True):
-        assert (frame.at_ns, frame.point) == (at_ns, ("client", "server")[point])
-        datagram = decode_frame(frame)
-        assert isinstance(datagram, Datagram)
-        assert (datagram.source, datagram.destination, datagram.payload) == (source, destination, payload)
-
-
 def test_tshark_reads_the_same_out_of_a_trace(tshark: Tshark, tmp_path: Path) -> None:
     path = tmp_path / "trace.pcapng"
     path.write_bytes(trace())
@@ -52,15 +43,8 @@ def test_tshark_reads_the_same_out_of_a_trace(tshark: Tshark, tmp_path: Path) ->
         assert (row[f"{version}.src"], row[f"{version}.dst"]) == (source[0], destination[0])
         assert (row["udp.srcport"], row["udp.dstport"]) == (str(source[1]), str(destination[1]))
         assert row["udp.payload"] == payload.hex()
-
-
-def test_tshark_finds_nothing_wrong_with_a_trace(tshark: Tshark, tmp_path: Path) -> None:
-    path = tmp_path / "trace.pcapng"
-    path.write_bytes(trace())
-    for row in tshark(path, FIELDS):
-        assert row["udp.checksum.status"] == "1"
+        assert (row["udp.checksum.status"], row["_ws.malformed"]) == ("1", "")
         assert row["ip.checksum.status"] in ("1", "")
-        assert row["_ws.malformed"] == ""
 
 
 def test_tshark_notices_a_wrong_checksum(tshark: Tshark, tmp_path: Path) -> None:

@@ -15,9 +15,11 @@ from fairway.cli import VERBS, Verb, run
 from fairway.cli.exits import EXTRAS
 from fairway.pure import form
 from tests.conftest import ROOT
+from tests.loaded import loaded_by
 
 MODULES_MAX = 150
 """A quarter more than it takes today."""
+RUN = "import fairway.cli; fairway.cli.run(sys.argv[1:])"
 
 DEFECT = "(a defect of Fairway; FAIRWAY_DEBUG=1 shows where)"
 HELP, END_HELP = "(fairway --help shows the usage)", "(fairway end --help shows the usage)"
@@ -105,26 +107,14 @@ def test_every_verb_loads_and_explains_itself(verb: Verb, capsys: pytest.Capture
 
 
 def test_a_verb_that_was_not_chosen_is_not_loaded() -> None:
-    loaded = loaded_by("--help")
+    loaded = loaded_by(RUN, "--help")
     assert "fairway.cli" in loaded
+    assert "rich" not in loaded
     assert [verb.module for verb in VERBS if verb.module in loaded] == []
 
 
 def test_the_help_of_a_verb_loads_few_modules() -> None:
-    """That is what a start takes its time for, and the count is the same on every machine."""
-    assert len(loaded_by("sim", "--help")) < MODULES_MAX
-
-
-def loaded_by(*arguments: str) -> list[str]:
-    """Return the modules that a command has loaded beyond those of the interpreter."""
-    script = "import sys; before = {*sys.modules}; import fairway.cli; fairway.cli.run(sys.argv[1:]); "
-    script += "print(*sys.modules.keys() - before, file=sys.stderr)"
-    process = subprocess.run(
-        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True, cwd=ROOT / "src"
-    )
-    loaded = process.stderr.split()
-    assert "rich" not in loaded
-    return loaded
+    assert len(loaded_by(RUN, "sim", "--help")) < MODULES_MAX
 
 
 def test_a_reader_that_leaves_early_ends_the_command_in_silence() -> None:

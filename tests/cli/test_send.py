@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +23,7 @@ from tests.acceptance.test_raw_pydevts import ACK as PYDEVTS_ACK
 from tests.acceptance.test_raw_pydevts import header
 from tests.acceptance.test_raw_udpc import ACK, FIN, IMP, answer, be_called, fields, has_flag, packet
 from tests.cli.terminals import on_terminal
+from tests.loaded import loaded_by
 from tests.loopback import closed_port
 
 MODULES_MAX = 280
@@ -309,18 +308,8 @@ def test_waiting_for_a_peer_is_shown_on_a_terminal() -> None:
 
 @pytest.mark.parametrize("protocol", ["udpc", "mrp", "rup", "pydevts"])
 def test_one_message_loads_few_modules_and_nothing_heavy(protocol: str) -> None:
-    """That is what a start takes its time for, and the count is the same on every machine."""
-    script = """
-import sys
-before = {*sys.modules}
-from fairway.cli import run
-code = run(["send", sys.argv[1], "hello"])
-print(*sys.modules.keys() - before, file=sys.stderr)
-raise SystemExit(code)
-"""
     with listener(protocol) as (_, url):
-        done = subprocess.run([sys.executable, "-c", script, url], capture_output=True, text=True, check=True)
-    loaded = done.stderr.split()
+        loaded = loaded_by("import fairway.cli; assert fairway.cli.run(['send', sys.argv[1], 'hello']) == 0", url)
     assert {"numpy", "rich", "pyarrow", "pandas", "pyspark"}.isdisjoint(loaded)
     assert f"fairway.protocols.{protocol}" in loaded
     assert len(loaded) < MODULES_MAX

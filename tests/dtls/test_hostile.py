@@ -11,7 +11,6 @@ from time import process_time
 
 import pytest
 
-from fairway.core.addresses import with_device
 from fairway.core.machine import Transmit
 from fairway.core.random_source import Seeded
 from fairway.dtls import DtlsClient, DtlsGateway, Limits
@@ -294,28 +293,6 @@ def test_a_revoked_device_is_sent_away_at_once_and_not_let_in_again(tmp_path: Pa
     world.say(A, b"replaced")
     world.run(SECOND_US)
     assert world.of(A, "sensor-1") == [b"hello", b"replaced"]
-
-
-@pytest.mark.parametrize("by", ["name", "fingerprint"])
-def test_a_device_is_revoked_by_name_and_by_fingerprint(by: str, fleet: Fleet, tmp_path: Path) -> None:
-    world = up(fleet)
-    [association] = world.gateway.associations()
-    listed = tmp_path / "revoked.txt"
-    listed.write_text("sensor-1\n" if by == "name" else f"sha256:{association.peer.fingerprint.upper()}  # stolen\n")
-    world.gateway.replace_engine(fleet.gateway_engine(revoked=listed), world.now_us)
-    assert world.gateway.associations() == []
-
-
-def test_a_new_gateway_certificate_and_list_leave_live_associations_alone(fleet: Fleet, tmp_path: Path) -> None:
-    world = up(fleet)
-    listed = tmp_path / "revoked.txt"
-    listed.write_text("somebody-else\n")
-    world.gateway.replace_engine(fleet.gateway_engine(revoked=listed), world.now_us)
-    world.say(A, b"second")
-    world.run(SECOND_US)
-    assert world.of(A, "sensor-1") == [b"first", b"second"]
-    assert world.clients[A].counters.renewals == 0
-    assert with_device(A, "sensor-1") in world.received
 
 
 @pytest.mark.parametrize("after_us", [30_000, 50_000, 70_000, 90_000, 110_000])

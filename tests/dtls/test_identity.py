@@ -62,10 +62,6 @@ def test_one_file_and_three_are_not_mixed() -> None:
         IdentityFiles(cert="a", key="b")
 
 
-def _key_of(other: Path) -> Callable[[list[str]], str]:
-    return lambda own: "".join([blocks(other)[0], *own[1:]])
-
-
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
@@ -91,7 +87,7 @@ def test_a_spoilt_file_is_refused_in_a_sentence(spoil: Callable[[list[str]], str
 
 
 def test_the_key_of_another_certificate_is_refused(mine: Path, fleet: Fleet) -> None:
-    mine.write_text(_key_of(fleet.file("sensor-2"))(blocks(mine)))
+    mine.write_text("".join([blocks(fleet.file("sensor-2"))[0], *blocks(mine)[1:]]))
     with pytest.raises(BadIdentity, match="belongs to its key: the key is another's"):
         read(mine)
 

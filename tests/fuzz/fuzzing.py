@@ -42,9 +42,10 @@ from fairway.core.events import (
     Refused,
     RequestReceived,
 )
-from fairway.core.machine import Machine, Transmit
+from fairway.core.machine import Machine
 from fairway.core.random_source import Seeded
 from fairway.protocols import NAMES, make_machine, make_options
+from tests.conformance.pair import cut
 from tests.fuzz.hostility import Hostility, Insider
 
 FORMS: Mapping[str, tuple[Mapping[str, object], ...]] = {"mrp": ({"layout": "stamped"}, {"layout": "piggyback"})}
@@ -160,12 +161,6 @@ def bodies_of(event: MessageReceived | MessagesReceived) -> Sequence[bytes]:
     return event.bodies if isinstance(event, MessagesReceived) else (event.body,)
 
 
-def split(transmit: Transmit) -> list[bytes]:
-    """Return the datagrams of a transmit one by one."""
-    data, step = bytes(transmit.data), transmit.segment_bytes or max(1, len(transmit.data))
-    return [data[start : start + step] for start in range(0, len(data), step)]
-
-
 class Bombardment:
     """One machine under fire, with its honest peers, in virtual time."""
 
@@ -226,7 +221,9 @@ class Bombardment:
         transmits = peer.machine.transmits()
         for transmit in transmits:
             if peer.insider is not None:
-                peer.insider.recorded = (peer.insider.recorded + split(transmit))[-RECORDED_MAX:]
+                peer.insider.recorded = [*peer.insider.recorded, *cut(transmit.data, transmit.segment_bytes)][
+                    -RECORDED_MAX:
+                ]
             self.machine.receive(transmit.data, peer.address, self.now_us, transmit.segment_bytes)
         return bool(events or transmits)
 
@@ -365,7 +362,7 @@ def _talk(machine: Machine, other: Machine, name: str, now_us: int, step: int) -
         machine.close(None, now_us)
     recorded: list[bytes] = []
     for transmit in machine.transmits():
-        recorded += split(transmit)
+        recorded += cut(transmit.data, transmit.segment_bytes)
         other.receive(transmit.data, name, now_us, transmit.segment_bytes)
     return recorded
 

@@ -12,7 +12,6 @@ from fairway.core.machine import Machine, Options, Transmit
 from fairway.core.random_source import RandomSource
 from fairway.protocols import NAMES, make_machine
 from tests.fuzz import fuzzing as bench
-from tests.fuzz.hostility import Hostility
 from tests.fuzz.secured import fuzz_dtls
 
 EACH = 125_000
@@ -41,22 +40,6 @@ def test_a_run_is_a_function_of_its_seed() -> None:
     first, again, other = (bench.fuzz("mrp", 10_000, seed) for seed in (5, 5, 6))
     assert first.dropped == again.dropped
     assert first.dropped != other.dropped
-
-
-def test_shots_are_random_truncated_mutated_joined_and_copied() -> None:
-    original = bytes(range(40))
-    hostility = Hostility(1, [original], bystander="bystander")
-    shots = [hostility.draw() for _ in range(5_000)]
-    singles = [data for data, _, segment_bytes in shots if segment_bytes is None]
-    assert singles.count(original) > 50
-    assert sum(data != original and original.startswith(data) for data in singles) > 300
-    assert sum(len(data) == 40 and 0 < _differences(data, original) <= 4 for data in singles) > 1_000
-    assert sum(segment_bytes is not None for _, _, segment_bytes in shots) > 50
-    assert len({address for _, address, _ in shots}) > 1_000
-
-
-def _differences(data: bytes, original: bytes) -> int:
-    return sum(here != there for here, there in zip(data, original, strict=True))
 
 
 class Flawed:

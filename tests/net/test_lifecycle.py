@@ -223,16 +223,6 @@ async def test_a_receive_buffer_too_small_for_the_window_is_said_once_with_the_r
     assert "sysctl -w net.core.rmem_max=" in said[0]
 
 
-async def test_endpoints_of_one_listener_share_one_trace(tmp_path: Path) -> None:
-    trace = tmp_path / "server.pcapng"
-    async with listen("udpc://127.0.0.1:0", "rup://127.0.0.1:0", trace=trace) as listener:
-        for url in listener.urls:
-            async with connect(url) as connection:
-                await connection.send(b"hello from " + url.encode())
-    frames = read_capture(trace.read_bytes())
-    assert sum(b"hello from" in frame.data for frame in frames) == 2
-
-
 async def test_a_large_message_is_spooled_part_by_part() -> None:
     body = bytes(range(256)) * 8_192
     url = "rup://127.0.0.1:0?spool_above_bytes=1MiB&deferred=true"

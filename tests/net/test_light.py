@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 
 import pytest
 
 from fairway.net import connect, listen
 from fairway.net.randomness import Cryptographic
+from tests.loaded import loaded_by
 
 BURST, ROUNDS = 32, 12
-
-_LOADS = """
-import asyncio, sys
-import fairway
-async def main():
-    async with fairway.open_it() as opened:
-        print(*(name for name in ("numpy", "ctypes", "fairway.capture.trace", "secrets") if name in sys.modules))
+OPENED = """
+import asyncio, fairway
+async def main(): await (await getattr(fairway, sys.argv[1])(sys.argv[2])).close()
 asyncio.run(main())
 """
 
 
-def loaded_by(opening: str) -> list[str]:
-    """Return which of the heavy modules a process has loaded once it has opened an endpoint."""
-    script = _LOADS.replace("fairway.open_it()", opening)
-    return subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout.split()
-
-
 def test_a_connection_loads_neither_numpy_nor_what_only_traces_and_other_kernels_need() -> None:
-    assert loaded_by("fairway.connect('pydevts://127.0.0.1:9')") == []
+    loaded = loaded_by(OPENED, "connect", "pydevts://127.0.0.1:9")
+    assert not {"numpy", "ctypes", "fairway.capture.trace", "secrets"} & loaded
 
 
 def test_a_listener_has_loaded_what_batches_need_before_the_first_datagram() -> None:
-    assert "numpy" in loaded_by("fairway.listen('udpc://127.0.0.1:0')")
+    assert "numpy" in loaded_by(OPENED, "listen", "udpc://127.0.0.1:0")
 
 
 @pytest.mark.parametrize("protocol", ["udpc", "mrp", "rup"])

@@ -95,3 +95,16 @@ async def test_single_messages_wait_for_room_and_those_whose_caller_left_are_not
     roomy.room_left = 9
     assert singles.submit(some, PEER, 0, tokens)
     assert roomy.taken == [b"0", b"1", b"3", b"4"]
+
+
+async def test_what_is_abandoned_ends_as_unknown() -> None:
+    tokens, single, bulk = Tokens(), future(), Bulk([b"x"] * 3, future())
+    bulk.submit(machine(2), PEER, 0, tokens)
+    tokens.futures[77] = single
+    tokens.delivered([0])
+    tokens.abandon("gone")
+    with pytest.raises(DeliveryUnknown, match="1 acknowledged, 0 refused, 2 unknown"):
+        await bulk.future
+    with pytest.raises(DeliveryUnknown, match="gone"):
+        await single
+    assert not tokens

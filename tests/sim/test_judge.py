@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fairway.core.events import Peer
 from fairway.sim.checks import Judge, Promises
-from fairway.sim.sent_messages import PLAIN, RELIABLE
+from fairway.sim.sent_messages import RELIABLE
 
 SERVER, CLIENT, OTHER = 0, 1, 2
 ADDRESSES = {("s", 1): SERVER, ("c", 1): CLIENT, ("c", 2): OTHER}
@@ -107,40 +107,3 @@ def test_a_stranger_may_say_what_it_likes() -> None:
     made.delivered(SERVER, Peer(("10.66.0.1", 666), 9), 1, b"anything", RELIABLE)
     assert rules(made) == []
     assert made.foreign == 1
-
-
-def test_seed_205632_ids_of_a_sequenced_conversation_are_not_places() -> None:
-    """udpc's ids count every packet: that equal bodies came before a named one says nothing about their ids."""
-    made = judge(deferred=True, sequenced=True)
-    for token in (1, 2):
-        made.accepted(CLIENT, TO_SERVER, token, b"tiny", PLAIN)
-    made.accepted(CLIENT, TO_SERVER, 3, b"named by the client", PLAIN)
-    made.delivered(SERVER, FROM_CLIENT, 10, b"tiny", PLAIN)
-    made.delivered(SERVER, FROM_CLIENT, 90, b"named by the client", PLAIN)
-    assert rules(made) == []
-
-
-def test_seed_8948_a_plain_message_may_go_back_only_to_what_was_not_committed() -> None:
-    for again, accused in ((b"not committed", []), (b"committed", ["nothing twice", "order"])):
-        made = judge(deferred=True, sequenced=True)
-        for token, body in enumerate((b"committed", b"not committed", b"newest, not committed"), 1):
-            made.accepted(CLIENT, TO_SERVER, token, body, PLAIN)
-            made.delivered(SERVER, FROM_CLIENT, token, body, PLAIN)
-        made.committed(SERVER, FROM_CLIENT, b"committed", 0)
-        made.started(SERVER, restored=True)
-        made.resumed(SERVER, FROM_CLIENT)
-        made.delivered(SERVER, FROM_CLIENT, 9, again, PLAIN)
-        assert rules(made) == accused
-
-
-def test_seed_11595_only_a_new_process_of_the_sender_may_draw_an_id_again() -> None:
-    for restarts, accused in ((True, []), (False, ["acknowledged means delivered"])):
-        made = judge(ids_by_chance=True)
-        made.accepted(CLIENT, TO_SERVER, 1, b"tiny", RELIABLE)
-        made.delivered(SERVER, FROM_CLIENT, 1, b"tiny", RELIABLE)
-        made.settled(CLIENT, 1, "delivered")
-        if restarts:
-            made.started(CLIENT, restored=False)
-        made.accepted(CLIENT, TO_SERVER, 2, b"tiny", RELIABLE)
-        made.settled(CLIENT, 2, "delivered")
-        assert rules(made) == accused

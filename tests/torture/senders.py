@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -82,7 +83,8 @@ class Senders:
             raise SendersFailed(f"the senders did not have every outcome after {OUTCOMES_WITHIN_S:g} s") from None
         if self._child.returncode:
             raise SendersFailed(f"the senders ended with {self._child.returncode}: {said.decode()[-2_000:]}")
-        return read_ledger(self._ledger)
+        ledger: Ledger = pickle.loads(self._ledger.read_bytes())
+        return ledger
 
 
 @contextmanager
@@ -91,31 +93,6 @@ def sending(orders: list[Orders], ledger: Path) -> Iterator[Senders]:
     job = json.dumps({"orders": [asdict(one) for one in orders], "ledger": str(ledger)})
     with process([sys.executable, "-m", "tests.torture.senders", job]) as child:
         yield Senders(child, ledger)
-
-
-def write_ledger(ledger: Ledger, path: Path) -> None:
-    """Writes a ledger, a line a message: key, outcome, time of the acknowledgement."""
-    with path.open("w") as file:
-        known = {"longest_s": ledger.longest_s(), "lost_connections": ledger.lost_connections}
-        print(json.dumps(known | {"refusals": ledger.refusals}), file=file)
-        for key, outcome in ledger.outcomes.items():
-            print(key.hex(), outcome, ledger.acknowledged_s.get(key, 0.0), file=file)
-
-
-def read_ledger(path: Path) -> Ledger:
-    """Reads what `write_ledger` wrote; of the latencies only the longest is left."""
-    ledger = Ledger()
-    with path.open() as file:
-        first = json.loads(next(file))
-        ledger.latencies_s = [first["longest_s"]]
-        ledger.lost_connections = first["lost_connections"]
-        ledger.refusals.update(first["refusals"])
-        for line in file:
-            key, outcome, at_s = line.split()
-            ledger.outcomes[bytes.fromhex(key)] = outcome
-            if float(at_s):
-                ledger.acknowledged_s[bytes.fromhex(key)] = float(at_s)
-    return ledger
 
 
 async def _send(fleets: list[Fleet]) -> None:
@@ -145,7 +122,7 @@ def main(argument: str) -> None:
                 # Where the gateway dies every second a large message has to wait for a longer one.
                 fleet.ledger.latencies_s.clear()
             together.add(fleet.ledger)
-        write_ledger(together, Path(job["ledger"]))
+        Path(job["ledger"]).write_bytes(pickle.dumps(together))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Wireshark's dissectors of the four protocols: their packets as Lua tables, and one engine that reads them.
 
-Which forms of packets there are is described here, of the headers that each `wire.py` describes; a test reads datagrams
-by these descriptions and with each protocol's own decoder and compares, so a description cannot drift away from the
-bytes. mrp's two layouts of data are told apart as an endpoint does it: by the version of the connect that a connection
-began with. Where the capture does not hold the beginning, data is read as stamped if it can be.
+Which forms of packets there are is described here, of the headers that each `wire.py` describes; a test has tshark
+read datagrams by these descriptions, reads them with each protocol's own decoder and compares, so a description cannot
+drift away from the bytes. mrp's two layouts of data are told apart as an endpoint does it: by the version of the
+connect that a connection began with. Where the capture does not hold the beginning, data is read as stamped if it can
+be.
 """
 
 from __future__ import annotations

@@ -35,8 +35,9 @@ class NotUnderstood(FairwayError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One call that succeeded. Times are microseconds of the day's clock."""
+    """One call that succeeded, on a path. Times are microseconds of the day's clock."""
 
+    path: Path
     begin_us: int
     end_us: int
 
@@ -45,7 +46,6 @@ class Event:
 class Made(Event):
     """A file or a folder got a name, unless it had it already."""
 
-    path: Path
     folder: bool = False
     empties: bool = False
     """A file of that name is emptied."""
@@ -55,7 +55,6 @@ class Made(Event):
 class Moved(Event):
     """A name was exchanged for another, which may have been taken."""
 
-    path: Path
     target: Path
 
 
@@ -63,7 +62,6 @@ class Moved(Event):
 class Linked(Event):
     """A file got a second name."""
 
-    path: Path
     target: Path
 
 
@@ -71,14 +69,11 @@ class Linked(Event):
 class Removed(Event):
     """A name went away."""
 
-    path: Path
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wrote(Event):
     """Bytes were written."""
 
-    path: Path
     offset: int
     data: bytes
 
@@ -87,15 +82,12 @@ class Wrote(Event):
 class Cut(Event):
     """A file got another length."""
 
-    path: Path
     size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synced(Event):
     """A file's content, or a folder's names, were forced to the disk."""
-
-    path: Path
 
 
 class Times(TypedDict):
