@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairway.capture.dissectors import DESCRIPTIONS, FILE_NAME
-from fairway.capture.trace import TraceWriter
+from fairway.capture.pcapng import PcapngWriter
 from fairway.cli import run
 from fairway.cli.wireshark import lua
 from fairway.sim.configuration import RunOptions, case
@@ -118,7 +118,7 @@ MALFORMED = {
 def test_a_malformed_datagram_on_a_named_port_says_what_is_wrong(protocol: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.pcapng"
     with path.open("wb") as file:
-        trace = TraceWriter(file.write)
+        trace = PcapngWriter(file.write, ("client", "server"))
         for payload in MALFORMED[protocol]:
             trace.datagram(10**18, ("10.0.0.1", 40_000), ("10.0.0.2", 41_000), bytes.fromhex(payload))
     rows = dissected(path, protocol, f"{protocol}.ports:41000")
