@@ -28,7 +28,7 @@ def test_there_is_something_to_check_in_every_pure_room() -> None:
         ("package", "fairway.core.x", "from fairway import sim"),
         ("package", "fairway.core.x", "def f():\n    from fairway.capture.pcap import read_pcap"),
         ("package", "fairway.capture.x", "from fairway.sim import run"),
-        ("package", "fairway.protocols.udpc.x", "from fairway.capture.trace import TraceWriter"),
+        ("package", "fairway.protocols.udpc.x", "from fairway.capture.pcapng import PcapngWriter"),
         ("package", "fairway.lake.x", "from fairway.net import listen"),
         ("package", "fairway.report.x", "from fairway.lake import schemas"),
         ("package", "fairway.store.x", "from fairway.lake.sink import write"),

@@ -20,7 +20,7 @@ import asyncio, sys
 import fairway
 async def main():
     async with fairway.open_it() as opened:
-        print(*(name for name in ("numpy", "ctypes", "fairway.capture.trace", "secrets") if name in sys.modules))
+        print(*(name for name in ("numpy", "ctypes", "fairway.capture", "OpenSSL", "secrets") if name in sys.modules))
 asyncio.run(main())
 """
 
