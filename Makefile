@@ -63,7 +63,7 @@ native: $(STAMP) ## Compile the machines in place; FAIRWAY_PURE=1 runs the sourc
 	@$(BIN)/fairway --version | grep compiled
 
 test-native: native ## The conformance suite, the vectors, sockets and 500 swarm seeds on the compiled machines.
-	$(BIN)/python -m pytest -q tests/conformance tests/protocols/test_vectors.py tests/test_pure.py tests/sim/test_frozen.py tests/net tests/acceptance
+	$(BIN)/python -m pytest -q -m "not long" tests/conformance tests/protocols/test_vectors.py tests/test_pure.py tests/sim/test_frozen.py tests/net tests/acceptance
 	$(BIN)/python scripts/soak.py --seeds 500
 
 check: style types ## Format, lint, types, layering, seeds.

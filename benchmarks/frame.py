@@ -158,10 +158,11 @@ def chosen(only: str, *kinds: Sequence[str]) -> list[list[str]]:
 
 
 class Tables(NamedTuple):
-    """What a benchmark shows: rows by title, among them `Goals`, and remarks."""
+    """What a benchmark shows: rows by title, among them `Goals`, remarks, and a picture in SVG where it draws one."""
 
     rows: dict[str, list[Row]]
     remarks: list[str]
+    picture: str = ""
 
 
 def perform(
@@ -181,14 +182,16 @@ def perform(
     except Stopped as stopped:
         code = ExitCode.TERMINATED if stopped.signal == signal.SIGTERM else ExitCode.INTERRUPTED
         results.notes.append("The run was stopped before its end.")
-    tables, remarks = show()
+    tables, remarks, picture = show()
     out.mkdir(parents=True, exist_ok=True)
+    if picture:
+        (out / f"{name}.svg").write_text(picture)
     (out / f"{name}.json").write_text(json.dumps(_plain(results, tables), indent=1) + "\n")
     (out / f"{name}.md").write_text(_markdown(tables, remarks))
     for title, rows in tables.items():
         print_rows(({"table": title, **row} for row in rows) if as_json else rows, title=title, as_json=as_json)
     if not as_json:
-        print("\n".join([*remarks, f"written: {out}/{name}.json, {name}.md"]))
+        print("\n".join([*remarks, f"written: {out}/{name}.json, {name}.md{f', {name}.svg' if picture else ''}"]))
     raise typer.Exit(code or (ExitCode.FAILED if results.failures else ExitCode.DONE))
 
 

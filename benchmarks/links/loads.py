@@ -87,21 +87,32 @@ async def trickle(sender: Sender, load: Load, seconds: float) -> dict[str, Any]:
         await asyncio.sleep(started_s + number / TRICKLE_PER_S - loop.time())
         waiting.append(asyncio.ensure_future(_timed(sender.send(message(number, after)), times_s)))
     await asyncio.wait(waiting, timeout=TRICKLE_ENDS_S)
-    times_s.sort()
-    if not times_s:
-        raise TimeoutError("not one message was acknowledged")
-    return {
-        **_result(len(times_s), seconds, times_s[len(times_s) // 2] * 1e3),
-        "p99": times_s[len(times_s) * 99 // 100] * 1e3,
-        "lost": count - len(times_s),
-    }
+    return {**_latencies(times_s, seconds), "lost": count - len(times_s)}
 
 
-async def _timed(future: asyncio.Future[Any], times_s: list[float]) -> None:
+async def ask(sender: Sender, load: Load, seconds: float) -> dict[str, Any]:
+    """Ask, wait for the application's answer, ask again. Where confirmations are such answers, they are waited for."""
+    loop, after, times_s = asyncio.get_running_loop(), tail(load.message_bytes), list[float]()
+    await sender.begin(MESSAGES_MAX)
+    asked, until_s = getattr(sender, "ask", sender.send), loop.time() + seconds
+    while loop.time() < until_s:
+        await _timed(asked(message(len(times_s), after)), times_s)
+    return _latencies(times_s, seconds)
+
+
+async def _timed(future: Awaitable[Any], times_s: list[float]) -> None:
     loop = asyncio.get_running_loop()
     sent_s = loop.time()
     await future
     times_s.append(loop.time() - sent_s)
+
+
+def _latencies(times_s: list[float], seconds: float) -> dict[str, Any]:
+    if not times_s:
+        raise TimeoutError("not one message was acknowledged")
+    times_s.sort()
+    p50_s, p99_s = (times_s[len(times_s) * percent // 100] for percent in (50, 99))
+    return {**_result(len(times_s), seconds, p50_s * 1e3), "p99": p99_s * 1e3}
 
 
 def _result(units: int, seconds: float, rate: float) -> dict[str, Any]:
@@ -112,4 +123,5 @@ DRIVES: dict[str, Callable[[Sender, Load, float], Awaitable[dict[str, Any]]]] = 
     "stream": stream,
     "once": once,
     "trickle": trickle,
+    "ask": ask,
 }

@@ -43,7 +43,9 @@ DATAGRAM_BYTES = 1_200
 BUFFER_BYTES_MIN = 1 << 18
 MEGABYTE = 1_000_000
 SMALL_BYTES = 200
-LOADS = STREAM, MESSAGE, TRICKLE = "bulk", "message", "trickle"
+LOADS = STREAM, MESSAGE, TRICKLE, REQUEST, SHARED = "bulk", "message", "trickle", "request", "shared"
+PAIRS = (("rup", "rup"), ("rup", "tcp-cubic"), ("rup", "tcp-bbr"), ("tcp-cubic", "tcp-bbr"))
+"""Who share a link; the last pair says what the link makes of others."""
 
 
 class Entry(NamedTuple):
@@ -83,3 +85,4 @@ def loads(entry: Entry, row: Link) -> Iterator[Load]:
         yield Load(MESSAGE, "awaited", entry.piece_bytes, "1 MB", "once", MEGABYTE)
     if entry.trickles:
         yield Load(TRICKLE, "awaited", SMALL_BYTES, TRICKLE, "trickle")
+        yield Load(REQUEST, "awaited", SMALL_BYTES, REQUEST, "ask")

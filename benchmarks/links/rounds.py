@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -10,7 +11,21 @@ from typing import Any
 
 from benchmarks.frame import INSTALL, Goal, Key, Report, Results, Row, Tables, Task, chosen, measured, ratios
 from benchmarks.links.emulator import link
-from benchmarks.links.peers import LOADS, MESSAGE, ROWS, STREAM, TRICKLE, Entry, Link, entries, loads
+from benchmarks.links.peers import (
+    LOADS,
+    MESSAGE,
+    PAIRS,
+    REQUEST,
+    ROWS,
+    SHARED,
+    STREAM,
+    TRICKLE,
+    Entry,
+    Link,
+    entries,
+    loads,
+)
+from benchmarks.links.picture import draw
 from benchmarks.transport.loads import Load
 from benchmarks.transport.pair import Cell, run_cell
 
@@ -44,6 +59,15 @@ def cells(plan: Plan) -> Iterator[tuple[Link, Entry, Load]]:
                 yield from ((row, entry, load) for load in loads(entry, row) if load.name == name)
 
 
+def pairs(plan: Plan) -> Iterator[tuple[Link, Entry, Entry]]:
+    """Return who share a link in one round."""
+    for row in (ROWS[name] for name in plan.rows if SHARED in plan.loads):
+        by_name = {entry.peer.name: entry for entry in entries(row)}
+        for one, other in PAIRS:
+            if {one, other} <= set(plan.peers):
+                yield row, by_name[one], by_name[other]
+
+
 def run(plan: Plan, results: Results, report: Report) -> None:
     """Measure what the plan asks for, into the results as it goes; raise `NotPermitted`."""
     wanted = [(row, entry, load) for row, entry, load in cells(plan) if entry.peer.installed]
@@ -57,6 +81,14 @@ def run(plan: Plan, results: Results, report: Report) -> None:
             )
             for row, entry, load in wanted
         ]
+        + [
+            Task(
+                Key(row.name, SHARED, f"{one.peer.name} and {other.peer.name}"),
+                f"{row.title}: {one.peer.title} and {other.peer.title}",
+                partial(_measure_pair, results, row, (one, other), turn + 1),
+            )
+            for row, one, other in pairs(plan)
+        ]
         for turn in range(results.rounds)
     ]
     results.run(turns, report)
@@ -67,6 +99,21 @@ def _measure(results: Results, row: Link, entry: Entry, load: Load, seed: int) -
     seconds = results.seconds
     with link(row, seed, results.more.setdefault("emulator", {}).setdefault(row.name, [])) as between:
         return run_cell(Cell(entry.peer, load, between), seconds, seed, limit_s=seconds + LIMIT_S)
+
+
+def _measure_pair(results: Results, row: Link, both: Sequence[Entry], seed: int) -> dict[str, Any]:
+    """Measure two flows in bulk at once; Jain's index of their rates is 1 where they are equal, a half where one has
+    everything."""
+    seconds = results.seconds
+    with (
+        link(row, seed, results.more.setdefault("emulator", {}).setdefault(row.name, [])) as between,
+        ThreadPoolExecutor(len(both)) as pool,
+    ):
+        flows = [Cell(entry.peer, next(loads(entry, row)), between) for entry in both]
+        found = pool.map(lambda flow: run_cell(flow, seconds, seed, limit_s=seconds + LIMIT_S), flows)
+        rates = [one["rate"] for one in found]
+    index = sum(rates) ** 2 / (len(rates) * sum(rate * rate for rate in rates)) if any(rates) else 0.0
+    return {"rate": rates[0], "other": rates[1], "jain": index}
 
 
 def goals(plan: Plan, results: Results) -> Iterator[Goal]:
@@ -88,6 +135,8 @@ def goals(plan: Plan, results: Results) -> Iterator[Goal]:
 def show(plan: Plan, results: Results) -> Tables:
     """Return a table per link, the goals, and how exact the emulator was."""
     tables = {describe(ROWS[name]): _figures(results, ROWS[name]) for name in plan.rows}
+    if shared := list(_shared(plan, results)):
+        tables["Two flows at once"] = shared
     tables["Goals"] = [goal.row() for goal in measured(goals(plan, results))]
     tables["The emulator"] = [_exactness(name, counts) for name, counts in results.more.get("emulator", {}).items()]
     return Tables(
@@ -98,7 +147,18 @@ def show(plan: Plan, results: Results) -> Tables:
             "Fairway: controller=model.",
             "pyenet has a window of at most 64 kB, which no setting of the binding raises: it cannot fill a long link.",
         ),
+        _picture(plan, results),
     )
+
+
+def _picture(plan: Plan, results: Results) -> str:
+    shares: dict[str, dict[str, float]] = {}
+    for row in (ROWS[name] for name in plan.rows):
+        for entry in entries(row):
+            if found := [rate for rate in results.figures(row.name, STREAM, entry.peer.name) if rate]:
+                shares.setdefault(row.title, {})[entry.peer.title] = median(found) / row.bytes_per_s
+    ours = frozenset(entry.peer.title for entry in entries(ROWS[plan.rows[0]]) if entry.ours)
+    return draw(shares, ours) if shares else ""
 
 
 def _figures(results: Results, row: Link) -> list[Row]:
@@ -111,17 +171,35 @@ def _figures(results: Results, row: Link) -> list[Row]:
             "small p50, ms": _shown(results, row, TRICKLE, entry, ",.0f"),
             "small p99, ms": _shown(results, row, TRICKLE, entry, ",.0f", "p99"),
             "lost": _shown(results, row, TRICKLE, entry, ".0f", "lost"),
+            "request p50, ms": _shown(results, row, REQUEST, entry, ",.0f"),
+            "request p99, ms": _shown(results, row, REQUEST, entry, ",.0f", "p99"),
         }
         for entry in entries(row)
         if entry.peer.name in names
     ]
 
 
+def _shared(plan: Plan, results: Results) -> Iterator[Row]:
+    for row, one, other in pairs(plan):
+        name = f"{one.peer.name} and {other.peer.name}"
+        share = partial(_spread, form=".2f", scale=1 / row.bytes_per_s)
+        yield {
+            "link": row.title,
+            "flows": f"{one.peer.title}, {other.peer.title}",
+            "share of the first": share(results.figures(row.name, SHARED, name)),
+            "share of the other": share(results.figures(row.name, SHARED, name, "other")),
+            "Jain's index": _spread(results.figures(row.name, SHARED, name, "jain"), ".2f"),
+        }
+
+
 def _shown(
     results: Results, row: Link, load: str, entry: Entry, form: str, figure: str = "rate", scale: float = 1.0
 ) -> str:
+    return _spread(results.figures(row.name, load, entry.peer.name, figure), form, scale)
+
+
+def _spread(found: Sequence[float | None], form: str, scale: float = 1.0) -> str:
     """Return the median, and the lowest and the highest round."""
-    found = results.figures(row.name, load, entry.peer.name, figure)
     values = [value * scale for value in found if value is not None]
     if not values:
         return "-"

@@ -5,7 +5,8 @@ must have arrived.
 
 The protocols remember what has ended for minutes by design, to recognise late duplicates, and some keep idle addresses
 until a table is full. Here those times are short and those tables small: a leak shows as growth within minutes, and a
-table that is still filling does not look like one.
+table that is still filling does not look like one. None is so short that a machine which stands still for two seconds
+ends a conversation.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from fairway import net
 
 URLS = (
     "udpc://127.0.0.1:0?peers_max=256&unproved_max=256&linger=200ms&response_kept=5s",
-    "mrp://127.0.0.1:0?peers_max=256&unproved_max=256&forget=1s&keepalive=500ms",
+    "mrp://127.0.0.1:0?peers_max=256&unproved_max=256&forget=5s&keepalive=500ms",
     "rup://127.0.0.1:0?peers_max=256&unproved_max=256&remember=500ms&forget=1s",
     "pydevts://127.0.0.1:0?peers_max=256&unproved_max=256&repeat_after=50ms&remember=600ms&reuse_after=700ms",
 )
@@ -92,13 +93,16 @@ async def _soak(soaked: Soaked, seconds: float, random: Random, slow_callback_s:
     until = time.monotonic() + seconds
     async with net.listen(*URLS, close_timeout_s=CLOSE_S) as listener:
         taking = asyncio.create_task(_take(listener, soaked))
-        async with asyncio.TaskGroup() as group:
-            for number in range(CALLERS):
-                url = listener.urls[number % len(URLS)] + "?" + URLS[number % len(URLS)].partition("?")[2]
-                group.create_task(_come_and_go(url, soaked, Random(random.random()), until))
-            group.create_task(_sample(soaked, seconds, until))
-        taking.cancel()
-        await asyncio.wait([taking])
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(CALLERS):
+                    url = listener.urls[number % len(URLS)] + "?" + URLS[number % len(URLS)].partition("?")[2]
+                    group.create_task(_come_and_go(url, soaked, Random(random.random()), until))
+                group.create_task(_sample(soaked, seconds, until))
+        finally:
+            # Also after a failed caller: a task that nobody looks at would fail the next run, too.
+            taking.cancel()
+            await asyncio.wait([taking])
         if not taking.cancelled():
             taking.result()
     soaked.tasks_left = len(asyncio.all_tasks()) - 1

@@ -182,6 +182,13 @@ class Command:
             stream.close()
 
 
+def run(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    command = [sys.executable, "-m", "fairway", *map(url_of, arguments)]
+    done = subprocess.run(command, input=given, capture_output=True, check=False, timeout=PATIENCE_S)
+    return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
 @contextmanager
 def fairway(*arguments: str) -> Iterator[Command]:
     """Runs a command and ends it."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairway.capture.frames import LinkType
 from fairway.capture.pcap import ByteOrder, PcapWriter
 from fairway.core.errors import BadOption
-from tests.capture.reading import Frame, read_capture, read_pcap
+from tests.capture.reading import Frame, read_capture
 
 ORDERS: list[ByteOrder] = ["<", ">"]
 FRAMES = st.lists(st.tuples(st.integers(0, (2**32 - 1) * 10**9), st.binary(max_size=50)), max_size=6)
@@ -29,7 +29,7 @@ def write(frames: list[tuple[int, bytes]], *, nanoseconds: bool, order: ByteOrde
 def test_what_is_written_comes_back(frames: list[tuple[int, bytes]], nanoseconds: bool, order: ByteOrder) -> None:
     kept_ns = 1 if nanoseconds else 1_000
     expected = [Frame(at // kept_ns * kept_ns, LinkType.ETHERNET, data, len(data) + 3) for at, data in frames]
-    assert list(read_capture(write(frames, nanoseconds=nanoseconds, order=order))) == expected
+    assert read_capture(write(frames, nanoseconds=nanoseconds, order=order)) == expected
 
 
 def test_the_bytes_are_those_of_tcpdump() -> None:
@@ -40,7 +40,7 @@ def test_the_bytes_are_those_of_tcpdump() -> None:
 
 def test_the_check_sequence_bits_of_the_link_type_are_left_out() -> None:
     header = struct.pack(">IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 0x24000001)
-    (frame,) = read_pcap(header + struct.pack(">4I", 0, 0, 0, 0))
+    (frame,) = read_capture(header + struct.pack(">4I2s", 1, 0, 2, 2, b"hi"))
     assert frame.link_type == LinkType.ETHERNET
 
 

@@ -26,14 +26,8 @@ from fairway.capture.columns.ranges import (
 from fairway.capture.columns.records import NO_TIME, TROUBLES, Place
 from fairway.core.errors import DamagedCapture
 from tests.capture.adversaries import CAPTURES, PLAIN, pcap, pcapng
-from tests.capture.reading import read_capture
 
 Row = tuple[int, int, int, int, int, int, str, str]
-SOUND = [
-    name
-    for name in CAPTURES
-    if not any(word in name for word in ("truncated", "damaged", "short", "too long", "noise"))
-]
 
 
 def rows(data: bytes, ranges: list[Range]) -> list[Row]:
@@ -97,18 +91,6 @@ def test_any_number_of_ranges_up_to_64_changes_no_row(name: str) -> None:
             rows(data, walked(form_of(data[:HEAD_BYTES]), memoryview(data), cuts(0, len(data), -(-len(data) // count))))
             == expected
         )
-
-
-@pytest.mark.parametrize("name", SOUND)
-def test_a_sound_capture_gives_what_the_reader_of_single_frames_gives(name: str) -> None:
-    data = CAPTURES[name]()
-    frames = list(read_capture(data))
-    found = whole(data)
-    assert [(row[3], row[4], row[5], row[6], row[7]) for row in found] == [
-        (len(frame.data), frame.wire_bytes, frame.at_ns, frame.point or "", "") for frame in frames
-    ]
-    assert [data[row[2] : row[2] + row[3]] for row in found] == [frame.data for frame in frames]
-    assert [row[0] for row in found] == list(range(1, len(frames) + 1))
 
 
 @settings(max_examples=150, deadline=None)

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
 from fairway.cli import run as run_here
-from tests.acceptance.raw import PATIENCE_S, answering, fairway, listening
-from tests.acceptance.test_raw_udpc import ACK, FIN, HBT, be_called, fields, has_flag, packet
-
-
-def ping(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fairway", "ping", url, *arguments]
-    return subprocess.run(command, capture_output=True, check=False, timeout=PATIENCE_S, text=True)
+from tests.acceptance.raw import answering, fairway, listening, run
+from tests.acceptance.test_raw_udpc import ACK, FIN, HBT, answer, be_called, fields, has_flag, packet
 
 
 @pytest.mark.parametrize("url", ["udpc", "mrp", "mrp?layout=piggyback", "pydevts"])
@@ -26,7 +19,7 @@ def test_every_question_is_answered_and_no_message_arrives(url: str) -> None:
     with listening(scheme) as (command, peer):
         assert peer.to is not None
         began_us = time.monotonic_ns() // 1_000
-        done = ping(f"{scheme}://127.0.0.1:{peer.to[1]}?{query}", "--count", "3", "--interval", "0.01", "--json")
+        done = run("ping", f"{scheme}://127.0.0.1:{peer.to[1]}?{query}", "--count", "3", "--interval", "0.01", "--json")
         taken_us = time.monotonic_ns() // 1_000 - began_us
         assert (done.returncode, done.stderr) == (0, "")
         *answers, summary = map(json.loads, done.stdout.splitlines())
@@ -41,7 +34,7 @@ def test_every_question_is_answered_and_no_message_arrives(url: str) -> None:
 def test_people_read_times_and_loss() -> None:
     with listening("udpc") as (_, peer):
         assert peer.to is not None
-        done = ping(f"udpc://127.0.0.1:{peer.to[1]}", "--count", "2", "--interval", "0.01")
+        done = run("ping", f"udpc://127.0.0.1:{peer.to[1]}", "--count", "2", "--interval", "0.01")
         first, _, last = done.stdout.splitlines()
         assert first.startswith("1: answer from udpc://")
         assert first.endswith(" ms")
@@ -65,7 +58,7 @@ def test_a_lost_question_is_counted() -> None:
 
 def test_nothing_answered_is_unknown() -> None:
     with answering() as peer:
-        done = ping(f"pydevts://127.0.0.1:{peer.port}?ping_timeout=50ms", "--count", "2", "--interval", "0.01")
+        done = run("ping", f"pydevts://127.0.0.1:{peer.port}?ping_timeout=50ms", "--count", "2", "--interval", "0.01")
         assert done.returncode == 3
         assert done.stdout.splitlines()[-1] == "2 asked, none answered, 100 % lost"
 
@@ -75,9 +68,7 @@ def test_a_peer_that_closes_ends_it_with_what_was_achieved() -> None:
         answering() as peer,
         fairway("ping", f"udpc://127.0.0.1:{peer.port}", "--count", "0", "--interval", "0.01") as command,
     ):
-        be_called(peer)
-        index, session, _, _, _ = fields(peer.expect(has_flag(HBT)))
-        peer.send(packet(2, session, index, HBT | ACK))
+        session = answer(peer, HBT, HBT | ACK)
         assert command.line().startswith("1: answer")
         peer.send(packet(3, session, 0, FIN))
         assert command.exit_code() == 3
@@ -87,9 +78,7 @@ def test_a_peer_that_closes_ends_it_with_what_was_achieved() -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_it_with_what_was_achieved(number: signal.Signals, code: int) -> None:
     with answering() as peer, fairway("ping", f"udpc://127.0.0.1:{peer.port}", "--count", "0") as command:
-        be_called(peer)
-        index, session, _, _, _ = fields(peer.expect(has_flag(HBT)))
-        peer.send(packet(2, session, index, HBT | ACK))
+        answer(peer, HBT, HBT | ACK)
         assert command.line().startswith("1: answer")
         command.process.send_signal(number)
         assert command.exit_code() == code
@@ -106,6 +95,6 @@ def test_rup_says_that_it_has_no_way(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_nobody_there_is_unknown() -> None:
     with answering() as peer:
-        done = ping(f"mrp://127.0.0.1:{peer.port}?connect_timeout=100ms")
+        done = run("ping", f"mrp://127.0.0.1:{peer.port}?connect_timeout=100ms")
         assert (done.returncode, done.stdout) == (3, "")
         assert done.stderr.count("\n") == 1

@@ -74,13 +74,6 @@ def test_a_plain_caller_at_a_dtls_port_and_the_reverse_get_a_hint(
     assert "or the port is plain (udpc://)" in capfd.readouterr().err
 
 
-def test_a_body_that_fits_no_record_is_refused(urls: Urls, fleet: Fleet, capfd: pytest.CaptureFixture[str]) -> None:
-    url = f"{urls['udpc+dtls']}?name=gateway&identity={fleet.file('sensor-1')}"
-    assert run(["send", url, "x" * 1_151]) == 4
-    assert "udpc carries up to 1,150 here" in capfd.readouterr().err
-    assert run(["send", url, "x" * 1_150]) == 0
-
-
 @pytest.mark.parametrize("protocol", ["udpc", "rup"])
 @pytest.mark.parametrize(
     ("expected", "device", "why"),

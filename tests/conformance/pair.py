@@ -7,7 +7,7 @@ deadline in the future after each wake.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -361,6 +361,11 @@ class Pump:
             return not left
 
         return self.run_until(reached, limit_us)
+
+    def delivers(self, node: Node, tokens: Iterable[int], limit_us: int = 60_000_000) -> None:
+        """Lets time pass until every token has its outcome, and sees that all are delivered."""
+        assert self.finished(node, list(tokens), limit_us), "a message has no outcome"
+        assert {node.outcome(token) for token in tokens} == {"Delivered"}
 
     def sent_by(self, node: Node, since: int = 0) -> list[Datagram]:
         """Lists the recorded datagrams of a node, from the `since`-th datagram of all on."""

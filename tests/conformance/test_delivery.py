@@ -26,9 +26,7 @@ def in_promised_order(case: Case, node: Node) -> list[bytes]:
 def test_each_message_is_delivered_once_and_reported_as_delivered(case: Case) -> None:
     pair = case.pair()
     bodies = numbered(60, 40)
-    tokens = pair.send_all(bodies)
-    assert pair.pump.finished(pair.client, tokens)
-    assert [pair.client.outcome(token) for token in tokens] == ["Delivered"] * len(tokens)
+    pair.deliver(bodies)
     assert in_promised_order(case, pair.server) == bodies
     assert pair.client.machine.unfinished() == 0
     assert pair.client.machine.statistics.messages_delivered == len(bodies)
@@ -42,8 +40,7 @@ def test_many_messages_sent_at_once_arrive_like_single_ones(case: Case) -> None:
     tokens = pair.client.machine.send_many(pair.peer, bodies, pair.pump.now_us)
     pair.pump.settle(pair.client)
     assert len(tokens) == len(bodies)
-    assert pair.pump.finished(pair.client, list(tokens))
-    assert {pair.client.outcome(token) for token in tokens} == {"Delivered"}
+    pair.pump.delivers(pair.client, tokens)
     assert in_promised_order(case, pair.server) == bodies
 
 
@@ -52,8 +49,7 @@ def test_copies_made_by_the_network_are_not_delivered_again(case: Case) -> None:
     pair = case.pair()
     pair.pump.duplicate(lambda _: True, copies=2, apart_us=700)
     bodies = numbered(30, 20)
-    tokens = pair.send_all(bodies)
-    assert pair.pump.finished(pair.client, tokens)
+    pair.deliver(bodies)
     pair.pump.run(5 * SECOND)
     assert in_promised_order(case, pair.server) == bodies
     assert pair.server.machine.statistics.duplicates >= len(bodies)
@@ -65,9 +61,7 @@ def test_loss_and_copies_in_both_directions_change_neither_content_nor_order(cas
     pair.pump.lose_at_random(200_000, seed=5)
     pair.pump.duplicate(lambda datagram: datagram.number % 5 == 0, apart_us=3_000)
     bodies = numbered(50, 30)
-    tokens = pair.send_all(bodies)
-    assert pair.pump.finished(pair.client, tokens)
-    assert {pair.client.outcome(token) for token in tokens} == {"Delivered"}
+    pair.deliver(bodies)
     assert in_promised_order(case, pair.server) == bodies
     assert pair.client.machine.statistics.retransmissions > 0
 
@@ -98,9 +92,7 @@ def test_bytes_are_exact_at_every_size_at_which_something_changes(case: Case) ->
     pair = case.pair()
     chance = Random(3)
     bodies = [chance.randbytes(size) for size in sizes(case)]
-    tokens = pair.send_all(bodies)
-    assert pair.pump.finished(pair.client, tokens)
-    assert {pair.client.outcome(token) for token in tokens} == {"Delivered"}
+    pair.deliver(bodies)
     assert sorted(pair.server.bodies) == sorted(bodies)
 
 
@@ -110,9 +102,7 @@ def test_a_message_of_several_mebibytes_arrives_exactly_under_loss(case: Case) -
     pair.pump.records = False
     pair.pump.lose_at_random(10_000, seed=8)
     body = Random(4).randbytes(3_500_001)
-    token = pair.pump.send(pair.client, pair.peer, body)
-    assert pair.pump.finished(pair.client, [token])
-    assert pair.client.outcome(token) == "Delivered"
+    pair.deliver([body])
     assert pair.server.bodies == [body]
 
 
@@ -131,8 +121,7 @@ def test_both_directions_carry_messages_at_the_same_time(case: Case) -> None:
     pair.pump.lose_at_random(100_000, seed=12)
     echo(pair.server)
     bodies = numbered(40)
-    tokens = pair.send_all(bodies)
-    assert pair.pump.finished(pair.client, tokens)
+    pair.deliver(bodies)
     assert pair.pump.run_until(lambda: len(pair.client.received) == len(bodies), 60 * SECOND)
     pair.pump.run(5 * SECOND)
     assert sorted(pair.client.bodies) == [b"echo " + body for body in bodies]
@@ -187,8 +176,7 @@ def test_two_peers_with_equal_ids_are_kept_apart(case: Case) -> None:
         bodies = [*numbered(10, tag=tag), b"the same from both"]
         tokens.append([pump.send(client, peer, body) for body in bodies])
     for client, sent in zip(clients, tokens, strict=True):
-        assert pump.finished(client, sent)
-        assert {client.outcome(token) for token in sent} == {"Delivered"}
+        pump.delivers(client, sent)
     for port, tag in ((1, "a"), (2, "b")):
         got = [message.body for message in server.received if message.peer.address == ("client", port)]
         assert sorted(got) == sorted([*numbered(10, tag=tag), b"the same from both"])
@@ -225,8 +213,7 @@ def test_garbage_between_good_packets_is_counted_and_changes_nothing(case: Case)
             pair.pump.inject(garbage, ("stranger", 5), SERVER)
             injected += 2
         pair.pump.run(2_000)
-    assert pair.pump.finished(pair.client, tokens)
-    assert {pair.client.outcome(token) for token in tokens} == {"Delivered"}
+    pair.pump.delivers(pair.client, tokens)
     assert in_promised_order(case, pair.server) == bodies
     assert sum(pair.server.machine.statistics.dropped.values()) >= injected
 

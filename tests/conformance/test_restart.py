@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import product
 
 import pytest
 
@@ -11,10 +13,25 @@ from fairway.core.errors import DamagedSnapshot
 from fairway.core.events import Event, Peer, Receipt
 from fairway.core.machine import Buffer, Machine, Transmit
 from fairway.core.random_source import Seeded
+from fairway.core.snapshots import seal
 from fairway.core.statistics import Statistics
 
 from .pair import Node, Received
-from .variants import BOTH, CLIENT, LATER, MRP_PIGGYBACK, MRP_STAMPED, SECOND, SERVER, UDPC, Case, Pair, numbered, over
+from .variants import (
+    BOTH,
+    CLIENT,
+    LATER,
+    MRP_PIGGYBACK,
+    MRP_STAMPED,
+    PYDEVTS,
+    SECOND,
+    SERVER,
+    UDPC,
+    Case,
+    Pair,
+    numbered,
+    over,
+)
 
 
 class Journal:
@@ -77,8 +94,7 @@ def test_what_was_handed_over_but_not_written_is_handed_over_again(case: Case) -
     pair.pump.run(100_000)
     assert len(pair.server.received) == 5
     journal.watch(restart(pair, case, list(journal.snapshots.values())))
-    assert pair.pump.finished(pair.client, tokens)
-    assert {pair.client.outcome(token) for token in tokens} == {"Delivered"}
+    pair.pump.delivers(pair.client, tokens)
     assert sorted(journal.bodies) == numbered(2) + numbered(3, tag="n")
 
 
@@ -86,8 +102,7 @@ def test_what_was_handed_over_but_not_written_is_handed_over_again(case: Case) -
 def test_copies_of_what_was_acknowledged_before_the_crash_are_recognised_after_it(case: Case) -> None:
     pair = case.pair()
     journal = Journal(pair.server)
-    tokens = pair.send_all(numbered(6))
-    assert pair.pump.finished(pair.client, tokens)
+    pair.deliver(numbered(6))
     copies = [datagram.data for datagram in pair.pump.log if case.of_kind("data", CLIENT)(datagram)]
     journal.watch(restart(pair, case, list(journal.snapshots.values())))
     sent = pair.pump.sent
@@ -125,8 +140,7 @@ def test_crashes_again_and_again_under_loss_lose_and_double_nothing(case: Case) 
         if pair.server.received:
             journal.watch(restart(pair, case, list(journal.snapshots.values())))
         pair.pump.run(SECOND)
-    assert pair.pump.finished(pair.client, tokens)
-    assert {pair.client.outcome(token) for token in tokens} == {"Delivered"}
+    pair.pump.delivers(pair.client, tokens)
     assert sorted(journal.bodies) == bodies
 
 
@@ -134,22 +148,19 @@ def test_crashes_again_and_again_under_loss_lose_and_double_nothing(case: Case) 
 def test_a_restored_server_can_send_to_its_peer(case: Case) -> None:
     pair = case.pair()
     journal = Journal(pair.server)
-    token = pair.pump.send(pair.client, pair.peer, b"hello")
-    assert pair.pump.finished(pair.client, [token])
+    pair.deliver([b"hello"])
     caller = pair.caller()
     journal.watch(restart(pair, case, [pair.server.machine.snapshot(caller)]))
     assert pair.server.machine.peers() == [caller]
     tokens = [pair.pump.send(pair.server, caller, body) for body in numbered(5)]
-    assert pair.pump.finished(pair.server, tokens)
-    assert {pair.server.outcome(token) for token in tokens} == {"Delivered"}
+    pair.pump.delivers(pair.server, tokens)
     assert sorted(pair.client.bodies) == numbered(5)
 
 
 @over(UDPC, MRP_STAMPED, MRP_PIGGYBACK)
 def test_a_restored_client_goes_on_with_its_conversation(case: Case) -> None:
     pair = case.pair()
-    tokens = pair.send_all(numbered(5))
-    assert pair.pump.finished(pair.client, tokens)
+    pair.deliver(numbered(5))
     machine = case.machine(98)
     peer = machine.restore(pair.client.machine.snapshot(pair.peer), pair.pump.now_us)
     assert peer == pair.peer
@@ -219,15 +230,34 @@ def test_a_damaged_snapshot_is_refused_and_raises_nothing_else(case: Case) -> No
     pair.send_all(numbered(20))
     pair.pump.run(SECOND)
     snapshot = pair.server.machine.snapshot(pair.caller())
-    for length in range(len(snapshot)):
-        with pytest.raises(DamagedSnapshot):
-            case.machine(5).restore(snapshot[:length], 0)
+    flipped = snapshot[:-1] + bytes([snapshot[-1] ^ 1])
+    for damaged in (flipped, b"XXXX" + snapshot[4:], *(snapshot[:length] for length in range(len(snapshot)))):
+        with pytest.raises(DamagedSnapshot, match=rf"^a snapshot of {len(damaged)} bytes is damaged, or "):
+            case.machine(5).restore(damaged, 0)
     chance = Seeded(9)
     for _ in range(300):
-        damaged = bytearray(snapshot)
-        damaged[chance.below(len(damaged))] ^= 1 << chance.below(8)
+        other = bytearray(snapshot)
+        other[chance.below(len(other))] ^= 1 << chance.below(8)
         with suppress(DamagedSnapshot):
-            case.machine(5).restore(bytes(damaged), 0)
+            case.machine(5).restore(bytes(other), 0)
+
+
+@over(UDPC, MRP_STAMPED, PYDEVTS)
+def test_a_snapshot_with_any_field_damaged_is_refused_or_read_but_never_raises_anything_else(case: Case) -> None:
+    pair = case.pair()
+    pair.deliver(numbered(3))
+    snapshot = pair.server.machine.snapshot(pair.caller())
+    version, state = snapshot[:4], json.loads(snapshot[8:])
+    nothing: tuple[object, ...] = ({}, [], None)
+    for whole in nothing:
+        with pytest.raises(DamagedSnapshot, match=f"^the state of the snapshot is none of {case.variant.protocol}: "):
+            case.machine(5).restore(seal(version, json.dumps(whole).encode()), 0)
+    wrongs: list[object] = [None, "x", -1, [["a", 1]], [[1]], {}, True, 1.5]
+    for field, wrong in product(state, wrongs):
+        machine = case.machine(5)
+        with suppress(DamagedSnapshot):
+            machine.restore(seal(version, json.dumps({**state, field: wrong}).encode()), 0)
+        machine.wake(20 * SECOND)
 
 
 @over(deferred=BOTH, dtls=LATER)

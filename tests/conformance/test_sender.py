@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from fairway.core.errors import QueueFull
-from fairway.core.events import Writable
+from fairway.core.events import Event, Writable
 
 from .variants import BOTH, LATER, SECOND, Case, numbered, over
 
 
 @over(controllers=("model", "newreno", "eager"), dtls=LATER)
-def test_a_full_queue_refuses_the_next_message_and_says_when_there_is_room_again(case: Case) -> None:
-    pair = case.pair(client={"send_queue_messages_max": 5})
-    machine = pair.client.machine
-    assert machine.room(pair.peer) == 5
-    tokens = pair.send_all(numbered(5))
+@pytest.mark.parametrize("window", [1, 64])
+def test_a_full_queue_refuses_the_next_message_and_says_once_when_a_quarter_is_free(case: Case, window: int) -> None:
+    pair = case.pair(client={"send_queue_messages_max": 8, "window": window})
+    machine, report, free = pair.client.machine, pair.client.report, list[int]()
+
+    def note(event: Event) -> None:
+        if isinstance(event, Writable):
+            free.append(machine.room(pair.peer))
+        report(event)
+
+    pair.client.report = note  # type: ignore[method-assign]
+    assert machine.room(pair.peer) == 8
+    tokens = pair.send_all(numbered(8))
     assert machine.room(pair.peer) == 0
-    with pytest.raises(QueueFull):
+    full = rf"^the send queue of {re.escape(repr(pair.peer.address))} is full: wait for Writable$"
+    with pytest.raises(QueueFull, match=full):
         pair.pump.send(pair.client, pair.peer, b"one too many")
-    assert machine.unfinished() == 5
-    assert pair.client.all_of(Writable) == []
-    assert pair.pump.run_until(lambda: bool(pair.client.all_of(Writable)), 10 * SECOND)
-    assert machine.room(pair.peer) > 0
+    assert (machine.unfinished(), free) == (8, [])
+    assert pair.pump.run_until(lambda: bool(free), 10 * SECOND)
     tokens.append(pair.pump.send(pair.client, pair.peer, b"now it fits"))
-    assert pair.pump.finished(pair.client, tokens)
-    assert sorted(pair.server.bodies) == sorted([*numbered(5), b"now it fits"])
-    assert len(pair.client.all_of(Writable)) == 1
+    pair.pump.delivers(pair.client, tokens)
+    assert sorted(pair.server.bodies) == sorted([*numbered(8), b"now it fits"])
+    assert len(free) == 1
+    assert free[0] >= 2
 
 
 @over(dtls=LATER)
@@ -76,7 +86,6 @@ def test_a_window_of_one_is_served_packet_by_packet(case: Case) -> None:
     pair = case.pair(client={"window": 1}, server={"window": 1})
     bodies = numbered(20)
     start_us = pair.pump.now_us
-    tokens = pair.send_all(bodies)
-    assert pair.pump.finished(pair.client, tokens)
+    pair.deliver(bodies)
     assert sorted(pair.server.bodies) == bodies
     assert pair.pump.now_us - start_us >= 20 * 40_000

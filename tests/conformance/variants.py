@@ -158,6 +158,10 @@ class Pair:
         """Queues messages from the client one by one."""
         return [self.pump.send(self.client, self.peer, body) for body in bodies]
 
+    def deliver(self, bodies: Iterable[bytes]) -> None:
+        """Queues messages from the client one by one, and waits until all are delivered."""
+        self.pump.delivers(self.client, self.send_all(bodies))
+
     def caller(self) -> Peer:
         """The client as the server knows it, once it has received something."""
         return self.server.received[0].peer

@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairway.core.errors import BadOption, MalformedDatagram
-from fairway.core.machine import Options
 from fairway.core.outputs import Ledger
 from fairway.core.random_source import MILLION, Seeded
 from fairway.core.serial import widen
@@ -74,14 +72,6 @@ def test_clearing_out_stale_entries_while_looking_for_the_next_brings_nothing_up
     assert deadlines.pop_due(400) == [0, 1]
 
 
-def test_an_unproved_address_gets_three_times_what_it_sent_and_not_a_byte_more() -> None:
-    ledger = Ledger(unproved_max=2)
-    ledger.received("a", 10)
-    assert ledger.allows("a", 30)
-    assert not ledger.allows("a", 1)
-    assert not ledger.allows("unknown", 1)
-
-
 def test_evicting_from_the_ledger_never_raises_a_budget() -> None:
     ledger = Ledger(unproved_max=2)
     for address in ("a", "b", "c"):
@@ -97,25 +87,6 @@ def test_chances_come_up_about_as_often_as_they_say() -> None:
     assert 9_700 < hits < 10_300
     assert not any(chance.happens(0) for _ in range(100))
     assert all(chance.happens(MILLION) for _ in range(100))
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"controller": "brave"}, "controller"),
-        ({"controller": "fair"}, "called newreno now"),
-        ({"window": 0}, "window"),
-        ({"datagram_bytes_max": 10}, "datagram"),
-    ],
-)
-def test_an_option_out_of_range_is_named_in_one_sentence(options: dict[str, object], named: str) -> None:
-    with pytest.raises(BadOption, match=named):
-        Options(**options)  # type: ignore[arg-type]
-
-
-def test_a_malformed_datagram_says_what_was_found_and_what_was_expected() -> None:
-    error = MalformedDatagram("too_short", found="3 bytes", expected="at least 8")
-    assert str(error) == "too_short: found 3 bytes, expected at least 8"
 
 
 def test_the_seeded_generator_gives_the_published_numbers() -> None:

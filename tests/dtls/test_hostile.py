@@ -21,50 +21,32 @@ from fairway.dtls.identity import IdentityFiles, read_identity
 from fairway.dtls.openssl import OpensslClientEngine, OpensslGatewayEngine
 from fairway.dtls.records import CLOSED
 from tests.dtls.test_associations import A, B, Either, up
-from tests.dtls.world import GATEWAY, GATEWAY_NAME, NOW, SECOND_US, Fleet, World, flipped
+from tests.dtls.world import GATEWAY, GATEWAY_NAME, NOW, SECOND_US, Fleet, World
 
 FATAL_ALERT = CLOSED[:-2] + b"\x02\x28"
 
 
-def hostile(world: World, chance: Seeded) -> bytes:
-    """Return noise, or a damaged, truncated, forged or rewritten datagram."""
-    datagram = world.carried[chance.below(len(world.carried))][2]
-    kind = chance.below(6)
-    if kind == 0:
-        return chance.bits(8 * 100).to_bytes(100, "big")[: 1 + chance.below(100)]
-    if kind == 1:
-        return datagram[: chance.below(len(datagram))]
-    if kind == 2:
-        return FATAL_ALERT[:5] + chance.bits(48).to_bytes(6, "big") + FATAL_ALERT[11:]
-    if kind == 3:
-        return datagram[:3] + chance.bits(16).to_bytes(2, "big") + datagram[5:]
-    if kind == 4:
-        return datagram + chance.bits(80).to_bytes(10, "big")
-    return flipped(datagram, chance)
-
-
-def test_live_associations_ignore_whatever_is_forged(either: Either) -> None:
-    world = up(either)
-    chance = Seeded(7)
-    world.gateway.counters.dropped.clear()
+def test_live_associations_ignore_forged_alerts_and_rewritten_epochs(either: Either) -> None:
+    """Noise, truncated and damaged datagrams come by the thousand from `tests/fuzz`."""
+    world, chance = up(either), Seeded(7)
     sent = [b"%d" % number for number in range(200)]
     for body in sent:
-        for _ in range(8):
-            world.gateway.receive(hostile(world, chance), A, world.now_us)
-            world.clients[A].receive(hostile(world, chance), GATEWAY, world.now_us)
+        for _ in range(4):
+            datagram = world.carried[chance.below(len(world.carried))][2]
+            alert = FATAL_ALERT[:5] + chance.bits(48).to_bytes(6, "big") + FATAL_ALERT[11:]
+            for forged in (alert, datagram[:3] + chance.bits(16).to_bytes(2, "big") + datagram[5:]):
+                world.gateway.receive(forged, A, world.now_us)
+                world.clients[A].receive(forged, GATEWAY, world.now_us)
         world.say(A, body)
         world.run(50_000)
     assert world.of(A, "sensor-1") == [b"first", *sent]
     assert world.answers[A] == [b"echo first", *(b"echo " + body for body in sent)]
-    assert len(world.gateway.counters.dropped) >= 2
     assert world.gateway.counters.associations == 1
 
 
 def test_a_replay_of_everything_delivers_nothing_twice(either: Either) -> None:
     world = up(either)
-    for number in range(300):
-        world.say(A, b"%d" % number)
-        world.run(50_000)
+    world.chat(A, 300)
     recorded = list(world.carried)
     got, answered = list(world.of(A, "sensor-1")), list(world.answers[A])
     sent_before = sum(len(one) for source, _, one in recorded if source == GATEWAY)
@@ -283,11 +265,6 @@ def test_a_device_that_poses_as_the_gateway_is_refused(fleet: Fleet) -> None:
     world = World(DtlsGateway(posing))
     _, reasons = refused(world, fleet.client("sensor-2", expects="sensor-1"))
     assert reasons == {"wrong_role"}
-
-
-def test_a_gateway_of_another_name_is_refused(fleet: Fleet) -> None:
-    _, reasons = refused(World(fleet.gateway()), fleet.client("sensor-1", expects="other.test"))
-    assert reasons == {"wrong_name"}
 
 
 def test_a_revoked_device_is_sent_away_at_once_and_not_let_in_again(tmp_path: Path) -> None:

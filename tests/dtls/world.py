@@ -131,6 +131,14 @@ class World:
         client.send([Transmit(client.inner, body) for body in bodies], self.now_us)
         self.settle(address)
 
+    def chat(self, address: Address, count: int, every_us: int = 50_000) -> list[bytes]:
+        """Have a client say so many numbers, one after the other; return them."""
+        bodies = [b"%d" % number for number in range(count)]
+        for body in bodies:
+            self.say(address, body)
+            self.run(every_us)
+        return bodies
+
     def settle(self, only: Address | None = None) -> None:
         """Put on the link what both ends want sent, and take out what they received; of clients only one, if named."""
         for plaintext in self.gateway.plaintexts():

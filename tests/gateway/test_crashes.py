@@ -13,7 +13,7 @@ from fairway.core import layout
 from fairway.gateway.journal import open_reader
 from fairway.store import crashpoints
 
-from .world import PROTOCOLS, Ledger, Sender, any_ports, check_promise, gateway, journalled, landed, start, until
+from .world import any_ports, gateway, journalled, landed, one_of_each, start, until
 
 SEALS_OFTEN = ("--seal-after", "150ms")
 
@@ -26,31 +26,23 @@ SEALS_OFTEN = ("--seal-after", "150ms")
     ],
 )
 async def test_a_gateway_killed_at_each_point_loses_and_doubles_nothing(points: tuple[str, ...], lake: Path) -> None:
-    ledger, urls = Ledger(), any_ports()
-    senders: list[Sender] = []
-    sending: list[asyncio.Task[None]] = []
+    urls, crowd = any_ports(), None
     for point in points:
         # Each lives longer than the second after which pydevts sends again.
         passes = 60 if point.endswith("commit") else 8
         running = await start(lake, urls, *SEALS_OFTEN, environment={"FAIRWAY_CRASH_AT": f"{point}:{passes}"})
-        if not senders:
-            urls = running.urls
-            senders = [Sender(running.url(protocol), protocol, ledger) for protocol in PROTOCOLS]
-            for sender in senders:
+        if crowd is None:
+            urls, crowd = running.urls, one_of_each(running)
+            for sender in crowd.senders:
                 await sender.connect()
             await until(lambda: sessions_stored(lake) == 2)
-            sending = [asyncio.create_task(sender.run()) for sender in senders]
+            crowd.start()
         assert await running.ended() == -signal.SIGKILL, point
+    assert crowd is not None
     async with gateway(lake, urls, *SEALS_OFTEN) as last:
-        before = len(ledger.acknowledged)
-        await until(lambda: len(ledger.acknowledged) >= before + 200)
-        for sender in senders:
-            sender.enough.set()
-        await asyncio.gather(*sending)
-        assert await last.stop() == 0
-    assert not ledger.unknown, "a sender saw more than delay"
+        await crowd.more()
+        await crowd.end(last, lake)
     assert not journalled(lake)
-    check_promise(ledger, (row["body"] for row in landed(lake)))
 
 
 async def test_large_messages_survive_a_kill_between_commit_and_acknowledgement(lake: Path) -> None:

@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import urlopen
 
 import pytest
 
@@ -24,14 +23,15 @@ from tests.loopback import own_host
 from .world import (
     CLIENT,
     PROTOCOLS,
+    Crowd,
     Ledger,
     Running,
     Sender,
-    check_promise,
+    fetch,
     gateway,
     journalled,
     landed,
-    served,
+    metrics_url,
     until,
     warmed,
 )
@@ -133,34 +133,27 @@ async def test_killed_gateways_lose_and_double_nothing_and_know_their_devices(
     async with AsyncExitStack() as stack, gateway(lake, secure(fleet), *SEALS_OFTEN) as first:
         ready = [await stack.enter_async_context(warmed()) for _ in range(WARMED)]
         urls = first.urls
-        senders = [sender(first, fleet, protocol, ledger) for protocol in PROTOCOLS]
-        devices = [(await one.connect()).statistics.dtls for one in senders]
-        sending = [asyncio.create_task(one.run(PAUSE_S)) for one in senders]
+        crowd = Crowd(*(sender(first, fleet, protocol, ledger) for protocol in PROTOCOLS))
+        devices = [(await one.connect()).statistics.dtls for one in crowd.senders]
+        await crowd.begin(200, PAUSE_S)
         stolen = f"{first.url('udpc+dtls')}?name={NAME}&identity={fleet.file('stolen')}"
         async with net.connect(stolen, close_timeout_s=0):
             fleet.authority.revoke("stolen")
             await until(lambda: any("stolen at" in line and "is revoked" in line for line in first.said))
         await until(lambda: all(one is not None and one.renewals for one in devices))
-        await served(senders, 200)
         first.process.kill()
         await first.ended()
         for left in reversed(range(KILLS)):
             async with gateway(lake, secure(fleet, urls), *SEALS_OFTEN, process=ready.pop(0)) as again:
                 if left > len(ready):
                     ready.append(await stack.enter_async_context(warmed()))
-                before = len(ledger.acknowledged)
-                await until(lambda before=before: len(ledger.acknowledged) >= before + 100)  # type: ignore[misc]
+                await crowd.more(100)
                 if left:
                     again.process.kill()
                     await again.ended()
-                    continue
-                for one in senders:
-                    one.enough.set()
-                await asyncio.gather(*sending)
-                assert await again.stop() == 0
-    assert not ledger.unknown, "a sender saw more than delay"
+                else:
+                    await crowd.end(again, lake)
     assert not journalled(lake)
-    check_promise(ledger, (row["body"] for row in landed(lake)))
     check_devices(lake)
 
 
@@ -195,14 +188,6 @@ def test_only_a_port_without_dtls_is_said_to_be_open_to_anybody(fleet: Fleet, tm
     assert build({"urls": urls, "lake": tmp_path, "allow": ["10.0.0.0/8"]}).open_urls == []
 
 
-async def metrics_of(running: Running) -> str:
-    """Return the page of a gateway's metrics."""
-    await until(lambda: any(line.startswith("metrics ") for line in running.said))
-    page = next(line.split()[1] for line in running.said if line.startswith("metrics "))
-    with await asyncio.to_thread(urlopen, page) as answer:
-        return str(answer.read().decode())
-
-
 async def test_an_address_that_is_not_allowed_gets_not_even_a_cookie(fleet: Fleet, lake: Path) -> None:
     elsewhere = "127.255.255.254"
     options = ("--deny", f"{elsewhere}/32", "--metrics", f"{own_host()}:0")
@@ -217,7 +202,7 @@ async def test_an_address_that_is_not_allowed_gets_not_even_a_cookie(fleet: Flee
             # The socket of the gateway is read in order.
             async with net.connect(f"{url}?name={NAME}&identity={fleet.file('one')}") as connection:
                 await connection.send(b"allowed")
-                metrics = await metrics_of(running)
+                _, metrics = await fetch(await metrics_url(running))
             stranger.setblocking(False)
             with pytest.raises(BlockingIOError):
                 stranger.recv(2_048)
@@ -237,7 +222,7 @@ async def move_while_talking(running: Running, protocol: str, identity: Path) ->
             await connection.send(b"%d" % number)
             relay.move()
             await connection.send(b"%d after the move" % number)
-        metrics = await metrics_of(running)
+        _, metrics = await fetch(await metrics_url(running))
         endpoint = f'{{endpoint="{running.url(f"{protocol}+dtls")}",gateway="gateway"}}'
         assert f"fairway_gateway_dtls_moved_total{endpoint} 3.0" in metrics
         assert f"fairway_gateway_dtls_half_open{endpoint} 0.0" in metrics

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from fairway.core import layout
 from fairway.core.tables import SEGMENT
 from fairway.gateway import columns
 from fairway.gateway.adapter import wall_us
 from fairway.gateway.home import Home
 from fairway.gateway.journal import PAGE_BYTES, Journal, Row, Transaction, now_us, open_reader, packed, read_rows
-from fairway.gateway.salvage import open_journal
 from fairway.gateway.service import warn_if_behind
 
 
@@ -157,65 +154,6 @@ def test_removing_what_is_sealed_writes_no_body_again(home: Home) -> None:
     journal.mark(0, 0, 1, 1)
     journal.remove_sealed(10)
     assert log.stat().st_size - before < len(body) // 4
-    journal.close()
-
-
-def test_a_lost_journal_goes_on_behind_the_segments(home: Home) -> None:
-    (home.landing.folder / layout.segment_name(0, 41)).touch()
-    journal = open_journal(home)
-    assert journal.next_offset == 42
-    journal.close()
-
-
-def damaged(home: Home, where: range) -> None:
-    """Overwrites pages of a journal that holds 300 messages of a page each, from offset 100 on, and a state."""
-    journal = Journal(home.journal, "edge", 100)
-    state = [("udpc://x", "p", 1, b"state")]
-    journal.write(Transaction(rows=[row(100 + n, [b"%d-" % n + bytes(5_000)]) for n in range(300)], states=state))
-    journal.close()
-    with open(home.journal, "r+b") as file:
-        for page in where:
-            file.seek(page * PAGE_BYTES)
-            file.write(b"\xff" * PAGE_BYTES)
-
-
-def test_a_damaged_journal_keeps_what_can_be_read_and_is_put_aside(
-    home: Home, caplog: pytest.LogCaptureFixture
-) -> None:
-    damaged(home, range(100, 130))
-    with caplog.at_level(logging.ERROR, "fairway.gateway"):
-        journal = open_journal(home)
-    kept, size = journal.unsealed()
-    assert 200 <= kept < 300
-    assert size > kept * 5_000
-    assert journal.next_offset == 100 + kept, "numbered without gaps"
-    assert journal.states("udpc://x") == [b"state"]
-    assert journal.fault() == ""
-    (aside,) = home.folder.glob("journal-damaged-*.sqlite")
-    assert f"{kept} messages" in caplog.text
-    assert aside.name in caplog.text
-    journal.close()
-    journal = open_journal(home)
-    assert journal.unsealed() == (kept, size)
-    journal.close()
-
-
-def test_a_journal_that_is_no_journal_at_all_is_put_aside(home: Home) -> None:
-    home.journal.write_bytes(b"something else entirely " * 100)
-    journal = open_journal(home)
-    assert journal.next_offset == 0
-    assert list(home.folder.glob("journal-damaged-*.sqlite"))
-    journal.close()
-
-
-def test_a_crash_while_salvaging_is_completed(home: Home) -> None:
-    damaged(home, range(100, 130))
-    journal = open_journal(home)
-    kept = journal.unsealed()
-    journal.close()
-    home.journal.rename(home.folder / "journal-salvaged.sqlite")
-    journal = open_journal(home)
-    assert journal.unsealed() == kept
     journal.close()
 
 

@@ -51,6 +51,7 @@ def test_a_salvaged_journal_begins_above_what_was_sealed(home: Home) -> None:
     home.sealed_to.write_text("41\n")
     home.journal.write_bytes(b"something else entirely " * 100)
     assert next_offset(home) == 42
+    assert list(home.folder.glob("journal-damaged-*.sqlite"))
 
 
 def test_what_the_table_holds_is_a_witness_too(home: Home) -> None:

@@ -61,7 +61,9 @@ def ruin(path: Path, *pages: int) -> None:
             file.write(random.randbytes(PAGE_BYTES))
 
 
-def test_rows_before_the_first_and_behind_the_last_damaged_page_are_kept(home: Home) -> None:
+def test_rows_before_the_first_and_behind_the_last_damaged_page_are_kept(
+    home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
     filled(home)
     found = leaves(home)
     ruin(home.journal, *(found[len(found) * part // 7] for part in (3, 4)))
@@ -72,6 +74,15 @@ def test_rows_before_the_first_and_behind_the_last_damaged_page_are_kept(home: H
     assert lost == list(range(lost[0], lost[-1] + 1)), "nothing outside of the damage"
     assert journal.next_offset == 30 + 3 * len(kept), "numbered without gaps"
     assert journal.states("udpc://x") == [b"state"]
+    assert journal.fault() == ""
+    (aside,) = home.folder.glob("journal-damaged-*.sqlite")
+    assert f"{3 * len(kept)} messages" in caplog.text
+    assert aside.name in caplog.text
+    journal.close()
+    # A crash between the two renames of a salvage is completed by the next start.
+    home.journal.rename(home.folder / "journal-salvaged.sqlite")
+    journal = open_journal(home)
+    assert bodies(journal) == kept
     journal.close()
 
 

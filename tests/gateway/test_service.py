@@ -8,8 +8,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,16 +23,17 @@ from fairway.gateway.settings import Settings, build
 from fairway.protocols import make_machine, make_options
 
 from .world import (
-    PROTOCOLS,
+    Crowd,
     Ledger,
-    Running,
     Sender,
     any_ports,
     check_promise,
+    fetch,
     gateway,
     journalled,
     landed,
-    served,
+    metrics_url,
+    one_of_each,
     until,
 )
 
@@ -48,22 +47,6 @@ def refused(*arguments: str) -> str:
     said = done.stderr.splitlines()
     assert len(said) == 1, done.stderr
     return f"{done.returncode} {said[0]}"
-
-
-async def fetch(url: str) -> tuple[int, str]:
-    def get() -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(url, timeout=120) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
-
-    return await asyncio.to_thread(get)
-
-
-def metrics_url(running: Running) -> str:
-    return next(line.split()[1] for line in running.said if line.startswith("metrics "))
 
 
 async def test_every_kind_of_message_lands_with_what_is_known_of_it(lake: Path) -> None:
@@ -105,22 +88,14 @@ async def test_every_kind_of_message_lands_with_what_is_known_of_it(lake: Path) 
 
 
 async def test_a_stop_seals_all_and_the_next_start_goes_on_with_the_same_sessions(lake: Path) -> None:
-    ledger = Ledger()
     async with gateway(lake, any_ports()) as first:
-        senders = [Sender(first.url(protocol), protocol, ledger) for protocol in PROTOCOLS]
-        sending = [asyncio.create_task(sender.run()) for sender in senders]
-        await served(senders, 200)
+        crowd = one_of_each(first)
+        await crowd.begin(200)
         assert await first.stop() == 0
     assert not journalled(lake)
-    before = len(ledger.acknowledged)
     async with gateway(lake, first.urls) as second:
-        await until(lambda: len(ledger.acknowledged) > before + 200)
-        for sender in senders:
-            sender.enough.set()
-        await asyncio.gather(*sending)
-        assert await second.stop() == 0
-    assert not ledger.unknown
-    check_promise(ledger, (row["body"] for row in landed(lake)))
+        await crowd.more()
+        await crowd.end(second, lake)
 
 
 async def test_a_second_signal_ends_a_gateway_that_cannot_drain_and_loses_nothing(lake: Path) -> None:
@@ -145,14 +120,11 @@ async def test_a_full_disk_holds_back_acknowledgements_until_there_is_room(lake:
     full = lake.parent / "full"
     options = ("--metrics", "127.0.0.1:0", "--seal-after", "100ms")
     environment = {"FAIRWAY_DISK_FULL_WHILE": str(full)}
-    ledger = Ledger()
     async with gateway(lake, any_ports(), *options, environment=environment) as running:
-        await until(lambda: any(line.startswith("metrics ") for line in running.said))
-        page = metrics_url(running)
+        page = await metrics_url(running)
         health = page.replace("/metrics", "/healthz")
-        senders = [Sender(running.url(protocol), protocol, ledger) for protocol in PROTOCOLS]
-        sending = [asyncio.create_task(sender.run()) for sender in senders]
-        await served(senders, 100)
+        crowd = one_of_each(running)
+        await crowd.begin(100)
         assert (await fetch(health))[0] == 200
         full.touch()
         await until(lambda: any("not acknowledging" in line for line in running.said))
@@ -160,18 +132,13 @@ async def test_a_full_disk_holds_back_acknowledgements_until_there_is_room(lake:
         assert status == 503
         assert "full" in reason
         assert "fairway_gateway_stalled{" in (await fetch(page))[1]
-        held_at = len(ledger.acknowledged)
+        held_at = len(crowd.ledger.acknowledged)
         await asyncio.sleep(0.3)
-        assert len(ledger.acknowledged) <= held_at + 40, "acknowledged though nothing was written"
+        assert len(crowd.ledger.acknowledged) <= held_at + 40, "acknowledged though nothing was written"
         full.unlink()
-        await until(lambda: len(ledger.acknowledged) > held_at + 200)
-        for sender in senders:
-            sender.enough.set()
-        await asyncio.gather(*sending)
-        assert any("acknowledging again" in line for line in running.said)
-        assert await running.stop() == 0
-    assert not ledger.unknown
-    check_promise(ledger, (row["body"] for row in landed(lake)))
+        await crowd.more()
+        await until(lambda: any("acknowledging again" in line for line in running.said))
+        await crowd.end(running, lake)
 
 
 async def test_a_journal_at_its_bound_waits_for_the_sealer(lake: Path) -> None:
@@ -190,11 +157,11 @@ async def test_a_journal_at_its_bound_waits_for_the_sealer(lake: Path) -> None:
 
 async def test_metrics_tell_what_happened(lake: Path) -> None:
     async with gateway(lake, UDPC, "--metrics", "127.0.0.1:0", "--deny", "10.0.0.0/8", "--log", "json") as running:
-        await until(lambda: any(line.startswith("metrics ") for line in running.said))
+        page = await metrics_url(running)
         async with net.connect(running.urls[0]) as connection:
             await connection.send_many([b"12345"] * 300)
-            status, text = await fetch(metrics_url(running))
-        assert (await fetch(metrics_url(running).replace("/metrics", "/other")))[0] == 404
+            status, text = await fetch(page)
+        assert (await fetch(page.replace("/metrics", "/other")))[0] == 404
         assert await running.stop() == 0
     values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     messages = values['fairway_gateway_messages_total{gateway="gateway",kind="message",protocol="udpc"}']
@@ -380,33 +347,27 @@ async def test_a_denied_network_gets_no_answer(lake: Path) -> None:
     async with gateway(lake, UDPC, "--deny", "127.0.0.0/8", "--metrics", "127.0.0.1:0") as running:
         with pytest.raises(net.ConnectUnknown):
             await net.connect(running.urls[0] + "?connect_timeout=300ms")
-        await until(lambda: any(line.startswith("metrics ") for line in running.said))
-        _, text = await fetch(metrics_url(running))
+        _, text = await fetch(await metrics_url(running))
     assert 'reason="guard_denied",where="udpc"' in text
 
 
 async def test_a_sealer_that_falls_behind_holds_back_acknowledgements_until_it_can_go_on(lake: Path) -> None:
-    ledger = Ledger()
     options = ("--seal-after", "100ms", "--backlog-bytes-max", "20KiB")
     async with gateway(lake, UDPC, *options) as running:
         staging = lake / layout.STAGING / "gateway-gateway"
         staging.rmdir()
         staging.touch()
-        sender = Sender(running.urls[0], "udpc", ledger)
-        sending = asyncio.create_task(sender.run())
+        crowd = Crowd(Sender(running.urls[0], "udpc", Ledger()))
+        await crowd.begin(0)
         await until(lambda: any("wait to be sealed" in line for line in running.said))
         await until(lambda: any("not sealing" in line for line in running.said))
-        held_at = len(ledger.acknowledged)
+        held_at = len(crowd.ledger.acknowledged)
         await asyncio.sleep(0.3)
-        assert len(ledger.acknowledged) <= held_at + 40, "acknowledged though too much waits"
+        assert len(crowd.ledger.acknowledged) <= held_at + 40, "acknowledged though too much waits"
         staging.unlink()
         staging.mkdir()
-        await until(lambda: len(ledger.acknowledged) > held_at + 200)
-        sender.enough.set()
-        await sending
-        assert await running.stop() == 0
-    assert not ledger.unknown
-    check_promise(ledger, (row["body"] for row in landed(lake)))
+        await crowd.more()
+        await crowd.end(running, lake)
 
 
 async def test_a_large_message_that_finds_no_room_is_finished_when_there_is_some(lake: Path) -> None:

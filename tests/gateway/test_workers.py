@@ -23,63 +23,42 @@ from fairway.net.sockets import open_bound
 from tests.loopback import own_host
 
 from .test_service import refused
-from .world import Ledger, Running, Sender, any_ports, check_promise, gateway, landed, served, until
+from .world import Crowd, Ledger, Sender, any_ports, gateway, landed, until
 
 WORKERS = ("--workers", "2")
-
-
-def children(running: Running) -> list[int]:
-    """Lists the processes that a gateway has started."""
-    return children_of(running.process.pid)
+NAMES = ("gateway.0", "gateway.1")
 
 
 def children_of(parent: int) -> list[int]:
+    """List the processes that a gateway has started."""
     listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, check=False)
     return [int(pid) for pid in listed.stdout.split()]
-
-
-def bodies(lake: Path, workers: int) -> list[bytes]:
-    return [row["body"] for number in range(workers) for row in landed(lake, f"gateway.{number}")]
 
 
 async def test_a_worker_that_is_killed_comes_back_and_its_peers_see_only_delay(lake: Path) -> None:
     ledger = Ledger()
     async with gateway(lake, any_ports(("udpc", "rup")), *WORKERS) as running:
-        senders = [Sender(running.urls[number % 2], f"s{number}", ledger) for number in range(8)]
-        sending = [asyncio.create_task(sender.run(at_once=2)) for sender in senders]
-        await served(senders, 100)
-        os.kill(children(running)[0], signal.SIGKILL)
+        crowd = Crowd(*(Sender(running.urls[number % 2], f"s{number}", ledger) for number in range(8)))
+        await crowd.begin(100, at_once=2)
+        os.kill(children_of(running.process.pid)[0], signal.SIGKILL)
         await until(lambda: any("starting it again" in line for line in running.said))
-        before = len(ledger.acknowledged)
-        await until(lambda: len(ledger.acknowledged) > before + 200)
-        for sender in senders:
-            sender.enough.set()
-        await asyncio.gather(*sending)
-        assert await running.stop() == 0
-    assert not ledger.unknown
-    check_promise(ledger, bodies(lake, 2))
-    assert all(landed(lake, f"gateway.{number}") for number in range(2)), "one worker had nothing to do"
+        await crowd.more()
+        await crowd.end(running, lake, NAMES)
+    assert all(landed(lake, name) for name in NAMES), "one worker had nothing to do"
 
 
 async def test_peers_find_their_journals_after_the_supervisor_is_killed(lake: Path) -> None:
     ledger = Ledger()
     async with gateway(lake, any_ports(("udpc",)), *WORKERS) as first:
-        senders = [Sender(first.urls[0], f"s{number}", ledger) for number in range(6)]
-        sending = [asyncio.create_task(sender.run(at_once=2)) for sender in senders]
-        await served(senders, 100)
-        workers = children(first)
+        crowd = Crowd(*(Sender(first.urls[0], f"s{number}", ledger) for number in range(6)))
+        await crowd.begin(100, at_once=2)
+        workers = children_of(first.process.pid)
         first.signal(signal.SIGKILL)
         await first.ended()
         await until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers))
-    before = len(ledger.acknowledged)
     async with gateway(lake, first.urls, *WORKERS) as second:
-        await until(lambda: len(ledger.acknowledged) > before + 200)
-        for sender in senders:
-            sender.enough.set()
-        await asyncio.gather(*sending)
-        assert await second.stop() == 0
-    assert not ledger.unknown
-    check_promise(ledger, bodies(lake, 2))
+        await crowd.more()
+        await crowd.end(second, lake, NAMES)
 
 
 async def test_another_number_of_workers_is_refused_while_conversations_may_go_on(lake: Path) -> None:

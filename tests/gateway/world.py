@@ -14,6 +14,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pyarrow.parquet as pq
 
@@ -203,13 +205,65 @@ class Sender:
         self.served = self.served or future.exception() is None
 
 
-async def served(senders: Sequence[Sender], messages: int) -> None:
-    """Wait until more than so many messages are acknowledged, some of every sender.
+class Crowd:
+    """Senders with one ledger."""
 
-    Only then do all of them see a kill as a delay: a session that is not in the journal yet ends with it.
-    """
-    ledger = senders[0].ledger
-    await until(lambda: len(ledger.acknowledged) > messages and all(sender.served for sender in senders))
+    def __init__(self, *senders: Sender) -> None:
+        self.senders = senders
+        self.ledger = senders[0].ledger
+        self._sending: list[asyncio.Task[None]] = []
+
+    def start(self, pause_s: float = 0.01, at_once: int = 5) -> None:
+        """Send from now on."""
+        self._sending = [asyncio.create_task(sender.run(pause_s, at_once)) for sender in self.senders]
+
+    async def begin(self, messages: int, pause_s: float = 0.01, at_once: int = 5) -> None:
+        """Send, and wait until more than so many messages are acknowledged, some of every sender.
+
+        Only then do all of them see a kill as a delay: a session that is not in the journal yet ends with it.
+        """
+        self.start(pause_s, at_once)
+        await until(lambda: len(self.ledger.acknowledged) > messages and all(sender.served for sender in self.senders))
+
+    async def more(self, messages: int = 200) -> None:
+        """Wait until so many more are acknowledged."""
+        before = len(self.ledger.acknowledged)
+        await until(lambda: len(self.ledger.acknowledged) >= before + messages)
+
+    async def end(self, running: Running, lake: Path | str, names: Sequence[str] = ("gateway",)) -> None:
+        """Send no more, stop the gateway, and see that the promise was kept and no sender saw more than delay."""
+        for sender in self.senders:
+            sender.enough.set()
+        await asyncio.gather(*self._sending)
+        assert await running.stop() == 0
+        assert not self.ledger.unknown, "a sender saw more than delay"
+        check_promise(self.ledger, [row["body"] for name in names for row in landed(lake, name)])
+
+
+def one_of_each(running: Running) -> Crowd:
+    """Return a sender of each protocol."""
+    ledger = Ledger()
+    return Crowd(*(Sender(running.url(protocol), protocol, ledger) for protocol in PROTOCOLS))
+
+
+async def fetch(url: str) -> tuple[int, str]:
+    """Return the status and the text of a page."""
+
+    def get() -> tuple[int, str]:
+        try:
+            with urlopen(url, timeout=120) as answer:
+                return answer.status, answer.read().decode()
+        except HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    return await asyncio.to_thread(get)
+
+
+async def metrics_url(running: Running) -> str:
+    """Return where the metrics of a gateway are."""
+    await until(lambda: any(line.startswith("metrics ") for line in running.said))
+    return next(line.split()[1] for line in running.said if line.startswith("metrics "))
 
 
 def landed(lake: Path | str, name: str = "gateway") -> list[dict[str, Any]]:

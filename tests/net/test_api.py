@@ -14,10 +14,8 @@ import pytest
 
 import fairway
 from fairway.net import Connection, Listener, Message, Server, connect, listen, serve
-from fairway.net.sockets import resolve
-from fairway.net.urls import parse
 from tests.loopback import own_host
-from tests.net.worlds import PROTOCOLS, run
+from tests.net.worlds import PROTOCOLS
 
 SOON_S = 0.05
 PATIENCE_S = 30
@@ -114,8 +112,8 @@ def test_outcomes_are_the_errors_that_the_standard_library_has_for_them(
 
 async def test_a_busy_port_is_an_oserror_with_its_number() -> None:
     async with listen("udpc://127.0.0.1:0") as listener:
-        with pytest.raises(OSError, match="cannot listen on") as caught:
-            await listen(listener.url)
+        with pytest.raises(OSError, match=r"cannot listen on 127\.0\.0\.1") as caught:
+            await listen("rup://127.0.0.1:0", listener.url)
         assert caught.value.errno == errno.EADDRINUSE
         assert isinstance(caught.value, fairway.BadAddress)
 
@@ -192,7 +190,7 @@ async def test_a_server_runs_a_handler_for_each_connection(protocol: str) -> Non
         assert server.statistics[0].machine.messages_received == 2
 
 
-def test_a_server_survives_clients_that_vanish_and_handlers_that_fail() -> None:
+async def test_a_server_survives_clients_that_vanish_and_handlers_that_fail() -> None:
     complaints: list[dict[str, Any]] = []
     ended: list[str | None] = []
 
@@ -205,23 +203,20 @@ def test_a_server_survives_clients_that_vanish_and_handlers_that_fail() -> None:
         finally:
             ended.append(connection.closed)
 
-    async def main() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
-        async with serve(f"udpc://127.0.0.1:0?{BRIEF}", handler) as server:
-            gone = await connect(f"{server.url}?{BRIEF}")
-            await gone.send(b"anyone?")
-            vanish(gone)
-            failing = await connect(server.url)
-            await failing.send(b"fail")
-            assert await failing.wait_closed() == "closed by the peer"
-            await failing.close()
-            async with connect(server.url) as connection:
-                await connection.send(b"still there?")
-                assert (await connection.receive(timeout=PATIENCE_S)).body == b"still there?"
-            while len(ended) < 3:
-                await asyncio.sleep(0.01)
-
-    run(main)
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+    async with serve(f"udpc://127.0.0.1:0?{BRIEF}", handler) as server:
+        gone = await connect(f"{server.url}?{BRIEF}")
+        await gone.send(b"anyone?")
+        vanish(gone)
+        failing = await connect(server.url)
+        await failing.send(b"fail")
+        assert await failing.wait_closed() == "closed by the peer"
+        await failing.close()
+        async with connect(server.url) as connection:
+            await connection.send(b"still there?")
+            assert (await connection.receive(timeout=PATIENCE_S)).body == b"still there?"
+        while len(ended) < 3:
+            await asyncio.sleep(0.01)
     assert sorted(map(str, ended)) == ["None", "closed by the peer", "the peer is silent"]
     assert [type(context["exception"]) for context in complaints] == [ZeroDivisionError]
 
@@ -294,13 +289,11 @@ async def test_a_listener_on_either_loopback_address_is_reached_as_localhost(pro
             await connection.send(b"found")
 
 
-async def test_localhost_has_its_ipv4_address_first() -> None:
-    families = [family for family, _ in await resolve(parse("rup://localhost:1"))]
-    assert families == [socket.AF_INET, socket.AF_INET6]
-
-
 def test_dir_and_help_show_everything_before_anything_is_used() -> None:
     assert set(fairway.__all__) <= set(dir(fairway))
+    assert all(getattr(fairway, name) is not None for name in fairway.__all__)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        fairway.no_such_name  # noqa: B018
     shown = pydoc.plain(pydoc.render_doc(fairway))
     for name in ("class Connection", "class Server", "connect(url", "serve(url", "send_nowait", "DeliveryUnknown"):
         assert name in shown

@@ -86,18 +86,6 @@ async def test_refused_goes_before_unknown() -> None:
         await bulk.future
 
 
-async def test_a_bulk_goes_on_where_the_room_ended() -> None:
-    tokens, roomy = Tokens(), RoomyMachine(4)
-    some: Any = roomy
-    bulk = Bulk([b"%d" % number for number in range(10)], future())
-    assert not bulk.submit(some, PEER, 0, tokens)
-    roomy.room_left = 99
-    assert bulk.submit(some, PEER, 0, tokens)
-    assert roomy.taken == [b"%d" % number for number in range(10)]
-    tokens.delivered(range(10))
-    assert await bulk.future == 10
-
-
 async def test_single_messages_wait_for_room_and_those_whose_caller_left_are_not_sent() -> None:
     tokens, roomy, singles = Tokens(), RoomyMachine(2), Singles([b"%d" % number for number in range(5)], [])
     some: Any = roomy
@@ -107,27 +95,3 @@ async def test_single_messages_wait_for_room_and_those_whose_caller_left_are_not
     roomy.room_left = 9
     assert singles.submit(some, PEER, 0, tokens)
     assert roomy.taken == [b"0", b"1", b"3", b"4"]
-
-
-async def test_only_the_caller_of_a_bad_message_hears_of_it() -> None:
-    tokens, singles = Tokens(), Singles([b"good", b"bad", b"fine"], [future() for _ in range(3)])
-    good, bad, fine = singles.futures
-    assert singles.submit(machine(9), PEER, 0, tokens)
-    tokens.delivered([0, 1])
-    assert (good.result(), fine.result()) == (None, None)
-    with pytest.raises(BadMessage):
-        await bad
-
-
-async def test_what_is_abandoned_ends_as_unknown() -> None:
-    tokens, single, bulk = Tokens(), future(), Bulk([b"x"] * 3, future())
-    bulk.submit(machine(2), PEER, 0, tokens)
-    tokens.futures[77] = single
-    tokens.delivered([0])
-    tokens.abandon("gone")
-    with pytest.raises(DeliveryUnknown, match="1 acknowledged, 0 refused, 2 unknown"):
-        await bulk.future
-    with pytest.raises(DeliveryUnknown, match="gone"):
-        await single
-    assert not tokens.futures
-    assert not tokens.ranges

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from .mrp_peers import MrpPeer
-from .world import MS, REVERSED, SECOND, Answers, Link, World, at_most, every_seed, not_sent, numbered, tag
+from .world import MS, SECOND, Link, World, at_most, numbered, over_seeds, tag
 
 LAYOUTS = ("stamped", "piggyback")
 LINK = Link(delay_us=20 * MS)
@@ -33,152 +33,80 @@ def lost_once(*numbers: int) -> Callable[[bytes], bool]:
 @over_layouts
 @pytest.mark.parametrize("rtt_us", [200 * MS, 300 * MS])
 @pytest.mark.parametrize("lost", [(100,), (0, 100, 101, 299)], ids=["one", "four"])
+@over_seeds(4)
 def test_a_strict_ping_pong_server_takes_a_round_trip_a_message_and_two_seconds_a_loss(
-    layout: str, rtt_us: int, lost: tuple[int, ...]
+    layout: str, rtt_us: int, lost: tuple[int, ...], seed: int
 ) -> None:
     bodies = numbered(300)
-
-    def check(seed: int) -> None:
-        world = World(MrpPeer(layout, window=1), Link(delay_us=rtt_us // 2), seed=seed, loses=lost_once(*lost))
-        bound_us = 1.3 * len(bodies) * world.rtt_us + PER_LOSS_US * len(lost)
-        world.carry(bodies, 4 * round(bound_us), per_needed=4)
-        at_most(world.all_delivered().took_us, bound_us, f"{len(lost)} lost of {len(bodies)} messages")
-
-    every_seed(4, check)
+    world = World(MrpPeer(layout, window=1), Link(delay_us=rtt_us // 2), seed=seed, loses=lost_once(*lost))
+    bound_us = 1.3 * len(bodies) * world.rtt_us + PER_LOSS_US * len(lost)
+    world.carry(bodies, 4 * round(bound_us), per_needed=4)
+    at_most(world.all_delivered().took_us, bound_us, f"{len(lost)} lost of {len(bodies)} messages")
 
 
 @over_layouts
-def test_a_strict_ping_pong_server_is_served_over_a_lossy_link(layout: str) -> None:
-    """At 2 % loss in each direction 4 % of the exchanges fail: the bound allows 2 s for each."""
+@pytest.mark.parametrize(
+    ("rtt_us", "window", "loss_per_cent"),
+    [(40 * MS, 1, 2), *((rtt_us, window, 10) for rtt_us in (200 * MS, 300 * MS) for window in (1, 2))],
+)
+@over_seeds(3)
+def test_a_strict_server_is_served_over_a_lossy_link(
+    layout: str, rtt_us: int, window: int, loss_per_cent: int, seed: int
+) -> None:
+    """Twice as many exchanges fail as datagrams are lost in each direction: the bound allows 2 s for each. A resend
+    delay that never learns the round trip costs time where it is too long and datagrams where it is too short."""
     bodies = numbered(300)
-
-    def check(seed: int) -> None:
-        world = World(MrpPeer(layout, window=1), Link(delay_us=20 * MS, loss_per_million=20_000), seed=seed)
-        bound_us = 1.3 * len(bodies) * world.rtt_us + PER_LOSS_US * len(bodies) // 25
-        world.carry(bodies, 4 * round(bound_us), per_needed=4)
-        at_most(world.all_delivered().took_us, bound_us, "2 % loss")
-
-    every_seed(3, check)
-
-
-@over_layouts
-@pytest.mark.parametrize("rtt_us", [200 * MS, 300 * MS])
-@pytest.mark.parametrize("window", [1, 2])
-def test_a_strict_server_is_served_over_a_far_and_lossy_link(layout: str, rtt_us: int, window: int) -> None:
-    """At 10 % loss in each direction 20 % of the exchanges fail: the bound allows 2 s for each. A resend delay that
-    never learns the round trip costs time where it is too long and datagrams where it is too short."""
-    bodies = numbered(500)
-
-    def check(seed: int) -> None:
-        link = Link(delay_us=rtt_us // 2, loss_per_million=100_000)
-        world = World(MrpPeer(layout, window=window), link, seed=seed)
-        bound_us = 1.3 * len(bodies) * world.rtt_us + PER_LOSS_US * len(bodies) // 5
-        world.carry(bodies, 4 * round(bound_us), per_needed=4)
-        at_most(world.all_delivered().took_us, bound_us, "10 % loss")
-
-    every_seed(3, check)
+    link = Link(delay_us=rtt_us // 2, loss_per_million=10_000 * loss_per_cent)
+    world = World(MrpPeer(layout, window=window), link, seed=seed)
+    bound_us = 1.3 * len(bodies) * world.rtt_us + PER_LOSS_US * len(bodies) * 2 * loss_per_cent // 100
+    world.carry(bodies, 4 * round(bound_us), per_needed=4)
+    at_most(world.all_delivered().took_us, bound_us, f"{loss_per_cent} % loss")
 
 
 @over_layouts
 @pytest.mark.parametrize("rtt_us", [40 * MS, 200 * MS])
+@over_seeds(2)
 def test_a_server_with_a_window_of_eight_takes_at_most_two_round_trips_for_eight_messages(
-    layout: str, rtt_us: int
+    layout: str, rtt_us: int, seed: int
 ) -> None:
     bodies = numbered(1_600)
-
-    def check(seed: int) -> None:
-        world = World(MrpPeer(layout, window=8), Link(delay_us=rtt_us // 2), seed=seed, loses=lost_once(100))
-        bound_us = 2 * len(bodies) * world.rtt_us / 8 + PER_LOSS_US
-        world.carry(bodies, 4 * round(bound_us), per_needed=4)
-        at_most(world.all_delivered().took_us, bound_us, "a window of 8, one loss")
-
-    every_seed(2, check)
+    world = World(MrpPeer(layout, window=8), Link(delay_us=rtt_us // 2), seed=seed, loses=lost_once(100))
+    bound_us = 2 * len(bodies) * world.rtt_us / 8 + PER_LOSS_US
+    world.carry(bodies, 4 * round(bound_us), per_needed=4)
+    at_most(world.all_delivered().took_us, bound_us, "a window of 8, one loss")
 
 
 @over_layouts
-def test_a_near_server_with_one_open_receipt_is_served_without_the_longest_resend_delay(layout: str) -> None:
+@over_seeds(5)
+def test_a_near_server_with_one_open_receipt_is_served_without_the_longest_resend_delay(layout: str, seed: int) -> None:
     """Nearly every packet is dropped once and acknowledged a round trip after its retransmission. Taken for a late
     acknowledgement of the first transmission, that had the delay grow with each packet, to three seconds."""
     bodies = numbered(300)
-
-    def check(seed: int) -> None:
-        world = World(MrpPeer(layout, rests_us=2 * MS), Link(delay_us=500), seed=seed)
-        world.carry(bodies, 600 * SECOND, per_needed=4)
-        at_most(world.all_delivered().took_us, len(bodies) * 100 * MS, "one open receipt")
-
-    every_seed(5, check)
+    world = World(MrpPeer(layout, rests_us=2 * MS), Link(delay_us=500), seed=seed)
+    world.carry(bodies, 600 * SECOND, per_needed=4)
+    at_most(world.all_delivered().took_us, len(bodies) * 100 * MS, "one open receipt")
 
 
 @over_layouts
-def test_a_window_of_32767_delivers_everything_to_a_window_of_256_at_a_loss_of_one_in_a_thousand(layout: str) -> None:
-    def check(seed: int) -> None:
-        link = Link(delay_us=20 * MS, loss_per_million=1_000)
-        equal = World(MrpPeer(layout), link, seed=seed, window=256).carry(BODIES, 120 * SECOND)
-        wide = World(MrpPeer(layout), link, seed=seed, window=32_767).carry(BODIES, 120 * SECOND, per_needed=4)
-        losses = len(BODIES) // 500
-        bound_us = 1.5 * equal.all_delivered().took_us + PER_LOSS_US * losses
-        at_most(wide.all_delivered().took_us, bound_us, "a window of 32,767 against 256")
-
-    every_seed(2, check)
-
-
-def test_stamped_acknowledgements_in_reversed_batches_cost_at_most_half_as_much_time_again() -> None:
-    def check(seed: int) -> None:
-        plain = World(MrpPeer("stamped"), LINK, seed=seed).carry(BODIES, 60 * SECOND)
-        odd = World(MrpPeer("stamped", answers=REVERSED), LINK, seed=seed).carry(BODIES, 60 * SECOND)
-        at_most(odd.all_delivered().took_us, 1.5 * plain.all_delivered().took_us, "reversed acknowledgements")
-
-    every_seed(2, check)
-
-
-@pytest.mark.parametrize("order", ["latest", "reversed"])
-def test_piggyback_answers_gathered_for_ten_milliseconds_cost_at_most_half_as_much_time_again(order: str) -> None:
-    def check(seed: int) -> None:
-        plain = World(MrpPeer("piggyback"), LINK, seed=seed).carry(BODIES, 60 * SECOND)
-        answers = Answers(batch_us=10 * MS, order=order)
-        odd = World(MrpPeer("piggyback", answers=answers), LINK, seed=seed).carry(BODIES, 60 * SECOND)
-        at_most(odd.all_delivered().took_us, 1.5 * plain.all_delivered().took_us, "gathered answers")
-
-    every_seed(2, check)
-
-
-@over_layouts
-def test_a_round_trip_that_grows_from_20_to_100_ms_costs_at_most_half_as_much_as_one_that_was_always_so_long(
-    layout: str,
+@over_seeds(1)
+def test_a_window_of_32767_delivers_everything_to_a_window_of_256_at_a_loss_of_one_in_a_thousand(
+    layout: str, seed: int
 ) -> None:
-    bodies = numbered(20_000)
-
-    def check(seed: int) -> None:
-        long = World(MrpPeer(layout), Link(delay_us=50 * MS), seed=seed).carry(bodies, 120 * SECOND)
-        grows = Link(delay_us=10 * MS, grows=(500 * MS, 50 * MS))
-        odd = World(MrpPeer(layout), grows, seed=seed).carry(bodies, 120 * SECOND)
-        at_most(odd.all_delivered().took_us, 1.5 * long.all_delivered().took_us, "a grown round trip")
-
-    every_seed(1, check)
+    link = Link(delay_us=20 * MS, loss_per_million=1_000)
+    equal = World(MrpPeer(layout), link, seed=seed, window=256).carry(BODIES, 120 * SECOND)
+    wide = World(MrpPeer(layout), link, seed=seed, window=32_767).carry(BODIES, 120 * SECOND, per_needed=4)
+    losses = len(BODIES) // 500
+    bound_us = 1.5 * equal.all_delivered().took_us + PER_LOSS_US * losses
+    at_most(wide.all_delivered().took_us, bound_us, "a window of 32,767 against 256")
 
 
 @over_layouts
-def test_a_server_that_goes_mute_ends_every_message_after_thirty_seconds(layout: str) -> None:
-    def check(seed: int) -> None:
-        world = World(MrpPeer(layout, mute_us=80 * MS), LINK, seed=seed).carry(BODIES, 60 * SECOND)
-        assert world.tokens("Delivered"), world.summary()
-        assert world.tokens("DeliveryUnknown"), world.summary()
-        assert len(not_sent(world)) == len(world.tokens("Refused")) > 0, world.summary()
-        at_most(world.took_us, 32 * SECOND, "a mute server")
-
-    every_seed(4, check)
-
-
-@over_layouts
-def test_a_new_connection_carries_on_after_a_restart_of_the_server(layout: str) -> None:
-    def check(seed: int) -> None:
-        world = World(MrpPeer(layout, forgets_us=80 * MS), LINK, seed=seed)
-        world.carry(BODIES, 60 * SECOND)
-        assert len(not_sent(world)) == len(world.tokens("Refused")) > 0, world.summary()
-        delivered = len(world.tokens("Delivered"))
-        world.send(world.connect(), numbered(1_000, first=len(BODIES)))
-        world.run(world.ended, 60 * SECOND)
-        world.finish(2)
-        assert len(world.tokens("Delivered")) == delivered + 1_000, world.summary()
-
-    every_seed(3, check)
+@over_seeds(1)
+def test_a_round_trip_that_grows_from_20_to_100_ms_costs_at_most_half_as_much_as_one_that_was_always_so_long(
+    layout: str, seed: int
+) -> None:
+    bodies = numbered(10_000)
+    long = World(MrpPeer(layout), Link(delay_us=50 * MS), seed=seed).carry(bodies, 120 * SECOND)
+    grows = Link(delay_us=10 * MS, grows=(500 * MS, 50 * MS))
+    odd = World(MrpPeer(layout), grows, seed=seed).carry(bodies, 120 * SECOND)
+    at_most(odd.all_delivered().took_us, 1.5 * long.all_delivered().took_us, "a grown round trip")

@@ -6,10 +6,10 @@ implementation. A run is a function of its seed: the seed draws the machine's id
 its jitter and its losses. Faults, outages and policies of the peer count from the moment the load is sent, so that
 no seed fails in its handshake.
 
-A test checks a bound for several seeds with `every_seed(default, check)`:
+A test runs for several seeds with `over_seeds(default)`; the name of a failed test ends with its seed:
 
     ODD_SEEDS=100 python -m pytest tests/odd      checks every bound with 100 seeds instead of the default few
-    ODD_SEED=17 python -m pytest ...::test_name   replays one seed; each failure prints this command
+    ODD_SEED=17 python -m pytest ...::test_name   replays one seed
 
 `World.finish` asserts for every run what no peer may cause: a token with two outcomes or none, a message reported as
 delivered that the peer never took, one reported as "not sent" of which something was transmitted, a storm of
@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
 from typing import ClassVar, Literal, TypedDict, Unpack
+
+import pytest
 
 from fairway.core.events import Closed, Connected, Delivered, DeliveryUnknown, Event, Peer, Refused
 from fairway.core.machine import Machine, Transmit, settle
@@ -402,6 +404,13 @@ class World:
         last_us = max(outcome.at_us for outcome in self.outcomes.values()) if self.ended() else self.now_us
         return last_us - self.began_us
 
+    def last_delivery_us(self, expected: int) -> int:
+        """Return how long the delivered messages took, so many as are expected, in a conversation that goes on."""
+        delivered = self.tokens("Delivered")
+        assert (len(delivered), self.closed_us) == (expected, None), self.summary()
+        assert self.began_us is not None
+        return max(self.outcomes[token].at_us for token in delivered) - self.began_us
+
     def tokens(self, kind: str) -> list[int]:
         """Return the tokens with that outcome."""
         return [token for token, outcome in self.outcomes.items() if outcome.kind == kind]
@@ -453,25 +462,13 @@ def at_most(measured_us: float, bound_us: float, what: str) -> None:
     assert measured_us <= bound_us, f"{what}: measured {measured_us / SECOND:.3f} s, bound {bound_us / SECOND:.3f} s"
 
 
+def over_seeds(default: int) -> pytest.MarkDecorator:
+    """Run a test once for each seed, with its number in the name."""
+    return pytest.mark.parametrize("seed", seeds(default))
+
+
 def seeds(default: int) -> Iterable[int]:
     """Return the seeds to check: one that is replayed, as many as the environment says, or the default few."""
     if "ODD_SEED" in os.environ:
         return (int(os.environ["ODD_SEED"]),)
     return range(1, 1 + int(os.environ.get("ODD_SEEDS", default)))
-
-
-def every_seed(default: int, check: Callable[[int], object]) -> None:
-    """Run the check for each seed; fail with every seed that broke it and the command that replays one."""
-    broken: dict[int, str] = {}
-    tried = list(seeds(default))
-    for seed in tried:
-        try:
-            check(seed)
-        except AssertionError as problem:
-            broken[seed] = str(problem).splitlines()[0]
-    test = os.environ.get("PYTEST_CURRENT_TEST", "tests/odd").removesuffix(" (call)")
-    lines = [
-        f"seed {seed}: {what}\n    ODD_SEED={seed} .venv/bin/python -m pytest -n 0 '{test}'"
-        for seed, what in broken.items()
-    ]
-    assert not broken, "\n".join([f"{len(broken)} of {len(tried)} seeds", *lines])

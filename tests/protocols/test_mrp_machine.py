@@ -135,17 +135,6 @@ def test_a_server_at_its_bound_rejects_and_lets_in_again() -> None:
     assert len(world.nodes["d"].of(Connected)) == 1
 
 
-def test_half_open_connections_are_bounded_and_the_oldest_goes() -> None:
-    machine = MrpMachine(MrpOptions(half_open_max=2), Seeded(1))
-    for number in (1, 2, 3):
-        machine.receive(wire.encode(wire.Connect(ver=0, cl_conid=number)), "c", 0)
-    ids = [int.from_bytes(data[9:12], "big") for data in datagrams(machine.transmits())]
-    for number, local in zip((1, 2, 3), ids, strict=True):
-        machine.receive(wire.ack_bytes(local, number, 0, 0), "c", 1)
-    assert [event.peer.local for event in machine.events() if isinstance(event, Connected)] == ids[1:]
-    assert machine.statistics.dropped == {"half_open_evicted": 1, "unknown_connection": 1}
-
-
 def test_repeating_a_connect_does_not_make_its_half_open_connection_younger() -> None:
     machine = MrpMachine(MrpOptions(half_open_max=2), Seeded(1))
     for place, number in enumerate((1, 2, 1, 3)):

@@ -24,11 +24,11 @@ from fairway.core.events import (
     Refused,
     Writable,
 )
-from fairway.core.machine import split
 from fairway.core.random_source import Seeded
 from fairway.protocols.pydevts import wire
 from fairway.protocols.pydevts.machine import PydevtsMachine
 from fairway.protocols.pydevts.options import PydevtsOptions
+from tests.protocols.world import datagrams, flattened
 
 SECOND = 1_000_000
 HERE, THERE = ("here", 1), ("there", 2)
@@ -39,12 +39,7 @@ def machine(**options: object) -> PydevtsMachine:
 
 
 def sent(source: PydevtsMachine) -> list[bytes]:
-    """Takes what is to be sent, datagram by datagram."""
-    return [
-        bytes(one)
-        for data in source.transmits()
-        for one in split(data.data, data.segment_bytes or max(1, len(data.data)))
-    ]
+    return datagrams(source.transmits())
 
 
 def packet(message_id: int, body: bytes, success: int = 0) -> bytes:
@@ -61,13 +56,7 @@ def close(message_id: int, body: bytes) -> bytes:
 
 def bodies_of(events: list[Event]) -> list[tuple[int | str, bytes]]:
     """Lists id and body of the messages among events."""
-    found: list[tuple[int | str, bytes]] = []
-    for event in events:
-        if isinstance(event, MessagesReceived):
-            found += [(one.id, one.body) for one in event]
-        elif isinstance(event, MessageReceived):
-            found.append((event.id, event.body))
-    return found
+    return [(event.id, event.body) for event in flattened(events) if isinstance(event, MessageReceived)]
 
 
 def connected(**options: object) -> tuple[PydevtsMachine, Peer]:

@@ -19,14 +19,14 @@ from fairway.core.machine import split
 from fairway.core.random_source import Seeded
 from fairway.protocols.udpc.machine import UdpcMachine
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, IMP, REQ, SYN, datagram, header
+from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, IMP, REQ, SYN, datagram, fields
 from tests.protocols.world import World, datagrams, nothing
 
 SECOND = 1_000_000
 
 
 def flags(sent: list[bytes]) -> list[int]:
-    return [header(data)[3] for data in sent]
+    return [fields(data)[3] for data in sent]
 
 
 def lone_server(options: UdpcOptions | None = None) -> tuple[UdpcMachine, Peer]:
@@ -34,7 +34,7 @@ def lone_server(options: UdpcOptions | None = None) -> tuple[UdpcMachine, Peer]:
     machine = UdpcMachine(options or UdpcOptions(), Seeded(9))
     machine.receive(datagram(100, 5, 0, SYN), "c", 0)
     (answer,) = datagrams(machine.transmits())
-    session_id = header(answer)[1]
+    session_id = fields(answer)[1]
     machine.receive(datagram(101, session_id, 1, ACK), "c", 0)
     (connected,) = machine.events()
     assert connected == Connected(Peer("c", session_id), None)
@@ -78,18 +78,6 @@ def test_two_nodes_that_call_each_other_keep_both_sessions() -> None:
     assert not world.of("a", Closed)
 
 
-def test_half_open_entries_are_bounded_and_the_oldest_goes_first() -> None:
-    machine = UdpcMachine(UdpcOptions(half_open_max=2), Seeded(1))
-    answers = []
-    for caller in ("a", "b", "c"):
-        machine.receive(datagram(1, 5, 0, SYN), caller, 0)
-        answers += datagrams(machine.transmits())
-    for caller, answer in zip(("a", "b", "c"), answers, strict=True):
-        machine.receive(datagram(2, header(answer)[1], 1, ACK), caller, 0)
-    assert [peer.address for peer in machine.peers()] == ["b", "c"]
-    assert machine.statistics.dropped["half_open_evicted"] == 1
-
-
 def test_an_endpoint_that_only_calls_answers_no_syn() -> None:
     machine = UdpcMachine(UdpcOptions(accepts_calls=False), Seeded(1))
     machine.receive(datagram(1, 5, 0, SYN), "c", 0)
@@ -130,7 +118,7 @@ def test_any_part_of_a_batch_may_be_committed_in_any_order() -> None:
     machine.commit(Receipt(peer, 105), 0)
     machine.commit(Receipt(peer, 102, 20), 0)
     machine.commit(Receipt(peer, 102, 20), 0)
-    acked = [header(data)[2] for data in datagrams(machine.transmits())]
+    acked = [fields(data)[2] for data in datagrams(machine.transmits())]
     assert acked[:4] == [110, 111, 112, 105]
     assert sorted(acked) == list(range(102, 122))
 
@@ -159,7 +147,7 @@ def test_of_the_kept_responses_the_oldest_goes_first(bound: UdpcOptions) -> None
     machine.transmits()
     for index in (102, 103, 104):
         machine.receive(datagram(index, session_of(peer), 0, REQ), "c", 0)
-    assert [header(data)[2] for data in datagrams(machine.transmits())] == [103, 104]
+    assert [fields(data)[2] for data in datagrams(machine.transmits())] == [103, 104]
 
 
 @pytest.mark.parametrize("flag", [ACK, ACK | REQ, IMP | ACK, HBT | ACK])
@@ -253,7 +241,7 @@ def test_what_a_request_held_back_is_flushed_by_close() -> None:
     assert len(datagrams(machine.transmits())) == 3
     machine.close(peer, 0)
     (held_back,) = datagrams(machine.transmits())
-    machine.receive(datagram(102, session_of(peer), header(held_back)[0], IMP | ACK), "c", 0)
+    machine.receive(datagram(102, session_of(peer), fields(held_back)[0], IMP | ACK), "c", 0)
     assert flags(datagrams(machine.transmits())) == [FIN]
     assert [type(event) for event in machine.events()] == [DeliveryUnknown, Delivered, Closed]
 
@@ -266,7 +254,7 @@ def test_the_places_of_a_session_are_free_again_when_it_ends(batched: bool) -> N
         machine.receive(data, "c", 0, 14)
     machine.receive(datagram(120, session_of(peer), 0, FIN), "c", 0)
     machine.receive(datagram(1, 7, 0, SYN), "d", 0)
-    other = header(datagrams(machine.transmits())[-1])[1]
+    other = fields(datagrams(machine.transmits())[-1])[1]
     machine.receive(datagram(2, other, 0, IMP, b"0123456789"), "d", 0)
     assert [event.body for event in machine.events() if isinstance(event, MessageReceived)][-1] == b"0123456789"
 
@@ -280,11 +268,11 @@ def test_a_new_address_is_unproved_until_it_answers_a_heartbeat() -> None:
     transmits = machine.transmits()
     assert {transmit.address for transmit in transmits} == {"elsewhere"}
     heartbeat, acknowledgement = datagrams(transmits)
-    assert (header(heartbeat)[3], header(acknowledgement)[3]) == (HBT, IMP | ACK)
+    assert (fields(heartbeat)[3], fields(acknowledgement)[3]) == (HBT, IMP | ACK)
     machine.send(peer, bytes(100), 0)
     assert not machine.transmits()
     assert machine.statistics.amplification_withheld == 1
-    machine.receive(datagram(103, session_of(peer), header(heartbeat)[0], HBT | ACK), "elsewhere", 1_000)
+    machine.receive(datagram(103, session_of(peer), fields(heartbeat)[0], HBT | ACK), "elsewhere", 1_000)
     machine.wake(SECOND)
     assert len(datagrams(machine.transmits())[0]) == 113
 
@@ -315,13 +303,13 @@ def test_the_index_is_held_by_whatever_is_oldest_a_request_or_an_important_packe
     machine.send(peer, b"4", 0)
     for number in (5, 6, 7):
         machine.send(peer, b"%d" % number, 0, flags=0)
-    assert [header(data)[0] for data in datagrams(machine.transmits())] == [2, 3, 4, 5]
+    assert [fields(data)[0] for data in datagrams(machine.transmits())] == [2, 3, 4, 5]
     machine.receive(datagram(102, session_of(peer), 2, IMP | ACK), "c", 0)
-    assert [header(data)[0] for data in datagrams(machine.transmits())] == [6]
+    assert [fields(data)[0] for data in datagrams(machine.transmits())] == [6]
     machine.receive(datagram(103, session_of(peer), 4, IMP | ACK), "c", 0)
     assert not machine.transmits()
     machine.receive(datagram(104, session_of(peer), 3, ACK), "c", 0)
-    assert [header(data)[0] for data in datagrams(machine.transmits())] == [7]
+    assert [fields(data)[0] for data in datagrams(machine.transmits())] == [7]
 
 
 def test_two_sides_that_both_wait_for_their_oldest_packet_still_acknowledge_each_other() -> None:

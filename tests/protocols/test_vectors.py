@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from fairway.core.errors import MalformedDatagram
-from fairway.core.events import Connected, Event, MessagesReceived, Peer, Receipt
-from fairway.core.machine import Machine, Transmit
+from fairway.core.events import Connected, Event, Peer, Receipt
+from fairway.core.machine import Machine
 from fairway.protocols import NAMES, columns, make_machine, make_options, wire
 from fairway.protocols.mrp.wire import Data
 from tests.conftest import ROOT
+from tests.protocols.world import datagrams, flattened
 
 STANDARD = ROOT / "docs" / "wire"
 PAGES = ("common", *NAMES)
@@ -134,20 +135,6 @@ class Scripted:
         return value
 
 
-def datagrams(transmits: list[Transmit]) -> list[str]:
-    """Return what leaves, datagram by datagram."""
-    sent: list[str] = []
-    for _, data, segment_bytes in transmits:
-        size = segment_bytes or len(data)
-        sent += [bytes(data[start : start + size]).hex() for start in range(0, len(data), size)]
-    return sent
-
-
-def flattened(events: list[Event]) -> list[Event]:
-    """Return messages that arrived together one by one."""
-    return [one for event in events for one in (event if isinstance(event, MessagesReceived) else (event,))]
-
-
 def told(event: Event, names: Vector) -> Vector:
     """Return an event as the vector writes it, as far as the vector speaks of it."""
     plain: Vector = {"event": type(event).__name__}
@@ -189,7 +176,7 @@ def test_these_inputs_oblige_the_machine_to_exactly_these_answers(name: str, vec
         assert set(step) <= STEP_KEYS
         before = Counter(machine.statistics.dropped)
         apply(machine, step, peer)
-        assert datagrams(machine.transmits()) == step.get("expect_sends", []), step
+        assert [data.hex() for data in datagrams(machine.transmits())] == step.get("expect_sends", []), step
         events = flattened(machine.events())
         peer = next((event.peer for event in events if isinstance(event, Connected)), peer)
         expected = step.get("expect_events", [])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from base64 import b64decode
 from pathlib import Path
 from select import select
 from types import TracebackType
@@ -156,8 +155,3 @@ class Browser:
         """Changes the size of the window."""
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.painted()
-
-    def screenshot(self, path: Path) -> None:
-        """Writes the whole page as a PNG file, for a person to look at."""
-        shot = self.ask("Page.captureScreenshot", captureBeyondViewport=True)
-        path.write_bytes(b64decode(shot["data"]))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 from deltalake import write_deltalake
@@ -105,6 +106,13 @@ def transmission(
     tables.rows["violations"] += [_violation(rule, session, protocol, sent[5 + at]) for at, rule in enumerate(broken)]
     tables.rows["sessions"].append(_session(session, protocol, point, number, sent, rtt_us, len(broken), messages, end))
     return session
+
+
+def alone(messages: int, **wishes: Any) -> Tables:
+    """Return the tables of one conversation."""
+    tables = Tables()
+    transmission(tables, 1, messages=messages, **wishes)
+    return tables
 
 
 def _packet(session: str, protocol: str, point: str, file: str):  # type: ignore[no-untyped-def]

@@ -9,7 +9,7 @@ import pytest
 from fairway.report.capture import capture_report
 from fairway.report.page import Axis, Chart, Line, chart, heat_map, page, section
 from tests.report.browser import Browser
-from tests.report.lakes import Tables, mixed, transmission
+from tests.report.lakes import Tables, alone, mixed, transmission
 
 COLOURS_IN = """(place => {
   const canvas = document.querySelector(`${place} canvas`);
@@ -144,25 +144,18 @@ def test_dark_follows_the_system_and_the_switch_overrules_it(browser: Browser, r
     assert browser.run(ground) == dark
 
 
-@pytest.mark.parametrize("place", ["", "#session-0"])
-def test_a_narrow_page_does_not_scroll_sideways(browser: Browser, report: Path, place: str) -> None:
-    browser.resize(380, 800)
-    browser.open(report, place)
-    assert browser.run("document.documentElement.scrollWidth") <= 380
-    assert browser.run("document.querySelector('canvas').clientWidth") < 380
-
-
-def test_a_page_scrolls_sideways_in_no_usual_width(browser: Browser, report: Path) -> None:
-    for width in (768, 1_024, 1_400, 1_920):
-        browser.resize(width, 900)
-        browser.open(report)
+@pytest.mark.parametrize("width", [380, 768, 1_024, 1_400, 1_920])
+def test_a_page_scrolls_sideways_in_no_usual_width(browser: Browser, report: Path, width: int) -> None:
+    browser.resize(width, 900)
+    for place in ("", "#session-0"):
+        browser.open(report, place)
         assert browser.run("document.documentElement.scrollWidth") <= width
+        assert browser.run("document.querySelector('canvas').clientWidth") < width
 
 
 def test_hostile_names_are_shown_and_not_run(browser: Browser, tmp_path: Path) -> None:
     evil = "<img src=x onerror=document.title='owned'>.pcap"
-    tables = Tables()
-    transmission(tables, 1, messages=20, loss=0.2, file=evil, point=evil, broken=("UDPC-3.4",), end=evil)
+    tables = alone(20, loss=0.2, file=evil, point=evil, broken=("UDPC-3.4",), end=evil)
     path = tmp_path / "evil.html"
     path.write_text(capture_report(tables.write(tmp_path / "lake")), encoding="utf-8")
     for place in ("", "#session-0"):

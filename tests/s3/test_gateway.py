@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from fairway.gateway.columns import equal
 from fairway.gateway.errors import JournalInUse
 from fairway.gateway.home import Home
 from fairway.store.lakes import Lake
-from tests.gateway.world import Ledger, Sender, any_ports, check_promise, gateway, journalled, landed, start, until
+from tests.gateway.world import Crowd, Ledger, Sender, any_ports, gateway, journalled, start
 
 
 @pytest.mark.parametrize("point", ["seal-synced", "seal-renamed"])
@@ -23,20 +22,14 @@ async def test_killed_before_or_behind_the_put_of_a_segment_it_makes_the_same_on
 ) -> None:
     lake, home = address, tmp_path
     options = ("--journal", str(home / "gateways"), "--seal-after", "150ms")
-    ledger = Ledger()
     first = await start(lake, any_ports(("mrp",)), *options, environment={"FAIRWAY_CRASH_AT": f"{point}:2"})
-    sender = Sender(first.urls[0], "mrp", ledger)
-    sending = asyncio.create_task(sender.run())
+    crowd = Crowd(Sender(first.urls[0], "mrp", Ledger()))
+    crowd.start()
     assert await first.ended() == -signal.SIGKILL
     async with gateway(lake, first.urls, *options) as second:
-        before = len(ledger.acknowledged)
-        await until(lambda: len(ledger.acknowledged) >= before + 200)
-        sender.enough.set()
-        await sending
-        assert await second.stop() == 0
-    assert not ledger.unknown, "a sender saw more than delay"
+        await crowd.more()
+        await crowd.end(second, lake)
     assert not journalled(home)
-    check_promise(ledger, (row["body"] for row in landed(lake)))
     assert not list((home / "gateways" / "gateway" / "staging" / "gateway-gateway").iterdir())
 
 

@@ -1,4 +1,4 @@
-"""A prefix in an object store does what a folder does, and refuses to replace what is there."""
+"""A prefix in an object store does what a folder does, and more than a folder: it refuses to replace what is there."""
 
 from __future__ import annotations
 
@@ -16,8 +16,14 @@ from fairway.store.lakes import Lake, NotALake
 from fairway.store.places import place_of
 
 
-def test_what_is_written_is_listed_read_and_removed(lake: Lake, tmp_path: Path) -> None:
-    place = lake.place / "some"
+@pytest.fixture(params=["folder", "s3"])
+def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a lake is to be."""
+    return str(tmp_path / "lake") if request.param == "folder" else str(request.getfixturevalue("address"))
+
+
+def test_what_is_written_is_listed_read_and_removed(anywhere: str, tmp_path: Path) -> None:
+    place = Lake(anywhere).place / "some"
     assert (place.names(), place.exists()) == ([], False)
     aside = tmp_path / "aside"
     aside.write_bytes(b"content")
@@ -27,11 +33,13 @@ def test_what_is_written_is_listed_read_and_removed(lake: Lake, tmp_path: Path) 
     assert (place.names(), (place / "sub").names()) == (["other", "sub"], ["file"])
     assert (place.read("sub/file"), place.file("sub/file").size_bytes) == (b"content", 7)
     with place.open("other") as file:
-        assert file.read() == b"more"
+        file.seek(2)
+        assert file.read() == b"re"
     for _ in range(2):
         place.remove("sub/file")
-    with pytest.raises(FileNotFoundError):
-        place.file("sub/file")
+    for missing in (place.read, place.file):
+        with pytest.raises(FileNotFoundError):
+            missing("sub/file")
 
 
 def test_a_second_put_of_a_name_is_refused_and_the_first_stays(lake: Lake, tmp_path: Path) -> None:
@@ -53,17 +61,20 @@ def test_a_listing_begins_behind_a_name(lake: Lake) -> None:
     assert (lake.landing / "edge").names(f"{20:020}") == names[2:]
 
 
-def test_a_lake_is_made_once_and_then_opened(address: str) -> None:
+def test_a_lake_is_made_once_and_then_opened(anywhere: str) -> None:
     with pytest.raises(NotALake, match="is no lake"):
-        Lake(address, create=False)
-    Lake(address)
-    assert Lake(address).place == Lake(Path(address), create=False).place == place_of(address)
+        Lake(anywhere, create=False)
+    assert not place_of(anywhere).exists()
+    Lake(anywhere)
+    assert Lake(anywhere).place == Lake(Path(anywhere), create=False).place == place_of(anywhere)
 
 
-def test_a_prefix_with_other_things_in_it_is_refused(address: str) -> None:
-    place_of(address).write("letters.txt", "")
+def test_a_place_with_other_things_in_it_is_refused_and_left_alone(anywhere: str) -> None:
+    with place_of(anywhere).create("letters.txt") as file:
+        file.write(b"Dear reader")
     with pytest.raises(NotALake, match=r"holds other things \(letters.txt\)"):
-        Lake(address)
+        Lake(anywhere)
+    assert place_of(anywhere).names() == ["letters.txt"]
 
 
 def test_what_needs_a_folder_says_so(lake: Lake) -> None:
@@ -71,14 +82,14 @@ def test_what_needs_a_folder_says_so(lake: Lake) -> None:
         _ = lake.path
 
 
-def test_the_second_writer_on_one_snapshot_is_refused(lake: Lake) -> None:
-    table = lake.delta("letters")
+def test_the_second_writer_on_one_snapshot_is_refused(anywhere: str) -> None:
+    table = Lake(anywhere).delta("letters")
     with pytest.raises(NoTable):
         table.open()
     table.create(pa.schema([("text", pa.string())]), (), configuration={}, positions={"edge": 3})
     first, second = table.open(), Delta(table.place).open()
     table.commit(first, [], advances={"edge": (3, 5)})
-    with pytest.raises(Overtaken):
+    with pytest.raises(Overtaken, match="Another writer fills"):
         table.commit(second, [], advances={"edge": (3, 6)})
     assert table.position(table.open(), "edge") == 5
 

@@ -11,7 +11,7 @@ from fairway.cli import run as fairway
 from fairway.protocols import NAMES
 from fairway.sim.configuration import RunOptions, case
 from fairway.sim.swarm import run_seed
-from tests.capture.reading import read_pcapng
+from tests.capture.reading import read_capture
 
 EXAMPLE = ["sim", "--protocol", "mrp", "--loss", "0.3", "--duplicate", "0.1", "--reorder", "0.2", "--seed", "7"]
 
@@ -59,7 +59,7 @@ def test_a_trace_has_a_frame_for_every_datagram_sent_and_every_one_that_arrived(
     words = ["--messages", "20", "--size", "3000", "--loss", "0.1", "--seed", "3", "--json"]
     assert fairway(["sim", "--protocol", "rup", *words, "--trace", str(path)]) == 0
     result = json.loads(capsys.readouterr().out)
-    frames = list(read_pcapng(path.read_bytes()))
+    frames = read_capture(path.read_bytes())
     assert len(frames) == 2 * result["datagrams"] - result["network"]["loss"]
 
 

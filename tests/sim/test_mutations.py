@@ -32,8 +32,7 @@ from fairway.protocols import make_machine
 from fairway.protocols.mrp import receiver as mrp_receiver
 from fairway.protocols.rup.remembered import Remembered
 from fairway.protocols.udpc import snapshot as udpc_snapshot
-from fairway.protocols.udpc.link import Link
-from fairway.protocols.udpc.receiver import Receiver
+from fairway.protocols.udpc.session import Session
 from fairway.sim.configuration import Configuration
 from fairway.sim.run import run
 from fairway.sim.swarm import draw, run_seed
@@ -214,13 +213,13 @@ def _no_amplification_limit(patch: pytest.MonkeyPatch) -> None:
 
 
 def _acknowledges_when_full(patch: pytest.MonkeyPatch) -> None:
-    deliver = Receiver.deliver
+    deliver = Session._deliver
 
-    def lenient(self: Receiver, number: int, payload: bytes, important: bool) -> str:
-        reason = deliver(self, number, payload, important)
+    def lenient(self: Session, number: int, body: bytes, important: bool) -> str:
+        reason = deliver(self, number, body, important)
         return "" if reason == "receipts_full" else reason
 
-    patch.setattr(Receiver, "deliver", lenient)
+    patch.setattr(Session, "_deliver", lenient)
 
 
 def _reuses_indices(patch: pytest.MonkeyPatch) -> None:
@@ -229,11 +228,11 @@ def _reuses_indices(patch: pytest.MonkeyPatch) -> None:
 
 
 def _sends_index_zero(patch: pytest.MonkeyPatch) -> None:
-    def take_index(self: Link, count: int = 1) -> int:
+    def take_index(self: Session, count: int = 1) -> int:
         self.next_index += count
         return self.next_index - count
 
-    patch.setattr(Link, "take_index", take_index)
+    patch.setattr(Session, "take_index", take_index)
 
 
 def _wraps_a_sequence_early(patch: pytest.MonkeyPatch) -> None:
@@ -313,7 +312,3 @@ def test_standing_between_changes_nothing() -> None:
         configuration = draw(protocol, 3)
         between = partial(Between, protocol, configuration.options)
         assert run(configuration, 3, make_machine=between).digest == run(configuration, 3).digest  # type: ignore[arg-type]
-
-
-def test_the_mutations_are_at_least_ten_different_ones() -> None:
-    assert len({_name(mutation) for _, mutation, _ in MUTATIONS}) >= 10

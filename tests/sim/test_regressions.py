@@ -26,9 +26,7 @@ def test_a_seed_that_once_failed_passes(protocol: str, seed: int, monkeypatch: p
     assert result.passed, (FOUND[protocol, seed], result.violations)
 
 
-def test_seed_4078_a_part_that_was_asked_for_again_by_a_peer_that_is_gone_does_not_fill_the_window() -> None:
-    assert swarm.run_seed("rup", 4_078).passed
-
-
-def test_seed_477_a_part_that_a_receiver_forgot_leaves_although_the_window_is_one_packet() -> None:
-    assert swarm.run_seed("rup", 477).passed
+@pytest.mark.parametrize("seed", [4_078, 477])
+def test_a_part_that_was_asked_for_again_does_not_stop_a_window(seed: int) -> None:
+    """By a peer that is gone, or that forgot it when the window was one packet."""
+    assert swarm.run_seed("rup", seed).passed

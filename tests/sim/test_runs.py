@@ -12,13 +12,8 @@ from fairway.core.machine import CONTROLLERS, Transmit
 from fairway.protocols import NAMES
 from fairway.sim.configuration import Crash, Partition, Rebind
 from fairway.sim.run import run
-from fairway.sim.swarm import draw, replay_command, run_seed
+from fairway.sim.swarm import draw, run_seed
 from tests.sim.test_mutations import Between
-
-
-def test_equal_seeds_give_equal_runs_and_others_do_not() -> None:
-    digests = [run_seed("udpc", seed).digest for seed in (7, 7, 8)]
-    assert digests[0] == digests[1] != digests[2]
 
 
 @pytest.mark.parametrize("protocol", NAMES)
@@ -51,10 +46,6 @@ def test_the_digest_sees_a_single_changed_byte() -> None:
     assert run(configuration, 3, make_machine=other).digest != run_seed("udpc", 3).digest  # type: ignore[arg-type]
 
 
-def test_the_replay_command_names_protocol_and_seed() -> None:
-    assert replay_command("mrp", 8141) == "fairway sim --protocol mrp --swarm --seed 8141"
-
-
 @pytest.mark.parametrize("protocol", NAMES)
 def test_a_swarm_draws_every_kind_of_trouble(protocol: str) -> None:
     drawn = [draw(protocol, seed) for seed in range(300)]
@@ -76,7 +67,3 @@ def test_a_swarm_draws_every_kind_of_trouble(protocol: str) -> None:
         lambda c: any(isinstance(step, Rebind) for step in c.plan),
     ):
         assert 5 < sum(bool(happens(configuration)) for configuration in drawn) < 290
-
-
-def test_seeds_run_by_the_swarm_are_those_of_the_replay_command() -> None:
-    assert run_seed("pydevts", 5).digest == run(draw("pydevts", 5), 5).digest

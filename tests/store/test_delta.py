@@ -70,14 +70,6 @@ def test_a_position_that_is_not_the_expected_one_is_refused_and_nothing_is_commi
     assert numbers(table) == list(range(10))
 
 
-def test_of_two_writers_on_one_snapshot_the_second_is_refused(table: Delta) -> None:
-    first, second = table.open(), table.open()
-    table.commit(first, [put(table, 0, 10)], advances={APP: (0, 10)})
-    with pytest.raises(Overtaken, match="Another writer fills"):
-        table.commit(second, [put(table, 0, 11)], advances={APP: (0, 11)})
-    assert numbers(table) == list(range(10))
-
-
 def test_of_two_that_make_a_table_the_second_is_refused(table: Delta) -> None:
     with pytest.raises(Overtaken, match="Another writer has made"):
         table.create(SCHEMA, ["day"], configuration={}, positions={})

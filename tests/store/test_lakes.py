@@ -11,35 +11,11 @@ from fairway.core import layout
 from fairway.core.errors import BadOption
 from fairway.store.files import make_folder, write_file
 from fairway.store.lakes import Lake, NotALake, TableBusy
-from fairway.store.places import place_of
-
-
-def test_an_empty_folder_becomes_a_lake_and_opens_again(tmp_path: Path) -> None:
-    Lake(tmp_path / "lake")
-    assert Lake(tmp_path / "lake", create=False).table("messages") == tmp_path / "lake" / "tables" / "messages"
-
-
-def test_a_folder_with_other_things_is_refused_and_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "holiday.jpg").write_bytes(b"x")
-    with pytest.raises(NotALake, match=r"holds other things \(holiday.jpg\)"):
-        Lake(tmp_path)
-    assert os.listdir(tmp_path) == ["holiday.jpg"]
 
 
 def test_folders_of_a_gateway_that_came_first_make_a_lake(tmp_path: Path) -> None:
     (tmp_path / layout.LANDING / "one").mkdir(parents=True)
     assert Lake(tmp_path).landing.folder == tmp_path / "landing"
-
-
-def test_an_empty_folder_is_no_lake_for_who_only_reads(tmp_path: Path) -> None:
-    with pytest.raises(NotALake, match="is no lake"):
-        Lake(tmp_path, create=False)
-    assert os.listdir(tmp_path) == []
-
-
-def test_an_address_is_refused() -> None:
-    with pytest.raises(BadOption, match="is an address of gs"):
-        Lake("gs://bucket/lake")
 
 
 @pytest.mark.parametrize("name", ["feature%2Fx", "back\\slash"])
@@ -78,24 +54,3 @@ def test_a_small_file_replaces_the_one_of_its_name_and_leaves_nothing_beside_it(
         write_file(tmp_path / "a" / "b" / "note", content)
     assert (tmp_path / "a" / "b" / "note").read_text() == "two"
     assert os.listdir(tmp_path / "a" / "b") == ["note"]
-
-
-def test_a_place_lists_reads_writes_and_removes_what_lies_below_it(tmp_path: Path) -> None:
-    place = place_of(tmp_path) / "x"
-    assert (place.names(), place.exists()) == ([], False)
-    with place.create("sub/file") as stream:
-        stream.write(b"content")
-    assert ((place / "sub").names(), place.file("sub/file").size_bytes) == (["file"], 7)
-    assert place.read("sub/file") == b"content"
-    with place.open("sub/file") as opened:
-        opened.seek(3)
-        assert opened.read() == b"tent"
-    (tmp_path / "aside").write_bytes(b"other")
-    place.publish(tmp_path / "aside", "sub/file")
-    assert place.read("sub/file") == b"other"
-    place.remove("sub/file")
-    place.remove("sub/file")
-    assert (place / "sub").names() == []
-    for missing in (place.read, place.file):
-        with pytest.raises(FileNotFoundError):
-            missing("sub/file")

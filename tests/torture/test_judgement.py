@@ -13,7 +13,6 @@ from fairway.demo.fleet import ACKNOWLEDGED, REFUSED, UNKNOWN, Ledger, judge, ke
 from fairway.store.delta import DataFile, Delta
 from fairway.store.places import place_of
 from tests.torture.readers import Seen, by_delta, readers
-from tests.torture.senders import read_ledger, write_ledger
 from tests.torture.watching import Watch
 
 
@@ -70,19 +69,6 @@ def test_a_message_under_the_name_of_another_device_is_missing_and_foreign(tmp_p
         write_deltalake(folder, pa.table({"body": pa.array([b"a"]), "device": pa.array([device], pa.string())}))
         verdict = judge(ledger, folder)
         assert (verdict.kept, verdict.missing, verdict.foreign) == (kept, not kept, not kept)
-
-
-def test_a_ledger_comes_back_from_its_file(tmp_path: Path) -> None:
-    ledger = ledger_of([b"a"], [b"b"])
-    ledger.acknowledged_s[key_of(b"a")] = 12.5
-    ledger.latencies_s = [0.25, 3.5, 1.0]
-    ledger.lost_connections = 2
-    ledger.refusals["why"] += 3
-    write_ledger(ledger, tmp_path / "ledger")
-    again = read_ledger(tmp_path / "ledger")
-    assert (again.outcomes, again.acknowledged_s) == (ledger.outcomes, ledger.acknowledged_s)
-    assert (again.longest_s(), again.lost_connections) == (3.5, 2)
-    assert again.refusals == {"why": 3}
 
 
 def test_every_reader_counts_rows_twice_and_rows_that_are_not_there(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from fairway.store.crashpoints import GATEWAY_POINTS, STREAM_POINTS
 from tests.torture.plan import BOTH, COMPACTION, FILL, GATEWAY, PAUSE, STREAM, draw
 
@@ -13,11 +11,6 @@ def test_the_same_seed_gives_the_same_plan_and_another_gives_another() -> None:
     assert draw(40, 7) != draw(40, 8)
 
 
-@pytest.mark.parametrize("kills", [1, 2, 12, 500])
-def test_a_plan_has_as_many_kills_as_are_asked_for(kills: int) -> None:
-    assert draw(kills, 3).kills == kills
-
-
 def test_a_long_plan_passes_every_named_place_and_strikes_everybody() -> None:
     plan = draw(500, 1)
     blows = (*plan.gateway, *plan.stream)
@@ -25,10 +18,3 @@ def test_a_long_plan_passes_every_named_place_and_strikes_everybody() -> None:
     assert {blow.place.partition(":")[0] for blow in plan.stream} == {"", *STREAM_POINTS}
     assert {blow.target for blow in blows} == {GATEWAY, STREAM, BOTH, COMPACTION, "disk"}
     assert {PAUSE, FILL} < {blow.how for blow in blows}
-
-
-def test_a_plan_is_printed_a_line_a_blow() -> None:
-    plan = draw(12, 8)
-    lines = plan.lines()
-    assert len(lines) == len(plan.gateway) + len(plan.stream)
-    assert "stream 0: kill stream at table-committed:6" in lines

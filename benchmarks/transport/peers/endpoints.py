@@ -103,6 +103,12 @@ class EndpointSender:
     async def ping(self, body: bytes) -> None:
         await self._first.send(body)
 
+    async def ask(self, body: bytes) -> None:
+        if self._protocol == "udpc":
+            await self._first.request(body)
+        else:
+            await asyncio.gather(self._first.send(body), self._first.receive())
+
 
 async def serve(host: str, load: Load, announce: Announce, protocol: str, controller: str, io: Io) -> None:
     """Receive from all connections, compare, and confirm to the one that began the transfer."""
@@ -111,13 +117,22 @@ async def serve(host: str, load: Load, announce: Announce, protocol: str, contro
     blocks = load.kind == "bulk" and protocol == "rup"
     reception = Reception(load, BlockCheck) if blocks else Reception(load)
     caller: net.Connection | None = None
+    answered: asyncio.Future[None] | None = None
     async with net.listen(url, io=io, close_timeout_s=1.0) as listener:
         announce((host, int(listener.url.rpartition(":")[2])), reception)
         while True:
             batch = await listener.receive_many()
+            if answered is not None and answered.done():
+                answered.result()
             if caller is None:
                 caller = batch.runs[0].peer
-            reception.take(batch.bodies)
+            confirmed = reception.take(batch.bodies)
+            if load.drive == "ask" and confirmed is not None:
+                answered = _answer(list(batch)[-1])
             if load.kind != "ping" and reception.complete:
                 await caller.send(b"complete")
                 caller = None
+
+
+def _answer(asked: net.Message) -> asyncio.Future[None]:
+    return asked.reply(asked.body) if isinstance(asked, net.Request) else asked.peer.send_nowait(asked.body)

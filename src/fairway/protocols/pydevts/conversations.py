@@ -1,4 +1,4 @@
-"""The peers of a machine, both directions of each: a bounded table in which only idle ones make room for new ones."""
+"""How conversations come and go: a bounded table of addresses in which only idle ones make room for new ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections import OrderedDict
 
 from fairway.core import conversations
 from fairway.core.events import Address, Closed, CloseReason, Connected, Peer
-from fairway.core.outputs import Outputs
 from fairway.core.pings import Pings
 from fairway.protocols.pydevts.options import PydevtsOptions
 from fairway.protocols.pydevts.receiver import Receiver
@@ -55,19 +54,15 @@ class Conversation(conversations.Conversation):
         )
 
 
-class Conversations:
-    """Conversations by address, oldest first."""
+class ConversationMachine(conversations.ConnectionlessMachine[Conversation]):
+    """All conversations of a machine, also those that are over, as long as something of them is remembered."""
 
-    def __init__(
-        self, options: PydevtsOptions, outputs: Outputs[Conversation], by_address: dict[Address, Conversation]
-    ) -> None:
+    def __init__(self, options: PydevtsOptions) -> None:
+        super().__init__(options)
         self._options = options
-        self._outputs = outputs
-        self._outbox = outputs.outbox
-        self._statistics = outputs.statistics
-        self._by_address = by_address
-        self.get = self._by_address.get
-        """Return the conversation with an address, or None."""
+        self._outbox = self._outputs.outbox
+        self._conversations: dict[Address, Conversation] = self._table
+        self._now_us = 0
         self._idle: OrderedDict[Address, int] = OrderedDict()
         """Those that may make room for new ones, the longest idle first, with the time at which they are forgotten
         without that; 0 before the machine has told the time. Not a plain dict: finding its first entry costs more with
@@ -75,19 +70,21 @@ class Conversations:
         self._reached: OrderedDict[Address, int] = OrderedDict()
         """How far the numbers of forgotten addresses had come, the longest forgotten first: a number must not come
         twice. The longest forgotten goes when there are as many as `peers_max`."""
-        self.shut = False
-        """Whether new ones are refused."""
 
-    def has_room(self) -> bool:
-        return len(self._by_address) < self._options.peers_max or bool(self._idle)
+    def _at(self, address: Address) -> Conversation | None:
+        conversation = self._conversations.get(address)
+        return None if conversation is None or conversation.ended else conversation
 
-    def called(self, address: Address, token: int | None) -> Conversation:
+    def _has_room(self) -> bool:
+        return len(self._conversations) < self._peers_max or bool(self._idle)
+
+    def _called(self, address: Address, token: int | None) -> Conversation:
         """Return the open conversation with an address and report `Connected` if it was not open, or for a token."""
-        conversation = self._by_address.get(address)
+        conversation = self._conversations.get(address)
         if conversation is None:
-            conversation = self.add(address)
+            conversation = self._add(address)
         elif conversation.ended:
-            self._statistics.conversations_opened += 1
+            self.statistics.conversations_opened += 1
         elif token is None:
             return conversation
         conversation.closing, conversation.ended = None, False
@@ -95,39 +92,43 @@ class Conversations:
         self._outputs.report(Connected(conversation.peer, token))
         return conversation
 
-    def add(self, address: Address) -> Conversation:
+    def _add(self, address: Address) -> Conversation:
         """Make a conversation; the longest idle one makes room."""
-        if len(self._by_address) >= self._options.peers_max and self._idle:
+        if len(self._conversations) >= self._peers_max and self._idle:
             self._evict(next(iter(self._idle)))
-        conversation = self._by_address[address] = Conversation(address, self._options.deferred)
+        conversation = self._conversations[address] = Conversation(address, self._options.deferred)
         conversation.receiver.widener.highest = self._reached.pop(address, -1)
-        self._statistics.conversations_opened += 1
+        self.statistics.conversations_opened += 1
         return conversation
 
     def _evict(self, address: Address) -> None:
         """Forget an idle conversation, but for how far its numbers had come."""
         del self._idle[address]
         self._outbox.disown(address)
-        conversation = self._by_address.pop(address)
+        conversation = self._conversations.pop(address)
         if conversation.receiver.widener.highest >= 0:
             self._reached[address] = conversation.receiver.widener.highest
-            if len(self._reached) > self._options.peers_max:
+            if len(self._reached) > self._peers_max:
                 self._reached.popitem(last=False)
         if conversation.closing is None:
-            self._statistics.conversations_closed += 1
+            self.statistics.conversations_closed += 1
             self._outputs.report(Closed(conversation.peer, CloseReason.FORGOTTEN))
 
-    def name(self, conversation: Conversation) -> None:
+    def _name(self, address: Address, token: int, now_us: int) -> None:
+        self._now_us = now_us
+        self._prove(self._called(address, token))
+
+    def _prove(self, conversation: Conversation) -> None:
         """Note that our application named the address: it counts as proved as long as the conversation lasts."""
         conversation.named = True
         self._outbox.prove(conversation.address)
-        self.note(conversation)
+        self._note(conversation)
 
     def busy(self, conversation: Conversation) -> None:
         if self._idle:
             self._idle.pop(conversation.address, None)
 
-    def note(self, conversation: Conversation) -> None:
+    def _note(self, conversation: Conversation) -> None:
         if conversation.idle:
             self._idle.setdefault(conversation.address, 0)
         else:
@@ -135,7 +136,7 @@ class Conversations:
 
     # Time.
 
-    def next_due_us(self, now_us: int) -> int | None:
+    def _next_idle_us(self, now_us: int) -> int | None:
         """Return when the next idle conversation is forgotten: when it was idle for as long as an id rests, so that
         neither side's memory of keys can still be asked for. Those that became idle just now are given their time."""
         if not self._idle:
@@ -147,11 +148,11 @@ class Conversations:
             idle[address] = now_us + self._options.reuse_after_us
         return next(iter(idle.values()))
 
-    def wake(self, now_us: int) -> None:
+    def _wake_idle(self, now_us: int) -> None:
         """Forget what has been idle for long enough."""
-        while (due_us := self.next_due_us(now_us)) is not None and due_us <= now_us:
+        while (due_us := self._next_idle_us(now_us)) is not None and due_us <= now_us:
             self._evict(next(iter(self._idle)))
 
     def peers(self) -> list[Peer]:
         """List those that ever sent a message."""
-        return [one.peer for one in self._by_address.values() if one.receiver.widener.highest >= 0]
+        return [one.peer for one in self._conversations.values() if one.receiver.widener.highest >= 0]

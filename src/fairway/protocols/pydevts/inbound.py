@@ -8,7 +8,6 @@ from typing import NamedTuple
 from zlib import crc32
 
 from fairway.core.events import Address, MessageReceived, MessagesReceived, Receipt
-from fairway.core.outputs import Outputs
 from fairway.core.receipts import ReceiptSlots
 from fairway.core.statistics import (
     CLOSING,
@@ -19,7 +18,7 @@ from fairway.core.statistics import (
 )
 from fairway.core.timers import Deadlines
 from fairway.protocols.pydevts import wire
-from fairway.protocols.pydevts.conversations import Conversation, Conversations
+from fairway.protocols.pydevts.conversations import Conversation, ConversationMachine
 from fairway.protocols.pydevts.options import PydevtsOptions
 from fairway.protocols.pydevts.wire import ACK, CRC_MASK, FAILED, HEADER_BYTES, KEY_MASK
 
@@ -33,20 +32,11 @@ class AckTimer(NamedTuple):
     repeats: int
 
 
-class Inbound:
+class ReceivingMachine(ConversationMachine):
     """What arrives from all peers. Keys, receipts and their bytes are counted over all of them, and bounded."""
 
-    def __init__(
-        self,
-        options: PydevtsOptions,
-        conversations: Conversations,
-        outputs: Outputs[Conversation],
-    ) -> None:
-        self._options = options
-        self._conversations = conversations
-        self._outputs = outputs
-        self._outbox = outputs.outbox
-        self._statistics = outputs.statistics
+    def __init__(self, options: PydevtsOptions) -> None:
+        super().__init__(options)
         self._ack_timers: deque[AckTimer] = deque()
         """Every ack waits the same time, so the first started is the first due."""
         self._memory_due: Deadlines[Address] = Deadlines()
@@ -55,18 +45,18 @@ class Inbound:
 
     # Packets.
 
-    def packet(
+    def _receive_packet(
         self, header: int, body: bytes, address: Address, conversation: Conversation | None, now_us: int
     ) -> None:
         key = header & KEY_MASK
         known = conversation is not None and key in conversation.receiver.known
         if (not known or header & FAILED) and crc32(body) != key & CRC_MASK:
-            self._statistics.dropped["bad_crc"] += 1
+            self.statistics.dropped["bad_crc"] += 1
             self._outbox.answer(address, wire.datagram(ACK | FAILED | key), wire.HEADER_BYTES)
         elif conversation is None or not known:
             self._new_message(key, body, address, conversation, now_us)
         else:
-            self._statistics.duplicates += 1
+            self.statistics.duplicates += 1
             if conversation.receiver.answerable(key):
                 self._outbox.answer(address, wire.datagram(ACK | key), wire.HEADER_BYTES)
 
@@ -75,15 +65,15 @@ class Inbound:
     ) -> None:
         refusal = self._refusal(conversation, 1, len(body))
         if refusal is not None:
-            self._statistics.dropped[refusal] += 1
+            self.statistics.dropped[refusal] += 1
             return
         if conversation is None or conversation.closing is not None:
-            conversation = self._conversations.called(address, None)
+            conversation = self._called(address, None)
         number = conversation.receiver.accept(key, len(body), now_us)
         self._outputs.report(MessageReceived(conversation.peer, number, body))
         self._accepted(conversation, (key,), len(body), now_us)
 
-    def packet_run(
+    def _receive_packets(
         self, data: bytes, segment_bytes: int, address: Address, conversation: Conversation | None, now_us: int
     ) -> bool:
         """Take a super-buffer of packets if all are good, new and in a row; change nothing otherwise."""
@@ -94,7 +84,7 @@ class Inbound:
         if run is None or self._refusal(conversation, len(run.keys), size) is not None:
             return False
         if conversation is None:
-            conversation = self._conversations.called(address, None)
+            conversation = self._called(address, None)
         first = conversation.receiver.accept_run(run.keys, size, now_us)
         if first is None:
             return False
@@ -104,25 +94,24 @@ class Inbound:
 
     def _refusal(self, conversation: Conversation | None, count: int, size: int) -> str | None:
         """Name the reason for which new messages are dropped, or None."""
-        options = self._options
         if conversation is not None and conversation.closing is not None and not conversation.ended:
             return CLOSING
-        if self._conversations.shut:
+        if self._is_shut:
             return ENDPOINT_CLOSED
         if not self._slots.fit(count, count * size):
             return RECEIPTS_FULL
-        if self._remembered + count > options.remembered_max:
+        if self._remembered + count > self._options.remembered_max:
             return REMEMBERED_FULL
-        if conversation is None and not self._conversations.has_room():
+        if conversation is None and not self._has_room():
             return PEERS_FULL
         return None
 
     def _accepted(self, conversation: Conversation, keys: Sequence[int], size: int, now_us: int) -> None:
         """Do what follows every delivery: count, and acknowledge unless deferred."""
-        self._statistics.messages_received += len(keys)
+        self.statistics.messages_received += len(keys)
         self._remembered += len(keys)
         self._slots.take(len(keys), len(keys) * size)
-        self._conversations.busy(conversation)
+        self.busy(conversation)
         if self._memory_due.get(conversation.address) is None:
             self._memory_due.set(conversation.address, now_us + self._options.remember_us)
         if not self._options.deferred:
@@ -137,7 +126,7 @@ class Inbound:
 
     # Closes and commits.
 
-    def closes(self, keys: Sequence[int], conversation: Conversation | None) -> None:
+    def _receive_closes(self, keys: Sequence[int], conversation: Conversation | None) -> None:
         ended = 0
         if conversation is not None:
             before = len(conversation.receiver.known)
@@ -145,7 +134,7 @@ class Inbound:
             self._recount(conversation, before)
             self._drop_ended_timers()
         if ended < len(keys):
-            self._statistics.dropped["unknown_close"] += len(keys) - ended
+            self.statistics.dropped["unknown_close"] += len(keys) - ended
 
     def _drop_ended_timers(self) -> None:
         """Drop the timers of single acks that need no repeat, as far as they come next: one that only finds that out
@@ -157,8 +146,10 @@ class Inbound:
                 return
             timers.popleft()
 
-    def commit(self, receipt: Receipt, conversation: Conversation, now_us: int) -> None:
-        if not isinstance(receipt.first, int):
+    def commit(self, receipt: Receipt, now_us: int) -> None:
+        self._now_us = now_us
+        conversation = self._conversations.get(receipt.peer.address)
+        if conversation is None or not isinstance(receipt.first, int):
             return
         receiver = conversation.receiver
         if receipt.count == 1 and not self._options.deferred and receiver.known:
@@ -174,9 +165,9 @@ class Inbound:
         if self._options.deferred:
             self._acknowledge(conversation, keys, now_us)
         elif not receiver.known:
-            self._conversations.note(conversation)
+            self._note(conversation)
 
-    def end(self, conversation: Conversation) -> None:
+    def _release(self, conversation: Conversation) -> None:
         before = len(conversation.receiver.known)
         self._slots.free(*conversation.receiver.release())
         self._recount(conversation, before)
@@ -186,18 +177,18 @@ class Inbound:
         known = len(conversation.receiver.known)
         if known != known_before:
             self._remembered -= known_before - known
-            self._conversations.note(conversation)
+            self._note(conversation)
 
     # Time.
 
-    def next_due_us(self) -> int | None:
+    def _next_received_us(self) -> int | None:
         memory_us = self._memory_due.next_us()
         if not self._ack_timers:
             return memory_us
         ack_us = self._ack_timers[0].due_us
         return ack_us if memory_us is None or ack_us < memory_us else memory_us
 
-    def wake(self, now_us: int) -> None:
+    def _wake_received(self, now_us: int) -> None:
         while self._ack_timers and self._ack_timers[0].due_us <= now_us:
             self._repeat_acks(self._ack_timers.popleft(), now_us)
         for address in self._memory_due.pop_due(now_us):
@@ -229,7 +220,7 @@ class Inbound:
             self._memory_due.set(conversation.address, receiver.arrivals[0].first_us + self._options.remember_us)
         self._recount(conversation, before)
 
-    def restored(self, conversation: Conversation, now_us: int, known_before: int = 0) -> None:
+    def _restored(self, conversation: Conversation, now_us: int, known_before: int = 0) -> None:
         """Resume the timers of a restored conversation."""
         receiver = conversation.receiver
         self._remembered += len(receiver.known) - known_before
@@ -238,4 +229,4 @@ class Inbound:
         incoming = receiver.all_incoming()
         if incoming:
             self._ack_timers.append(AckTimer(now_us + self._options.repeat_after_us, conversation, incoming, 0))
-        self._conversations.note(conversation)
+        self._note(conversation)

@@ -35,7 +35,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import ClassVar
 
-from fairway.core.conversations import ConnectionlessMachine
 from fairway.core.errors import MalformedDatagram
 from fairway.core.events import Address, Closed, CloseReason, Peer, Receipt
 from fairway.core.machine import Buffer, split
@@ -46,38 +45,26 @@ from fairway.core.refusals import already_open, no_such_peer
 from fairway.core.timers import Deadlines
 from fairway.protocols.pydevts import snapshot as stored
 from fairway.protocols.pydevts import wire
-from fairway.protocols.pydevts.conversations import Conversation, Conversations
+from fairway.protocols.pydevts.conversations import Conversation
 from fairway.protocols.pydevts.identifiers import IDS, Identifiers, RecentUses
-from fairway.protocols.pydevts.inbound import Inbound
+from fairway.protocols.pydevts.inbound import ReceivingMachine
 from fairway.protocols.pydevts.options import PydevtsOptions
 from fairway.protocols.pydevts.sender import Sender
 from fairway.protocols.pydevts.wire import ACK, CLOSE, FAILED, HEADER_BYTES, KEY_MASK, TYPE_SHIFT
 
 
-class PydevtsMachine(ConnectionlessMachine[Conversation]):
+class PydevtsMachine(ReceivingMachine):
     """All pydevts conversations of one endpoint."""
 
     name: ClassVar[str] = "pydevts"
 
     def __init__(self, options: PydevtsOptions, random_source: RandomSource) -> None:
         super().__init__(options)
-        self._options = options
-        self._outbox = self._outputs.outbox
-        self._conversations = Conversations(options, self._outputs, self._table)
-        self._inbound = Inbound(options, self._conversations, self._outputs)
         self._recent = RecentUses(options.reuse_after_us, options.recent_uses_max)
         self._senders = 0
         self._random_source = random_source
         self._pings_due: Deadlines[Conversation] = Deadlines()
         self._flushing: deque[tuple[int, Conversation]] = deque()
-        self._now_us = 0
-
-    def _at(self, address: Address) -> Conversation | None:
-        conversation = self._conversations.get(address)
-        return None if conversation is None or conversation.ended else conversation
-
-    def _has_room(self) -> bool:
-        return self._conversations.has_room()
 
     def _sender(self, conversation: Conversation) -> Sender:
         if conversation.sender is None:
@@ -87,7 +74,7 @@ class PydevtsMachine(ConnectionlessMachine[Conversation]):
             self._senders += 1
             identifiers = Identifiers(first, self._recent, self._senders, self._options.reuse_after_us)
             identifiers.rest(conversation.used_blocks)
-            conversation.sender = Sender(conversation, self._conversations, self._options, identifiers, self._outputs)
+            conversation.sender = Sender(self, conversation, self._options, identifiers, self._outputs)
         return conversation.sender
 
     def _flush(self, ready: Conversation, now_us: int) -> None:
@@ -124,12 +111,12 @@ class PydevtsMachine(ConnectionlessMachine[Conversation]):
             conversation.answered = True
         kind = header >> TYPE_SHIFT
         if kind == wire.TYPE_PACKET:
-            self._inbound.packet(header, wire.body(data), address, conversation, self._now_us)
+            self._receive_packet(header, wire.body(data), address, conversation, self._now_us)
         elif kind == wire.TYPE_ACK:
             self._ack(header, address, conversation)
             self._close_if_flushed(conversation)
         elif conversation is None or conversation.pings is None or not self._ping_answered(conversation, header):
-            self._inbound.closes((header & KEY_MASK,), conversation)
+            self._receive_closes((header & KEY_MASK,), conversation)
 
     def _ping_answered(self, conversation: Conversation, header: int) -> bool:
         """Take a close; return whether it answers a ping."""
@@ -137,16 +124,19 @@ class PydevtsMachine(ConnectionlessMachine[Conversation]):
         ping = conversation.pings.find(header & KEY_MASK)
         if ping is not None:
             conversation.pings.answered(ping, self._now_us)
-            due_us = conversation.pings.next_us()
-            self._pings_due.set(conversation, None if due_us == NEVER else due_us)
+            self._arm_pings(conversation, conversation.pings)
         return ping is not None
+
+    def _arm_pings(self, conversation: Conversation, pings: Pings) -> None:
+        due_us = pings.next_us()
+        self._pings_due.set(conversation, None if due_us == NEVER else due_us)
 
     def _receive_run(
         self, data: bytes, address: Address, conversation: Conversation | None, segment_bytes: int
     ) -> bool:
         """Take a super-buffer as a whole if everything in it is plain; change nothing otherwise."""
         if data[0] == wire.TYPE_PACKET:
-            taken = segment_bytes >= HEADER_BYTES and self._inbound.packet_run(
+            taken = segment_bytes >= HEADER_BYTES and self._receive_packets(
                 data, segment_bytes, address, conversation, self._now_us
             )
         else:
@@ -170,7 +160,7 @@ class PydevtsMachine(ConnectionlessMachine[Conversation]):
             self._close_if_flushed(conversation)
             return taken
         if kind == wire.TYPE_CLOSE and not (conversation.pings and conversation.pings.waiting):
-            self._inbound.closes(keys, conversation)
+            self._receive_closes(keys, conversation)
             return True
         return False
 
@@ -191,13 +181,9 @@ class PydevtsMachine(ConnectionlessMachine[Conversation]):
         if conversation.unfinished:
             self._outputs.ready[conversation] = self._now_us
         else:
-            self._conversations.note(conversation)
+            self._note(conversation)
 
     # What the application asks for.
-
-    def _name(self, address: Address, token: int, now_us: int) -> None:
-        self._now_us = now_us
-        self._conversations.name(self._conversations.called(address, token))
 
     def ping(self, peer: Peer, now_us: int) -> int:
         """Send an ack that belongs to nothing; every peer answers it with a close."""
@@ -212,19 +198,9 @@ class PydevtsMachine(ConnectionlessMachine[Conversation]):
         while pings.find(key) is not None:
             key = wire.key((key >> 32) + 1 & 0xFFFF, key & wire.CRC_MASK)
         pings.start(token, key, now_us)
-        self._pings_due.set(conversation, pings.next_us())
+        self._arm_pings(conversation, pings)
         self._outbox.answer(peer.address, wire.datagram(ACK | key), HEADER_BYTES)
         return token
-
-    def _end_pings(self, conversation: Conversation, reason: str) -> None:
-        if conversation.pings is not None:
-            conversation.pings.end(reason)
-
-    def commit(self, receipt: Receipt, now_us: int) -> None:
-        self._now_us = now_us
-        conversation = self._conversations.get(receipt.peer.address)
-        if conversation is not None:
-            self._inbound.commit(receipt, conversation, now_us)
 
     # The end.
 
@@ -235,10 +211,6 @@ class PydevtsMachine(ConnectionlessMachine[Conversation]):
         self._flushing.append((now_us + self._options.flush_us, conversation))
         self._close_if_flushed(conversation)
 
-    def _shut(self) -> None:
-        super()._shut()
-        self._conversations.shut = True
-
     def _close_if_flushed(self, conversation: Conversation | None) -> None:
         if conversation is None or conversation.closing is None or conversation.ended or conversation.unfinished:
             return
@@ -247,14 +219,15 @@ class PydevtsMachine(ConnectionlessMachine[Conversation]):
     def _end(self, conversation: Conversation, reason: CloseReason) -> None:
         """Give every token that is left its outcome, then report the end."""
         conversation.ended = True
-        self._end_pings(conversation, reason)
-        self._end_messages(conversation, reason)
-        self._inbound.end(conversation)
+        self._end_tokens(conversation, reason)
+        self._release(conversation)
         self.statistics.conversations_closed += 1
         self._outputs.report(Closed(conversation.peer, reason))
-        self._conversations.note(conversation)
+        self._note(conversation)
 
-    def _end_messages(self, conversation: Conversation, reason: str) -> None:
+    def _end_tokens(self, conversation: Conversation, reason: str) -> None:
+        if conversation.pings is not None:
+            conversation.pings.end(reason)
         if conversation.sender is not None:
             conversation.sender.end(reason)
             self._resume(conversation)
@@ -263,8 +236,7 @@ class PydevtsMachine(ConnectionlessMachine[Conversation]):
         conversation = self._conversations.get(address)
         if conversation is not None and not conversation.answered:
             self._now_us = now_us
-            self._end_pings(conversation, reason)
-            self._end_messages(conversation, reason)
+            self._end_tokens(conversation, reason)
             self._close_if_flushed(conversation)
 
     # Time and outputs.
@@ -277,13 +249,12 @@ class PydevtsMachine(ConnectionlessMachine[Conversation]):
                 if conversation.sender.wake(now_us, answered=conversation.answered):
                     self._resume(conversation)
                 self._outputs.ready[conversation] = now_us
-        self._inbound.wake(now_us)
+        self._wake_received(now_us)
         for conversation in self._pings_due.pop_due(now_us):
             if conversation.pings is not None and conversation.pings.waiting:
                 conversation.pings.expire(now_us)
-                due_us = conversation.pings.next_us()
-                self._pings_due.set(conversation, None if due_us == NEVER else due_us)
-        self._conversations.wake(now_us)
+                self._arm_pings(conversation, conversation.pings)
+        self._wake_idle(now_us)
         for _ in range(len(self._flushing)):
             due_us, conversation = self._flushing.popleft()
             self._close_if_flushed(conversation)
@@ -296,7 +267,7 @@ class PydevtsMachine(ConnectionlessMachine[Conversation]):
     def next_deadline_us(self) -> int | None:
         earliest_us = super().next_deadline_us()
         for due_us in (
-            self._conversations.next_due_us(self._now_us), self._inbound.next_due_us(), self._pings_due.next_us(),
+            self._next_idle_us(self._now_us), self._next_received_us(), self._pings_due.next_us(),
             self._flushing[0][0] if self._flushing else None,
         ):  # fmt: skip
             if due_us is not None and (earliest_us is None or due_us < earliest_us):
@@ -310,10 +281,7 @@ class PydevtsMachine(ConnectionlessMachine[Conversation]):
 
     # What survives a restart.
 
-    def peers(self) -> list[Peer]:
-        return self._conversations.peers()
-
-    def _remembered(self, peer: Peer) -> Conversation:
+    def _recall(self, peer: Peer) -> Conversation:
         """Return what is known of an address, also after the end of its conversation."""
         conversation = self._conversations.get(peer.address)
         if conversation is None or conversation.peer != peer:
@@ -321,32 +289,28 @@ class PydevtsMachine(ConnectionlessMachine[Conversation]):
         return conversation
 
     def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
-        conversation = self._remembered(peer)
+        conversation = self._recall(peer)
         return stored.encode(stored.take(conversation, committing, self._now_us, self._options))
 
     def snapshot_in_pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes]:
         """Return how far the numbers have come, and the keys of the messages that are about to be committed."""
-        state, added = stored.take_in_pieces(self._remembered(peer), committing, self._now_us)
+        state, added = stored.take_in_pieces(self._recall(peer), committing, self._now_us)
         return stored.encode(state), stored.encode(added)
 
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
         state = stored.decode(snapshot)
         known = self._conversations.get(state.address)
-        if known is not None:
-            return self._restore_more(state, known, now_us)
+        if known is not None:  # a further piece of a conversation that was restored just now
+            before = len(known.receiver.known)
+            if not stored.add(state, known, now_us):
+                raise already_open(state.address)
+            self._restored(known, now_us, before)
+            return known.peer
         self._now_us = now_us
-        conversation = self._conversations.add(state.address)
+        conversation = self._add(state.address)
         conversation.answered = True
         stored.give(state, conversation, now_us)
         if state.named:
-            self._conversations.name(conversation)
-        self._inbound.restored(conversation, now_us)
-        return conversation.peer
-
-    def _restore_more(self, state: stored.Snapshot, conversation: Conversation, now_us: int) -> Peer:
-        """Add the keys of a further piece to a conversation that was restored just now."""
-        before = len(conversation.receiver.known)
-        if not stored.add(state, conversation, now_us):
-            raise already_open(state.address)
-        self._inbound.restored(conversation, now_us, before)
+            self._prove(conversation)
+        self._restored(conversation, now_us)
         return conversation.peer

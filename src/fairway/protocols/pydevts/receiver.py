@@ -220,19 +220,13 @@ class Receiver:
         entry = self.receipts.pop(number, None)
         return None if entry is None else (entry & KEY_MASK, entry >> SIZE_SHIFT)
 
-    def settle(self, keys: Sequence[int]) -> None:
-        """Forget what was known only because it was held."""
-        if self._overdue:
-            for key in keys:
-                self._forget_overdue(key)
-
     def release(self) -> tuple[int, int]:
         """Free all slots; what was never acknowledged stays silent. Return their number and their bytes."""
         entries = list(self.receipts.values())
         self.receipts.clear()
-        if self._deferred:
-            self.silent.update(dict.fromkeys(entry & KEY_MASK for entry in entries))
-        self.settle([entry & KEY_MASK for entry in entries])
+        for key in [entry & KEY_MASK for entry in entries] if self._deferred else ():
+            self.silent[key] = None
+            self._forget_overdue(key)
         return len(entries), sum(entry >> SIZE_SHIFT for entry in entries)
 
     # Forgetting.

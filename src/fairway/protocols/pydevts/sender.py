@@ -23,7 +23,7 @@ from fairway.protocols.pydevts.options import PydevtsOptions
 from fairway.protocols.pydevts.wire import HEADER_BYTES
 
 if TYPE_CHECKING:
-    from fairway.protocols.pydevts.conversations import Conversation, Conversations
+    from fairway.protocols.pydevts.conversations import Conversation, ConversationMachine
 
 NO_ID_RETRY_US = 1_000_000
 """How long a message waits before it looks again for a free id: looking through all of them costs milliseconds."""
@@ -33,20 +33,20 @@ class Sender:
     """The sending side towards one peer."""
 
     __slots__ = (
-        "_blocked_until_us", "_conversation", "_conversations", "_keys", "_numbers", "_outbox", "_outputs", "_packets",
+        "_blocked_until_us", "_conversation", "_keys", "_machine", "_numbers", "_outbox", "_outputs", "_packets",
         "_recovery", "_statistics", "_waiting", "_window", "backlog", "identifiers",
     )  # fmt: skip
 
     def __init__(
         self,
+        machine: ConversationMachine,
         conversation: Conversation,
-        conversations: Conversations,
         options: PydevtsOptions,
         identifiers: Identifiers,
         outputs: Outputs[Conversation],
     ) -> None:
+        self._machine = machine
         self._conversation = conversation
-        self._conversations = conversations
         self._outputs = outputs
         self._window = options.window
         self._outbox = outputs.outbox
@@ -71,7 +71,7 @@ class Sender:
         self.backlog.add(len(bodies), sum(map(len, bodies)))
         self._waiting.add(bodies, token, equal=equal)
         self._outputs.ready[self._conversation] = now_us
-        self._conversations.busy(self._conversation)
+        self._machine.busy(self._conversation)
 
     def flush(self, now_us: int) -> int:
         """Send what may leave now, retransmissions first; return when there is something to do again."""

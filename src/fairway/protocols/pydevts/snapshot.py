@@ -132,7 +132,7 @@ def give(snapshot: Snapshot, conversation: Conversation, now_us: int) -> None:
     receiver = conversation.receiver
     receiver.widener = Widener(snapshot.highest, snapshot.gaps)
     away_us = max(0, now_us - snapshot.taken_us)
-    for one in sorted(snapshot.remembered, key=_age_us, reverse=True):
+    for one in sorted(snapshot.remembered, key=lambda one: one.age_us, reverse=True):
         receiver.known[one.key] = one.number
         receiver.arrivals.append(Arrival(now_us - away_us - one.age_us, (one.key,)))
     receiver.enter([one.key for one in snapshot.remembered if one.incoming])
@@ -140,10 +140,6 @@ def give(snapshot: Snapshot, conversation: Conversation, now_us: int) -> None:
     if snapshot.next_id is not None:
         conversation.first_id = (snapshot.next_id + HALF_A_TURN) & 0xFFFF
         conversation.used_blocks |= dict.fromkeys(blocks_between(snapshot.next_id, conversation.first_id), now_us)
-
-
-def _age_us(one: Remembered) -> int:
-    return one.age_us
 
 
 def encode(snapshot: Snapshot) -> bytes:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from fairway.core.addresses import device_of
-from fairway.core.events import Address, Connected, Peer, PeerMoved
+from fairway.core.events import Address, CloseReason, Connected, Peer, PeerMoved
 from fairway.core.handshakes import HalfOpen, HandshakeMachine
-from fairway.core.machine import Buffer
 from fairway.core.outputs import Outputs
 from fairway.core.random_source import RandomSource
 from fairway.core.receipts import ReceiptSlots
+from fairway.core.recovery.runs import NEVER
 from fairway.core.refusals import already_open
 from fairway.core.statistics import ENDPOINT_CLOSED, PEERS_FULL
 from fairway.core.timers import Deadlines
-from fairway.protocols.udpc.link import NEVER, Handshake, Link
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.session import Session, State
+from fairway.protocols.udpc.session import Handshake, Session, State
 from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, HEADER_BYTES, IMP, REQ, SYN, datagram
 
 SESSION_ID_DRAWS_MAX = 64
@@ -36,8 +35,8 @@ class HalfSession(HalfOpen):
     def __init__(
         self, options: UdpcOptions, address: Address, session_id: int, handshake: Handshake, now_us: int
     ) -> None:
-        syn_ack = datagram(handshake.syn_ack_index, session_id, handshake.syn_index, SYN | ACK)
-        super().__init__(address, handshake.caller_id, session_id, syn_ack, now_us + options.half_open_us)
+        expires_us = now_us + options.half_open_us
+        super().__init__(address, handshake.caller_id, session_id, handshake.syn_ack(session_id), expires_us)
         self._options = options
         self.handshake = handshake
         self._sent = False
@@ -49,7 +48,7 @@ class HalfSession(HalfOpen):
         self._gap_us = self._options.connect_repeat_us
         self._repeat_us = now_us
 
-    def send_due(self, outputs: Outputs[Link], now_us: int) -> None:
+    def send_due(self, outputs: Outputs[Session], now_us: int) -> None:
         """Send the SYN+ACK when it is time to.
 
         Three answers of 13 bytes to a call of 13 bytes are just what an unproved address may get.
@@ -79,16 +78,15 @@ class Sessions:
         """The session that each address opened: one, because a new one replaces it."""
 
     def add(self, session: Session) -> None:
-        link = session.link
-        self.by_peer[link.peer] = session
-        self.by_id.setdefault(link.session_id, session)
+        self.by_peer[session.peer] = session
+        self.by_id.setdefault(session.session_id, session)
         self._enter(session)
 
     def remove(self, session: Session) -> None:
         self._leave(session)
         self.by_peer.pop(session.peer, None)
-        if self.by_id.get(session.link.session_id) is session:
-            del self.by_id[session.link.session_id]
+        if self.by_id.get(session.session_id) is session:
+            del self.by_id[session.session_id]
 
     def move(self, session: Session, address: Address, now_us: int) -> None:
         self._leave(session)
@@ -96,14 +94,14 @@ class Sessions:
         self._enter(session)
 
     def _enter(self, session: Session) -> None:
-        address = session.link.address
-        self.by_route[(address, session.link.session_id)] = session
+        address = session.address
+        self.by_route[(address, session.session_id)] = session
         if session.handshake.called:
             self.called_by[address] = session
 
     def _leave(self, session: Session) -> None:
-        address = session.link.address
-        self.by_route.pop((address, session.link.session_id), None)
+        address = session.address
+        self.by_route.pop((address, session.session_id), None)
         if self.called_by.get(address) is session:
             del self.called_by[address]
 
@@ -143,7 +141,7 @@ class SessionMachine(HandshakeMachine[Session, HalfSession]):
         self._calls.remove(call)
         session = self._admit(Peer(address, session_id), Handshake(False, call.own_id, ack_index, index), now_us)
         self._outputs.report(Connected(session.peer, call.token))
-        session.accept(index)
+        session.sender.control(ACK, index)
         self._arm(session)
 
     # Calls of others.
@@ -152,7 +150,7 @@ class SessionMachine(HandshakeMachine[Session, HalfSession]):
         """Answer a call: the same for the same call, and without a session before it is completed."""
         known = self._sessions.called_by.get(address)
         if known is not None and known.handshake.caller_id == caller_id:
-            known.repeat_syn_ack()
+            known.transmit(known.handshake.syn_ack(known.session_id), HEADER_BYTES)
             return
         half_open = self._half_opens.by_caller(address, caller_id)
         if half_open is None:
@@ -192,29 +190,29 @@ class SessionMachine(HandshakeMachine[Session, HalfSession]):
         self._deadlines.set(half_open, half_open.due_us())
 
     def _unknown(
-        self, index: int, session_id: int, ack_index: int, flag: int, data: Buffer, address: Address, now_us: int
+        self, index: int, session_id: int, ack_index: int, flag: int, body: bytes, address: Address, now_us: int
     ) -> Session | None:
         """Return the session of a packet whose address has none of that number: one that it completes, or one that it
         brings along from another address. Drop it if there is neither."""
         half_open = self._half_opens.by_id(session_id)
         if half_open is not None and half_open.address == address:
-            return self._complete(half_open, ack_index, flag, data, now_us)
+            return self._complete(half_open, ack_index, flag, body, now_us)
         session = self._sessions.by_id.get(session_id) if self.options.migration else None
-        if session is None or device_of(session.link.address) != device_of(address):
+        if session is None or device_of(session.address) != device_of(address):
             self._outputs.drop("unknown_session")
             return None
         if flag not in _ASKING or session.state is not State.OPEN or not session.newer(index):
             self._outputs.drop("no_reason_to_move")
             return None
-        self._outputs.outbox.ledger.received(address, len(data))
+        self._outputs.outbox.ledger.received(address, HEADER_BYTES + len(body))
         self._sessions.move(session, address, now_us)
         self._outputs.report(PeerMoved(session.peer, address))
         return session
 
-    def _complete(self, half_open: HalfSession, ack_index: int, flag: int, data: Buffer, now_us: int) -> Session | None:
+    def _complete(self, half_open: HalfSession, ack_index: int, flag: int, body: bytes, now_us: int) -> Session | None:
         """Make a half-open session an open one; it replaces the one that the same address opened before."""
         address, handshake = half_open.address, half_open.handshake
-        ends_handshake = flag == ACK and ack_index == handshake.syn_ack_index and len(data) == HEADER_BYTES
+        ends_handshake = flag == ACK and ack_index == handshake.syn_ack_index and not body
         if not ends_handshake and flag not in _ASKING:
             self._outputs.drop("answers_nothing")
             return None
@@ -224,7 +222,7 @@ class SessionMachine(HandshakeMachine[Session, HalfSession]):
         replaced = self._sessions.called_by.get(address)
         if replaced is not None:
             if replaced.state is not State.LINGERING:
-                replaced.replace()
+                replaced.end(CloseReason.REPLACED)
             self._remove(replaced)
         self._half_opens.remove(half_open)
         session = self._admit(Peer(address, half_open.own_id), handshake, now_us)
@@ -251,12 +249,11 @@ class SessionMachine(HandshakeMachine[Session, HalfSession]):
 
     def _arm(self, session: Session) -> None:
         """Note the session's deadline when it has become earlier, and remove the session when it is over."""
-        link = session.link
         if session.state is State.OVER:
             self._remove(session)
-        elif link.wake_us < link.armed_us:
-            link.armed_us = link.wake_us
-            self._deadlines.set(session, link.wake_us)
+        elif session.wake_us < session.armed_us:
+            session.armed_us = session.wake_us
+            self._deadlines.set(session, session.wake_us)
 
     def _arm_heartbeat(self, session: Session) -> None:
         """Note when the session's next heartbeat is due, earlier or later than before."""
@@ -284,7 +281,7 @@ class SessionMachine(HandshakeMachine[Session, HalfSession]):
     def _wake(self, entry: Any, now_us: int) -> None:
         if isinstance(entry, Session):
             entry.wake(now_us)
-            entry.link.armed_us = NEVER
+            entry.armed_us = NEVER
             self._arm(entry)
         elif isinstance(entry, HalfSession):
             self._wake_half_open(entry, now_us)

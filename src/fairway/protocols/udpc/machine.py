@@ -35,7 +35,6 @@ from fairway.core.random_source import RandomSource
 from fairway.core.refusals import send_queue_full
 from fairway.protocols.udpc import snapshot as snapshots
 from fairway.protocols.udpc.handshake import SessionMachine
-from fairway.protocols.udpc.link import Link
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.sender import RUN_MIN, Sender, Waiting
 from fairway.protocols.udpc.session import OPEN, Session, State
@@ -48,8 +47,8 @@ from fairway.protocols.udpc.wire import (
     IMP,
     REQ,
     SYN,
+    fields,
     flag_name,
-    header,
     one_stretch,
 )
 
@@ -78,11 +77,10 @@ class UdpcMachine(SessionMachine):
     def _sender(self, conversation: Session) -> Sender:
         return conversation.sender
 
-    def _flush(self, ready: Link, now_us: int) -> None:
-        session = self._by_peer.get(ready.peer)
-        if session is not None and session.link is ready:
-            session.sender.flush(now_us)
-            self._arm(session)
+    def _flush(self, ready: Session, now_us: int) -> None:
+        if self._by_peer.get(ready.peer) is ready:
+            ready.sender.flush(now_us)
+            self._arm(ready)
 
     # What the application asks for.
 
@@ -136,7 +134,7 @@ class UdpcMachine(SessionMachine):
         statistics.datagrams_received += 1
         statistics.bytes_received += size
         try:
-            index, session_id, ack_index, flag = header(data)
+            index, session_id, ack_index, flag, body = fields(data)
         except MalformedDatagram as malformed:
             self._outputs.drop(malformed.reason)
             return
@@ -148,15 +146,15 @@ class UdpcMachine(SessionMachine):
             if flag == SYN | ACK:
                 self._receive_syn_ack(index, session_id, ack_index, address, now_us)
                 return
-            session = self._unknown(index, session_id, ack_index, flag, data, address, now_us)
+            session = self._unknown(index, session_id, ack_index, flag, body, address, now_us)
             if session is None:
                 return
-        elif not session.link.proved:
+        elif not session.proved:
             self._outputs.outbox.ledger.received(address, size)
-        session.receive(index, ack_index, flag, data, now_us)
+        session.receive(index, ack_index, flag, body, now_us)
         if flag & HBT:
             self._arm_heartbeat(session)
-        if session.state is not OPEN or session.link.wake_us < session.link.armed_us:
+        if session.state is not OPEN or session.wake_us < session.armed_us:
             self._arm(session)
 
     def _receive_several(self, data: Buffer, address: Address, now_us: int, segment_bytes: int) -> None:

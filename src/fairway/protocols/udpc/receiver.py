@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fairway.core.events import MessageReceived, MessagesReceived, Peer
-from fairway.core.machine import Buffer
 from fairway.core.outputs import Outputs
-from fairway.core.receipts import OpenReceipts, Piece, ReceiptSlots
+from fairway.core.receipts import OpenReceipts, ReceiptSlots
 from fairway.core.serial import Seen, widen
-from fairway.core.statistics import RECEIPTS_FULL
-from fairway.protocols.udpc.link import Link
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.wire import HEADER_BYTES, bodies, body
+from fairway.protocols.udpc.wire import HEADER_BYTES, bodies
 
 
 class Answers:
@@ -84,7 +83,7 @@ class Receiver:
 
     __slots__ = ("_outputs", "_peer", "answers", "newest_plain", "receipts", "seen")
 
-    def __init__(self, outputs: Outputs[Link], options: UdpcOptions, slots: ReceiptSlots, peer: Peer) -> None:
+    def __init__(self, outputs: Outputs[Any], options: UdpcOptions, slots: ReceiptSlots, peer: Peer) -> None:
         self._outputs = outputs
         self._peer = peer
         self.answers = Answers(options)
@@ -102,32 +101,14 @@ class Receiver:
         self._outputs.statistics.duplicates += 1
         return True
 
-    def refusal(self, number: int, body_bytes: int, important: bool) -> str:
-        """Occupy a receipt slot for a new message, or return why not."""
-        if self.seen.too_old(number):
-            return "too_old"
-        return "" if self.receipts.add_one(number, body_bytes, IMPORTANT if important else b"") else RECEIPTS_FULL
-
-    def deliver_next(self, number: int, data: Buffer) -> bool:
-        """Deliver an important message that follows the newest packet, if there is a slot: the usual case."""
-        payload, outputs = body(data), self._outputs
-        if not self.receipts.add_one(number, len(payload), IMPORTANT):
-            return False
-        self.seen.add(number)
-        outputs.statistics.messages_received += 1
-        outputs.report(MessageReceived(self._peer, number, payload))
-        return True
-
-    def deliver(self, number: int, payload: bytes, important: bool) -> str:
-        reason = self.refusal(number, len(payload), important)
-        if reason:
-            return reason
+    def deliver(self, number: int, body: bytes, important: bool) -> None:
+        """Deliver a new message, which has its receipt slot."""
         self.seen.add(number)
         if not important:
             self.newest_plain = max(self.newest_plain, number)
-        self._outputs.statistics.messages_received += 1
-        self._outputs.report(MessageReceived(self._peer, number, payload, important))
-        return ""
+        outputs = self._outputs
+        outputs.statistics.messages_received += 1
+        outputs.report(MessageReceived(self._peer, number, body, important))
 
     def deliver_run(self, first: int, data: bytes, segment_bytes: int, important: bool) -> bool:
         """Deliver messages newer than all before, if there are slots for all of them."""
@@ -140,6 +121,3 @@ class Receiver:
         self._outputs.statistics.messages_received += count
         self._outputs.report(MessagesReceived(self._peer, first, bodies(data, segment_bytes), important))
         return True
-
-    def commit(self, first: int, count: int) -> list[Piece]:
-        return [piece for piece in self.receipts.commit(first, count) if piece.note]

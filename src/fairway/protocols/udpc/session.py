@@ -18,6 +18,7 @@ A packet is accepted by the rule of its kind, or dropped with a reason; only an 
 from __future__ import annotations
 
 from enum import Enum
+from typing import NamedTuple
 
 from fairway.core.conversations import Conversation
 from fairway.core.events import Address, Closed, CloseReason, Peer, RequestReceived, ResponseReceived
@@ -25,13 +26,53 @@ from fairway.core.machine import Buffer
 from fairway.core.outputs import Outputs
 from fairway.core.pings import Pings
 from fairway.core.receipts import ReceiptSlots
+from fairway.core.recovery.runs import NEVER
 from fairway.core.serial import widen
 from fairway.core.statistics import CLOSING, RECEIPTS_FULL
-from fairway.protocols.udpc.link import INDEX_MASK, NEVER, Handshake, Link, following
 from fairway.protocols.udpc.options import UdpcOptions
-from fairway.protocols.udpc.receiver import Receiver
+from fairway.protocols.udpc.receiver import IMPORTANT, Receiver
 from fairway.protocols.udpc.sender import RUN_MIN, Sender
-from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, HEADER_BYTES, IMP, REQ, SYN, Stretch, body, datagram
+from fairway.protocols.udpc.wire import (
+    ACK,
+    ASY,
+    FIN,
+    HBT,
+    HEADER_BYTES,
+    IMP,
+    INDEX_MASK,
+    REQ,
+    SYN,
+    Stretch,
+    datagram,
+)
+
+
+def following(index: int, count: int = 1) -> int:
+    """Return the wide index `count` after this one; 0 is skipped at each wrap."""
+    wide = index + count
+    return wide if wide >> 32 == index >> 32 else wide + 1
+
+
+class Handshake(NamedTuple):
+    """How a session was agreed upon: what both sides must remember to answer repeated handshake packets."""
+
+    called: bool
+    """Whether the peer called us."""
+    caller_id: int
+    """The provisional sessionID of the SYN."""
+    syn_index: int
+    syn_ack_index: int
+
+    @property
+    def own_index(self) -> int:
+        return self.syn_ack_index if self.called else self.syn_index
+
+    @property
+    def peer_index(self) -> int:
+        return self.syn_index if self.called else self.syn_ack_index
+
+    def syn_ack(self, session_id: int) -> bytes:
+        return datagram(self.syn_ack_index, session_id, self.syn_index, SYN | ACK)
 
 
 class State(Enum):
@@ -53,14 +94,15 @@ class Session(Conversation):
     """One conversation, from the moment it is open to the moment it is forgotten."""
 
     __slots__ = (
-        "_closing_us", "_fin", "_fin_us", "_heard_us", "_heartbeat_us", "_lingering_us", "_options", "_outputs",
-        "handshake", "link", "pings", "receiver", "sender", "state",
+        "_closing_us", "_fin", "_fin_us", "_heard_us", "_heartbeat_us", "_lingering_us", "_options", "address",
+        "armed_us", "handshake", "index_limit", "moved_index", "next_index", "outbox", "outputs", "pings", "proved",
+        "receiver", "sender", "session_id", "state", "wake_us",
     )  # fmt: skip
     header_bytes = HEADER_BYTES
 
     def __init__(
         self,
-        outputs: Outputs[Link],
+        outputs: Outputs[Session],
         options: UdpcOptions,
         slots: ReceiptSlots,
         peer: Peer,
@@ -69,12 +111,23 @@ class Session(Conversation):
     ) -> None:
         super().__init__(peer)
         assert peer.session is not None
-        self._outputs = outputs
+        self.outputs = outputs
+        self.outbox = outputs.outbox
         self._options = options
         self.handshake = handshake
-        self.link = Link(outputs, peer, peer.session, following(handshake.own_index))
+        self.address = peer.address
+        self.session_id = peer.session
+        self.next_index = following(handshake.own_index)
+        self.index_limit = NEVER
+        """The highest index that may be used for now: so far past the oldest packet that waits."""
+        self.proved = True
+        """False only at an address to which the session moved and that has not answered yet."""
+        self.moved_index = 0
+        """The first index that was sent to the present address."""
+        self.armed_us = NEVER
+        """The deadline that the machine has noted for this session."""
         self.receiver = Receiver(outputs, options, slots, peer)
-        self.sender = Sender(self.link, options, self.receiver.answers)
+        self.sender = Sender(self, options)
         self.receiver.seen.add(handshake.peer_index)
         self.state = State.OPEN
         self._heard_us = now_us
@@ -85,81 +138,93 @@ class Session(Conversation):
         self._lingering_us = NEVER
         self._fin = b""
         self._fin_us = NEVER
-        self.link.wake_us = self.due_us()
+        self.wake_us = self.due_us()
+        """The earliest deadline since the last wake."""
 
     # What arrives.
 
-    def receive(self, index: int, ack_index: int, flag: int, data: Buffer, now_us: int) -> None:
-        highest = self.receiver.seen.highest
-        if index == (highest + 1) & INDEX_MASK and self.state is OPEN:
+    def receive(self, index: int, ack_index: int, flag: int, body: bytes, now_us: int) -> None:
+        receiver = self.receiver
+        number = receiver.seen.highest + 1
+        if index == number & INDEX_MASK and self.state is OPEN:  # the usual case, by the shortest way
             if flag == IMP:
-                if not self.receiver.deliver_next(highest + 1, data):
-                    self._outputs.drop(RECEIPTS_FULL)
+                if not receiver.receipts.add_one(number, len(body), IMPORTANT):
+                    self.outputs.drop(RECEIPTS_FULL)
                     return
+                receiver.deliver(number, body, True)
                 self._heard_us = now_us
                 if not self._options.deferred:
-                    self.sender.control(IMP | ACK, highest + 1)
+                    self.sender.control(IMP | ACK, number)
                 return
             if flag == IMP | ACK and self.sender.acknowledge_single(ack_index, now_us):
-                self.receiver.seen.add(highest + 1)
+                receiver.seen.add(number)
                 self._heard_us = now_us
                 return
-        number = widen(index, highest, 32)
+        number = receiver.widen(index)
         if number < 1:
-            self._outputs.drop("too_old")
+            self.outputs.drop("too_old")
         elif self.state is State.LINGERING:
             self._receive_lingering(number, flag, now_us)
         else:
-            self._receive_open(number, index, ack_index, flag, data, now_us)
+            self._receive_open(number, index, ack_index, flag, body, now_us)
 
-    def _receive_open(self, number: int, index: int, ack_index: int, flag: int, data: Buffer, now_us: int) -> None:
+    def _receive_open(self, number: int, index: int, ack_index: int, flag: int, body: bytes, now_us: int) -> None:
         if flag == IMP:
-            reason = self._receive_important(number, data)
+            reason = self._receive_important(number, body)
         elif flag == IMP | ACK:
             reason = self._receive_important_ack(number, ack_index, now_us)
         elif flag == 0:
-            reason = self._receive_plain(number, data)
+            reason = self._receive_plain(number, body)
         elif flag & REQ:
-            reason = self._receive_request(number, ack_index, flag, data, now_us)
+            reason = self._receive_request(number, ack_index, flag, body, now_us)
         elif flag == ACK:
-            reason = self._receive_response(number, ack_index, data, now_us)
+            reason = self._receive_response(number, ack_index, body, now_us)
         elif flag == HBT:
             reason = self._receive_heartbeat(number, index, now_us)
         elif flag == HBT | ACK:
             reason = self._receive_heartbeat_ack(number, ack_index, now_us)
         elif flag == FIN:
-            self._end(CloseReason.REMOTE)
+            self.end(CloseReason.REMOTE)
             return
         else:
             reason = self._receive_syn_ack(index, ack_index)
         if reason:
-            self._outputs.drop(reason)
+            self.outputs.drop(reason)
         else:
             self._heard_us = now_us
 
-    def _receive_plain(self, number: int, data: Buffer) -> str:
+    def _receive_plain(self, number: int, body: bytes) -> str:
         if self.receiver.is_duplicate(number):
             return "duplicate"
         if self._options.sequenced and number <= self.receiver.newest_plain:
             return "not_newest"
-        return self._deliver(number, data, False)
+        return self._deliver(number, body, False)
 
-    def _receive_important(self, number: int, data: Buffer) -> str:
+    def _receive_important(self, number: int, body: bytes) -> str:
         if self.receiver.is_duplicate(number):
             if not self._options.deferred or number not in self.receiver.receipts:
                 self.sender.control(IMP | ACK, number)
             return ""
-        reason = self._deliver(number, data, True)
+        reason = self._deliver(number, body, True)
         if not reason and not self._options.deferred:
             self.sender.control(IMP | ACK, number)
         return reason
 
-    def _deliver(self, number: int, data: Buffer, important: bool) -> str:
-        if self.state is not State.OPEN:
-            return "too_old" if self.receiver.seen.too_old(number) else CLOSING
-        return self.receiver.deliver(number, body(data), important)
+    def _deliver(self, number: int, body: bytes, important: bool) -> str:
+        reason = self._refusal(number, len(body), IMPORTANT if important else b"")
+        if not reason:
+            self.receiver.deliver(number, body, important)
+        return reason
 
-    def _receive_request(self, number: int, ack_index: int, flag: int, data: Buffer, now_us: int) -> str:
+    def _refusal(self, number: int, body_bytes: int, note: bytes) -> str:
+        """Occupy a receipt slot for a new message, or return why not."""
+        if self.receiver.seen.too_old(number):
+            return "too_old"
+        if self.state is not State.OPEN:
+            return CLOSING
+        return "" if self.receiver.receipts.add_one(number, body_bytes, note) else RECEIPTS_FULL
+
+    def _receive_request(self, number: int, ack_index: int, flag: int, body: bytes, now_us: int) -> str:
         if self.receiver.is_duplicate(number):
             # A duplicate comes first: its own ACK, if any, has done its work, and the peer waits for our response.
             self._repeat_response(number, now_us)
@@ -169,40 +234,34 @@ class Session(Conversation):
             return "answers_nothing"
         if self.receiver.answers.full(now_us):
             return "requests_full"
-        if self.state is not State.OPEN:
-            return "too_old" if self.receiver.seen.too_old(number) else CLOSING
-        payload = body(data)
-        reason = self.receiver.refusal(number, len(payload), False)
+        reason = self._refusal(number, len(body), b"")
         if reason:
             return reason
         self.receiver.seen.add(number)
         self.receiver.answers.asked(number, now_us)
         token = self.sender.answered(answered, now_us) if answered is not None else None
-        self._outputs.statistics.messages_received += 1
-        self._outputs.report(RequestReceived(self.link.peer, number, payload, bool(flag & ASY), token))
+        self.outputs.statistics.messages_received += 1
+        self.outputs.report(RequestReceived(self.peer, number, body, bool(flag & ASY), token))
         return ""
 
     def _repeat_response(self, request: int, now_us: int) -> None:
         response = self.receiver.answers.response(request, now_us)
         if response is not None:
-            self._outputs.statistics.retransmissions += 1
-            self.link.transmit(response, len(response))
+            self.outputs.statistics.retransmissions += 1
+            self.transmit(response, len(response))
 
-    def _receive_response(self, number: int, ack_index: int, data: Buffer, now_us: int) -> str:
+    def _receive_response(self, number: int, ack_index: int, body: bytes, now_us: int) -> str:
         request = self.sender.request_open(ack_index)
-        if request is None and not self._completes(ack_index, data):
+        handshake = self.handshake
+        if request is None and not (handshake.called and ack_index == handshake.syn_ack_index and not body):
             return "answers_nothing"
         self.receiver.seen.add(number)
         if request is None:
             return ""
         token = self.sender.answered(request, now_us)
-        self._outputs.statistics.messages_received += 1
-        self._outputs.report(ResponseReceived(self.link.peer, token, number, body(data)))
+        self.outputs.statistics.messages_received += 1
+        self.outputs.report(ResponseReceived(self.peer, token, number, body))
         return ""
-
-    def _completes(self, ack_index: int, data: Buffer) -> bool:
-        """Return whether an ACK is the one that ends our side of the handshake."""
-        return self.handshake.called and ack_index == self.handshake.syn_ack_index and len(data) == HEADER_BYTES
 
     def _receive_important_ack(self, number: int, ack_index: int, now_us: int) -> str:
         if not self.sender.acknowledge(ack_index, 1, now_us):
@@ -220,14 +279,13 @@ class Session(Conversation):
         return ""
 
     def _receive_heartbeat_ack(self, number: int, ack_index: int, now_us: int) -> str:
-        link = self.link
-        asked = widen(ack_index, link.next_index, 32)
+        asked = widen(ack_index, self.next_index, 32)
         ping = self.pings.find(asked)
         if ping is None:
             return "answers_nothing"
-        if not link.proved and asked >= link.moved_index:
-            link.proved = True
-            self._outputs.outbox.ledger.forget(link.address)
+        if not self.proved and asked >= self.moved_index:
+            self.proved = True
+            self.outbox.ledger.forget(self.address)
         self.receiver.seen.add(number)
         self.sender.sample(self.pings.answered(ping, now_us))
         return ""
@@ -246,11 +304,11 @@ class Session(Conversation):
             and number in self.receiver.seen
             and not (self._options.deferred and number in self.receiver.receipts)
         ):
-            self._outputs.statistics.duplicates += 1
+            self.outputs.statistics.duplicates += 1
             self.sender.control(IMP | ACK, number)
         if now_us >= self._fin_us + self._options.fin_gap_us:
             self._fin_us = now_us
-            self.link.transmit(self._fin, HEADER_BYTES)
+            self.transmit(self._fin, HEADER_BYTES)
 
     def newer(self, index: int) -> bool:
         """Return whether a packet is newer than every one before."""
@@ -264,9 +322,7 @@ class Session(Conversation):
         Nothing that differs in effect from taking them one by one is taken here.
         """
         count = stretch.end - stretch.start
-        usual = (
-            self.state is State.OPEN and self.link.proved and stretch.first_index and self.newer(stretch.first_index)
-        )
+        usual = self.state is State.OPEN and self.proved and stretch.first_index and self.newer(stretch.first_index)
         if count < RUN_MIN or not usual:
             return False
         if stretch.flag in (IMP, 0):
@@ -278,7 +334,7 @@ class Session(Conversation):
     def _receive_messages(self, index: int, data: bytes, segment_bytes: int, important: bool, now_us: int) -> bool:
         count, first = len(data) // segment_bytes, self.receiver.widen(index)
         acks = important and not self._options.deferred
-        if acks and (self.link.indices_to_wrap() < count or self.sender.index_room(count) < count):
+        if acks and (self.indices_to_wrap() < count or self.sender.index_room(count) < count):
             return False
         if not self.receiver.deliver_run(first, data, segment_bytes, important):
             return False
@@ -297,42 +353,49 @@ class Session(Conversation):
             self.receiver.seen.add(first + ahead, piece.count)
             accepted += piece.count
         if accepted < count:
-            self._outputs.drop("answers_nothing", count - accepted)
+            self.outputs.drop("answers_nothing", count - accepted)
         self._heard_us = now_us
         return True
 
     # What leaves.
 
     def commit(self, first: int, count: int) -> None:
-        if count == 1 and not self._options.deferred and self.receiver.receipts.free_one(first):
+        receipts = self.receiver.receipts
+        if count == 1 and not self._options.deferred and receipts.free_one(first):
             return
-        committed = self.receiver.commit(first, count)
-        if self._options.deferred:
-            for piece in committed:
+        for piece in receipts.commit(first, count):
+            if piece.note and self._options.deferred:
                 self.sender.acknowledge_run(piece.first, piece.length)
 
-    def accept(self, index: int) -> None:
-        """Answer the SYN+ACK that opened this session."""
-        self.sender.control(ACK, index)
+    def take_index(self, count: int = 1) -> int:
+        """Return the first of `count` new indices, which must not cross the wrap; 0 is skipped after it."""
+        index = self.next_index
+        wide = index + count
+        self.next_index = wide if wide & INDEX_MASK else wide + 1
+        return index
 
-    def repeat_syn_ack(self) -> None:
-        """Answer a repeated SYN as the first one was answered."""
-        handshake = self.handshake
-        data = datagram(handshake.syn_ack_index, self.link.session_id, handshake.syn_index, SYN | ACK)
-        self.link.transmit(data, HEADER_BYTES)
+    def indices_to_wrap(self) -> int:
+        """Return how many indices follow one another before 0 is skipped."""
+        return INDEX_MASK + 1 - (self.next_index & INDEX_MASK)
+
+    def transmit(self, data: Buffer, segment_bytes: int, count: int = 1) -> None:
+        """Send datagrams, unless the three-times limit withholds them."""
+        if self.proved:
+            self.outbox.send(self.address, data, segment_bytes, count)
+        else:
+            self.outbox.send_unproved(self.address, data, segment_bytes, count)
 
     def ping(self, token: int | None, now_us: int) -> None:
         """Send a heartbeat; its answer is reported if it has a token. One that cannot leave only waits for its end."""
-        link = self.link
-        self.pings.start(token, link.next_index if self.sender.index_room(1) > 0 else None, now_us)
-        link.wake_by(now_us + self._options.ping_timeout_us)
+        self.pings.start(token, self.next_index if self.sender.index_room(1) > 0 else None, now_us)
+        self.wake_us = min(self.wake_us, now_us + self._options.ping_timeout_us)
         self.sender.control(HBT, 0)
 
     def move(self, address: Address, now_us: int) -> None:
         """Go on at another address, which is unproved until it answers a heartbeat."""
-        self.link.address = address
-        self.link.proved = False
-        self.link.moved_index = self.link.next_index
+        self.address = address
+        self.proved = False
+        self.moved_index = self.next_index
         self.ping(None, now_us)
 
     # Time.
@@ -343,7 +406,7 @@ class Session(Conversation):
                 self.state = State.OVER
         else:
             self._wake_open(now_us)
-        self.link.wake_us = self.due_us()
+        self.wake_us = self.due_us()
 
     def _wake_open(self, now_us: int) -> None:
         self.sender.wake(now_us)
@@ -352,7 +415,7 @@ class Session(Conversation):
         if self._finish_if_flushed(now_us):
             return
         if now_us >= self._heard_us + self._options.silence_us:
-            self._end(CloseReason.TIMED_OUT)
+            self.end(CloseReason.TIMED_OUT)
 
     def wake_heartbeat(self, now_us: int) -> None:
         due_us = self.heartbeat_due_us()
@@ -384,7 +447,7 @@ class Session(Conversation):
         self.sender.fail_requests(reason)
         self.sender.flush(now_us)
         if not self._finish_if_flushed(now_us):
-            self.link.wake_by(now_us + self._options.flush_us)
+            self.wake_us = min(self.wake_us, now_us + self._options.flush_us)
 
     def _finish_if_flushed(self, now_us: int) -> bool:
         """Send FIN when closing has nothing more to wait for."""
@@ -392,24 +455,19 @@ class Session(Conversation):
             return False
         if not self.sender.idle() and now_us < self._closing_us + self._options.flush_us:
             return False
-        link = self.link
-        self._fin = datagram(link.take_index() & INDEX_MASK, link.session_id, 0, FIN)
+        self._fin = datagram(self.take_index() & INDEX_MASK, self.session_id, 0, FIN)
         self._fin_us = self._lingering_us = now_us
-        link.transmit(self._fin, HEADER_BYTES)
-        self._end(self.closing)
+        self.transmit(self._fin, HEADER_BYTES)
+        self.end(self.closing)
         self.state = State.LINGERING
-        link.wake_us = self.due_us()
+        self.wake_us = self.due_us()
         return True
 
-    def _end(self, reason: CloseReason) -> None:
+    def end(self, reason: CloseReason) -> None:
         """Give every open token its outcome and report the end."""
         self.sender.fail(reason)
         self.pings.end(reason)
         self.receiver.receipts.release()
         self.state = State.OVER
-        self._outputs.statistics.conversations_closed += 1
-        self._outputs.report(Closed(self.link.peer, reason))
-
-    def replace(self) -> None:
-        """End without FIN: the peer has opened a new session."""
-        self._end(CloseReason.REPLACED)
+        self.outputs.statistics.conversations_closed += 1
+        self.outputs.report(Closed(self.peer, reason))

@@ -15,10 +15,9 @@ from fairway.core.outputs import Outputs
 from fairway.core.receipts import ReceiptSlots
 from fairway.core.serial import Seen, subtract
 from fairway.core.snapshots import pack, reading, restored_address, unpack
-from fairway.protocols.udpc.link import Handshake, Link, following
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.receiver import BITMAP_SPAN
-from fairway.protocols.udpc.session import Session
+from fairway.protocols.udpc.session import Handshake, Session, following
 
 _VERSION = b"UDC2"
 RESTORED_AFTER = 65_536
@@ -26,23 +25,23 @@ RESTORED_AFTER = 65_536
 
 def write(session: Session, committing: Sequence[Receipt]) -> bytes:
     """Return the session as it will be once the receipts are committed."""
-    link, receiver, answers = session.link, session.receiver, session.receiver.answers
+    receiver, answers = session.receiver, session.receiver.answers
     committed = sorted(
         (receipt.first, receipt.first + receipt.count - 1)
         for receipt in committing
-        if receipt.peer == link.peer and isinstance(receipt.first, int)
+        if receipt.peer == session.peer and isinstance(receipt.first, int)
     )
     kept = answers.kept()
     answered = sorted((request, request) for request, _ in kept)
     uncommitted = subtract(subtract(receiver.receipts.ranges(), committed), answered)
     absent = {request for first, last in uncommitted for request in answers.waiting() if first <= request <= last}
     state = {
-        "peer_address": link.peer.address,
-        "address": link.address,
-        "proved": link.proved,
-        "session_id": link.session_id,
+        "peer_address": session.peer.address,
+        "address": session.address,
+        "proved": session.proved,
+        "session_id": session.session_id,
         "handshake": session.handshake,
-        "own_index": link.next_index,
+        "own_index": session.next_index,
         "seen": subtract(receiver.seen.ranges(), uncommitted),
         "newest_plain": receiver.newest_plain,
         "waiting": [request for request in answers.waiting() if request not in absent],
@@ -51,14 +50,14 @@ def write(session: Session, committing: Sequence[Receipt]) -> bytes:
     return pack(_VERSION, state)
 
 
-def read(snapshot: bytes, outputs: Outputs[Link], options: UdpcOptions, slots: ReceiptSlots, now_us: int) -> Session:
+def read(snapshot: bytes, outputs: Outputs[Session], options: UdpcOptions, slots: ReceiptSlots, now_us: int) -> Session:
     """Return the session again; raises `DamagedSnapshot`."""
     with reading("udpc"):
         return _restored(unpack(_VERSION, snapshot), outputs, options, slots, now_us)
 
 
 def _restored(
-    state: dict[str, Any], outputs: Outputs[Link], options: UdpcOptions, slots: ReceiptSlots, now_us: int
+    state: dict[str, Any], outputs: Outputs[Session], options: UdpcOptions, slots: ReceiptSlots, now_us: int
 ) -> Session:
     called, *numbers = state["handshake"]
     handshake = Handshake(bool(called), *(_counter(number) for number in numbers))
@@ -69,9 +68,9 @@ def _restored(
     waiting = [_counter(request) for request in state["waiting"]]
     responses = [(_counter(request), b64decode(response, validate=True)) for request, response in state["responses"]]
     session = Session(outputs, options, slots, peer, handshake, now_us)
-    session.link.address = restored_address(state["address"])
-    session.link.proved = bool(state["proved"])
-    session.link.next_index = own_index
+    session.address = restored_address(state["address"])
+    session.proved = bool(state["proved"])
+    session.next_index = own_index
     session.receiver.newest_plain = newest_plain
     session.receiver.seen = Seen.from_ranges(BITMAP_SPAN, seen or [(handshake.peer_index, handshake.peer_index)])
     for request in waiting:

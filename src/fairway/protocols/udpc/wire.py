@@ -68,6 +68,7 @@ KIND_OF_FLAG = {
     HBT | ACK: "heartbeat_ack",
 }
 """Every combination that is accepted on the wire."""
+INDEX_MASK = (1 << 32) - 1
 KINDS = ("malformed", *dict.fromkeys(KIND_OF_FLAG.values()))
 
 CONTROL_FLAGS = (IMP | ACK, SYN, SYN | ACK, FIN, HBT, HBT | ACK)
@@ -109,30 +110,29 @@ def encode(packet: Control) -> bytes:
 
 def decode(data: Buffer) -> Control:
     """Return the packet of a datagram, a `Message` if it carries a body, or raise `MalformedDatagram`."""
-    index, session_id, ack_index, flag = header(data)
+    index, session_id, ack_index, flag, body = fields(data)
     if _CONTROL[flag]:
         return Control(index=index, session_id=session_id, ack_index=ack_index, flag=flag)
-    return Message(index=index, session_id=session_id, ack_index=ack_index, flag=flag, body=body(data))
+    return Message(index=index, session_id=session_id, ack_index=ack_index, flag=flag, body=body)
 
 
 def caller_id(data: Buffer) -> int | None:
     """Return the provisional sessionID of a call; None for anything else."""
     try:
-        _, session_id, _, flag = header(data)
+        _, session_id, _, flag, _ = fields(data)
     except MalformedDatagram:
         return None
     return session_id if flag == SYN else None
 
 
-def header(data: Buffer) -> tuple[int, int, int, int]:
-    """Return index, session_id, ack_index and flag of a well-formed datagram, or raise `MalformedDatagram`."""
+def fields(data: Buffer) -> tuple[int, int, int, int, bytes]:
+    """Return index, session_id, ack_index, flag and body of a well-formed datagram, or raise `MalformedDatagram`."""
     length = len(data)
     if length < HEADER_BYTES:
         raise MalformedDatagram("too_short", found=f"{length} bytes", expected=f"at least {HEADER_BYTES}")
-    fields: tuple[int, int, int, int] = _HEADER.unpack_from(data)
-    index, session_id, _, flag = fields
+    index, session_id, ack_index, flag = _HEADER.unpack_from(data)
     if _LEGAL[flag] and index and session_id and (length == HEADER_BYTES or not _CONTROL[flag]):
-        return fields
+        return index, session_id, ack_index, flag, bytes(data[HEADER_BYTES:])
     raise _malformed(index, flag, length)
 
 
@@ -145,10 +145,6 @@ def _malformed(index: int, flag: int, length: int) -> MalformedDatagram:
     if index == 0:
         return MalformedDatagram("zero_index", found="index 0", expected="an index from 1 on")
     return MalformedDatagram("zero_session", found="sessionID 0", expected="a sessionID from 1 on")
-
-
-def body(data: Buffer) -> bytes:
-    return bytes(data[HEADER_BYTES:])
 
 
 def datagram(index: int, session_id: int, ack_index: int, flag: int, payload: Buffer = b"") -> bytes:
@@ -180,8 +176,7 @@ def one_stretch(data: bytes, segment_bytes: int) -> Stretch | None:
     """
     count = len(data) // segment_bytes
     end = count * segment_bytes
-    fields: tuple[int, int, int, int] = _HEADER.unpack_from(data)
-    index, session_id, ack_index, flag = fields
+    index, session_id, ack_index, flag = _HEADER.unpack_from(data)
     for place in _SAME_IN_STRETCH:
         if data[place:end:segment_bytes] != _SINGLE_BYTES[data[place]] * count:
             return None
