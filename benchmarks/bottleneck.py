@@ -12,19 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from fairway import protocols as registry
-from fairway.core.events import (
-    Address,
-    Connected,
-    Delivered,
-    DeliveryUnknown,
-    Event,
-    MessageReceived,
-    MessagesReceived,
-    PartReceived,
-    Peer,
-    Refused,
-    RequestReceived,
-)
+from fairway.core import events
+from fairway.core.events import Address, Event, Peer
 from fairway.core.machine import Machine, Options, Transmit, settle
 from fairway.core.random_source import MILLION, Seeded
 from fairway.sim.pipe import Faults, Pipe
@@ -137,20 +126,20 @@ class Flow:
         self.sender.settle()
 
     def _sent(self, event: Event) -> None:
-        if isinstance(event, Connected):
+        if isinstance(event, events.Connected):
             self._peer = event.peer
             if self.load.interval_us:
                 self._trickle(None)
             else:
                 self._fill()
-        elif isinstance(event, Delivered):
+        elif isinstance(event, events.Delivered):
             self.waiting -= len(event.tokens)
             if self.load.interval_us:
                 for token in event.tokens:
                     self.latencies_us.append(self._world.now_us - self._sent_us.pop(token))
             elif (self.waiting + BATCH) * self.body_bytes < BACKLOG_BYTES:
                 self._fill()
-        elif isinstance(event, DeliveryUnknown | Refused):
+        elif isinstance(event, events.DeliveryUnknown | events.Refused):
             self.waiting -= len(event.tokens)
             self.failed += len(event.tokens)
 
@@ -183,12 +172,12 @@ class Flow:
         self.sender.settle()
 
     def _got(self, event: Event) -> None:
-        if isinstance(event, PartReceived):
+        if isinstance(event, events.PartReceived):
             self.arrived_bytes += len(event.body)
-        elif isinstance(event, MessagesReceived):
+        elif isinstance(event, events.MessagesReceived):
             self.arrived_bytes += sum(map(len, event.bodies))
             self.receiver.machine.commit(event.receipt, self._world.now_us)
-        elif isinstance(event, MessageReceived | RequestReceived):
+        elif isinstance(event, events.MessageReceived | events.RequestReceived):
             self.arrived_bytes += len(event.body)
             self.receiver.machine.commit(event.receipt, self._world.now_us)
 

@@ -10,7 +10,6 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -44,17 +43,11 @@ def measure(assignment: Assignment) -> Iterator[dict[str, Any]]:
     for name, step in steps.items():
         times: list[float] = []
         for _ in range(1 + assignment.rounds):
-            with _timed(times):
-                step(spark, assignment)
+            began = perf_counter()
+            step(spark, assignment)
+            times.append(perf_counter() - began)
         yield {"step": name, "cores": assignment.cores, "session_s": started_s, "cold_s": times[0], "warm_s": times[1:]}
     spark.stop()
-
-
-@contextmanager
-def _timed(times: list[float]) -> Iterator[None]:
-    started = perf_counter()
-    yield
-    times.append(perf_counter() - started)
 
 
 def grouped(spark: Any, assignment: Assignment) -> list[Any]:

@@ -62,17 +62,8 @@ class Client:
     async def ping(self, _: bytes) -> None:
         await self.send(self.take(1)[0])
 
-    async def open(self, host: str, port: int, load: Load) -> None:
-        raise NotImplementedError
-
     async def send(self, body: bytes) -> None:
-        """Send a message, and return when it was acknowledged."""
-        raise NotImplementedError
-
-    async def batches(self, count: int) -> None:
-        raise NotImplementedError
-
-    async def close(self) -> None:
+        """Send a message, and return when it was acknowledged. `open`, `batches` and `close` are each library's own."""
         raise NotImplementedError
 
 
@@ -218,11 +209,11 @@ class RabbitClient(Client):
         self._channel.connection.close()
 
 
-def make_client(system: str, load: Load, first: int) -> Client:
+def make_client(system: str, load: Load, first: int) -> FairwayClient | RedisClient | RabbitClient:
     """Return the sending side of a system, whose messages are numbered from `first` on."""
     one = SYSTEMS[system]
-    kind = {"redis": RedisClient, "rabbitmq": RabbitClient}.get(one.server, FairwayClient)
-    return kind(first, load.message_bytes, one.protocol)
+    kinds: dict[str, type[RedisClient | RabbitClient]] = {"redis": RedisClient, "rabbitmq": RabbitClient}
+    return kinds.get(one.server, FairwayClient)(first, load.message_bytes, one.protocol)
 
 
 async def _send(job: dict[str, Any]) -> dict[str, Any]:

@@ -46,11 +46,6 @@ class Ledger:
     def under_way(self) -> int:
         return self.sent - self.acknowledged - self.unknown
 
-    def take_latencies(self) -> list[float]:
-        """Return the latencies since the last call."""
-        taken, self.latencies_s = self.latencies_s, []
-        return taken
-
 
 class Crowd:
     """Opens the conversations, sends in turn, and keeps the ledger."""

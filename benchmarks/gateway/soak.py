@@ -19,7 +19,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, quantiles
@@ -168,10 +168,11 @@ class Outcome:
 
 def run(orders: Orders, lake: Path) -> Outcome:
     """Run everything; services end with it, whatever happens."""
-    with ExitStack() as stack:
-        gateway = stack.enter_context(GatewayService(lake, PROTOCOLS, ["--metrics", "127.0.0.1:0"]))
+    with (
+        GatewayService(lake, PROTOCOLS, ["--metrics", "127.0.0.1:0"]) as gateway,
+        stream_service(lake, ["--keep", "0s", "--conf", DRIVER_MEMORY]) as stream,
+    ):
         gateway.serve()
-        stream = stack.enter_context(stream_service(lake, ["--keep", "0s", "--conf", DRIVER_MEMORY]))
         stream.start()
         outcome = asyncio.run(_load(orders, lake, gateway, stream))
         outcome.gateway_code = gateway.stop()
@@ -223,7 +224,7 @@ async def _watch(outcome: Outcome, gauges: Gauges) -> None:
 
 def _line(minute: int, outcome: Outcome) -> str:
     ledger, sample = outcome.ledger, outcome.samples[-1]
-    latencies_s = ledger.take_latencies()
+    latencies_s, ledger.latencies_s = ledger.latencies_s, []
     cuts = quantiles(latencies_s, n=100) if len(latencies_s) > 1 else [0.0] * 99
     return (
         f"minute {minute}: {ledger.acknowledged:,} acknowledged of {ledger.sent:,}, {ledger.unknown:,} unknown, "
@@ -262,10 +263,6 @@ def report(outcome: Outcome) -> list[str]:
     return [*lines, *(f"FAILED {problem}" for problem in problems)] if problems else [*lines, "all is well"]
 
 
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
-
-
 def main(arguments: list[str]) -> int:
     """Run the soak; return 1 when something does not hold."""
     parser = argparse.ArgumentParser(prog="benchmarks.gateway.soak")
@@ -274,7 +271,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--peers", type=int, default=200)
     parser.add_argument("--folder", type=Path, default=Path("out"), help="where the lake lies during the run")
     chosen = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     chosen.folder.mkdir(parents=True, exist_ok=True)
     lake = Path(tempfile.mkdtemp(prefix="soak-gateway-", dir=chosen.folder))
     try:

@@ -7,7 +7,6 @@ the table is read, as any reader would, until it has as many rows as messages we
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
 
@@ -29,10 +28,8 @@ EACH_S = 8 * GOAL_S
 
 def seconds_to_the_table(lake: Path, messages: int) -> list[float]:
     """Measure so many messages; raise `ServiceFailed` if one does not come."""
-    with ExitStack() as stack:
-        gateway = stack.enter_context(GatewayService(lake, [PROTOCOL]))
+    with GatewayService(lake, [PROTOCOL]) as gateway, stream_service(lake) as stream:
         gateway.serve()
-        stream = stack.enter_context(stream_service(lake))
         stream.start()
         taken = asyncio.run(_measure(gateway.urls[PROTOCOL], lake, messages))
         stream.stop()

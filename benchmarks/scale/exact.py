@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.namespaces import Namespaces
-from benchmarks.transport.environments import Environment, RelayEnvironment, lossy_environments
+from benchmarks.transport.environments import Environment, RelayEnvironment
 from benchmarks.transport.loads import LOADS
 from benchmarks.transport.pair import Cell, run_cell
 from benchmarks.transport.pattern import BLOCK_BYTES
@@ -17,11 +16,6 @@ PERCENT = 1.0
 def bad_relay() -> RelayEnvironment:
     """Return a way with loss, duplicates and datagrams out of order."""
     return RelayEnvironment("relay", PERCENT, datagrams_only=True, also=PERCENT)
-
-
-def bad_wire(namespaces: Namespaces) -> Environment:
-    """Return a way on which the kernel drops."""
-    return lossy_environments([PERCENT], namespaces)[-1]
 
 
 def carry(peer: str, units: int, environment: Environment, *, seed: int, limit_s: float) -> dict[str, Any]:

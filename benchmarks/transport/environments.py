@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from benchmarks.namespaces import RECEIVER_HOST, Namespaces
 from fairway.demo.relay import relaying
@@ -25,28 +26,16 @@ class Environment:
     receiver_prefix: tuple[str, ...] = ()
     datagrams_only: bool = False
     """TCP cannot go this way."""
+    prepare: Callable[[], None] = lambda: None
+    """Makes the way ready for the next cell."""
 
     @property
     def title(self) -> str:
         return f"{self.name}, {self.loss_percent:g} % loss" if self.name != "loopback" else self.name
 
-    def prepare(self) -> None:
-        """Make the way ready for the next cell."""
-
     @contextmanager
     def between(self, address: tuple[str, int], seed: int) -> Iterator[tuple[str, int]]:
         yield address
-
-
-@dataclass(frozen=True)
-class NamespaceEnvironment(Environment):
-    """Two namespaces joined by a pair of devices; the kernel drops."""
-
-    namespaces: Namespaces | None = None
-
-    def prepare(self) -> None:
-        assert self.namespaces is not None
-        self.namespaces.set_loss(self.loss_percent)
 
 
 @dataclass(frozen=True)
@@ -76,13 +65,13 @@ def lossy_environments(losses: list[float], namespaces: Namespaces | None) -> li
     if namespaces is None:
         return [RelayEnvironment("relay", loss, datagrams_only=True) for loss in wanted]
     return [
-        NamespaceEnvironment(
+        Environment(
             "veth",
             loss,
             receiver_host=RECEIVER_HOST,
             sender_prefix=namespaces.sender_prefix,
             receiver_prefix=namespaces.receiver_prefix,
-            namespaces=namespaces,
+            prepare=partial(namespaces.set_loss, loss),
         )
         for loss in wanted
     ]

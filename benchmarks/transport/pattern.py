@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,27 +36,25 @@ class Corrupt(Exception):
     """What arrived is not what was sent."""
 
 
-class Check(Protocol):
-    total: int
-    """Bytes or messages compared so far."""
+class Check:
+    """Compares what arrives with what was sent."""
 
-    @property
-    def complete(self) -> bool: ...
-
-    def take(self, bodies: Sequence[bytes | bytearray]) -> None:
-        """Compare what follows; raise `Corrupt`."""
-
-
-class StreamCheck:
-    """Compares a stream with the repeated block."""
-
-    def __init__(self, size: int) -> None:
+    def __init__(self, expected: int) -> None:
         self.total = 0
-        self._size = size
+        """Bytes or messages compared so far."""
+        self._expected = expected
 
     @property
     def complete(self) -> bool:
-        return self.total >= self._size
+        return self.total >= self._expected
+
+    def take(self, bodies: Sequence[bytes | bytearray]) -> None:
+        """Compare what follows; raise `Corrupt`."""
+        raise NotImplementedError
+
+
+class StreamCheck(Check):
+    """Compares a stream with the repeated block."""
 
     def take(self, bodies: Sequence[bytes | bytearray]) -> None:
         for body in bodies:
@@ -94,7 +92,7 @@ def cycle(size: int) -> list[bytes]:
     return [message(number, after) for number in range(4 * BATCHES_IN_FLIGHT * batch_messages(size))]
 
 
-class MessageCheck:
+class MessageCheck(Check):
     """Compares messages with what was sent, in any order, and finds those that came twice.
 
     With a period the numbers begin again after so many. They are told apart by how many have come: the next one is
@@ -103,16 +101,11 @@ class MessageCheck:
     """
 
     def __init__(self, size: int, expected: int, period: int | None) -> None:
-        self.total = 0
+        super().__init__(expected)
         self._size = size
-        self._expected = expected
         self._period = period
         self._seen = np.zeros(expected, dtype=np.bool_)
         self._tail = np.frombuffer(tail(size), dtype=np.uint8)
-
-    @property
-    def complete(self) -> bool:
-        return self.total >= self._expected
 
     def take(self, bodies: Sequence[bytes | bytearray]) -> None:
         piece = self._period // 4 if self._period else len(bodies)
@@ -147,18 +140,13 @@ class MessageCheck:
         self._seen[numbers] = True
 
 
-class BlockCheck:
+class BlockCheck(Check):
     """Compares the large messages that `large_messages` gives, in any order."""
 
     def __init__(self, size: int) -> None:
-        self.total = 0
-        self._size = size
+        super().__init__(size)
         self._variants = {variant[:NUMBER_BYTES]: variant for variant in variants()}
         self._left = Counter((body[:NUMBER_BYTES], len(body)) for body in large_messages(size))
-
-    @property
-    def complete(self) -> bool:
-        return self.total >= self._size
 
     def take(self, bodies: Sequence[bytes | bytearray]) -> None:
         for body in bodies:

@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairway.capture.columns.crcs import crcs
+from fairway.capture.columns.crcs import crcs, crcs_of_rest
 from fairway.capture.columns.merging import may_be_merged
-from fairway.capture.columns.suffixes import crcs_of_rest
 from fairway.capture.merged import SHORTEST, segment_bytes
 from fairway.core.columns import Bytes
 

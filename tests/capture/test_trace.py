@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairway.capture.pcap import PcapWriter
-from fairway.capture.trace import TraceWriter
+from fairway.capture.pcapng import PcapngWriter
 from tests.capture.reading import read_capture
 from tests.conftest import Tshark
 
@@ -25,7 +25,7 @@ udp.checksum.status ip.checksum.status _ws.malformed _ws.expert.severity""".spli
 
 def trace() -> bytes:
     out = bytearray()
-    writer = TraceWriter(out.extend, points=["client", "server"])
+    writer = PcapngWriter(out.extend, points=["client", "server"])
     for at_ns, source, destination, payload, point in SENT:
         writer.datagram(at_ns, source, destination, payload, point)
     return bytes(out)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairway.capture.trace import TraceWriter
+from fairway.capture.pcapng import PcapngWriter
 from fairway.core.random_source import Seeded
 from fairway.dtls import DtlsClient
 from fairway.dtls.openssl import OpensslClientEngine
@@ -36,7 +36,7 @@ def test_tshark_reads_a_capture_with_the_key_log(
     assert keys.read_text().startswith("CLIENT_RANDOM ")
     assert keys.stat().st_mode & 0o777 == 0o600
     with capture.open("wb") as file:
-        writer = TraceWriter(file.write, ("test",))
+        writer = PcapngWriter(file.write, ("test",))
         for number, (source, destination, datagram) in enumerate(world.carried):
             writer.datagram(number * 1_000_000, source, destination, datagram)  # type: ignore[arg-type]
     for more, seen in (([], False), (["-o", f"tls.keylog_file:{keys}"], True)):

@@ -128,7 +128,7 @@ async def test_killed_gateways_lose_and_double_nothing_and_know_their_devices(
     fleet: Fleet, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Meanwhile every device renews its association again and again, and another one is revoked."""
-    monkeypatch.setattr("fairway.dtls.client.Limits", partial(Limits, renew_records=100))
+    monkeypatch.setattr("fairway.dtls.outputs.Limits", partial(Limits, renew_records=100))
     ledger = Ledger()
     async with AsyncExitStack() as stack, gateway(lake, secure(fleet), *SEALS_OFTEN) as first:
         ready = [await stack.enter_async_context(warmed()) for _ in range(WARMED)]

@@ -185,7 +185,7 @@ def test_charts_with_error_bars_logarithms_and_heat_maps_are_drawn(browser: Brow
     lines = [
         Line(name="measured", x=[0.001, 0.01, 0.1], y=[10, 100, 900], low=low, high=high, colour=3, drawing="points"),
         Line(name="theory", x=[0.001, 0.005, 0.05, 0.1], y=[9, 60, 500, 950], colour=4, drawing="dashes"),
-        Line(name="bars", x=[0.01], y=[50], colour=5, drawing="bars"),
+        Line(name="steps", x=[0.01], y=[50], colour=5, drawing="steps"),
         Line(name="only whiskers", x=[0.02], y=[300], low=[200], high=[500], colour=6, drawing="dashes"),
     ]
     loss, latency = Axis(label="loss", unit="share", log=True), Axis(label="latency", unit="us", log=True)

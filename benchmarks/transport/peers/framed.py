@@ -115,15 +115,26 @@ class FramedSender:
         await self.send(body)
 
 
-async def receive(load: Load, reception: Reception, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def receive(
+    load: Load,
+    reception: Reception,
+    failed: asyncio.Future[None],
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+) -> None:
     """Receive from a stream to its end, compare and confirm."""
-    if load.kind == "bulk":
-        await _receive_bulk(reception, reader, writer)
-        return
-    async for bodies in frames(reader):
-        confirmed = reception.take(bodies)
-        if confirmed is not None:
-            writer.write(number_bytes(confirmed))
+    try:
+        if load.kind == "bulk":
+            await _receive_bulk(reception, reader, writer)
+            return
+        async for bodies in frames(reader):
+            confirmed = reception.take(bodies)
+            if confirmed is not None:
+                writer.write(number_bytes(confirmed))
+    except (asyncio.IncompleteReadError, ConnectionError):
+        writer.close()  # the sender has what it wanted, or says itself what is wrong
+    except Exception as error:
+        failed.set_exception(error)
 
 
 async def _receive_bulk(reception: Reception, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -66,16 +66,8 @@ async def serve(host: str, load: Load, announce: Announce, congestion: str = "re
     failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     reception, tasks = reception_of(load), []
 
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await receive(load, reception, reader, writer)
-        except asyncio.IncompleteReadError:
-            return
-        except Exception as error:
-            failed.set_exception(error)
-
     def opened(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        tasks.append(asyncio.ensure_future(handle(reader, writer)))
+        tasks.append(asyncio.ensure_future(receive(load, reception, failed, reader, writer)))
 
     configuration = _configuration(client=False)
     configuration.certificate, configuration.private_key = _certificate()

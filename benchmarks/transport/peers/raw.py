@@ -33,13 +33,11 @@ MARK_AGAIN_S = 0.002
 class RawSender:
     """Sends as fast as the calls return."""
 
-    def __init__(self, offload: bool) -> None:
+    def __init__(self, host: str, port: int, load: Load, offload: bool) -> None:
         self._offload = offload
         self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._transfer = 0
         self._answered: asyncio.Future[None] | None = None
-
-    async def open(self, host: str, port: int, load: Load) -> None:
         self._sock.connect((host, port))
         if load.kind == "ping":
             self._sock.setblocking(False)
@@ -91,9 +89,7 @@ class RawSender:
 
 
 async def open_sender(host: str, port: int, load: Load, offload: str = "no") -> RawSender:
-    sender = RawSender(offload == "yes")
-    await sender.open(host, port, load)
-    return sender
+    return RawSender(host, port, load, offload == "yes")
 
 
 async def serve(host: str, load: Load, announce: Announce, offload: str = "no") -> None:

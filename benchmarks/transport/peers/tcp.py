@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from functools import partial
 
 from benchmarks.transport.loads import Announce, Load
 from benchmarks.transport.peers.framed import READ_BYTES, FramedSender, receive, reception_of
@@ -33,15 +34,7 @@ async def serve(host: str, load: Load, announce: Announce, congestion: str = "",
     """Receive from one connection after another."""
     failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     reception = reception_of(load)
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await receive(load, reception, reader, writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()  # the sender has what it wanted, or says itself what is wrong
-        except Exception as error:
-            failed.set_exception(error)
-
+    connected = partial(receive, load, reception, failed)
     sock = _socket(congestion, int(buffer_bytes))
     sock.bind((host, 0))
     async with await asyncio.start_server(connected, sock=sock, limit=READ_BYTES) as server:

@@ -5,8 +5,7 @@ integer nanoseconds. Nothing here opens a file: readers take bytes, writers a `w
 
     frames.py      link types, numbers in the headers around a datagram, limits, interfaces
     pcap.py        pcap, micro- and nanoseconds, both byte orders
-    pcapng.py      pcapng: sections, interfaces, packets
+    pcapng.py      pcapng: sections, interfaces, packets; the trace of a run is one named point per endpoint
     packets.py     a UDP datagram to a raw IP packet
     columns/       readers: from any byte on, by columns with numpy; the datagrams inside the frames
-    trace.py       the trace of a run: one named point of capture per endpoint
 """

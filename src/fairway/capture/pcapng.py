@@ -17,7 +17,9 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from fairway.capture.frames import RECORD_BYTES_MAX, SNAP_BYTES, Interface, LinkType, Write
+from fairway.capture.packets import Endpoint, encode_ip
 from fairway.core.errors import BadOption
+from fairway.core.machine import Buffer
 
 SECTION_HEADER = 0x0A0D0D0A
 INTERFACE = 1
@@ -62,6 +64,10 @@ class PcapngWriter:
             "<5I", interface, at_ns >> 32, at_ns & 0xFFFFFFFF, length, length if wire_bytes is None else wire_bytes
         )
         self._write(_block(ENHANCED_PACKET, fixed + data + bytes(-length % 4)))
+
+    def datagram(self, at_ns: int, source: Endpoint, destination: Endpoint, payload: Buffer, point: int = 0) -> None:
+        """Write a datagram as it would have been captured at a point: inside a raw IP packet."""
+        self.frame(at_ns, encode_ip(source, destination, payload), point)
 
 
 def _section_header() -> bytes:

@@ -17,8 +17,8 @@ from typing import Any
 
 from fairway.cli.exits import ExitCode
 from fairway.core.events import NOT_SENT
+from fairway.dtls.errors import HANDSHAKE_FAILED
 from fairway.net import ConnectRefused, ConnectUnknown, DeliveryUnknown, OutcomeRefused, OutcomeUnknown
-from fairway.net.security import HANDSHAKE_FAILED
 from fairway.net.urls import DTLS
 
 MEANINGS: dict[type[Exception], str] = {

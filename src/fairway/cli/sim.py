@@ -51,14 +51,14 @@ def sim(
     given = locals()
     from fairway.sim.configuration import RunOptions, case, check_protocol
     from fairway.sim.run import run
-    from fairway.sim.swarm import draw
+    from fairway.sim.swarm import draw, replay_command
 
     check_protocol(protocol)
     asked = RunOptions(**{field.name: given[field.name] for field in fields(RunOptions)})
     configuration = draw(protocol, seed) if swarm else case(asked)
     with traced(trace, configuration.clients) as keep:
         result = run(configuration, seed, trace=keep)
-    command = f"fairway sim --protocol {protocol} --swarm --seed {seed}" if swarm else asked.command(seed)
+    command = replay_command(protocol, seed) if swarm else asked.command(seed)
     _print(result, command, as_json=json)
     return ExitCode.DONE if result.passed else ExitCode.FAILED
 

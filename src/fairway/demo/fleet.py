@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 from time import monotonic, time
@@ -107,16 +108,10 @@ def reading(name: str, protocol: str, device: int, number: int, size: int = 0) -
         "sensor": f"{name}/{protocol}-{device}",
         "number": number,
         "celsius": round(20 + (7 * device + number) % 100 / 10, 1),
-        "at": f"{_utc(EPOCH_S + number)}",
+        "at": f"{datetime.fromtimestamp(EPOCH_S + number, UTC):%Y-%m-%dT%H:%M:%SZ}",
     }
     body = json.dumps(values).encode()
     return body if len(body) >= size else body[:-1] + b', "note": "' + b"." * (size - len(body) - 13) + b'"}'
-
-
-def _utc(seconds: int) -> str:
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Fleet:

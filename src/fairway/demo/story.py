@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -23,7 +24,7 @@ from fairway.demo.keys import Keys
 from fairway.demo.relay import bad_links
 from fairway.demo.services import GatewayService
 from fairway.protocols import NAMES
-from fairway.report.page import Block, Tile, element, links, page, paragraph, section, table, tiles
+from fairway.report.page import Tile, element, links, page, section, table, tiles
 from fairway.report.units import count, duration
 
 if TYPE_CHECKING:
@@ -114,14 +115,14 @@ def cover(
         title="Fairway, in two minutes",
         about="Messages over UDP, reliably, from the edge to the lake",
         blocks=[
-            section("What happened", [paragraph(verdict, "verdict"), tiles(numbers)]),
+            section("What happened", [element("p", verdict, {"class": "verdict"}), tiles(numbers)]),
             section("Look further", [links(pages)]),
             section(
                 "Who sent it",
                 [table(["device", "messages in the table"], sent_by)],
                 note="All of it came over DTLS; the column device holds the name in the sender's certificate.",
             ),
-            section("Step by step", [Block(element("ol", [_told(step) for step in steps]))]),
+            section("Step by step", [element("ol", [_told(step) for step in steps])]),
         ],
     )
 
@@ -261,30 +262,13 @@ def spark_meanwhile() -> Iterator[Callable[[], SparkSession]]:
     """Start Spark in the background; return a call that waits for it. The session ends with the block."""
     from fairway.lake.session import start
 
-    sessions: list[SparkSession] = []
-    failures: list[BaseException] = []
-
-    def begin() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(start, "fairway demo", settings=SETTINGS)
         try:
-            sessions.append(start("fairway demo", settings=SETTINGS))
-        except BaseException as error:
-            failures.append(error)
-
-    starting = Thread(target=begin, daemon=True)
-    starting.start()
-
-    def session() -> SparkSession:
-        starting.join()
-        if failures:
-            raise failures[0]
-        return sessions[0]
-
-    try:
-        yield session
-    finally:
-        starting.join()
-        for spark in sessions:
-            spark.stop()
+            yield starting.result
+        finally:
+            if starting.exception() is None:
+                starting.result().stop()
 
 
 def _rows(lake: Path, table: str) -> int:

@@ -1,4 +1,4 @@
-"""What a gateway keeps of an address: the handshake, and the association that came of it; and rates that it allows."""
+"""An association that is up, at either end; the handshake that led to it at a gateway, and rates that one allows."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ class Up:
     association: Association
     peer: PeerIdentity
     outer: Address
-    """The socket's address of the device."""
+    """The socket's address of the peer."""
     inner: Address
-    """The same with the device's name: what the machine knows."""
+    """The same with the peer's name: what the machine knows."""
     since_us: int
     heard_us: int
-    handshake: Handshake | None
-    random: bytes
+    handshake: Handshake | None = None
+    random: bytes = b""
     previous: Association | None = None
     """What this one replaced: its last records may still be under way."""
 
@@ -88,7 +88,7 @@ class Up:
             # The peer has the keys, so it has our last flight. One that still uses those before may lack it.
             self.handshake = None
             return plaintexts
-        if self.previous is None or datagram[0] != DATA:
+        if self.previous is None or not datagram or datagram[0] != DATA:
             return []
         try:
             return self.previous.open(datagram)

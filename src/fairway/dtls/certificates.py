@@ -28,6 +28,7 @@ from fairway.dtls.errors import BadIdentity
 
 Extension = TypeVar("Extension", bound=x509.ExtensionType)
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+HEXADECIMAL = re.compile(r"[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +73,13 @@ def parse_list(text: str, source: str) -> Revoked:
             continue
         if NAME.fullmatch(word):
             names.append(word)
-        elif kind == "serial" and _is_hexadecimal(digits):
+        elif kind == "serial" and HEXADECIMAL.fullmatch(digits):
             serials.append(int(digits, 16))
-        elif kind == "sha256" and _is_hexadecimal(digits) and len(digits) == 64:
+        elif kind == "sha256" and HEXADECIMAL.fullmatch(digits) and len(digits) == 64:
             fingerprints.append(digits)
         else:
             raise BadIdentity(f"{source}, line {number}: {word!r} is no name, serial:HEX or sha256:HEX")
     return Revoked(frozenset(names), frozenset(serials), frozenset(fingerprints))
-
-
-def _is_hexadecimal(text: str) -> bool:
-    return bool(text) and all(digit in "0123456789abcdef" for digit in text)
 
 
 def parse_crl(pem: bytes, authorities: Sequence[x509.Certificate], source: str) -> Revoked:

@@ -19,9 +19,9 @@ from fairway.core.addresses import format_address, with_device
 from fairway.core.events import Address
 from fairway.core.machine import Buffer, Transmit
 from fairway.core.random_source import RandomSource
+from fairway.dtls.association import Up
 from fairway.dtls.engine import (
     INPUT_BYTES_MAX,
-    PLAINTEXT_BYTES_MAX,
     Association,
     AssociationClosed,
     ClientEngine,
@@ -29,7 +29,7 @@ from fairway.dtls.engine import (
     Limits,
     PeerIdentity,
 )
-from fairway.dtls.outputs import DtlsCounters, Outputs, joined
+from fairway.dtls.outputs import Outputs, joined
 from fairway.dtls.records import (
     ALERT,
     DATA,
@@ -37,7 +37,6 @@ from fairway.dtls.records import (
     hello,
     is_all_data,
     is_protected,
-    is_record,
     is_unprotected_close,
     is_verify_request,
     split,
@@ -70,8 +69,7 @@ class DtlsClient(Outputs):
     def __init__(
         self, engine: ClientEngine, remote: Address, random: RandomSource, limits: Limits | None = None
     ) -> None:
-        super().__init__()
-        self.counters = DtlsCounters()
+        super().__init__(limits)
         self.remote = remote
         self.inner = with_device(remote, engine.name)
         """The address under which the machine knows the gateway."""
@@ -82,11 +80,7 @@ class DtlsClient(Outputs):
         self._random = random
         self._jitter = random.below(JITTER)
         """Drawn once: to draw for every datagram that awaits an answer costs as much as to encrypt it."""
-        self._limits = limits or Limits()
-        self._up: Association | None = None
-        self._previous: Association | None = None
-        """What was renewed: its last records may still be under way, until `_previous_us`."""
-        self._previous_us = 0
+        self._up: Up | None = None
         self._attempt: Attempt | None = None
         self._queue: deque[Transmit] = deque()
         self._attempts = 0
@@ -147,10 +141,9 @@ class DtlsClient(Outputs):
     def send(self, transmits: list[Transmit], now_us: int) -> None:
         """Seal what the machine sends; before the handshake is done a few datagrams wait for it."""
         for transmit in transmits:
-            size = transmit.segment_bytes or len(transmit.data)
-            if not 0 < size <= PLAINTEXT_BYTES_MAX:
-                self.counters.dropped["plaintext_size"] += 1
-            elif self._up is not None:
+            if not self._fits(transmit.data, transmit.segment_bytes):
+                continue
+            if self._up is not None:
                 self._seal(self._up, transmit, now_us)
             else:
                 self._wait(transmit, now_us)
@@ -172,17 +165,14 @@ class DtlsClient(Outputs):
         if attempt is not None and attempt.repeat_us is None:
             attempt.repeat_us = now_us + self._limits.probe_us
 
-    def _seal(self, up: Association, transmit: Transmit, now_us: int) -> None:
+    def _seal(self, up: Up, transmit: Transmit, now_us: int) -> None:
         try:
-            sealed, step = up.seal(transmit.data, transmit.segment_bytes)
+            count = self._send_sealed(up.association, self.remote, transmit.data, transmit.segment_bytes)
         except AssociationClosed:
             self._lost(now_us)
             return
-        count = 1 if transmit.segment_bytes is None else -(-len(transmit.data) // transmit.segment_bytes)
-        self.counters.records_out += count
         self._records += count
-        self._transmits.append(Transmit(self.remote, sealed, step))
-        if step is None:
+        if count == 1:
             self._last = transmit
         self._probe(now_us)
         if self._unanswered_us is None:
@@ -200,7 +190,9 @@ class DtlsClient(Outputs):
         step = segment_bytes or size or 1
         data = bytes(data)
         plaintexts: list[bytes] = []
-        up = self._up if self._previous is None else None
+        up = self._up
+        if up is not None and now_us - up.since_us > self._limits.overlap_us:
+            up.forget_previous()
         if up is not None and step < size and step <= INPUT_BYTES_MAX and is_all_data(data, step):
             plaintexts = self._open_run(up, data, step, now_us)
         else:
@@ -217,11 +209,9 @@ class DtlsClient(Outputs):
             self._plaintexts += joined(plaintexts, self.inner, self._engine.name)
 
     def _receive_one(self, datagram: bytes, now_us: int) -> list[bytes]:
-        if len(datagram) > INPUT_BYTES_MAX:
-            self.counters.dropped["too_large"] += 1
-        elif not is_record(datagram):
-            self.counters.dropped["not_dtls"] += 1
-        elif is_unprotected_close(datagram):
+        if not self._is_record(datagram):
+            return []
+        if is_unprotected_close(datagram):
             self._hint(now_us)
         elif datagram[0] == DATA or (datagram[0] == ALERT and is_protected(datagram)):
             return self._open(datagram, now_us)
@@ -264,9 +254,9 @@ class DtlsClient(Outputs):
         if self._attempt is not None:
             self._give_up(self._attempt, "closed")
         if self._up is not None:
-            self._transmit(self.remote, self._up.close(notify=True))
+            self._up.forget_previous()
+            self._transmit(self.remote, self._up.association.close(notify=True))
             self._up = None
-        self._forget_previous()
         self._queue.clear()
         self.counters.associations = 0
 
@@ -329,12 +319,14 @@ class DtlsClient(Outputs):
             self._transmit(self.remote, association.close(notify=True))
             self._fail(attempt, "not_accepted", now_us)
             return []
-        self._forget_previous()
-        self._previous, self._previous_us = self._up, now_us + self._limits.overlap_us
+        before, up = self._up, Up(association, peer, self.remote, self.inner, now_us, now_us)
+        if before is not None:
+            before.forget_previous()
+            up.previous = before.association
         self.counters.renewals += self.counters.handshakes > 0
         self.counters.handshakes += 1
         self.counters.associations, self.counters.half_open = 1, 0
-        self.peer, self._up, self._attempt = peer, association, None
+        self.peer, self._up, self._attempt = peer, up, None
         self._attempts = self._failures = self._records = 0
         # At the latest after `renew_us`: by then a certificate that was replaced must be in use.
         self._renew_us = now_us + self._limits.renew_us - self._random.below(self._limits.renew_us // 4 or 1)
@@ -344,7 +336,7 @@ class DtlsClient(Outputs):
             self._queue.appendleft(self._last)
         self._in_doubt = False
         while self._queue:
-            self._seal(association, self._queue.popleft(), now_us)
+            self._seal(up, self._queue.popleft(), now_us)
         return self._open(b"", now_us)
 
     def _repeat(self, attempt: Attempt, now_us: int) -> None:
@@ -384,15 +376,13 @@ class DtlsClient(Outputs):
             except AssociationClosed:
                 self._lost(now_us)
                 return []
-        if not plaintexts and datagram and self._previous is not None:
-            plaintexts = self._open_previous(self._previous, datagram, now_us)
         if not plaintexts and datagram:
             if self._attempt is not None:
                 return self._step(self._attempt, datagram, now_us)
             self.counters.dropped["record_not_accepted"] += 1
         return plaintexts
 
-    def _open_run(self, up: Association, data: bytes, step: int, now_us: int) -> list[bytes]:
+    def _open_run(self, up: Up, data: bytes, step: int, now_us: int) -> list[bytes]:
         try:
             plaintexts = up.open_run(data, step)
         except AssociationClosed:
@@ -403,24 +393,11 @@ class DtlsClient(Outputs):
             self.counters.dropped["record_not_accepted"] += records - len(plaintexts)
         return plaintexts
 
-    def _open_previous(self, previous: Association, datagram: bytes, now_us: int) -> list[bytes]:
-        try:
-            if now_us < self._previous_us:
-                return previous.open(datagram)
-        except AssociationClosed:
-            self.counters.dropped["late_close"] += 1
-        self._forget_previous()
-        return []
-
-    def _forget_previous(self) -> None:
-        if self._previous is not None:
-            self._previous.close(notify=False)
-            self._previous = None
-
     def _lost(self, now_us: int) -> None:
         """The gateway closed the association: devices come back one after another."""
         if self._up is not None:
-            self._up.close(notify=False)
+            self._up.forget_previous()
+            self._up.association.close(notify=False)
         self._up = None
         self.counters.associations = 0
         self._unanswered_us, self._in_doubt = None, True

@@ -26,7 +26,6 @@ from fairway.core.machine import Buffer, Transmit
 from fairway.dtls.association import Handshake, Rate, Up
 from fairway.dtls.engine import (
     INPUT_BYTES_MAX,
-    PLAINTEXT_BYTES_MAX,
     Association,
     AssociationClosed,
     GatewayEngine,
@@ -34,7 +33,7 @@ from fairway.dtls.engine import (
     Limits,
     Plaintext,
 )
-from fairway.dtls.outputs import DtlsCounters, Outputs, joined
+from fairway.dtls.outputs import Outputs, joined
 from fairway.dtls.records import (
     ALERT,
     CLIENT_HELLO,
@@ -46,7 +45,6 @@ from fairway.dtls.records import (
     hello,
     is_all_data,
     is_protected,
-    is_record,
 )
 
 _log = logging.getLogger("fairway.dtls")
@@ -56,10 +54,9 @@ class DtlsGateway(Outputs):
     """All associations of one socket."""
 
     def __init__(self, engine: GatewayEngine, limits: Limits | None = None) -> None:
-        super().__init__()
-        self.counters = DtlsCounters()
+        super().__init__(limits)
         self._engine = engine
-        self._limits = limits = limits or Limits()
+        limits = self._limits
         self._half_open: dict[Address, Handshake] = {}
         self._up: dict[Address, Up] = {}
         self._inner: dict[Address, Up] = {}
@@ -120,19 +117,11 @@ class DtlsGateway(Outputs):
             up = self._inner.get(address)
             if up is None:
                 self.counters.dropped["no_association"] += 1
-            elif not 0 < (segment_bytes or len(data)) <= PLAINTEXT_BYTES_MAX:
-                self.counters.dropped["plaintext_size"] += 1
-            else:
-                self._seal(up, data, segment_bytes)
-
-    def _seal(self, up: Up, data: Buffer, segment_bytes: int | None) -> None:
-        try:
-            sealed, step = up.association.seal(data, segment_bytes)
-        except AssociationClosed:
-            self._end(up, notify=False)
-            return
-        self.counters.records_out += 1 if segment_bytes is None else -(-len(data) // segment_bytes)
-        self._transmits.append(Transmit(up.outer, sealed, step))
+            elif self._fits(data, segment_bytes):
+                try:
+                    self._send_sealed(up.association, up.outer, data, segment_bytes)
+                except AssociationClosed:
+                    self._end(up, notify=False)
 
     def wake(self, now_us: int) -> None:
         """Let time pass: serve what waits, ring timers, end what is too old."""
@@ -225,11 +214,7 @@ class DtlsGateway(Outputs):
     # Everything else.
 
     def _receive_one(self, datagram: bytes, address: Address, now_us: int) -> None:
-        if len(datagram) > INPUT_BYTES_MAX:
-            self.counters.dropped["too_large"] += 1
-            return
-        if not is_record(datagram):
-            self.counters.dropped["not_dtls"] += 1
+        if not self._is_record(datagram):
             return
         up, half_open = self._up.get(address), self._half_open.get(address)
         if datagram[0] == DATA and up is not None:

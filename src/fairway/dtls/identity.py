@@ -92,9 +92,9 @@ def read_identity(files: IdentityFiles, role: Role, now: datetime) -> Identity:
     else:
         authorities = _certificates(_read(files.ca), files.ca)
     chain = [one for one in others if one not in authorities]
-    _check(mine[0], chain, authorities, role, files.identity or files.cert, now)
-    name = common_name(mine[0]) or ""
-    return read_revoked(files, Identity(name, key, mine[0], tuple(chain), tuple(authorities), Revoked()))
+    identity = Identity(common_name(mine[0]) or "", key, mine[0], tuple(chain), tuple(authorities), Revoked())
+    _check(identity, role, files.identity or files.cert, now)
+    return read_revoked(files, identity)
 
 
 def read_revoked(files: IdentityFiles, identity: Identity) -> Identity:
@@ -165,16 +165,9 @@ def _no_match(files: IdentityFiles, key_path: str, certificates: Sequence[x509.C
     return f"no certificate in {files.cert} belongs to the key in {key_path}: it holds {names}"
 
 
-def _check(
-    certificate: x509.Certificate,
-    chain: Sequence[x509.Certificate],
-    authorities: Sequence[x509.Certificate],
-    role: Role,
-    path: str,
-    now: datetime,
-) -> None:
-    name = common_name(certificate)
-    if name is None:
+def _check(identity: Identity, role: Role, path: str, now: datetime) -> None:
+    name, certificate, authorities = identity.name, identity.certificate, identity.authorities
+    if not name:
         raise BadIdentity(f"the certificate in {path} has no name of 1 to 64 letters, digits, '.', '_' and '-'")
     _check_dates(certificate, f"the certificate of {name} in {path}", now)
     if not any(one.not_valid_before_utc <= now <= one.not_valid_after_utc for one in authorities):
@@ -189,7 +182,7 @@ def _check(
     store.set_time(now.astimezone(UTC).replace(tzinfo=None))
     for authority in authorities:
         store.add_cert(crypto.X509.from_cryptography(authority))
-    between = [crypto.X509.from_cryptography(one) for one in chain]
+    between = [crypto.X509.from_cryptography(one) for one in identity.chain]
     try:
         crypto.X509StoreContext(store, crypto.X509.from_cryptography(certificate), between).verify_certificate()
     except crypto.X509StoreContextError as error:

@@ -68,10 +68,10 @@ _log = logging.getLogger("fairway.dtls")
 
 
 def make_context(
-    identity: Identity, admission: Admission, *, cookies: _CookieAddress | None = None, keylog: str | None = None
+    identity: Identity, admission: Admission, *, gateway: OpensslGatewayEngine | None = None, keylog: str | None = None
 ) -> SSL.Context:
     """Return a context of a client, or of a gateway, which has cookies."""
-    context = SSL.Context(SSL.DTLS_CLIENT_METHOD if cookies is None else SSL.DTLS_SERVER_METHOD)
+    context = SSL.Context(SSL.DTLS_CLIENT_METHOD if gateway is None else SSL.DTLS_SERVER_METHOD)
     context.set_min_proto_version(DTLS_1_2)
     context.set_max_proto_version(DTLS_1_2)
     context.set_cipher_list(SUITES)
@@ -92,11 +92,11 @@ def make_context(
     for authority in identity.authorities:
         store.add_cert(crypto.X509.from_cryptography(authority))
     context.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT, _verifier(admission))
-    if cookies is not None:
+    if gateway is not None:
         assert SSL.OP_COOKIE_EXCHANGE is not None
         context.set_options(SSL.OP_COOKIE_EXCHANGE)
-        context.set_cookie_generate_callback(cookies.make)
-        context.set_cookie_verify_callback(cookies.valid)
+        context.set_cookie_generate_callback(gateway.make_cookie)
+        context.set_cookie_verify_callback(gateway.is_cookie)
         context.set_alpn_select_callback(_note_instance)
     if keylog:
         context.set_keylog_callback(_key_logger(keylog))
@@ -317,40 +317,32 @@ class OpensslAssociation:
         return datagrams
 
 
-class _CookieAddress:
-    """Cookies for the address whose hello is being looked at: the callbacks know a connection, not an address."""
-
-    def __init__(self, cookies: Cookies) -> None:
-        self.cookies = cookies
-        self.address: Address = None
-        self.now_us = 0
-
-    def make(self, connection: SSL.Connection) -> bytes:
-        return self.cookies.make(self.address, self.now_us)
-
-    def valid(self, connection: SSL.Connection, cookie: bytes) -> bool:
-        return self.cookies.valid(cookie, self.address, self.now_us)
-
-
 class OpensslGatewayEngine:
     """Makes a gateway's associations. New keys or a new list of the revoked need a new engine with the old cookies."""
 
     def __init__(
         self, identity: Identity, cookies: Cookies, *, keylog: str | None = None, clock: Callable[[], float] = time
     ) -> None:
-        self.cookies = cookies
+        self._cookies = cookies
+        self._asking: tuple[Address, int] = None, 0
+        """Whose hello is being looked at, and when: the callbacks know a connection, not an address."""
         self._clock = clock
         """The time of day, which OpenSSL reads by itself."""
         self._admission = Admission("device", revoked=identity.revoked)
-        self._cookies = _CookieAddress(cookies)
-        self._context = make_context(identity, self._admission, cookies=self._cookies, keylog=keylog)
+        self._context = make_context(identity, self._admission, gateway=self, keylog=keylog)
         self._listener = self._new_listener()
+
+    def make_cookie(self, connection: SSL.Connection) -> bytes:
+        return self._cookies.make(*self._asking)
+
+    def is_cookie(self, connection: SSL.Connection, cookie: bytes) -> bool:
+        return self._cookies.valid(cookie, *self._asking)
 
     def _new_listener(self) -> OpensslAssociation:
         return OpensslAssociation(self._context, self._admission).set_gateway()
 
     def listen(self, datagram: bytes, address: Address, now_us: int) -> tuple[list[bytes], OpensslAssociation | None]:
-        self._cookies.address, self._cookies.now_us = address, now_us
+        self._asking = address, now_us
         association = self._listener
         try:
             if not association.listen(datagram):

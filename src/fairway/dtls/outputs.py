@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 
 from fairway.core.events import Address
-from fairway.core.machine import Transmit
-from fairway.dtls.engine import Plaintext
+from fairway.core.machine import Buffer, Transmit
+from fairway.dtls.engine import INPUT_BYTES_MAX, PLAINTEXT_BYTES_MAX, Association, Limits, Plaintext
+from fairway.dtls.records import is_record
 
 
 @dataclass(slots=True)
@@ -45,9 +46,11 @@ class DtlsCounters:
 
 
 class Outputs:
-    """Holds them until they are asked for."""
+    """What both ends have: outputs that are held until they are asked for, and counts."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits | None) -> None:
+        self.counters = DtlsCounters()
+        self._limits = limits or Limits()
         self._transmits: list[Transmit] = []
         self._plaintexts: list[Plaintext] = []
 
@@ -63,6 +66,31 @@ class Outputs:
 
     def _transmit(self, address: Address, datagrams: Iterable[bytes]) -> None:
         self._transmits += [Transmit(address, one) for one in datagrams]
+
+    def _fits(self, data: Buffer, segment_bytes: int | None) -> bool:
+        """Return whether a record holds each datagram; count what none does."""
+        if 0 < (segment_bytes or len(data)) <= PLAINTEXT_BYTES_MAX:
+            return True
+        self.counters.dropped["plaintext_size"] += 1
+        return False
+
+    def _send_sealed(self, up: Association, address: Address, data: Buffer, segment_bytes: int | None) -> int:
+        """Send the records of a datagram, or of several, and return their number. Raises `AssociationClosed`."""
+        sealed, step = up.seal(data, segment_bytes)
+        count = 1 if segment_bytes is None else -(-len(data) // segment_bytes)
+        self.counters.records_out += count
+        self._transmits.append(Transmit(address, sealed, step))
+        return count
+
+    def _is_record(self, datagram: bytes) -> bool:
+        """Return whether a datagram may belong to an association; count one that cannot."""
+        if len(datagram) > INPUT_BYTES_MAX:
+            self.counters.dropped["too_large"] += 1
+        elif not is_record(datagram):
+            self.counters.dropped["not_dtls"] += 1
+        else:
+            return True
+        return False
 
 
 def joined(plaintexts: list[bytes], address: Address, device: str) -> list[Plaintext]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from fairway.core import events
@@ -20,15 +20,13 @@ from fairway.gateway.journal import Row, packed
 from fairway.net.endpoint import Endpoint
 from fairway.net.layers import Screen
 
+if TYPE_CHECKING:
+    from fairway.gateway.committer import Committer
+    from fairway.gateway.spool import Spool
+
 SPOOLING = "rup"
 KEYS_MAX = 16_384
 """Names of conversations that are kept, because every commit needs them."""
-
-
-class Asking(Protocol):
-    """A machine that knows which requests of a peer wait for an answer."""
-
-    def unanswered(self, peer: Peer) -> list[int]: ...
 
 
 class Arrived(NamedTuple):
@@ -64,29 +62,11 @@ class Spooled(NamedTuple):
     size_bytes: int
 
 
-class Arrivals(Protocol):
-    """Takes what adapters receive."""
-
-    def arrived(self, arrived: Arrived) -> None: ...
-
-    def changed(self, adapter: EndpointAdapter, peer: Peer) -> None: ...
-
-    def ended(self, adapter: EndpointAdapter, peer: Peer) -> None: ...
-
-
-class Spooler(Protocol):
-    """Takes the parts of large messages."""
-
-    def part(self, endpoint: Endpoint, event: events.PartReceived) -> None: ...
-
-    def finished(self, event: events.MessageReceived) -> Spooled | None: ...
-
-
 class EndpointAdapter:
     """The `EventHandler` of the gateway. `url` names the endpoint in the journal, so that a restart finds its
     conversations."""
 
-    def __init__(self, endpoint: Endpoint, arrivals: Arrivals, spooler: Spooler, guard: Guard) -> None:
+    def __init__(self, endpoint: Endpoint, arrivals: Committer, spooler: Spool, guard: Guard) -> None:
         self.endpoint = endpoint
         self.url = endpoint.url
         self.protocol = endpoint.protocol
@@ -174,9 +154,8 @@ class EndpointAdapter:
     def answer_restored(self) -> None:
         """Answer the requests that were committed before the restart and perhaps not answered."""
         if self.protocol == "udpc":
-            machine: Asking = self._machine  # type: ignore[assignment]
             for peer in self._machine.peers():
-                for request in machine.unanswered(peer):
+                for request in self._machine.unanswered(peer):  # type: ignore[attr-defined]  # udpc's own
                     self.answer(peer, request)
 
     # After the commit.

@@ -10,7 +10,7 @@
 
 from fairway.net.connection import Connection
 from fairway.net.counters import EndpointStatistics, SocketCounters
-from fairway.net.listener import Listener
+from fairway.net.listener import Listener, Server
 from fairway.net.messages import Batch, Message, Part, Request, Run
 from fairway.net.opening import Opening, connect, listen, serve
 from fairway.net.outcomes import (
@@ -24,7 +24,6 @@ from fairway.net.outcomes import (
     OutcomeUnknown,
     Tally,
 )
-from fairway.net.server import Server
 
 __all__ = [
     "AddressUnavailable",

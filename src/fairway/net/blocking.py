@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Generic, Self, TypeVar
 
 from fairway.core.errors import BadMessage
@@ -27,7 +27,7 @@ from fairway.net.listener import Listener as AsyncListener
 from fairway.net.listener import Served
 from fairway.net.messages import Batch, Message
 from fairway.net.messages import Request as AsyncRequest
-from fairway.net.opening import CLOSE_TIMEOUT_S, Opening
+from fairway.net.opening import CLOSE_TIMEOUT_S
 from fairway.net.outcomes import ConversationClosed, DeliveryUnknown, within
 from fairway.net.recorder import Trace
 from fairway.net.urls import Setting
@@ -60,8 +60,9 @@ def _wait(work: Coroutine[Any, Any, T]) -> T:
         future.cancel()
 
 
-async def _opened(opening: Callable[[], Opening[T]]) -> T:  # type: ignore[type-var]
-    return await opening()
+async def _await(call: Callable[[], Awaitable[T]]) -> T:
+    """Make the call on the loop of whatever it returns, too."""
+    return await call()
 
 
 Source = TypeVar("Source", bound=AsyncConnection | AsyncListener)
@@ -153,7 +154,7 @@ def connect(
 ) -> Connection:
     """Open a conversation; use it in a `with`, or close it."""
     settings = {"io": io, "trace": trace, "close_timeout_s": close_timeout_s, **options}
-    return Connection(_wait(_opened(lambda: opening.connect(url, timeout=timeout, **settings))))  # type: ignore[arg-type]
+    return Connection(_wait(_await(lambda: opening.connect(url, timeout=timeout, **settings))))  # type: ignore[arg-type]
 
 
 def listen(
@@ -165,7 +166,7 @@ def listen(
 ) -> Listener:
     """Listen on one or more URLs; use it in a `with`, or close it."""
     settings = {"io": io, "trace": trace, "close_timeout_s": close_timeout_s, **options}
-    return Listener(_wait(_opened(lambda: opening.listen(*urls, **settings))))  # type: ignore[arg-type]
+    return Listener(_wait(_await(lambda: opening.listen(*urls, **settings))))  # type: ignore[arg-type]
 
 
 def reply(request: Message, body: Buffer) -> None:
@@ -178,7 +179,3 @@ def reply(request: Message, body: Buffer) -> None:
 def answering(peer: AsyncConnection) -> Connection:
     """Return the calls that wait for the peer of a received message."""
     return Connection(peer)
-
-
-async def _await(call: Callable[[], asyncio.Future[T]]) -> T:
-    return await call()

@@ -1,9 +1,10 @@
-"""Sockets that anyone may call: conversations with many peers, and what arrives on them."""
+"""Sockets that anyone may call: what arrives on them from many peers, or a handler for each connection."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from fairway.core.errors import BadAddress, BadOption, NotSupported
 from fairway.core.events import Address
@@ -11,9 +12,11 @@ from fairway.net.connection import Closing, Connection
 from fairway.net.conversations import Accepted, Conversations
 from fairway.net.counters import EndpointStatistics
 from fairway.net.inbox import Inbox, Receiving
-from fairway.net.outcomes import ConnectUnknown, within
+from fairway.net.outcomes import ConnectUnknown, ConversationClosed, OutcomeRefused, OutcomeUnknown, within
 from fairway.net.sockets import resolve_peer
 from fairway.net.urls import parse
+
+_log = logging.getLogger("fairway.net")
 
 
 class Served:
@@ -110,6 +113,62 @@ class Listener(Served, Receiving, Closing):
         for endpoint in endpoints:
             endpoint.closing = True
         await asyncio.gather(*[endpoint.close(timeout_s, linger_s) for endpoint in endpoints])
+
+
+class Server(Served, Closing):
+    """Runs a handler for each connection that a peer opens, and closes the connection when the handler returns.
+
+    A peer that leaves ends the iteration over its messages; what its handler meets because of that (an outcome, a
+    closed conversation) ends the handler quietly. Any other exception of a handler goes to the loop's exception
+    handler. Either way the server goes on.
+    """
+
+    def __init__(
+        self, listener: Listener, handler: Callable[[Connection], Awaitable[None]], close_timeout_s: float
+    ) -> None:
+        super().__init__(listener._served)
+        self._listener = listener
+        self._handler = handler
+        self._close_timeout_s = close_timeout_s
+        self._loop = asyncio.get_running_loop()
+        self._handling: set[asyncio.Task[None]] = set()
+        self._accepting = self._loop.create_task(self._accept())
+
+    async def _accept(self) -> None:
+        async for connection in self._listener.connections():
+            handling = self._loop.create_task(self._handle(connection))
+            self._handling.add(handling)
+            handling.add_done_callback(self._handling.discard)
+
+    async def _handle(self, connection: Connection) -> None:
+        connection._claim()
+        try:
+            await self._handler(connection)
+        except (OutcomeRefused, OutcomeUnknown, ConversationClosed) as error:
+            _log.debug("%s: the handler ended, because %s", connection.url, error)
+        except Exception as error:
+            message = f"the handler of {connection.url} failed"
+            self._loop.call_exception_handler({"message": message, "exception": error})
+        finally:
+            await connection.close()
+
+    async def serve_forever(self) -> None:
+        """Serve until this is cancelled, or until the server is closed elsewhere."""
+        try:
+            await asyncio.shield(self._accepting)
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Flush what was accepted, close everything, and wait for the handlers. Twice is fine."""
+        await self._listener.close()
+        await self._accepting
+        if self._handling:
+            _, slow = await asyncio.wait(self._handling, timeout=self._close_timeout_s)
+            for handling in slow:
+                handling.cancel()
+            if slow:
+                await asyncio.wait(slow)
 
 
 def _same_family(one: Address, other: Address) -> bool:

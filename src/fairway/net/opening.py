@@ -5,12 +5,14 @@ from __future__ import annotations
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from fairway import protocols
 from fairway.core.errors import BadAddress, BadOption
 from fairway.core.events import Address
 from fairway.core.machine import UDP_PAYLOAD_BYTES_MAX, Machine, Options, check_choice
+from fairway.dtls import require_packages
 from fairway.net import sockets
 from fairway.net.connection import Closing, Connection
 from fairway.net.conversations import Accepted, Conversations
@@ -19,18 +21,16 @@ from fairway.net.endpoint import Endpoint
 from fairway.net.inbox import Inbox
 from fairway.net.layers import EventHandler
 from fairway.net.link import IO_CHOICES, Io, open_link
-from fairway.net.listener import Listener
-from fairway.net.memory import keep_freed_memory
+from fairway.net.listener import Listener, Server
 from fairway.net.outcomes import AddressUnavailable, ConnectUnknown, within
 from fairway.net.randomness import Cryptographic
 from fairway.net.recorder import CALLER, LISTENER, Recorder, Trace
-from fairway.net.security import SecureLink, Security, budget_bytes, take_settings
-from fairway.net.server import Server
 from fairway.net.urls import DTLS_FILES, Setting, Target, build_options, parse
 from fairway.protocols import make_machine, options_class
 
 if TYPE_CHECKING:
     from fairway.dtls.certificates import Role
+    from fairway.net.security import Security
 
 CLOSE_TIMEOUT_S = 5.0
 """What leaving the context waits for outstanding messages at the most."""
@@ -38,6 +38,8 @@ PACED_AT_ONCE = 1_024
 """Datagrams of a paced sender that may arrive before the socket is read: 2 ms of 5 Gbit/s."""
 
 ANY_HOST = "0.0.0.0"
+KEPT_BYTES = (32 << 20) - (64 << 10)
+"""Just below the largest block that glibc takes as a hint."""
 
 
 Opened = TypeVar("Opened", bound=Closing)
@@ -283,7 +285,7 @@ def _plan(url: str, given: Mapping[str, Setting], io: Io, role: Role) -> Plan:
     security = _security(target, settings, role)
     options = build_options(options_class(target.protocol), settings)
     if security is not None:
-        options = replace(options, datagram_bytes_max=budget_bytes(options.datagram_bytes_max))
+        options = replace(options, datagram_bytes_max=security.budget_bytes(options.datagram_bytes_max))
     return Plan(target, options, next(choice for choice in IO_CHOICES if choice == chosen), security)
 
 
@@ -294,12 +296,27 @@ def _security(target: Target, settings: dict[str, Setting], role: Role) -> Secur
             if name in settings:
                 raise BadOption(f"the option {name!r} is for DTLS: write {target.protocol}+dtls://")
         return None
+    require_packages()
+    from fairway.net.security import take_settings  # which loads OpenSSL
+
     security = take_settings(settings, role, target.host)
     security.read()
     if role == "gateway" and target.protocol == "udpc":
         # A session follows its device, and only its device, to another address.
         settings.setdefault("migration", True)
     return security
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Have glibc keep up to 64 MiB of what is freed; other C libraries notice nothing. Once per process is enough.
+
+    By default it gives what lies at the heap's end back to the system beyond 128 KiB, and asks for it again, page by
+    page, with the next message: on a virtual machine that costs more than all else that a receiver of large messages
+    does. When a block is freed that the system had given by itself, glibc takes blocks of that size as usual and keeps
+    twice as much from then on. This block is never touched, so it costs a microsecond and no memory.
+    """
+    bytes(KEPT_BYTES)
 
 
 async def _open_endpoint(
@@ -316,7 +333,7 @@ async def _open_endpoint(
             keep_freed_memory()
         link = await open_link(sock, io=plan.io, remote=remote)
         if plan.security is not None:
-            link = SecureLink(plan.security, link, remote)
+            link = plan.security.link(link, remote)
         driver = Driver(plan.machine(), link, common.recorder(LISTENER if remote is None else CALLER))
         try:
             timeout_s, scheme = common.close_timeout_s, plan.target.scheme

@@ -20,9 +20,9 @@ class Recorder:
     def __init__(self, trace: Trace, point: str) -> None:
         self._opened = isinstance(trace, str | os.PathLike)
         self._file: BinaryIO = open(trace, "wb", buffering=1 << 18) if isinstance(trace, str | os.PathLike) else trace  # noqa: SIM115
-        from fairway.capture.trace import TraceWriter  # most endpoints are not traced
+        from fairway.capture.pcapng import PcapngWriter  # most endpoints are not traced
 
-        self._writer = TraceWriter(self._file.write, (point,))
+        self._writer = PcapngWriter(self._file.write, (point,))
         self._users = 0
 
     def share(self) -> Recorder:

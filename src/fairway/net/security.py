@@ -13,42 +13,31 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from fairway.core.addresses import with_device
 from fairway.core.errors import BadOption
 from fairway.core.events import Address
 from fairway.core.machine import Buffer, Transmit
-from fairway.dtls import OVERHEAD_BYTES, BadIdentity, DtlsClient, DtlsCounters, DtlsGateway, require_packages
+from fairway.dtls import OVERHEAD_BYTES, BadIdentity, DtlsClient, DtlsCounters, DtlsGateway
+from fairway.dtls.certificates import Role
+from fairway.dtls.cookies import Cookies
 from fairway.dtls.engine import DATAGRAM_BYTES_MAX
-from fairway.dtls.reasons import explained
+from fairway.dtls.errors import HANDSHAKE_FAILED, explained
+from fairway.dtls.identity import Identity, IdentityFiles, read_identity, read_revoked
+from fairway.dtls.openssl import OpensslClientEngine, OpensslGatewayEngine
 from fairway.net.layers import Link, LinkEvents, Receive, Screen
 from fairway.net.randomness import Cryptographic
 from fairway.net.urls import DTLS_FILES, Setting
 
-if TYPE_CHECKING:
-    from fairway.dtls.certificates import Role
-    from fairway.dtls.identity import Identity, IdentityFiles
-    from fairway.dtls.openssl import OpensslClientEngine, OpensslGatewayEngine
-
 LOOK_US = 2_000_000
 """How often files are looked at."""
-HANDSHAKE_FAILED = "the DTLS handshake failed"
 KEY_LOG = "SSLKEYLOGFILE"
 
 _log = logging.getLogger("fairway.dtls")
 
 
-def budget_bytes(datagram_bytes_max: int) -> int:
-    """Return what a machine may put into a datagram whose record leaves within the budget."""
-    return min(datagram_bytes_max, DATAGRAM_BYTES_MAX) - OVERHEAD_BYTES
-
-
 def take_settings(settings: dict[str, Setting], role: Role, host: str) -> Security:
     """Take the settings of DTLS out of those of a URL; files are read, so that a bad one is named at once."""
-    require_packages()
-    from fairway.dtls.identity import IdentityFiles
-
     files = {name: os.fspath(str(settings.pop(name))) for name in DTLS_FILES if name in settings}
     if role == "gateway" and "name" in settings:
         raise BadOption("name= says which gateway a client expects; a gateway's own name is in its certificate")
@@ -68,15 +57,11 @@ class Security:
 
     def read(self) -> Identity:
         """Read the files; raises `BadIdentity`."""
-        from fairway.dtls.identity import read_identity
-
         return read_identity(self.files, self.role, datetime.now(UTC))
 
-    def with_lists(self, identity: Identity) -> Identity:
-        """Return an identity with the lists of the revoked as they are now; raises `BadIdentity`."""
-        from fairway.dtls.identity import read_revoked
-
-        return read_revoked(self.files, identity)
+    def budget_bytes(self, datagram_bytes_max: int) -> int:
+        """Return what a machine may put into a datagram whose record leaves within the budget."""
+        return min(datagram_bytes_max, DATAGRAM_BYTES_MAX) - OVERHEAD_BYTES
 
     def stamps(self) -> tuple[tuple[int, int] | None, ...]:
         """Return what changes when a file does."""
@@ -86,18 +71,9 @@ class Security:
         """Return the address under which a client's machine knows its gateway."""
         return with_device(remote, self.expects)
 
-    def gateway_engine(self, identity: Identity, secret: bytes) -> OpensslGatewayEngine:
-        """Return what makes the associations of a gateway."""
-        from fairway.dtls.cookies import Cookies
-        from fairway.dtls.openssl import OpensslGatewayEngine
-
-        return OpensslGatewayEngine(identity, Cookies(secret), keylog=os.environ.get(KEY_LOG))
-
-    def client_engine(self, identity: Identity) -> OpensslClientEngine:
-        """Return what makes the associations of a client."""
-        from fairway.dtls.openssl import OpensslClientEngine
-
-        return OpensslClientEngine(identity, self.expects, keylog=os.environ.get(KEY_LOG))
+    def link(self, link: Link, remote: Address | None) -> SecureLink:
+        """Return the layer around a socket's link."""
+        return SecureLink(self, link, remote)
 
 
 def _stamp(path: str) -> tuple[int, int] | None:
@@ -129,13 +105,20 @@ class SecureLink:
 
     def _build(self, remote: Address | None) -> tuple[DtlsGateway | DtlsClient, Callable[[Identity], None]]:
         """Return the layer, and what gives it another identity."""
-        security, random_source = self._security, Cryptographic()
+        random_source, keylog = Cryptographic(), os.environ.get(KEY_LOG)
+        cookies = Cookies(random_source.bits(256).to_bytes(32, "big"))
+
+        def calling(identity: Identity) -> OpensslClientEngine:
+            return OpensslClientEngine(identity, self._security.expects, keylog=keylog)
+
+        def called(identity: Identity) -> OpensslGatewayEngine:
+            return OpensslGatewayEngine(identity, cookies, keylog=keylog)
+
         if remote is not None:
-            client = DtlsClient(security.client_engine(self._identity), remote, random_source)
-            return client, lambda identity: client.replace_engine(security.client_engine(identity))
-        secret = random_source.bits(256).to_bytes(32, "big")
-        gateway = DtlsGateway(security.gateway_engine(self._identity, secret))
-        return gateway, lambda identity: gateway.replace_engine(security.gateway_engine(identity, secret), self._now_us)
+            client = DtlsClient(calling(self._identity), remote, random_source)
+            return client, lambda identity: client.replace_engine(calling(identity))
+        gateway = DtlsGateway(called(self._identity))
+        return gateway, lambda identity: gateway.replace_engine(called(identity), self._now_us)
 
     def _time_us(self) -> int:
         """Read the loop's clock, which is the driver's; it never goes back."""
@@ -211,7 +194,7 @@ class SecureLink:
     def _use_lists(self) -> None:
         """Use the lists alone: whoever is revoked must go, though our own certificate may have ended."""
         try:
-            self._use(self._security.with_lists(self._identity))
+            self._use(read_revoked(self._security.files, self._identity))
         except BadIdentity as error:
             _log.error("%s; the lists of the revoked from before stay in use", error)
 

@@ -13,7 +13,7 @@ from fairway.core.errors import BadOption, FairwayError
 from fairway.core.tables import PACKETS, SESSIONS
 from fairway.report.details import details
 from fairway.report.overview import Found, overview
-from fairway.report.page import Block, Cell, Markup, element, group, page, protocol_mark, section, table
+from fairway.report.page import Cell, Markup, element, page, protocol_mark, section, table
 from fairway.report.survey import POINTS_MAX, Survey, broken_rules, survey
 from fairway.report.tables import LakeTables, Row, key_of, rows_of
 from fairway.report.traffic import Traffic, messages, traffic
@@ -81,8 +81,8 @@ def _report(lake: Path, choice: Choice) -> str:
     chosen = _chosen(found, choice)
     listed = rows_of(found.worst, _LISTED_COLUMNS) if found.worst.num_rows else []
     blocks = [*_missing(tables), *_overviews(tables, found), *_sessions(found, listed, choice)]
-    blocks.append(group(_unread(tables, found.sessions), {"id": "unread"}))
-    blocks.append(Block(element("article", "", {"id": "one", "hidden": "", "tabindex": "-1"})))
+    blocks.append(element("div", _unread(tables, found.sessions), {"id": "unread"}))
+    blocks.append(element("article", "", {"id": "one", "hidden": "", "tabindex": "-1"}))
     return page(
         title="What the captures tell",
         about=_about(lake, found),
@@ -118,16 +118,16 @@ def _about(lake: Path, found: Survey) -> str:
     return f"Lake {name} · {began:%Y-%m-%d %H:%M:%S} UTC · {duration(found.last_us - found.first_us)}"
 
 
-def _missing(tables: LakeTables) -> list[Block]:
+def _missing(tables: LakeTables) -> list[Markup]:
     lacking = tables.missing()
     if not lacking:
         return []
     said = "; ".join(f"{name} ({MISSING[name]})" for name in lacking)
     words = f"This lake lacks tables: {said}. fairway analyze writes them."
-    return [Block(element("p", words, {"class": "warning", "role": "note"}))]
+    return [element("p", words, {"class": "warning", "role": "note"})]
 
 
-def _overviews(tables: LakeTables, found: Survey) -> list[Block]:
+def _overviews(tables: LakeTables, found: Survey) -> list[Markup]:
     """Return one overview a point, all but the first hidden behind the choice of a point."""
     points = found.points()
     timeline = Traffic()
@@ -135,12 +135,12 @@ def _overviews(tables: LakeTables, found: Survey) -> list[Block]:
         timeline = traffic(tables, found.first_us, found.last_us)
     everything = Found(found, timeline, messages(tables), broken_rules(tables), "violations" not in tables.missing())
     shown = points[:POINTS_MAX] or [""]
-    parts = [group(overview(everything, point), {"data-point": point}) for point in shown]
+    parts = [element("div", overview(everything, point), {"data-point": point}) for point in shown]
     chooser = [_point_chooser(shown, len(points))] if len(points) > 1 else []
-    return [Block(element("div", [block.html for block in (*chooser, *parts)], {"id": "overview"}))]
+    return [element("div", [*chooser, *parts], {"id": "overview"})]
 
 
-def _point_chooser(points: list[str], there: int) -> Block:
+def _point_chooser(points: list[str], there: int) -> Markup:
     options = [element("option", point or "(unnamed)", {"value": point}) for point in points]
     more = f" {there - len(points)} more have seen less." if there > len(points) else ""
     words = (
@@ -148,10 +148,10 @@ def _point_chooser(points: list[str], there: int) -> Block:
         f"losses are as seen from there; beside the receiver answers come at once.{more}"
     )
     select = element("select", options, {"id": "point"})
-    return Block(element("p", [element("label", ["Captured at ", select]), " ", words], {"class": "points"}))
+    return element("p", [element("label", ["Captured at ", select]), " ", words], {"class": "points"})
 
 
-def _sessions(found: Survey, listed: list[Row], choice: Choice) -> list[Block]:
+def _sessions(found: Survey, listed: list[Row], choice: Choice) -> list[Markup]:
     """Return the elements that `capture.js` fills with the list."""
     if not listed:
         return []
@@ -167,10 +167,10 @@ def _sessions(found: Survey, listed: list[Row], choice: Choice) -> list[Block]:
         '<div id="protocols" role="group" aria-label="Protocols"></div><output id="matches"></output></div>'
         '<div class="scroll"><table id="sessions"></table></div><nav id="pages" aria-label="Pages of the list"></nav>'
     )
-    return [section("Sessions", [Block(elements)], note=note, name="list")]
+    return [section("Sessions", [elements], note=note, name="list")]
 
 
-def _unread(tables: LakeTables, sessions: int) -> list[Block]:
+def _unread(tables: LakeTables, sessions: int) -> list[Markup]:
     """Return the table of records that could not be decoded or recognised, or nothing if all could."""
     total, found = 0, Counter[tuple[str, str, str]]()
     for batch in tables.batches(PACKETS, ("point", "protocol", "kind", "reason")):

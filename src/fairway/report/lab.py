@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from fairway.core.theory import exchange_fails, repeats_until_acknowledged
-from fairway.report.page import Axis, Block, Cell, Chart, Line, Tile, chart, page, section, side_by_side, table, tiles
+from fairway.report.page import Axis, Cell, Chart, Line, Markup, Tile, chart, page, section, side_by_side, table, tiles
 from fairway.report.runs import Point, Sweep, axis, read_sweep, variants
 from fairway.report.situations import aim_of, colour, line, pictures, verdict, words
 from fairway.report.units import count
@@ -33,7 +33,7 @@ def lab_report(folder: Path) -> str:
     )
 
 
-def _overview(sweep: Sweep) -> Block:
+def _overview(sweep: Sweep) -> Markup:
     shown = [
         Tile(name="Runs", value=count(sweep.runs), detail=f"at {count(len(sweep.points))} places of the grid"),
         Tile(name="Variants", value=count(len(variants(sweep.points))), detail="protocols with their options"),
@@ -48,7 +48,7 @@ def _overview(sweep: Sweep) -> Block:
     return section("Overview", [tiles(shown)])
 
 
-def _recommendations(sweep: Sweep) -> Block:
+def _recommendations(sweep: Sweep) -> Markup:
     heads = ("Situation", "Link", "Take", "Because", "Next", "Ahead", "Clear")
     rows: list[list[str | Cell]] = []
     for situation in sweep.situations():
@@ -97,7 +97,7 @@ def _bands(points: Sequence[Point]) -> list[tuple[str, list[Point]]]:
     ]
 
 
-def _fairness(sweep: Sweep) -> list[Block]:
+def _fairness(sweep: Sweep) -> list[Markup]:
     rows: list[list[str | Cell]] = []
     for point in sweep.points:
         found = point["fairness"]
@@ -118,7 +118,7 @@ def _fairness(sweep: Sweep) -> list[Block]:
     return [section("Fairness", [table(heads, rows, words=3)], note=note, name="fairness")]
 
 
-def _theory(sweep: Sweep) -> list[Block]:
+def _theory(sweep: Sweep) -> list[Markup]:
     """Draw closed forms with the points that should lie on them."""
     shown = [*_repeats(sweep), *_giving_up(sweep)]
     if not shown:
@@ -127,7 +127,7 @@ def _theory(sweep: Sweep) -> list[Block]:
     return [section("Theory beside measurement", [side_by_side(shown)], note=note, name="theory")]
 
 
-def _repeats(sweep: Sweep) -> list[Block]:
+def _repeats(sweep: Sweep) -> list[Markup]:
     alone = [point for point in sweep.points if point.window == 1 and point.surroundings["burst_length"] == 1]
     losses = axis(alone, "loss")
     if len(losses) < 2:
@@ -152,7 +152,7 @@ def _repeats(sweep: Sweep) -> list[Block]:
     return [chart(picture)]
 
 
-def _giving_up(sweep: Sweep) -> list[Block]:
+def _giving_up(sweep: Sweep) -> list[Markup]:
     mine = [
         point
         for point in sweep.points

@@ -9,14 +9,13 @@ from datetime import UTC, datetime
 from fairway.report.page import (
     COLOURS,
     Axis,
-    Block,
     Cell,
     Chart,
     Line,
+    Markup,
     Tile,
     chart,
     element,
-    paragraph,
     protocol_mark,
     section,
     side_by_side,
@@ -41,14 +40,14 @@ class Found:
     """Whether there is a table of broken rules."""
 
 
-def overview(found: Found, point: str) -> list[Block]:
+def overview(found: Found, point: str) -> list[Markup]:
     by_protocol = found.sessions.of_point(point)
     rules = [rule for rule in found.rules if rule.point == point]
     total = Totals()
     for part in by_protocol.values():
         total.add(dict(part.sums))
     head = [
-        paragraph(_verdict(total, rules, found.judged), "verdict"),
+        element("p", _verdict(total, rules, found.judged), {"class": "verdict"}),
         tiles([*_tiles(total, _messages(found, point)), _rules_tile(rules, found.judged)]),
     ]
     blocks = [section("Overview", head)] if by_protocol else []
@@ -140,7 +139,7 @@ def _tiles(total: Totals, messages: Messages) -> list[Tile]:
     ]
 
 
-def _protocols(found: Found, point: str, by_protocol: dict[str, Totals]) -> Block:
+def _protocols(found: Found, point: str, by_protocol: dict[str, Totals]) -> Markup:
     heads = (
         *("Protocol", "Sessions", "Datagrams", "Payload", "Retransmissions", "Loss (est.)", "Round trip", "Messages"),
         *("Latency p50", "p99", "Breaches"),
@@ -169,7 +168,7 @@ def _protocols(found: Found, point: str, by_protocol: dict[str, Totals]) -> Bloc
     return table(heads, rows)
 
 
-def _over_time(traffic: Traffic, point: str, protocols: Sequence[str]) -> list[Block]:
+def _over_time(traffic: Traffic, point: str, protocols: Sequence[str]) -> list[Markup]:
     there = [protocol for protocol in protocols if (point, protocol) in traffic.by_key]
     if not there:
         return []
@@ -180,7 +179,7 @@ def _over_time(traffic: Traffic, point: str, protocols: Sequence[str]) -> list[B
     since = Axis(label=f"since {began:%H:%M:%S.%f} UTC", unit="seconds")
     clock = since if fine else Axis(label="time, UTC", unit="clock")
 
-    def picture(measure: str, y: Axis, says: str) -> Block:
+    def picture(measure: str, y: Axis, says: str) -> Markup:
         lines = [
             Line(
                 name=one, x=times, y=traffic.series((point, one), measure), drawing="steps", colour=COLOURS.get(one, 0)
@@ -203,7 +202,7 @@ def _over_time(traffic: Traffic, point: str, protocols: Sequence[str]) -> list[B
     ]
 
 
-def _latencies(found: Found, point: str, protocols: Sequence[str]) -> list[Block]:
+def _latencies(found: Found, point: str, protocols: Sequence[str]) -> list[Markup]:
     lines = []
     for protocol in protocols:
         buckets = found.messages.get((point, protocol), Messages()).buckets
@@ -230,7 +229,7 @@ def _latencies(found: Found, point: str, protocols: Sequence[str]) -> list[Block
     return [chart(picture)]
 
 
-def _rules(rules: Sequence[Broken]) -> Block:
+def _rules(rules: Sequence[Broken]) -> Markup:
     """Return one fold for each rule, with a few examples in it."""
     folds = []
     for rule in rules:
@@ -243,7 +242,7 @@ def _rules(rules: Sequence[Broken]) -> Block:
         ]
         examples = element("ul", [_example(one) for one in rule.examples])
         folds.append(element("details", [element("summary", head), examples]))
-    return Block(element("div", folds, {"class": "rules"}))
+    return element("div", folds, {"class": "rules"})
 
 
 def _example(one: Row) -> str:

@@ -34,11 +34,6 @@ class Markup(str):
 Content = str | Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    html: Markup
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
     """One number that matters: what it is, its value, and what stands behind it. `bad` draws the eye."""
@@ -69,29 +64,21 @@ def element(name: str, content: Content = "", attributes: Mapping[str, str] | No
     return Markup(f"<{name}{written}>{inner}</{name}>")
 
 
-def section(title: str, blocks: Sequence[Block], *, note: str = "", name: str = "") -> Block:
+def section(title: str, blocks: Sequence[Markup], *, note: str = "", name: str = "") -> Markup:
     """Return a part of the page under its own heading, to which `#name` leads."""
     head = [element("h2", title)]
     if note:
         head.append(element("p", note, {"class": "note"}))
     attributes = {"id": name} if name else {}
-    return Block(element("section", [*head, *(block.html for block in blocks)], attributes))
+    return element("section", [*head, *blocks], attributes)
 
 
-def group(blocks: Sequence[Block], attributes: Mapping[str, str]) -> Block:
-    return Block(element("div", [block.html for block in blocks], attributes))
-
-
-def side_by_side(blocks: Sequence[Block]) -> Block:
+def side_by_side(blocks: Sequence[Markup]) -> Markup:
     """Return blocks that share a row where there is room."""
-    return group(blocks, {"class": "columns"})
+    return element("div", blocks, {"class": "columns"})
 
 
-def paragraph(text: Content, style: str = "") -> Block:
-    return Block(element("p", text, {"class": style} if style else {}))
-
-
-def tiles(rows: Sequence[Tile]) -> Block:
+def tiles(rows: Sequence[Tile]) -> Markup:
     shown = [
         element(
             "div",
@@ -104,10 +91,10 @@ def tiles(rows: Sequence[Tile]) -> Block:
         )
         for tile in rows
     ]
-    return Block(element("dl", shown, {"class": "tiles"}))
+    return element("dl", shown, {"class": "tiles"})
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str | Cell]], *, caption: str = "", words: int = 1) -> Block:
+def table(heads: Sequence[str], rows: Sequence[Sequence[str | Cell]], *, words: int = 1) -> Markup:
     """Return a table that sorts by a click on a head; the first `words` columns are text, the others numbers."""
     styles = ["word" if place < words else "number" for place in range(len(heads))]
     head = [
@@ -115,9 +102,8 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str | Cell]], *, caption
         for name, style in zip(heads, styles, strict=True)
     ]
     body = [element("tr", [_cell(cell, style) for cell, style in zip(row, styles, strict=True)]) for row in rows]
-    parts = [element("caption", caption)] if caption else []
-    parts += [element("thead", element("tr", head)), element("tbody", body)]
-    return Block(element("div", element("table", parts, {"class": "sortable"}), {"class": "scroll"}))
+    parts = [element("thead", element("tr", head)), element("tbody", body)]
+    return element("div", element("table", parts, {"class": "sortable"}), {"class": "scroll"})
 
 
 def _cell(cell: str | Cell, style: str) -> Markup:
@@ -134,13 +120,13 @@ def protocol_mark(name: str) -> Markup:
     return element("span", name, {"class": f"protocol p-{name}"})
 
 
-def links(rows: Sequence[tuple[str, str, str]]) -> Block:
+def links(rows: Sequence[tuple[str, str, str]]) -> Markup:
     """Return cards that lead elsewhere: address relative to the page, title, what is there."""
     cards = [
         element("a", [element("strong", title), element("span", says)], {"href": address, "class": "card"})
         for address, title, says in rows
     ]
-    return Block(element("nav", cards, {"class": "cards"}))
+    return element("nav", cards, {"class": "cards"})
 
 
 STYLES = ("uplot.css", "frame.css")
@@ -156,7 +142,7 @@ _MARK = Markup(
 
 
 def page(
-    *, title: str, about: str, blocks: Sequence[Block], data: object = None, scripts: Sequence[str] = (), foot: str = ""
+    *, title: str, about: str, blocks: Sequence[str], data: object = None, scripts: Sequence[str] = (), foot: str = ""
 ) -> str:
     """Return a whole page. `data` is what the extra scripts read; they are names of assets."""
     programs = [_asset(name) for name in (*SCRIPTS, *scripts)]
@@ -172,7 +158,7 @@ def page(
     body = [
         element("a", "Skip to the content", {"href": "#content", "class": "skip"}),
         _banner(title, about),
-        element("main", [block.html for block in blocks], {"id": "content"}),
+        element("main", blocks, {"id": "content"}),
         element("footer", [f"Made by fairway {__version__}. Charts: uPlot. ", foot]),
         _data(data),
         *(element("script", Markup(program)) for program in programs),
@@ -206,7 +192,7 @@ def _asset(name: str) -> str:
 Unit = Literal["number", "count", "bytes", "bytes_per_s", "us", "seconds", "share", "clock"]
 """How values are written: `us` microseconds in a suitable unit, `clock` seconds since 1970 as UTC time of day."""
 
-Drawing = Literal["line", "dashes", "points", "bars", "area", "steps", "dashed steps"]
+Drawing = Literal["line", "dashes", "points", "area", "steps"]
 
 COLOURS = {"udpc": 1, "mrp": 2, "rup": 3, "pydevts": 4}
 """The colour of each protocol, on every page. 5 to 8 are free; 0 is grey."""
@@ -249,13 +235,16 @@ class Chart:
     height: int = 240
 
 
-def chart(picture: Chart) -> Block:
+def chart(picture: Chart) -> Markup:
     """Return the place where a chart is drawn."""
-    heading = element("h3", picture.title)
     told = dumps(asdict(picture), separators=(",", ":"), default=list)
     canvas = element("div", "", {"class": "chart", "data-chart": told, "style": f"min-height:{picture.height}px"})
-    caption = element("figcaption", picture.says) if picture.says else Markup("")
-    return Block(element("figure", [heading, canvas, caption]))
+    return _figure(picture.title, canvas, picture.says)
+
+
+def _figure(title: str, content: Markup, says: str) -> Markup:
+    caption = [element("figcaption", says)] if says else []
+    return element("figure", [element("h3", title), content, *caption])
 
 
 def heat_map(
@@ -267,7 +256,7 @@ def heat_map(
     columns: Sequence[str],
     cells: Sequence[Sequence[tuple[str, int, float] | None]],
     says: str = "",
-) -> Block:
+) -> Markup:
     """Return a table of cells, each with a text, a colour as in `COLOURS`, and a strength from 0 to 1."""
     corner = element("th", f"{row_label} ↓  {column_label} →", {"scope": "col"})
     head = element("tr", [corner, *(element("th", name, {"scope": "col"}) for name in columns)])
@@ -276,8 +265,7 @@ def heat_map(
         for name, row in zip(rows, cells, strict=True)
     ]
     heat = element("table", [element("thead", head), element("tbody", body)], {"class": "heat"})
-    caption = element("figcaption", says) if says else Markup("")
-    return Block(element("figure", [element("h3", title), element("div", heat, {"class": "scroll"}), caption]))
+    return _figure(title, element("div", heat, {"class": "scroll"}), says)
 
 
 def _heat_cell(cell: tuple[str, int, float] | None) -> Markup:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairway.core.theory import response_bytes_per_s
-from fairway.report.page import COLOURS, Axis, Block, Chart, Line, Unit, chart, heat_map, side_by_side
+from fairway.report.page import COLOURS, Axis, Chart, Line, Markup, Unit, chart, heat_map, side_by_side
 from fairway.report.runs import Estimate, Point, Situation, axis, variants
 from fairway.report.units import bytes_, count, duration
 
@@ -84,12 +84,12 @@ def colour(variant: str, among: Sequence[str]) -> int:
     return COLOURS.get(protocol, 0) if place == 0 else 4 + 1 + (list(among).index(variant) - 1) % 4
 
 
-def pictures(situation: Situation, points: Sequence[Point]) -> list[Block]:
+def pictures(situation: Situation, points: Sequence[Point]) -> list[Markup]:
     """Return all pictures of a situation; none where neither loss nor delay varies."""
     losses, delays = axis(points, "loss"), axis(points, "delay_ms")
     aim = aim_of(situation)
     drawn = aim.title, Axis(label=aim.label, unit=aim.unit, log=True), aim.metric, points
-    shown: list[Block] = []
+    shown: list[Markup] = []
     if len(losses) > 1:
         shown.append(side_by_side([_over_loss(*drawn, delay, WHISKERS) for delay in delays[-DELAYS_DRAWN_MAX:]]))
     if len(delays) > 1:
@@ -145,7 +145,7 @@ def _scaled(estimate: Estimate | None, by: float) -> Estimate | None:
 
 def _over_loss(
     title: str, y: Axis, metric: str, points: Sequence[Point], delay_ms: float, says: str, share: bool = False
-) -> Block:
+) -> Markup:
     there = [point for point in points if point.delay_ms == delay_ms]
     lines = _lines(there, metric, lambda point: point.loss, share)
     if metric == GOODPUT.metric:
@@ -169,7 +169,7 @@ def _response(points: Sequence[Point], delay_ms: float) -> list[Line]:
     return [Line(name="response function", x=losses, y=rates, drawing="dashes")]
 
 
-def _over_delay(title: str, y: Axis, metric: str, points: Sequence[Point], loss: float, says: str) -> Block:
+def _over_delay(title: str, y: Axis, metric: str, points: Sequence[Point], loss: float, says: str) -> Markup:
     lines = _lines([point for point in points if point.loss == loss], metric, lambda point: point.delay_ms)
     x = Axis(label="delay each way, ms", log=True)
     return chart(Chart(title=f"{title}, {100 * loss:g} % lost", x=x, y=y, lines=lines, says=says))
@@ -202,7 +202,7 @@ def verdict(aim: Aim, points: Sequence[Point]) -> Verdict | None:
     return Verdict(best, value, ratio, second.variant, value.clear_of(other))
 
 
-def _winners(aim: Aim, points: Sequence[Point], losses: Sequence[float], delays: Sequence[float]) -> Block:
+def _winners(aim: Aim, points: Sequence[Point], losses: Sequence[float], delays: Sequence[float]) -> Markup:
     known = variants(points)
 
     def cell(loss: float, delay_ms: float) -> tuple[str, int, float] | None:

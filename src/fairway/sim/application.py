@@ -7,31 +7,14 @@ does not rest before one more message has been acknowledged by each target.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
+from fairway.core import events
 from fairway.core.errors import CallerError, NoSuchPeer, NotSupported, QueueFull
-from fairway.core.events import (
-    Address,
-    Closed,
-    Connected,
-    ConnectRefused,
-    ConnectUnknown,
-    Delivered,
-    DeliveryUnknown,
-    Event,
-    MessageReceived,
-    MessagesReceived,
-    PartReceived,
-    Peer,
-    PeerMoved,
-    PingAnswered,
-    Receipt,
-    Refused,
-    RequestReceived,
-    ResponseReceived,
-    Writable,
-)
+from fairway.core.events import Address, Event, Peer, Receipt
 from fairway.core.random_source import Seeded
 from fairway.sim.disk import Stored
 from fairway.sim.node import Node
@@ -70,7 +53,8 @@ class LoadApplication:
         self._node = node
         self._around = node.around
         self._judge = node.around.judge
-        self._load = node.around.load
+        self._load = node.around.configuration.load
+        self._deferred = node.around.configuration.options.deferred
         self._random = random
         self._healed = False
         self._numbers = 0
@@ -81,27 +65,27 @@ class LoadApplication:
         self._unsent: dict[int, int] = {}
         """What is still to be sent to nodes that call, by node; it moves from one conversation to the next."""
         if self._load.two_way and not self.targets:
-            self._unsent = dict.fromkeys(range(node.around.nodes), self._load.messages)
+            self._unsent = dict.fromkeys(range(node.around.configuration.nodes), self._load.messages)
         self._connecting: dict[int, Target] = {}
         self._closed: dict[Peer, bool] = {}
         self._open: dict[Receipt, tuple[bytes, ...]] = {}
         self._parts: dict[tuple[Peer, str], bytearray] = {}
-        self._report = {
-            Connected: self._connected,
-            ConnectRefused: self._not_connected,
-            ConnectUnknown: self._not_connected,
-            MessageReceived: self._message,
-            MessagesReceived: self._messages,
-            PartReceived: self._part,
-            RequestReceived: self._request,
-            ResponseReceived: self._response,
-            Delivered: self._delivered,
-            DeliveryUnknown: self._failed,
-            Refused: self._failed,
-            Writable: self._writable,
-            PingAnswered: self._ping_answered,
-            PeerMoved: self._moved,
-            Closed: self._ended,
+        self._report: dict[type[Event], Callable[[Any], object]] = {
+            events.Connected: self._connected,
+            events.ConnectRefused: self._not_connected,
+            events.ConnectUnknown: self._not_connected,
+            events.MessageReceived: self._message,
+            events.MessagesReceived: self._messages,
+            events.PartReceived: self._part,
+            events.RequestReceived: self._request,
+            events.ResponseReceived: lambda event: self._judge.responded(node.index, event.token, event.body),
+            events.Delivered: self._delivered,
+            events.DeliveryUnknown: self._failed,
+            events.Refused: self._failed,
+            events.Writable: self._writable,
+            events.PingAnswered: lambda event: self._judge.answered(node.index, event.token, PING),
+            events.PeerMoved: lambda _: None,
+            events.Closed: self._ended,
         }
 
     # Lives.
@@ -275,9 +259,9 @@ class LoadApplication:
     def report(self, event: Event) -> None:
         if self._closed and getattr(event, "peer", None) in self._closed:
             self._judge.accuse("no event after Closed", f"node {self._node.index}: {event!r:.200}")
-        self._report[type(event)](event)  # type: ignore[operator]
+        self._report[type(event)](event)
 
-    def _connected(self, event: Connected) -> None:
+    def _connected(self, event: events.Connected) -> None:
         peer = event.peer
         if event.token is not None:
             self._judge.answered(self._node.index, event.token, CONNECT)
@@ -289,19 +273,19 @@ class LoadApplication:
                 self._plan(target, 0)
             return
         receiver = self._around.network.owners.get(peer.address)
-        if receiver is not None and receiver < self._around.nodes:
+        if receiver is not None and receiver < self._around.configuration.nodes:
             remaining = self._unsent.pop(receiver, 0)
             target = self._incoming[peer] = Target(peer.address, receiver, remaining, False)
             target.peer = peer
             self._plan(target, 0)
 
-    def _not_connected(self, event: ConnectRefused | ConnectUnknown) -> None:
+    def _not_connected(self, event: events.ConnectRefused | events.ConnectUnknown) -> None:
         self._judge.answered(self._node.index, event.token, CONNECT)
         target = self._connecting.pop(event.token, None)
         if target is not None:
             self._node.later(RECONNECT_US, self._connect, target)
 
-    def _message(self, event: MessageReceived) -> None:
+    def _message(self, event: events.MessageReceived) -> None:
         body = event.body
         spooled = self._parts.pop((event.peer, event.id), None) if isinstance(event.id, str) and self._parts else None
         if spooled is not None:
@@ -310,7 +294,7 @@ class LoadApplication:
         self._judge.delivered(self._node.index, event.peer, event.id, body, kind)
         self._take(Stored(event.receipt, (body,)))
 
-    def _messages(self, event: MessagesReceived) -> None:
+    def _messages(self, event: events.MessagesReceived) -> None:
         kind = RELIABLE if event.reliable else PLAIN
         for identity, body in enumerate(event.bodies, event.first):
             self._judge.delivered(self._node.index, event.peer, identity, body, kind)
@@ -322,17 +306,17 @@ class LoadApplication:
         else:
             self._take(Stored(event.receipt, bodies))
 
-    def _part(self, event: PartReceived) -> None:
+    def _part(self, event: events.PartReceived) -> None:
         spooled = self._parts.setdefault((event.peer, event.id), bytearray(event.total))
         spooled[event.offset : event.offset + len(event.body)] = event.body
 
-    def _request(self, event: RequestReceived) -> None:
+    def _request(self, event: events.RequestReceived) -> None:
         if event.token is not None:
             self._judge.responded(self._node.index, event.token, event.body)
         self._judge.delivered(self._node.index, event.peer, event.id, event.body, REQUEST)
         self._take(Stored(event.receipt, (event.body,), partial(self._answer, event)))
 
-    def _answer(self, event: RequestReceived) -> None:
+    def _answer(self, event: events.RequestReceived) -> None:
         if not self._healed and self._random.happens(self._load.answer_never):
             return
         body = event.body[::-1]
@@ -345,10 +329,7 @@ class LoadApplication:
         if chained:
             self._judge.accepted(self._node.index, event.peer, token, body, REQUEST)
 
-    def _response(self, event: ResponseReceived) -> None:
-        self._judge.responded(self._node.index, event.token, event.body)
-
-    def _delivered(self, event: Delivered) -> None:
+    def _delivered(self, event: events.Delivered) -> None:
         for token in event.tokens:
             self._judge.settled(self._node.index, token, "delivered")
         for target in self.targets if self._healed else ():
@@ -356,8 +337,8 @@ class LoadApplication:
                 target.proving = None
                 target.proved = True
 
-    def _failed(self, event: DeliveryUnknown | Refused) -> None:
-        outcome = "unknown" if isinstance(event, DeliveryUnknown) else "refused"
+    def _failed(self, event: events.DeliveryUnknown | events.Refused) -> None:
+        outcome = "unknown" if isinstance(event, events.DeliveryUnknown) else "refused"
         for token in event.tokens:
             self._judge.settled(self._node.index, token, outcome)
         for target in self.targets if self._healed else ():
@@ -365,18 +346,12 @@ class LoadApplication:
                 target.proving = None
                 self._plan(target, RETRY_US)
 
-    def _writable(self, event: Writable) -> None:
+    def _writable(self, event: events.Writable) -> None:
         for target in [*self.targets, *self._incoming.values()]:
             if target.peer == event.peer and not self._load.interval_us:
                 self._plan(target, 0)
 
-    def _ping_answered(self, event: PingAnswered) -> None:
-        self._judge.answered(self._node.index, event.token, PING)
-
-    def _moved(self, event: PeerMoved) -> None:
-        pass
-
-    def _ended(self, event: Closed) -> None:
+    def _ended(self, event: events.Closed) -> None:
         peer = event.peer
         self._judge.closed(self._node.index, peer)
         self._node.disk.forget(peer)
@@ -399,10 +374,10 @@ class LoadApplication:
     def _take(self, stored: Stored) -> None:
         """Decide when what was delivered is committed."""
         load = self._load
-        if not self._around.deferred:
-            for body in stored.bodies if self._around.restarts else ():
+        if not self._deferred:
+            for body in stored.bodies if self._around.configuration.restarts else ():
                 self._judge.committed(self._node.index, stored.receipt.peer, body, self._node.process)
-        if not load.commit_us and not load.commit_never and not self._around.deferred:
+        if not load.commit_us and not load.commit_never and not self._deferred:
             self._node.machine.commit(stored.receipt, self._now_us)
             if stored.afterwards is not None:
                 stored.afterwards()
@@ -416,7 +391,7 @@ class LoadApplication:
     def _commit(self, stored: Stored) -> None:
         if self._open.pop(stored.receipt, None) is None:
             return
-        if self._around.deferred:
+        if self._deferred:
             self._node.disk.pending.append(stored)
             self._node.write()
             return

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from fairway.core.events import Address, Peer
 from fairway.sim.measures import Measures
 from fairway.sim.sent_messages import (
-    CONNECT,
     PING,
     PLAIN,
     RELIABLE,
@@ -371,6 +370,3 @@ class Judge:
             for sent in stream.sends:
                 if sent.kind == RELIABLE and sent.outcome != "delivered":
                     self.accuse("mild faults lose nothing", f"{self._name(sent)} ended as {sent.outcome}")
-
-
-__all__ = ["CONNECT", "PING", "Judge", "Promises", "Violation"]

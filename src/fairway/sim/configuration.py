@@ -92,6 +92,16 @@ class Configuration:
                 raise BadOption(f"a step of the plan is at {step.at_us}; it must not be before the start")
 
     @property
+    def nodes(self) -> int:
+        """How many there are: stations with a higher number are hostile."""
+        return self.clients + 1
+
+    @property
+    def restarts(self) -> bool:
+        """Whether some node comes back with its snapshot."""
+        return any(isinstance(step, Crash) and step.with_snapshot for step in self.plan)
+
+    @property
     def steady(self) -> bool:
         """Whether no process ends, no address changes and nobody lies."""
         return not self.plan and not self.hostile_actions

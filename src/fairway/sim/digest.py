@@ -6,28 +6,13 @@ same come one by one or together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from struct import Struct
+from typing import Any
 
-from fairway.core.events import (
-    Closed,
-    Connected,
-    ConnectRefused,
-    ConnectUnknown,
-    Delivered,
-    DeliveryUnknown,
-    Event,
-    MessageReceived,
-    MessagesReceived,
-    PartReceived,
-    PeerMoved,
-    PingAnswered,
-    Refused,
-    RequestReceived,
-    ResponseReceived,
-    Writable,
-)
+from fairway.core import events
+from fairway.core.events import Event
 
 CHUNK_PIECES = 4_096
 _DATAGRAM = Struct(">cQHHI")
@@ -52,8 +37,8 @@ class Digest:
 
     def event(self, now_us: int, node: int, event: Event) -> None:
         """Add what one event says happened, to each token or message on its own."""
-        kind, numbers = _outcome(event)
-        self._pieces.extend([f"{kind} {now_us} {node} {number};".encode() for number in numbers])
+        kind, numbers = _OUTCOMES[type(event)]
+        self._pieces.extend([f"{kind} {now_us} {node} {number};".encode() for number in numbers(event)])
 
     def note(self, text: str) -> None:
         """Add anything else that belongs to the run."""
@@ -69,36 +54,21 @@ class Digest:
         return self._hash.hexdigest()
 
 
-def _outcome(event: Event) -> tuple[str, Sequence[int | str | None]]:
-    """Return the kind of an event and the tokens or ids that it speaks of."""
-    match event:
-        case MessageReceived():
-            return "received", (event.id,)
-        case MessagesReceived():
-            return "received", range(event.first, event.first + len(event.bodies))
-        case PartReceived():
-            return "part", (event.id, event.offset)
-        case RequestReceived():
-            return "request", (event.id, event.token)
-        case ResponseReceived():
-            return "response", (event.token, event.id)
-        case Delivered():
-            return "delivered", event.tokens
-        case DeliveryUnknown():
-            return "unknown", event.tokens
-        case Refused():
-            return "refused", event.tokens
-        case Connected():
-            return "connected", (event.token, event.peer.session)
-        case ConnectRefused():
-            return "connect refused", (event.token,)
-        case ConnectUnknown():
-            return "connect unknown", (event.token,)
-        case PingAnswered():
-            return "ping", (event.token,)
-        case Writable():
-            return "writable", (event.peer.session,)
-        case PeerMoved():
-            return "moved", (event.peer.session,)
-        case Closed():
-            return "closed", (event.peer.session,)
+_OUTCOMES: dict[type[Event], tuple[str, Callable[[Any], Sequence[int | str | None]]]] = {
+    events.MessageReceived: ("received", lambda event: (event.id,)),
+    events.MessagesReceived: ("received", lambda event: range(event.first, event.first + len(event.bodies))),
+    events.PartReceived: ("part", lambda event: (event.id, event.offset)),
+    events.RequestReceived: ("request", lambda event: (event.id, event.token)),
+    events.ResponseReceived: ("response", lambda event: (event.token, event.id)),
+    events.Delivered: ("delivered", lambda event: event.tokens),
+    events.DeliveryUnknown: ("unknown", lambda event: event.tokens),
+    events.Refused: ("refused", lambda event: event.tokens),
+    events.Connected: ("connected", lambda event: (event.token, event.peer.session)),
+    events.ConnectRefused: ("connect refused", lambda event: (event.token,)),
+    events.ConnectUnknown: ("connect unknown", lambda event: (event.token,)),
+    events.PingAnswered: ("ping", lambda event: (event.token,)),
+    events.Writable: ("writable", lambda event: (event.peer.session,)),
+    events.PeerMoved: ("moved", lambda event: (event.peer.session,)),
+    events.Closed: ("closed", lambda event: (event.peer.session,)),
+}
+"""The kind of an event, and the tokens or ids that it speaks of."""

@@ -51,10 +51,10 @@ def _attributes(item: object) -> Iterator[tuple[str, object]]:
             yield name, getattr(item, name, None)
 
 
-def entries_max(options: Options) -> dict[str, int]:
+def entries_max(options: Options) -> int:
     """Return the bound on the length of any one table: the largest that the options name."""
-    limits = [getattr(options, name) for name in table_bounds(type(options))]
-    return {"entries": max(options.window, *limits)}
+    limits: list[int] = [getattr(options, name) for name in table_bounds(type(options))]
+    return max(options.window, *limits)
 
 
 def table_bounds(kind: type[Options]) -> list[str]:
@@ -63,10 +63,10 @@ def table_bounds(kind: type[Options]) -> list[str]:
     return [name for name in names if not any(word in name for word in NO_TABLES)]
 
 
-def memory_violation(machine: Machine, bounds: dict[str, int]) -> str | None:
+def memory_violation(machine: Machine, bound: int) -> str | None:
     """Return which table of the machine is longer than any bound allows, or None."""
-    limit = bounds["entries"] * STALE_FACTOR + SLACK_ENTRIES
+    limit = bound * STALE_FACTOR + SLACK_ENTRIES
     for path, length in tables(machine):
         if length > limit:
-            return f"{path} has {length} entries; the largest bound is {bounds['entries']}"
+            return f"{path} has {length} entries; the largest bound is {bound}"
     return None

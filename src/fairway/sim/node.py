@@ -7,23 +7,20 @@ earlier process had planned is void.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairway.core.errors import FairwayError
 from fairway.core.events import Address, Event, Peer
 from fairway.core.machine import Machine, Transmit, settle
 from fairway.core.random_source import Seeded
-from fairway.sim.checks import Judge
-from fairway.sim.digest import Digest
+from fairway.sim.configuration import WITH_SESSIONS
 from fairway.sim.disk import Disk, Transaction
-from fairway.sim.load import Bodies, Load
 from fairway.sim.memory import memory_violation
-from fairway.sim.network import AmplificationLedger, Network
-from fairway.sim.schedule import Schedule
+from fairway.sim.network import AmplificationLedger
 
 if TYPE_CHECKING:
     from fairway.sim.application import LoadApplication
+    from fairway.sim.run import World
 
 WAKES_AT_ONE_INSTANT_MAX = 200
 IDLE_WAKES_MAX = 1_000
@@ -32,32 +29,10 @@ ARRIVALS_BETWEEN_MEMORY_CHECKS = 512
 DURABLE_AFTER_CRASH = 650_000
 
 
-@dataclass(slots=True, kw_only=True)
-class Surroundings:
-    """What all nodes of a run share."""
-
-    protocol: str
-    schedule: Schedule
-    network: Network
-    judge: Judge
-    digest: Digest
-    load: Load
-    bodies: Bodies
-    deferred: bool
-    make_machine: Callable[[Seeded], Machine]
-    bounds: dict[str, int]
-    """The bounds of memory that the machines' options set, by name."""
-    watch_memory: bool
-    nodes: int
-    """Stations with a lower index are nodes; the others are hostile."""
-    restarts: bool
-    """Some node comes back with its snapshot."""
-
-
 class Node:
     """One endpoint of the simulated network."""
 
-    def __init__(self, around: Surroundings, index: int, address: Address, random: Seeded) -> None:
+    def __init__(self, around: World, index: int, address: Address, random: Seeded) -> None:
         self.around = around
         self.index = index
         self.address = address
@@ -65,7 +40,7 @@ class Node:
         self.process = 0
         self.lives = 0
         self.disk = Disk()
-        self.ledger = AmplificationLedger(provable=around.protocol in ("udpc", "mrp"))
+        self.ledger = AmplificationLedger(provable=around.configuration.protocol in WITH_SESSIONS)
         self.application: LoadApplication
         self.machine: Machine
         self._random = random
@@ -102,7 +77,7 @@ class Node:
         resumed = []
         kept: dict[Peer, bytes] = {}
         for peer, snapshot in self.disk.snapshots.items():
-            if self.around.protocol == "mrp" and self.disk.sent_since.get(peer, False):
+            if self.around.configuration.protocol == "mrp" and self.disk.sent_since.get(peer, False):
                 continue
             try:
                 restored = self.machine.restore(snapshot, self.around.schedule.now_us)
@@ -121,7 +96,7 @@ class Node:
         """End the process at once: nothing is said to anybody."""
         self.check_statistics()
         disk = self.disk
-        if not self.around.deferred:
+        if not self.around.configuration.options.deferred:
             disk.keep(self.machine, self.application.open_receipts(), self.quiet)
         elif disk.writing is not None and self._random.happens(DURABLE_AFTER_CRASH):
             self._stored(disk.end())
@@ -189,12 +164,12 @@ class Node:
         self.machine.receive(data, source, self.around.schedule.now_us, segment_bytes)
         self.settle()
         self._arrivals += 1
-        if self.around.watch_memory and self._arrivals % ARRIVALS_BETWEEN_MEMORY_CHECKS == 0:
+        if self.around.configuration.tight and self._arrivals % ARRIVALS_BETWEEN_MEMORY_CHECKS == 0:
             self.check_memory()
 
     def check_memory(self) -> None:
         """Check whether the machine's tables are within their bounds."""
-        broken = memory_violation(self.machine, self.around.bounds)
+        broken = memory_violation(self.machine, self.around.entries_max)
         if broken is not None:
             self.around.judge.accuse("bounds of memory", f"node {self.index}: {broken}")
 
@@ -223,7 +198,7 @@ class Node:
         disk = self.disk
         if disk.writing is None and disk.pending:
             disk.begin(self.machine, self.process, self.quiet)
-            self.later(self.around.load.disk_us, self._written)
+            self.later(self.around.configuration.load.disk_us, self._written)
 
     def _written(self, _: None) -> None:
         transaction = self.disk.end()

@@ -22,7 +22,7 @@ from fairway.sim.hostile import Hostile
 from fairway.sim.load import Bodies
 from fairway.sim.memory import entries_max
 from fairway.sim.network import Network, Sighting
-from fairway.sim.node import Node, Surroundings
+from fairway.sim.node import Node
 from fairway.sim.result import Result
 from fairway.sim.schedule import Schedule
 
@@ -68,6 +68,8 @@ def promises(configuration: Configuration) -> Promises:
 
 
 class World:
+    """All that the nodes of a run share, and the phases that they go through."""
+
     def __init__(self, configuration: Configuration, seed: int, make_machine: MachineMaker) -> None:
         self.configuration = configuration
         self.seed = seed
@@ -85,26 +87,14 @@ class World:
             accuse=self._accuse,
         )
         self.judge = Judge(promises(configuration), self.network.owners, lambda: self.schedule.now_us)
-        self.around = Surroundings(
-            protocol=configuration.protocol,
-            schedule=self.schedule,
-            network=self.network,
-            judge=self.judge,
-            digest=self.digest,
-            load=configuration.load,
-            bodies=Bodies(configuration.load, random.fork(2)),
-            deferred=configuration.options.deferred,
-            make_machine=make_machine,
-            bounds=entries_max(configuration.options),
-            watch_memory=configuration.tight,
-            nodes=configuration.clients + 1,
-            restarts=any(isinstance(step, Crash) and step.with_snapshot for step in configuration.plan),
-        )
+        self.bodies = Bodies(configuration.load, random.fork(2))
+        self.make_machine = make_machine
+        self.entries_max = entries_max(configuration.options)
         self._steps_left = len(configuration.plan)
         self._rebinds = 0
         self._down: dict[int, bool] = {}
         self._ready: Callable[[], bool] = lambda: False
-        self.nodes = [self._node(index, random.fork(100 + index)) for index in range(configuration.clients + 1)]
+        self.nodes = [self._node(index, random.fork(100 + index)) for index in range(configuration.nodes)]
         self.applications = self._applications(random)
         self.hostile = Hostile(self.network, self.schedule, configuration.protocol, len(self.nodes), random.fork(3))
 
@@ -113,7 +103,7 @@ class World:
 
     def _node(self, index: int, random: Seeded) -> Node:
         address: Address = ("10.0.0.1", 9_000) if index == SERVER else (f"10.0.1.{index}", 5_000)
-        node = Node(self.around, index, address, random)
+        node = Node(self, index, address, random)
         self.network.join(node, address)
         return node
 

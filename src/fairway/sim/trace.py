@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from fairway.capture.packets import Endpoint
-from fairway.capture.trace import TraceWriter
+from fairway.capture.pcapng import PcapngWriter
 from fairway.core.events import Address
 from fairway.sim.network import Sighting
 
@@ -15,7 +15,7 @@ EPOCH_NS = 1_700_000_000_000_000_000
 
 def tracer(write: Callable[[bytes], object], points: Sequence[str]) -> Callable[[int, Sighting], None]:
     """Return the function that writes a datagram as a station saw it: with what it sent and what reached it."""
-    trace = TraceWriter(write, points)
+    trace = PcapngWriter(write, points)
 
     def seen(station: int, sighting: Sighting) -> None:
         at_ns = EPOCH_NS + sighting.time_us * 1_000

@@ -29,7 +29,7 @@ from fairway.store.places import Place
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-    from deltalake.transaction import PostCommitHookProperties, RemoveAction
+    from deltalake.transaction import AddAction, PostCommitHookProperties, RemoveAction, Transaction
 
 LOG = "_delta_log"
 LAST_CHECKPOINT = "_last_checkpoint"
@@ -157,7 +157,7 @@ class Delta:
         Raises `Overtaken` if a position is another than was thought, or becomes so meanwhile.
         """
         from deltalake.exceptions import CommitFailedError
-        from deltalake.transaction import AddAction, CommitProperties, Transaction
+        from deltalake.transaction import AddAction, Transaction
 
         advances = advances or {}
         for application, (wanted, _) in advances.items():
@@ -169,17 +169,9 @@ class Delta:
         now_ms = time.time_ns() // 1_000_000
         adds = [AddAction(file.path, file.size_bytes, file.partition, now_ms, True, file.stats) for file in files]
         transactions = [Transaction(name, to) for name, (_, to) in advances.items()]
-        actions = len(adds) + len(removes) + len(transactions)
         first = snapshot.version() + 1
         try:
-            snapshot.create_write_transaction(
-                [*adds, *removes],
-                "append",
-                snapshot.schema(),
-                snapshot.metadata().partition_columns,
-                commit_properties=CommitProperties(custom_metadata={ACTIONS: actions}, app_transactions=transactions),
-                post_commithook_properties=by_itself(),
-            )
+            _write(snapshot, [*adds, *removes], transactions)
         except CommitFailedError as error:
             if os.strerror(errno.ENOSPC) in str(error):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
@@ -293,7 +285,7 @@ class Delta:
         By a commit of its own, so that no version is given twice. Where one of those files is gone, vacuum has begun,
         which is after the sync.
         """
-        from deltalake.transaction import AddAction, CommitProperties, RemoveAction
+        from deltalake.transaction import AddAction, RemoveAction
 
         versions = [int(name[:20]) for name in self.log.names() if _ENTRY.fullmatch(name)]
         actions = self.entry(max(versions)) if versions else []
@@ -313,16 +305,23 @@ class Delta:
         ]
         removes = [RemoveAction(one.path, False, now_ms, one.size_bytes, dict(one.partition)) for one in leaving]
         snapshot = self.open()
-        first, properties = snapshot.version() + 1, {ACTIONS: len(adds) + len(removes)}
-        snapshot.create_write_transaction(
-            [*adds, *removes],
-            "append",
-            snapshot.schema(),
-            snapshot.metadata().partition_columns,
-            commit_properties=CommitProperties(custom_metadata=properties),
-            post_commithook_properties=by_itself(),
-        )
+        first = snapshot.version() + 1
+        _write(snapshot, [*adds, *removes], [])
         self.settle(first, snapshot)
+
+
+def _write(snapshot: DeltaTable, actions: list[AddAction | RemoveAction], positions: list[Transaction]) -> None:
+    from deltalake.transaction import CommitProperties
+
+    counted = {ACTIONS: len(actions) + len(positions)}
+    snapshot.create_write_transaction(
+        actions,
+        "append",
+        snapshot.schema(),
+        snapshot.metadata().partition_columns,
+        commit_properties=CommitProperties(custom_metadata=counted, app_transactions=positions or None),
+        post_commithook_properties=by_itself(),
+    )
 
 
 def by_itself() -> PostCommitHookProperties:

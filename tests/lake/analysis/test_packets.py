@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairway.capture.trace import TraceWriter
+from fairway.capture.pcapng import PcapngWriter
 from fairway.protocols.udpc.wire import ACK, IMP, REQ
 from tests.lake.analysis.frames import datagrams
 from tests.lake.analysis.tables import packets_table
@@ -108,7 +108,7 @@ CASES: dict[str, tuple[list[Sent], ...]] = {
 def capture(sent: list[Sent], case: int, callee_port: int) -> bytes:
     """Return the capture of datagrams between the two of a case, at one point."""
     file = io.BytesIO()
-    writer = TraceWriter(file.write, ("middle",))
+    writer = PcapngWriter(file.write, ("middle",))
     caller, callee = (CALLER, 4_000 + case), (CALLEE, callee_port)
     for at_s, from_caller, text in sorted(sent, key=lambda row: row[0]):
         source, destination = (caller, callee) if from_caller else (callee, caller)

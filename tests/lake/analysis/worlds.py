@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 
-from fairway.capture.trace import TraceWriter
+from fairway.capture.pcapng import PcapngWriter
 from fairway.sim.configuration import Configuration
 from fairway.sim.network import Sighting
 from fairway.sim.result import Result
@@ -40,7 +40,7 @@ def simulated(number: int, configuration: Configuration, seed: int, *, delay_s: 
     """Runs a configuration and gives it with its trace, which begins `delay_s` after the usual date."""
     file = io.BytesIO()
     points = ["server", *(f"client {index}" for index in range(1, configuration.clients + 1)), "hostile"]
-    writer = TraceWriter(file.write, points)
+    writer = PcapngWriter(file.write, points)
 
     def seen(station: int, sighting: Sighting) -> None:
         source, destination = (

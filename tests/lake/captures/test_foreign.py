@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from fairway.capture.packets import Endpoint
-from fairway.capture.trace import TraceWriter
+from fairway.capture.pcapng import PcapngWriter
 from fairway.lake.analysis.decoded import Decoded
 from fairway.lake.arrays import Rows
 from fairway.lake.captures.recognition import SPOKEN
@@ -28,7 +28,7 @@ Seen = tuple[int, Endpoint, Endpoint, bytes]
 def flows_of(folder: Path, flows: Iterable[tuple[Endpoint, Datagrams]]) -> list[str]:
     """Returns the protocol of each flow; all are in one capture, each from a port of its own."""
     pieces: list[bytes] = []
-    trace = TraceWriter(pieces.append, ("wire",))
+    trace = PcapngWriter(pieces.append, ("wire",))
     count = 0
     for count, (server, datagrams) in enumerate(flows, 1):
         client = ("10.0.1.1", 10_000 + count)
@@ -102,7 +102,7 @@ VIEWS: tuple[Callable[[list[Seen], Random], list[Seen]], ...] = (joined_late, on
 def views_of(protocol: str, seeds: Iterable[int]) -> bytes:
     """One capture with a flow for each seed and view; each has a server's port of its own."""
     pieces: list[bytes] = []
-    trace = TraceWriter(pieces.append, ("wire",))
+    trace = PcapngWriter(pieces.append, ("wire",))
     port = 50_000
     for seed in seeds:
         for view in VIEWS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fairway.capture.packets import Endpoint
-from fairway.capture.trace import TraceWriter
+from fairway.capture.pcapng import PcapngWriter
 from fairway.protocols import NAMES, make_options
 from fairway.sim.configuration import Configuration
 from fairway.sim.load import Load
@@ -39,7 +39,7 @@ def all_four(folder: Path) -> dict[str, Path]:
 def conversation(*datagrams: tuple[bool, bytes], client: Endpoint = ("10.0.0.1", 40_000)) -> bytes:
     """A capture of these datagrams, each from the client or from the server, a millisecond apart."""
     pieces: list[bytes] = []
-    trace = TraceWriter(pieces.append, ("wire",))
+    trace = PcapngWriter(pieces.append, ("wire",))
     for number, (from_client, payload) in enumerate(datagrams):
         source, destination = (client, SERVER) if from_client else (SERVER, client)
         trace.datagram(AT_NS + number * 1_000_000, source, destination, payload)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fairway.capture.trace import TraceWriter
+from fairway.capture.pcapng import PcapngWriter
 
 EPOCH_NS = 1_700_000_000_000_000_000
 
@@ -36,7 +36,7 @@ class Case:
     def capture(self, number: int, port: int) -> bytes:
         """Return the file; `number` makes addresses of its own."""
         file = bytearray()
-        trace = TraceWriter(file.extend, ("middle",))
+        trace = PcapngWriter(file.extend, ("middle",))
         high, low = divmod(number, 250)
         hosts = (f"10.{high}.{low}.2", f"10.255.{high}.{low}")
         if self.ipv6:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairway.capture.trace import TraceWriter
+from fairway.capture.pcapng import PcapngWriter
 from fairway.protocols.mrp.wire import ACCEPT, REJECT, Ack, Connect, ConReply, PiggybackData, StampedData, encode
 from tests.lake.violations.cases import EPOCH_NS, Case, Step
 
@@ -85,7 +85,7 @@ OF_OTHERS = (*_opened(0, "A", "S", 1, 7, ends_s=20), *_opened(10, "B", "T", 1, 7
 def nodes_capture(sent: tuple[Sent, ...], number: int, port: int) -> bytes:
     """Return the capture of what several nodes send; `number` makes addresses of its own."""
     file = bytearray()
-    trace = TraceWriter(file.extend, ("middle",))
+    trace = PcapngWriter(file.extend, ("middle",))
     for at_s, source, destination, data in sorted(sent, key=lambda row: row[0]):
         origin, target = ((f"172.16.{number}.{ord(name)}", port) for name in (source, destination))
         trace.datagram(EPOCH_NS + round(at_s * 1_000_000_000), origin, target, data)

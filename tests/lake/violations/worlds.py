@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairway.capture.trace import TraceWriter
+from fairway.capture.pcapng import PcapngWriter
 from fairway.core.events import Address
 from fairway.core.tables import DATAGRAMS, PROTOCOLS
 from fairway.lake.schemas import arrow_schema
@@ -45,7 +45,7 @@ def simulated(protocol: str, seed: int) -> Capture:
     sightings: list[tuple[int, Sighting]] = []
     run_seed(protocol, seed, trace=lambda station, sighting: sightings.append((min(station, 1), sighting)))
     file = bytearray()
-    trace = TraceWriter(file.extend, POINTS)
+    trace = PcapngWriter(file.extend, POINTS)
     number = PROTOCOLS.index(protocol)
 
     def place(address: Address) -> tuple[str, int]:

@@ -1,4 +1,10 @@
-"""The CRC-32 of many pieces of a buffer: to call zlib for each costs more than the sum."""
+"""The CRC-32 of many pieces of a buffer, and of the ends of messages.
+
+To call zlib for each piece costs more than the sum. That of a message's end follows from that of all of it and that of
+its beginning, so that no byte is read again: a CRC is linear. That of a whole is that of its beginning, carried over as
+many zeros as the rest is long, combined with that of the rest. Carrying over 2^n zeros is a table; a length needs as
+many of them as it has bits.
+"""
 
 from __future__ import annotations
 
@@ -55,3 +61,41 @@ def _tables() -> _Tables:
 
 
 _TABLES = _tables()
+
+
+_POLYNOMIAL = 0xEDB88320
+_LENGTH_BITS = 17
+"""Lengths up to 128 kB, more than UDP carries."""
+
+
+def crcs_of_rest(whole: Integers, beginning: Integers, rest_bytes: Integers) -> Integers:
+    """Return the CRC-32 of the last `rest_bytes` of messages."""
+    carried = beginning.astype(np.uint32)
+    for bit, tables in enumerate(_CARRYING):
+        rows = np.flatnonzero((rest_bytes >> bit) & 1)
+        if len(rows):
+            carried[rows] = _carried(tables, carried[rows])
+    return whole ^ carried.astype(np.int64)
+
+
+def _carried(tables: _Tables, words: _Tables) -> _Tables:
+    octets = words.view(np.uint8).reshape(*words.shape, 4)
+    found: _Tables = tables[0][octets[..., 0]]
+    for place in range(1, 4):
+        found ^= tables[place][octets[..., place]]
+    return found
+
+
+def _carrying() -> list[_Tables]:
+    """Return, for each bit of a length, what becomes of each of a CRC's four bytes."""
+    words = np.array([[octet << 8 * place for octet in range(256)] for place in range(4)], dtype=np.uint32)
+    for _ in range(8):
+        words = np.where(words & 1, (words >> np.uint32(1)) ^ np.uint32(_POLYNOMIAL), words >> np.uint32(1))
+    found = [words]
+    while len(found) < _LENGTH_BITS:
+        found.append(_carried(found[-1], found[-1]))
+    return found
+
+
+_CARRYING = _carrying()
+assert np.little_endian

@@ -29,7 +29,6 @@ from fairway.capture.columns.records import (
     CUT_OFF,
     DAMAGED,
     NO_TIME,
-    TROUBLES,
     ByteOrder,
     Gap,
     Place,
@@ -132,7 +131,6 @@ class PcapForm:
             point=np.zeros(rows, dtype=np.int64),
             points=("",),
             trouble=np.zeros(rows, dtype=np.uint8),
-            counted=np.ones(rows, dtype=np.bool_),
         )
 
     def _run(self, data: memoryview, offset: int, stop: int) -> tuple[Integers, int, Gap | None]:
@@ -157,7 +155,7 @@ class PcapForm:
         """Look closely at an unusual record: return where it ends, or what is to be left out in its place."""
         size, start = len(data), offset + RECORD_HEADER_BYTES
         if start > size:
-            return Gap(offset, size - offset, TROUBLES.index(CUT_OFF))
+            return Gap(offset, size - offset, CUT_OFF)
         head = self._head(data, offset)
         after = start + head.captured
         possible = head.captured <= self.captured_max and after <= size and bool(head.seconds or head.wire_bytes)
@@ -177,7 +175,7 @@ class PcapForm:
         if possible:
             return after
         cut = self._link(data)(offset) is not None
-        return Gap(offset, size - offset, TROUBLES.index(CUT_OFF if cut else DAMAGED))
+        return Gap(offset, size - offset, CUT_OFF if cut else DAMAGED)
 
     def _behind(self, data: memoryview, offset: int, *, tolerant: bool) -> Chain | None:
         """Return the chain behind a record; a tolerant one has any times, and one wrong bit in its first length."""
@@ -288,7 +286,7 @@ class PcapForm:
 
 
 def _damage(offset: int, after: int) -> Gap:
-    return Gap(offset, after - offset, TROUBLES.index(DAMAGED))
+    return Gap(offset, after - offset, DAMAGED)
 
 
 def _vlans_bytes(data: memoryview, start: int, captured: int) -> int:

@@ -20,7 +20,6 @@ from fairway.capture.columns.records import (
     CUT_OFF,
     DAMAGED,
     NO_TIME,
-    TROUBLES,
     ByteOrder,
     Gap,
     Place,
@@ -83,10 +82,24 @@ class PcapngForm:
     def records(self, data: memoryview, run: Run) -> Records:
         offsets = run.offsets
         kind, length = heads(data, run.place.order, offsets, 2).T
-        columns = _Columns.empty(offsets, length)
-        _read_enhanced(data, run, np.flatnonzero((kind == ENHANCED_PACKET) | (kind == OLD_PACKET)), columns)
-        _read_simple(data, run, np.flatnonzero(kind == SIMPLE_PACKET), columns)
-        return columns.records(run.place.interfaces)
+        # A row that is not filled contradicts itself.
+        found = Records(
+            offset=offsets,
+            data_offset=offsets + 8,
+            captured=np.zeros_like(offsets),
+            wire_bytes=length.copy(),
+            at_ns=np.full_like(offsets, NO_TIME),
+            link_type=np.zeros_like(offsets),
+            point=np.zeros_like(offsets),
+            points=tuple(interface.name or "" for interface in run.place.interfaces) or ("",),
+            trouble=np.full(len(offsets), CONTRADICTION, dtype=np.uint8),
+        )
+        enhanced = np.flatnonzero((kind == ENHANCED_PACKET) | (kind == OLD_PACKET))
+        # The smallest block holds no fixed part; what is read past it is not believed.
+        _read_enhanced(data, run, enhanced[length[enhanced] >= BLOCK_BYTES_MIN + 20], length, found)
+        simple = np.flatnonzero(kind == SIMPLE_PACKET)
+        _read_simple(data, run, simple[length[simple] >= BLOCK_BYTES_MIN + 4], length, found)
+        return found
 
 
 def pcapng_form(head: bytes) -> PcapngForm:
@@ -161,9 +174,9 @@ def _gap(data: memoryview, place: Place) -> tuple[Gap, Place]:
         after = replace(place, offset=found.offset)
         if found.order != place.order:
             after = replace(found, sections=place.sections + 1)
-        return Gap(place.offset, found.offset - place.offset, TROUBLES.index(DAMAGED)), after
+        return Gap(place.offset, found.offset - place.offset, DAMAGED), after
     cut = _after(data, place.offset, place.order) == size + 1
-    trouble = TROUBLES.index(CUT_OFF if cut else DAMAGED)
+    trouble = CUT_OFF if cut else DAMAGED
     return Gap(place.offset, size - place.offset, trouble), replace(place, offset=size)
 
 
@@ -225,56 +238,15 @@ def _candidates(data: memoryview, low: int, high: int, order: ByteOrder) -> Iter
     yield from (places[np.isin(kind, KNOWN_BLOCKS)] + low).tolist()
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """The columns of a run while they are filled; a row that is not filled contradicts itself."""
-
-    offset: Integers
-    block_bytes: Integers
-    data_offset: Integers
-    captured: Integers
-    wire_bytes: Integers
-    at_ns: Integers
-    link_type: Integers
-    interface: Integers
-
-    @staticmethod
-    def empty(offsets: Integers, block_bytes: Integers) -> _Columns:
-        def fresh(value: int) -> Integers:
-            return np.full(len(offsets), value, dtype=np.int64)
-
-        return _Columns(offsets, block_bytes, offsets + 8, fresh(0), fresh(0), fresh(NO_TIME), fresh(0), fresh(-1))
-
-    def records(self, interfaces: tuple[Interface, ...]) -> Records:
-        rows, known = len(self.offset), self.interface >= 0
-        names = tuple(interface.name or "" for interface in interfaces) or ("",)
-        return Records(
-            offset=self.offset,
-            data_offset=self.data_offset,
-            captured=self.captured,
-            wire_bytes=np.where(known, self.wire_bytes, self.block_bytes),
-            at_ns=self.at_ns,
-            link_type=self.link_type,
-            point=np.maximum(self.interface, 0),
-            points=names,
-            trouble=np.where(known, 0, TROUBLES.index(CONTRADICTION)).astype(np.uint8),
-            counted=np.ones(rows, dtype=np.bool_),
-        )
-
-
-def _read_enhanced(data: memoryview, run: Run, rows: Integers, columns: _Columns) -> None:
-    if not len(rows):
-        return
+def _read_enhanced(data: memoryview, run: Run, rows: Integers, block_bytes: Integers, columns: Records) -> None:
     interfaces = run.place.interfaces
-    # The smallest block holds no fixed part; what is read past it is not believed.
-    rows = rows[columns.block_bytes[rows] >= BLOCK_BYTES_MIN + 20]
     if not len(rows) or not interfaces:
         return
     head = heads(data, run.place.order, columns.offset[rows], ENHANCED_WORDS)
     kind, _, number, high, low, captured, wire_bytes = head.T
     # Of an old packet the other half of the number counts drops.
     number = np.where(kind == OLD_PACKET, number & 0xFFFF if run.place.order == "<" else number >> 16, number)
-    good = (number < len(interfaces)) & (20 + captured <= columns.block_bytes[rows] - BLOCK_BYTES_MIN)
+    good = (number < len(interfaces)) & (20 + captured <= block_bytes[rows] - BLOCK_BYTES_MIN)
     links = np.array([interface.link_type for interface in interfaces], dtype=np.int64)
     good[good] = links[number[good]] >= 0
     rows, number = rows[good], number[good]
@@ -282,7 +254,8 @@ def _read_enhanced(data: memoryview, run: Run, rows: Integers, columns: _Columns
     columns.captured[rows] = captured[good]
     columns.wire_bytes[rows] = wire_bytes[good]
     columns.link_type[rows] = links[number]
-    columns.interface[rows] = number
+    columns.point[rows] = number
+    columns.trouble[rows] = 0
     for index, interface in enumerate(interfaces):
         of_it = number == index
         if of_it.any():
@@ -301,18 +274,17 @@ def _times(interface: Interface, high: Integers, low: Integers) -> Integers:
     return np.array([at if -(1 << 63) < at < 1 << 63 else NO_TIME for at in exact], dtype=np.int64)
 
 
-def _read_simple(data: memoryview, run: Run, rows: Integers, columns: _Columns) -> None:
+def _read_simple(data: memoryview, run: Run, rows: Integers, block_bytes: Integers, columns: Records) -> None:
     """A simple packet has no time and belongs to the first interface."""
     interfaces = run.place.interfaces
-    rows = rows[columns.block_bytes[rows] >= BLOCK_BYTES_MIN + 4]
     if not len(rows) or not interfaces or interfaces[0].link_type < 0:
         return
     wire_bytes = heads(data, run.place.order, columns.offset[rows], SIMPLE_WORDS)[:, 2]
     captured = np.minimum(wire_bytes, interfaces[0].snap_bytes)
-    good = 4 + captured <= columns.block_bytes[rows] - BLOCK_BYTES_MIN
+    good = 4 + captured <= block_bytes[rows] - BLOCK_BYTES_MIN
     rows = rows[good]
     columns.data_offset[rows] = columns.offset[rows] + 12
     columns.captured[rows] = captured[good]
     columns.wire_bytes[rows] = wire_bytes[good]
     columns.link_type[rows] = interfaces[0].link_type
-    columns.interface[rows] = 0
+    columns.trouble[rows] = 0

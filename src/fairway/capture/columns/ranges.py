@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 from fairway.capture.columns.pcap import pcap_form
@@ -96,14 +97,9 @@ def joined(start: Place, probes: Sequence[Probe], again: Callable[[Place, int], 
 
 def walked(form: Form, data: memoryview, edges: Sequence[tuple[int, int]]) -> list[Range]:
     """Return the exact ranges by walking over the whole file, without a guess."""
-    ranges: list[Range] = []
-    place, frames, gaps = form.start, 0, 0
-    for _, stop in edges:
-        if place.offset < stop:
-            found = probe_from(form, data, place, stop)
-            ranges.append(Range(place, stop, frames, gaps))
-            place, frames, gaps = replace(found.end, sections=0), frames + found.frames, gaps + found.gaps
-    return ranges
+    nowhere = Place(-1, form.start.order)
+    unknown = [Probe(nowhere, stop, nowhere, 0) for _, stop in edges]
+    return joined(form.start, unknown, partial(probe_from, form, data))
 
 
 def _carried(before: Place, end: Place) -> Place:

@@ -25,11 +25,9 @@ BATCH_BYTES = 4 << 20
 NO_TIME = -(1 << 63)
 """The time of what has none."""
 
-DAMAGED = "damaged"
-CUT_OFF = "file_ends_inside"
-CONTRADICTION = "block_contradicts_itself"
-TROUBLES = ("", DAMAGED, CUT_OFF, CONTRADICTION)
+TROUBLES = ("", "damaged", "file_ends_inside", "block_contradicts_itself")
 """What can be wrong with a record, by number; `TROUBLES[0]` is nothing."""
+DAMAGED, CUT_OFF, CONTRADICTION = 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +78,12 @@ class Records:
     points: tuple[str, ...]
     """Names of the places of capture; `point` counts in them."""
     trouble: Bytes
-    counted: NDArray[np.bool_]
-    """Whether the row is a record, and so has a frame number of its own."""
+
+    @property
+    def counted(self) -> NDArray[np.bool_]:
+        """Whether the row is a record, and so has a frame number of its own."""
+        counted: NDArray[np.bool_] = (self.trouble == 0) | (self.trouble == CONTRADICTION)
+        return counted
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -119,7 +121,6 @@ def gap_record(gap: Gap) -> Records:
         point=one * 0,
         points=("",),
         trouble=np.array([gap.trouble], dtype=np.uint8),
-        counted=np.zeros(1, dtype=np.bool_),
     )
 
 

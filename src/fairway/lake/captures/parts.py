@@ -24,7 +24,7 @@ from fairway.capture.columns.ranges import (
     records,
     walked,
 )
-from fairway.capture.columns.records import CUT_OFF, NO_TIME, TROUBLES, Form, Gap, Place, gap_record
+from fairway.capture.columns.records import CUT_OFF, NO_TIME, Form, Gap, Place, gap_record
 from fairway.capture.frames import Interface
 from fairway.core.errors import DamagedCapture
 from fairway.lake.captures.files import CaptureFile, number_of, opened
@@ -88,7 +88,7 @@ def batches(part: Part, *, pieces: bool = False) -> Iterator[Batch]:
             frames, gaps, trouble = int(numbers[-1]), int(batch.gaps[-1]), int(found.trouble[-1])
             yield with_pieces(batch) if pieces else batch
         if problem is not None and not trouble:
-            end = gap_record(Gap(len(data), 0, TROUBLES.index(CUT_OFF)))
+            end = gap_record(Gap(len(data), 0, CUT_OFF))
             yield Batch(data, end, np.array([frames], dtype=np.int64), number)
 
 

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairway.capture.columns.crcs import crcs
-from fairway.capture.columns.suffixes import crcs_of_rest
+from fairway.capture.columns.crcs import crcs, crcs_of_rest
 from fairway.core.columns import Bytes, Columns, Integers
 from fairway.core.tables import DATAGRAMS, PROTOCOLS
 from fairway.lake.arrays import Mask, Rows, masked, named

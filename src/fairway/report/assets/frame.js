@@ -171,7 +171,6 @@ window.fairway = (() => {
     if (line.drawing === "dashes") Object.assign(made, { dash: [6, 4], points: { show: false } });
     if (line.drawing === "dashed steps") Object.assign(made, { paths: uPlot.paths.stepped({ align: 1 }), dash: [6, 4], width: 1.2, points: { show: false } });
     if (line.drawing === "points") Object.assign(made, { paths: () => null, points: { show: true, size: 7, fill: colour } });
-    if (line.drawing === "bars") Object.assign(made, { paths: uPlot.paths.bars({ size: [0.7, 40] }), fill: colour, points: { show: false } });
     if (line.drawing === "area") Object.assign(made, { fill: `color-mix(in srgb, ${colour} 14%, transparent)`, points: { show: false } });
     if (line.drawing === "steps") Object.assign(made, { paths: uPlot.paths.stepped({ align: 1 }), points: { show: line.x.length < 2, size: 6, fill: colour } });
     return made;
