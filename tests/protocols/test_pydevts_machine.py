@@ -6,9 +6,7 @@ from zlib import crc32
 
 import pytest
 
-from fairway.core.errors import (
-    NoSuchPeer,
-)
+from fairway.core.errors import NoSuchPeer
 from fairway.core.events import (
     Closed,
     CloseReason,
