@@ -6,15 +6,15 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import product
+from typing import Any
 
 import pytest
 
 from fairway.core.errors import DamagedSnapshot
-from fairway.core.events import Event, Peer, Receipt
-from fairway.core.machine import Buffer, Machine, Transmit
+from fairway.core.events import Peer, Receipt
+from fairway.core.machine import Buffer, Machine
 from fairway.core.random_source import Seeded
 from fairway.core.snapshots import seal
-from fairway.core.statistics import Statistics
 
 from .pair import Node, Received
 from .variants import (
@@ -177,9 +177,8 @@ class Shifted:
         self.machine = machine
         self.behind_us = behind_us
 
-    @property
-    def statistics(self) -> Statistics:
-        return self.machine.statistics
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.machine, name)
 
     def receive(self, data: Buffer, address: object, now_us: int, segment_bytes: int | None = None) -> None:
         self.machine.receive(data, address, now_us - self.behind_us, segment_bytes)
@@ -189,15 +188,6 @@ class Shifted:
 
     def wake(self, now_us: int) -> None:
         self.machine.wake(now_us - self.behind_us)
-
-    def snapshot(self, peer: Peer, committing: Sequence[Receipt] = ()) -> bytes:
-        return self.machine.snapshot(peer, committing)
-
-    def transmits(self) -> list[Transmit]:
-        return self.machine.transmits()
-
-    def events(self) -> list[Event]:
-        return self.machine.events()
 
     def next_deadline_us(self) -> int | None:
         deadline_us = self.machine.next_deadline_us()

@@ -20,7 +20,7 @@ asyncio.run(main())
 
 def test_a_connection_loads_neither_numpy_nor_what_only_traces_and_other_kernels_need() -> None:
     loaded = loaded_by(OPENED, "connect", "pydevts://127.0.0.1:9")
-    assert not {"numpy", "ctypes", "fairway.capture.trace", "secrets"} & loaded
+    assert not {"numpy", "ctypes", "fairway.capture.pcapng", "secrets"} & loaded
 
 
 def test_a_listener_has_loaded_what_batches_need_before_the_first_datagram() -> None:

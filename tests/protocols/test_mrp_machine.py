@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairway.core.errors import (
-    NotSupported,
-)
+from fairway.core.errors import NotSupported
 from fairway.core.events import (
     Connected,
     ConnectRefused,

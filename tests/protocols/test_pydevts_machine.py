@@ -6,9 +6,7 @@ from zlib import crc32
 
 import pytest
 
-from fairway.core.errors import (
-    NoSuchPeer,
-)
+from fairway.core.errors import NoSuchPeer
 from fairway.core.events import (
     Closed,
     CloseReason,
@@ -452,10 +450,10 @@ def test_many_messages_under_one_id_cost_no_more_each_than_a_few() -> None:
     for number in range(4_000):
         server.receive(packet(7, b"%d" % number), HERE, number)
     assert len(bodies_of(server.events())) == 4_000
-    assert len(server._all()[0].receiver.all_incoming()) == 4_000
+    assert len(server._conversations[HERE].receiver.all_incoming()) == 4_000
     for number in range(4_000):
         server.receive(close(7, b"%d" % number), HERE, 5_000 + number)
-    assert server._all()[0].receiver.all_incoming() == []
+    assert server._conversations[HERE].receiver.all_incoming() == []
 
 
 def test_an_ack_that_was_closed_leaves_no_timer_behind() -> None:

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from fairway.core.theory import exchange_fails, gives_up, repeats_until_acknowledged
 from fairway.protocols import make_options
+from fairway.report.theory import exchange_fails, gives_up, repeats_until_acknowledged
 from fairway.sim.configuration import Configuration
 from fairway.sim.load import Load
 from fairway.sim.pipe import Faults

@@ -96,9 +96,6 @@ class EndpointMachine(ABC, Generic[AnyConversation]):
 
     # Conversations.
 
-    def _all(self) -> list[AnyConversation]:
-        return list(self._table.values())
-
     def _known(self, peer: Peer) -> AnyConversation:
         conversation = self._find(peer)
         if conversation is None:
@@ -120,7 +117,7 @@ class EndpointMachine(ABC, Generic[AnyConversation]):
     def close(self, peer: Peer | None, now_us: int) -> None:
         if peer is None:
             self._shut()
-        for conversation in self._all() if peer is None else [self._known(peer)]:
+        for conversation in list(self._table.values()) if peer is None else [self._known(peer)]:
             if conversation.closing is None:
                 conversation.closing = CloseReason.SHUT_DOWN if peer is None else CloseReason.LOCAL
                 self._close(conversation, conversation.closing, now_us)
@@ -177,17 +174,19 @@ class EndpointMachine(ABC, Generic[AnyConversation]):
     # Outputs.
 
     def transmits(self) -> list[Transmit]:
-        outputs = self._outputs
-        if outputs.ready:
-            for ready, now_us in outputs.take_ready().items():
-                self._flush(ready, now_us)
-        return outputs.outbox.take()
+        if self._outputs.ready:
+            self._flush_ready()
+        return self._outputs.outbox.take()
 
     def next_deadline_us(self) -> int | None:
         if self._outputs.ready:
-            for ready, now_us in self._outputs.take_ready().items():
-                self._flush(ready, now_us)
+            self._flush_ready()
         return self._deadlines.next_us()
+
+    def _flush_ready(self) -> None:
+        found, self._outputs.ready = self._outputs.ready, {}
+        for ready, now_us in found.items():
+            self._flush(ready, now_us)
 
     def snapshot_in_pieces(self, peer: Peer, committing: Sequence[Receipt]) -> tuple[bytes, bytes]:
         return self.snapshot(peer, committing), b""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from struct import Struct
 from typing import Literal
 
+from fairway.core.machine import Buffer
+
 Type = Literal["uint", "uint255", "digits"]
 """A big-endian number, a number of four digits in base 255, or lower-case hexadecimal digits as text."""
 
@@ -63,6 +65,14 @@ class Header:
     def struct(self) -> Struct:
         """Return what packs and unpacks the fields from `start` on, numbers as numbers and others as bytes."""
         return Struct(">" + "".join(_CODES.get(one.size, f"{one.size}s") for one in self.fields))
+
+    def values(self, data: Buffer) -> dict[str, int]:
+        """Read the fields, all of them numbers, of a datagram that is long enough."""
+        return {one.name: int.from_bytes(data[one.offset : one.end], "big") for one in self.fields}
+
+    def encoded(self, packet: object) -> bytes:
+        """Return the bytes from `start` on of a packet that has the fields, all of them numbers, as attributes."""
+        return b"".join([int(getattr(packet, one.name)).to_bytes(one.size, "big") for one in self.fields])
 
     def dtype(self) -> list[tuple[str, str]]:
         """Return the fields as numpy describes them."""

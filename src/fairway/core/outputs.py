@@ -192,11 +192,6 @@ class Outputs(Generic[Sending]):
     def drop(self, reason: str, count: int = 1) -> None:
         self.statistics.dropped[reason] += count
 
-    def take_ready(self) -> dict[Sending, int]:
-        """Return who may have something to send, and forget it."""
-        ready, self.ready = self.ready, {}
-        return ready
-
     def events(self) -> list[Event]:
         events = self.reported
         if not events:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from fairway.core.theory import exchange_fails, repeats_until_acknowledged
 from fairway.report.page import Axis, Cell, Chart, Line, Markup, Tile, chart, page, section, side_by_side, table, tiles
 from fairway.report.runs import Point, Sweep, axis, read_sweep, variants
 from fairway.report.situations import aim_of, colour, line, pictures, verdict, words
+from fairway.report.theory import exchange_fails, repeats_until_acknowledged
 from fairway.report.units import count
 
 MILD_LOSS = 0.02

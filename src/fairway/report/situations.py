@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fairway.core.theory import response_bytes_per_s
 from fairway.report.page import COLOURS, Axis, Chart, Line, Markup, Unit, chart, heat_map, side_by_side
 from fairway.report.runs import Estimate, Point, Situation, axis, variants
+from fairway.report.theory import response_bytes_per_s
 from fairway.report.units import bytes_, count, duration
 
 DELAYS_DRAWN_MAX = 4

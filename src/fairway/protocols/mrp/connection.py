@@ -163,11 +163,6 @@ class Connection(Conversation, ABC):
             self._settle(run, first, count)
         self._resume(now_us)
 
-    def _delivered_one(self, run: Run, now_us: int) -> None:
-        """Report a packet that left on its own, once, and was acknowledged."""
-        self._settle(run, run.first, 1)
-        self._resume(now_us)
-
     def _resume(self, now_us: int) -> None:
         """Have what waits looked at again; with nothing left a timer may as well run out for nothing once."""
         if self.sender.recovery.left or self.sender.waiting or self.closing is not None:

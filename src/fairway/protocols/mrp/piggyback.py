@@ -67,7 +67,8 @@ class PiggybackConnection(Connection):
     # Packets that arrive.
 
     def take_data(self, datagram: bytes, sequence: int, field: int, now_us: int) -> None:
-        acknowledged = self._widen_from_seq(field)
+        # At or above the last acknowledged number, else an old one.
+        acknowledged = widen(field, self.sender.base - 1, 16)
         if acknowledged >= self.sender.next:
             self._shared.drop("acknowledges_unsent")
             return
@@ -76,10 +77,6 @@ class PiggybackConnection(Connection):
         body = wire.body_of(datagram, wire.PIGGYBACK_BYTES)
         if body:
             self._take_message(self.receiver.widen(sequence), body, b"", now_us)
-
-    def _widen_from_seq(self, from_seq: int) -> int:
-        """Return the number that from_seq stands for: at or above the last acknowledged one, else an old one."""
-        return widen(from_seq, self.sender.base - 1, 16)
 
     def _take_answer(self, acknowledged: int, now_us: int) -> None:
         sender = self.sender

@@ -63,7 +63,8 @@ class StampedConnection(Connection):
         self.heard_us = self.active_us = now_us
         alone = sender.recovery.acknowledge_one(sender.packets, number, now_us)
         if alone is not None:
-            self._delivered_one(alone, now_us)
+            self._settle(alone, alone.first, 1)
+            self._resume(now_us)
         else:
             self._delivered(sender.recovery.acknowledge(sender.packets, number, 1, now_us, transmission), now_us)
 

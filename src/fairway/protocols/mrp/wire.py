@@ -80,8 +80,6 @@ STAMPED_BYTES = ACK_BYTES = STAMPED.size
 PIGGYBACK_BYTES = PIGGYBACK.size
 _SEQUENCE_AT = STAMPED["sequence"].offset
 
-_CONNECT = struct.Struct(">4sI")
-_CON_REPLY = struct.Struct(">4sBBHI")
 _STAMPED = struct.Struct(">4sHIHH")
 _PIGGYBACK = struct.Struct(">4sHHHH")
 _PAIR = struct.Struct(">HH")
@@ -144,19 +142,17 @@ class Data:
 
     def as_stamped(self) -> StampedData | None:
         """Read it in the stamped layout, or return None where that reading does not exist."""
-        return self._read(STAMPED, stamped_fields, StampedData)
+        return self._read(STAMPED, StampedData)
 
     def as_piggyback(self) -> PiggybackData | None:
         """Read it in the piggyback layout, or return None where that reading does not exist."""
-        return self._read(PIGGYBACK, piggyback_fields, PiggybackData)
+        return self._read(PIGGYBACK, PiggybackData)
 
-    def _read(
-        self, header: Header, fields: Callable[[Buffer], tuple[int, int, int, int]], reading: Callable[..., T]
-    ) -> T | None:
+    def _read(self, header: Header, reading: Callable[..., T]) -> T | None:
         data = _HEADS[TYPE_DATA] + self.rest
         if len(data) < header.size:
             return None
-        values = dict(zip((field.name for field in header.fields), fields(data), strict=True))
+        values = header.values(data)
         if not values["dest_conid"] or not values["from_conid"]:
             return None
         return reading(**values, body=data[header.size :])
@@ -181,18 +177,15 @@ def encode(packet: Encodable) -> bytes:
     """Return the one datagram that stands for the packet."""
     match packet:
         case StampedData():
-            prefix = stamped_prefix(TYPE_DATA, packet.dest_conid, packet.from_conid)
-            return prefix + pair(packet.sequence, packet.stamp) + packet.body
+            return _HEADS[TYPE_DATA] + STAMPED.encoded(packet) + packet.body
         case PiggybackData():
-            prefix = piggyback_prefix(packet.from_conid, packet.dest_conid)
-            return prefix + pair(packet.sequence, packet.from_seq) + packet.body
+            return _HEADS[TYPE_DATA] + PIGGYBACK.encoded(packet) + packet.body
         case Ack():
-            return ack_bytes(packet.dest_conid, packet.from_conid, packet.sequence, packet.stamp)
+            return _HEADS[TYPE_ACK] + STAMPED.encoded(packet)
         case Connect():
-            return _CONNECT.pack(_HEADS[TYPE_CONNECT], packet.ver << 24 | packet.cl_conid)
+            return _HEADS[TYPE_CONNECT] + CONNECT.encoded(packet)
         case ConReply():
-            high, low = packet.cl_conid >> 8, packet.cl_conid & 0xFF
-            return _CON_REPLY.pack(_HEADS[TYPE_CON_REPLY], packet.stat, packet.fill, high, low << 24 | packet.sv_conid)
+            return _HEADS[TYPE_CON_REPLY] + CON_REPLY.encoded(packet)
         case Data():
             return _HEADS[TYPE_DATA] + packet.rest
         case Ignore():
@@ -210,9 +203,11 @@ def decode(data: Buffer) -> Packet:
     if kind == TYPE_DATA:
         return _decode_data(data)
     if kind == TYPE_ACK:
-        return _decode_ack(data)
+        _check_size("ack", data, STAMPED)
+        return _checked(Ack(**STAMPED.values(data)), "dest_conid", "from_conid")
     if kind == TYPE_CONNECT:
-        return _decode_connect(data)
+        _check_size("connect", data, CONNECT)
+        return _checked(Connect(**CONNECT.values(data)), "cl_conid")
     if kind == TYPE_CON_REPLY:
         return _decode_con_reply(data)
     if kind == TYPE_IGNORE:
@@ -238,38 +233,24 @@ def _decode_data(data: Buffer) -> Data:
     return packet
 
 
-def _decode_ack(data: Buffer) -> Ack:
-    _check_size("ack", data, ACK_BYTES)
-    dest_conid, from_conid, sequence, stamp = stamped_fields(data)
-    _check_conids(dest_conid, from_conid)
-    return Ack(dest_conid=dest_conid, from_conid=from_conid, sequence=sequence, stamp=stamp)
-
-
-def _decode_connect(data: Buffer) -> Connect:
-    _check_size("connect", data, CONNECT_BYTES)
-    word: int = _CONNECT.unpack(data)[1]
-    _check_conids(word & CONID_MAX)
-    return Connect(ver=word >> 24, cl_conid=word & CONID_MAX)
-
-
 def _decode_con_reply(data: Buffer) -> ConReply:
-    _check_size("con reply", data, CON_REPLY_BYTES)
-    _, stat, fill, high, word = _CON_REPLY.unpack(data)
-    if stat not in (ACCEPT, REJECT):
-        raise MalformedDatagram("bad_stat", found=f"stat {stat}", expected="1 or 2")
-    cl_conid, sv_conid = high << 8 | word >> 24, word & CONID_MAX
-    _check_conids(cl_conid, sv_conid if stat == ACCEPT else cl_conid)
-    return ConReply(stat=stat, fill=fill, cl_conid=cl_conid, sv_conid=sv_conid)
+    _check_size("con reply", data, CON_REPLY)
+    reply = ConReply(**CON_REPLY.values(data))
+    if reply.stat not in (ACCEPT, REJECT):
+        raise MalformedDatagram("bad_stat", found=f"stat {reply.stat}", expected="1 or 2")
+    return _checked(reply, "cl_conid", "sv_conid" if reply.stat == ACCEPT else "cl_conid")
 
 
-def _check_size(name: str, data: Buffer, size: int) -> None:
-    if len(data) != size:
-        raise MalformedDatagram("wrong_size", found=f"{name} of {len(data)} bytes", expected=f"{size} bytes")
+def _check_size(name: str, data: Buffer, header: Header) -> None:
+    if len(data) != header.size:
+        raise MalformedDatagram("wrong_size", found=f"{name} of {len(data)} bytes", expected=f"{header.size} bytes")
 
 
-def _check_conids(*conids: int) -> None:
-    if 0 in conids:
+def _checked(packet: T, *conids: str) -> T:
+    """Return the packet, none of whose connection ids of these names is 0."""
+    if any(getattr(packet, name) == 0 for name in conids):
         raise MalformedDatagram("zero_conid", found="a connection id of 0", expected="1 or more")
+    return packet
 
 
 def stamped_fields(data: Buffer) -> tuple[int, int, int, int]:

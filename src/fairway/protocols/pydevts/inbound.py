@@ -181,13 +181,6 @@ class ReceivingMachine(ConversationMachine):
 
     # Time.
 
-    def _next_received_us(self) -> int | None:
-        memory_us = self._memory_due.next_us()
-        if not self._ack_timers:
-            return memory_us
-        ack_us = self._ack_timers[0].due_us
-        return ack_us if memory_us is None or ack_us < memory_us else memory_us
-
     def _wake_received(self, now_us: int) -> None:
         while self._ack_timers and self._ack_timers[0].due_us <= now_us:
             self._repeat_acks(self._ack_timers.popleft(), now_us)

@@ -267,7 +267,8 @@ class PydevtsMachine(ReceivingMachine):
     def next_deadline_us(self) -> int | None:
         earliest_us = super().next_deadline_us()
         for due_us in (
-            self._next_idle_us(self._now_us), self._next_received_us(), self._pings_due.next_us(),
+            self._next_idle_us(self._now_us), self._memory_due.next_us(), self._pings_due.next_us(),
+            self._ack_timers[0].due_us if self._ack_timers else None,
             self._flushing[0][0] if self._flushing else None,
         ):  # fmt: skip
             if due_us is not None and (earliest_us is None or due_us < earliest_us):

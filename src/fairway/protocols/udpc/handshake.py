@@ -11,7 +11,6 @@ from fairway.core.outputs import Outputs
 from fairway.core.random_source import RandomSource
 from fairway.core.receipts import ReceiptSlots
 from fairway.core.recovery.runs import NEVER
-from fairway.core.refusals import already_open
 from fairway.core.statistics import ENDPOINT_CLOSED, PEERS_FULL
 from fairway.core.timers import Deadlines
 from fairway.protocols.udpc.options import UdpcOptions
@@ -66,46 +65,6 @@ class HalfSession(HalfOpen):
         return min(self._repeat_us, self.expires_us) if self._left else self.expires_us
 
 
-class Sessions:
-    """The open and the lingering sessions of a machine."""
-
-    def __init__(self) -> None:
-        self.by_peer: dict[Peer, Session] = {}
-        self.by_route: dict[tuple[Address, int], Session] = {}
-        """By address and sessionID: where a datagram belongs."""
-        self.by_id: dict[int, Session] = {}
-        self.called_by: dict[Address, Session] = {}
-        """The session that each address opened: one, because a new one replaces it."""
-
-    def add(self, session: Session) -> None:
-        self.by_peer[session.peer] = session
-        self.by_id.setdefault(session.session_id, session)
-        self._enter(session)
-
-    def remove(self, session: Session) -> None:
-        self._leave(session)
-        self.by_peer.pop(session.peer, None)
-        if self.by_id.get(session.session_id) is session:
-            del self.by_id[session.session_id]
-
-    def move(self, session: Session, address: Address, now_us: int) -> None:
-        self._leave(session)
-        session.move(address, now_us)
-        self._enter(session)
-
-    def _enter(self, session: Session) -> None:
-        address = session.address
-        self.by_route[(address, session.session_id)] = session
-        if session.handshake.called:
-            self.called_by[address] = session
-
-    def _leave(self, session: Session) -> None:
-        address = session.address
-        self.by_route.pop((address, session.session_id), None)
-        if self.called_by.get(address) is session:
-            del self.called_by[address]
-
-
 class SessionMachine(HandshakeMachine[Session, HalfSession]):
     """The sessions and handshakes of a machine."""
 
@@ -114,8 +73,12 @@ class SessionMachine(HandshakeMachine[Session, HalfSession]):
         self.options = options
         self._random_source = random_source
         self._slots = ReceiptSlots(options)
-        self._sessions = Sessions()
-        self._table = self._sessions.by_peer
+        self._by_peer: dict[Peer, Session] = self._table
+        self._by_route: dict[tuple[Address, int], Session] = {}
+        """By address and sessionID: where a datagram belongs."""
+        self._by_id: dict[int, Session] = {}
+        self._called_by: dict[Address, Session] = {}
+        """The session that each address opened: one, because a new one replaces it."""
         self._heartbeats: Deadlines[Session] = Deadlines()
         """Of all sessions; together they have one deadline among the others, at the next common instant."""
         self._tick_us = options.keepalive_us // HEARTBEAT_TICKS or 1
@@ -148,7 +111,7 @@ class SessionMachine(HandshakeMachine[Session, HalfSession]):
 
     def _receive_syn(self, index: int, caller_id: int, address: Address, now_us: int) -> None:
         """Answer a call: the same for the same call, and without a session before it is completed."""
-        known = self._sessions.called_by.get(address)
+        known = self._called_by.get(address)
         if known is not None and known.handshake.caller_id == caller_id:
             known.transmit(known.handshake.syn_ack(known.session_id), HEADER_BYTES)
             return
@@ -177,13 +140,13 @@ class SessionMachine(HandshakeMachine[Session, HalfSession]):
     def _draw_session_id(self) -> int | None:
         for _ in range(SESSION_ID_DRAWS_MAX):
             session_id = 1 + self._random_source.below((1 << 32) - 1)
-            if self._sessions.by_id.get(session_id) is None and session_id not in self._half_opens:
+            if self._by_id.get(session_id) is None and session_id not in self._half_opens:
                 return session_id
         return None
 
     def _is_full_for(self, address: Address) -> bool:
         """Return whether a caller is one too many; a session that it opened before makes room."""
-        return self._is_full() and self._sessions.called_by.get(address) is None
+        return self._is_full() and self._called_by.get(address) is None
 
     def _send_syn_ack(self, half_open: HalfSession, now_us: int) -> None:
         half_open.send_due(self._outputs, now_us)
@@ -197,7 +160,7 @@ class SessionMachine(HandshakeMachine[Session, HalfSession]):
         half_open = self._half_opens.by_id(session_id)
         if half_open is not None and half_open.address == address:
             return self._complete(half_open, ack_index, flag, body, now_us)
-        session = self._sessions.by_id.get(session_id) if self.options.migration else None
+        session = self._by_id.get(session_id) if self.options.migration else None
         if session is None or device_of(session.address) != device_of(address):
             self._outputs.drop("unknown_session")
             return None
@@ -205,7 +168,9 @@ class SessionMachine(HandshakeMachine[Session, HalfSession]):
             self._outputs.drop("no_reason_to_move")
             return None
         self._outputs.outbox.ledger.received(address, HEADER_BYTES + len(body))
-        self._sessions.move(session, address, now_us)
+        self._unroute(session)
+        session.move(address, now_us)
+        self._route(session)
         self._outputs.report(PeerMoved(session.peer, address))
         return session
 
@@ -219,7 +184,7 @@ class SessionMachine(HandshakeMachine[Session, HalfSession]):
         if self._is_full_for(address):
             self._outputs.drop(PEERS_FULL)
             return None
-        replaced = self._sessions.called_by.get(address)
+        replaced = self._called_by.get(address)
         if replaced is not None:
             if replaced.state is not State.LINGERING:
                 replaced.end(CloseReason.REPLACED)
@@ -236,16 +201,23 @@ class SessionMachine(HandshakeMachine[Session, HalfSession]):
         self._enter(session)
         return session
 
-    def _readmit(self, session: Session) -> None:
-        if session.peer in self._sessions.by_peer:
-            raise already_open(session.peer.address)
-        self._enter(session)
-        self._arm(session)
-
     def _enter(self, session: Session) -> None:
-        self._sessions.add(session)
+        self._by_peer[session.peer] = session
+        self._by_id.setdefault(session.session_id, session)
+        self._route(session)
         self._arm_heartbeat(session)
         self._outputs.statistics.conversations_opened += 1
+
+    def _route(self, session: Session) -> None:
+        self._by_route[session.address, session.session_id] = session
+        if session.handshake.called:
+            self._called_by[session.address] = session
+
+    def _unroute(self, session: Session) -> None:
+        """Undo the route to a session."""
+        self._by_route.pop((session.address, session.session_id), None)
+        if self._called_by.get(session.address) is session:
+            del self._called_by[session.address]
 
     def _arm(self, session: Session) -> None:
         """Note the session's deadline when it has become earlier, and remove the session when it is over."""
@@ -265,7 +237,10 @@ class SessionMachine(HandshakeMachine[Session, HalfSession]):
         self._deadlines.set(self._heartbeats, None if due_us is None else -(-due_us // self._tick_us) * self._tick_us)
 
     def _remove(self, session: Session) -> None:
-        self._sessions.remove(session)
+        self._unroute(session)
+        self._by_peer.pop(session.peer, None)
+        if self._by_id.get(session.session_id) is session:
+            del self._by_id[session.session_id]
         self._deadlines.set(session, None)
         self._heartbeats.set(session, None)
         self._arm_tick()
@@ -284,10 +259,7 @@ class SessionMachine(HandshakeMachine[Session, HalfSession]):
             entry.armed_us = NEVER
             self._arm(entry)
         elif isinstance(entry, HalfSession):
-            self._wake_half_open(entry, now_us)
-
-    def _wake_half_open(self, half_open: HalfSession, now_us: int) -> None:
-        if now_us >= half_open.expires_us:
-            self._half_opens.remove(half_open)
-        else:
-            self._send_syn_ack(half_open, now_us)
+            if now_us >= entry.expires_us:
+                self._half_opens.remove(entry)
+            else:
+                self._send_syn_ack(entry, now_us)

@@ -31,11 +31,9 @@ from typing import ClassVar
 from fairway.core.errors import BadMessage, MalformedDatagram
 from fairway.core.events import Address, CloseReason, Peer, Receipt
 from fairway.core.machine import Buffer, split
-from fairway.core.random_source import RandomSource
-from fairway.core.refusals import send_queue_full
+from fairway.core.refusals import already_open, send_queue_full
 from fairway.protocols.udpc import snapshot as snapshots
 from fairway.protocols.udpc.handshake import SessionMachine
-from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.sender import RUN_MIN, Sender, Waiting
 from fairway.protocols.udpc.session import OPEN, Session, State
 from fairway.protocols.udpc.wire import (
@@ -64,11 +62,6 @@ class UdpcMachine(SessionMachine):
     """All udpc sessions of one endpoint."""
 
     name: ClassVar[str] = "udpc"
-
-    def __init__(self, options: UdpcOptions, random_source: RandomSource) -> None:
-        super().__init__(options, random_source)
-        self._by_peer = self._sessions.by_peer
-        self._by_route = self._sessions.by_route
 
     def _find(self, peer: Peer) -> Session | None:
         session = self._by_peer.get(peer)
@@ -115,9 +108,15 @@ class UdpcMachine(SessionMachine):
         return token
 
     def commit(self, receipt: Receipt, now_us: int) -> None:
-        session, first = self._by_peer.get(receipt.peer), receipt.first
-        if session is not None and session.state is not State.LINGERING and isinstance(first, int):
-            session.commit(first, receipt.count)
+        session, first, count = self._by_peer.get(receipt.peer), receipt.first, receipt.count
+        if session is None or session.state is State.LINGERING or not isinstance(first, int):
+            return
+        receipts, deferred = session.receiver.receipts, self.options.deferred
+        if count == 1 and not deferred and receipts.free_one(first):
+            return
+        for piece in receipts.commit(first, count):
+            if piece.note and deferred:
+                session.sender.acknowledge_run(piece.first, piece.length)
 
     def _close(self, conversation: Session, reason: CloseReason, now_us: int) -> None:
         conversation.close(reason, now_us)
@@ -204,7 +203,10 @@ class UdpcMachine(SessionMachine):
 
     def restore(self, snapshot: bytes, now_us: int) -> Peer:
         session = snapshots.read(snapshot, self._outputs, self.options, self._slots, now_us)
-        self._readmit(session)
+        if session.peer in self._by_peer:
+            raise already_open(session.peer.address)
+        self._enter(session)
+        self._arm(session)
         return session.peer
 
 

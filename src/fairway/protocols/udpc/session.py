@@ -359,14 +359,6 @@ class Session(Conversation):
 
     # What leaves.
 
-    def commit(self, first: int, count: int) -> None:
-        receipts = self.receiver.receipts
-        if count == 1 and not self._options.deferred and receipts.free_one(first):
-            return
-        for piece in receipts.commit(first, count):
-            if piece.note and self._options.deferred:
-                self.sender.acknowledge_run(piece.first, piece.length)
-
     def take_index(self, count: int = 1) -> int:
         """Return the first of `count` new indices, which must not cross the wrap; 0 is skipped after it."""
         index = self.next_index
