@@ -108,7 +108,7 @@ def compare(protocol: str, rows: list[dict[str, str]], layout: str | None = None
 def written(path: Path, payloads: Iterable[bytes]) -> Path:
     """Write datagrams to the port 41,000, each from another one: none begins a conversation for another."""
     with path.open("wb") as file:
-        trace = PcapngWriter(file.write)
+        trace = PcapngWriter(file.write, ("here",))
         for port, payload in enumerate(payloads, 42_000):
             trace.datagram(10**18, ("10.0.0.1", port), ("10.0.0.2", 41_000), payload)
     return path

@@ -107,4 +107,5 @@ async def test_what_is_abandoned_ends_as_unknown() -> None:
         await bulk.future
     with pytest.raises(DeliveryUnknown, match="gone"):
         await single
-    assert not tokens
+    assert not tokens.futures
+    assert not tokens.ranges
