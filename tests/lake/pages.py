@@ -12,16 +12,15 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
+
+from pyspark.sql import SparkSession
 
 from fairway.core.tables import CAPTURE_TABLES, CAPTURES, MESSAGES, PROTOCOLS, REJECTED, Column, Table
 from fairway.lake.landing.typed import KEYS
 from fairway.lake.violations import rules
 from fairway.lake.violations.rule import Rule
 from tests.conftest import ROOT
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 TABLES, LANDED, VIOLATIONS = (ROOT / "docs" / f"{name}.md" for name in ("tables", "messages", "violations"))
 ANSWERED = re.compile(
@@ -57,6 +56,16 @@ def questions(page: Path) -> list[Question]:
         blocks = [dedent(block) for block in re.findall(r"   ```\w+\n(.*?)   ```\n", match["code"], re.S)]
         found.append(Question(match["text"], blocks[0], blocks[-2], blocks[-1]))
     return found
+
+
+def assert_same_answers(question: Question, spark: SparkSession, duckdb: Any, opened: dict[str, Any]) -> None:
+    """See that Spark, DuckDB and Polars, for which `opened` has the tables, answer alike."""
+    expected = spark.sql(question.spark).toArrow().to_pylist()
+    found = duckdb.execute(question.duckdb)
+    names = [column[0] for column in found.description]
+    assert [dict(zip(names, row, strict=True)) for row in found.fetchall()] == expected
+    assert eval(question.polars, opened).to_dicts() == expected
+    assert expected
 
 
 def answered(text: str, spark: SparkSession) -> str:

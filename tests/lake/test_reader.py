@@ -7,11 +7,11 @@ import shutil
 from datetime import date
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
 from pyspark.sql.types import DateType, LongType, StructField, StructType
 
@@ -21,9 +21,6 @@ from fairway.lake.sink import write
 from fairway.store import tending
 from fairway.store.delta import Delta
 from fairway.store.places import Place
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = pa.schema([pa.field("number", pa.int64(), nullable=False), ("text", pa.string()), ("day", pa.date32())])
 DAYS = (date(2026, 3, 1), date(2026, 3, 2))

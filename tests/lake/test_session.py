@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from fairway.lake import session
 from fairway.lake.session import CODE_ROOM, COMPILE_ALL
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def test_java_compiles_long_methods_has_room_for_them_and_keeps_the_options_of_the_user(spark: SparkSession) -> None:

@@ -6,13 +6,14 @@ import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake.transaction import RemoveAction
+from pyspark.sql import SparkSession
 
 from fairway.core.errors import FairwayError
 from fairway.lake import sink
@@ -20,9 +21,6 @@ from fairway.lake.sink import UnbalancedBatch, put, write
 from fairway.store import tending
 from fairway.store.delta import Delta, Overtaken
 from fairway.store.places import Place
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 AT = datetime(2026, 3, 1, 12, 30, 15, 123456, UTC)
 SCHEMA = pa.schema(

@@ -1,7 +1,8 @@
 """Rows of a table as arrays of numbers, and what is computed over groups of them: no step loops over rows.
 
 A text that repeats becomes the place of its name in a tuple; -1 stands for null and for any other name. Groups are
-sorted together once, in the order of time, and then a running value is one pass over an array.
+sorted together once, in the order of time, and then a running value is one pass over an array; what it has reached is
+carried from one chunk of rows to the next.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ class Rows:
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
+
+    @property
+    def unit(self) -> str:
+        """The column of what is judged as a whole: the episode, and without such a column the flow."""
+        return "episode" if "episode" in self.table.column_names else "flow"
 
     def array(self, name: str) -> pa.Array:
         """Return a column in one piece."""
@@ -87,33 +93,14 @@ class Rows:
         return codes
 
 
-class ByEpisode(Rows):
-    """Rows whose `flow` is their episode, for what is judged within one; without such a column, the flow itself."""
-
-    def __init__(self, rows: Rows) -> None:
-        super().__init__(rows.table)
-        self._rows = rows
-        self._flow = "episode" if "episode" in rows.table.column_names else "flow"
-
-    def _name(self, name: str) -> str:
-        return self._flow if name == "flow" else name
-
-    def array(self, name: str) -> pa.Array:
-        """Return a column in one piece."""
-        return self._rows.array(self._name(name))
-
-    def numbers(self, name: str) -> Integers:
-        """Return a column of numbers; 0 for null."""
-        return self._rows.numbers(self._name(name))
-
-    def missing(self, name: str) -> Mask:
-        """Return where a column is null."""
-        return self._rows.missing(self._name(name))
-
-
 def masked(values: NDArray[np.generic], null: Mask | None, kind: pa.DataType) -> pa.Array:
     """Return an Arrow array with null where the mask is true."""
     return pa.array(values, type=kind, mask=null if null is not None and null.any() else None)
+
+
+def numbers(values: NDArray[np.generic], null: Mask | None, kind: pa.DataType) -> pa.Array:
+    """Return whole numbers as an Arrow array of 32 or 64 bits."""
+    return masked(values.astype(np.int32 if kind == pa.int32() else np.int64, copy=False), null, kind)
 
 
 def named(codes: NDArray[np.signedinteger], names: Sequence[str]) -> pa.Array:
@@ -218,3 +205,72 @@ def most(groups: Integers, values: Integers, count: int, otherwise: int) -> Inte
 def count(groups: Integers, counted: Mask, size: int) -> Integers:
     """Return how many of each group count."""
     return np.bincount(groups[counted], minlength=size)
+
+
+class Carried:
+    """Numbers by name and key, for the next chunk; for rows that are all there is, nothing is kept.
+
+    An episode that is too large for memory is gone through in chunks. What a later chunk must know of those before are
+    a few numbers for each session: the last of a counter, a sum, the greatest so far.
+    """
+
+    def __init__(self, *, keeps: bool) -> None:
+        self._keeps = keeps
+        self._known: dict[str, tuple[Words, Integers]] = {}
+
+    def get(self, name: str, keys: Words, otherwise: int) -> Integers:
+        """Return what was put under the keys."""
+        words, numbers = self._known.get(name, (np.zeros(0, np.uint64), np.zeros(0, np.int64)))
+        if not len(words):
+            return np.full(len(keys), otherwise, dtype=np.int64)
+        at = np.minimum(np.searchsorted(words, keys), len(words) - 1)
+        return np.where(words[at] == keys, numbers[at], otherwise)
+
+    def put(self, name: str, keys: Words, numbers: Integers) -> None:
+        """Replace what was put under the keys, no two of which are equal."""
+        if not self._keeps:
+            return
+        known = self._known.get(name)
+        if known is not None:
+            keys, numbers = np.concatenate((keys, known[0])), np.concatenate((numbers, known[1]))
+        words, place = np.unique(keys, return_index=True)
+        self._known[name] = words, numbers[place]
+
+    def again(self, name: str) -> Carried:
+        """Return what a second pass begins with: only what is known under this name by now."""
+        second = Carried(keeps=self._keeps)
+        second._known = {name: self._known[name]} if name in self._known else {}
+        return second
+
+
+class Runs:
+    """Rows that lie session by session, in the order of time: what each has before it in its session."""
+
+    def __init__(self, sessions: Words, first: Mask, carried: Carried) -> None:
+        """`first` are the rows with which a session begins or goes on, `sessions` the words of these."""
+        self._sessions, self._first, self._carried = sessions, first, carried
+        self._starts, self._run = start_of(first), np.cumsum(first) - 1
+        self._openers = np.flatnonzero(first)
+        self._closers = np.append(self._openers[1:], len(first))[: len(self._openers)] - 1
+
+    def last(self, name: str, values: Integers, wanted: Mask) -> Integers:
+        """Return the wanted value last before each row; -1 if there is none."""
+        before = self._carried.get(name, self._sessions, MISSING)
+        place = last_before(wanted, self._starts)
+        found = np.where(place == MISSING, before[self._run], values[place])
+        self._carried.put(name, self._sessions, np.where(wanted, values, found)[self._closers])
+        return found
+
+    def most(self, name: str, values: Integers, wanted: Mask) -> Integers:
+        """Return the greatest wanted value before each row; -1 if there is none."""
+        before = self._carried.get(name, self._sessions, MISSING)
+        found: Integers = np.maximum(most_before(values, wanted, self._first), before[self._run])
+        self._carried.put(name, self._sessions, np.where(wanted, np.maximum(values, found), found)[self._closers])
+        return found
+
+    def total(self, name: str, values: Integers) -> Integers:
+        """Return the sum of values up to each row."""
+        before = self._carried.get(name, self._sessions, 0)
+        found: Integers = sum_until(values, self._starts) + before[self._run]
+        self._carried.put(name, self._sessions, found[self._closers])
+        return found

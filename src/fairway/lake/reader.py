@@ -21,21 +21,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from fairway.core.errors import BadOption, FairwayError
+from fairway.lake import shared_out
 from fairway.store.delta import DataFile, Delta, VersionGone
 from fairway.store.parquet import batches
 from fairway.store.places import Place, place_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 NAME = "fairway.delta"
 GROUP_BYTES = 64 << 20
@@ -205,14 +204,7 @@ class DeltaReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Cut the table's files into tasks."""
-        groups: list[list[DataFile]] = []
-        size_bytes = GROUP_BYTES
-        for file in self._files():
-            if size_bytes + file.size_bytes > GROUP_BYTES:
-                groups.append([])
-                size_bytes = 0
-            groups[-1].append(file)
-            size_bytes += file.size_bytes
+        groups = shared_out(self._files(), lambda file: file.size_bytes, GROUP_BYTES)
         return [Files(group) for group in groups] or [Files([])]
 
     def _files(self) -> Iterator[DataFile]:

@@ -82,13 +82,13 @@ class Work(Protocol):
         """Return what was noted, when all batches are done."""
 
 
-def put_through(frame: DataFrame, table: Delta, work: Work) -> tuple[list[DataFile], list[str]]:
+def put_through(frame: DataFrame, table: Delta, work: Work | None) -> tuple[list[DataFile], list[str]]:
     """Write what `work` makes of a frame to files as `put` does; return also what each task has noted.
 
     That is `mapInArrow(work)` and then `put`, but in one Python process: the rows that `work` makes, wide and full of
     texts, do not go through the JVM.
     """
-    return _put(frame, table, work)
+    return _written(row.asDict() for row in frame.mapInArrow(_writer(table, work), _RETURNED).collect())
 
 
 def put(frame: DataFrame, table: Delta, *, expected_rows: int | None = None) -> list[DataFile]:
@@ -96,7 +96,7 @@ def put(frame: DataFrame, table: Delta, *, expected_rows: int | None = None) -> 
     strange = sorted(set(frame.columns) - {field.name for field in table.open().schema().fields})
     if strange:
         raise FairwayError(f"{table.place} has no column {strange[0]}: add it to the table first.")
-    found, _ = _put(frame, table, None)
+    found, _ = put_through(frame, table, None)
     rows = sum(file.rows for file in found)
     if expected_rows is not None and rows != expected_rows:
         raise UnbalancedBatch(
@@ -111,10 +111,6 @@ def put_rows(rows: pa.Table, table: Delta) -> list[DataFile]:
     """Write few rows, which the driver has, as `put` does."""
     (written,) = _writer(table)(iter(rows.to_batches()))
     return _written(written.to_pylist())[0]
-
-
-def _put(frame: DataFrame, table: Delta, work: Work | None) -> tuple[list[DataFile], list[str]]:
-    return _written(row.asDict() for row in frame.mapInArrow(_writer(table, work), _RETURNED).collect())
 
 
 def _writer(table: Delta, work: Work | None = None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from fairway.lake import session
 from fairway.sim.configuration import RunOptions, case
 from tests.lake.analysis.tables import made
 from tests.lake.analysis.worlds import World, simulated
 from tests.lake.captures.reading import datagrams_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 SEEDS = 80
 VARIANTS = (("udpc", None), ("mrp", "stamped"), ("mrp", "piggyback"), ("rup", None), ("pydevts", None))

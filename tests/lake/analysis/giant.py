@@ -23,9 +23,8 @@ from fairway.capture.frames import LinkType
 from fairway.capture.packets import encode_ip
 from fairway.capture.pcap import PcapWriter
 from fairway.core.tables import PACKETS, RECORDS
-from fairway.lake.analysis.enrich import Capture, Enrich
-from fairway.lake.analysis.episodes import Span
-from fairway.lake.captures.readings import Source
+from fairway.lake.analysis.enrich import Enrich
+from fairway.lake.captures.files import Capture
 from fairway.lake.schemas import arrow_schema
 from fairway.lake.sink import write_batches
 from tests.lake.captures.reading import records_of
@@ -71,7 +70,7 @@ def send(packets: int, protocol: str) -> None:
 def main(packets: int, protocol: str) -> None:
     """Write the packets of the episode, whose records another process sends."""
     command = [sys.executable, "-m", "tests.lake.analysis.giant", str(packets), protocol, "send"]
-    enrich = Enrich({1: Capture(Source("id", "giant.pcap", payload=False), Span(0, 0))}, {})
+    enrich = Enrich({1: Capture("id", "giant.pcap", payload=False)}, {})
     with tempfile.TemporaryDirectory() as folder, subprocess.Popen(command, stdout=subprocess.PIPE) as sender:
         batches = iter(pa.ipc.open_stream(sender.stdout))
         list(write_batches(folder, arrow_schema(PACKETS), PACKETS.partitions, batches, work=enrich))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
-from fairway.capture.columns.records import NO_TIME
 from fairway.core.tables import PACKETS, SESSIONS, TIMELINE, TRANSFERS, VIOLATIONS
 from fairway.lake.analysis.decoded import Decoded
 from fairway.lake.analysis.packets import Packets, table_of
@@ -18,9 +17,6 @@ from fairway.lake.analysis.transfers import transfers
 from fairway.lake.arrays import Codes, Mask, Rows, mixed
 from fairway.lake.captures.merged import borne_out
 from fairway.lake.schemas import spark_schema
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 Row = dict[str, Any]
 
@@ -34,22 +30,9 @@ def packets_of(datagrams: pa.Table, ports: Mapping[int, str] | None = None) -> P
         return Decoded(Rows(datagrams.filter(pa.array(seen))), spoken_on).protocol
 
     stays = borne_out(rows, mixed(rows.numbers("flow")), recognise)
-    return packets(Rows(_in_time(datagrams.filter(pa.array(stays)))), spoken_on)
-
-
-def _in_time(datagrams: pa.Table) -> pa.Table:
-    """Return records in the order of time, then by place, so that it does not depend on the order of files."""
-    rows = Rows(datagrams)
-    file, files = rows.texts("file_id")
-    rank = np.argsort(np.argsort(np.array(files, dtype=object)))[file] if len(files) > 1 else file
-    keys = (rows.numbers("at_ns"), rank, rows.numbers("offset"))
-    if rows.missing("at_ns").any():
-        keys = (np.where(rows.missing("at_ns"), NO_TIME, keys[0]), *keys[1:])
-    tie, later = np.ones(max(0, len(rows) - 1), dtype=bool), np.zeros(max(0, len(rows) - 1), dtype=bool)
-    for key in keys:
-        later |= tie & (key[1:] > key[:-1])
-        tie &= key[1:] == key[:-1]
-    return datagrams if bool((later | tie).all()) else datagrams.take(pa.array(np.lexsort(keys[::-1])))
+    # In the order of time, then by place, so that it does not depend on the order of files.
+    order = [(name, "ascending") for name in ("at_ns", "file_id", "offset")]
+    return packets(Decoded(Rows(datagrams.filter(pa.array(stays)).sort_by(order)), spoken_on))
 
 
 def packets_table(datagrams: pa.Table, ports: Mapping[int, str] | None = None) -> pa.Table:

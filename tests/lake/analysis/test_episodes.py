@@ -8,12 +8,14 @@ import pyarrow as pa
 import pytest
 
 from fairway.core.tables import RECORDS
-from fairway.lake.analysis.episodes import SILENCE_NS, Span, are_open, first_of_episodes, numbers_of
+from fairway.lake.analysis.episodes import SILENCE_NS, are_open, first_of_episodes, numbers_of
 from fairway.lake.arrays import Rows
+from fairway.lake.captures.files import Capture, Span
 from fairway.lake.schemas import arrow_schema
 
 HOUR_NS = 12 * SILENCE_NS
 DAY_NS = 24 * HOUR_NS
+DAY = {1: Capture("", "", False, Span(0, DAY_NS))}
 
 
 def rows(*records: tuple[int, int | None], **more: Any) -> Rows:
@@ -46,20 +48,15 @@ def test_an_episode_near_an_edge_of_its_capture_is_open(first_ns: int, last_ns: 
     found = rows(*((1, at_ns) for at_ns in (*steps, last_ns)))
     first = first_of_episodes(found)
     assert first.sum() == 1
-    assert set(are_open(found, first, {1: Span(0, DAY_NS)}).tolist()) == {is_open}
+    assert set(are_open(found, first, DAY).tolist()) == {is_open}
 
 
 def test_what_another_capture_has_continued_is_open_no_more() -> None:
-    records = [
-        {"flow": 1, "at_ns": at_ns, "file_id": file, "offset": 0, "frame": 1, "point": "", "undecoded": 0}
-        | {"frame_bytes": 60, "truncated": False}
-        for file, at_ns in ((1, DAY_NS - 5), (2, DAY_NS + 5))
-    ]
-    found = Rows(pa.Table.from_pylist(records, schema=arrow_schema(RECORDS)))
-    spans = {1: Span(0, DAY_NS), 2: Span(DAY_NS, 2 * DAY_NS)}
-    assert are_open(found, first_of_episodes(found), spans).tolist() == [False, False]
+    found = Rows(pa.concat_tables([rows((1, DAY_NS - 5)).table, rows((1, DAY_NS + 5), file_id=2).table]))
+    captures = DAY | {2: Capture("", "", False, Span(DAY_NS, 2 * DAY_NS))}
+    assert are_open(found, first_of_episodes(found), captures).tolist() == [False, False]
 
 
 def test_a_record_without_a_datagram_belongs_to_no_open_episode() -> None:
     found = rows((1, 5), undecoded=3)
-    assert are_open(found, first_of_episodes(found), {1: Span(0, DAY_NS)}).tolist() == [False]
+    assert are_open(found, first_of_episodes(found), DAY).tolist() == [False]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
@@ -12,15 +14,15 @@ import pyarrow as pa
 import pytest
 
 from fairway.lake.analysis import giants
-from fairway.lake.analysis.carried import Carried, Runs
 from fairway.lake.analysis.decoded import Decoded
-from fairway.lake.analysis.enrich import ORDER, Capture, Enrich
-from fairway.lake.analysis.episodes import Span
+from fairway.lake.analysis.enrich import ORDER, Enrich
 from fairway.lake.analysis.packets import Heard, heard_in
-from fairway.lake.captures.readings import Source
+from fairway.lake.arrays import Carried, Runs
+from fairway.lake.captures.files import Capture, Span
 from fairway.protocols.udpc.wire import ACK, SYN, Control, encode
 from fairway.sim.configuration import RunOptions, case
 from tests.capture.test_merged import BATCHES, SESSION
+from tests.conftest import ROOT
 from tests.lake.analysis.conftest import VARIANTS
 from tests.lake.analysis.giant import records as giant
 from tests.lake.analysis.test_packets import CASES, MRP, UDPC, acknowledged, capture, piggyback
@@ -74,31 +76,34 @@ def sorted_records(folder: Path, captures: list[bytes]) -> pa.Table:
     return pa.concat_tables(tables).sort_by([(name, "ascending") for name in (*ORDER, "piece")])
 
 
-def packets(records: pa.Table, group_rows: int, ports: dict[int, str] | None = None) -> pa.Table:
+def packets(
+    records: pa.Table, group_rows: int, ports: dict[int, str] | None = None, batch_rows: int = 10_000
+) -> pa.Table:
     files = sorted(set(records["file_id"].to_pylist()))
     times = records["at_ns"].drop_null().to_numpy()
     span = Span(int(times.min()), int(times.max()))
-    captures = {number: Capture(Source(f"id {number}", "name", number % 2 == 0), span) for number in files}
-    batches = records.to_batches(max_chunksize=min(group_rows, 10_000))
-    return pa.Table.from_batches(Enrich(captures, ports or {}, group_rows)(iter(batches)))
+    captures = {number: Capture(f"id {number}", "name", number % 2 == 0, span) for number in files}
+    batches = iter(records.to_batches(max_chunksize=batch_rows))
+    return pa.Table.from_batches(Enrich(captures, ports or {}, group_rows)(batches))
 
 
 @pytest.mark.parametrize(
-    ("made", "chunk_rows", "ports"),
+    ("made", "chunk_rows", "batch_rows", "ports"),
     [
-        (runs, 100, {}),
-        (runs, 1_000, {}),
-        (runs, 1_000, {9_000: "mrp"}),
-        (odd, 7, {}),
-        (odd, 7, {9_000: "pydevts", MRP: "mrp", UDPC: "udpc"}),
-        (merged, 7, {}),
-        (merged, 7, {9_000: "udpc"}),
+        (runs, 100, 10_000, {}),
+        (runs, 1_000, 7, {}),
+        (runs, 1_000, 1_000, {9_000: "mrp"}),
+        (odd, 7, 7, {}),
+        (odd, 7, 7, {9_000: "pydevts", MRP: "mrp", UDPC: "udpc"}),
+        (merged, 7, 7, {}),
+        (merged, 7, 7, {9_000: "udpc"}),
     ],
 )
 def test_chunks_give_the_same_rows(
     tmp_path: Path,
     made: Callable[[], list[bytes]],
     chunk_rows: int,
+    batch_rows: int,
     ports: dict[int, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -111,7 +116,8 @@ def test_chunks_give_the_same_rows(
         return heard_in(decoded, *known)
 
     monkeypatch.setattr(giants, "heard_in", noting)
-    assert packets(records, chunk_rows, ports).equals(whole)
+    assert packets(records, chunk_rows, ports, batch_rows).equals(whole)
+    assert len(whole) == len(records) or made is merged
     assert len(chunks) > 20
     assert max(chunks) < 2 * chunk_rows + 64  # the pieces of one record stay together
 
@@ -145,3 +151,17 @@ def test_running_values_go_on_in_the_next_chunk() -> None:
     whole = found(60)
     assert reduce(lambda same, size: same and found(size) == whole, (1, 2, 7, 30), True)
     assert {-1} < {row[1] for row in whole}
+
+
+MEGABYTES_MAX = 1_000
+"""Of this nothing grows with the packets of a session but what is kept of udpc's numbers until it is recognised."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("protocol", ["udpc", "mrp"])
+def test_an_episode_of_two_million_packets_needs_little_memory(protocol: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.lake.analysis.giant", "2000000", protocol],
+        check=True, capture_output=True, text=True, cwd=ROOT,
+    )  # fmt: skip
+    assert int(done.stdout) <= MEGABYTES_MAX

@@ -15,12 +15,13 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
+from pyspark.sql import SparkSession
 
 from benchmarks.captures.made import ETHERNET, MAKERS, START_NS
 from fairway import protocols
@@ -30,15 +31,14 @@ from fairway.capture.pcap import PcapWriter
 from fairway.cli import run
 from fairway.core.tables import ANALYSIS_TABLES, CAPTURES, PACKETS, PROTOCOLS, SESSIONS, Table
 from fairway.lake.analysis import enrich, job
-from fairway.lake.analysis.enrich import ORDER, Capture, Counts, Enrich
-from fairway.lake.analysis.episodes import Span
+from fairway.lake.analysis.enrich import ORDER, Counts, Enrich
 from fairway.lake.analysis.job import analyze
 from fairway.lake.analysis.packets import Packets
 from fairway.lake.analysis.state import State
 from fairway.lake.analysis.summary import summary
 from fairway.lake.arrays import Mask
 from fairway.lake.captures import readings
-from fairway.lake.captures.readings import Source
+from fairway.lake.captures.files import Capture
 from fairway.sim.configuration import RunOptions, case
 from fairway.store.analyses import APPLICATION, common_run, tables
 from fairway.store.delta import DataFile, Overtaken
@@ -47,10 +47,6 @@ from tests.lake.analysis.lakes import all_tables, table_rows
 from tests.lake.analysis.worlds import simulated
 from tests.lake.captures.reading import records_of
 from tests.torture.readers import duckdb_with_delta
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 
 LONG = pytest.mark.long
 
@@ -125,9 +121,10 @@ def begun(spark: SparkSession, captures: list[Path], tmp_path_factory: pytest.Te
     return lake
 
 
-def copy_of(lake: Lake, folder: Path) -> Lake:
-    shutil.copytree(lake.path, folder)
-    return Lake(folder)
+@pytest.fixture
+def lake(begun: Lake, tmp_path: Path) -> Lake:
+    """A copy of it, to be changed."""
+    return Lake(shutil.copytree(begun.path, tmp_path / "lake"))
 
 
 def test_a_second_run_commits_nothing(spark: SparkSession, together: Lake, captures: list[Path]) -> None:
@@ -219,13 +216,11 @@ def test_a_run_that_was_stopped_between_two_commits_is_made_up_for_by_the_next(
     spark: SparkSession,
     together: Lake,
     begun: Lake,
+    lake: Lake,
     captures: list[Path],
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     after: str,
 ) -> None:
-    lake = copy_of(begun, tmp_path / "lake")
-
     def stop() -> None:
         raise Stopped
 
@@ -242,13 +237,11 @@ def test_a_run_that_was_stopped_between_two_commits_is_made_up_for_by_the_next(
 def test_a_second_start_between_two_commits_ends_one_of_them_with_a_sentence(
     spark: SparkSession,
     together: Lake,
-    begun: Lake,
+    lake: Lake,
     captures: list[Path],
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     after: str,
 ) -> None:
-    lake = copy_of(begun, tmp_path / "lake")
     interrupted(monkeypatch, after, lambda: ignored(analyze(spark, lake, map(str, captures))))
     with pytest.raises(Overtaken, match="nother writer fills"):
         analyze(spark, lake, map(str, captures))
@@ -262,28 +255,19 @@ def ignored(_: object) -> None:
 
 
 def test_rows_that_get_lost_on_the_way_are_noticed_and_nothing_is_committed(
-    spark: SparkSession, begun: Lake, captures: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, lake: Lake, captures: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = copy_of(begun, tmp_path / "lake")
     before = versions(lake)
-    monkeypatch.setattr(job, "records_of", lambda packets: job_records_of(packets).limit(1))
+    monkeypatch.setattr(job, "records_of", lambda packets: enrich.records_of(packets).limit(1))
     with pytest.raises(job.Unbalanced, match="nothing was committed"):
         analyze(spark, lake, [str(captures[1])])
     assert versions(lake) == before
 
 
-job_records_of = enrich.records_of
-
-
 @pytest.mark.usefixtures("one_session")
 def test_a_disk_that_fills_up_here_or_in_a_task_changes_no_table_and_is_said(
-    begun: Lake,
-    captures: list[Path],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    lake: Lake, captures: list[Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = copy_of(begun, tmp_path / "lake")
     before = versions(lake)
     here = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     in_a_task = RuntimeError("PythonException\n OSError: [Errno 28] No space left on device")
@@ -298,9 +282,8 @@ def test_a_disk_that_fills_up_here_or_in_a_task_changes_no_table_and_is_said(
 
 
 def test_another_port_map_computes_everything_again_without_the_captures(
-    spark: SparkSession, begun: Lake, captures: list[Path], tmp_path: Path
+    spark: SparkSession, lake: Lake, captures: list[Path], tmp_path: Path
 ) -> None:
-    lake = copy_of(begun, tmp_path / "lake")
     assert set(summary(lake).packets) == {"udpc"}
     away = captures[0].rename(tmp_path / "away")
     mapped = analyze(spark, lake, [], port_map={9_000: "mrp"})
@@ -311,8 +294,7 @@ def test_another_port_map_computes_everything_again_without_the_captures(
     assert (kept.remapped, kept.records) == (False, 0)
 
 
-def test_bodies_that_are_asked_for_later_replace_the_rows(spark: SparkSession, begun: Lake, tmp_path: Path) -> None:
-    lake = copy_of(begun, tmp_path / "lake")
+def test_bodies_that_are_asked_for_later_replace_the_rows(spark: SparkSession, begun: Lake, lake: Lake) -> None:
     (path,) = (row["path"] for row in table_rows(lake.path, "captures"))
     done = analyze(spark, lake, [path], payload=True)
     assert (done.files_added, done.problems) == (1, ())
@@ -356,10 +338,7 @@ def test_every_datagram_is_decoded_once_as_each_protocol(captures: list[Path], m
     monkeypatch.setattr(readings, "protocol_columns", counting)
     records = pa.concat_tables([records_of(path, payload=False) for path in captures])
     ordered = records.sort_by([(name, "ascending") for name in ORDER])
-    spans = {
-        number: Capture(Source("id", "name", payload=False), Span(0, 0))
-        for number in set(ordered["file_id"].to_pylist())
-    }
+    spans = {number: Capture("id", "name", payload=False) for number in set(ordered["file_id"].to_pylist())}
     rows = sum(len(batch) for batch in Enrich(spans, {}, 500)(iter(ordered.to_batches(max_chunksize=20))))
     assert decoded == dict.fromkeys(PROTOCOLS, rows)
     assert rows == len(records) > 0

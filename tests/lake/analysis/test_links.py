@@ -8,8 +8,8 @@ from fairway.protocols.mrp import wire as mrp
 from fairway.protocols.pydevts import wire as pydevts
 from fairway.protocols.rup import wire as rup
 from fairway.protocols.udpc import wire as udpc
-from tests.lake.analysis.frames import datagrams
 from tests.lake.analysis.tables import packets_table
+from tests.lake.captures.reading import datagrams
 from tests.lake.violations.cases import EPOCH_NS, Case, Step
 
 PORTS = {9_000: "udpc", 9_001: "mrp", 9_002: "rup", 9_003: "pydevts"}
@@ -19,7 +19,7 @@ ID = "0123456789abcdef" * 2
 
 def seen(port: int, *steps: Step) -> list[dict[str, Any]]:
     """The rows of `packets`, in the order of time."""
-    capture = Case("", "", steps, "").capture(1, port)
+    capture = Case("", "", steps).capture(1, port)
     rows: list[dict[str, Any]] = packets_table(datagrams([("capture", capture)]), PORTS).to_pylist()
     return sorted(rows, key=lambda row: (row["at_ns"], row["offset"]))
 
@@ -29,17 +29,15 @@ def at_s(rows: list[dict[str, Any]], column: str) -> list[float | None]:
 
 
 def request(index: int) -> bytes:
-    return udpc.encode(udpc.Message(index=index, session_id=SESSION, flag=udpc.REQ, body=b"ask"))
+    return udpc.datagram(index, SESSION, 0, udpc.REQ, b"ask")
 
 
-def response(index: int, ack: int, body: bytes = b"told") -> bytes:
-    return udpc.encode(udpc.Message(index=index, session_id=SESSION, ack_index=ack, flag=udpc.ACK, body=body))
+def response(index: int, ack: int) -> bytes:
+    return udpc.datagram(index, SESSION, ack, udpc.ACK, b"told")
 
 
 def counter(index: int, ack: int) -> bytes:
-    return udpc.encode(
-        udpc.Message(index=index, session_id=SESSION, ack_index=ack, flag=udpc.ACK | udpc.REQ, body=b"why")
-    )
+    return udpc.datagram(index, SESSION, ack, udpc.ACK | udpc.REQ, b"why")
 
 
 def test_a_request_sent_again_after_its_response_is_a_duplicate() -> None:
@@ -75,7 +73,7 @@ def test_a_first_part_sent_again_after_confirm_0_is_no_duplicate() -> None:
 
 
 def test_a_packet_names_the_first_under_its_number_and_in_what_it_differs() -> None:
-    other = udpc.encode(udpc.Message(index=9, session_id=SESSION, flag=0, body=b"other"))
+    other = udpc.datagram(9, SESSION, 0, 0, b"other")
     rows = seen(9_000, (0, ">", request(9)), (1, ">", request(9)), (2, ">", other), (3, "<", response(9, 9)))
     assert at_s(rows, "first_at_ns") == [0, 0, 0, 3]
     assert [row["differs"] for row in rows] == [None, None, "kind size", None]

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from fairway.sim.configuration import RunOptions, case
 from tests.lake.analysis.conftest import VARIANTS
-from tests.lake.analysis.frames import datagrams
 from tests.lake.analysis.tables import made
 from tests.lake.analysis.worlds import simulated
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.lake.captures.reading import datagrams
 
 RATES = (0.02, 0.1, 0.25)
 SEED = 29

@@ -9,8 +9,8 @@ import pytest
 
 from fairway.capture.pcapng import PcapngWriter
 from fairway.protocols.udpc.wire import ACK, IMP, REQ
-from tests.lake.analysis.frames import datagrams
 from tests.lake.analysis.tables import packets_table
+from tests.lake.captures.reading import datagrams
 
 CALLER, CALLEE = "10.9.0.1", "10.9.0.2"
 MRP, UDPC = 8_192, 9_000

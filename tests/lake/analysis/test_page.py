@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from fairway.core.tables import ANALYSIS_TABLES
 from tests.examples import blocks
 from tests.lake.analysis.example import write_example
 from tests.lake.pages import TABLES as PAGE
-from tests.lake.pages import questions, tables_page
+from tests.lake.pages import assert_same_answers, questions, tables_page
 from tests.torture.readers import duckdb_with_delta
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 QUESTIONS = questions(PAGE)
 SOURCES, NOTEBOOK, SPARK, POLARS = blocks(PAGE, "python")
@@ -69,12 +67,7 @@ def test_spark_duckdb_and_polars_have_the_same_answer(
     opened: dict[str, Any] = {}
     exec(inside(example, SPARK), {"spark": spark})
     exec(inside(example, POLARS), opened)
-    expected = spark.sql(question.spark).toArrow().to_pylist()
-    found = duckdb.execute(question.duckdb)
-    names = [column[0] for column in found.description]
-    assert [dict(zip(names, row, strict=True)) for row in found.fetchall()] == expected
-    assert eval(question.polars, opened).to_dicts() == expected
-    assert expected
+    assert_same_answers(question, spark, duckdb, opened)
 
 
 def test_every_table_has_an_example() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
 import pytest
+from pyspark.sql import SparkSession
 
 from fairway.protocols.udpc.wire import ACK, FIN, IMP, REQ
-from tests.lake.analysis.frames import datagrams
 from tests.lake.analysis.tables import made
 from tests.lake.analysis.test_packets import (
     CONNECT_PIGGYBACK,
@@ -20,9 +20,7 @@ from tests.lake.analysis.test_packets import (
     stamped,
     udpc,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.lake.captures.reading import datagrams
 
 PORTS = {9_000: "udpc", 9_001: "mrp", 9_002: "rup", 9_003: "pydevts"}
 PORT_OF = {name: port for port, name in PORTS.items()}

@@ -12,6 +12,7 @@ from tests.lake.analysis.conftest import Truth
 from tests.lake.analysis.worlds import World
 
 Row = dict[str, Any]
+Told = Callable[[World, str, str], int]
 SERVER, CLIENT = "server", "client 1"
 HANDSHAKE = """(kind IN ('syn', 'syn_ack', 'connect', 'con_reply', 'fin')
     OR (kind = 'response' AND body_bytes = 0 AND udpc_ack = 1))"""
@@ -44,9 +45,7 @@ def transfers_of(truth: Truth) -> dict[tuple[str, str], Row]:
     return {(row["sender"], row["point"]): row for row in counted.toArrow().to_pylist()}
 
 
-def disagreements(
-    worlds: Iterable[World], told: Callable[[World, str, str], int], true: Callable[[Statistics, Statistics], int]
-) -> list[str]:
+def disagreements(worlds: Iterable[World], told: Told, true: Callable[[Statistics, Statistics], int]) -> list[str]:
     """Compares a number of the tables with one of the machines, for every run and both ways."""
     found = []
     for world in worlds:
@@ -70,6 +69,21 @@ def count(rows: dict[Any, Row], key: tuple[str, ...], name: str) -> int:
     return int(rows[key][name]) if key in rows else 0
 
 
+def of_packets(rows: dict[Any, Row], end: int, name: str, without: str | None = None) -> Told:
+    """Return what is counted of packets at the sender's end, 0, or at the receiver's, 1."""
+
+    def told(world: World, *ways: str) -> int:
+        key = (*ends(world, ways[0]), ways[end])
+        return count(rows, key, name) - (count(rows, key, without) if without else 0)
+
+    return told
+
+
+def of_messages(rows: dict[Any, Row], end: int, name: str) -> Told:
+    """Return what is counted of messages."""
+    return lambda world, *ways: count(rows, (ends(world, ways[0])[0], ways[end]), name)
+
+
 def test_every_run_kept_its_promises(truth: Truth) -> None:
     assert [world.result.seed for world in truth.worlds if not world.result.passed] == []
 
@@ -79,16 +93,12 @@ def test_no_datagram_of_an_endpoint_is_outside_a_session(packets_of: dict[Any, R
 
 
 def test_what_a_sender_sent_is_seen_at_its_end(truth: Truth, packets_of: dict[Any, Row]) -> None:
-    def told(world: World, sender: str, receiver: str) -> int:
-        return count(packets_of, (*ends(world, sender), sender), "datagrams")
-
+    told = of_packets(packets_of, 0, "datagrams")
     assert disagreements(truth.worlds, told, lambda sender, _: sender.datagrams_sent) == []
 
 
 def test_what_a_receiver_received_is_seen_at_its_end(truth: Truth, packets_of: dict[Any, Row]) -> None:
-    def told(world: World, sender: str, receiver: str) -> int:
-        return count(packets_of, (*ends(world, sender), receiver), "datagrams")
-
+    told = of_packets(packets_of, 1, "datagrams")
     assert disagreements(truth.worlds, told, lambda _, receiver: receiver.datagrams_received) == []
 
 
@@ -106,10 +116,7 @@ def test_copies_at_the_senders_end_are_its_retransmissions(truth: Truth, packets
 
 
 def test_copies_at_the_receivers_end_are_its_duplicates(truth: Truth, packets_of: dict[Any, Row]) -> None:
-    def told(world: World, sender: str, receiver: str) -> int:
-        key = (*ends(world, sender), receiver)
-        return count(packets_of, key, "copies") - count(packets_of, key, "calls_again")
-
+    told = of_packets(packets_of, 1, "copies", without="calls_again")
     assert disagreements(truth.worlds, told, lambda _, receiver: receiver.duplicates) == []
 
 
@@ -117,25 +124,15 @@ def test_duplicates_are_copies_and_those_of_important_packets_are_all_found(
     truth: Truth, packets_of: dict[Any, Row]
 ) -> None:
     assert all(row["duplicates"] <= row["copies"] for row in packets_of.values())
-
-    def told(world: World, sender: str, receiver: str) -> int:
-        return count(packets_of, (*ends(world, sender), receiver), "duplicates")
-
     acknowledged_at_once = [world for world in truth.worlds if world.configuration.protocol == "udpc"]
+    told = of_packets(packets_of, 1, "duplicates")
     assert disagreements(acknowledged_at_once, told, lambda _, receiver: receiver.duplicates) == []
     assert sum(row["duplicates"] for row in packets_of.values()) > 0
 
 
 def test_messages_are_those_that_were_sent_and_delivered(truth: Truth, transfers_of: dict[Any, Row]) -> None:
-    def sent(world: World, sender: str, receiver: str) -> int:
-        return count(transfers_of, (ends(world, sender)[0], sender), "sent")
-
-    def acknowledged(world: World, sender: str, receiver: str) -> int:
-        return count(transfers_of, (ends(world, sender)[0], sender), "acknowledged")
-
-    def arrived(world: World, sender: str, receiver: str) -> int:
-        return count(transfers_of, (ends(world, sender)[0], receiver), "sent")
-
+    sent, acknowledged = (of_messages(transfers_of, 0, name) for name in ("sent", "acknowledged"))
+    arrived = of_messages(transfers_of, 1, "sent")
     assert disagreements(truth.worlds, sent, lambda sender, _: sender.messages_sent) == []
     assert disagreements(truth.worlds, acknowledged, lambda sender, _: sender.messages_delivered) == []
     assert disagreements(truth.worlds, arrived, lambda _, receiver: receiver.messages_received) == []

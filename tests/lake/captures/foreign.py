@@ -49,16 +49,8 @@ def bfd(chance: Random) -> Datagrams:
         one, other = (ours, theirs) if out else (theirs, ours)
         head = bytes([0x20, chance.choice([0xC4, 0xC4, 0xD4, 0xE4]), 3 + number // 40, 48])
         timers = struct.pack("!3I", 300_000, 300_000, chance.choice([0, 50_000]))
-        found.append(
-            (
-                out,
-                head
-                + struct.pack("!2I", one, other)
-                + timers
-                + struct.pack("!4BI", 2, 24, 1, 0, number)
-                + chance.randbytes(16),
-            )
-        )
+        digest = struct.pack("!4BI", 2, 24, 1, 0, number) + chance.randbytes(16)
+        found.append((out, head + struct.pack("!2I", one, other) + timers + digest))
     return found
 
 
@@ -76,13 +68,11 @@ def dns(chance: Random) -> Datagrams:
 def quic(chance: Random) -> Datagrams:
     """QUIC: a connection id behind the first byte, and everything else encrypted."""
     id_ = chance.randbytes(8)
-    return [
-        (
-            chance.random() < 0.4,
-            bytes([0x40 | chance.randrange(64)]) + id_ + chance.randbytes(chance.randrange(20, 1_200)),
-        )
-        for _ in range(60)
-    ]
+    found: Datagrams = []
+    for _ in range(60):
+        out, first = chance.random() < 0.4, bytes([0x40 | chance.randrange(64)])
+        found.append((out, first + id_ + chance.randbytes(chance.randrange(20, 1_200))))
+    return found
 
 
 def stun(chance: Random) -> Datagrams:
@@ -98,15 +88,11 @@ def rtp(chance: Random) -> Datagrams:
     sequence, time, source = chance.randrange(1 << 16), chance.randrange(1 << 32), chance.randrange(1 << 32)
     step = chance.choice([0, 160, 3_000])
     body = bytes([chance.choice([*KIND_OF_FLAG, chance.randrange(256)])])
-    return [
-        (
-            True,
-            struct.pack("!BBHII", 0x80, 96, (sequence + n) % (1 << 16), (time + n * step) % (1 << 32), source)
-            + body
-            + chance.randbytes(100),
-        )
-        for n in range(chance.randrange(10, 90))
-    ]
+    found: Datagrams = []
+    for n in range(chance.randrange(10, 90)):
+        head = struct.pack("!BBHII", 0x80, 96, (sequence + n) % (1 << 16), (time + n * step) % (1 << 32), source)
+        found.append((True, head + body + chance.randbytes(100)))
+    return found
 
 
 def sip(chance: Random) -> Datagrams:
@@ -122,36 +108,19 @@ def sip(chance: Random) -> Datagrams:
 def netbios(chance: Random) -> Datagrams:
     """NetBIOS datagrams: an id that grows, and the sender's address."""
     first, source = chance.randrange(1 << 15), chance.randbytes(4)
-    return [
-        (
-            True,
-            bytes([0x11, 0x02])
-            + (first + n).to_bytes(2)
-            + source
-            + struct.pack("!HHH", 138, 187, 0)
-            + b" EEEFFDEL"
-            + bytes(60),
-        )
-        for n in range(chance.randrange(8, 40))
-    ]
+    behind = source + struct.pack("!HHH", 138, 187, 0) + b" EEEFFDEL" + bytes(60)
+    return [(True, bytes([0x11, 0x02]) + (first + n).to_bytes(2) + behind) for n in range(chance.randrange(8, 40))]
 
 
 def uftp(chance: Random) -> Datagrams:
     """UFTP: a version and a function, a sequence that grows, ids that stay, and a group that is sent to."""
     source, group = chance.randbytes(4), chance.randbytes(4)
     function = chance.choice([8, 9, 1, 2])
-    return [
-        (
-            chance.random() < 0.9,
-            bytes([0x50, function])
-            + n.to_bytes(2)
-            + source
-            + group
-            + bytes([chance.choice([0, 1, 2]), 0, 0, 0])
-            + chance.randbytes(200),
-        )
-        for n in range(chance.randrange(10, 90))
-    ]
+    found: Datagrams = []
+    for n in range(chance.randrange(10, 90)):
+        out, head = chance.random() < 0.9, bytes([0x50, function]) + n.to_bytes(2) + source + group
+        found.append((out, head + bytes([chance.choice([0, 1, 2]), 0, 0, 0]) + chance.randbytes(200)))
+    return found
 
 
 def fields(chance: Random) -> Datagrams:

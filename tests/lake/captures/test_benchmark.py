@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from benchmarks.captures.made import make_capture
 from benchmarks.captures.run import _add, _note, dpkt_seconds, goals, show, tshark_seconds
@@ -14,9 +15,6 @@ from benchmarks.captures.worker import packets_table as written
 from benchmarks.frame import Results, measured
 from tests.lake.analysis.tables import packets_table
 from tests.lake.captures.reading import datagrams_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DATAGRAMS = 16_000
 

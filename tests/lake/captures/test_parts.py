@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from fairway.capture.columns.ranges import HEAD_BYTES, Range, form_of, records
 from fairway.capture.packets import encode_ip
@@ -16,9 +16,6 @@ from fairway.lake.captures.files import identity, seen
 from fairway.lake.captures.parts import Part, batches, exact_parts, planned
 from tests.capture.adversaries import CAPTURES
 from tests.lake.captures.traces import AT_NS, SERVER, all_four
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 FILE_ID = "0123456789abcdef0123456789abcdef"
 

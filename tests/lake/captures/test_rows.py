@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
-from itertools import chain
+import socket
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import pytest
 
+from fairway.capture.packets import encode_ip
 from fairway.capture.pcap import PcapWriter
+from fairway.core.addresses import format_address
 from fairway.core.errors import MalformedDatagram
+from fairway.gateway.columns import _address
 from fairway.lake.captures.files import identity, listed, seen
+from fairway.lake.captures.readings import _text
 from fairway.protocols import NAMES, wire
 from fairway.protocols.mrp.wire import Data
 from tests.capture.adversaries import CAPTURES, pcap
@@ -30,8 +35,10 @@ FIELDS = {
 ACKS = ("response", "answering_request", "important_ack", "syn_ack", "heartbeat_ack")
 
 
-def rows_of(path: Path, *, part_bytes: int = 1 << 30, payload: bool = True) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = datagrams_of([path], part_bytes=part_bytes, payload=payload).to_pylist()
+def rows_of(folder: Path, capture: bytes, *, payload: bool = True) -> list[dict[str, Any]]:
+    path = folder / "capture"
+    path.write_bytes(capture)
+    found: list[dict[str, Any]] = datagrams_of([path], payload=payload).to_pylist()
     return found
 
 
@@ -95,9 +102,9 @@ def both_readings(packet: Data) -> dict[str, Any]:
     }
 
 
-def assert_as_scalar(path: Path) -> list[dict[str, Any]]:
-    frames = list(read_capture(path.read_bytes()))
-    rows = rows_of(path)
+def assert_as_scalar(folder: Path, capture: bytes) -> list[dict[str, Any]]:
+    frames = list(read_capture(capture))
+    rows = rows_of(folder, capture)
     assert [row["frame"] for row in rows] == list(range(1, len(frames) + 1))
     for row, frame in zip(rows, frames, strict=True):
         assert (row["at_ns"], row["point"], row["frame_bytes"]) == (frame.at_ns, frame.point or "", frame.wire_bytes)
@@ -108,18 +115,13 @@ def assert_as_scalar(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("protocol", NAMES)
 def test_a_simulated_run_gives_the_rows_of_the_scalar_decoders(tmp_path: Path, protocol: str) -> None:
-    path = tmp_path / "run.pcapng"
-    path.write_bytes(simulated(protocol))
-    rows = assert_as_scalar(path)
-    kinds = {row[f"{protocol}_kind"] for row in rows}
-    assert len(kinds) >= 2
+    rows = assert_as_scalar(tmp_path, simulated(protocol))
+    assert len({row[f"{protocol}_kind"] for row in rows}) >= 2
     assert {row["point"] for row in rows} == {"server", "client"}
 
 
 def test_the_piggyback_layout_is_read_both_ways(tmp_path: Path) -> None:
-    path = tmp_path / "run.pcapng"
-    path.write_bytes(simulated("mrp", layout="piggyback"))
-    rows = assert_as_scalar(path)
+    rows = assert_as_scalar(tmp_path, simulated("mrp", layout="piggyback"))
     assert sum(row["mrp_piggyback"] is True for row in rows) > 20
 
 
@@ -132,78 +134,58 @@ def test_vectors_cut_at_every_length_give_the_rows_of_the_scalar_decoders(tmp_pa
     )]  # fmt: skip
     samples.append(b"d\1" + b"0123456789abcdef" * 2 + bytes([0, 0, 0, 0, 5, 0, 0, 0]) + b"hello")
     samples.append(b"r" + b"0123456789abcdef" * 2 + bytes([0, 4, 4, 0, 0]))
-    path = tmp_path / "cut.pcap"
-    path.write_bytes(
-        pcap(list(chain.from_iterable([sample[:end] for end in range(len(sample) + 1)] for sample in samples)))
-    )
-    assert_as_scalar(path)
+    assert_as_scalar(tmp_path, pcap([sample[:end] for sample in samples for end in range(len(sample) + 1)]))
 
 
 def test_a_flow_is_the_same_in_both_directions_and_differs_between_endpoints(tmp_path: Path) -> None:
-    path = tmp_path / "run.pcapng"
-    path.write_bytes(simulated("udpc"))
-    rows = rows_of(path)
-    directions = {(row["source"], row["source_port"]) for row in rows}
-    assert len(directions) == 2
+    rows = rows_of(tmp_path, simulated("udpc"))
+    assert len({(row["source"], row["source_port"]) for row in rows}) == 2
     assert len({row["flow"] for row in rows}) == 1
-    other = tmp_path / "other.pcap"
-    other.write_bytes(pcap([b"x"]))
-    assert rows_of(other)[0]["flow"] != rows[0]["flow"]
+    assert rows_of(tmp_path, pcap([b"x"]))[0]["flow"] != rows[0]["flow"]
 
 
 def test_a_datagram_cut_by_the_snap_length_keeps_its_header_and_has_no_crc(tmp_path: Path) -> None:
     important = bytes.fromhex("00000007 0a0b0c0d 00000000 10") + bytes(100)
-    path = tmp_path / "snap.pcap"
-    path.write_bytes(pcap([important], snap_bytes=28 + 20))
-    (row,) = rows_of(path)
-    assert (row["truncated"], row["udpc_kind"], row["udpc_body_crc"], row["payload_bytes"]) == (
-        True,
-        "important",
-        None,
-        113,
-    )
+    (row,) = rows_of(tmp_path, pcap([important], snap_bytes=28 + 20))
+    assert (row["truncated"], row["udpc_kind"]) == (True, "important")
+    assert (row["udpc_body_crc"], row["payload_bytes"]) == (None, 113)
 
 
 def test_the_size_on_the_wire_decides_and_half_a_header_is_none(tmp_path: Path) -> None:
     """An acknowledgement with a body is malformed, also when the capture holds no more than its header."""
     with_body = bytes.fromhex("00000007 0a0b0c0d 00000003 11") + bytes(100)
-    path = tmp_path / "snap.pcap"
-    reasons = []
-    for captured in (13, 5):
-        path.write_bytes(pcap([with_body], snap_bytes=28 + captured))
-        reasons += [row["udpc_reason"] for row in rows_of(path)]
     connect = bytes.fromhex("4d525001 00 000001") + bytes(100)
-    path.write_bytes(pcap([connect], snap_bytes=28 + 8))
-    assert [*reasons, rows_of(path)[0]["mrp_reason"]] == ["control_with_body", "too_short", "too_short"]
+    for sent, captured, reason in (
+        (with_body, 13, ("udpc_reason", "control_with_body")),
+        (with_body, 5, ("udpc_reason", "too_short")),
+        (connect, 8, ("mrp_reason", "too_short")),
+    ):
+        (row,) = rows_of(tmp_path, pcap([sent], snap_bytes=28 + captured))
+        assert row[reason[0]] == reason[1]
 
 
 def test_a_damaged_stretch_is_a_row_with_its_offset_and_size(tmp_path: Path) -> None:
-    path = tmp_path / "damaged.pcap"
-    path.write_bytes(CAPTURES["a damaged length"]())
-    (row,) = [row for row in rows_of(path) if row["undecoded"] == "damaged"]
+    found = rows_of(tmp_path, CAPTURES["a damaged length"]())
+    (row,) = [row for row in found if row["undecoded"] == "damaged"]
     assert (row["offset"], row["frame"], row["at"], row["flow"], row["udpc_kind"]) == (68, 1, None, None, None)
     assert row["frame_bytes"] > 16
 
 
 def test_ipv6_and_ipv4_in_one_batch_have_their_own_addresses(tmp_path: Path) -> None:
-    from fairway.capture.packets import encode_ip
-
-    path = tmp_path / "both.pcap"
-    with open(path, "wb") as file:
-        writer = PcapWriter(file.write)
-        writer.frame(1, encode_ip(("10.0.0.1", 1), ("10.0.0.2", 2), b"four"))
-        writer.frame(2, encode_ip(("fd00::1", 1), ("fd00::2", 2), b"six"))
-        writer.frame(3, b"\x45")
-    rows = rows_of(path)
+    pieces: list[bytes] = []
+    writer = PcapWriter(pieces.append)
+    writer.frame(1, encode_ip(("10.0.0.1", 1), ("10.0.0.2", 2), b"four"))
+    writer.frame(2, encode_ip(("fd00::1", 1), ("fd00::2", 2), b"six"))
+    writer.frame(3, b"\x45")
+    rows = rows_of(tmp_path, b"".join(pieces))
     assert [row["source"] for row in rows] == ["10.0.0.1", "fd00::1", None]
     assert [row["destination"] for row in rows] == ["10.0.0.2", "fd00::2", None]
     assert rows[2]["undecoded"] == "cut_in_headers"
 
 
 def test_without_payload_nothing_else_changes(tmp_path: Path) -> None:
-    path = tmp_path / "run.pcapng"
-    path.write_bytes(simulated("rup"))
-    with_payload, without = rows_of(path), rows_of(path, payload=False)
+    capture = simulated("rup")
+    with_payload, without = rows_of(tmp_path, capture), rows_of(tmp_path, capture, payload=False)
     assert any(row["payload"] for row in with_payload)
     assert [{**row, "payload": None} for row in with_payload] == without
 
@@ -214,3 +196,14 @@ def test_the_same_content_has_one_identity_whatever_its_name(tmp_path: Path) -> 
     (tmp_path / "c.pcap").write_bytes(pcap([b"y"]))
     one, copy, other = (identity(seen(path)) for path in listed([str(tmp_path)]))
     assert one == copy != other
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "2001:db8::1", "2001:DB8:0:0:1:0:0:1", "fe80::1", "::1", "1:0:0:2::"])
+def test_a_gateway_and_a_capture_write_an_address_alike(address: str) -> None:
+    packed = ip_address(address).packed
+    seen = socket.inet_ntop(socket.AF_INET6 if len(packed) == 16 else socket.AF_INET, packed)
+    assert _address(format_address((seen, 9000)))[0] == _text(packed)
+
+
+def test_ipv4_on_a_socket_of_both_families_is_ipv4() -> None:
+    assert _address(format_address(("::ffff:192.0.2.1", 9000, 0, 0))) == ("192.0.2.1", 9000)

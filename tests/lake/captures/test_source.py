@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
 
 from fairway.core.errors import BadOption
 from fairway.core.tables import MAPPED, RECORDS
@@ -17,9 +17,6 @@ from fairway.lake.schemas import spark_schema
 from tests.capture.adversaries import CAPTURES
 from tests.lake.captures.reading import datagrams_of, records_of
 from tests.lake.captures.traces import all_four, simulated
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.mark.parametrize("name", ["a whole capture inside payloads", "a damaged length", "pcapng, two sections"])

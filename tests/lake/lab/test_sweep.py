@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow.dataset as ds
 import pytest
+from pyspark.sql import SparkSession
 
 from fairway.lake.lab.grid import parse
 from fairway.lake.lab.sweep import BadLabFolder, LabFolder, sweep
 from tests.lake.lab.folders import GRID, fresh, rows_of, run_here
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def test_spark_gives_the_rows_that_a_plain_loop_gives(spark: SparkSession, tmp_path: Path) -> None:

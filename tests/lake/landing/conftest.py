@@ -14,6 +14,6 @@ from tests.lake.landing.fake import FakeGateway
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[FakeGateway]:
     Lake(tmp_path)
-    gateway = FakeGateway(tmp_path, "one")
+    gateway = FakeGateway(tmp_path, "one", days=2)
     yield gateway
     gateway.close()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import write_deltalake
+from pyspark.sql import SparkSession
 
 from fairway.core.layout import LANDING, segment_name
 from fairway.core.tables import SEGMENT
@@ -17,9 +17,6 @@ from fairway.lake.landing.stream import Stream, StreamOptions
 from fairway.lake.landing.typed import parse_specs
 from fairway.lake.schemas import arrow_schema
 from fairway.store.lakes import Lake
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SCHEMA = "readings=sensor STRING NOT NULL, celsius DOUBLE"
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from fairway.core.tables import PROTOCOLS
 from fairway.lake.landing.stream import Happening, Stream, StreamOptions
 from fairway.lake.landing.typed import parse_specs
 from fairway.store.lakes import Lake
-from tests.lake.landing.fake import DAY_US, FakeGateway, message_body
+from tests.lake.landing.fake import FakeGateway, message_body
 from tests.lake.landing.reading import READERS, Read
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DAYS = ("2026-03-01", "2026-03-02", "2026-03-03")
 KEEP_S = 7 * 86_400.0
-assert DAY_US
 
 
 def land(

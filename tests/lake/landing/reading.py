@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import polars
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from fairway.lake import register
 from fairway.store.delta import Delta
 from fairway.store.places import place_of
 from tests.torture.readers import connected
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 COLUMNS = "gateway, gateway_offset, protocol, CAST(day AS VARCHAR) AS day, body"
 

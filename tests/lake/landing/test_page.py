@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars
 import pytest
+from pyspark.sql import SparkSession
 
 from fairway.core.tables import LANDED_TABLES
 from fairway.lake.landing.tables import compact
@@ -17,11 +18,8 @@ from tests.lake.landing.example import land_example
 from tests.lake.landing.fake import FakeGateway
 from tests.lake.landing.landing import land
 from tests.lake.pages import LANDED as PAGE
-from tests.lake.pages import TYPED, messages_page, questions
+from tests.lake.pages import TYPED, assert_same_answers, messages_page, questions
 from tests.torture.readers import duckdb_with_delta
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 QUESTIONS = questions(PAGE)
 ROWS = PAGE.read_text().partition("## Types")[2].partition("\n## ")[0].splitlines()[4:]
@@ -58,12 +56,7 @@ def test_spark_duckdb_and_polars_have_the_same_answer(
     monkeypatch.chdir(example)
     opened: dict[str, Any] = {}
     exec(POLARS, opened)
-    expected = spark.sql(question.spark).toArrow().to_pylist()
-    found = duckdb.execute(question.duckdb)
-    names = [column[0] for column in found.description]
-    assert [dict(zip(names, row, strict=True)) for row in found.fetchall()] == expected
-    assert eval(question.polars, opened).to_dicts() == expected
-    assert expected
+    assert_same_answers(question, spark, duckdb, opened)
 
 
 @pytest.mark.parametrize("table", [*LANDED_TABLES, TYPED], ids=lambda table: table.name)

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from fairway.cli.stream import STOPPING
 from fairway.lake.landing.batch import Landing
@@ -21,9 +21,6 @@ from tests.cli.terminals import on_terminal
 from tests.lake.landing.fake import FakeGateway
 from tests.lake.landing.killing import PATIENCE_S, TEST_JVM, start_stream
 from tests.lake.landing.landing import land
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SAID = f"fairway: starting Spark\nfairway: {STOPPING}\n"
 
@@ -37,6 +34,13 @@ def terminate_all(driver: int, jvm: int) -> None:
 
 def kill_driver(driver: int, jvm: int) -> None:
     os.kill(driver, signal.SIGKILL)
+
+
+def assert_ends(pid: int) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while is_running(pid) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    assert not is_running(pid)
 
 
 def jvm_of(process: subprocess.Popen[str]) -> int:
@@ -54,18 +58,12 @@ def is_running(pid: int) -> bool:
 
 @pytest.mark.parametrize(
     ("signalling", "code", "said"),
-    [
-        (terminate_all, 0, SAID),
-        (kill_driver, -signal.SIGKILL, None),
-    ],
+    [(terminate_all, 0, SAID), (kill_driver, -signal.SIGKILL, None)],
 )
 def test_a_stream_ends_as_it_was_told_and_its_java_process_with_it(
-    tmp_path: Path, signalling: Signalling, code: int, said: str | None
+    tmp_path: Path, gateway: FakeGateway, signalling: Signalling, code: int, said: str | None
 ) -> None:
-    Lake(tmp_path)
-    gateway = FakeGateway(tmp_path, "one")
     gateway.seal(10)
-    gateway.close()
     with start_stream(tmp_path, own_group=True) as process:
         try:
             assert process.stdout is not None
@@ -75,10 +73,7 @@ def test_a_stream_ends_as_it_was_told_and_its_java_process_with_it(
             assert os.getpgid(jvm) != os.getpgid(process.pid), "a signal to the group would end the batch in the middle"
             signalling(process.pid, jvm)
             assert process.wait(PATIENCE_S) == code
-            deadline_s = time.monotonic() + PATIENCE_S
-            while is_running(jvm) and time.monotonic() < deadline_s:
-                time.sleep(0.05)
-            assert not is_running(jvm)
+            assert_ends(jvm)
             assert said is None or process.stderr.read() == said
         finally:
             process.kill()
@@ -98,10 +93,7 @@ def test_a_signal_while_spark_starts_is_answered_at_once_and_leaves_no_java_proc
             os.killpg(process.pid, signal.SIGINT)  # who is impatient does not leave the JVM behind
             assert process.wait(PATIENCE_S) == 130
             assert process.stderr.read() == ""
-            deadline_s = time.monotonic() + PATIENCE_S
-            while is_running(int(jvm)) and time.monotonic() < deadline_s:
-                time.sleep(0.05)
-            assert not is_running(int(jvm))
+            assert_ends(int(jvm))
         finally:
             process.kill()
 

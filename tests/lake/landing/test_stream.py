@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from fairway.core.errors import FairwayError
 from fairway.core.tables import MESSAGES
@@ -25,18 +24,6 @@ from fairway.store.tending import Compacted
 from tests.lake.landing.fake import FakeGateway
 from tests.lake.landing.landing import expected, land, messages
 from tests.lake.landing.reading import doubles, rows, with_spark
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-
-@pytest.fixture
-def gateway(tmp_path: Path) -> Iterator[FakeGateway]:
-    Lake(tmp_path)
-    gateway = FakeGateway(tmp_path, "one", days=2)
-    yield gateway
-    gateway.close()
-
 
 TYPED = ("readings=sensor STRING, celsius DOUBLE",)
 

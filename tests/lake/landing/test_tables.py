@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
 from deltalake import Field
 from deltalake.schema import PrimitiveType
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 
 from fairway.core.errors import BadOption
 from fairway.core.tables import MESSAGES
@@ -25,9 +25,6 @@ from fairway.store.lakes import Lake
 from tests.lake.landing.fake import FakeGateway
 from tests.lake.landing.landing import land
 from tests.lake.landing.reading import rows
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def batches(happened: list[Happening]) -> list[tuple[int, int]]:

@@ -6,10 +6,11 @@ import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars
 import pytest
+from pyspark.sql import SparkSession
 
 from fairway.core.errors import BadOption
 from fairway.core.tables import REJECTED
@@ -21,9 +22,6 @@ from tests.lake.landing.fake import FakeGateway
 from tests.lake.landing.landing import land
 from tests.lake.landing.reading import rows
 from tests.torture.readers import duckdb_with_delta
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 COLUMNS = "sensor STRING NOT NULL, celsius DOUBLE, count INT, at TIMESTAMP, tags ARRAY<STRING>"
 SPEC = f"readings={COLUMNS}"

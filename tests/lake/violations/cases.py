@@ -19,8 +19,8 @@ class Case:
     clause: str
     what: str
     steps: tuple[Step, ...]
-    expected: str
-    """The rule's own words: a clause may have several rules."""
+    expected: str = ""
+    """The rule's own words, where a clause has several rules."""
     also: tuple[str, ...] = ()
     """Clauses that cannot be kept while this one is broken."""
     ipv6: bool = False

@@ -27,26 +27,11 @@ EXCHANGE: tuple[Step, ...] = ((0.0, ">", _packet(1)), (0.01, "<", _ack(1)), (0.0
 LATER: Step = (6.0, ">", _packet(2))
 
 CASES = (
-    Case(
-        "PYDEVTS-1.1",
-        "three bytes",
-        (*EXCHANGE, (0.1, ">", bytes(3))),
-        "at least eight bytes; it may have been cut on the way",
-    ),
-    Case("PYDEVTS-1.2", "type 2", (*EXCHANGE, (0.1, ">", b"\2" + bytes(7))), "type 0, 1 or 3"),
-    Case("PYDEVTS-1.3", "success 2", (*EXCHANGE, (0.1, "<", _ack(1, success=2))), "success 0 or 1"),
-    Case(
-        "PYDEVTS-1.4",
-        "an ack of nine bytes",
-        (*EXCHANGE, (0.1, "<", _ack(1) + b"x")),
-        "exactly eight bytes of an ack or close",
-    ),
-    Case(
-        "PYDEVTS-1.5",
-        "a wrong CRC",
-        (*EXCHANGE, (0.1, ">", _packet(2, crc=7)), (0.2, "<", _ack(2, 7, success=1))),
-        "the CRC-32 of the body; it may have been damaged on the way",
-    ),
+    Case("PYDEVTS-1.1", "three bytes", (*EXCHANGE, (0.1, ">", bytes(3)))),
+    Case("PYDEVTS-1.2", "type 2", (*EXCHANGE, (0.1, ">", b"\2" + bytes(7)))),
+    Case("PYDEVTS-1.3", "success 2", (*EXCHANGE, (0.1, "<", _ack(1, success=2)))),
+    Case("PYDEVTS-1.4", "an ack of nine bytes", (*EXCHANGE, (0.1, "<", _ack(1) + b"x"))),
+    Case("PYDEVTS-1.5", "a wrong CRC", (*EXCHANGE, (0.1, ">", _packet(2, crc=7)), (0.2, "<", _ack(2, 7, success=1)))),
     Case(
         "PYDEVTS-1.6",
         "an ack with another crc",
@@ -63,29 +48,17 @@ CASES = (
         "PYDEVTS-1.7",
         "a body of 65,500 bytes",
         (*EXCHANGE, (0.1, ">", _packet(2, bytes(65_500)))),
-        "a body of at most 65,499 bytes",
         ipv6=True,
     ),
-    Case(
-        "PYDEVTS-1.8",
-        "a close with success 1",
-        (*EXCHANGE, (0.1, ">", _close(1, success=1))),
-        "the success of a close is sent as 0",
-    ),
+    Case("PYDEVTS-1.8", "a close with success 1", (*EXCHANGE, (0.1, ">", _close(1, success=1)))),
     Case(
         "PYDEVTS-3.3",
         "a wrong CRC acknowledged with success",
         (*EXCHANGE, (6.0, ">", _packet(2, crc=7)), (6.1, "<", _ack(2, 7))),
-        "a packet with a bad CRC is answered by an ack with success 1",
         also=("PYDEVTS-1.5",),
     ),
-    Case("PYDEVTS-4.2", "a close without an ack", (*EXCHANGE, LATER, (6.1, ">", _close(2))), "a close answers an ack"),
-    Case(
-        "PYDEVTS-4.3",
-        "success 1 without a failure",
-        (*EXCHANGE, (6.0, ">", _packet(2, success=1))),
-        "success 1 marks the repeat that an ack with success 1 asked for",
-    ),
+    Case("PYDEVTS-4.2", "a close without an ack", (*EXCHANGE, LATER, (6.1, ">", _close(2)))),
+    Case("PYDEVTS-4.3", "success 1 without a failure", (*EXCHANGE, (6.0, ">", _packet(2, success=1)))),
     Case(
         "PYDEVTS-6.1",
         "a packet 23 times",
@@ -98,12 +71,7 @@ CASES = (
         (*EXCHANGE, (50.0, ">", _packet(1))),
         "a packet is repeated for 30 s at the most, and its id not used again for the same body for 120 s",
     ),
-    Case(
-        "PYDEVTS-6.2",
-        "an ack 25 times",
-        (EXCHANGE[0], *((0.01 + number, "<", _ack(1)) for number in range(25))),
-        "an ack is repeated ten times at the most, and sent once for each copy",
-    ),
+    Case("PYDEVTS-6.2", "an ack 25 times", (EXCHANGE[0], *((0.01 + number, "<", _ack(1)) for number in range(25)))),
     Case(
         "PYDEVTS-6.2",
         "an ack 35 times, minutes after ten copies",
@@ -111,13 +79,9 @@ CASES = (
             *((3.0 * number, ">", _packet(1)) for number in range(11)),
             *((330.0 + number, "<", _ack(1)) for number in range(35)),
         ),
-        "an ack is repeated ten times at the most, and sent once for each copy",
     ),
     Case(
-        "PYDEVTS-7.2",
-        "an id used while open",
-        (*EXCHANGE, (1.0, ">", _packet(2)), (2.0, ">", _packet(2, b"another"))),
-        "the ids of open messages are skipped",
+        "PYDEVTS-7.2", "an id used while open", (*EXCHANGE, (1.0, ">", _packet(2)), (2.0, ">", _packet(2, b"another")))
     ),
     Case(
         "PYDEVTS-7.2",
@@ -128,18 +92,11 @@ CASES = (
             (2.0, ">", _packet(2, b"another")),
             (1_000.0, ">", _packet(2, b"a third")),
         ),
-        "the ids of open messages are skipped",
     ),
-    Case(
-        "PYDEVTS-10.1",
-        "an ack of what was never sent",
-        (*EXCHANGE, (6.0, "<", _ack(77, 5, success=1))),
-        "an ack without a packet is a question for a sign of life: success 0 and a crc other than 0",
-    ),
+    Case("PYDEVTS-10.1", "an ack of what was never sent", (*EXCHANGE, (6.0, "<", _ack(77, 5, success=1)))),
     Case(
         "ALL-6.1",
         "thirteen acks for an empty packet",
         ((0.0, ">", _packet(1, b"")), *((0.01 + number, "<", _ack(1, 0)) for number in range(13))),
-        "at most three times the bytes that came from an address that has proved nothing",
     ),
 )

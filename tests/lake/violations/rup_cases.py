@@ -32,45 +32,16 @@ SECOND: Step = (0.01, ">", _part(10))
 THIRD: Step = (0.02, ">", _part(20))
 WHOLE = (FIRST, SECOND, THIRD, (0.05, "<", _confirm(30)))
 
-SIZES = "at least 42 bytes of data, exactly 38 of a request or confirm"
-CONFIRMS = "a confirm names the start of a part, or the total"
-REQUESTS = "a request names the start of a part below the total"
-
 CASES = (
-    Case(
-        "RUP-1.1",
-        "another letter",
-        (*WHOLE, (0.1, ">", _changed(_part(0), 0, ord("x")))),
-        "d, r or c as the first byte",
-    ),
-    Case("RUP-1.2", "a confirm of 39 bytes", (*WHOLE, (0.1, "<", _confirm(30) + b"\0")), SIZES),
-    Case("RUP-1.2", "data of 41 bytes", (*WHOLE, (0.1, ">", _part(0)[:41])), SIZES),
-    Case("RUP-1.3", "a digit of 255", (*WHOLE, (0.1, "<", _changed(_confirm(30), 34, 255))), "numbers in base 255"),
-    Case(
-        "RUP-1.4",
-        "an id with a capital letter",
-        (*WHOLE, (0.1, "<", _changed(_confirm(30), 5, ord("A")))),
-        "32 lower-case hexadecimal digits",
-    ),
-    Case("RUP-1.5", "start 2", (*WHOLE, (0.1, ">", _changed(_part(0), 1, 2))), "start 0 or 1"),
-    Case(
-        "RUP-1.6",
-        "no zero after the id",
-        (*WHOLE, (0.1, "<", _changed(_confirm(30), 33, 1))),
-        "a zero byte after the id",
-    ),
-    Case(
-        "RUP-2.1",
-        "a part off the grid",
-        (*WHOLE, (0.1, ">", _part(15, body=bytes(5)))),
-        "all parts but the last have one size, and stand at multiples of it",
-    ),
-    Case(
-        "RUP-2.2",
-        "start 1 in the middle",
-        (FIRST, (0.01, ">", _part(10, start=True)), *WHOLE[2:]),
-        "start is 1 on the part at position 0 and 0 on all others",
-    ),
+    Case("RUP-1.1", "another letter", (*WHOLE, (0.1, ">", _changed(_part(0), 0, ord("x"))))),
+    Case("RUP-1.2", "a confirm of 39 bytes", (*WHOLE, (0.1, "<", _confirm(30) + b"\0"))),
+    Case("RUP-1.2", "data of 41 bytes", (*WHOLE, (0.1, ">", _part(0)[:41]))),
+    Case("RUP-1.3", "a digit of 255", (*WHOLE, (0.1, "<", _changed(_confirm(30), 34, 255)))),
+    Case("RUP-1.4", "an id with a capital letter", (*WHOLE, (0.1, "<", _changed(_confirm(30), 5, ord("A"))))),
+    Case("RUP-1.5", "start 2", (*WHOLE, (0.1, ">", _changed(_part(0), 1, 2)))),
+    Case("RUP-1.6", "no zero after the id", (*WHOLE, (0.1, "<", _changed(_confirm(30), 33, 1)))),
+    Case("RUP-2.1", "a part off the grid", (*WHOLE, (0.1, ">", _part(15, body=bytes(5))))),
+    Case("RUP-2.2", "start 1 in the middle", (FIRST, (0.01, ">", _part(10, start=True)), *WHOLE[2:])),
     Case("RUP-2.3", "another total", (*WHOLE, (0.1, ">", _part(10, 40))), "all parts of a message have the same total"),
     Case(
         "RUP-2.3",
@@ -84,18 +55,8 @@ CASES = (
         (*WHOLE, (0.1, ">", _part(10, body=b""))),
         "a part is empty only in an empty message",
     ),
-    Case(
-        "RUP-2.5",
-        "two million parts",
-        ((0.0, ">", _part(0, 2_000_000, b"x")),),
-        "a message has at most 1,048,576 parts",
-    ),
-    Case(
-        "RUP-2.8",
-        "a part with other bytes",
-        (*WHOLE, (0.1, ">", _part(10, body=bytes(10)))),
-        "a part is repeated byte for byte",
-    ),
+    Case("RUP-2.5", "two million parts", ((0.0, ">", _part(0, 2_000_000, b"x")),)),
+    Case("RUP-2.8", "a part with other bytes", (*WHOLE, (0.1, ">", _part(10, body=bytes(10))))),
     Case(
         "RUP-3.1",
         "a gap confirmed",
@@ -132,25 +93,18 @@ CASES = (
         (FIRST, SECOND, (0.05, "<", _confirm(20)), (5.0, "<", _confirm(10))),
         "confirm never goes back",
     ),
-    Case(
-        "RUP-3.7",
-        "a confirm of an unknown id",
-        (*WHOLE, (6.0, "<", _confirm(10, OTHER))),
-        "a confirm names a message of which a part has come",
-    ),
+    Case("RUP-3.7", "a confirm of an unknown id", (*WHOLE, (6.0, "<", _confirm(10, OTHER)))),
     Case(
         "RUP-3.7",
         "a confirm before the first part",
         (*WHOLE, (6.0, "<", _confirm(0, OTHER)), (7.0, ">", _part(0, 10, identity=OTHER))),
-        "a confirm names a message of which a part has come",
     ),
-    Case("RUP-3.8", "a confirm off the grid", (*WHOLE, (0.1, "<", _confirm(15))), CONFIRMS),
-    Case("RUP-3.8", "a confirm beyond the total", (*WHOLE, (0.1, "<", _confirm(40))), CONFIRMS),
+    Case("RUP-3.8", "a confirm off the grid", (*WHOLE, (0.1, "<", _confirm(15)))),
+    Case("RUP-3.8", "a confirm beyond the total", (*WHOLE, (0.1, "<", _confirm(40)))),
     Case(
         "RUP-4.3",
         "a request before a later part",
         (*WHOLE, (16.0, ">", _part(0, identity=OTHER)), (16.1, "<", _request(10, OTHER))),
-        "a part is requested after a later one has come",
     ),
     Case(
         "RUP-4.3",
@@ -163,22 +117,15 @@ CASES = (
             (16.3, ">", _part(20, identity=OTHER)),
             (16.4, "<", _confirm(30, OTHER)),
         ),
-        "a part is requested after a later one has come",
     ),
-    Case(
-        "RUP-4.6",
-        "a request for an unknown id",
-        (*WHOLE, (6.0, "<", _request(10, OTHER))),
-        "a request names a message of which a part has come",
-    ),
+    Case("RUP-4.6", "a request for an unknown id", (*WHOLE, (6.0, "<", _request(10, OTHER)))),
     Case(
         "RUP-4.6",
         "a request before the first part",
         (*WHOLE, (6.0, "<", _request(0, OTHER)), (7.0, ">", _part(0, 10, identity=OTHER))),
-        "a request names a message of which a part has come",
     ),
-    Case("RUP-4.7", "a request off the grid", (*WHOLE, (0.1, "<", _request(15))), REQUESTS),
-    Case("RUP-4.7", "a request beyond the total", (*WHOLE, (0.1, "<", _request(50))), REQUESTS),
+    Case("RUP-4.7", "a request off the grid", (*WHOLE, (0.1, "<", _request(15)))),
+    Case("RUP-4.7", "a request beyond the total", (*WHOLE, (0.1, "<", _request(50)))),
     Case(
         "RUP-5.9",
         "a retransmission after 25 s of silence",
@@ -201,7 +148,6 @@ CASES = (
         "ALL-6.1",
         "fourteen confirms for one small part",
         ((0.0, ">", _part(0, 1, b"x")), *((0.01 + number * 0.1, "<", _confirm(1)) for number in range(14))),
-        "at most three times the bytes that came from an address that has proved nothing",
     ),
 )
 

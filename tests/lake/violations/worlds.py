@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 
 from fairway.capture.pcapng import PcapngWriter
 from fairway.core.events import Address
@@ -15,11 +15,8 @@ from fairway.lake.schemas import arrow_schema
 from fairway.sim.network import Sighting
 from fairway.sim.swarm import draw, run_seed
 from fairway.sim.trace import EPOCH_NS
-from tests.lake.analysis.frames import datagrams
 from tests.lake.analysis.tables import frame_of, packets_table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from tests.lake.captures.reading import datagrams
 
 PORTS = {9_000 + number: protocol for number, protocol in enumerate(PROTOCOLS)}
 """Where the servers of simulated runs listen."""

@@ -7,9 +7,7 @@
     decoded.py           what each record says, read as the protocol of its flow
     conversations.py     which records are one session, and who called
     said.py              numbers without their wrapping, messages, and which numbers are left out
-    carried.py           running values along sessions, from chunk to chunk
-    retransmissions.py   what repeats what
-    acknowledgements.py  what answers what
+    acknowledgements.py  what repeats what, and what answers what
     packets.py           every record with all of that
     giants.py            the same for an episode that is too large for memory
     transfers.py         one row per message

@@ -10,13 +10,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from fairway.core.errors import DamagedCapture
 from fairway.core.tables import ANALYSIS_TABLES, CAPTURES, PACKETS, Table
-from fairway.lake.analysis.episodes import SILENCE_NS, Span
-from fairway.lake.captures.files import CaptureFile, identity, listed, seen
+from fairway.lake.analysis.episodes import SILENCE_NS
+from fairway.lake.captures.files import CaptureFile, Span, identity, listed, seen
 from fairway.lake.captures.parts import Part, planned, times
 from fairway.lake.captures.source import load_parts
 from fairway.lake.reader import FILE, read_table
@@ -24,8 +25,6 @@ from fairway.lake.schemas import spark_schema
 from fairway.store.delta import DataFile
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from fairway.lake.analysis.state import State
 
 UNTIMED = Span(0, 0)
@@ -90,6 +89,8 @@ def survey(spark: SparkSession, paths: Iterable[str], held: Collection[str], par
 
 
 _OF_EPISODES = [table for table in ANALYSIS_TABLES if table is not CAPTURES]
+_STORED = {table.name: table for table in _OF_EPISODES}
+"""The tables with all columns that are stored, also those that say to which episode a row belongs."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class Touched:
         if not paths:
             return None
         version = self.state.versions[table.name]
-        schema = spark_schema(next(one for one in _OF_EPISODES if one.name == table.name))
+        schema = spark_schema(_STORED[table.name])
         rows = read_table(self.spark, self.state.delta(table), version=version, files=paths, schema=schema)
         return rows.where(~F.col("file_id").isin(*self.reread)) if self.reread and table is PACKETS else rows
 

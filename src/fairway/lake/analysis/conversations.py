@@ -20,9 +20,21 @@ import pyarrow.compute as pc
 from fairway.capture.columns.records import NO_TIME
 from fairway.core.columns import Integers
 from fairway.core.tables import PROTOCOLS
-from fairway.lake.analysis.carried import Carried, Runs
 from fairway.lake.analysis.decoded import ANSWERING, KIND, MRP, RUP, UDPC, Decoded
-from fairway.lake.arrays import MISSING, Mask, Rows, Words, begins, hexadecimal, last_before, mixed, start_of, together
+from fairway.lake.arrays import (
+    MISSING,
+    Carried,
+    Mask,
+    Rows,
+    Runs,
+    Words,
+    begins,
+    hexadecimal,
+    last_before,
+    mixed,
+    start_of,
+    together,
+)
 
 _UDPC, _MRP = ("syn", "syn_ack"), ("connect", "con_reply")
 """Calls and their answers."""
@@ -34,12 +46,13 @@ def handshakes_in(rows: Rows) -> Mask:
     return found
 
 
-def answers_of_calls(rows: Rows, point: Integers, forward: Mask) -> Integers:
+def answers_of_calls(decoded: Decoded) -> Integers:
     """Return for each call of the rows, which are in the order of time, the answer that it got; -1 for all others.
 
     That is the sessionID (udpc) or the sv_conid (mrp; 0 if rejected) of the next answer to this call, and for a copy
     of a call that comes after its answer, of the one before.
     """
+    rows, forward = decoded.rows, decoded.forward
     found = np.full(len(rows), MISSING, dtype=np.int64)
     shaken = np.flatnonzero(handshakes_in(rows))
     if not len(shaken):
@@ -50,7 +63,7 @@ def answers_of_calls(rows: Rows, point: Integers, forward: Mask) -> Integers:
     udpc_number = np.where(udpc == 1, rows.numbers("udpc_ack")[shaken], rows.numbers("udpc_index")[shaken])
     number = np.where(udpc >= 0, udpc_number, rows.numbers("mrp_client")[shaken])
     answer = np.where(udpc == 1, rows.numbers("udpc_session")[shaken], rows.numbers("mrp_server")[shaken])
-    call = mixed(point[shaken], rows.numbers("flow")[shaken], caller_forward, number)
+    call = mixed(decoded.point[shaken], rows.numbers(rows.unit)[shaken], caller_forward, number)
     order = together(call)
     before = _nearest(call[order], ~calls[order])
     after = len(order) - 1 - _nearest(call[order][::-1], ~calls[order][::-1])[::-1]
@@ -135,13 +148,13 @@ def _conversation(decoded: Decoded, rows: Integers, answers: Integers) -> Words:
     sender = np.select(
         [kind == KIND["connect"], kind == KIND["con_reply"]],
         [decoded.number("mrp_client")[rows], decoded.number("mrp_server")[rows]],
-        decoded.mrp_origin[rows],
+        decoded.mrp["mrp_origin"][rows],
     )
     receiver = np.select(
         [kind == KIND["connect"], kind == KIND["con_reply"]],
         [answers, decoded.number("mrp_client")[rows]],
-        decoded.mrp_destination[rows],
+        decoded.mrp["mrp_destination"][rows],
     )
     one[mrp] = np.where(forward, sender, receiver)[mrp]
     other[mrp] = np.where(forward, receiver, sender)[mrp]
-    return mixed(decoded.point_words[decoded.point[rows]], decoded.flow[rows], protocol, named_by, one, other)
+    return mixed(decoded.point[rows], decoded.flow[rows], protocol, named_by, one, other)

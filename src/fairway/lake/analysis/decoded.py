@@ -19,7 +19,7 @@ import numpy as np
 from fairway.capture.columns.records import NO_TIME
 from fairway.core.columns import Integers
 from fairway.core.tables import PROTOCOLS
-from fairway.lake.arrays import MISSING, ByEpisode, Codes, Mask, Rows, Words, begins, count, least, mixed, most, word_of
+from fairway.lake.arrays import MISSING, Codes, Mask, Rows, Words, begins, count, least, mixed, most, word_of
 from fairway.lake.captures.recognition import DTLS, PortMap, Recognised, recognised
 from fairway.protocols.mrp import wire as mrp
 from fairway.protocols.pydevts import wire as pydevts
@@ -67,9 +67,9 @@ def is_piggyback(rows: Rows, forward: Mask, mrp: Mask, known: Layouts | None = N
     if not len(unclear):
         return chosen
     if known is None:
-        flows = np.unique(rows.numbers("flow")[(kind >= 0) & ~rows.missing("flow")])
+        flows = np.unique(rows.numbers(rows.unit)[(kind >= 0) & ~rows.missing(rows.unit)])
         known = layouts(rows, forward, flows, signs_in(rows, flows))
-    of_row = known.layout[np.searchsorted(known.flows, rows.numbers("flow")[unclear])]
+    of_row = known.layout[np.searchsorted(known.flows, rows.numbers(rows.unit)[unclear])]
     chosen[unclear[of_row == _PIGGYBACK]] = True
     mixed_rows = unclear[of_row == _BOTH]
     if len(mixed_rows):
@@ -83,8 +83,8 @@ def is_piggyback(rows: Rows, forward: Mask, mrp: Mask, known: Layouts | None = N
 def signs_in(rows: Rows, flows: Integers) -> Signs:
     """Return what the datagrams of these flows, which are sorted, show of mrp's layouts."""
     kind = rows.codes("mrp_kind", _KINDS)
-    of_mrp = np.flatnonzero((kind >= 0) & ~rows.missing("flow"))
-    kind, flow = kind[of_mrp], np.searchsorted(flows, rows.numbers("flow")[of_mrp])
+    of_mrp = np.flatnonzero((kind >= 0) & ~rows.missing(rows.unit))
+    kind, flow = kind[of_mrp], np.searchsorted(flows, rows.numbers(rows.unit)[of_mrp])
     data = kind == _DATA
     short = data & ~rows.flags("mrp_stamped")[of_mrp]
     places, owner = of_mrp[data], flow[data]
@@ -104,8 +104,8 @@ def signs_in(rows: Rows, flows: Integers) -> Signs:
 def layouts(rows: Rows, forward: Mask, flows: Integers, signs: Signs) -> Layouts:
     """Return the layout of flows; the rows hold all of their connects and replies."""
     kind = rows.codes("mrp_kind", _KINDS)
-    shaken = np.flatnonzero(np.isin(kind, (_CONNECT, _CON_REPLY)) & ~rows.missing("flow"))
-    calls, flow = kind[shaken] == _CONNECT, np.searchsorted(flows, rows.numbers("flow")[shaken])
+    shaken = np.flatnonzero(np.isin(kind, (_CONNECT, _CON_REPLY)) & ~rows.missing(rows.unit))
+    calls, flow = kind[shaken] == _CONNECT, np.searchsorted(flows, rows.numbers(rows.unit)[shaken])
     version = rows.numbers("mrp_version")[shaken][calls]
     oldest, newest = least(flow[calls], version, len(flows), -1), most(flow[calls], version, len(flows), -1)
     distinct = [np.bincount(ids >> np.int64(32), minlength=len(flows)) for ids in signs.ids]
@@ -126,7 +126,7 @@ def _piggyback_pairs(rows: Rows, handshakes: Integers, calls: Mask, forward: Mas
     """Return the pairs of ids that accepted piggyback connects agreed on."""
     caller_forward = np.where(calls, forward[handshakes], ~forward[handshakes])
     client = rows.numbers("mrp_client")[handshakes]
-    call = mixed(rows.numbers("flow")[handshakes], client, caller_forward)
+    call = mixed(rows.numbers(rows.unit)[handshakes], client, caller_forward)
     order = np.lexsort((rows.numbers("at_ns")[handshakes], call))
     calls, call = calls[order], call[order]
     accepts = ~calls & (rows.numbers("mrp_status")[handshakes][order] == 1)
@@ -148,7 +148,7 @@ def _first(keys: Words, wanted: Mask) -> Integers:
 
 def _pairs(rows: Rows, places: Integers, one: Integers, other: Integers) -> Integers:
     """Return a word for the ids of both ends of a flow."""
-    return mixed(rows.numbers("flow")[places], one, other).view(np.int64)
+    return mixed(rows.numbers(rows.unit)[places], one, other).view(np.int64)
 
 
 UDPC, MRP, RUP, PYDEVTS = range(len(PROTOCOLS))
@@ -186,11 +186,6 @@ class Decoded:
     known: Known | None = None
 
     @cached_property
-    def by_episode(self) -> ByEpisode:
-        """The same rows, for what is judged within an episode."""
-        return ByEpisode(self.rows)
-
-    @cached_property
     def forward(self) -> Mask:
         """A direction that both sides of a flow agree on, before it is known who called."""
         source, sources = self.rows.texts("source")
@@ -205,7 +200,7 @@ class Decoded:
     @cached_property
     def recognised(self) -> Recognised:
         """The protocol of each row's flow, and the evidence for it."""
-        return recognised(self.by_episode, self.forward, self.port_map, self.known and self.known.recognised)
+        return recognised(self.rows, self.forward, self.port_map, self.known and self.known.recognised)
 
     @property
     def protocol(self) -> Codes:
@@ -235,18 +230,10 @@ class Decoded:
         return good
 
     @cached_property
-    def _points(self) -> tuple[Integers, list[str]]:
-        return self.rows.texts("point")
-
-    @property
-    def point(self) -> Integers:
-        """The point of each row, as a place in `point_words`."""
-        return self._points[0]
-
-    @cached_property
-    def point_words(self) -> Words:
-        """A word for each point."""
-        return np.array([word_of(text) for text in self._points[1]], dtype=np.int64).view(np.uint64)
+    def point(self) -> Words:
+        """A word for the point of each row."""
+        places, texts = self.rows.texts("point")
+        return np.array([word_of(text) for text in texts], dtype=np.int64).view(np.uint64)[places]
 
     @property
     def flow(self) -> Integers:
@@ -257,29 +244,18 @@ class Decoded:
     def piggyback(self) -> Mask:
         """Which rows of mrp's data have the piggyback layout."""
         mrp = self.protocol == MRP
-        return is_piggyback(self.by_episode, self.forward, mrp, self.known and self.known.layouts)
+        return is_piggyback(self.rows, self.forward, mrp, self.known and self.known.layouts)
 
     def number(self, name: str) -> Integers:
         """Return a field of the header; in rows of other protocols it means nothing."""
         return self.rows.numbers(name)
 
-    def _by_layout(self, name: str) -> Integers:
-        return np.where(self.piggyback, self.rows.numbers(f"piggyback_{name}"), self.rows.numbers(f"mrp_{name}"))
-
     @cached_property
-    def mrp_origin(self) -> Integers:
-        """mrp's from_conid, in the layout that holds."""
-        return self._by_layout("origin")
-
-    @cached_property
-    def mrp_destination(self) -> Integers:
-        """mrp's dest_conid, in the layout that holds."""
-        return self._by_layout("destination")
-
-    @cached_property
-    def mrp_sequence(self) -> Integers:
-        """mrp's sequence, in the layout that holds."""
-        return self._by_layout("sequence")
+    def mrp(self) -> dict[str, Integers]:
+        """The fields that both of mrp's layouts have, in the layout that holds."""
+        rows, fields = self.rows, ("origin", "destination", "sequence")
+        both = {name: (rows.numbers(f"piggyback_{name}"), rows.numbers(f"mrp_{name}")) for name in fields}
+        return {f"mrp_{name}": np.where(self.piggyback, *pair) for name, pair in both.items()}
 
     @cached_property
     def header_bytes(self) -> Integers:

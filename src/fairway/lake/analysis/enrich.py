@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +20,13 @@ import pyarrow as pa
 from fairway.capture.columns.datagrams import REASONS
 from fairway.core.tables import PACKETS, RECORDS
 from fairway.lake.analysis.decoded import Decoded, Known
-from fairway.lake.analysis.episodes import Span, are_open, first_of_episodes, numbers_of
+from fairway.lake.analysis.episodes import are_open, first_of_episodes, numbers_of
 from fairway.lake.analysis.giants import Chunks, cut, packets_in
 from fairway.lake.analysis.packets import Packets, packets_of, table_of
 from fairway.lake.arrays import Codes, Mask, Rows, count, masked, mixed, most
-from fairway.lake.captures.files import number_of
+from fairway.lake.captures.files import Capture, number_of
 from fairway.lake.captures.merged import borne_out
-from fairway.lake.captures.readings import Readings, Source
+from fairway.lake.captures.readings import Readings
 from fairway.lake.schemas import arrow_schema, spark_schema
 
 if TYPE_CHECKING:
@@ -41,13 +41,6 @@ BATCH_ROWS = 1 << 15
 ORDER = ("flow", "at_ns", "file_id", "offset")
 _SCHEMA = arrow_schema(PACKETS)
 _RECORDS = arrow_schema(RECORDS)
-
-
-class Capture(NamedTuple):
-    """What rows of `packets` say of their file, and what decides whether another file could continue an episode."""
-
-    source: Source
-    span: Span
 
 
 @dataclass
@@ -139,17 +132,13 @@ class Enrich:
         """Return what is known of whole episodes, and which rows belong to an open one."""
         records = self.cut(records)
         numbered, first = self._numbered(records)
-        yield packets_of(Readings(numbered, self._sources), self.port_map), are_open(Rows(records), first, self._spans)
+        yield packets_of(self._decoded(numbered)), are_open(Rows(records), first, self.captures)
 
     def _of_giant(self, chunks: Chunks) -> Iterator[tuple[Packets, Mask]]:
         """Return the same of one episode, chunk by chunk."""
-        is_open = are_open(Rows(chunks.ends), np.array([True, False]), self._spans)[0]
-
-        def decode(records: pa.Table, known: Known | None) -> Decoded:
-            return Decoded(Readings(records, self._sources), self.port_map, known)
-
-        with closing(chunks), closing(cut(chunks, decode)) as whole:
-            for packets in packets_in(whole, decode):
+        is_open = are_open(Rows(chunks.ends), np.array([True, False]), self.captures)[0]
+        with closing(chunks), closing(cut(chunks, self._decoded)) as whole:
+            for packets in packets_in(whole, self._decoded):
                 yield packets, is_open & ~packets.decoded.rows.missing("episode")
 
     def cut(self, records: pa.Table) -> pa.Table:
@@ -157,12 +146,15 @@ class Enrich:
         if records["merged_as"].null_count == len(records):
             return records
         numbered = self._numbered(records)[0]
-        rows = Readings(numbered, self._sources)
+        episode = mixed(Rows(numbered).numbers("episode"))
 
         def recognise(seen: Mask) -> Codes:
-            return Decoded(Readings(numbered.filter(pa.array(seen)), self._sources), self.port_map).protocol
+            return self._decoded(numbered.filter(pa.array(seen))).protocol
 
-        return records.filter(pa.array(borne_out(rows, mixed(rows.records.numbers("episode")), recognise)))
+        return records.filter(pa.array(borne_out(self._decoded(numbered).rows, episode, recognise)))
+
+    def _decoded(self, records: pa.Table, known: Known | None = None) -> Decoded:
+        return Decoded(Readings(records, self.captures), self.port_map, known)
 
     def _numbered(self, records: pa.Table) -> tuple[pa.Table, Mask]:
         """Return records with the number of their episode, and which of them begin one."""
@@ -170,14 +162,6 @@ class Enrich:
         first = first_of_episodes(rows)
         episode = masked(numbers_of(rows, first), rows.numbers("undecoded") != 0, pa.int64())
         return records.append_column("episode", episode), first
-
-    @property
-    def _sources(self) -> dict[int, Source]:
-        return {number: capture.source for number, capture in self.captures.items()}
-
-    @property
-    def _spans(self) -> dict[int, Span]:
-        return {number: capture.span for number, capture in self.captures.items()}
 
     def enriched(self, packets: Packets, is_open: Mask) -> Iterator[pa.RecordBatch]:
         """Return rows of `packets`, few at a time: written out, texts are most of a row."""

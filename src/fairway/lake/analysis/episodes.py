@@ -7,22 +7,15 @@ whole. Records without a time are an episode of their own in their flow; those w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 
 from fairway.core.columns import Integers
 from fairway.lake.arrays import Mask, Rows, begins, mixed
+from fairway.lake.captures.files import Capture
 
 SILENCE_NS = 300_000_000_000
 """The longest idle time of the four protocols."""
-
-
-class Span(NamedTuple):
-    """When a capture begins and ends, in nanoseconds since 1970."""
-
-    first_ns: int
-    last_ns: int
 
 
 def first_of_episodes(records: Rows) -> Mask:
@@ -41,13 +34,15 @@ def numbers_of(records: Rows, first: Mask) -> Integers:
     return of_each
 
 
-def are_open(records: Rows, first: Mask, spans: Mapping[int, Span]) -> Mask:
+def are_open(records: Rows, first: Mask, captures: Mapping[int, Capture]) -> Mask:
     """Return which rows belong to an episode that another capture could continue.
 
     Its first packet is near the beginning of its capture, or its last one near the end.
     """
     file, files = np.unique(records.numbers("file_id"), return_inverse=True)
-    begun, ended = (np.array([spans[number][end] for number in file.tolist()], dtype=np.int64) for end in (0, 1))
+    begun, ended = (
+        np.array([captures[number].span[end] for number in file.tolist()], dtype=np.int64) for end in (0, 1)
+    )
     openers = np.flatnonzero(first)
     closers = np.append(openers[1:], len(first)) - 1
     at_ns = records.numbers("at_ns")

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -26,19 +26,22 @@ from numpy.typing import NDArray
 
 from fairway.core.columns import Integers
 from fairway.lake.analysis.acknowledgements import OF_OTHER, Facts, facts, numbers_of
-from fairway.lake.analysis.carried import Carried
 from fairway.lake.analysis.conversations import answers_of_calls, handshakes_in
 from fairway.lake.analysis.decoded import Decoded, Known, Signs, layouts, signs_in
 from fairway.lake.analysis.episodes import first_of_episodes
 from fairway.lake.analysis.episodes import numbers_of as episodes_of
 from fairway.lake.analysis.packets import LAYOUT, Heard, Packets, heard_in, spoken
 from fairway.lake.analysis.said import TURNS, Said
-from fairway.lake.arrays import MISSING, Mask, Rows, begins, masked, mixed
+from fairway.lake.arrays import MISSING, Carried, Mask, Rows, begins, masked, mixed
 from fairway.lake.captures.merged import staying, telling
 from fairway.lake.captures.recognition import Evidence, observed, verdicts
 
-Decode = Callable[[pa.Table, Known | None], Decoded]
-"""Reads records, of an episode that is known or not."""
+
+class Decode(Protocol):
+    """Reads records, of an episode that is known or not."""
+
+    def __call__(self, records: pa.Table, known: Known | None = None) -> Decoded: ...
+
 
 SHARES_MAX = min(turn for turn in TURNS.values() if turn > 1)
 """A number on the wire and the same one widened are in one share: shares are what is left of a turn."""
@@ -156,7 +159,7 @@ def cut(chunks: Chunks, decode: Decode) -> Chunks:
     """Return each record as the episode bears it out: cut into datagrams, or as it is."""
     if not chunks.may_be_merged:
         return chunks
-    told = (decode(chunk.filter(pa.array(_telling(decode(chunk, None)))), None) for chunk in chunks)
+    told = (decode(chunk.filter(pa.array(_telling(decode(chunk)))), None) for chunk in chunks)
     evidence = reduce(Evidence.plus, map(_observed, told))
     known, told_any = Known(verdicts(evidence)), evidence.sums["all"] > 0
     found = Chunks(chunks.ends.slice(0, 0), chunks.rows)
@@ -173,8 +176,8 @@ def _telling(decoded: Decoded) -> Mask:
 
 def _observed(decoded: Decoded) -> Evidence:
     """Return what a chunk adds up to."""
-    rows = decoded.by_episode
-    whole = ~rows.missing("flow")
+    rows = decoded.rows
+    whole = ~rows.missing(rows.unit)
     return observed(rows, whole, np.zeros(np.count_nonzero(whole), np.int64), 1, decoded.forward)
 
 
@@ -205,8 +208,8 @@ def _known(chunks: Chunks, decode: Decode) -> tuple[Known, Calls]:
     signs: Signs | None = None
     flows, handshakes, places, start = np.array([chunks.episode]), [], [], 0
     for chunk in chunks:
-        decoded = decode(chunk, None)
-        seen, shown = _observed(decoded), signs_in(decoded.by_episode, flows)
+        decoded = decode(chunk)
+        seen, shown = _observed(decoded), signs_in(decoded.rows, flows)
         evidence, signs = evidence.plus(seen) if evidence else seen, signs.plus(shown) if signs else shown
         shaken = np.flatnonzero(handshakes_in(decoded.rows))
         handshakes.append(chunk.take(pa.array(shaken)))
@@ -215,10 +218,10 @@ def _known(chunks: Chunks, decode: Decode) -> tuple[Known, Calls]:
     assert evidence is not None
     assert signs is not None
     kept = pa.concat_tables(handshakes).combine_chunks()
-    decoded = decode(kept, None)
-    known = Known(verdicts(evidence), layouts(decoded.by_episode, decoded.forward, flows, signs))
+    decoded = decode(kept)
+    known = Known(verdicts(evidence), layouts(decoded.rows, decoded.forward, flows, signs))
     decoded = spoken(decode(kept, known))
-    return known, (np.concatenate(places), answers_of_calls(decoded.by_episode, decoded.point, decoded.forward))
+    return known, (np.concatenate(places), answers_of_calls(decoded))
 
 
 def _heard(chunks: Chunks, decode: Decode, known: Known, calls: Calls, carried: Carried) -> Iterator[Heard]:

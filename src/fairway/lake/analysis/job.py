@@ -17,9 +17,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from fairway.core.errors import FairwayError
 from fairway.core.tables import PACKETS, PROTOCOLS, SESSIONS, TIMELINE, TRANSFERS, VIOLATIONS, Table
@@ -36,11 +35,7 @@ from fairway.lake.schemas import spark_schema
 from fairway.lake.sink import put, put_through
 from fairway.lake.violations import checks_of, strands_of, violations
 from fairway.store.delta import DataFile
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from fairway.store.lakes import Lake
+from fairway.store.lakes import Lake
 
 FULL = os.strerror(errno.ENOSPC)
 
@@ -111,8 +106,7 @@ def analyze(
     records = 0
     if found.new or remapped or not state.is_whole:
         try:
-            run = _Run(spark, state, found, ports=ports, payload=payload, part_bytes=part_bytes, tell=tell)
-            records = run.run()
+            records = _Run(spark, state, found, ports, payload, part_bytes, tell).run()
         except FairwayError:
             raise
         except Exception as error:
@@ -154,23 +148,20 @@ def _tuned(spark: SparkSession, size_bytes: int) -> Iterator[None]:
             spark.conf.set(name, value)
 
 
+@dataclass
 class _Run:
     """One run: what it reads, computes and commits, table by table."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        state: State,
-        found: Survey,
-        *,
-        ports: Mapping[int, str],
-        payload: bool,
-        part_bytes: int,
-        tell: Tell,
-    ) -> None:
-        self._spark, self._state, self._found = spark, state, found
-        self._ports, self._payload, self._part_bytes, self._tell = dict(ports), payload, part_bytes, tell
-        self._captures = state.joined(found.new, payload)
+    _spark: SparkSession
+    _state: State
+    _found: Survey
+    _ports: dict[int, str]
+    _payload: bool
+    _part_bytes: int
+    _tell: Tell
+
+    def __post_init__(self) -> None:
+        self._captures = self._state.joined(self._found.new, self._payload)
         self._enrich = Enrich({one.number: one.capture for one in self._captures}, self._ports)
 
     def run(self) -> int:
@@ -202,13 +193,11 @@ class _Run:
     def _packets(self, old: Touched) -> tuple[list[DataFile], dict[int, Counts], set[str]]:
         """Write packets: those of the new captures, and of the episodes that they touch; return what they speak."""
         new = [part for capture in self._found.new for part in capture.parts]
-        frames = (
-            [load_parts(self._spark, new, payload=self._payload, pieces=True, part_bytes=self._part_bytes)]
-            if new
-            else []
-        )
-        stale = old.stale(PACKETS)
-        frames += [records_of(stale)] if stale is not None else []
+        frames, stale = [], old.stale(PACKETS)
+        if new:
+            frames.append(load_parts(self._spark, new, payload=self._payload, pieces=True, part_bytes=self._part_bytes))
+        if stale is not None:
+            frames.append(records_of(stale))
         if not frames:
             return [], {}, set()
         records = reduce(DataFrame.unionByName, frames)

@@ -1,11 +1,5 @@
 """Every record with its session, its direction, its message, and whether it was sent before: the table `packets`.
 
-    decoded.py           what each record says, read as the protocol of its flow
-    conversations.py     which records are one session
-    said.py              numbers without their wrapping, messages, and which numbers are left out
-    retransmissions.py   what repeats what
-    acknowledgements.py  what answers what
-
 An episode is computed by itself, in arrays. Columns of the record itself are passed on. Texts that repeat stay
 dictionaries, which Parquet takes as they are.
 """
@@ -13,6 +7,7 @@ dictionaries, which Parquet takes as they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -24,12 +19,11 @@ from fairway.capture.columns.records import NO_TIME
 from fairway.core.columns import Integers
 from fairway.core.tables import PACKETS, PROTOCOLS
 from fairway.lake.analysis.acknowledgements import DIFFERENCES, Facts, facts
-from fairway.lake.analysis.carried import Carried
 from fairway.lake.analysis.conversations import Sessions, answers_of_calls, sessions_of
 from fairway.lake.analysis.decoded import KIND, KINDS, MRP, RUP, Decoded
 from fairway.lake.analysis.said import Said, said_of
-from fairway.lake.arrays import MISSING, Mask, Rows, masked, named
-from fairway.lake.captures.recognition import DTLS, EVIDENCE, SPOKEN, UNKNOWN, PortMap
+from fairway.lake.arrays import MISSING, Carried, Mask, masked, named, numbers
+from fairway.lake.captures.recognition import DTLS, EVIDENCE, SPOKEN, UNKNOWN
 from fairway.lake.schemas import arrow_schema
 
 LAYOUT = "layout"
@@ -56,11 +50,10 @@ class Packets(NamedTuple):
     facts: Facts
 
 
-def packets_of(rows: Rows, port_map: PortMap) -> Packets:
+def packets_of(decoded: Decoded) -> Packets:
     """Find sessions, messages and retransmissions among rows that are in the order of time within their flows."""
-    decoded = spoken(Decoded(rows, port_map))
-    answers = answers_of_calls(decoded.by_episode, decoded.point, decoded.forward)
-    heard = heard_in(decoded, answers, Carried(keeps=False))
+    spoken(decoded)
+    heard = heard_in(decoded, answers_of_calls(decoded), Carried(keeps=False))
     return Packets(*heard, facts(heard.said))
 
 
@@ -115,21 +108,15 @@ def _column(packets: Packets, name: str) -> pa.Array:
 
 def _of_protocol(packets: Packets, owner: int, name: str, values: NDArray[np.int64], null: Mask) -> pa.Array:
     """Return a header field, null in rows of other protocols."""
-    null = null | (packets.decoded.protocol != owner)
-    kind = SCHEMA.field(name).type
-    return masked(values.astype(np.int32) if kind == pa.int32() else values, null, kind)
+    return numbers(values, null | (packets.decoded.protocol != owner), SCHEMA.field(name).type)
 
 
-def _by_layout(name: str) -> Callable[[Packets], pa.Array]:
-    """Return the builder of a field that both of mrp's layouts have."""
-
-    def build(packets: Packets) -> pa.Array:
-        decoded = packets.decoded
-        of_other = decoded.rows.missing(f"piggyback_{name.removeprefix('mrp_')}")
-        null = np.where(decoded.piggyback, of_other, decoded.rows.missing(name))
-        return _of_protocol(packets, MRP, name, getattr(decoded, name), null)
-
-    return build
+def _by_layout(name: str, packets: Packets) -> pa.Array:
+    """Return a field that both of mrp's layouts have."""
+    decoded = packets.decoded
+    of_other = decoded.rows.missing(f"piggyback_{name.removeprefix('mrp_')}")
+    null = np.where(decoded.piggyback, of_other, decoded.rows.missing(name))
+    return _of_protocol(packets, MRP, name, decoded.mrp[name], null)
 
 
 def _mrp_stamp(packets: Packets) -> pa.Array:
@@ -180,10 +167,6 @@ def _in_sessions(packets: Packets, values: NDArray[np.generic], null: Mask | Non
 def _session(packets: Packets) -> pa.Array:
     codes = _in_sessions(packets, packets.sessions.number.astype(np.int32), None, pa.int32())
     return pa.DictionaryArray.from_arrays(codes, packets.sessions.keys)
-
-
-def _position(packets: Packets) -> pa.Array:
-    return _in_sessions(packets, packets.sessions.position, None, pa.int64())
 
 
 def _identity(packets: Packets, number: NDArray[np.int64], exists: Mask) -> pa.Array:
@@ -240,7 +223,7 @@ _BUILDERS: dict[str, Callable[[Packets], pa.Array]] = {
     "reason": _reason,
     "session": _session,
     "from_caller": lambda packets: _in_sessions(packets, packets.sessions.from_caller, None, pa.bool_()),
-    "position": _position,
+    "position": lambda packets: _in_sessions(packets, packets.sessions.position, None, pa.int64()),
     "message": lambda packets: _identity(packets, packets.said.number, packets.said.exists),
     "retransmission": lambda packets: _in_sessions(
         packets, packets.facts.earlier.astype(np.int32), ~packets.said.countable, pa.int32()
@@ -259,9 +242,7 @@ _BUILDERS: dict[str, Callable[[Packets], pa.Array]] = {
     ),
     "body_crc": lambda packets: masked(*packets.decoded.body_crc, pa.int64()),
     "body": _body,
-    "mrp_destination": _by_layout("mrp_destination"),
-    "mrp_origin": _by_layout("mrp_origin"),
-    "mrp_sequence": _by_layout("mrp_sequence"),
+    **{name: partial(_by_layout, name) for name in ("mrp_destination", "mrp_origin", "mrp_sequence")},
     "mrp_stamp": _mrp_stamp,
     "mrp_from_sequence": lambda packets: _of_protocol(
         packets, MRP, "mrp_from_sequence", packets.decoded.number("mrp_from_sequence"), ~packets.decoded.piggyback

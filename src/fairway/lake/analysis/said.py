@@ -6,7 +6,7 @@ number nearest to the last one that its sender used. Acknowledgements never move
 nothing would move it anywhere.
 
 All of this follows from a record and from a few numbers about those before it in its session. What else is asked of
-records is found among those with the same number (`retransmissions.py`, `acknowledgements.py`), from these columns.
+records is found among those with the same number (`acknowledgements.py`), from these columns.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ import pyarrow as pa
 
 from fairway.core.columns import Integers
 from fairway.core.tables import PROTOCOLS
-from fairway.lake.analysis.carried import Runs
 from fairway.lake.analysis.conversations import Sessions
 from fairway.lake.analysis.decoded import CARRIES_OWN, KIND, MRP, PYDEVTS, RUP, UDPC, Decoded
-from fairway.lake.arrays import MISSING, Codes, Mask, Rows, Words, mixed
+from fairway.lake.arrays import MISSING, Codes, Mask, Rows, Runs, Words, mixed
 
 TURNS = {"udpc": 1 << 32, "mrp": 1 << 16, "rup": 1, "pydevts": 1 << 16}
 """How many numbers a protocol's counter has; rup has none."""
@@ -128,7 +127,7 @@ def said_of(decoded: Decoded, sessions: Sessions) -> Said:
     data, ack = kind == KIND["data"], kind == KIND["ack"]
     piggyback, bare, body_bytes = decoded.piggyback[rows], decoded.bare[rows], decoded.body_bytes[rows]
     crc, unread = decoded.body_crc
-    sequence = decoded.mrp_sequence[rows]
+    sequence = decoded.mrp["mrp_sequence"][rows]
     raw = np.select([udpc, pydevts], [number("udpc_index"), number("pydevts_id")])
 
     acknowledged = np.where(udpc, number("udpc_ack"), 0)
@@ -224,7 +223,7 @@ def _rup_words(rows: Rows) -> Words:
 
 def _places(decoded: Decoded, rows: Integers) -> Words:
     """Return a word for the point and the episode of each row."""
-    return mixed(decoded.point_words[decoded.point[rows]], decoded.by_episode.numbers("flow")[rows])
+    return mixed(decoded.point[rows], decoded.rows.numbers(decoded.rows.unit)[rows])
 
 
 def _skipped(said: Said, runs: Runs) -> Said:

@@ -26,14 +26,11 @@ lost.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from fairway.core.tables import OF_EPISODES, SESSIONS, TIMELINE
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 REPLACED_WITHIN_US = 10_000_000
 CARRIES = """(retransmission IS NOT NULL AND message IS NOT NULL

@@ -16,23 +16,21 @@ import pyarrow as pa
 
 from fairway.core.tables import ANALYSIS_TABLES, CAPTURES, PACKETS, Table
 from fairway.lake.analysis.changes import UNTIMED, NewCapture
-from fairway.lake.analysis.enrich import Capture, Counts
-from fairway.lake.analysis.episodes import Span
-from fairway.lake.captures.files import number_of
-from fairway.lake.captures.readings import Source
+from fairway.lake.analysis.enrich import Counts
+from fairway.lake.captures.files import Capture, Span, number_of
 from fairway.lake.schemas import arrow_schema
 from fairway.lake.sink import put_rows
 from fairway.store.analyses import APPLICATION, dataset, tables
 from fairway.store.delta import DamagedTable, DataFile, Delta
+from fairway.store.lakes import Lake
 from fairway.store.tending import CHECKPOINT_EVERY, HISTORY_S, checkpoint, history
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from deltalake.transaction import RemoveAction
 
-    from fairway.store.lakes import Lake
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_STORED = ("file_id", "file", "path", "size_bytes", "records", "damages", "payload", "run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class Captured:
     @property
     def capture(self) -> Capture:
         """What rows of packets say of it."""
-        return Capture(Source(self.file_id, self.file, self.payload), self.span)
+        return Capture(self.file_id, self.file, self.payload, self.span)
 
     def counted(self, counts: Counts | None) -> Captured:
         """Return the row of a new file with what was read of it."""
@@ -70,26 +68,14 @@ class Captured:
         """Return the row as it is stored."""
         first, last = (_EPOCH + timedelta(microseconds=at_ns // 1_000) for at_ns in self.span)
         known = self.span != UNTIMED
-        return {
-            "file_id": self.file_id,
-            "file": self.file,
-            "path": self.path,
-            "size_bytes": self.size_bytes,
-            "records": self.records,
-            "damages": self.damages,
-            "first": first if known else None,
-            "last": last if known else None,
-            "payload": self.payload,
-            "port_map": ports,
-            "run": self.run,
-        }
+        times = {"first": first if known else None, "last": last if known else None}
+        return {name: getattr(self, name) for name in _STORED} | times | {"port_map": ports}
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Captured:
         """Return what a stored row says."""
         times = [(row[name] - _EPOCH) // timedelta(microseconds=1) * 1_000 for name in ("first", "last") if row[name]]
-        names = ("file_id", "file", "path", "size_bytes", "records", "damages", "payload", "run")
-        return cls(**{name: row[name] for name in names}, span=Span(*times) if times else UNTIMED)
+        return cls(**{name: row[name] for name in _STORED}, span=Span(*times) if times else UNTIMED)
 
 
 class State:

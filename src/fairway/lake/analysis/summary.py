@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 from fairway.core.tables import PACKETS, SESSIONS, TRANSFERS, VIOLATIONS
 from fairway.store.analyses import datasets
-
-if TYPE_CHECKING:
-    import pyarrow.dataset as ds
-
-    from fairway.store.lakes import Lake
+from fairway.store.lakes import Lake
 
 WORST = 3
 _OF_WORST = (

@@ -12,8 +12,7 @@ nothing is how a peer asks for a keepalive, and in mrp's piggyback layout, where
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from fairway.core.tables import TRANSFERS
@@ -27,9 +26,6 @@ from fairway.lake.analysis.sessions import (
     seconds_of,
     whole_sessions,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 KINDS = ("data", "important", "message", "packet", "plain", "request", "response")
 """What a message is. Its place here is aggregated: for numbers Spark need not sort."""

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from hashlib import blake2b
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 
@@ -71,6 +71,23 @@ class CaptureFile:
         place, name = _placed(self.path)
         with place.open(name) as file:
             yield file
+
+
+class Span(NamedTuple):
+    """When a capture begins and ends, in nanoseconds since 1970."""
+
+    first_ns: int
+    last_ns: int
+
+
+class Capture(NamedTuple):
+    """What tables say of the file that a record comes from, and what decides whether another could continue it."""
+
+    file_id: str
+    file: str
+    payload: bool
+    """Whether the heads of its datagrams are whole payloads."""
+    span: Span = Span(0, 0)
 
 
 def is_address(path: str) -> bool:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from fairway.capture.columns.ranges import (
     HEAD_BYTES,
@@ -25,7 +22,6 @@ from fairway.capture.columns.ranges import (
     walked,
 )
 from fairway.capture.columns.records import CUT_OFF, NO_TIME, Form, Gap, Place, gap_record
-from fairway.capture.frames import Interface
 from fairway.core.errors import DamagedCapture
 from fairway.lake.captures.files import CaptureFile, number_of, opened
 from fairway.lake.captures.merged import with_pieces
@@ -120,31 +116,6 @@ def _form(part: Part, data: memoryview, problem: str | None) -> Form:
 
 TASKS_PER_CORE = 4
 """More tasks than this share the work no better, and each takes a while to begin."""
-ANSWER = pa.schema([pa.field("item", pa.int64()), pa.field("answer", pa.string())])
-
-
-def each(spark: SparkSession, items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
-    """Runs `work` on every item, one or a few in a task, and gives the answers in the items' order.
-
-    `work` is a function of a module and its answer goes through JSON, so that this works on a cluster.
-    """
-    if not items:
-        return []
-    tasks = min(len(items), TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
-    numbers = spark.range(0, len(items), 1, tasks)
-    answers = numbers.mapInArrow(partial(_answered, list(items), work), "item long, answer string").toArrow()
-    found = dict(zip(answers["item"].to_pylist(), answers["answer"].to_pylist(), strict=True))
-    return [json.loads(found[number]) for number in range(len(items))]
-
-
-def _answered(
-    items: list[Any], work: Callable[[Any], Any], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            yield pa.RecordBatch.from_pylist([{"item": number, "answer": json.dumps(work(items[number]))}], ANSWER)
-
-
 Named = tuple[CaptureFile, str]
 """A file and the identity of its content."""
 
@@ -169,11 +140,12 @@ def _walked(file: CaptureFile, file_id: str, part_bytes: int) -> list[Part]:
 
 def _probed_apart(spark: SparkSession, files: Sequence[Named], part_bytes: int) -> list[Part]:
     pieces = [(file, cut, stop) for file, _ in files for cut, stop in _several(file, part_bytes)]
-    answers = each(spark, pieces, _probed)
+    tasks = min(len(pieces), TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+    answers = spark.sparkContext.parallelize(pieces, tasks).map(_probed).collect() if pieces else []
     probes: dict[str, list[Probe]] = defaultdict(list)
     for (file, _, _), answer in zip(pieces, answers, strict=True):
-        if "start" in answer:
-            probes[file.path].append(_probe(answer))
+        if answer is not None:
+            probes[file.path].append(answer)
     parts: list[Part] = []
     for file, file_id in files:
         found = probes.get(file.path)
@@ -186,13 +158,13 @@ def _several(file: CaptureFile, part_bytes: int) -> list[tuple[int, int]]:
     return pieces if len(pieces) > 1 else []
 
 
-def _probed(piece: tuple[CaptureFile, int, int]) -> dict[str, Any]:
+def _probed(piece: tuple[CaptureFile, int, int]) -> Probe | None:
     file, cut, stop = piece
     with opened(file, cut, stop) as (data, _):
         try:
-            return asdict(probe(form_of(bytes(data[:HEAD_BYTES])), data, cut, stop))
+            return probe(form_of(bytes(data[:HEAD_BYTES])), data, cut, stop)
         except DamagedCapture:
-            return {}  # whoever reads the file says what is wrong with it
+            return None  # whoever reads the file says what is wrong with it
 
 
 def _verified(file: CaptureFile, file_id: str, probes: Sequence[Probe]) -> list[Part]:
@@ -203,18 +175,3 @@ def _verified(file: CaptureFile, file_id: str, probes: Sequence[Probe]) -> list[
     with opened(file, 0, 0) as (data, _):
         form = form_of(bytes(data[:HEAD_BYTES]))
     return [Part(file, file_id, found) for found in joined(form.start, probes, again)]
-
-
-def _probe(answer: dict[str, Any]) -> Probe:
-    return Probe(place(answer["start"]), answer["stop"], place(answer["end"]), answer["frames"], answer["gaps"])
-
-
-def place(fields: dict[str, Any]) -> Place:
-    """Return the place that was written as JSON."""
-    interfaces = tuple(Interface(**interface) for interface in fields["interfaces"])
-    return Place(fields["offset"], fields["order"], interfaces, fields["sections"])
-
-
-def range_of(fields: dict[str, Any]) -> Range:
-    """Return the range that was written as JSON."""
-    return Range(place(fields["place"]), fields["stop"], fields["frames_before"], fields["gaps_before"])

@@ -7,9 +7,9 @@ look at, and enough for the CRC of a body behind any header: no byte of a captur
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from ipaddress import ip_address
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from fairway.capture.columns.crcs import crcs, crcs_of_rest
 from fairway.core.columns import Bytes, Columns, Integers
 from fairway.core.tables import DATAGRAMS, PROTOCOLS
-from fairway.lake.arrays import Mask, Rows, masked, named
+from fairway.lake.arrays import Mask, Rows, masked, named, numbers
+from fairway.lake.captures.files import Capture
 from fairway.lake.captures.rows import UNDECODED
 from fairway.lake.schemas import arrow_schema
 from fairway.protocols import columns as protocol_columns
@@ -36,23 +37,14 @@ PIGGYBACK_BYTES = 12
 DTLS_HEADER_BYTES = 13
 
 
-class Source(NamedTuple):
-    """What tables say of the file that a record comes from."""
-
-    file_id: str
-    file: str
-    payload: bool
-    """Whether the heads of its datagrams are whole payloads."""
-
-
 class Readings(Rows):
     """Rows of `RECORDS` as rows of `DATAGRAMS`."""
 
-    def __init__(self, records: pa.Table, sources: Mapping[int, Source]) -> None:
-        """`sources` are the files by their numbers."""
+    def __init__(self, records: pa.Table, captures: Mapping[int, Capture]) -> None:
+        """`captures` are the files by their numbers."""
         super().__init__(records)
         self.records = Rows(records)
-        self._sources = sources
+        self._captures = captures
         self._built: dict[str, pa.Array] = {}
         self._readings: dict[str, Columns] = {}
         self._unspoken: tuple[str, ...] = ()
@@ -123,7 +115,7 @@ class Readings(Rows):
         found[rows] = crcs_of_rest(self.records.numbers("payload_crc")[rows], beginning, body_bytes[rows])
         return masked(found, ~wanted, pa.int64())
 
-    def of_source(self, name: str) -> pa.Array:
+    def of_capture(self, name: str) -> pa.Array:
         """Return what the tables say of each row's file."""
         values, places = self._values(name)
         return named(places, values)
@@ -136,11 +128,7 @@ class Readings(Rows):
 
     def _values(self, name: str) -> tuple[list[Any], Integers]:
         numbers, places = np.unique(self.records.numbers("file_id"), return_inverse=True)
-        return [getattr(self._sources[number], name) for number in numbers.tolist()], places
-
-
-def _numbers(values: NDArray[np.generic], null: Mask, kind: pa.DataType) -> pa.Array:
-    return masked(values.astype(np.int32 if kind == pa.int32() else np.int64, copy=False), null, kind)
+        return [getattr(self._captures[number], name) for number in numbers.tolist()], places
 
 
 def _names(codes: NDArray[np.generic], names: Sequence[str], null: Mask) -> pa.Array:
@@ -152,13 +140,10 @@ def _at(rows: Readings) -> pa.Array:
     return masked(at_ns // 1_000, rows.records.missing("at_ns"), pa.int64()).view(SCHEMA.field("at").type)
 
 
-def _address(name: str) -> Callable[[Readings], pa.Array]:
-    def build(rows: Readings) -> pa.Array:
-        folded = rows.records.array(name).dictionary_encode()
-        texts = pa.array([_text(packed) for packed in folded.dictionary.to_pylist()], type=pa.string())
-        return pa.DictionaryArray.from_arrays(folded.indices, texts)
-
-    return build
+def _address(name: str, rows: Readings) -> pa.Array:
+    folded = rows.records.array(name).dictionary_encode()
+    texts = pa.array([_text(packed) for packed in folded.dictionary.to_pylist()], type=pa.string())
+    return pa.DictionaryArray.from_arrays(folded.indices, texts)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -166,78 +151,33 @@ def _text(packed: bytes) -> str:
     return str(ip_address(packed))
 
 
-def _kind(protocol: str) -> Callable[[Readings], pa.Array]:
-    def build(rows: Readings) -> pa.Array:
-        reading = rows.reading(protocol)
-        return _names(reading.kind, reading.kinds, rows.no_datagram)
-
-    return build
+def _kind(protocol: str, rows: Readings) -> pa.Array:
+    reading = rows.reading(protocol)
+    return _names(reading.kind, reading.kinds, rows.no_datagram)
 
 
-def _reason(protocol: str) -> Callable[[Readings], pa.Array]:
-    def build(rows: Readings) -> pa.Array:
-        reading = rows.reading(protocol)
-        return _names(reading.reason, reading.reasons, rows.no_datagram | (reading.reason == 0))
-
-    return build
+def _reason(protocol: str, rows: Readings) -> pa.Array:
+    reading = rows.reading(protocol)
+    return _names(reading.reason, reading.reasons, rows.no_datagram | (reading.reason == 0))
 
 
-def _body_crc(protocol: str) -> Callable[[Readings], pa.Array]:
-    def build(rows: Readings) -> pa.Array:
-        reading = rows.reading(protocol)
-        header = rows.records.numbers("payload_bytes") - reading.body_bytes
-        return rows.crcs_behind(header, reading.body_bytes, (reading.kind != 0) & rows.whole)
-
-    return build
+def _body_crc(protocol: str, rows: Readings) -> pa.Array:
+    reading = rows.reading(protocol)
+    header = rows.records.numbers("payload_bytes") - reading.body_bytes
+    return rows.crcs_behind(header, reading.body_bytes, (reading.kind != 0) & rows.whole)
 
 
 def _piggyback_crc(rows: Readings) -> pa.Array:
     fields = rows.reading("mrp").fields
-    header = np.full(len(rows), PIGGYBACK_BYTES)
-    return rows.crcs_behind(
-        header, fields["piggyback_body_bytes"].astype(np.int64), (fields["piggyback"] != 0) & rows.whole
-    )
+    body_bytes, wanted = fields["piggyback_body_bytes"].astype(np.int64), (fields["piggyback"] != 0) & rows.whole
+    return rows.crcs_behind(np.full(len(rows), PIGGYBACK_BYTES), body_bytes, wanted)
 
 
-def _field(
-    protocol: str, name: str, column_name: str, has: Callable[[Columns], Mask]
-) -> Callable[[Readings], pa.Array]:
-    """Return the builder of a header field, null in rows that do not have it."""
-    kind = SCHEMA.field(column_name).type
-
-    def build(rows: Readings) -> pa.Array:
-        reading = rows.reading(protocol)
-        return _numbers(reading.fields[name], ~has(reading), kind)
-
-    return build
-
-
-def _good(reading: Columns) -> Mask:
-    mask: Mask = reading.kind != 0
-    return mask
-
-
-def _of_kind(*kinds: int) -> Callable[[Columns], Mask]:
-    def has(reading: Columns) -> Mask:
-        mask: Mask = np.isin(reading.kind, kinds) if len(kinds) > 1 else reading.kind == kinds[0]
-        return mask
-
-    return has
-
-
-def _stamped_or_ack(reading: Columns) -> Mask:
-    mask: Mask = (reading.fields["stamped"] != 0) | (reading.kind == MRP_ACK)
-    return mask
-
-
-def _as_piggyback(reading: Columns) -> Mask:
-    mask: Mask = reading.fields["piggyback"] != 0
-    return mask
-
-
-def _with_ack(reading: Columns) -> Mask:
-    mask: Mask = (reading.fields["flag"].astype(np.int64) & UDPC_ACK) != 0
-    return mask
+def _field(column: str, name: str, has: str, rows: Readings) -> pa.Array:
+    """Return a header field, null in rows that do not have it."""
+    owner = column.partition("_")[0]
+    reading = rows.reading(owner if owner in PROTOCOLS else "mrp")
+    return numbers(reading.fields[name], ~_HAS[has](reading), SCHEMA.field(column).type)
 
 
 def _dtls(rows: Readings) -> pa.Array:
@@ -250,15 +190,12 @@ def _dtls(rows: Readings) -> pa.Array:
 
 def _idle_ack(rows: Readings) -> pa.Array:
     reading = rows.reading("udpc")
-    return pa.array((reading.fields["ack_index"] != 0) & ~_with_ack(reading), mask=reading.kind == 0)
+    return pa.array((reading.fields["ack_index"] != 0) & ~_HAS["ack"](reading), mask=reading.kind == 0)
 
 
-def _layout(name: str) -> Callable[[Readings], pa.Array]:
-    def build(rows: Readings) -> pa.Array:
-        reading = rows.reading("mrp")
-        return pa.array(reading.fields[name] != 0, mask=reading.kind != MRP_DATA)
-
-    return build
+def _layout(name: str, rows: Readings) -> pa.Array:
+    reading = rows.reading("mrp")
+    return pa.array(reading.fields[name] != 0, mask=reading.kind != MRP_DATA)
 
 
 def _rup_id(rows: Readings) -> pa.Array:
@@ -273,50 +210,59 @@ def _rup_id(rows: Readings) -> pa.Array:
     return pa.StringArray.from_buffers(len(rows), buffers[1], buffers[2], buffers[0])
 
 
-_MRP_FIELDS = {
-    "mrp_version": ("ver", _of_kind(MRP_CONNECT)),
-    "mrp_status": ("stat", _of_kind(MRP_CON_REPLY)),
-    "mrp_client": ("cl_conid", _of_kind(MRP_CONNECT, MRP_CON_REPLY)),
-    "mrp_server": ("sv_conid", _of_kind(MRP_CON_REPLY)),
-    "mrp_destination": ("dest_conid", _stamped_or_ack),
-    "mrp_origin": ("from_conid", _stamped_or_ack),
-    "mrp_sequence": ("sequence", _stamped_or_ack),
-    "mrp_stamp": ("stamp", _stamped_or_ack),
-    "mrp_from_sequence": ("from_seq", _as_piggyback),
-    "piggyback_destination": ("piggyback_dest_conid", _as_piggyback),
-    "piggyback_origin": ("piggyback_from_conid", _as_piggyback),
-    "piggyback_sequence": ("piggyback_sequence", _as_piggyback),
+_HAS: dict[str, Callable[[Columns], Mask]] = {
+    "good": lambda reading: reading.kind != 0,
+    "connect": lambda reading: reading.kind == MRP_CONNECT,
+    "con_reply": lambda reading: reading.kind == MRP_CON_REPLY,
+    "call": lambda reading: np.isin(reading.kind, (MRP_CONNECT, MRP_CON_REPLY)),
+    "stamped": lambda reading: (reading.fields["stamped"] != 0) | (reading.kind == MRP_ACK),
+    "piggyback": lambda reading: reading.fields["piggyback"] != 0,
+    "ack": lambda reading: (reading.fields["flag"].astype(np.int64) & UDPC_ACK) != 0,
+    "data": lambda reading: reading.kind == RUP_DATA,
 }
+"""Which datagrams have a field."""
+_FIELDS = {
+    "udpc_index": ("index", "good"),
+    "udpc_session": ("session_id", "good"),
+    "udpc_ack": ("ack_index", "ack"),
+    "udpc_flag": ("flag", "good"),
+    "mrp_version": ("ver", "connect"),
+    "mrp_status": ("stat", "con_reply"),
+    "mrp_client": ("cl_conid", "call"),
+    "mrp_server": ("sv_conid", "con_reply"),
+    "mrp_destination": ("dest_conid", "stamped"),
+    "mrp_origin": ("from_conid", "stamped"),
+    "mrp_sequence": ("sequence", "stamped"),
+    "mrp_stamp": ("stamp", "stamped"),
+    "mrp_from_sequence": ("from_seq", "piggyback"),
+    "piggyback_destination": ("piggyback_dest_conid", "piggyback"),
+    "piggyback_origin": ("piggyback_from_conid", "piggyback"),
+    "piggyback_sequence": ("piggyback_sequence", "piggyback"),
+    "rup_position": ("position", "good"),
+    "rup_total": ("total", "data"),
+    "rup_start": ("start", "data"),
+    "pydevts_id": ("message_id", "good"),
+    "pydevts_success": ("success", "good"),
+    "pydevts_crc": ("crc", "good"),
+}
+"""By column: what the decoder calls it, and which datagrams have it."""
 
 _BUILDERS: dict[str, Callable[[Readings], pa.Array]] = {
-    "file_id": lambda rows: rows.of_source("file_id"),
-    "file": lambda rows: rows.of_source("file"),
+    **{name: partial(Readings.of_capture, name=name) for name in ("file_id", "file")},
     "point": lambda rows: rows.records.array("point").dictionary_encode(),
     "at": _at,
-    "source": _address("source"),
-    "destination": _address("destination"),
+    **{name: partial(_address, name) for name in ("source", "destination")},
     "flow": lambda rows: masked(rows.records.numbers("flow"), rows.no_datagram, pa.int64()),
     "payload": Readings.payload,
     "undecoded": lambda rows: _names(rows.records.numbers("undecoded"), UNDECODED, ~rows.no_datagram),
-    **{f"{protocol}_kind": _kind(protocol) for protocol in PROTOCOLS},
-    **{f"{protocol}_reason": _reason(protocol) for protocol in PROTOCOLS},
-    **{f"{protocol}_body_crc": _body_crc(protocol) for protocol in PROTOCOLS},
+    **{f"{protocol}_kind": partial(_kind, protocol) for protocol in PROTOCOLS},
+    **{f"{protocol}_reason": partial(_reason, protocol) for protocol in PROTOCOLS},
+    **{f"{protocol}_body_crc": partial(_body_crc, protocol) for protocol in PROTOCOLS},
+    **{name: partial(_field, name, field, has) for name, (field, has) in _FIELDS.items()},
+    **{f"mrp_{name}": partial(_layout, name) for name in ("stamped", "piggyback")},
     "piggyback_body_crc": _piggyback_crc,
-    "mrp_stamped": _layout("stamped"),
-    "mrp_piggyback": _layout("piggyback"),
-    "udpc_index": _field("udpc", "index", "udpc_index", _good),
-    "udpc_session": _field("udpc", "session_id", "udpc_session", _good),
-    "udpc_ack": _field("udpc", "ack_index", "udpc_ack", _with_ack),
     "udpc_idle_ack": _idle_ack,
     "dtls": _dtls,
-    "udpc_flag": _field("udpc", "flag", "udpc_flag", _good),
-    **{name: _field("mrp", field, name, has) for name, (field, has) in _MRP_FIELDS.items()},
     "rup_id": _rup_id,
-    "rup_position": _field("rup", "position", "rup_position", _good),
-    "rup_total": _field("rup", "total", "rup_total", _of_kind(RUP_DATA)),
-    "rup_start": _field("rup", "start", "rup_start", _of_kind(RUP_DATA)),
-    "pydevts_id": _field("pydevts", "message_id", "pydevts_id", _good),
-    "pydevts_success": _field("pydevts", "success", "pydevts_success", _good),
-    "pydevts_crc": _field("pydevts", "crc", "pydevts_crc", _good),
 }
 """The columns that are not as the source has read them."""

@@ -109,12 +109,12 @@ def recognised(rows: Rows, forward: Mask, port_map: PortMap, known: Recognised |
 
     `forward` is a direction that the two ends of a flow agree on.
     """
-    whole = ~rows.missing("flow")
+    whole = ~rows.missing(rows.unit)
     protocol = np.full(len(rows), UNKNOWN, dtype=np.int16)
     evidence = np.full(len(rows), MISSING, dtype=np.int16)
     if not whole.any():
         return Recognised(protocol, evidence)
-    flows, flow = np.unique(rows.numbers("flow")[whole], return_inverse=True)
+    flows, flow = np.unique(rows.numbers(rows.unit)[whole], return_inverse=True)
     verdict, proof = known or verdicts(observed(rows, whole, flow, len(flows), forward))
     protocol[whole], evidence[whole] = verdict[flow], proof[flow]
     mapped = spoken_on_ports(rows, port_map)

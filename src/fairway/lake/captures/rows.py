@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +16,13 @@ from fairway.capture.columns.pieces import joined
 from fairway.capture.columns.records import NO_TIME, TROUBLES, Records
 from fairway.core.columns import Bytes, Integers
 from fairway.core.tables import RECORDS
-from fairway.lake.arrays import MISSING, Mask, masked, mixed, scrambled
+from fairway.lake.arrays import MISSING, Mask, mixed, numbers, scrambled
 from fairway.lake.schemas import arrow_schema
 
 SCHEMA = arrow_schema(RECORDS)
 HEAD_BYTES = 64
 """So much of a datagram is kept: more than any protocol's header, and what stands behind it for whoever looks."""
+_ALL = 1 << 31
 LOOK_AHEAD_BYTES = 64
 """Decoders of frames copy whole headers; behind the last record there is something to copy."""
 UNDECODED = (*REASONS, *TROUBLES[1:])
@@ -115,12 +116,8 @@ class Batch:
 
 def arrow_batch(batch: Batch, names: Sequence[str], *, payload: bool = False) -> pa.RecordBatch:
     """Build the columns of these names; with `payload` a head is all of the payload."""
-    arrays = [_payload(batch) if payload and name == "head" else _BUILDERS[name](batch) for name in names]
+    arrays = [_head(batch, _ALL) if payload and name == "head" else _BUILDERS[name](batch) for name in names]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([SCHEMA.field(name) for name in names]))
-
-
-def _numbers(values: NDArray[np.generic], null: Mask | None, kind: pa.DataType) -> pa.Array:
-    return masked(values.astype(np.int32 if kind == pa.int32() else np.int64, copy=False), null, kind)
 
 
 def _point(batch: Batch) -> pa.Array:
@@ -133,28 +130,18 @@ def _truncated(batch: Batch) -> pa.Array:
     return pa.array(cut | batch.datagrams.first_fragment)
 
 
-def _address(end: str) -> Callable[[Batch], pa.Array]:
-    def build(batch: Batch) -> pa.Array:
-        found = batch.datagrams
-        packed = np.zeros(len(batch), dtype=[("high", ">u8"), ("low", ">u8")])
-        packed["high"], packed["low"] = getattr(found, f"{end}_high"), getattr(found, f"{end}_low")
-        lengths = np.where(found.is_ipv6, 16, 4)
-        starts = 16 * np.arange(len(batch)) + 16 - lengths
-        return _pieces(packed.view(np.uint8), starts, lengths, batch.no_datagram)
-
-    return build
-
-
-def _head(batch: Batch) -> pa.Array:
+def _address(end: str, batch: Batch) -> pa.Array:
     found = batch.datagrams
-    return _pieces(
-        batch.buffer, found.payload_offset, np.minimum(found.payload_captured, HEAD_BYTES), batch.no_datagram
-    )
+    packed = np.zeros(len(batch), dtype=[("high", ">u8"), ("low", ">u8")])
+    packed["high"], packed["low"] = getattr(found, f"{end}_high"), getattr(found, f"{end}_low")
+    lengths = np.where(found.is_ipv6, 16, 4)
+    starts = 16 * np.arange(len(batch)) + 16 - lengths
+    return _pieces(packed.view(np.uint8), starts, lengths, batch.no_datagram)
 
 
-def _payload(batch: Batch) -> pa.Array:
+def _head(batch: Batch, bytes_max: int = HEAD_BYTES) -> pa.Array:
     found = batch.datagrams
-    return _pieces(batch.buffer, found.payload_offset, found.payload_captured, batch.no_datagram)
+    return _pieces(batch.buffer, found.payload_offset, np.minimum(found.payload_captured, bytes_max), batch.no_datagram)
 
 
 def _payload_crc(batch: Batch) -> pa.Array:
@@ -162,7 +149,7 @@ def _payload_crc(batch: Batch) -> pa.Array:
     values = np.zeros(len(batch), dtype=np.int64)
     starts = found.payload_offset[rows]
     values[rows] = crcs(batch.buffer, starts, starts + found.payload_bytes[rows])
-    return _numbers(values, ~batch.whole, pa.int64())
+    return numbers(values, ~batch.whole, pa.int64())
 
 
 def _pieces(buffer: Bytes, starts: Integers, lengths: Integers, null: Mask) -> pa.Array:
@@ -174,22 +161,22 @@ def _pieces(buffer: Bytes, starts: Integers, lengths: Integers, null: Mask) -> p
 
 _BUILDERS: dict[str, Callable[[Batch], pa.Array]] = {
     "file_id": lambda batch: pa.array(np.full(len(batch), batch.file_id)),
-    "offset": lambda batch: _numbers(batch.records.offset, None, pa.int64()),
-    "frame": lambda batch: _numbers(batch.frames, None, pa.int64()),
-    "piece": lambda batch: _numbers(batch.piece, None, pa.int32()),
-    "merged_as": lambda batch: _numbers(batch.merged_as, batch.merged_as == MISSING, pa.int32()),
-    "damages_before": lambda batch: _numbers(batch.gaps, None, pa.int64()),
+    "offset": lambda batch: numbers(batch.records.offset, None, pa.int64()),
+    "frame": lambda batch: numbers(batch.frames, None, pa.int64()),
+    "piece": lambda batch: numbers(batch.piece, None, pa.int32()),
+    "merged_as": lambda batch: numbers(batch.merged_as, batch.merged_as == MISSING, pa.int32()),
+    "damages_before": lambda batch: numbers(batch.gaps, None, pa.int64()),
     "point": _point,
-    "at_ns": lambda batch: _numbers(batch.records.at_ns, batch.records.at_ns == NO_TIME, pa.int64()),
-    "flow": lambda batch: _numbers(batch.flow, None, pa.int64()),
-    "source": _address("source"),
-    "source_port": lambda batch: _numbers(batch.datagrams.source_port, batch.no_datagram, pa.int32()),
-    "destination": _address("destination"),
-    "destination_port": lambda batch: _numbers(batch.datagrams.destination_port, batch.no_datagram, pa.int32()),
-    "frame_bytes": lambda batch: _numbers(batch.records.wire_bytes, None, pa.int64()),
-    "payload_bytes": lambda batch: _numbers(batch.datagrams.payload_bytes, batch.no_datagram, pa.int32()),
+    "at_ns": lambda batch: numbers(batch.records.at_ns, batch.records.at_ns == NO_TIME, pa.int64()),
+    "flow": lambda batch: numbers(batch.flow, None, pa.int64()),
+    "source": partial(_address, "source"),
+    "source_port": lambda batch: numbers(batch.datagrams.source_port, batch.no_datagram, pa.int32()),
+    "destination": partial(_address, "destination"),
+    "destination_port": lambda batch: numbers(batch.datagrams.destination_port, batch.no_datagram, pa.int32()),
+    "frame_bytes": lambda batch: numbers(batch.records.wire_bytes, None, pa.int64()),
+    "payload_bytes": lambda batch: numbers(batch.datagrams.payload_bytes, batch.no_datagram, pa.int32()),
     "truncated": _truncated,
-    "undecoded": lambda batch: _numbers(batch.undecoded, None, pa.int32()),
+    "undecoded": lambda batch: numbers(batch.undecoded, None, pa.int32()),
     "head": _head,
     "payload_crc": _payload_crc,
 }

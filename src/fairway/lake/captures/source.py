@@ -17,30 +17,30 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from fairway.core.errors import BadOption
 from fairway.core.tables import MAPPED, PROTOCOLS, RECORDS
+from fairway.lake import shared_out
 from fairway.lake.arrays import MISSING, Codes, named
 from fairway.lake.captures.files import CaptureFile, identity, is_address, listed, seen
-from fairway.lake.captures.parts import PART_BYTES, Part, batches, exact_parts, planned, range_of
+from fairway.lake.captures.parts import PART_BYTES, Part, batches, exact_parts, planned
 from fairway.lake.captures.readings import Readings
 from fairway.lake.captures.recognition import parsed_port_map, spoken_on_ports
 from fairway.lake.captures.rows import Batch, arrow_batch
 from fairway.lake.schemas import arrow_schema, spark_schema
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = arrow_schema(MAPPED)
 _NEEDED = ("source_port", "destination_port", "undecoded", "head", "payload_bytes", "payload_crc")
@@ -159,7 +159,10 @@ class CaptureReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return what each task reads."""
-        return [CaptureParts(parts) for parts in _grouped(_parts(self._options), self._options.part_bytes)]
+        parts = _parts(self._options)
+        return [
+            CaptureParts(some) for some in shared_out(parts, lambda part: part.size_bytes, self._options.part_bytes)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one part."""
@@ -177,21 +180,10 @@ class CaptureReader(DataSourceReader):
         return pa.RecordBatch.from_arrays(rows.columns, schema=pa.schema(fields))
 
 
-def _grouped(parts: Sequence[Part], part_bytes: int) -> list[list[Part]]:
-    groups: list[list[Part]] = []
-    size_bytes = part_bytes
-    for part in parts:
-        if size_bytes + part.size_bytes > part_bytes:
-            groups.append([])
-            size_bytes = 0
-        groups[-1].append(part)
-        size_bytes += part.size_bytes
-    return groups
-
-
 def _parts(options: ReadOptions) -> list[Part]:
     if options.parts is not None:
-        return [_part(fields) for fields in json.loads(options.parts)]
+        verified: list[Part] = pickle.loads(b64decode(options.parts))
+        return verified
     parts: list[Part] = []
     for path in listed(options.paths):
         file = seen(path)
@@ -204,13 +196,6 @@ def _walked(file: CaptureFile, modified_ns: int, part_bytes: int) -> tuple[Part,
     """Spark plans anew for every action, in a process that it may keep: a file that has not changed is walked once."""
     del modified_ns
     return tuple(exact_parts(file, identity(file), part_bytes))
-
-
-def _part(fields: dict[str, object]) -> Part:
-    file, span = fields["file"], fields["range"]
-    assert isinstance(file, dict)
-    found = range_of(span) if isinstance(span, dict) else None
-    return Part(CaptureFile(**file), str(fields["file_id"]), found)
 
 
 def load(
@@ -246,4 +231,4 @@ def load_parts(
     if port_map:
         reader = reader.option("map", " ".join(f"{name}={port}" for port, name in port_map.items()))
     reader = reader.options(payload=str(payload).lower(), pieces=str(pieces).lower(), part_bytes=str(part_bytes))
-    return reader.option("parts", json.dumps([asdict(part) for part in parts])).load()
+    return reader.option("parts", b64encode(pickle.dumps(list(parts))).decode()).load()

@@ -7,9 +7,10 @@ the partitioning or the other cells enters, so a cell may be run anywhere and an
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fairway.core.errors import BadOption
 from fairway.core.random_source import MILLION
@@ -19,13 +20,8 @@ from fairway.sim.configuration import Configuration
 from fairway.sim.load import Load
 from fairway.sim.measures import quantile
 from fairway.sim.pipe import Faults, per_million
-from fairway.sim.run import run
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from fairway.sim.result import Result
-    from fairway.sim.run import Trace
+from fairway.sim.result import Result
+from fairway.sim.run import Trace, run
 
 Option = str | int | bool
 Row = dict[str, object]

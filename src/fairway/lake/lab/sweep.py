@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +28,6 @@ from fairway.lake.schemas import arrow_schema
 from fairway.store.files import publish_file
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 CHUNK_S = 4.0
@@ -171,25 +171,13 @@ def sweep(spark: SparkSession, folder: LabFolder) -> int:
         return 0
     cells = sum(len(chunk.cells) for chunk in pending)
     spans = [(chunk.number, chunk.cells[0][0], len(chunk.cells)) for chunk in pending]
-    places = spark.range(0, len(spans), numPartitions=len(spans))
-    ran = places.mapInArrow(_runner(folder.path.absolute(), spans), "cells BIGINT")
-    total = ran.groupBy().sum("cells").collect()[0][0]
+    total = spark.sparkContext.parallelize(spans, len(spans)).map(partial(_run_span, folder.path.absolute())).sum()
     if total != cells:
         raise FairwayError(f"{total} cells were run where {cells} were to be; run the same command again.")
     return cells
 
 
-def _runner(
-    path: Path, spans: list[tuple[int, int, int]]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that a task runs; it carries names, and reads the cells themselves from the folder."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        folder = LabFolder(path)
-        for batch in batches:
-            counts = [run_chunk(folder.chunk(*spans[place]), folder) for place in batch.column("id").to_pylist()]
-            yield pa.RecordBatch.from_pydict({"cells": pa.array(counts, pa.int64())})
-
-    return run
+def _run_span(path: Path, span: tuple[int, int, int]) -> int:
+    """Do the work of a task, which gets names, and reads the cells themselves from the folder."""
+    folder = LabFolder(path)
+    return run_chunk(folder.chunk(*span), folder)

@@ -45,13 +45,7 @@ class Coverage:
         self._open: dict[int, np.ndarray[Any, np.dtype[np.uint8]]] = {}
 
     def add(self, offsets: Offsets) -> None:
-        if not len(offsets):
-            return
         blocks = offsets // BLOCK
-        lowest, highest = int(blocks.min()), int(blocks.max())
-        if lowest == highest:
-            self._add(lowest, offsets - lowest * BLOCK)
-            return
         for block in np.unique(blocks).tolist():
             self._add(block, offsets[blocks == block] - block * BLOCK)
 
@@ -75,15 +69,6 @@ class Coverage:
         packed = self._open.get(block)
         return np.zeros(BLOCK, dtype=np.uint8) if packed is None else np.unpackbits(packed)
 
-    def merge(self, other: Coverage) -> None:
-        """Count all that another has counted."""
-        self.double += other.double
-        for block in other._open:
-            self._add(block, np.flatnonzero(other._bits(block)))
-        everything = np.arange(BLOCK)
-        for block in other._full:
-            self._add(block, everything)
-
     def count(self, first: int, end: int) -> int:
         """Count the offsets from `first` up to and without `end` that were seen."""
         total = 0
@@ -99,10 +84,6 @@ class Coverage:
         if highest not in self._open:
             return (highest + 1) * BLOCK
         return highest * BLOCK + int(np.flatnonzero(self._bits(highest))[-1]) + 1
-
-    def beyond(self, end: int) -> int:
-        """Count the offsets from `end` on that were seen."""
-        return self.count(end, self.end())
 
 
 KEYS = pa.schema([("gateway", pa.string()), ("gateway_offset", pa.int64())])
@@ -203,6 +184,7 @@ def _account(gateway: str, held: _Ranges | None, table: Coverage, later: _Ranges
     pieces = held.pieces if held is not None else []
     in_tables = table.count(0, end)
     on_the_way = sum(high - low - table.count(low, high) for low, high in pieces)
+    explained = max(end, later.acknowledged if later is not None else 0)
     return Account(
         gateway=gateway,
         acknowledged=end,
@@ -210,7 +192,7 @@ def _account(gateway: str, held: _Ranges | None, table: Coverage, later: _Ranges
         in_tables=in_tables,
         missing=end - in_tables - on_the_way,
         double=table.double,
-        unexplained=table.beyond(max(end, later.acknowledged if later is not None else 0)),
+        unexplained=table.count(explained, table.end()),
     )
 
 

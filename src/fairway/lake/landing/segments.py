@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from fairway.core.errors import FairwayError
 from fairway.core.layout import segment_name, segment_range
+from fairway.lake import shared_out
 from fairway.store.places import Place
 
 GROUP_BYTES = 64 << 20
@@ -141,15 +142,7 @@ def _weight_bytes(landing: Place, segment: Segment) -> int:
 
 def groups(landing: Place, start: Positions, end: Positions) -> list[list[Segment]]:
     """Cut what lies between two positions into groups of segments, one for each task; always in the same way."""
-    found: list[list[Segment]] = []
-    size_bytes = GROUP_BYTES
     # A gateway that has nothing new may be gone for good, folder and all.
-    for gateway in sorted(name for name in end if end[name] != start.get(name, 0)):
-        for segment in chain(landing, gateway, start.get(gateway, 0), end[gateway]):
-            more_bytes = _weight_bytes(landing, segment)
-            if size_bytes + more_bytes > GROUP_BYTES:
-                found.append([])
-                size_bytes = 0
-            found[-1].append(segment)
-            size_bytes += more_bytes
-    return found
+    names = sorted(name for name in end if end[name] != start.get(name, 0))
+    between = (segment for name in names for segment in chain(landing, name, start.get(name, 0), end[name]))
+    return shared_out(between, lambda segment: _weight_bytes(landing, segment), GROUP_BYTES)

@@ -1,11 +1,7 @@
 """Which rules of the wire were broken, where, and what was expected: the table `violations`.
 
-    rule.py           what a rule is, and how rows are judged
-    udpc.py           the rules of a protocol, with the context that they look at
-    mrp.py            so does each of the others; what concerns mrp's calls stands in mrp_opening.py
-    rup.py
-    pydevts.py
-    amplification.py  the limit that all four share
+    rule.py     what a rule is, and how rows are judged
+    udpc.py     the rules of a protocol, with the context that they look at; so have mrp.py, rup.py and pydevts.py
 
 Only what a capture at its point can prove is reported. Losses, duplicates, reordering, restarts and moving addresses
 break no rule.
@@ -15,18 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from fairway.core.tables import PROTOCOLS, VIOLATIONS
 from fairway.lake.analysis.sessions import EPISODE, grouped, seconds_of, whole_sessions
-from fairway.lake.violations import amplification, mrp, pydevts, rup, udpc
+from fairway.lake.violations import mrp, pydevts, rup, udpc
 from fairway.lake.violations.rule import (
+    FORWARD,
+    FRAME,
     Check,
     Rule,
     Seen,
-    beside,
     judged,
     malformed,
     of_rules,
@@ -34,20 +31,62 @@ from fairway.lake.violations.rule import (
     with_columns,
 )
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 __all__ = ["CHECKS", "Check", "Rule", "checks_of", "rules", "strands_of", "violations"]
 
 MICROSECOND_NS = 1_000
 
+LIMIT = 12
+"""A side that only ever answered, to an address that only ever called, may send three times what it got (see
+docs/wire/common.md). The network may double what it got behind the point, and what it sends before the point."""
+
+_ASKS = "kind IN ('syn', 'connect', 'packet') OR (protocol = 'rup' AND kind = 'data')"
+_PROVES = f"protocol IN ('udpc', 'mrp') AND NOT ({_ASKS})"
+"""For rup and pydevts nothing proves."""
+_ANSWERS = """kind IN ('syn_ack', 'con_reply', 'confirm', 'close') OR (protocol = 'rup' AND kind = 'request')
+    OR (protocol = 'pydevts' AND kind = 'ack')"""
+
+
+def _limited(seen: Seen) -> DataFrame:
+    """Return the last packet of each side that sent more than the limit allows, with the bytes of both."""
+    rows = seen.packets.where(f"protocol IN {PROTOCOLS} AND at_ns IS NOT NULL")
+    both = grouped(seen.strands, ["point", "flow"], {"ahead": _side("forward"), "back": _side("NOT forward")})
+    sides = both.selectExpr("point", "flow", "inline(array(ahead, back))")
+    suspects = sides.where(f"limited AND sent > {LIMIT} * got")
+    sent = rows.selectExpr(*FRAME, f"{FORWARD} AS forward")
+    joined = sent.join(suspects, ["point", "flow", "forward"], "inner")
+    return joined.where("at_ns = last_at").selectExpr(*FRAME, "sent", "got")
+
+
+def _side(ours: str) -> str:
+    theirs = f"NOT ({ours})"
+    return f"""named_struct('forward', {ours == "forward"},
+        'limited', bool_or(coalesce({theirs} AND ({_ASKS}), false))
+            AND NOT bool_or(coalesce({theirs} AND {_PROVES}, false))
+            AND NOT bool_or(coalesce({ours} AND NOT ({_ANSWERS}), false)),
+        'sent', sum(IF({ours}, bytes, 0)), 'got', sum(IF({theirs}, bytes, 0)),
+        'last_at', max(IF({ours}, last_at, NULL)))"""
+
+
+_AMPLIFICATION = Check(
+    context=_limited,
+    rules=(
+        Rule(
+            clause="ALL-6.1",
+            holds=f"sent <= {LIMIT} * got",
+            found="concat(sent, ' bytes to an address from which ', got, ' came')",
+            expected="at most three times the bytes that came from an address that has proved nothing",
+            reported=f"more than {LIMIT} times",
+            needs_start=True,
+        ),
+    ),
+)
 _FORMAT = Check(
     context=malformed,
     rules=(*udpc.FORMAT_RULES, *mrp.FORMAT_RULES, *rup.FORMAT_RULES, *pydevts.FORMAT_RULES),
 )
 
 CHECKS_OF = {
-    None: (_FORMAT, *amplification.CHECKS),
+    None: (_FORMAT, _AMPLIFICATION),
     "udpc": udpc.CHECKS,
     "mrp": mrp.CHECKS,
     "rup": rup.CHECKS,
@@ -92,7 +131,7 @@ def violations(
     whole = known.where("begun_ns = first_ns AND packets_out > 0 AND packets_in > 0").selectExpr(
         "flow", "session", f"{MICROSECOND_NS} * first_us AS first_ns"
     )
-    joined = beside(found, whole, ["flow", "session"]).where(
+    joined = found.join(whole, ["flow", "session"], "left").where(
         "NOT needs_start OR coalesce(captured_by_ns >= first_ns, false)"
     )
     between = f"""point = spoilt_point AND flow = spoilt_flow AND spoilt_ns >= IF(needs_start, first_ns, all_since_ns)

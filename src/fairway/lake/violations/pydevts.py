@@ -9,7 +9,7 @@ warning.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import DataFrame
 
 from fairway.lake.analysis.sessions import named
 from fairway.lake.violations.rule import (
@@ -20,18 +20,12 @@ from fairway.lake.violations.rule import (
     Check,
     Rule,
     Seen,
-    beside,
-    between,
+    aged,
     format_rule,
     hexadecimal,
-    of_protocol,
     over,
-    until_now,
     with_columns,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 LIFE_NS = 33 * SECOND_NS
 """The life of a packet: ten repeats, and three seconds after the last."""
@@ -43,7 +37,7 @@ may be used again for the same body, 120 s after the first of perhaps eleven tra
 
 MINUTE_NS = 60 * SECOND_NS
 
-_MESSAGE = ("flow", "point", "side", "pydevts_id")
+_MESSAGE = ["flow", "point", "side", "pydevts_id"]
 
 
 def _rows(seen: Seen) -> DataFrame:
@@ -51,7 +45,7 @@ def _rows(seen: Seen) -> DataFrame:
         "side": "IF(kind = 'ack', NOT forward, forward)",
         "good": "kind = 'packet' AND coalesce(body_crc = pydevts_crc, true)",
     }
-    return with_columns(of_protocol(seen, "pydevts"), told)
+    return with_columns(seen.of("pydevts"), told)
 
 
 def _answers(seen: Seen) -> DataFrame:
@@ -132,31 +126,34 @@ def _ids(seen: Seen) -> DataFrame:
     """
     odd = "first_at_ns < at_ns OR pydevts_success = 1 OR (kind = 'packet' AND NOT good)"
     flows = seen.strands.where("protocol = 'pydevts' AND (late_ns > 0 OR failed)").selectExpr("flow", "point")
-    rows = beside(_rows(seen).where("kind <> 'close'"), flows, ["flow", "point"], "left_semi")
-    pydevts = beside(rows, rows.where(odd).selectExpr(*_MESSAGE), _MESSAGE, "left_semi")
+    rows = _rows(seen).where("kind <> 'close'").join(flows, ["flow", "point"], "left_semi")
+    pydevts = rows.join(rows.where(odd).selectExpr(*_MESSAGE), _MESSAGE, "left_semi")
     by_now = over(
-        until_now(*_MESSAGE),
+        _MESSAGE,
         failures="count_if(kind = 'ack' AND pydevts_success = 1)",
         acknowledged_at="max(IF(kind = 'ack' AND pydevts_success = 0, at_ns, NULL))",
     )
     # The frame ends before this instant: what is sent at the same time is no earlier use of the id.
     other = over(
-        between(*_MESSAGE, from_ns=LIFE_NS, to_ns=1),
+        _MESSAGE,
+        aged(from_ns=LIFE_NS, to_ns=1),
         last_good="max(IF(good, struct(at_ns, pydevts_crc), NULL))",
     )
     same_by_now = over(
-        until_now(*_MESSAGE, "pydevts_crc"),
+        [*_MESSAGE, "pydevts_crc"],
         same_sent="count_if(kind = 'packet')",
         same_good="count_if(good)",
         same_first_at="min(IF(good, at_ns, NULL))",
     )
     recent = over(
-        between(*_MESSAGE, "pydevts_crc", from_ns=MINUTE_NS),
+        [*_MESSAGE, "pydevts_crc"],
+        aged(from_ns=MINUTE_NS),
         recent_sent="count_if(kind = 'packet')",
         recent_acks="count_if(kind = 'ack' AND pydevts_success = 0)",
     )
     long_ago = over(
-        between(*_MESSAGE, "pydevts_crc", from_ns=LATE_NS[0], to_ns=LATE_NS[1]),
+        [*_MESSAGE, "pydevts_crc"],
+        aged(from_ns=LATE_NS[0], to_ns=LATE_NS[1]),
         sent_long_ago="count_if(good)",
     )
     context = by_now | other | same_by_now | recent | long_ago

@@ -22,13 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
+
+from pyspark.sql import DataFrame
 
 from fairway.core.tables import PACKETS, PROTOCOLS
 from fairway.lake.analysis.sessions import EPISODE, grouped, named
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 SECOND_NS = 1_000_000_000
 JITTER_NS = SECOND_NS // 1_000
@@ -90,6 +89,16 @@ class Seen(NamedTuple):
     """What packets add up to that agree in all but times, numbers and sizes: as few as sessions and kinds, so that what
     is asked of whole flows and sessions is asked of these."""
 
+    def of(self, protocol: str) -> DataFrame:
+        """Return the well-formed packets of a protocol, with `forward`."""
+        good = self.packets.where(f"protocol = '{protocol}' AND kind <> 'malformed' AND at_ns IS NOT NULL")
+        own = (name for name in PACKETS.names if name.startswith(f"{protocol}_"))
+        return good.selectExpr(*FRAME, *_SHARED, *own, f"{FORWARD} AS forward")
+
+    def strands_of(self, protocol: str) -> DataFrame:
+        """Return the strands of well-formed packets of a protocol."""
+        return self.strands.where(f"protocol = '{protocol}' AND kind <> 'malformed'")
+
 
 def strands_of(packets: DataFrame) -> DataFrame:
     """Return the strands of packets; checks ask for them many times, so whoever has many packets keeps them."""
@@ -104,9 +113,9 @@ class Rule:
 
     clause: str
     severity: Severity = "error"
-    where: str
+    where: str = "true"
     """SQL: the rows that the rule is about."""
-    holds: str
+    holds: str = "false"
     """SQL: what must be true for them."""
     found: str
     """SQL of what is found where it is broken."""
@@ -169,23 +178,6 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def of_protocol(seen: Seen, protocol: str) -> DataFrame:
-    """Return the well-formed packets of a protocol, with `forward`."""
-    good = seen.packets.where(f"protocol = '{protocol}' AND kind <> 'malformed' AND at_ns IS NOT NULL")
-    own = (name for name in PACKETS.names if name.startswith(f"{protocol}_"))
-    return good.selectExpr(*FRAME, *_SHARED, *own, f"{FORWARD} AS forward")
-
-
-def strands_of_protocol(seen: Seen, protocol: str) -> DataFrame:
-    """Return the strands of well-formed packets of a protocol."""
-    return seen.strands.where(f"protocol = '{protocol}' AND kind <> 'malformed'")
-
-
-def beside(rows: DataFrame, others: DataFrame, keys: Sequence[str], how: str = "left") -> DataFrame:
-    """Join what is known of few keys."""
-    return rows.join(others, on=list(keys), how=how)
-
-
 def malformed(seen: Seen) -> DataFrame:
     """Return the malformed datagrams that the capture holds whole: the context of rules about format."""
     bad = seen.packets.where("kind = 'malformed' AND NOT truncated AND at_ns IS NOT NULL")
@@ -200,7 +192,6 @@ def format_rule(clause: str, reasons: str, expected: str, *, where: str = "true"
         clause=clause,
         severity=severity,
         where=f"protocol = '{protocol}' AND reason IN ({listed}) AND {where}",
-        holds="false",
         found="concat('a datagram of ', payload_bytes, ' bytes: ', replace(reason, '_', ' '))",
         expected=expected,
     )
@@ -211,32 +202,20 @@ def hexadecimal(number: str) -> str:
     return f"translate(hex({number}), 'ABCDEF', 'abcdef')"
 
 
-def until_now(*keys: str) -> str:
-    """Return the rows with these keys up to now; what was seen at nearly the same instant counts as seen before."""
-    return _window(keys, f"RANGE BETWEEN UNBOUNDED PRECEDING AND {JITTER_NS}L FOLLOWING")
+UNTIL_NOW = f"RANGE BETWEEN UNBOUNDED PRECEDING AND {JITTER_NS}L FOLLOWING"
+"""Of a window: what was seen at nearly the same instant counts as seen before."""
+ALL = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
+"""All rows; in the order of the other windows, so that one sort serves them all."""
 
 
-def until(*keys: str, ago_ns: int) -> str:
-    """Return the rows with these keys that are at least so old."""
-    return _window(keys, f"RANGE BETWEEN UNBOUNDED PRECEDING AND {ago_ns}L PRECEDING")
+def aged(from_ns: int | None = None, to_ns: int = 0) -> str:
+    """Return the rows of a window whose age lies in this range; without a bound all that are at least so old."""
+    return f"RANGE BETWEEN {'UNBOUNDED' if from_ns is None else f'{from_ns}L'} PRECEDING AND {to_ns}L PRECEDING"
 
 
-def between(*keys: str, from_ns: int, to_ns: int = 0) -> str:
-    """Return the rows with these keys whose age lies in this range."""
-    return _window(keys, f"RANGE BETWEEN {from_ns}L PRECEDING AND {to_ns}L PRECEDING")
-
-
-def of_all(*keys: str) -> str:
-    """Return all rows with these keys; in the order of the other windows, so that one sort serves them all."""
-    return _window(keys, "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING")
-
-
-def _window(keys: Sequence[str], frame: str) -> str:
-    return f"PARTITION BY {', '.join(keys)} ORDER BY at_ns {frame}"
-
-
-def over(window: str, **expressions: str) -> dict[str, str]:
-    """Return SQL of columns computed over one window, by name."""
+def over(keys: Sequence[str], rows: str = UNTIL_NOW, **expressions: str) -> dict[str, str]:
+    """Return SQL of columns computed over some of the rows with equal keys, in the order of time, by name."""
+    window = f"PARTITION BY {', '.join(keys)} ORDER BY at_ns {rows}"
     return {name: f"{text} OVER ({window})" for name, text in expressions.items()}
 
 

@@ -7,10 +7,11 @@ judged by what it says of any message.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import DataFrame
 
 from fairway.lake.analysis.sessions import named
 from fairway.lake.violations.rule import (
+    ALL,
     FRAME,
     SECOND_NS,
     SETTLED_S,
@@ -18,18 +19,11 @@ from fairway.lake.violations.rule import (
     Check,
     Rule,
     Seen,
-    beside,
+    aged,
     format_rule,
-    of_all,
-    of_protocol,
     over,
-    until,
-    until_now,
     with_columns,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 PARTS_MAX = 1 << 20
 SILENCE_NS = 20 * SECOND_NS
@@ -40,15 +34,15 @@ PROGRESS_NS = 90 * SECOND_NS
 BEGUN_S = 15
 """A message that shows for the first time after so long is new: a sender that hears nothing for 10 s gives up."""
 
-_SENDER = ("flow", "point", "side")
-_MESSAGE = (*_SENDER, "rup_id")
+_SENDER = ["flow", "point", "side"]
+_MESSAGE = [*_SENDER, "rup_id"]
 _FITS = "rup_position + body_bytes <= rup_total AND (body_bytes > 0 OR rup_total = 0)"
 _REGULAR = "kind = 'data' AND body_bytes > 0 AND rup_position + body_bytes < rup_total"
 """A part that does not end at the total: it shows the size of all but the last."""
 
 
 def _rows(seen: Seen) -> DataFrame:
-    return with_columns(of_protocol(seen, "rup"), {"side": "forward = (kind = 'data')"})
+    return with_columns(seen.of("rup"), {"side": "forward = (kind = 'data')"})
 
 
 def _messages(seen: Seen) -> DataFrame:
@@ -59,20 +53,22 @@ def _messages(seen: Seen) -> DataFrame:
     capture.
     """
     whole = over(
-        of_all(*_MESSAGE),
+        _MESSAGE,
+        ALL,
         first_part="min(IF(kind = 'data', struct(at_ns, rup_position, rup_total), NULL))",
         first_regular=f"min(IF({_REGULAR}, struct(at_ns, body_bytes), NULL))",
         begun_by="min(at_ns)",
     )
     by_now = over(
-        until_now(*_MESSAGE),
+        _MESSAGE,
         parts="count_if(kind = 'data' AND at_ns = first_at_ns)",
         highest="max(IF(kind = 'data', rup_position, NULL))",
         begun="count_if(kind = 'data' AND rup_position = 0)",
         begun_at="max(IF(kind = 'data' AND rup_position = 0, at_ns, NULL))",
     )
     long_ago = over(
-        until(*_MESSAGE, ago_ns=SLACK_NS),
+        _MESSAGE,
+        aged(to_ns=SLACK_NS),
         confirmed="max(IF(kind = 'confirm', struct(rup_position, at_ns), NULL))",
     )
     told = {
@@ -160,15 +156,6 @@ _RULES = (
         reported="at 3 s after the higher one, where the part at 0 did not come again",
     ),
     Rule(
-        clause="RUP-3.7",
-        where="kind = 'confirm'",
-        holds="highest IS NOT NULL",
-        found="'a confirm of an id of which no part was sent'",
-        expected="a confirm names a message of which a part has come",
-        needs_start=True,
-        settled_s=SETTLED_S,
-    ),
-    Rule(
         clause="RUP-3.8",
         where="kind = 'confirm' AND total IS NOT NULL",
         holds=f"rup_position = total OR (rup_position < total AND {_ON_GRID})",
@@ -186,20 +173,23 @@ _RULES = (
         since="begun_by",
     ),
     Rule(
-        clause="RUP-4.6",
-        where="kind = 'request'",
-        holds="highest IS NOT NULL",
-        found="'a request for an id of which no part was sent'",
-        expected="a request names a message of which a part has come",
-        needs_start=True,
-        settled_s=SETTLED_S,
-    ),
-    Rule(
         clause="RUP-4.7",
         where="kind = 'request' AND total IS NOT NULL",
         holds=f"rup_position < total AND {_ON_GRID}",
         found="concat('request ', rup_position, ' of ', total, coalesce(concat(' in parts of ', size), ''))",
         expected="a request names the start of a part below the total",
+    ),
+    *(
+        Rule(
+            clause=clause,
+            where=f"kind = '{kind}'",
+            holds="highest IS NOT NULL",
+            found=f"'a {kind} {of} an id of which no part was sent'",
+            expected=f"a {kind} names a message of which a part has come",
+            needs_start=True,
+            settled_s=SETTLED_S,
+        )
+        for clause, kind, of in (("RUP-3.7", "confirm", "of"), ("RUP-4.6", "request", "for"))
     ),
 )
 
@@ -212,11 +202,11 @@ def _stalled(seen: Seen) -> DataFrame:
     late = f"kind = 'data' AND at_ns - first_at_ns > {SILENCE_NS}"
     senders = seen.strands.where(f"protocol = 'rup' AND kind = 'data' AND late_ns > {SILENCE_NS}")
     senders = senders.selectExpr("flow", "point", "forward AS side")
-    rows = beside(_rows(seen), senders, _SENDER, "left_semi")
-    marked = with_columns(rows, over(until_now(*_MESSAGE), mark="max(IF(kind = 'confirm', rup_position, NULL))"))
+    rows = _rows(seen).join(senders, _SENDER, "left_semi")
+    marked = with_columns(rows, over(_MESSAGE, mark="max(IF(kind = 'confirm', rup_position, NULL))"))
     news = "at_ns = first_at_ns AND (kind = 'request' OR (kind = 'confirm' AND rup_position >= mark))"
     heard = over(
-        until_now(*_SENDER),
+        _SENDER,
         answered_at="max(IF(kind <> 'data', at_ns, NULL))",
         advanced_at=f"max(IF({news}, at_ns, NULL))",
     )
@@ -230,7 +220,6 @@ _STALLED_RULES = (
     Rule(
         clause="RUP-5.9",
         severity="warning",
-        where="true",
         holds=f"answered_at >= at_ns - {SILENCE_NS}",
         found=f"concat({_AGAIN}, ', without an answer')",
         expected="a send ends after 10 s without a request or confirm of any message",

@@ -9,7 +9,7 @@ strangers   sessionIDs that nobody was given
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pyspark.sql import DataFrame
 
 from fairway.lake.analysis.sessions import grouped
 from fairway.lake.violations.rule import (
@@ -21,25 +21,14 @@ from fairway.lake.violations.rule import (
     Check,
     Rule,
     Seen,
-    beside,
     format_rule,
-    of_protocol,
     over,
-    strands_of_protocol,
-    until_now,
     with_columns,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 TURN = 1 << 32
 NEARBY = 16_384
 """A restored endpoint goes on 65,536 indices ahead; numbers of one life are compared within this distance."""
-IMPORTANT_NS = 40 * SECOND_NS
-REQUEST_NS = 15 * SECOND_NS
-FIN_NS = 10 * SECOND_NS
-"""The limits of UDPC-7.2, 8.2 and 10.4 (30, 5 and 3 s), and time for the last retransmission to pass."""
 
 _ASKS = "kind IN ('plain', 'important', 'request', 'answering_request', 'heartbeat')"
 _RESPONDS = "kind IN ('response', 'answering_request')"
@@ -47,7 +36,7 @@ _ANSWERS = "kind IN ('important_ack', 'heartbeat_ack', 'response', 'answering_re
 
 
 def _in_sessions(seen: Seen) -> DataFrame:
-    return of_protocol(seen, "udpc").where("session IS NOT NULL")
+    return seen.of("udpc").where("session IS NOT NULL")
 
 
 def _numbers(seen: Seen) -> DataFrame:
@@ -69,11 +58,28 @@ _RESPONSE_AGAIN = f"({_SAME_KIND} AND {_RESPONDS} AND {_SAME_ACK})"
 _LATER = "concat('a copy ', late_ns DIV 1000000, ' ms after the first')"
 _NAMES = "concat(kind, ' of index ', udpc_ack, coalesce(concat(', which is a ', named), ', which was never sent'))"
 
+_REPEATED = (
+    ("UDPC-7.2", "important", 40, "an important message is repeated for 30 s at the most"),
+    ("UDPC-8.2", "request", 15, "a request is repeated for 5 s at the most"),
+    ("UDPC-10.4", "fin", 10, "FIN is repeated for 3 s at the most"),
+)
+"""What is repeated for how long: until the limit, and time for the last retransmission to pass."""
+_NAMING = (
+    ("UDPC-7.3", "kind = 'important_ack'", "'important'", "an IMP+ACK names an important message that was sent"),
+    ("UDPC-9.2", "kind = 'heartbeat_ack'", "'heartbeat'", "an HBT+ACK names a heartbeat that was sent"),
+    (
+        "UDPC-8.7",
+        _RESPONDS,
+        "'request', 'answering_request', 'syn_ack'",
+        "an ACK answers a request that was sent, or the SYN+ACK",
+    ),
+)
+"""What an answer names."""
+
 _NUMBER_RULES = (
     Rule(
         clause="UDPC-3.2",
         where=f"differs IS NOT NULL AND NOT {_FRESH_ACK} AND NOT {_RESPONSE_AGAIN}",
-        holds="false",
         found="concat('index ', udpc_index, ' again, for another ', kind)",
         expected="every new packet takes the next index",
     ),
@@ -100,62 +106,27 @@ _NUMBER_RULES = (
         reported=f"{SLACK_NS // SECOND_NS} s after the first",
     ),
     Rule(
-        clause="UDPC-7.2",
-        severity="warning",
-        where="kind = 'important'",
-        holds=f"late_ns <= {IMPORTANT_NS}",
-        found=_LATER,
-        expected="an important message is repeated for 30 s at the most",
-        reported=f"more than {IMPORTANT_NS // SECOND_NS} s after the first",
-    ),
-    Rule(
-        clause="UDPC-7.3",
-        where="kind = 'important_ack'",
-        holds="named = 'important'",
-        found=_NAMES,
-        expected="an IMP+ACK names an important message that was sent",
-        needs_start=True,
-    ),
-    Rule(
-        clause="UDPC-8.2",
-        severity="warning",
-        where="kind = 'request'",
-        holds=f"late_ns <= {REQUEST_NS}",
-        found=_LATER,
-        expected="a request is repeated for 5 s at the most",
-        reported=f"more than {REQUEST_NS // SECOND_NS} s after the first",
-    ),
-    Rule(
         clause="UDPC-8.4",
         where=f"differs IS NOT NULL AND {_RESPONSE_AGAIN} AND NOT {_EMPTY_ACK}",
         holds=_SAME_BODY,
         found="concat('response ', udpc_index, ' again, with another body')",
         expected="a response is sent again byte for byte",
     ),
-    Rule(
-        clause="UDPC-8.7",
-        where=_RESPONDS,
-        holds="named IN ('request', 'answering_request', 'syn_ack')",
-        found=_NAMES,
-        expected="an ACK answers a request that was sent, or the SYN+ACK",
-        needs_start=True,
+    *(
+        Rule(
+            clause=clause,
+            severity="warning",
+            where=f"kind = '{kind}'",
+            holds=f"late_ns <= {limit_s * SECOND_NS}",
+            found=_LATER,
+            expected=expected,
+            reported=f"more than {limit_s} s after the first",
+        )
+        for clause, kind, limit_s, expected in _REPEATED
     ),
-    Rule(
-        clause="UDPC-9.2",
-        where="kind = 'heartbeat_ack'",
-        holds="named = 'heartbeat'",
-        found=_NAMES,
-        expected="an HBT+ACK names a heartbeat that was sent",
-        needs_start=True,
-    ),
-    Rule(
-        clause="UDPC-10.4",
-        severity="warning",
-        where="kind = 'fin'",
-        holds=f"late_ns <= {FIN_NS}",
-        found=_LATER,
-        expected="FIN is repeated for 3 s at the most",
-        reported=f"more than {FIN_NS // SECOND_NS} s after the first",
+    *(
+        Rule(clause=clause, where=where, holds=f"named IN ({kinds})", found=_NAMES, expected=expected, needs_start=True)
+        for clause, where, kinds, expected in _NAMING
     ),
 )
 
@@ -163,7 +134,7 @@ _NUMBER_RULES = (
 def _responses(seen: Seen) -> DataFrame:
     """Add to responses the first one to the same request."""
     rows = _in_sessions(seen).where(f"{_RESPONDS} AND acknowledges_kind IN ('request', 'answering_request')")
-    first = over(until_now("flow", "session", "from_caller", "udpc_ack"), response="min(struct(at_ns, udpc_index))")
+    first = over(["flow", "session", "from_caller", "udpc_ack"], response="min(struct(at_ns, udpc_index))")
     return with_columns(rows, first).selectExpr(*FRAME, "udpc_index", "udpc_ack", "acknowledges_at_ns", "response")
 
 
@@ -187,7 +158,7 @@ def _by_id(seen: Seen) -> DataFrame:
         "used_at": "min(first_at) FILTER (WHERE kind <> 'syn')",
         "spoken_at": "max(last_at) FILTER (WHERE kind NOT IN ('syn', 'syn_ack'))",
     }
-    return grouped(strands_of_protocol(seen, "udpc"), ["point", "flow", "forward", "udpc_session"], when)
+    return grouped(seen.strands_of("udpc"), ["point", "flow", "forward", "udpc_session"], when)
 
 
 def _flows(by_id: DataFrame) -> DataFrame:
@@ -202,15 +173,15 @@ def _flows(by_id: DataFrame) -> DataFrame:
 
 def _handshakes(seen: Seen) -> DataFrame:
     """Add to SYN, SYN+ACK and FIN the first of their kind, and to a SYN+ACK what it answers."""
-    udpc, by_id = of_protocol(seen, "udpc"), _by_id(seen)
+    udpc, by_id = seen.of("udpc"), _by_id(seen)
     spoken = by_id.selectExpr("point", "flow", "forward", "udpc_session AS answered_session", "spoken_at")
     call = {
         "call": "CASE kind WHEN 'syn' THEN udpc_index WHEN 'syn_ack' THEN udpc_ack END",
         "called_forward": "IF(kind = 'syn', forward, NOT forward)",
     }
     rows = with_columns(udpc.where("kind IN ('syn', 'syn_ack', 'fin')"), call)
-    of_kind = until_now("point", "flow", "forward", "udpc_session", "kind")
-    of_call = until_now("point", "flow", "called_forward", "call")
+    of_kind = ["point", "flow", "forward", "udpc_session", "kind"]
+    of_call = ["point", "flow", "called_forward", "call"]
     first = over(of_kind, first="min(struct(at_ns, udpc_index))")
     answered = over(
         of_call,
@@ -219,8 +190,8 @@ def _handshakes(seen: Seen) -> DataFrame:
     )
     answered["answered_session"] += ".udpc_session"
     flows = _flows(by_id).selectExpr("point", "flow", "whole", "flow_begins_at")
-    known = beside(with_columns(rows, first, answered), flows, ["point", "flow"])
-    joined = beside(known, spoken, ["point", "flow", "forward", "answered_session"])
+    known = with_columns(rows, first, answered).join(flows, ["point", "flow"], "left")
+    joined = known.join(spoken, ["point", "flow", "forward", "answered_session"], "left")
     context = ("kind", "udpc_index", "udpc_ack", "udpc_session", *first, *answered)
     return joined.selectExpr(*FRAME, *context, "whole", "flow_begins_at", "spoken_at")
 
@@ -289,8 +260,8 @@ def _openings(seen: Seen) -> DataFrame:
     odd = f"""caller_at < given_at OR called_at < coalesce(caller_at, {1 << 62})
         OR {beyond.format("caller")} OR {beyond.format("called")}"""
     of_session = ["flow", "session"]
-    told = grouped(strands_of_protocol(seen, "udpc").where("session IS NOT NULL"), of_session, when)
-    joined = beside(_in_sessions(seen), told.where(odd), of_session, "inner")
+    told = grouped(seen.strands_of("udpc").where("session IS NOT NULL"), of_session, when)
+    joined = _in_sessions(seen).join(told.where(odd), of_session, "inner")
     context = ("kind", "from_caller", "udpc_index", "given_at", "caller_at", "called_at")
     return joined.selectExpr(*FRAME, *context, "IF(from_caller, caller_fin, called_fin) AS fin")
 
@@ -328,9 +299,9 @@ def _strangers(seen: Seen) -> DataFrame:
     keys = ["point", "flow", "udpc_session"]
     ids = grouped(by_id, keys, {"used_at": "min(used_at)", "given_at": "min(given_at)"})
     nameless = ids.where("given_at IS NULL AND used_at IS NOT NULL")
-    suspects = beside(nameless, _flows(by_id), ["point", "flow"], "inner").where("used_at > first_given_at")
+    suspects = nameless.join(_flows(by_id), ["point", "flow"], "inner").where("used_at > first_given_at")
     named = suspects.selectExpr(*keys, "used_at", "flow_begins_at")
-    joined = beside(of_protocol(seen, "udpc"), named, keys, "inner")
+    joined = seen.of("udpc").join(named, keys, "inner")
     found = joined.where("kind <> 'syn' AND at_ns = used_at")
     return found.selectExpr(*FRAME, "kind", "udpc_session", "flow_begins_at")
 
@@ -338,8 +309,6 @@ def _strangers(seen: Seen) -> DataFrame:
 _STRANGER_RULES = (
     Rule(
         clause="UDPC-5.1",
-        where="true",
-        holds="false",
         found="concat(kind, ' with sessionID ', udpc_session, ', which no SYN+ACK of this flow gave')",
         expected="a packet carries the sessionID of its session",
         all_since="flow_begins_at",
