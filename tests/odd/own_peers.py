@@ -16,9 +16,10 @@ from tests.conformance.pair import cut
 
 from .pydevts_peers import PydevtsPeer
 from .rup_peers import RupPeer
+from .udpc_peers import UdpcPeer
 from .world import HERE, TAG_BYTES, ScriptedPeer
 
-SCRIPTS: dict[str, type[ScriptedPeer]] = {"rup": RupPeer, "pydevts": PydevtsPeer}
+SCRIPTS: dict[str, type[ScriptedPeer]] = {"udpc": UdpcPeer, "rup": RupPeer, "pydevts": PydevtsPeer}
 """Which script knows how to read the datagrams of a protocol."""
 
 
