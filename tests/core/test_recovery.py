@@ -95,8 +95,7 @@ TABLE = [
     Row("the last three", ("udpc",), first_of(297, 298, 299), {297: [2.5], 299: [3.75]}, 3, cuts=1, within=10),
     Row("the last three", ("stamped",), first_of(297, 298, 299), {297: [2.5], 299: [3.5]}, 3, cuts=1, within=10),
     Row("the last three", CUMULATIVE, first_of(297, 298, 299), {297: [2.5], 298: [3.75]}, 3, within=14),
-    Row("a retransmission", ("udpc",), only(100, 2), {100: [1.0, 4.0]}, 2, most=3, cuts=1, within=10),
-    Row("a retransmission", ("stamped",), only(100, 2), {100: [1.0, 2.75]}, 2, most=3, cuts=1, within=8),
+    Row("a retransmission", NAMED, only(100, 2), {100: [1.0, 2.75]}, 2, most=3, cuts=1, within=8),
     Row("a retransmission", CUMULATIVE, only(100, 2), {100: [1.0, 2.5]}, 2, most=3, cuts=1, within=10),
     Row("every tenth", NAMED, first_of(*range(5, 300, 10)), {5: [1.0]}, 30, cuts=30, within=100),
     Row("every tenth", CUMULATIVE, first_of(*range(5, 300, 10)), {5: [1.0]}, 30, cuts=30, within=120),
@@ -218,7 +217,7 @@ def test_one_packet_that_is_never_answered_costs_the_others_nothing() -> None:
     assert list(run.given_up) == [(0, 500)]
     assert run.given_up[0, 500] - next(s.at_us for s in run.sent if s.number == 500) == 30_000_000
     assert max(run.acknowledged.values()) <= 1.1 * plain.now_us
-    assert run.statistics.retransmissions == run.times[0, 500] - 1 <= 20
+    assert run.statistics.retransmissions == run.times[0, 500] - 1 <= 24
     assert run.controller.cuts == 1
     assert run.controller.undone == 1
     assert run.in_flight_most >= plain.in_flight_most

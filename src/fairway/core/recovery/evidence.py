@@ -136,7 +136,7 @@ class Evidence:
             elif only:
                 if elapsed_us < (timing.smoothed_us or timing.delay_us):
                     timing.bound(elapsed_us)
-            elif run.sure or not run.losses:
+            elif (prompt or not timing.least_us) and (run.sure or not run.losses):
                 # Most likely it speaks of a retransmission that left a measured round trip ago: if the delay followed
                 # the first transmission however long ago that left, it would grow with each loss.
                 fits = 0 < timing.least_us - (timing.least_us >> 3) <= elapsed_us <= timing.late_us
@@ -147,11 +147,14 @@ class Evidence:
         """Return whether an acknowledgement can speak of this transmission only.
 
         Before any measurement that is the latest, if the peer has asked for those before it and they left more than two
-        delays ago: the delay may still be shorter than the round trip, but it soon grows to half of it.
+        delays ago: the delay may still be shorter than the round trip, but it soon grows to half of it. Later a first
+        transmission that left very long ago is unlikely: the shortest round trip may have been measured too long.
         """
-        if at == 0 or self._timing.least_us:
-            return at == 0 and (len(run.sent_us) == 1 or self._timing.least_us > 0)
-        return at == run.sure == len(run.sent_us) - 1 and now_us - run.sent_us[at - 1] > 2 * self._timing.delay_us
+        timing = self._timing
+        if at == 0 or timing.least_us:
+            soon = timing.least_us > 0 and now_us - run.sent_us[0] <= 4 * timing.late_us
+            return at == 0 and (len(run.sent_us) == 1 or soon)
+        return at == run.sure == len(run.sent_us) - 1 and now_us - run.sent_us[at - 1] > 2 * timing.delay_us
 
 
 def raise_top(top: list[int], order: int, count: int) -> None:

@@ -160,6 +160,10 @@ class Flight:
         if len(self._timers) > 2 * self.left + STALE_MAX:
             self._timers[:] = sorted(entry for entry in self._timers if _is_live(entry))
 
+    @property
+    def has_timers(self) -> bool:
+        return bool(self._timers)
+
     def next_due_us(self) -> int:
         timers = self._timers
         while timers:

@@ -95,9 +95,20 @@ class MarkRecovery(Recovery):
             self._lose(self._flight.only(run.stream.mark, run), now_us, blame=False)
 
     def _is_suspect(self, run: Run) -> bool:
-        """Return no but for a stream of one packet, to a peer that ignores some: what is not below the mark may have
+        """Return no but for the end of a stream, to a peer that ignores some: what else is not below the mark may have
         arrived all the same."""
-        return run.stream.last == 0 and self._may_be_ignored(run) and super()._is_suspect(run)
+        return self._told_at_once(run) and self._may_be_ignored(run) and super()._is_suspect(run)
+
+    def _next_relieved(self, now_us: int) -> Run | None:
+        """Return the oldest: a stream that is left behind by others for too long is given up."""
+        for stream in self.streams.values():
+            run = stream.single(stream.last)
+            if run is not None and self._may_be_relieved(run, now_us):
+                return run
+        return None
+
+    def _waits_for_room(self, run: Run) -> bool:
+        return self._told_at_once(run) and super()._waits_for_room(run)
 
     def _waits_alone(self, run: Run) -> bool:
         """Return whether nothing will tell soon that a run which was lost again has arrived."""

@@ -197,7 +197,8 @@ class PartRecovery(MarkRecovery):
         while self._aged and self._aged[0][0] < order:
             landed += self._aged.popleft()[1]
         for run in self._flight.before(order):
-            if run.stream.answered and stream in (None, run.stream):  # others the peer may have ignored
+            # Others the peer may have ignored; the end of a stream it may have had no room for.
+            if run.stream.answered and stream in (None, run.stream) and not self._told_at_once(run):
                 self._flight.settle(run)
                 landed += self._landed(run)
         missed = min(landed, self._missed)
@@ -376,7 +377,8 @@ class PartRecovery(MarkRecovery):
             if run.stream.chances >= CHANCES_MAX and self._controller is not None:  # the path is not to blame
                 self._controller.delivered(carried, None, self._flight.in_flight, 0, now_us)
         else:
-            self._aged.append((run.order, self._landed(run)))
+            if landed := self._landed(run):
+                self._aged.append((run.order, landed))
             super()._lose_by_time(run, now_us)
 
     def _ignore(self, stream: Stream, now_us: int) -> None:

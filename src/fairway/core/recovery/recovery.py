@@ -79,13 +79,10 @@ class Recovery(Transmissions):
             if run.state == FLYING:
                 self._lose(run, now_us, blame=self._time_tells())
             self._flight.urge(run)
-        elif self._is_suspect(run):
-            run.losses += 1
-            self._flight.urge(run)
-        elif self.is_stalled:
-            self._flight.urge(run)
+        elif self._waits_for_room(run) and now_us < self.news_us + self.timing.delay_us:
+            self._flight.arm(run, now_us + self._alone_us(run.losses - 1))
         else:
-            self._flight.queue(run)
+            self._have_leave(run)
 
     def _outlived(self, now_us: int) -> list[Run]:
         """Take off and return what has reached the end of its life."""

@@ -20,6 +20,11 @@ left. But with the second for a packet that *may be ignored*: it is larger than 
 retransmissions of late were lost, which a path that delivers the rest hardly does. To the controller such a
 loss is none: the path has carried the packet, and the peer has dropped it.
 
+*A peer without room* drops packets that it would take later, and which of their timers runs out when there is room
+again is chance: to a peer that held eight at a time most of them waited while it held none. An acknowledgement shows
+that there is room, so with each two of those that were lost again leave, whatever their timers say; and while
+acknowledgements come, only so.
+
 *Packets repaired by timer only* (`by_name` off) have a timer each, and leave when it runs out, whatever the window.
 That they were overtaken still takes them out of the flight and is told to the controller: it hears of a loss a round
 trip after it. A timer that is shorter than the round trip tells it nothing. One that was lost again and again counts in
@@ -44,6 +49,10 @@ STUBBORN = 3
 """Losses of a packet that is repaired by timer only, after which it counts in the window wherever it is."""
 REFUSALS = 5
 """So many packets that were lost again, and none that was repaired in between, show a peer that ignores some."""
+RELIEVED_BY_ONE = 2
+"""Packets waiting for room that leave for each one acknowledged: one takes its room, one looks for more."""
+RELIEVED_MAX = 16
+"""Losses of a packet after which only its own timer has it leave again: the peer seems never to take it."""
 
 
 class Kind(NamedTuple):
@@ -395,6 +404,39 @@ class Transmissions:
         if self._controller is not None:
             self._controller.acknowledged(count, self._flight.peak, self.timing.smoothed_us, now_us)
         self._detect(now_us)
+        if self._passes_by and self._flight.has_timers:
+            self._relieve(RELIEVED_BY_ONE * count, now_us)
+
+    def _relieve(self, count: int, now_us: int) -> None:
+        """Have so many packets that wait for room leave now: the peer has some."""
+        for _ in range(count):
+            run = self._next_relieved(now_us)
+            if run is None:
+                return
+            run.again_us = NEVER
+            self._have_leave(run)
+
+    def _have_leave(self, run: Run) -> None:
+        """Have a run leave that waited by itself."""
+        if self._is_suspect(run):
+            run.losses += 1
+            self._flight.urge(run)
+        elif self.is_stalled:
+            self._flight.urge(run)
+        else:
+            self._flight.queue(run)
+
+    def _next_relieved(self, now_us: int) -> Run | None:
+        run = self._flight.next_due()
+        return run if run is not None and self._may_be_relieved(run, now_us) else None
+
+    def _may_be_relieved(self, run: Run, now_us: int) -> bool:
+        is_waiting = run.again_us != NEVER and self._waits_for_room(run)
+        return is_waiting and run.sent_us[-1] + self.timing.smoothed_us <= now_us
+
+    def _waits_for_room(self, run: Run) -> bool:
+        """Return whether a run was lost again, and the peer may have had no room for it."""
+        return self._passes_by and run.state == LOST and 1 < run.losses <= RELIEVED_MAX
 
     def _learned(self, stream: Stream, now_us: int) -> None:
         if self.is_stalled and self._passes_by:
