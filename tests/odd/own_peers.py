@@ -14,12 +14,11 @@ from fairway.core.random_source import Seeded
 from fairway.protocols import make_machine, make_options
 from tests.conformance.pair import cut
 
-from .pydevts_peers import PydevtsPeer
 from .rup_peers import RupPeer
 from .udpc_peers import UdpcPeer
 from .world import HERE, TAG_BYTES, ScriptedPeer
 
-SCRIPTS: dict[str, type[ScriptedPeer]] = {"udpc": UdpcPeer, "rup": RupPeer, "pydevts": PydevtsPeer}
+SCRIPTS: dict[str, type[ScriptedPeer]] = {"udpc": UdpcPeer, "rup": RupPeer}
 """Which script knows how to read the datagrams of a protocol."""
 
 
