@@ -241,6 +241,28 @@ def test_a_polling_peer_is_answered_once_a_round_trip() -> None:
     assert run.statistics.retransmissions <= 2 * 10 + 10
 
 
+def test_a_path_that_gets_shorter_is_not_taken_for_a_polling_peer() -> None:
+    """Its first round trips were measured through a queue, so a request soon comes earlier than one of them takes."""
+    shorter = Link(
+        answers="parts",
+        rtt_us=lambda now_us: RTT_US if now_us > 20 * RTT_US else 3 * RTT_US // 2,
+        loses=lambda sent: sent.number % 97 == 50 and sent.nth < 2,
+    )
+    run = World(*parts(), shorter, [20_000], window=200)
+    seemed: list[bool] = []
+    transmit = run._transmit
+
+    def watch() -> None:
+        seemed.append(run.recovery._polls)  # type: ignore[attr-defined]
+        transmit()
+
+    run._transmit = watch  # type: ignore[method-assign]
+    settles_clean(run.run())
+    assert any(seemed)
+    assert not seemed[-1]
+    assert seemed.count(True) < len(seemed) // 10
+
+
 # Several streams.
 
 

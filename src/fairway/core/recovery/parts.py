@@ -75,7 +75,7 @@ class PartRecovery(MarkRecovery):
         self._polls = False
         """Whether the peer asks for packets that it cannot miss yet."""
         self._polled_us = 0
-        """The round trip by which that was judged."""
+        """The youngest packet by which that was judged."""
         self._front = -1
         """What left before the transmission of that order has left the network: it arrived, or a later one did."""
         self._doubted = 0
@@ -126,13 +126,13 @@ class PartRecovery(MarkRecovery):
                 flight.queue(run)
             return ""
         age_us = now_us - run.sent_us[-1]
-        if 8 * age_us < 7 * (timing.least_us or timing.smoothed_us) and len(run.sent_us) == 1 and not self._polls:
-            self._polls = True
-            self._polled_us = timing.least_us or timing.smoothed_us
-            if self._controller is not None:
+        if 8 * age_us < 7 * (timing.least_us or timing.smoothed_us) and len(run.sent_us) == 1:
+            if not self._polls and self._controller is not None:
                 self._controller.undo()
-        elif self._polls and 0 < 2 * timing.least_us < self._polled_us:
-            self._polls = False  # it only seemed so by a round trip that was measured far too long
+            self._polled_us = min(age_us, self._polled_us) if self._polls else age_us
+            self._polls = True
+        elif self._polls and 0 < timing.least_us <= self._polled_us:
+            self._polls = False  # it only seemed so by a round trip that was measured too long
         if not timing.smoothed_us and not below:  # where all is asked for, nothing is measured
             timing.bound(min(now_us - run.sent_us[0], timing.delay_us))
         if age_us < timing.least_us or (run.named and age_us < max(timing.smoothed_us, AGAIN_US_MIN)):
