@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from threading import Event
+from typing import Any
 
 import pytest
 
@@ -201,16 +205,54 @@ def test_a_row_that_is_damaged_while_a_gateway_runs_is_not_sealed_and_ends_it(ho
 async def _sealed(home: Home) -> None:
     journal = Journal(home.journal, "edge")
     journal._connection.execute("UPDATE messages SET body = x'00' WHERE \"offset\" = 1")
-    writer = ThreadPoolExecutor(1)
-    settings = build({"urls": ["rup://127.0.0.1:0"], "lake": str(home.folder), "seal_after": "10ms"})
-    sealer = Sealer(journal, home, writer, Figures(), settings)
-    try:
+    with sealing(journal, home) as sealer:
         async with asyncio.timeout(120):
             await sealer.run()
         with pytest.raises(JournalFailed, match="1 rows that differ from their checksum, from offset 1 on"):
             sealer.failed.result()
         assert journal.is_suspect
+
+
+@contextmanager
+def sealing(journal: Journal, home: Home) -> Iterator[Sealer]:
+    writer = ThreadPoolExecutor(1)
+    settings = build({"urls": ["rup://127.0.0.1:0"], "lake": str(home.folder), "seal_after": "10ms"})
+    sealer = Sealer(journal, home, writer, Figures(), settings)
+    try:
+        yield sealer
     finally:
         sealer.close()
         writer.shutdown()
         journal.close()
+
+
+def test_a_stop_in_the_middle_of_sealing_leaves_no_row_and_no_spooled_file(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.spool.mkdir(exist_ok=True)
+    (home.spool / "large").write_bytes(b"x" * 9)
+    journal = Journal(home.journal, "edge")
+    journal.write(Transaction(rows=[row(0, [b""])._replace(spool="large", size_bytes=9, sizes=None)]))
+    asyncio.run(_stopped_behind_the_mark(journal, home, monkeypatch))
+    assert home.landing.names()
+    assert not list(home.spool.iterdir())
+
+
+async def _stopped_behind_the_mark(journal: Journal, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    marked, go_on = asyncio.Event(), Event()
+    loop, mark = asyncio.get_running_loop(), Journal.mark
+
+    def slow_mark(*arguments: Any) -> None:
+        mark(*arguments)
+        loop.call_soon_threadsafe(marked.set)
+        go_on.wait(60)
+
+    monkeypatch.setattr(Journal, "mark", slow_mark)
+    with sealing(journal, home) as sealer:
+        running = asyncio.create_task(sealer.run())
+        await marked.wait()
+        running.cancel()
+        await asyncio.wait([running])
+        go_on.set()
+        await sealer.seal_all()
+        assert not read_rows(journal._connection, 0, 9)

@@ -66,17 +66,20 @@ class Sealer:
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "sealer")
         self._waits_since_s: float | None = None
+        self._sealing: asyncio.Future[bool] | None = None
         self.failed: asyncio.Future[None] = self._loop.create_future()
         """Fails when the journal can no longer be trusted."""
         figures.backlog_messages, figures.backlog_bytes = journal.unsealed()
 
     async def run(self) -> None:
-        """Seal until cancelled; what cannot be written now is tried again."""
+        """Seal until cancelled; what cannot be written now is tried again. A segment that was begun is finished by
+        `seal_all`: cut off behind its mark, its rows and files would lie there until the next start."""
         await self._loop.run_in_executor(self._thread, _load)
         while True:
             if self._is_due():
+                self._sealing = asyncio.ensure_future(self.seal())
                 try:
-                    await self.seal()
+                    await asyncio.shield(self._sealing)
                 except JournalFailed as error:
                     self.failed.set_exception(error)
                     return
@@ -171,6 +174,9 @@ class Sealer:
             pass
 
     async def seal_all(self) -> None:
+        """Finish the segment that is being made, and seal the rest."""
+        if self._sealing is not None and not self._sealing.done():
+            await self._sealing
         while await self.seal():
             pass
 
@@ -179,6 +185,8 @@ class Sealer:
         return await self._loop.run_in_executor(self._writer, work, *arguments)
 
     def close(self) -> None:
+        if self._sealing is not None:
+            self._sealing.cancel()
         self._thread.shutdown()
 
 
