@@ -147,10 +147,20 @@ def test_an_application_that_sends_little_does_not_lower_the_rate() -> None:
 def test_after_ten_seconds_with_a_longer_round_trip_it_is_looked_for_again() -> None:
     pipe = Pipe(Model(10_000), 1_000, 20_000)
     pipe.run(2 * SECOND)
-    pipe.rtt_us = 40_000
+    pipe.rtt_us = 27_000
     pipe.run(4 * SECOND + LEAST_FOR_US)
     assert ROUND_TRIP in pipe.phases
+    assert abs(pipe.model.least_us - 27_000) <= 3_000
+
+
+def test_a_round_trip_twice_as_long_that_slowing_down_does_not_shorten_is_the_path_s_own_at_once() -> None:
+    pipe = Pipe(Model(10_000), 1_000, 20_000)
+    pipe.run(2 * SECOND)
+    rate, pipe.rtt_us = pipe.model.rate, 40_000
+    pipe.run(3 * SECOND)
+    assert ROUND_TRIP not in pipe.phases
     assert abs(pipe.model.least_us - 40_000) <= 4_000
+    assert pipe.model.rate >= 0.9 * rate
 
 
 def test_where_nothing_comes_back_only_a_few_packets_leave_until_something_does() -> None:

@@ -158,6 +158,22 @@ def test_a_busy_machine_costs_the_default_at_most_twice_what_it_costs_newreno(na
     at_most(took_us[1], 2 * took_us[0], "pauses of up to 80 ms")
 
 
+@pytest.mark.parametrize("name", ["udpc", "mrp-stamped", "mrp-piggyback"])
+@over_seeds(1)
+def test_a_round_trip_that_grows_fivefold_costs_at_most_half_as_much_again_as_one_that_was_always_so_long(
+    name: str, seed: int
+) -> None:
+    """Another route through the same bottleneck: a longer round trip that slowing down does not shorten."""
+    bodies, took_us = numbered(8_000, 1_000), []
+    for link in (
+        Link(delay_us=100 * MS, bytes_per_second=2_500_000),
+        Link(delay_us=20 * MS, grows=(200 * MS, 100 * MS), bytes_per_second=2_500_000),
+    ):
+        world = World(PEERS[name](), link, seed=seed).carry(bodies, 120 * SECOND)
+        took_us.append(world.all_delivered().took_us)
+    at_most(took_us[1], 1.5 * took_us[0], "a grown round trip")
+
+
 LINKS = {
     "loss": Link(delay_us=20 * MS, loss_per_million=100_000),
     "lost-answers": Link(delay_us=20 * MS, answer_loss_per_million=200_000),

@@ -28,6 +28,10 @@ draining is taken for it, and sent at half of that. Nothing else cuts the rate: 
 two. If that makes a round trip no shorter which is not half as long again, and all that leaves arrives, then there is
 nothing to drain.
 
+*A longer path.* A round trip that is half as long again, and in DRAIN or DOWN three times in a row the same to a 64th
+while all that leaves arrives, is no queue: slowing down shortens one's own, and those of others vary. The path has got
+longer, and the sender goes on where it took it for a queue, with the rate of before.
+
 *Others in the queue.* If it does not get shorter at all for five round trips of that, it is kept full by others, that
 look for losses only. Then the rate is again what it was when draining began, delay says nothing until the next DOWN,
 and two products may be in flight: with less the sender would get ever less beside them.
@@ -64,6 +68,8 @@ GROWTH = 1_280
 FULL_ROUNDS = 3
 STILL_ROUNDS = 5
 """A queue that has not got shorter for so many round trips of DOWN is that of others."""
+SAME_ROUNDS = 2
+"""So many round trips of DRAIN or DOWN as long as the one before show a longer path: queues of others vary."""
 CRUISE_ROUNDS_MIN = 4
 CRUISE_ROUNDS_SPREAD = 4
 LEAST_FOR_US = 10_000_000
@@ -135,14 +141,15 @@ class Model(Controller):
         self.phase = STARTUP
         self._gain = self._gain_before = STARTUP_GAIN
         """Now, and in the round trip before."""
-        self._phase_rounds = self._still_rounds = 0
-        """Round trips of the phase, and those in a row that did not get shorter."""
+        self._phase_rounds = self._still_rounds = self._same_rounds = 0
+        """Round trips of the phase, those in a row that did not get shorter, and those in a row that slowing down left
+        as long as the one before, while all arrived."""
         self._full_rate = self._full_thirds = 0
         self._cruise_rounds = CRUISE_ROUNDS_MIN
         self._up_flight = self._up_rate = self._up_delivered = 0
         """What UP began with."""
-        self._down_rate = 0
-        """The rate when the queue began to be drained."""
+        self._down_rate = self._queued_rate = 0
+        """The rate when the queue began to be drained, and before it was taken for lower because of the queue."""
         self._is_bare = False
         """Slowing down made the round trip no shorter, and all that left arrived: there is nothing to drain."""
         self._contested = False
@@ -342,6 +349,9 @@ class Model(Controller):
         paced = self.rate * self._gain_before // SCALE * (SCALE - self.loss) // SCALE
         kept_up = self._delivery.average(1, BUNCHES, now_us) * 8 >= paced * 7
         self._is_bare = still and kept_up and not grown
+        same = grown and abs(over.least_us - self._before_us) <= self._before_us >> 6 and self.phase in (DRAIN, DOWN)
+        arrived = kept_up and lost * SCALE <= (lost + delivered) * (LOSS_NOTICED + self.loss)
+        self._same_rounds = self._same_rounds + 1 if same and arrived else 0
         stuck = still and not self._is_bare and self._is_long(over.least_us)
         noticed = noticed and grown
         if (lasting or stuck) and (noticed or not self._contested):
@@ -382,12 +392,14 @@ class Model(Controller):
         made the queue shorter, the path allows no more.
         """
         slowed = SCALE if self.phase == DOWN else min(SCALE, self._gain_before)
-        self._delivery.believe(rate * SCALE // slowed, now_us)
         self._begin(DRAIN if self.phase == STARTUP else DOWN)
+        self._delivery.believe(rate * SCALE // slowed, now_us)
 
     # Phases.
 
     def _begin(self, phase: int) -> None:
+        if self.phase not in (DRAIN, DOWN):
+            self._queued_rate = self.rate
         self.phase = phase
         self._gain = GAINS[phase]
         self._phase_rounds = self._still_rounds = 0
@@ -411,7 +423,7 @@ class Model(Controller):
             self._probed_us = 0
             self._begin(ROUND_TRIP)
         elif phase in (DRAIN, DOWN):
-            self._end_drain(in_flight)
+            self._end_drain(in_flight, now_us)
         elif phase == CRUISE:
             if self._phase_rounds >= self._cruise_rounds:
                 self._delivery.turn()
@@ -423,8 +435,11 @@ class Model(Controller):
             elif self._delivery.covers(self._up_delivered, BUNCHES):  # long enough for a sample of what it brings
                 self._go_up(in_flight)
 
-    def _end_drain(self, in_flight: int) -> None:
+    def _end_drain(self, in_flight: int, now_us: int) -> None:
         """Go on at the rate when the queue is empty, or not this sender's."""
+        if self._same_rounds >= SAME_ROUNDS:
+            self._lengthen(now_us)
+            return
         rtt_us, product = self._round.least_us or self._before_us, self.product
         # A round trip that stays short shows it, too: the peer may never answer some of what seems to be in flight.
         fits = in_flight <= product + self._held or self._phase_rounds > STILL_ROUNDS
@@ -435,6 +450,14 @@ class Model(Controller):
                 self._delivery.restore(self._down_rate)
             self._begin(CRUISE)
             self._cruise_rounds = CRUISE_ROUNDS_MIN + (self._delivery.packets * 40_503 >> 8) % CRUISE_ROUNDS_SPREAD
+
+    def _lengthen(self, now_us: int) -> None:
+        """Take that the path has got longer, and go on where it looked like a queue."""
+        self.least_us, self._least_at_us = self._before_us, now_us
+        self._same_rounds = self._full_rate = self._full_thirds = 0
+        self._contested = False
+        self._delivery.restore(self._queued_rate)
+        self._begin(STARTUP if self.phase == DRAIN else CRUISE)
 
     def _go_up(self, in_flight: int) -> None:
         """Begin UP, or go on with it as long as that raises the rate."""
