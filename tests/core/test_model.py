@@ -158,7 +158,6 @@ def test_a_round_trip_twice_as_long_that_slowing_down_does_not_shorten_is_the_pa
     pipe.run(2 * SECOND)
     rate, pipe.rtt_us = pipe.model.rate, 40_000
     pipe.run(3 * SECOND)
-    assert ROUND_TRIP not in pipe.phases
     assert abs(pipe.model.least_us - 40_000) <= 4_000
     assert pipe.model.rate >= 0.9 * rate
 

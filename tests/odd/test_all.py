@@ -158,7 +158,7 @@ def test_a_busy_machine_costs_the_default_at_most_twice_what_it_costs_newreno(na
     at_most(took_us[1], 2 * took_us[0], "pauses of up to 80 ms")
 
 
-@pytest.mark.parametrize("name", ["udpc", "mrp-stamped", "mrp-piggyback"])
+@pytest.mark.parametrize("name", ["udpc", "mrp-stamped", "mrp-piggyback", "rup"])
 @over_seeds(1)
 def test_a_round_trip_that_grows_fivefold_costs_at_most_half_as_much_again_as_one_that_was_always_so_long(
     name: str, seed: int

@@ -11,7 +11,7 @@ flight:
     DOWN         0.75   until the queue that this made is gone
     CRUISE       1      four to seven round trips; how many differs from flow to flow, so that two do not probe in step
     ROUND TRIP   1      half a product in flight as long as that makes the round trip shorter, after ten seconds without
-                        a short one
+                        a short one, or where the path may have got longer
 
 *Loss of the path.* The rate counts what is delivered, so a path that loses one packet in ten must be sent more. How
 much it loses is measured in DOWN: a loss that stays when the sender slows down is the path's, and one that goes away
@@ -29,8 +29,8 @@ two. If that makes a round trip no shorter which is not half as long again, and 
 nothing to drain.
 
 *A longer path.* A round trip that is half as long again, and in DRAIN or DOWN three times in a row the same to a 64th
-while all that leaves arrives, is no queue: slowing down shortens one's own, and those of others vary. The path has got
-longer, and the sender goes on where it took it for a queue, with the rate of before.
+while all that leaves arrives, is hardly a queue: slowing down shortens one's own, and those of others vary. It is looked
+for as after ten seconds (ROUND TRIP). If it stays, the path has got longer, and the rate is what it was before.
 
 *Others in the queue.* If it does not get shorter at all for five round trips of that, it is kept full by others, that
 look for losses only. Then the rate is again what it was when draining began, delay says nothing until the next DOWN,
@@ -69,7 +69,7 @@ FULL_ROUNDS = 3
 STILL_ROUNDS = 5
 """A queue that has not got shorter for so many round trips of DOWN is that of others."""
 SAME_ROUNDS = 2
-"""So many round trips of DRAIN or DOWN as long as the one before show a longer path: queues of others vary."""
+"""So many round trips of DRAIN or DOWN as long as the one before may be a longer path: queues of others vary."""
 CRUISE_ROUNDS_MIN = 4
 CRUISE_ROUNDS_SPREAD = 4
 LEAST_FOR_US = 10_000_000
@@ -418,12 +418,14 @@ class Model(Controller):
             fits = in_flight <= self.window or self._phase_rounds > STILL_ROUNDS
             if self._phase_rounds > 1 and self._still_rounds and fits:
                 self.least_us, self._least_at_us = self._probed_us or self.least_us, now_us
+                if self._doubted_us and self._probed_us * 8 >= self._doubted_us * 7:
+                    self._delivery.restore(self._queued_rate)
                 self._begin(CRUISE)
         elif now_us - self._least_at_us > LEAST_FOR_US:
-            self._probed_us = 0
+            self._probed_us = self._doubted_us = 0
             self._begin(ROUND_TRIP)
         elif phase in (DRAIN, DOWN):
-            self._end_drain(in_flight, now_us)
+            self._end_drain(in_flight)
         elif phase == CRUISE:
             if self._phase_rounds >= self._cruise_rounds:
                 self._delivery.turn()
@@ -435,10 +437,10 @@ class Model(Controller):
             elif self._delivery.covers(self._up_delivered, BUNCHES):  # long enough for a sample of what it brings
                 self._go_up(in_flight)
 
-    def _end_drain(self, in_flight: int, now_us: int) -> None:
+    def _end_drain(self, in_flight: int) -> None:
         """Go on at the rate when the queue is empty, or not this sender's."""
         if self._same_rounds >= SAME_ROUNDS:
-            self._lengthen(now_us)
+            self._doubt()
             return
         rtt_us, product = self._round.least_us or self._before_us, self.product
         # A round trip that stays short shows it, too: the peer may never answer some of what seems to be in flight.
@@ -451,13 +453,12 @@ class Model(Controller):
             self._begin(CRUISE)
             self._cruise_rounds = CRUISE_ROUNDS_MIN + (self._delivery.packets * 40_503 >> 8) % CRUISE_ROUNDS_SPREAD
 
-    def _lengthen(self, now_us: int) -> None:
-        """Take that the path has got longer, and go on where it looked like a queue."""
-        self.least_us, self._least_at_us = self._before_us, now_us
-        self._same_rounds = self._full_rate = self._full_thirds = 0
+    def _doubt(self) -> None:
+        """Look whether the path has got longer: if so, what looked like a queue stays with half a product in flight, and
+        the rate is what it was."""
+        self._doubted_us, self._probed_us, self._same_rounds = self._before_us, 0, 0
         self._contested = False
-        self._delivery.restore(self._queued_rate)
-        self._begin(STARTUP if self.phase == DRAIN else CRUISE)
+        self._begin(ROUND_TRIP)
 
     def _go_up(self, in_flight: int) -> None:
         """Begin UP, or go on with it as long as that raises the rate."""
