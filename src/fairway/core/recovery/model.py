@@ -29,8 +29,8 @@ two. If that makes a round trip no shorter which is not half as long again, and 
 nothing to drain.
 
 *A longer path.* A round trip that is half as long again, and in DRAIN or DOWN three times in a row the same to a 64th
-while all that leaves arrives, is hardly a queue: slowing down shortens one's own, and those of others vary. It is looked
-for as after ten seconds (ROUND TRIP). If it stays, the path has got longer, and the rate is what it was before.
+while all that leaves arrives, is hardly a queue: slowing down shortens one's own, and those of others vary. It is
+looked for as after ten seconds (ROUND TRIP). If it stays, the path has got longer, and the rate is what it was before.
 
 *Others in the queue.* If it does not get shorter at all for five round trips of that, it is kept full by others, that
 look for losses only. Then the rate is again what it was when draining began, delay says nothing until the next DOWN,
@@ -150,6 +150,8 @@ class Model(Controller):
         """What UP began with."""
         self._down_rate = self._queued_rate = 0
         """The rate when the queue began to be drained, and before it was taken for lower because of the queue."""
+        self._doubted_us = 0
+        """A round trip that may be that of a longer path."""
         self._is_bare = False
         """Slowing down made the round trip no shorter, and all that left arrived: there is nothing to drain."""
         self._contested = False
@@ -454,7 +456,7 @@ class Model(Controller):
             self._cruise_rounds = CRUISE_ROUNDS_MIN + (self._delivery.packets * 40_503 >> 8) % CRUISE_ROUNDS_SPREAD
 
     def _doubt(self) -> None:
-        """Look whether the path has got longer: if so, what looked like a queue stays with half a product in flight, and
+        """Look whether the path has got longer: then what looked like a queue stays with half a product in flight, and
         the rate is what it was."""
         self._doubted_us, self._probed_us, self._same_rounds = self._before_us, 0, 0
         self._contested = False
