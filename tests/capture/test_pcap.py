@@ -8,13 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairway.capture.columns.walks import STEP_S_MAX
 from fairway.capture.frames import LinkType
 from fairway.capture.pcap import ByteOrder, PcapWriter
 from fairway.core.errors import BadOption
 from tests.capture.reading import Frame, read_capture
 
 ORDERS: list[ByteOrder] = ["<", ">"]
-FRAMES = st.lists(st.tuples(st.integers(0, (2**32 - 1) * 10**9), st.binary(max_size=50)), max_size=6)
+STEP_NS_MAX = STEP_S_MAX * 10**9
+FRAMES = st.integers(0, (2**32 - 1) * 10**9 - STEP_NS_MAX).flatmap(
+    lambda first_ns: st.lists(
+        st.tuples(st.integers(first_ns, first_ns + STEP_NS_MAX), st.binary(max_size=50)), max_size=6
+    )
+)
+"""A larger step between two records is a sign of damage."""
 
 
 def write(frames: list[tuple[int, bytes]], *, nanoseconds: bool, order: ByteOrder) -> bytes:
