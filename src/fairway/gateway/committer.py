@@ -31,7 +31,7 @@ RETRY_FIRST_S = 0.1
 RETRY_MAX_S = 1.0
 SLOW_COMMIT_S = 1.0
 FORGET_EVERY_US = 1_000_000
-MANY_PEERS, FEW_MESSAGES = 8, 16
+MANY_PEERS, FEW_MESSAGES = 32, 16
 """After a commit for so many peers, with fewer messages of each, the next one gathers for a while."""
 
 _log = logging.getLogger("fairway.gateway")
