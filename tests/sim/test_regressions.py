@@ -30,3 +30,8 @@ def test_a_seed_that_once_failed_passes(protocol: str, seed: int, monkeypatch: p
 def test_a_part_that_was_asked_for_again_does_not_stop_a_window(seed: int) -> None:
     """By a peer that is gone, or that forgot it when the window was one packet."""
     assert swarm.run_seed("rup", seed).passed
+
+
+def test_an_old_ack_of_an_empty_message_is_the_fault_of_the_protocol() -> None:
+    """A sender without its snapshot drew the id of an empty message, whose ack counts for every body."""
+    assert swarm.run_seed("pydevts", 103_827).passed

@@ -63,7 +63,7 @@ class Promises:
     sequenced: bool = False
     """udpc only: plain messages never go back in order."""
     ids_by_chance: bool = False
-    """pydevts only: a sender that lost its memory may draw an id again, and an equal body is then a duplicate."""
+    """pydevts only: a sender that lost its memory may draw an id again, and an old ack may then be taken for its own."""
 
 
 @dataclass(slots=True)
@@ -215,12 +215,17 @@ class Judge:
             self.accuse("acknowledged means delivered", f"{self._name(sent)} was not {state}")
 
     def _sent_before(self, sent: Sent) -> bool:
-        """Return whether another process of the sender sent this body, and it was delivered."""
-        mine, sent_body = sent.stream, sent.sent_body
-        streams = (other.stream for other in sent_body.sends)
-        return sent_body.delivered_total > 0 and any(
-            other.sender == mine.sender and other.process != mine.process for other in streams
-        )
+        """Return whether another process of the sender had a message delivered whose ack may be taken for this one's.
+
+        That is one with the same body or, since an ack with crc 0 counts for every body, an empty one.
+        """
+        mine = sent.stream
+        for sent_body in (sent.sent_body, self._sent_bodies.get((mine.receiver, b""))):
+            if sent_body is not None and sent_body.delivered_total:
+                streams = (other.stream for other in sent_body.sends)
+                if any(other.sender == mine.sender and other.process != mine.process for other in streams):
+                    return True
+        return False
 
     def _name(self, sent: Sent) -> str:
         stream = sent.stream
