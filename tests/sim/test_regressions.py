@@ -35,3 +35,8 @@ def test_a_part_that_was_asked_for_again_does_not_stop_a_window(seed: int) -> No
 def test_an_old_ack_of_an_empty_message_is_the_fault_of_the_protocol() -> None:
     """A sender without its snapshot drew the id of an empty message, whose ack counts for every body."""
     assert swarm.run_seed("pydevts", 103_827).passed
+
+
+def test_a_gap_that_a_dead_sender_left_is_not_that_of_another_with_an_equal_body() -> None:
+    """The judge counts messages with one body together."""
+    assert swarm.run_seed("mrp", 216_185).passed

@@ -63,7 +63,7 @@ class Promises:
     sequenced: bool = False
     """udpc only: plain messages never go back in order."""
     ids_by_chance: bool = False
-    """pydevts only: a sender that lost its memory may draw an id again, and an old ack may then be taken for its own."""
+    """pydevts only: a sender that lost its memory may draw an id again, and take an old ack for its own."""
 
 
 @dataclass(slots=True)
@@ -357,6 +357,13 @@ class Judge:
 
     def finish(self, lives: dict[int, int]) -> None:
         """Judge what can be judged only at the end; `lives` has how often each node was started."""
+
+        def steady(sent: Sent) -> bool:
+            """Return whether a message was acknowledged in a conversation that neither side has left."""
+            stream = sent.stream
+            lived = not stream.closed and lives[stream.receiver] == lives[stream.sender] == 1
+            return lived and sent.outcome == "delivered"
+
         for node, tokens in self._tokens.items():
             for token, sent in tokens.items():
                 self.accuse("everything has an outcome", f"{self._name(sent)} has none ({sent.kind} {token})")
@@ -364,8 +371,7 @@ class Judge:
                 self.accuse("everything has an outcome", f"{kind} token {token} of node {node} has none")
         for sent in self._kept:
             # A sender that died cannot fill the gap, nor a receiver that died keep what it had.
-            steady = not sent.stream.closed and lives[sent.stream.receiver] == lives[sent.stream.sender] == 1
-            if steady and sent.sent_body.delivered_total < sent.sent_body.acked:
+            if sent.sent_body.delivered_total < sum(map(steady, sent.sent_body.sends)) and steady(sent):
                 self.accuse("acknowledged means kept", f"{self._name(sent)} was never delivered")
         if self.promises.all_arrive:
             self._all_arrived()
