@@ -35,8 +35,10 @@ def test_a_trickle_waits_for_a_few_round_trips_at_the_most(protocol: str, loss: 
     [
         ("udpc", 8, 60, 0.03, False, 0.85),
         ("udpc", 5, 20, 0.1, False, 0.65),
+        ("udpc", 5, 100, 0.2, False, 0.6),
         ("mrp", 20, 100, 0.01, False, 0.85),
         ("mrp", 5, 20, 0.05, True, 0.8),
+        ("mrp", 5, 20, 0.3, False, 0.5),
         ("rup", 20, 20, 0.0, False, 0.9),
         ("rup", 20, 20, 0.1, False, 0.65),
         ("rup", 5, 100, 0.02, False, 0.85),

@@ -22,6 +22,8 @@ class MarkRecovery(Recovery):
 
     def __init__(self, kind: Kind, timing: RoundTrip, controller: Controller | None, statistics: Statistics) -> None:
         super().__init__(kind, timing, controller, statistics, cumulative=True)
+        if controller is not None:
+            controller.cumulative = True
 
     def acknowledge_to(self, stream: Stream, mark: int, now_us: int, *, prompt: bool = True) -> list[Acknowledged]:
         """Take that everything below `mark` has arrived, and return what that acknowledges."""

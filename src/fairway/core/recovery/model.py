@@ -15,7 +15,8 @@ flight:
 
 *Loss of the path.* The rate counts what is delivered, so a path that loses one packet in ten must be sent more. How
 much it loses is measured in DOWN: a loss that stays when the sender slows down is the path's, and one that goes away
-was the sender's own. The pace makes up for the former.
+was the sender's own. The pace makes up for the former, and so does what is in flight: a lost packet is, until that is
+noticed. Where acknowledgements are marks, a peer without room looks like such a path, and less is made up for.
 
 *A long queue* shows in two round trips in a row whose shortest samples are half as long again as the shortest of all.
 (One is as often a busy computer's, or a request that was lost.) While there is a queue, what is delivered is the rate
@@ -61,6 +62,8 @@ DEEP_GAIN = 512
 """The same in DOWN after congestion, and where the queue does not get shorter."""
 CLOSE_GAIN = 1_280
 """Products in flight at the most, in parts of 1,024; in UP beyond what was in flight before."""
+LOSSY_GAIN = 1_152
+"""The same without what the path loses."""
 CONTESTED_GAIN = 2_048
 """The same where others keep the queue full, so that the round trip is longer than it could be."""
 GROWTH = 1_280
@@ -77,8 +80,10 @@ LEAST_FOR_US = 10_000_000
 LOSS_NOTICED = SCALE // 50
 LOST_MANY = 8
 """With more lost than this, and one in eight, startup does not wait for the end of the round trip."""
-LOSS_MADE_UP_MAX = SCALE // 4
-"""Of a path that loses more than a quarter no more than that is made up for."""
+LOSS_MADE_UP_MAX = SCALE // 2
+"""Of a path that loses more no more than that is made up for."""
+UNSURE_MADE_UP_MAX = SCALE // 4
+"""The same where a peer that drops what it has no room for looks like a path that loses."""
 LOSS_PACKETS = 512
 """How many packets the share of losses is measured over."""
 CALM_ROUNDS = 3
@@ -187,13 +192,19 @@ class Model(Controller):
     @property
     def loss(self) -> int:
         """The share that the path loses at any rate, in parts of 1,024."""
-        return min(LOSS_MADE_UP_MAX, self._missing * SCALE // self._tried) if self._tried else 0
+        most = UNSURE_MADE_UP_MAX if self.cumulative else LOSS_MADE_UP_MAX
+        return min(most, self._missing * SCALE // self._tried) if self._tried else 0
 
     @property
     def _held(self) -> int:
         """Packets that have arrived and are not yet acknowledged, because the peer holds answers back."""
         on_purpose = min(HELD_PACKETS, self.rate * self._held_us // (SCALE * SECOND))
         return max(min(self._delivery.bunch, self.product), on_purpose)
+
+    @property
+    def _flight_gain(self) -> int:
+        """Products in flight at the most, in parts of 1,024: what the path loses is in flight until that is noticed."""
+        return CLOSE_GAIN if self.cumulative else max(CLOSE_GAIN, SCALE * LOSSY_GAIN // (SCALE - self.loss))
 
     @property
     def window(self) -> int:
@@ -209,9 +220,9 @@ class Model(Controller):
         elif self.phase == ROUND_TRIP:
             window = least = max(MIN_PACKETS, product // 2)
         elif self.phase == UP:
-            window = max(product * CLOSE_GAIN // SCALE + held, self._up_flight * CLOSE_GAIN // SCALE) + 1
+            window = max(product * self._flight_gain // SCALE + held, self._up_flight * CLOSE_GAIN // SCALE) + 1
         else:
-            window = product * (CONTESTED_GAIN if self._contested else CLOSE_GAIN) // SCALE + held + 1
+            window = product * (CONTESTED_GAIN if self._contested else self._flight_gain) // SCALE + held + 1
         return min(max(window, least), self._window_max)
 
     def _pace(self) -> int:
