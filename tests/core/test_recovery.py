@@ -483,6 +483,8 @@ def test_a_tail_that_leaves_long_after_the_latest_news_is_not_late_at_once() -> 
 class Told(Controller):
     """A fixed window that remembers which deliveries and round trips it was told of."""
 
+    measures = True
+
     def __init__(self) -> None:
         super().__init__(10_000)
         self.packets = 0

@@ -45,6 +45,8 @@ class Controller:
     """Whether a sender may wait until the window has room for a whole burst."""
     certain_losses = 1
     """How many losses of one packet in a row are the path's doing; beyond, the peer may never take it."""
+    measures = False
+    """Whether `delivered` says anything to it."""
     cumulative = False
     """Acknowledgements are marks: nothing is known of what arrived behind a hole."""
 

@@ -64,9 +64,9 @@ class Evidence:
     def take(self, run: Run, count: int, now_us: int, transmission: int) -> int:
         """Take the acknowledgement of the first packets of a run; return the transmission that it speaks of, or -1 if
         that is not certain."""
-        at = self.which(run, now_us) if transmission < 0 else transmission
         alone, least_us = len(run.sent_us) == 1, self._timing.least_us
-        certain = transmission >= 0 or alone or (at <= run.sure and (least_us > 0 or run.sure > 0))
+        at = 0 if alone else self.which(run, now_us) if transmission < 0 else transmission
+        certain = alone or transmission >= 0 or (at <= run.sure and (least_us > 0 or run.sure > 0))
         sent = at if certain else run.sure
         offset = run.first - run.base
         order = run.orders[sent] + offset + count - 1
@@ -128,6 +128,9 @@ class Evidence:
         several = self._cumulative and len(pieces) > 1
         waited = not prompt or (several and any(len(piece.run.sent_us) > 1 for piece in pieces))
         for run, _, _ in pieces[-1:] if self._cumulative else pieces:
+            if len(run.sent_us) == 1 and not waited:
+                self.sample_one(run.sent_us[0], now_us)
+                continue
             at = self.which(run, now_us) if transmission < 0 else transmission
             elapsed_us = now_us - run.sent_us[at]
             only = self._is_only(run, at, now_us)
@@ -159,9 +162,14 @@ class Evidence:
 
 def raise_top(top: list[int], order: int, count: int) -> None:
     """Take `count` orders up to this one into the highest, ascending."""
+    lowest = order - min(count, OVERTAKEN_BY) + 1
+    if lowest > top[-1]:
+        del top[: order - lowest + 1]
+        top.extend(range(lowest, order + 1))
+        return
     if order <= top[0]:
         return
-    for one in range(order, order - min(count, OVERTAKEN_BY), -1):
+    for one in range(order, lowest - 1, -1):
         if one > top[0] and one not in top:
             top[0] = one
             top.sort()

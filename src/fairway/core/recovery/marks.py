@@ -32,10 +32,14 @@ class MarkRecovery(Recovery):
         pieces = self.acknowledge(stream, before, mark - before, now_us, prompt=prompt)
         if not pieces:
             self._news(stream, 0, now_us)
-        repaired = sum(piece.count for piece in pieces if len(piece.run.sent_us) > 1)
+        repaired = 0
+        for run, _, count in pieces:
+            if len(run.sent_us) > 1:
+                repaired += count
         # Of a queue that ran over every second packet or so is missing, and what lies between had arrived.
         stream.burst = stream.burst + repaired if 4 * repaired >= mark - before else 0
-        self._judge_mark(stream, now_us)
+        if stream.left or stream.burst:
+            self._judge_mark(stream, now_us)
         return pieces
 
     def repeated(self, stream: Stream, now_us: int) -> None:

@@ -115,6 +115,7 @@ class Model(Controller):
     """Keeps the rate and the round trip of a path, and paces by them."""
 
     gathers = False
+    measures = True
     certain_losses = 8
     """A path that loses a third both ways loses one packet in a hundred as often."""
 

@@ -98,7 +98,8 @@ class PartRecovery(MarkRecovery):
     def heard(self, stream: Stream, now_us: int) -> None:
         """Take a valid word of the peer about a stream, before what it says; the first one is news."""
         self.heard_us = now_us
-        self._land_strays(stream)
+        if stream.strays:
+            self._land_strays(stream)
         if not stream.answered:
             self._learned(stream, now_us)
 
@@ -214,14 +215,16 @@ class PartRecovery(MarkRecovery):
 
     def _detect(self, now_us: int) -> None:
         super()._detect(now_us)
-        self._lose_late(now_us)
+        if self._late:
+            self._lose_late(now_us)
         if self._holes:
             for old in self._flight.left_before(now_us - self.timing.delay_us):
                 self._lose_by_time(old, now_us)
             run = self._flight.head.following
             if run is not self._flight.head:
                 self._overdue_us = min(self._overdue_us, run.sent_us[-1] + self.timing.delay_us)
-        self._offer_ignored(now_us)
+        if self._ignored:
+            self._offer_ignored(now_us)
 
     def _stray(self, stream: Stream, number: int, now_us: int) -> Run | None:
         """Return a run for a packet that was acknowledged and is asked for all the same; None if there are too many."""
@@ -296,13 +299,14 @@ class PartRecovery(MarkRecovery):
             self._finished[0] = stream.serial
             self._finished.sort()
         self.slots.finished()
-        self._offer_ignored(now_us)
+        if self._ignored:
+            self._offer_ignored(now_us)
 
     def _offer_ignored(self, now_us: int) -> None:
         """Have ignored streams leave again if the peer has room: those that did so least often first, then the
         oldest."""
         slots = self.slots
-        if not self._ignored or not slots.is_free or slots.ahead <= 0:
+        if not slots.is_free or slots.ahead <= 0:
             return
         for probe in sorted(self._ignored.values(), key=_turn)[: slots.ahead]:
             if self._leaves_whole(probe.stream):

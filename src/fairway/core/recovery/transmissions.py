@@ -349,22 +349,30 @@ class Transmissions:
         self, controller: Controller, pieces: list[Acknowledged], transmission: int, now_us: int, *, prompt: bool
     ) -> None:
         """Tell the controller what arrived, unless it knows."""
-        latest = max((piece.run for piece in pieces), key=_order)
-        count = sum(piece.count for piece in pieces if not piece.run.landed)
+        latest, total, sure, repaired = pieces[0].run, 0, -1, False
+        for run, first, count in pieces:
+            if run.orders[-1] > latest.orders[-1]:
+                latest = run
+            if not run.landed:
+                total += count
+            if len(run.sent_us) > 1:
+                repaired = True
+            else:
+                sure = max(sure, run.orders[-1] + first - run.base + count - 1)
+        landed = self._land(sure)
+        if not controller.measures:
+            return
         early = not self._kind.by_name and not self._time_tells()  # the timer was: the first transmission arrived
         only = early or transmission == len(latest.sent_us) - 1 or self._is_latest(latest)
-        # A mark waits for what was retransmitted below it.
-        waited = self._cumulative and any(len(piece.run.sent_us) > 1 for piece in pieces)
+        waited = self._cumulative and repaired  # a mark waits for what was retransmitted below it
         sent_us = latest.sent_us[0 if early else -1]
         rtt_us = now_us - sent_us if only and not waited else latest.sent_us[0] - now_us
         least_us = self.timing.least_us
         if rtt_us > least_us + (least_us >> 2) and not (prompt and self._left_at_once(pieces[-1])):
             rtt_us = -rtt_us  # an upper bound: short it shows that there is no queue, long it shows nothing
-        sure = [_order(run) + first - run.base + count - 1 for run, first, count in pieces if len(run.sent_us) == 1]
-        landed = self._land(max(sure, default=-1))
-        repaired = len(latest.sent_us) > 1 and self._is_latest(latest)
-        departure = latest.departure if landed >= 0 or repaired else None
-        controller.delivered(count + max(0, landed), departure, self._flight.in_flight, rtt_us, now_us)
+        told = landed >= 0 or (len(latest.sent_us) > 1 and self._is_latest(latest))
+        departure = latest.departure if told else None
+        controller.delivered(total + max(0, landed), departure, self._flight.in_flight, rtt_us, now_us)
 
     def _is_latest(self, run: Run) -> bool:
         """Return whether an acknowledgement of a run can only speak of its latest transmission."""
@@ -562,7 +570,3 @@ class Transmissions:
         for run in runs:
             self._leave(run, run.count)
         return runs
-
-
-def _order(run: Run) -> int:
-    return run.orders[-1]
