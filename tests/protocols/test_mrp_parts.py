@@ -96,6 +96,17 @@ def test_kept_messages_leave_the_last_place_to_the_one_that_fills_the_gap() -> N
     assert [number for number, _ in some.take(2, b"b")] == [2, 3]
 
 
+def test_a_peer_that_never_fills_its_gap_leaves_half_of_the_places_to_others() -> None:
+    shared = slots(100, 1 << 20)
+    odd, honest = (Receiver(1, 1_000, False, shared) for _ in range(2))
+    kept = 0
+    while odd.judge(kept + 2, 10) == NEW:
+        odd.take(kept + 2, bytes(10))
+        kept += 1
+    assert kept == 50
+    assert honest.fits_run(1, 50, 10)
+
+
 def test_kept_bytes_leave_room_for_the_largest_message() -> None:
     some = Receiver(1, 8, False, slots(100, 65_507 + 10))
     assert some.judge(2, 11) == FULL
@@ -116,7 +127,7 @@ def test_the_end_of_a_connection_frees_every_place() -> None:
         assert (shared.messages_left, shared.bytes_left) == (96, (1 << 20) - 37)
         some.release()
         assert (shared.messages_left, shared.bytes_left) == (100, 1 << 20)
-        assert shared.fit_kept((1 << 20) - 65_507) == unused.fit_kept((1 << 20) - 65_507) is True
+        assert shared.fit_kept(1 << 19) == unused.fit_kept(1 << 19) is True
 
 
 def test_deferred_the_floor_passes_what_is_committed_in_any_order() -> None:

@@ -25,14 +25,16 @@ DROP_REASONS = {BEYOND: "beyond_window", FULL: RECEIPTS_FULL, NEVER_SENT: "befor
 class KeptSlots(ReceiptSlots):
     """Receipt slots that also hold messages kept ahead of a gap.
 
-    Those never take the last slot, nor the last bytes that the largest message needs: the packet that fills the gap
-    must find room, or nothing would ever move again.
+    Those take no more than half of the slots and bytes, nor the last bytes that the largest message needs: the packet
+    that fills the gap must find room, or nothing would ever move again, and a peer that never fills its gap would leave
+    one slot to all others together.
     """
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._kept_left = options.open_receipts_max - 1
-        self._kept_bytes_left = options.open_receipt_bytes_max - UDP_PAYLOAD_BYTES_MAX
+        most_bytes = options.open_receipt_bytes_max
+        self._kept_left = options.open_receipts_max // 2
+        self._kept_bytes_left = min(most_bytes // 2, most_bytes - UDP_PAYLOAD_BYTES_MAX)
 
     def fit_kept(self, size: int) -> bool:
         return self._kept_left > 0 and size <= self._kept_bytes_left and self.fit(1, size)
