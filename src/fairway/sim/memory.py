@@ -45,6 +45,8 @@ def walk(thing: object) -> Iterator[tuple[str, Any]]:
 
 def _attributes(item: object) -> Iterator[tuple[str, object]]:
     yield from getattr(item, "__dict__", {}).items()
+    for name in getattr(type(item), "__mypyc_attrs__", ()):  # of a compiled class nothing else tells
+        yield name, getattr(item, name, None)
     for kind in type(item).__mro__:
         slots = getattr(kind, "__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
