@@ -66,7 +66,9 @@ class Link:
     grows: tuple[int, int] | None = None
     """From when on the delay is another one, and which."""
     bytes_per_second: int = 0
-    """Towards the peer; 0 is unlimited. At most 200 ms of datagrams wait, the rest is lost."""
+    """Towards the peer; 0 is unlimited."""
+    queue_us: int = 200 * MS
+    """How long datagrams wait for that at the most; the rest is lost."""
     loss_per_million: int = 0
     """Of each datagram, in both directions."""
     answer_loss_per_million: int = 0
@@ -344,7 +346,7 @@ class World:
         leaves_us = self.now_us
         if direction == 0 and self.link.bytes_per_second:
             self._free_us = max(self._free_us, leaves_us)
-            if self._free_us - leaves_us > 200 * MS:
+            if self._free_us - leaves_us > self.link.queue_us:
                 return
             self._free_us += len(data) * SECOND // self.link.bytes_per_second
             leaves_us = self._free_us

@@ -79,6 +79,9 @@ class Controller:
         round trip: negative where it was this at the most, 0 where nothing is known of it. Without a departure more may
         have arrived by now than is known."""
 
+    def waited(self, departure: Departure, rtt_us: int) -> None:
+        """Take how long something took that may have waited at the peer for its application."""
+
     def missed(self, packets: int) -> None:
         """Take transmissions that count as lost, whoever is to blame."""
 

@@ -337,6 +337,10 @@ class Model(Controller):
         self._spread_samples = min(self._spread_samples + 1, SPREAD_SAMPLES)
         self._spread += (late_us * SCALE - self._spread) // self._spread_samples
 
+    def waited(self, departure: Departure, rtt_us: int) -> None:
+        if departure.order < self._front:
+            self._take_order(departure.order, rtt_us)
+
     def _is_grown(self, rtt_us: int) -> bool:
         """Return whether a round trip shows that the queue is long."""
         return rtt_us > self.least_us + max(self.least_us >> 1, QUEUE_US_MIN) + self.spread_us

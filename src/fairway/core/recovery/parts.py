@@ -90,10 +90,31 @@ class PartRecovery(MarkRecovery):
         """By serial of its stream, the one packet that probes for an ignored stream."""
         self._late: deque[tuple[int, Run]] = deque()
         """Runs that were settled because they are old, in the order of the transmission that was."""
+        self._commit_us = 0
+        """How long the peer's application takes for a message before its end is acknowledged."""
         self._finished = [-1] * OVERTAKEN_BY
         """The highest serials of streams that were acknowledged whole, ascending."""
 
     # What the peer says.
+
+    def acknowledge_to(self, stream: Stream, mark: int, now_us: int, *, prompt: bool = True) -> list[Acknowledged]:
+        pieces = super().acknowledge_to(stream, mark, now_us, prompt=prompt)
+        if pieces and not prompt:
+            self._take_commit(pieces[-1].run, now_us)
+        return pieces
+
+    def _take_commit(self, run: Run, now_us: int) -> None:
+        """Measure how much longer than a round trip the end of a stream took. Of one that left again it is not known
+        which was answered: there the time only doubles."""
+        timing = self.timing
+        took_us = now_us - run.sent_us[0] - timing.smoothed_us
+        if len(run.sent_us) > 1:
+            took_us = min(took_us, 2 * timing.delay_us)
+        self._commit_us = min(max(self._commit_us - (self._commit_us >> 3), took_us), self._kind.backoff_us_max)
+
+    def _held_us(self, run: Run) -> int:
+        is_end = run.stream.last > 0 and self._told_at_once(run)
+        return self._commit_us if is_end else super()._held_us(run)
 
     def heard(self, stream: Stream, now_us: int) -> None:
         """Take a valid word of the peer about a stream, before what it says; the first one is news."""

@@ -124,6 +124,10 @@ class Transmissions:
         """The largest packet that was acknowledged, where that matters."""
         self._refusals = 0
         """How often packets were lost again since one was acknowledged that had been lost."""
+        self._refused_us = 0
+        """When the count last rose."""
+        self._repairs = False
+        """Whether a packet that was lost was ever acknowledged."""
         self._stubborn = 0
         """Packets repaired by timer only that were lost again and again."""
         self._judged_us = 0
@@ -370,6 +374,8 @@ class Transmissions:
         least_us = self.timing.least_us
         if rtt_us > least_us + (least_us >> 2) and not (prompt and self._left_at_once(pieces[-1])):
             rtt_us = -rtt_us  # an upper bound: short it shows that there is no queue, long it shows nothing
+        if not prompt and len(latest.sent_us) == 1 and latest.departure is not None:
+            controller.waited(latest.departure, now_us - latest.sent_us[0])
         told = landed >= 0 or (len(latest.sent_us) > 1 and self._is_latest(latest))
         departure = latest.departure if told else None
         controller.delivered(total + max(0, landed), departure, self._flight.in_flight, rtt_us, now_us)
@@ -392,6 +398,7 @@ class Transmissions:
         at = self._evidence.take(run, count, now_us, transmission)
         if run.losses:
             self._refusals = 0
+            self._repairs = True
         self._taken_bytes_max = max(self._taken_bytes_max, run.segment_bytes)
         if run.cut and at == 0:
             self._blame.spurious(run, count, now_us - run.sent_us[0])
@@ -483,7 +490,7 @@ class Transmissions:
                 break
             following, sent_us = run.following, run.sent_us[-1]
             at_once = self._told_at_once(run)
-            held_us = 0 if at_once else self._kind.held_us
+            held_us = self._held_us(run)
             due_us = sent_us + max(timing.delay_us + held_us, reordered_us) if self._kind.by_name else NEVER
             if order < line and at_once:
                 overtaken_us = sent_us + reordered_us if reordered_us else now_us
@@ -509,6 +516,10 @@ class Transmissions:
     def _told_at_once(self, run: Run) -> bool:
         """Return whether the arrival of a run is acknowledged without delay, so that silence means loss."""
         return True
+
+    def _held_us(self, run: Run) -> int:
+        """Return for how long the peer may hold back the answer to a run."""
+        return 0 if self._told_at_once(run) else self._kind.held_us
 
     def _lose_by_time(self, run: Run, now_us: int) -> None:
         self._lose(run, now_us, blame=self._time_tells())
@@ -541,7 +552,8 @@ class Transmissions:
         if run.losses == 1 and blame and not ignored and run.sent_us[0] >= self._judged_us:
             cut = self._blame.lost(run, now_us)
         elif run.losses > 1:
-            self._refusals += run.count if sure else 0
+            if sure:
+                self._refused(run.count, now_us)
             self._blame.absolve(run, run.count)
             run.cut = 0
         if not self._kind.by_name:
@@ -563,6 +575,15 @@ class Transmissions:
             flight.urge(run)
         else:
             flight.queue(run)
+
+    def _refused(self, count: int, now_us: int) -> None:
+        """Count packets that were lost again; from a peer that has taken others when they left again once a round trip,
+        because they may have run over a queue together."""
+        if not self._repairs or not self._kind.bounded:
+            self._refusals += count
+        elif now_us >= self._refused_us + self.timing.smoothed_us:
+            self._refusals += 1
+            self._refused_us = now_us
 
     def withdraw(self, stream: Stream) -> list[Run]:
         """Take everything of a stream off and return it."""
