@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from .own_peers import OwnPeer
+from .rup_peers import RupPeer
 from .test_all import PEERS
 from .world import MS, SECOND, Link, World, at_most, numbered, over_seeds
 
@@ -67,3 +68,11 @@ def test_an_application_that_takes_long_for_each_message_costs_the_default_at_mo
         return world.carry(numbered(1_000, 3_000), 60 * SECOND, per_needed=2).all_delivered().took_us
 
     at_most(took_us("model"), 3 * took_us("newreno"), "late commits")
+
+
+@over_seeds(3)
+def test_large_messages_far_away_are_all_taken_by_a_receiver_that_takes_one_at_a_time(seed: int) -> None:
+    """Newer ones, which had left less often, once took the slot before an older one until that was given up."""
+    link = Link(delay_us=350 * MS, bytes_per_second=125_000_000)
+    peer = RupPeer(unfinished_max=1)
+    World(peer, link, seed=seed + 2).carry(numbered(60, 200_000), 300 * SECOND, per_needed=6).all_delivered()

@@ -329,7 +329,8 @@ class PartRecovery(MarkRecovery):
         slots = self.slots
         if not slots.is_free or slots.ahead <= 0:
             return
-        for probe in sorted(self._ignored.values(), key=_turn)[: slots.ahead]:
+        waits = [probe for probe in self._ignored.values() if self._waits_long(probe.stream, now_us)]
+        for probe in sorted(waits or self._ignored.values(), key=_turn)[: slots.ahead]:
             if self._leaves_whole(probe.stream):
                 self._offer(probe)
                 continue
@@ -348,6 +349,11 @@ class PartRecovery(MarkRecovery):
         self._heed(probe.stream)
         self._release(probe.stream)
         self._flight.queue(probe)
+
+    def _waits_long(self, stream: Stream, now_us: int) -> bool:
+        """Return whether a stream has had no news for a quarter of the time after which it is given up: new ones, which
+        have left less often, would get the slot before it again and again."""
+        return now_us - stream.news_us > self._kind.stall_us // 4
 
     def _leaves_whole(self, stream: Stream) -> bool:
         """Return whether an ignored stream leaves again whole: where no slot is free, that would only fill the window
