@@ -105,7 +105,7 @@ class PartRecovery(MarkRecovery):
 
     def _take_commit(self, run: Run, now_us: int) -> None:
         """Measure how much longer than a round trip the end of a stream took. Of one that left again it is not known
-        which was answered: there the time only doubles."""
+        which was answered, and it may have waited for room: there two time-outs are believed at the most."""
         timing = self.timing
         took_us = now_us - run.sent_us[0] - timing.smoothed_us
         if len(run.sent_us) > 1:
@@ -324,8 +324,8 @@ class PartRecovery(MarkRecovery):
             self._offer_ignored(now_us)
 
     def _offer_ignored(self, now_us: int) -> None:
-        """Have ignored streams leave again if the peer has room: those that did so least often first, then the
-        oldest."""
+        """Have ignored streams leave again if the peer has room: first those that have waited long, then those that did
+        so least often, then the oldest."""
         slots = self.slots
         if not slots.is_free or slots.ahead <= 0:
             return

@@ -48,7 +48,8 @@ UNLIMITED = 1 << 30
 STUBBORN = 3
 """Losses of a packet that is repaired by timer only, after which it counts in the window wherever it is."""
 REFUSALS = 5
-"""So many packets that were lost again, and none that was repaired in between, show a peer that ignores some."""
+"""So many packets that were lost again, and none that was repaired in between, show a peer that ignores some; where one
+was ever repaired, so many round trips of that."""
 RELIEVED_BY_ONE = 2
 """Packets waiting for room that leave for each one acknowledged: one takes its room, one looks for more."""
 RELIEVED_MAX = 16
@@ -126,7 +127,7 @@ class Transmissions:
         """How often packets were lost again since one was acknowledged that had been lost."""
         self._refused_us = 0
         """When the count last rose."""
-        self._repairs = False
+        self._has_repaired = False
         """Whether a packet that was lost was ever acknowledged."""
         self._stubborn = 0
         """Packets repaired by timer only that were lost again and again."""
@@ -352,7 +353,7 @@ class Transmissions:
     def _tell_delivered(
         self, controller: Controller, pieces: list[Acknowledged], transmission: int, now_us: int, *, prompt: bool
     ) -> None:
-        """Tell the controller what arrived, unless it knows."""
+        """Take what arrived out of the network, and tell the controller unless it knows, or does not ask."""
         latest, total, sure, repaired = pieces[0].run, 0, -1, False
         for run, first, count in pieces:
             if run.orders[-1] > latest.orders[-1]:
@@ -398,7 +399,7 @@ class Transmissions:
         at = self._evidence.take(run, count, now_us, transmission)
         if run.losses:
             self._refusals = 0
-            self._repairs = True
+            self._has_repaired = True
         self._taken_bytes_max = max(self._taken_bytes_max, run.segment_bytes)
         if run.cut and at == 0:
             self._blame.spurious(run, count, now_us - run.sent_us[0])
@@ -579,7 +580,7 @@ class Transmissions:
     def _refused(self, count: int, now_us: int) -> None:
         """Count packets that were lost again; from a peer that has taken others when they left again once a round trip,
         because they may have run over a queue together."""
-        if not self._repairs or not self._kind.bounded:
+        if not self._has_repaired or not self._kind.bounded:
             self._refusals += count
         elif now_us >= self._refused_us + self.timing.smoothed_us:
             self._refusals += 1
