@@ -30,12 +30,12 @@ setup: $(STAMP) ## Build .venv from the lock.
 # What a step is called, then its command, whose own output goes to the log.
 define step
 @echo "$(1)"
-@{ $(2); } >> $(SETUP_LOG) 2>&1 || { echo "failed: $(CURDIR)/$(SETUP_LOG) says why" >&2; exit 1; }
+@mkdir -p build && { $(2); } >> $(SETUP_LOG) 2>&1 || { echo "failed: $(CURDIR)/$(SETUP_LOG) says why" >&2; exit 1; }
 endef
 
 $(STAMP): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Fairway needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
-	@mkdir -p build && : > $(SETUP_LOG)
+	@rm -f $(SETUP_LOG)
 	$(call step,making .venv,test -x $(BIN)/python || $(PYTHON) -m venv .venv)
 	$(call step,installing what requirements/dev.txt names,$(PIP) --require-hashes -r requirements/dev.txt)
 	$(call step,installing Fairway,$(PIP) --no-deps --no-build-isolation --editable .)
@@ -47,7 +47,7 @@ demo: $(STAMP) ## All of Fairway in two minutes; ends with the path of a page to
 
 $(ARCHIVE): $(STAMP)
 	@$(BIN)/python scripts/require.py java
-	$(call step,archiving the classes of Spark,mkdir -p build && rm -f $@ && $(BIN)/python -m tests.lake.archive $@)
+	$(call step,archiving the classes of Spark,rm -f $@ && $(BIN)/python -m tests.lake.archive $@)
 
 test: checked ## All checks, then the tests, in an order that SEED decides.
 	@$(BIN)/python scripts/require.py java tshark chromium strace

@@ -79,10 +79,10 @@ def test_messages_leave_in_order_and_in_batches_of_one_size() -> None:
     queue = SendQueue()
     queue.add([b"aa", b"bb", b"c", b"dd"], 10, equal=False)
     queue.add([b"ee", b"ff", b"gg"], 14, equal=True)
-    assert len(queue) == 7
+    assert queue.messages == 7
     taken = [queue.take(2) for _ in range(5)]
     assert taken == [(10, [b"aa", b"bb"]), (12, [b"c"]), (13, [b"dd"]), (14, [b"ee", b"ff"]), (16, [b"gg"])]
-    assert len(queue) == 0
+    assert queue.messages == 0
 
 
 def test_a_batch_that_leaves_whole_is_not_cut_out_of_its_list() -> None:
@@ -96,7 +96,7 @@ def test_what_did_not_leave_is_first_again() -> None:
     queue.add([b"aa", b"bb", b"cc"], 5, equal=True)
     token, bodies = queue.take(2)
     queue.put_back(bodies, token)
-    assert len(queue) == 3
+    assert queue.messages == 3
     assert queue.take(9) == (5, [b"aa", b"bb"])
     assert queue.take(9) == (7, [b"cc"])
 
@@ -107,7 +107,7 @@ def test_clearing_returns_what_never_left() -> None:
     queue.add([b"dddd"], 8, equal=True)
     queue.take(1)
     assert queue.clear() == [(range(6, 8), 4), (range(8, 9), 4)]
-    assert len(queue) == 0
+    assert queue.messages == 0
 
 
 def test_bodies_that_their_owner_could_change_are_kept_as_bytes() -> None:

@@ -161,7 +161,7 @@ class Model:
         assert set(map(id, ring)) == {id(run) for run in runs if run.state == FLYING}
         lost = {id(entry[3]) for entry in recovery._flight.lost}
         urgent = set(map(id, recovery._flight.urgent))
-        timed = {(id(run), due_us) for due_us, _, run in recovery._flight._timers}
+        timed = {(id(run), due_us) for due_us, _, run in recovery._flight.timers}
         for run in runs:
             assert len(run.sent_us) == len(run.orders)
             if run.again_us != NEVER:
@@ -172,7 +172,7 @@ class Model:
                 assert id(run) in urgent
             elif not self.kind.by_name:
                 pytest.fail("a packet in flight has no timer")
-        assert len(recovery._flight._timers) <= 2 * self.most + STALE_MAX + 1
+        assert len(recovery._flight.timers) <= 2 * self.most + STALE_MAX + 1
         assert len(recovery._flight.lost) <= 2 * self.most + STALE_MAX
         if isinstance(recovery, PartRecovery):
             assert len(recovery._ignored) <= len(recovery.streams)
@@ -259,7 +259,7 @@ def test_acknowledged_timers_do_not_pile_up() -> None:
     for number in range(10_000):
         recovery.sent(stream, number, 1, number)
         recovery.acknowledge(stream, number, 1, number)
-    assert len(recovery._flight._timers) <= STALE_MAX + 2
+    assert len(recovery._flight.timers) <= STALE_MAX + 2
 
 
 def test_timers_of_an_ignored_stream_do_not_pile_up_however_many_others_end() -> None:
@@ -275,4 +275,4 @@ def test_timers_of_an_ignored_stream_do_not_pile_up_however_many_others_end() ->
         recovery.wake(serial + 20_000)
         while recovery.next_retransmission(serial + 20_000) is not None:
             pass
-    assert len(recovery._flight._timers) <= 2 * LAST + STALE_MAX
+    assert len(recovery._flight.timers) <= 2 * LAST + STALE_MAX

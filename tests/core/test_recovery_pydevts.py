@@ -112,11 +112,11 @@ def test_messages_of_one_size_that_are_sent_one_by_one_leave_together() -> None:
         queue.add((body,), token, equal=True)
     queue.add((b"f", b"g"), 7, equal=True)
     queue.add((b"h",), 9, equal=True)
-    assert len(queue) == 8
+    assert queue.messages == 8
     assert [queue.take(10) for _ in range(5)] == [
         (1, [b"aa", b"bb"]), (3, [b"c"]), (5, [b"d", b"e"]), (7, (b"f", b"g")), (9, [b"h"]),
     ]  # fmt: skip
-    assert not queue
+    assert not queue.messages
 
 
 def test_what_joins_the_queue_while_it_is_taken_keeps_no_body_that_has_left() -> None:

@@ -147,7 +147,8 @@ class EndpointMachine(ABC, Generic[AnyConversation]):
         sizes = list(map(len, bodies))
         different = set(sizes)
         for size in (min(different), max(different)) if different else ():
-            self._check_size(conversation, size)
+            if not 0 < size <= self._fits_always:
+                self._check_size(conversation, size)
         sender = self._sender(conversation)
         tokens = self._outputs.tokens(sender.backlog.accepts_of(sizes))
         if tokens:

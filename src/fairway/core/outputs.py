@@ -69,11 +69,12 @@ class Outbox:
         self.ledger = Ledger(unproved_max)
         self._statistics = statistics
         self._proved: dict[Address, None] = {}
-        self._transmits: list[Transmit] = []
+        self._groups: list[tuple[Address, int, list[Buffer]]] = []
+        """What the next transmits are joined of: address, size of a segment, datagrams."""
         self._address: Address = None
         self._segment_bytes = 0
+        """That of the last group; 0 if nothing may follow in it."""
         self._pieces: list[Buffer] = []
-        """Datagrams of `_segment_bytes` for `_address`, not yet a transmit."""
         self._pieces_bytes = 0
 
     # Who has proved that it receives.
@@ -107,22 +108,16 @@ class Outbox:
         statistics = self._statistics
         statistics.datagrams_sent += count
         statistics.bytes_sent += size
-        if self._pieces:
-            whole = self._pieces_bytes + size
-            if segment_bytes == self._segment_bytes and address == self._address and whole <= UDP_PAYLOAD_BYTES_MAX:
-                self._pieces.append(data)
-                self._pieces_bytes = whole
-                if size % segment_bytes:
-                    self._seal()
-                return
-            self._seal()
+        whole = self._pieces_bytes + size
+        if segment_bytes == self._segment_bytes and address == self._address and whole <= UDP_PAYLOAD_BYTES_MAX:
+            self._pieces.append(data)
+            self._pieces_bytes = whole
+        else:
+            self._address, self._segment_bytes = address, segment_bytes
+            self._pieces, self._pieces_bytes = [data], size
+            self._groups.append((address, segment_bytes, self._pieces))
         if size % segment_bytes:
-            self._transmits.append(Transmit(address, data, segment_bytes if size > segment_bytes else None))
-            return
-        self._address = address
-        self._segment_bytes = segment_bytes
-        self._pieces.append(data)
-        self._pieces_bytes = size
+            self._segment_bytes = 0
 
     def answer(self, address: Address, data: Buffer, segment_bytes: int, count: int = 1) -> None:
         """Queue datagrams for an address of which perhaps nothing is known, within what it may get."""
@@ -145,19 +140,14 @@ class Outbox:
             self.send(address, data[: passed * segment_bytes], segment_bytes, passed)
 
     def take(self) -> list[Transmit]:
-        if self._pieces:
-            self._seal()
-        elif not self._transmits:
-            return []
-        transmits, self._transmits = self._transmits, []
+        transmits: list[Transmit] = []
+        if self._groups:
+            for address, segment_bytes, pieces in self._groups:
+                data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+                transmits.append(Transmit(address, data, segment_bytes if len(data) > segment_bytes else None))
+            self._groups.clear()
+            self._segment_bytes = 0
         return transmits
-
-    def _seal(self) -> None:
-        pieces = self._pieces
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        pieces.clear()
-        segment_bytes = self._segment_bytes if self._pieces_bytes > self._segment_bytes else None
-        self._transmits.append(Transmit(self._address, data, segment_bytes))
 
 
 Sending = TypeVar("Sending")

@@ -138,7 +138,7 @@ class Connection(Receiving, Closing):
             self._check(body)
         future: asyncio.Future[None] = asyncio.Future(loop=endpoint.loop)
         outbox = self._outbox
-        if not outbox:
+        if outbox is None or not outbox.outgoing:
             if endpoint.send_now(self.identity, body, future):
                 return future
             if outbox is None:

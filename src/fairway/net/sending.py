@@ -133,22 +133,19 @@ class Outgoing(Protocol):
 class Outbox:
     """What one conversation wants sent and the machine does not have yet, in order."""
 
-    __slots__ = ("_outgoing", "_singles", "peer")
+    __slots__ = ("_singles", "outgoing", "peer")
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
-        self._outgoing: deque[Outgoing] = deque()
+        self.outgoing: deque[Outgoing] = deque()
         self._singles: Singles | None = None
         """The last of the outgoing, while awaited messages may still be added to it."""
-
-    def __bool__(self) -> bool:
-        return bool(self._outgoing)
 
     def add(self, outgoing: Outgoing) -> bool:
         """Append; return whether nothing was waiting before."""
         self._singles = None
-        self._outgoing.append(outgoing)
-        return len(self._outgoing) == 1
+        self.outgoing.append(outgoing)
+        return len(self.outgoing) == 1
 
     def add_single(self, body: Buffer, future: asyncio.Future[None]) -> bool:
         """Append an awaited message; return whether nothing was waiting before."""
@@ -163,7 +160,7 @@ class Outbox:
 
     def submit(self, machine: Machine, now_us: int, tokens: Tokens) -> bool:
         """Submit what waits, as far as the machine has room; return whether that was all."""
-        outgoing = self._outgoing
+        outgoing = self.outgoing
         while outgoing:
             if len(outgoing) == 1:
                 self._singles = None
@@ -175,9 +172,9 @@ class Outbox:
     def refuse(self) -> None:
         """The conversation is over: nothing of what waits was ever sent."""
         error = DeliveryRefused(NOT_SENT)
-        for outgoing in self._outgoing:
+        for outgoing in self.outgoing:
             outgoing.refuse(error)
-        self._outgoing.clear()
+        self.outgoing.clear()
         self._singles = None
 
 

@@ -60,7 +60,7 @@ class Controller:
 
     def room(self, in_flight: int, now_us: int) -> int:
         """Return how many packets may leave now, with so many in flight."""
-        return max(0, self.window - in_flight)
+        return max(0, self._window_max - in_flight)
 
     def next_room_us(self, in_flight: int, now_us: int) -> int | None:
         """Return when pacing will make room; None when only an acknowledgement can."""

@@ -99,7 +99,7 @@ class Evidence:
 
     def clear_doubt(self, run: Run) -> None:
         """Take that a first transmission was acknowledged: if it left before the doubtful one, that was needless."""
-        if self.doubt_us != NEVER and run.orders[-1] < self._doubt_order:
+        if run.orders[-1] < self._doubt_order:
             self.doubt_us = NEVER
 
     def is_overtaken(self, run: Run) -> bool:

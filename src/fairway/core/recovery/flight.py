@@ -23,13 +23,14 @@ STALE_MAX = 64
 class Flight:
     """The runs of one recovery, wherever they are."""
 
-    __slots__ = ("_serial", "_timers", "head", "in_flight", "left", "lost", "order", "peak", "settled", "urgent")
+    __slots__ = ("_serial", "head", "in_flight", "left", "lost", "order", "peak", "settled", "timers", "urgent")
 
     def __init__(self) -> None:
         self.head = Run(Stream(), 0, 0, b"", 1, 0, 0, 0)
         """The ring of what is in the network, in the order of the latest transmissions."""
         self.in_flight = 0
         self.settled = 0
+        """Packets that were in the network, and are not told of."""
         self.left = 0
         """Packets that wait for their acknowledgement, wherever they are."""
         self.peak = 0
@@ -39,14 +40,9 @@ class Flight:
         self.urgent: deque[Run] = deque()
         self.lost: list[tuple[int, int, int, Run]] = []
         """Heap by serial of the stream and number."""
-        self._timers: list[tuple[int, int, Run]] = []
+        self.timers: list[tuple[int, int, Run]] = []
         """Heap of the times that runs wait for by themselves."""
         self._serial = 0
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether something is in the network, or was and is not told of."""
-        return self.in_flight > 0 or self.settled > 0
 
     # In the network, or out of it.
 
@@ -101,19 +97,20 @@ class Flight:
             self.settled -= run.count
 
     def leave(self, run: Run, count: int) -> None:
-        whole = count == run.count
+        """Take the first packets of a run out of everything, all of them or fewer."""
         self.left -= count
         run.stream.left -= count
-        if run.state == FLYING:
-            if whole:
-                self.unlink(run)
-            else:
-                self.in_flight -= count
-        elif run.state == SETTLED:
+        if run.state == SETTLED:
             self.settled -= count
-        run.stream.trim(run, count)
-        if whole:
+        if count == run.count:
+            if run.state == FLYING:
+                self.unlink(run)
+            run.stream.remove(run)
             run.state = OVER
+        else:
+            if run.state == FLYING:
+                self.in_flight -= count
+            run.stream.trim(run, count)
 
     # Leaving again.
 
@@ -156,16 +153,12 @@ class Flight:
         """Have `pop_due` return a run at that time, unless it leaves or ends before."""
         run.again_us = due_us
         self._serial += 1
-        heappush(self._timers, (due_us, self._serial, run))
-        if len(self._timers) > 2 * self.left + STALE_MAX:
-            self._timers[:] = sorted(entry for entry in self._timers if _is_live(entry))
-
-    @property
-    def has_timers(self) -> bool:
-        return bool(self._timers)
+        heappush(self.timers, (due_us, self._serial, run))
+        if len(self.timers) > 2 * self.left + STALE_MAX:
+            self.timers[:] = sorted(entry for entry in self.timers if _is_live(entry))
 
     def next_due_us(self) -> int:
-        timers = self._timers
+        timers = self.timers
         while timers:
             if _is_live(timers[0]):
                 return timers[0][0]
@@ -173,13 +166,13 @@ class Flight:
         return NEVER
 
     def next_due(self) -> Run | None:
-        return self._timers[0][2] if self.next_due_us() < NEVER else None
+        return self.timers[0][2] if self.next_due_us() < NEVER else None
 
     def pop_due(self, now_us: int) -> Run | None:
         """Take out a run whose timer has run out."""
         if self.next_due_us() > now_us:
             return None
-        run = heappop(self._timers)[2]
+        run = heappop(self.timers)[2]
         run.again_us = NEVER
         return run
 

@@ -110,25 +110,23 @@ class Chunk:
 
 
 class SendQueue:
-    """Messages that wait to leave, in the order in which they were sent. `len()` counts them."""
+    """Messages that wait to leave, in the order in which they were sent."""
 
-    __slots__ = ("_chunks", "_growing", "_messages")
+    __slots__ = ("_chunks", "_growing", "messages")
 
     def __init__(self) -> None:
         self._chunks: deque[Chunk] = deque()
         self._growing: list[bytes] = []
         """The bodies of the last chunk, if it was sent one by one: those that follow may join it."""
-        self._messages = 0
-
-    def __len__(self) -> int:
-        return self._messages
+        self.messages = 0
+        """How many wait."""
 
     def add(self, bodies: Sequence[Buffer], token: int, *, equal: bool) -> None:
         """Queue messages, copied unless they are bytes, which nobody can change.
 
         Messages of one size that come one by one leave together, as if sent in one call.
         """
-        self._messages += len(bodies)
+        self.messages += len(bodies)
         if len(bodies) > 1:
             self._chunks.append(Chunk(_owned(bodies), token, equal))
             return
@@ -152,7 +150,7 @@ class SendQueue:
             size = len(bodies[start])
             end = next((at for at in range(start, end) if len(bodies[at]) != size), end)
         chunk.done = end
-        self._messages -= end - start
+        self.messages -= end - start
         if end == len(bodies):
             self._chunks.popleft()
         return chunk.token + start, bodies if end - start == len(bodies) else bodies[start:end]
@@ -160,7 +158,7 @@ class SendQueue:
     def put_back(self, bodies: Sequence[bytes], token: int) -> None:
         """Queue messages again that were taken and did not leave, before all others."""
         self._chunks.appendleft(Chunk(bodies, token, True))
-        self._messages += len(bodies)
+        self.messages += len(bodies)
 
     def clear(self) -> list[tuple[range, int]]:
         """Empty the queue, and return the tokens and bytes of what never left."""
@@ -172,7 +170,7 @@ class SendQueue:
             for chunk in self._chunks
         ]
         self._chunks.clear()
-        self._messages = 0
+        self.messages = 0
         return found
 
 

@@ -35,7 +35,7 @@ class Recovery(Transmissions):
         due_us = min(self._overdue_us, self._evidence.doubt_us, self._life_us, flight.next_due_us())
         if not flight.left:
             return due_us
-        if kind.by_name and (flight.is_waiting or self._has_suspects):
+        if kind.by_name and (flight.in_flight or flight.settled or self._has_suspects):
             due_us = min(due_us, self._probe_us())
         return min(due_us, self.heard_us + kind.silence_us, self.news_us + kind.stall_us)
 
@@ -61,7 +61,8 @@ class Recovery(Transmissions):
             self._detect(now_us)
         if now_us >= self._life_us:
             spent.extend(self._outlived(now_us))
-        waits = self._flight.is_waiting or (self._has_suspects and self._flight.left)
+        flight = self._flight
+        waits = flight.in_flight or flight.settled or (self._has_suspects and flight.left)
         if self._kind.by_name and waits and now_us >= self._probe_us():
             self._probe(now_us)
         return spent

@@ -202,10 +202,7 @@ class Stream:
         return right
 
     def trim(self, run: Run, count: int) -> None:
-        """Take the first packets of a run out, all of them or fewer."""
-        if count == run.count:
-            self.remove(run)
-            return
+        """Take the first packets of a run out, but not all of them."""
         at = bisect_left(self._firsts, run.first)
         run.first += count
         run.count -= count

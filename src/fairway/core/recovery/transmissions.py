@@ -214,7 +214,7 @@ class Transmissions:
 
     def _launch(self, run: Run, now_us: int) -> None:
         """Put a transmission that leaves now into the network."""
-        if not self._flight.is_waiting:
+        if not (self._flight.in_flight or self._flight.settled):
             self._base_us = now_us
         # A timer that is shorter than the round trip repairs nothing: the packet is still on its way.
         told = len(run.sent_us) == 1 or (not self._is_suspect(run) if self._kind.by_name else self._time_tells())
@@ -281,17 +281,19 @@ class Transmissions:
 
     # What comes back.
 
-    def left_in_order(self, stream: Stream, first: int, count: int) -> bool:
-        """Return whether these packets left before all others in flight, in this order, and once.
+    def left_in_order(self, stream: Stream, first: int, count: int) -> list[Acknowledged]:
+        """Return these packets if they left before all others in flight, in this order, and once; else nothing.
 
         Then their acknowledgements overtake nothing, and a range of them does what they do one by one.
         """
+        found: list[Acknowledged] = []
         run = self._flight.head.following
         while count > 0 and run.stream is stream and run.first == first and len(run.sent_us) == 1:
+            found.append(Acknowledged(run, first, min(count, run.count)))
             first += run.count
             count -= run.count
             run = run.following
-        return count <= 0 and self._evidence.doubt_us == NEVER and not self.has_lost
+        return found if count <= 0 and self._evidence.doubt_us == NEVER and not self.has_lost else []
 
     def acknowledge_one(self, stream: Stream, number: int, now_us: int) -> Run | None:
         """Take the acknowledgement of a packet that left on its own, once, and is in flight; None if it is no such.
@@ -341,7 +343,7 @@ class Transmissions:
             total += some
             number += some
         if pieces:
-            if certain:
+            if certain and self._evidence.doubt_us != NEVER:
                 self._evidence.clear_doubt(pieces[0].run)
             if self._kind.sampled:
                 self._evidence.sample(pieces, transmission, now_us, prompt=prompt)
@@ -420,7 +422,7 @@ class Transmissions:
         if self._controller is not None:
             self._controller.acknowledged(count, self._flight.peak, self.timing.smoothed_us, now_us)
         self._detect(now_us)
-        if self._passes_by and self._flight.has_timers:
+        if self._passes_by and self._flight.timers:
             self._relieve(RELIEVED_BY_ONE * count, now_us)
 
     def _relieve(self, count: int, now_us: int) -> None:
@@ -455,7 +457,7 @@ class Transmissions:
         return self._passes_by and run.state == LOST and 1 < run.losses <= RELIEVED_MAX
 
     def _learned(self, stream: Stream, now_us: int) -> None:
-        if self.is_stalled and self._passes_by:
+        if self._backoffs > 1 and self._passes_by:
             self._judged_us = now_us
         self.news_us = self.heard_us = self._base_us = stream.news_us = stream.probed_us = now_us
         self._backoffs = self._spare = 0

@@ -128,7 +128,7 @@ class Connection(Conversation, ABC):
     def flush(self, now_us: int) -> None:
         sender = self.sender
         self._retransmit(now_us)
-        while sender.waiting and (most := sender.may_leave(now_us)) > 0:
+        while sender.waiting.messages and (most := sender.may_leave(now_us)) > 0:
             self._send(most, now_us)
         self._leave_us = sender.next_leave_us(now_us)
         self._end_if_done()
@@ -165,13 +165,15 @@ class Connection(Conversation, ABC):
 
     def _resume(self, now_us: int) -> None:
         """Have what waits looked at again; with nothing left a timer may as well run out for nothing once."""
-        if self.sender.recovery.left or self.sender.waiting or self.closing is not None:
+        sender = self.sender
+        sender.advance()
+        self._shared.statistics.rtt_us = sender.timing.smoothed_us
+        if sender.packets.left or sender.waiting.messages or self.closing is not None:
             self._shared.outputs.ready[self] = now_us
 
     def _settle(self, run: Run, first: int, count: int) -> None:
         sender = self.sender
         sender.acknowledged(run, first, count)
-        self._shared.statistics.rtt_us = sender.timing.smoothed_us
         body_bytes = count * (run.segment_bytes - self.header_bytes)
         if first >= sender.silent_below:
             token = run.token + first - run.base

@@ -102,7 +102,7 @@ class PiggybackConnection(Connection):
 
     def _owe(self, from_seqs: Sequence[int], now_us: int) -> None:
         """Answer at once, or leave it to the data that is waiting."""
-        if self.sender.waiting:
+        if self.sender.waiting.messages:
             self._owed.extend(from_seqs)
             self.mark_ready(now_us)
         else:
@@ -133,11 +133,14 @@ class PiggybackConnection(Connection):
     def _take_answers(self, from_seq: int | None, count: int, now_us: int) -> bool:
         """Take bare acknowledgements each of which moves on by one."""
         sender = self.sender
-        if from_seq != sender.base % wire.TURN or not sender.recovery.left_in_order(sender.packets, sender.base, count):
+        if from_seq != sender.base % wire.TURN:
+            return False
+        runs = sender.recovery.left_in_order(sender.packets, sender.base, count)
+        if not runs:
             return False
         self.hear(now_us)
-        for _, length in sender.runs_of(sender.base, count):
-            self._advance(sender.base + length - 1, now_us)
+        for _, first, length in runs:
+            self._advance(first + length - 1, now_us)
         return True
 
     def _acknowledge(self, committed: Sequence[Piece], before: int, now_us: int) -> None:

@@ -132,7 +132,7 @@ class Sender:
 
     def may_leave(self, now_us: int) -> int:
         """Return how many of the queued messages may leave now."""
-        most = min(len(self.waiting), self.base + self._options.window - self.next)
+        most = min(self.waiting.messages, self.base + self._options.window - self.next)
         if most > 0:
             most = min(most, self.recovery.room(now_us))
         return min(most, self._starts.room(self._interval_us(), now_us)) if most > 0 else 0
@@ -140,7 +140,7 @@ class Sender:
     def next_leave_us(self, now_us: int) -> int:
         """Return when time alone lets the next packet leave; `NEVER` if only an acknowledgement can."""
         if not self.recovery.has_lost:
-            if not self.waiting or self.next >= self.base + self._options.window:
+            if not self.waiting.messages or self.next >= self.base + self._options.window:
                 return NEVER
             interval_us = self._interval_us()
             if self._starts.room(interval_us, now_us) <= 0:
@@ -159,27 +159,20 @@ class Sender:
     # What comes back.
 
     def acknowledged(self, run: Run, first: int, count: int) -> None:
-        """Move on after packets that the recovery took off as acknowledged."""
+        """Take packets that the recovery took off as acknowledged; `advance` follows the last of them."""
         last = first + count - 1
         if self.last is None or last > self.last[0]:
             start = (last - run.base) * run.segment_bytes
             self.last = (last, bytes(run.data[start : start + run.segment_bytes]))
         if first <= self.base <= last:
-            base = last + 1
-            while base < self.next and base not in self.packets:
-                base += 1
-            self.base = base
+            self.base = last + 1
 
-    def runs_of(self, number: int, count: int) -> list[tuple[Run, int]]:
-        """Cut a range of packets, all of which wait, where their runs end."""
-        found: list[tuple[Run, int]] = []
-        end = number + count
-        while number < end:
-            run = self.packets.find(number)
-            assert run is not None
-            found.append((run, min(end, run.end) - number))
-            number = run.end
-        return found
+    def advance(self) -> None:
+        """Move on over what was acknowledged before."""
+        base, find = self.base, self.packets.find
+        while base < self.next and find(base) is None:
+            base += 1
+        self.base = base
 
     def end(self, reason: str) -> None:
         """Give everything without an outcome its own: unknown if it was transmitted, else refused."""

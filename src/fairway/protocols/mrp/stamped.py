@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from fairway.core.events import Peer
 from fairway.core.receipts import Piece
 from fairway.core.recovery.recovery import Recovery
-from fairway.core.recovery.runs import Run
+from fairway.core.recovery.runs import Acknowledged, Run
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection, Shared
 from fairway.protocols.mrp.options import STAMPED
@@ -92,9 +92,8 @@ class StampedConnection(Connection):
             return False
         sender = self.sender
         number = sender.base + (sequence - sender.base) % wire.TURN
-        if not sender.recovery.left_in_order(sender.packets, number, count):
-            return False
-        if not _stamps_fit(sender.runs_of(number, count), columns.seconds(rows)):
+        runs = sender.recovery.left_in_order(sender.packets, number, count)
+        if not runs or not _stamps_fit(runs, columns.seconds(rows)):
             return False
         self.hear(now_us)
         self._delivered(sender.recovery.acknowledge(sender.packets, number, count, now_us, 0), now_us)
@@ -139,9 +138,9 @@ class StampedConnection(Connection):
             self._shared.outbox.send(self.address, piece.note, wire.ACK_BYTES, piece.length)
 
 
-def _stamps_fit(runs: Sequence[tuple[Run, int]], stamps: bytes) -> bool:
+def _stamps_fit(runs: Sequence[Acknowledged], stamps: bytes) -> bool:
     """Return whether each acknowledgement carries the stamp of the only transmission of its packet."""
-    expected = [wire.number(stamp_at(run.sent_us[0])) * length for run, length in runs]
+    expected = [wire.number(stamp_at(run.sent_us[0])) * length for run, _, length in runs]
     return stamps == b"".join(expected)
 
 

@@ -78,15 +78,15 @@ class Sender:
         recovery, queue = self._recovery, self._waiting
         while (run := recovery.next_retransmission(now_us)) is not None:
             self._transmit(run.datagrams(), run.segment_bytes, run.count)
-        while queue and now_us >= self._blocked_until_us:
-            room = min(len(queue), self._window - recovery.left)
+        while queue.messages and now_us >= self._blocked_until_us:
+            room = min(queue.messages, self._window - recovery.left)
             room = min(room, recovery.room(now_us)) if room > 0 else 0
             if room <= 0:
                 break
             token, bodies = queue.take(room)
             self._launch(token, bodies, now_us)
         due_us = recovery.next_us()
-        if queue and recovery.left < self._window:
+        if queue.messages and recovery.left < self._window:
             blocked_us = self._blocked_until_us
             due_us = min(due_us, blocked_us if now_us < blocked_us else recovery.next_room_us(now_us))
         return due_us

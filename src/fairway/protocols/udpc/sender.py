@@ -81,7 +81,7 @@ class Sender:
 
     def send_other(self, message: Waiting, now_us: int) -> None:
         """Send a plain message, a request or a response; only requests have an outcome."""
-        if self._queue:
+        if self._queue.messages:
             self.flush(now_us)  # what was sent before leaves before, where nothing holds it back
         if message.flag & REQ:
             self.backlog.add(1, len(message.body))
@@ -133,9 +133,9 @@ class Sender:
             self._flush_others(now_us)
         if self._requests:
             self._flush_requests(now_us)
-        if self._queue:
+        if self._queue.messages:
             self._flush_important(now_us)
-        waits = self._queue and recovery.left < self._options.window and self._message_room(1)
+        waits = self._queue.messages and self._packets.left < self._options.window and self._message_room(1)
         self._paced_us = recovery.next_room_us(now_us) if waits or recovery.has_lost else NEVER
         session.wake_us = min(session.wake_us, self.due_us())
 
@@ -172,8 +172,8 @@ class Sender:
         session.transmit(data, len(data))
 
     def _flush_important(self, now_us: int) -> None:
-        while self._queue:
-            room = min(len(self._queue), self._options.window - self._recovery.left, self._session.indices_to_wrap())
+        while self._queue.messages:
+            room = min(self._queue.messages, self._options.window - self._packets.left, self._session.indices_to_wrap())
             room = min(room, self._recovery.room(now_us)) if room > 0 else 0
             room = self._message_room(room) if room > 0 else 0
             if room <= 0:
@@ -235,7 +235,7 @@ class Sender:
         if run is None:
             return False
         self._delivered(run.tokens, run.segment_bytes - HEADER_BYTES)
-        if self._queue or recovery.has_lost or self._others or self._requests:
+        if self._queue.messages or recovery.has_lost or self._others or self._requests:
             session.outputs.ready[session] = now_us
         return True
 
@@ -256,7 +256,7 @@ class Sender:
     def in_order(self, ack_index: int, count: int) -> bool:
         """Return whether taking consecutive acknowledgements as a whole does what taking them one by one does."""
         number = widen(ack_index, self._session.next_index, 32)
-        return self._recovery.left_in_order(self._packets, number, count)
+        return bool(self._recovery.left_in_order(self._packets, number, count))
 
     def sample(self, rtt_us: int) -> None:
         self.timing.sample(rtt_us)
@@ -273,7 +273,7 @@ class Sender:
         (piece,) = self._asking.acknowledge(self._asked, request, 1, now_us)
         self.backlog.settle(1, piece.run.segment_bytes - HEADER_BYTES)
         self._session.outputs.statistics.messages_delivered += 1
-        if self._requests or self._queue or self._others:
+        if self._requests or self._queue.messages or self._others:
             self._session.outputs.ready[self._session] = now_us
         return piece.run.token
 
@@ -294,7 +294,7 @@ class Sender:
     # Outcomes.
 
     def idle(self) -> bool:
-        return not self._packets.left and not self._queue
+        return not self._packets.left and not self._queue.messages
 
     def fail_requests(self, reason: str) -> None:
         """End all requests, because the session closes: unknown if they were ever sent, else refused."""
