@@ -97,6 +97,9 @@ class Answers:
     """`kept`, `reversed`, or `latest`: only the last one of a batch."""
     spread_us: int = 0
     """Each acknowledgement takes a time of its own up to this: the application commits its messages side by side."""
+    in_order: bool = False
+    """None of them overtakes another: the application commits its messages one after another."""
+    seed: int = 1
 
 
 PROMPT = Answers()
@@ -132,7 +135,8 @@ class ScriptedPeer:
         """How often each message was delivered to the peer's application, by its tag."""
         self._batch: list[bytes] = []
         self._last = b""
-        self._spread = Seeded(1)
+        self._spread = Seeded(self.answers.seed)
+        self._committed_us = 0
 
     def receive(self, data: bytes) -> None:
         """Take one datagram."""
@@ -161,7 +165,9 @@ class ScriptedPeer:
             self._batch.append(data)
         elif self.answers.late_us or self.answers.spread_us:
             late_us = self.answers.late_us + self._spread.below(self.answers.spread_us + 1)
-            self.world.at(self.world.now_us + late_us, self.world.answer, data)
+            at_us = self.world.now_us + late_us
+            self._committed_us = max(self._committed_us, at_us)
+            self.world.at(self._committed_us if self.answers.in_order else at_us, self.world.answer, data)
         else:
             self.world.answer(data)
 

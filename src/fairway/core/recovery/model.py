@@ -5,7 +5,8 @@ trip*. Their product is what fits on the path without a queue. Losses do not des
 any rate. So packets leave at the rate, times a gain that depends on the phase, and little more than a product is in
 flight:
 
-    STARTUP      2.77   until the rate has not grown by a quarter for three round trips, or the queue runs over
+    STARTUP      2.77   until the rate has not grown by a quarter for three round trips, or the queue runs over;
+                        twice what the latest one that raised it delivered may be in flight, however long that took
     DRAIN        0.35   until what startup left in the queue is gone
     UP           1.25   a round trip or more, as long as it raises the rate: is there more?
     DOWN         0.75   until the queue that this made is gone
@@ -22,8 +23,9 @@ noticed. Where acknowledgements are marks, a peer without room looks like such a
 (One is as often a busy computer's, or a request that was lost.) While there is a queue, what is delivered is the rate
 itself, so the rate was measured too high: the path delivers what it delivered in that round trip. Where packets are
 lost as well, more than one in fifty, that is *congestion*: of that rate the sender's share of the losses is taken off,
-too. Then the queue is drained. If it does not get shorter, the rate was still too high: what was delivered while
-draining is taken for it, and sent at half of that. Nothing else cuts the rate: loss alone never does.
+too. Then the queue is drained. A rate that has just grown in STARTUP or UP is no sign of a queue: what waits in one is
+delivered no faster. If the queue does not get shorter, the rate was still too high: what was delivered while draining
+is taken for it, and sent at half of that. Nothing else cuts the rate: loss alone never does.
 
 *No queue, and a longer round trip* all the same is jitter. Slowing down by a quarter takes half a round trip off within
 two. If that makes a round trip no shorter which is not half as long again, and all that leaves arrives, then there is
@@ -150,7 +152,8 @@ class Model(Controller):
         self._phase_rounds = self._still_rounds = self._same_rounds = 0
         """Round trips of the phase, those in a row that did not get shorter, and those in a row that slowing down left
         as long as the one before, while all arrived."""
-        self._full_rate = self._full_thirds = 0
+        # The rate when it last grew in startup, what a round trip delivered then, and for how long it has not.
+        self._full_rate = self._full_flight = self._full_thirds = 0
         self._cruise_rounds = CRUISE_ROUNDS_MIN
         self._up_flight = self._up_rate = self._up_delivered = 0
         """What UP began with."""
@@ -217,7 +220,7 @@ class Model(Controller):
         least = max(MIN_PACKETS, self.rate * self._slack_us // (SCALE * SECOND))
         if self.phase == STARTUP:
             waiting = held * STARTUP_GAIN // SCALE if self._held_us else held
-            window = max(INITIAL_PACKETS, product * STARTUP_GAIN // SCALE + waiting)
+            window = max(INITIAL_PACKETS, product * STARTUP_GAIN // SCALE + waiting, 2 * self._full_flight)
         elif self.phase == ROUND_TRIP:
             window = least = max(MIN_PACKETS, product // 2)
         elif self.phase == UP:
@@ -286,7 +289,7 @@ class Model(Controller):
         delivery = self._delivery
         delivery.packets += packets
         self._stalled = False
-        waited_us = self._waited_us(packets, departure, rtt_us, now_us) if rtt_us else 0
+        waited_us = self._waited_us(departure, rtt_us, now_us) if rtt_us else 0
         if rtt_us > 0 or (rtt_us < 0 and not self.least_us):
             self._take_round_trip(abs(rtt_us), waited_us, now_us)
         if departure is None:
@@ -307,7 +310,7 @@ class Model(Controller):
             delivery.end_round(departure, now_us)
         self._advance(in_flight, now_us)
 
-    def _waited_us(self, packets: int, departure: Departure | None, rtt_us: int, now_us: int) -> int:
+    def _waited_us(self, departure: Departure | None, rtt_us: int, now_us: int) -> int:
         """Return how long an answer may have waited at the peer for others."""
         alone_us = 0
         # One that is not certain may have waited for a repair instead.
@@ -315,7 +318,8 @@ class Model(Controller):
             alone_us = (departure.next_us or now_us) - departure.sent_us
         late_us = abs(rtt_us) - self.least_us
         gap_us = now_us - self._delivery.latest_us
-        return self._gathering.take(packets, gap_us, max(0, rtt_us), alone_us, late_us)
+        service_us = SCALE * SECOND // max(1, self.rate)
+        return self._gathering.take(gap_us, service_us, max(0, rtt_us), alone_us, late_us)
 
     def _take_round_trip(self, rtt_us: int, waited_us: int, now_us: int) -> None:
         if not self.least_us:
@@ -351,6 +355,7 @@ class Model(Controller):
 
     def _end_round(self, now_us: int) -> None:
         """Judge the round trip that ends."""
+        self._gathering.end_round()
         over, delivered = self._round, self._delivery.packets - self._round.delivered
         lost, grown = self._lost - over.lost, self._is_grown(over.least_us)
         least = LOST_MANY if self.phase == STARTUP else 0
@@ -362,7 +367,8 @@ class Model(Controller):
         self._phase_rounds += 1
         shorter = over.least_us < self._before_us - (self._before_us >> 6)
         self._still_rounds = 0 if shorter else self._still_rounds + 1
-        lasting = grown and self._is_grown(self._before_us) and self.phase in (STARTUP, UP, CRUISE)
+        growing = self._is_growing()
+        lasting = grown and self._is_grown(self._before_us) and self.phase in (STARTUP, UP, CRUISE) and not growing
         still = self.phase == DOWN and self._phase_rounds > 1 and not shorter
         paced = self.rate * self._gain_before // SCALE * (SCALE - self.loss) // SCALE
         kept_up = self._delivery.average(1, BUNCHES, now_us) * 8 >= paced * 7
@@ -382,9 +388,8 @@ class Model(Controller):
             self._still_rounds = still_rounds if stuck else 0
             self._down_rate = self._down_rate if stuck and not noticed else self.rate
         elif self.phase == STARTUP and not over.limited:
-            self._judge_growth(3 if over.least_us else 1, now_us)  # without a sample only repairs arrived
+            self._judge_growth(delivered, 3 if over.least_us else 1, now_us)  # without a sample only repairs arrived
         self._before_us, self._gain_before = over.least_us, self._gain
-        self._gathering.end_round()
         self._round = Round(self._delivery.packets, self._lost, now_us)
 
     def _measure_loss(self, lost: int, delivered: int) -> None:
@@ -394,10 +399,16 @@ class Model(Controller):
             self._missing = self._missing * LOSS_PACKETS // self._tried
             self._tried = LOSS_PACKETS
 
-    def _judge_growth(self, thirds: int, now_us: int) -> None:
+    def _is_growing(self) -> bool:
+        """Return whether more in flight has just raised the rate: then it does not wait in a queue."""
+        if self.phase == STARTUP:
+            return self.rate * SCALE >= self._full_rate * GROWTH or not self._full_thirds
+        return self.phase == UP and self.rate * 8 >= self._up_rate * 9
+
+    def _judge_growth(self, delivered: int, thirds: int, now_us: int) -> None:
         """Leave startup when the rate has stopped growing; the round trip counts for so many thirds."""
         if self.rate * SCALE >= self._full_rate * GROWTH:
-            self._full_rate, self._full_thirds = self.rate, 0
+            self._full_rate, self._full_flight, self._full_thirds = self.rate, delivered, 0
             return
         self._full_thirds += thirds
         if self._full_thirds >= 3 * FULL_ROUNDS:
@@ -450,7 +461,8 @@ class Model(Controller):
                 self._up_rate = 0
                 self._go_up(in_flight)
         elif self._phase_rounds > 0:
-            if not self._contested and self._is_grown(self._before_us) and self._is_grown(self._round.least_us):
+            long = self._is_grown(self._before_us) and self._is_grown(self._round.least_us)
+            if long and not self._contested and not self._is_growing():
                 self._believe(self._delivery.average(1, BUNCHES, now_us), now_us)
             elif self._delivery.covers(self._up_delivered, BUNCHES):  # long enough for a sample of what it brings
                 self._go_up(in_flight)
@@ -480,7 +492,7 @@ class Model(Controller):
 
     def _go_up(self, in_flight: int) -> None:
         """Begin UP, or go on with it as long as that raises the rate."""
-        if self.rate * 8 < self._up_rate * 9:
+        if self._up_rate and not self._is_growing():
             self._down_rate = self.rate
             self._begin(DOWN)
             return
