@@ -129,11 +129,11 @@ def test_acknowledgements_that_take_different_times_cost_at_most_half_as_much_ag
     at_most(odd.took_us, 1.5 * plain.took_us, f"acknowledgements after 0 to {spread_us / MS:.0f} ms")
 
 
-@pytest.mark.parametrize("name", ["udpc", "mrp-stamped", "mrp-piggyback"])
+@pytest.mark.parametrize("name", ["udpc", "mrp-stamped"])
 @pytest.mark.parametrize("delay_us", [50, 1_000])
 @pytest.mark.parametrize("in_order", [False, True], ids=["side-by-side", "in-order"])
 @over_seeds(4)
-def test_commits_of_up_to_100_ms_on_a_near_path_cost_at_most_eight_times_what_they_would_if_all_took_the_longest(
+def test_commits_of_up_to_100_ms_on_a_near_path_cost_at_most_six_times_what_they_would_if_all_took_the_longest(
     name: str, delay_us: int, in_order: bool, seed: int
 ) -> None:
     """A gateway that syncs to disk: nearly all of the round trip is the disk, and none of it a queue."""
@@ -141,7 +141,7 @@ def test_commits_of_up_to_100_ms_on_a_near_path_cost_at_most_eight_times_what_th
     for answers in (Answers(late_us=100 * MS), Answers(spread_us=100 * MS, in_order=in_order, seed=seed)):
         world = World(PEERS[name](answers=answers), Link(delay_us=delay_us), seed=seed)
         took_us.append(world.carry(bodies_for(name, 1_000), 100 * SECOND, per_needed=4).all_delivered().took_us)
-    at_most(took_us[1], 8 * took_us[0], "commits of 0 to 100 ms")
+    at_most(took_us[1], 6 * took_us[0], "commits of 0 to 100 ms")
 
 
 @pytest.mark.parametrize("name", ["udpc", "mrp-stamped", "mrp-piggyback", "pydevts"])

@@ -6,7 +6,8 @@ any rate. So packets leave at the rate, times a gain that depends on the phase, 
 flight:
 
     STARTUP      2.77   until the rate has not grown by a quarter for three round trips, or the queue runs over;
-                        twice what the latest one that raised it delivered may be in flight, however long that took
+                        twice what the latest one that raised it delivered may be in flight, however long that took,
+                        where acknowledgements name packets
     DRAIN        0.35   until what startup left in the queue is gone
     UP           1.25   a round trip or more, as long as it raises the rate: is there more?
     DOWN         0.75   until the queue that this made is gone
@@ -402,13 +403,15 @@ class Model(Controller):
     def _is_growing(self) -> bool:
         """Return whether more in flight has just raised the rate: then it does not wait in a queue."""
         if self.phase == STARTUP:
-            return self.rate * SCALE >= self._full_rate * GROWTH or not self._full_thirds
+            # A mark that passes a hole tells at once of all behind it: that it grew says little.
+            return not self.cumulative and (self.rate * SCALE >= self._full_rate * GROWTH or not self._full_thirds)
         return self.phase == UP and self.rate * 8 >= self._up_rate * 9
 
     def _judge_growth(self, delivered: int, thirds: int, now_us: int) -> None:
         """Leave startup when the rate has stopped growing; the round trip counts for so many thirds."""
         if self.rate * SCALE >= self._full_rate * GROWTH:
-            self._full_rate, self._full_flight, self._full_thirds = self.rate, delivered, 0
+            self._full_rate, self._full_thirds = self.rate, 0
+            self._full_flight = 0 if self.cumulative else delivered
             return
         self._full_thirds += thirds
         if self._full_thirds >= 3 * FULL_ROUNDS:
