@@ -2,30 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.dtls.world import Fleet
 
 from . import raw
-
-SHORT = (
-    "test_after_the_last_message",
-    "test_send_c",
-    "test_an_important_packet",
-    "test_stamped_data",
-    "test_parts_in_any_order",
-    "test_a_copy_is_acknowledged",
-)
-"""What `make test` runs over DTLS, too: for each protocol something sent, something received, and how it ends."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave most of the tests over DTLS to `make test-all`."""
-    for item in items:
-        if item.path.parent == Path(__file__).parent and "dtls" in item.name and not item.name.startswith(SHORT):
-            item.add_marker("long")
 
 
 @pytest.fixture(scope="session")

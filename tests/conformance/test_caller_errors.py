@@ -10,7 +10,7 @@ from fairway.core.errors import BadMessage, BadOption, CallerError
 from fairway.core.random_source import Seeded
 from fairway.protocols import make_machine, make_options, options_class
 
-from .variants import LATER, MRP_PIGGYBACK, Case, over
+from .variants import BOTH, MRP_PIGGYBACK, Case, over
 
 
 def assert_one_sentence(error: BaseException) -> None:
@@ -22,7 +22,7 @@ def assert_one_sentence(error: BaseException) -> None:
     assert ". " not in text
 
 
-@over(MRP_PIGGYBACK, dtls=LATER)
+@over(MRP_PIGGYBACK, dtls=BOTH)
 def test_the_piggyback_layout_carries_no_empty_message_in_a_list(case: Case) -> None:
     pair = case.pair()
     with pytest.raises(BadMessage):

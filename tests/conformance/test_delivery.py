@@ -9,7 +9,7 @@ import pytest
 from fairway.core.events import ResponseReceived
 
 from .pair import Node, Received
-from .variants import BOTH, CLIENT, LATER, RUP, SECOND, SERVER, UDPC, UDPC_ACK, UDPC_REQ, VARIANTS, Case, numbered, over
+from .variants import BOTH, CLIENT, RUP, SECOND, SERVER, UDPC, UDPC_ACK, UDPC_REQ, VARIANTS, Case, numbered, over
 
 
 def in_promised_order(case: Case, node: Node) -> list[bytes]:
@@ -22,7 +22,7 @@ def in_promised_order(case: Case, node: Node) -> list[bytes]:
     return sorted(node.bodies)
 
 
-@over(deferred=BOTH, controllers=("model", "eager"), batched=BOTH, dtls=LATER)
+@over(deferred=BOTH, controllers=("model", "eager"), batched=BOTH, dtls=BOTH)
 def test_each_message_is_delivered_once_and_reported_as_delivered(case: Case) -> None:
     pair = case.pair()
     bodies = numbered(60, 40)
@@ -66,7 +66,7 @@ def test_loss_and_copies_in_both_directions_change_neither_content_nor_order(cas
     assert pair.client.machine.statistics.retransmissions > 0
 
 
-@over(deferred=BOTH, dtls=LATER)
+@over(deferred=BOTH, dtls=BOTH)
 def test_a_datagram_overtaken_by_all_others_still_arrives_in_its_place(case: Case) -> None:
     pair = case.pair()
     hold = pair.pump.hold(lambda datagram: case.of_kind("data", CLIENT)(datagram) and not hold.held)
@@ -96,7 +96,7 @@ def test_bytes_are_exact_at_every_size_at_which_something_changes(case: Case) ->
     assert sorted(pair.server.bodies) == sorted(bodies)
 
 
-@over(RUP, deferred=BOTH, controllers=("model", "eager"), batched=BOTH, dtls=LATER)
+@over(RUP, deferred=BOTH, controllers=("model", "eager"), batched=BOTH, dtls=BOTH)
 def test_a_message_of_several_mebibytes_arrives_exactly_under_loss(case: Case) -> None:
     pair = case.pair()
     pair.pump.records = False
@@ -132,7 +132,7 @@ STAMP_WRAPS_US = 65_536_000
 """mrp stamps count milliseconds modulo 65,536."""
 
 
-@over(deferred=BOTH, batched=BOTH, where=lambda variant: variant.near_the_end is not None, dtls=LATER)
+@over(deferred=BOTH, batched=BOTH, where=lambda variant: variant.near_the_end is not None, dtls=BOTH)
 def test_every_counter_crosses_its_end_and_goes_on(case: Case) -> None:
     near = case.variant.near_the_end
     assert near is not None
@@ -151,7 +151,7 @@ def test_every_counter_crosses_its_end_and_goes_on(case: Case) -> None:
     assert sorted(pair.client.bodies) == [b"echo " + body for body in bodies]
 
 
-@over(where=lambda variant: variant.near_the_end is not None, dtls=LATER)
+@over(where=lambda variant: variant.near_the_end is not None, dtls=BOTH)
 def test_identities_keep_growing_where_the_counter_on_the_wire_wraps(case: Case) -> None:
     near = case.variant.near_the_end
     assert near is not None
@@ -182,7 +182,7 @@ def test_two_peers_with_equal_ids_are_kept_apart(case: Case) -> None:
         assert sorted(got) == sorted([*numbered(10, tag=tag), b"the same from both"])
 
 
-@over(*VARIANTS[1:3], dtls=LATER)
+@over(*VARIANTS[1:3], dtls=BOTH)
 def test_two_connections_between_the_same_two_sockets_are_kept_apart(case: Case) -> None:
     pair = case.pair()
     second = pair.pump.connected(pair.client, SERVER)
@@ -218,7 +218,7 @@ def test_garbage_between_good_packets_is_counted_and_changes_nothing(case: Case)
     assert sum(pair.server.machine.statistics.dropped.values()) >= injected
 
 
-@over(UDPC, dtls=LATER)
+@over(UDPC, dtls=BOTH)
 def test_plain_messages_are_delivered_at_most_once_and_never_repeated(case: Case) -> None:
     pair = case.pair()
     pair.pump.lose(case.of_kind("data", CLIENT), count=3)

@@ -10,7 +10,7 @@ from benchmarks.footprint import footprint
 from fairway.core.events import Connected
 from fairway.core.machine import Machine
 
-from .variants import BOTH, CLIENT, LATER, SECOND, SERVER, Case, numbered, over
+from .variants import BOTH, CLIENT, SECOND, SERVER, Case, numbered, over
 
 STRANGER = ("stranger", 6)
 
@@ -147,7 +147,7 @@ def test_forged_packets_of_a_conversation_from_another_address_are_dropped(case:
     assert pair.server.bodies == [b"mine"]
 
 
-@over(deferred=BOTH, dtls=LATER)
+@over(deferred=BOTH, dtls=BOTH)
 def test_replaying_the_whole_conversation_delivers_nothing_again(case: Case) -> None:
     pair = case.pair()
     pair.deliver(numbered(20))

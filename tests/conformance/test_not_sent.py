@@ -5,7 +5,7 @@ from __future__ import annotations
 from fairway.core.events import NOT_SENT, ConnectUnknown, DeliveryUnknown, Refused
 
 from .pair import Node, Pump
-from .variants import BOTH, CLIENT, LATER, SECOND, SERVER, Case, numbered, over
+from .variants import BOTH, CLIENT, SECOND, SERVER, Case, numbered, over
 
 ICMP = "nobody has that port (ICMP)"
 
@@ -76,7 +76,7 @@ def test_an_icmp_error_ends_a_call(case: Case) -> None:
     assert pump.sent == sent
 
 
-@over(dtls=LATER)
+@over(dtls=BOTH)
 def test_an_icmp_error_changes_nothing_once_the_peer_has_answered(case: Case) -> None:
     pair = case.pair(delay_us=20_000)
     assert pair.pump.finished(pair.client, [pair.pump.send(pair.client, pair.peer, b"hello there")])

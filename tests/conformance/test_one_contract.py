@@ -32,7 +32,7 @@ from fairway.core.machine import Machine
 from fairway.protocols import NAMES, make_options, options_class
 
 from .pair import Node
-from .variants import LATER, MRP_PIGGYBACK, MRP_STAMPED, PYDEVTS, SERVER, UDPC, Case, Pair, numbered, over
+from .variants import BOTH, MRP_PIGGYBACK, MRP_STAMPED, PYDEVTS, SERVER, UDPC, Case, Pair, numbered, over
 
 OTHER = ("other", 3)
 MINUTE_US = 60_000_000
@@ -74,7 +74,7 @@ def test_a_closed_endpoint_opens_no_conversation(case: Case) -> None:
     assert machine.events() == []
 
 
-@over(dtls=LATER)
+@over(dtls=BOTH)
 def test_no_more_conversations_are_opened_than_peers_max(case: Case) -> None:
     pair = case.pair(client={"peers_max": 1})
     with pytest.raises(CannotConnect, match=r"^peers_max is 1 and so many conversations are open or being opened$"):
@@ -153,7 +153,7 @@ def test_a_closing_conversation_takes_nothing_more(case: Case, ask: Ask) -> None
         ask(pair.server.machine, caller, pair.pump.now_us)
 
 
-@over(dtls=LATER)
+@over(dtls=BOTH)
 @pytest.mark.parametrize(
     "ask",
     [*ASKS, lambda machine, peer, now_us: machine.close(peer, now_us)],
@@ -166,7 +166,7 @@ def test_a_stranger_is_named_in_the_same_words(case: Case, ask: Ask) -> None:
         ask(pair.client.machine, stranger, pair.pump.now_us)
 
 
-@over(dtls=LATER)
+@over(dtls=BOTH)
 def test_a_message_that_is_too_large_is_refused_in_the_same_words(case: Case) -> None:
     limit = case.variant.body_bytes_max
     overrides: dict[str, object] = {}
@@ -183,7 +183,7 @@ def test_a_message_that_is_too_large_is_refused_in_the_same_words(case: Case) ->
     assert pair.server.bodies == []
 
 
-@over(where=lambda variant: variant.protocol != "udpc", dtls=LATER)
+@over(where=lambda variant: variant.protocol != "udpc", dtls=BOTH)
 def test_flags_and_answers_are_refused_in_the_same_words(case: Case) -> None:
     pair = case.pair()
     with pytest.raises(CallerError) as caught:
@@ -192,7 +192,7 @@ def test_flags_and_answers_are_refused_in_the_same_words(case: Case) -> None:
     assert str(caught.value) == expected
 
 
-@over(dtls=LATER)
+@over(dtls=BOTH)
 def test_nothing_is_writable_after_close(case: Case) -> None:
     pair = case.pair(client={"send_queue_messages_max": 8, "window": 1})
     pair.send_all(numbered(8))
@@ -204,7 +204,7 @@ def test_nothing_is_writable_after_close(case: Case) -> None:
     assert len(pair.server.received) == 8
 
 
-@over(dtls=LATER)
+@over(dtls=BOTH)
 def test_what_waits_does_not_count_as_sent(case: Case) -> None:
     pair = case.pair(client={"window": 1})
     pair.send_all(numbered(5))
@@ -228,7 +228,7 @@ def test_pings_are_bounded_for_each_peer(case: Case) -> None:
     machine.ping(second, pair.pump.now_us)
 
 
-@over(where=lambda variant: variant.protocol != "rup", dtls=LATER)
+@over(where=lambda variant: variant.protocol != "rup", dtls=BOTH)
 def test_a_ping_without_an_answer_is_unknown(case: Case) -> None:
     pair = case.pair()
     pair.send_all([b"hello"])
@@ -240,7 +240,7 @@ def test_a_ping_without_an_answer_is_unknown(case: Case) -> None:
     assert pair.client.outcomes[token] == DeliveryUnknown(pair.peer, (token,), NO_ANSWER)
 
 
-@over(dtls=LATER)
+@over(dtls=BOTH)
 def test_a_message_without_acknowledgement_is_unknown(case: Case) -> None:
     pair = case.pair()
     pair.pump.lose(case.of_kind("data", pair.client.address))

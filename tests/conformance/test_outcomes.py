@@ -7,7 +7,7 @@ import pytest
 from fairway.core.errors import CallerError, NoSuchPeer, NotSupported
 from fairway.core.events import Closed, CloseReason, Connected, PingAnswered
 
-from .variants import BOTH, CLIENT, LATER, RUP, SECOND, SERVER, UDPC, UDPC_FIN, UDPC_REQ, Case, Variant, numbered, over
+from .variants import BOTH, CLIENT, RUP, SECOND, SERVER, UDPC, UDPC_FIN, UDPC_REQ, Case, Variant, numbered, over
 
 CALLS_US = {
     "udpc": [0, 250_000, 750_000, 1_750_000, 3_750_000],
@@ -59,7 +59,7 @@ def test_a_peer_that_falls_silent_costs_one_outcome_per_message_and_then_the_con
     assert pair.client.machine.unfinished() == 0
 
 
-@over(UDPC, dtls=LATER)
+@over(UDPC, dtls=BOTH)
 def test_a_fin_ends_pending_requests_and_closes_the_session_at_once(case: Case) -> None:
     pair = case.pair()
     token = pair.pump.send(pair.client, pair.peer, b"who?", flags=UDPC_REQ)
@@ -85,7 +85,7 @@ def test_closing_while_sending_flushes_what_was_queued(case: Case) -> None:
         pair.pump.send(pair.client, pair.peer, b"too late")
 
 
-@over(UDPC, dtls=LATER)
+@over(UDPC, dtls=BOTH)
 def test_after_close_arriving_messages_are_answered_by_the_fin_only(case: Case) -> None:
     pair = case.pair()
     pair.pump.send(pair.client, pair.peer, b"before")

@@ -6,12 +6,12 @@ import pytest
 
 from fairway.core.errors import BadMessage
 
-from .variants import LATER, RUP, SECOND, Case, over
+from .variants import BOTH, RUP, SECOND, Case, over
 
 NARROW_BYTES = 500
 
 
-@over(where=lambda variant: variant.body_bytes_max is not None, dtls=LATER)
+@over(where=lambda variant: variant.body_bytes_max is not None, dtls=BOTH)
 def test_a_message_larger_than_the_path_is_refused_with_the_limit_and_a_remedy(case: Case) -> None:
     pair = case.pair()
     machine = pair.client.machine

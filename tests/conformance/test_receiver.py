@@ -7,7 +7,6 @@ import pytest
 from .variants import (
     BOTH,
     CLIENT,
-    LATER,
     MRP_PIGGYBACK,
     MRP_STAMPED,
     PYDEVTS,
@@ -21,7 +20,7 @@ from .variants import (
 )
 
 
-@over(deferred=BOTH, batched=BOTH, dtls=LATER)
+@over(deferred=BOTH, batched=BOTH, dtls=BOTH)
 @pytest.mark.parametrize("bound", [{"open_receipts_max": 3}, {"open_receipt_bytes_max": 3_500}], ids=str)
 def test_a_full_receiver_acknowledges_nothing_more_and_goes_on_after_commits(
     case: Case, bound: dict[str, object]
@@ -41,7 +40,7 @@ def test_a_full_receiver_acknowledges_nothing_more_and_goes_on_after_commits(
     assert sum(pair.server.machine.statistics.dropped.values()) > 0
 
 
-@over(MRP_STAMPED, MRP_PIGGYBACK, deferred=BOTH, controllers=("eager",), dtls=LATER)
+@over(MRP_STAMPED, MRP_PIGGYBACK, deferred=BOTH, controllers=("eager",), dtls=BOTH)
 def test_what_is_ahead_of_a_gap_is_kept_up_to_the_window_and_dropped_beyond_it(case: Case) -> None:
     pair = case.pair(client={"window": 64}, server={"window": 8})
     pair.pump.lose(case.of_kind("data", CLIENT), count=1)
@@ -69,7 +68,7 @@ def test_nothing_is_acknowledged_before_its_commit(case: Case) -> None:
     assert sorted(pair.server.bodies) == bodies
 
 
-@over(UDPC, MRP_STAMPED, PYDEVTS, deferred=(True,), dtls=LATER)
+@over(UDPC, MRP_STAMPED, PYDEVTS, deferred=(True,), dtls=BOTH)
 def test_copies_before_the_commit_get_no_answer_at_all(case: Case) -> None:
     pair = case.pair(commits=False)
     pair.pump.send(pair.client, pair.peer, b"wait for it")
@@ -83,7 +82,7 @@ def test_copies_before_the_commit_get_no_answer_at_all(case: Case) -> None:
     assert pair.server.bodies == [b"wait for it"]
 
 
-@over(deferred=(True,), dtls=LATER)
+@over(deferred=(True,), dtls=BOTH)
 def test_receipts_may_be_committed_in_any_order_and_one_by_one(case: Case) -> None:
     pair = case.pair(commits=False)
     bodies = numbered(9)
@@ -98,7 +97,7 @@ def test_receipts_may_be_committed_in_any_order_and_one_by_one(case: Case) -> No
     assert sorted(pair.server.bodies) == bodies
 
 
-@over(deferred=BOTH, dtls=LATER)
+@over(deferred=BOTH, dtls=BOTH)
 def test_committing_twice_or_committing_what_was_never_received_changes_nothing(case: Case) -> None:
     pair = case.pair(commits=False)
     tokens = pair.send_all(numbered(3))

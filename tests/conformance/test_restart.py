@@ -20,7 +20,6 @@ from .pair import Node, Received
 from .variants import (
     BOTH,
     CLIENT,
-    LATER,
     MRP_PIGGYBACK,
     MRP_STAMPED,
     PYDEVTS,
@@ -214,7 +213,7 @@ def test_a_snapshot_means_the_same_when_the_clock_has_started_again(case: Case) 
     assert sorted(journal.bodies) == numbered(6)
 
 
-@over(deferred=BOTH, dtls=LATER)
+@over(deferred=BOTH, dtls=BOTH)
 def test_a_damaged_snapshot_is_refused_and_raises_nothing_else(case: Case) -> None:
     pair = case.pair()
     pair.send_all(numbered(20))
@@ -250,7 +249,7 @@ def test_a_snapshot_with_any_field_damaged_is_refused_or_read_but_never_raises_a
         machine.wake(20 * SECOND)
 
 
-@over(deferred=BOTH, dtls=LATER)
+@over(deferred=BOTH, dtls=BOTH)
 def test_taking_a_snapshot_changes_nothing_and_gives_the_same_bytes_again(case: Case) -> None:
     pair = case.pair()
     pair.send_all(numbered(9))

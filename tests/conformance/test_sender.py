@@ -9,10 +9,10 @@ import pytest
 from fairway.core.errors import QueueFull
 from fairway.core.events import Event, Writable
 
-from .variants import BOTH, LATER, SECOND, Case, numbered, over
+from .variants import BOTH, SECOND, Case, numbered, over
 
 
-@over(controllers=("model", "newreno", "eager"), dtls=LATER)
+@over(controllers=("model", "newreno", "eager"), dtls=BOTH)
 @pytest.mark.parametrize("window", [1, 64])
 def test_a_full_queue_refuses_the_next_message_and_says_once_when_a_quarter_is_free(case: Case, window: int) -> None:
     pair = case.pair(client={"send_queue_messages_max": 8, "window": window})
@@ -39,7 +39,7 @@ def test_a_full_queue_refuses_the_next_message_and_says_once_when_a_quarter_is_f
     assert free[0] >= 2
 
 
-@over(dtls=LATER)
+@over(dtls=BOTH)
 def test_the_bytes_of_the_queue_are_bounded_too(case: Case) -> None:
     pair = case.pair(client={"send_queue_bytes_max": 3_000})
     tokens = pair.send_all(numbered(3, 1_000))
@@ -51,7 +51,7 @@ def test_the_bytes_of_the_queue_are_bounded_too(case: Case) -> None:
     assert len(pair.server.received) == 4
 
 
-@over(controllers=("model", "newreno", "eager"), dtls=LATER)
+@over(controllers=("model", "newreno", "eager"), dtls=BOTH)
 def test_many_messages_are_taken_as_far_as_there_is_room(case: Case) -> None:
     pair = case.pair(client={"send_queue_messages_max": 50})
     bodies = numbered(120)
@@ -81,7 +81,7 @@ def test_no_more_packets_are_in_flight_than_the_window_allows(case: Case) -> Non
     assert pair.pump.sent - sent == 6
 
 
-@over(batched=BOTH, controllers=("model", "newreno", "eager"), where=lambda variant: variant.windowed, dtls=LATER)
+@over(batched=BOTH, controllers=("model", "newreno", "eager"), where=lambda variant: variant.windowed, dtls=BOTH)
 def test_a_window_of_one_is_served_packet_by_packet(case: Case) -> None:
     pair = case.pair(client={"window": 1}, server={"window": 1})
     bodies = numbered(20)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .variants import BOTH, CLIENT, LATER, SECOND, SERVER, Case, numbered, over
+from .variants import BOTH, CLIENT, SECOND, SERVER, Case, numbered, over
 
 
 @over(deferred=BOTH)
@@ -17,7 +17,7 @@ def test_a_machine_with_nothing_to_do_has_no_deadline(case: Case) -> None:
     assert machine.events() == []
 
 
-@over(deferred=BOTH, dtls=LATER)
+@over(deferred=BOTH, dtls=BOTH)
 def test_an_idle_conversation_is_woken_at_most_twice_a_second(case: Case) -> None:
     pair = case.pair()
     pair.deliver(numbered(20))
@@ -40,7 +40,7 @@ def test_a_machine_whose_conversations_are_over_falls_asleep(case: Case) -> None
     assert pair.server.machine.next_deadline_us() is None
 
 
-@over(deferred=BOTH, dtls=LATER)
+@over(deferred=BOTH, dtls=BOTH)
 @pytest.mark.parametrize("late_us", [1, 700, 40_000])
 def test_waking_late_loses_nothing(case: Case, late_us: int) -> None:
     """Every timer of the pump runs late; the pump itself checks that each deadline lies ahead after a wake."""
@@ -51,7 +51,7 @@ def test_waking_late_loses_nothing(case: Case, late_us: int) -> None:
     assert sorted(pair.server.bodies) == numbered(30)
 
 
-@over(deferred=BOTH, dtls=LATER)
+@over(deferred=BOTH, dtls=BOTH)
 def test_waking_for_nothing_changes_nothing(case: Case) -> None:
     pair = case.pair()
     pair.deliver(numbered(10))
@@ -66,7 +66,7 @@ def test_waking_for_nothing_changes_nothing(case: Case) -> None:
         assert (node.deadline_us, len(node.events), pair.pump.sent) == (deadline_us, reported, sent)
 
 
-@over(where=lambda variant: variant.handshake, dtls=LATER)
+@over(where=lambda variant: variant.handshake, dtls=BOTH)
 @pytest.mark.parametrize("said", [[b"hello"], []], ids=["after a message", "without a message"])
 def test_an_idle_conversation_stays_open_for_ten_minutes(case: Case, said: list[bytes]) -> None:
     pair = case.pair()
@@ -80,7 +80,7 @@ def test_an_idle_conversation_stays_open_for_ten_minutes(case: Case, said: list[
     assert pair.client.bodies == [b"and back"]
 
 
-@over(deferred=BOTH, batched=BOTH, dtls=LATER)
+@over(deferred=BOTH, batched=BOTH, dtls=BOTH)
 def test_a_run_is_a_function_of_its_seeds(case: Case) -> None:
     logs = []
     for _ in range(2):

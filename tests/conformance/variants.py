@@ -241,13 +241,11 @@ def over(
     controllers: Iterable[str] = ("newreno",),
     batched: Iterable[bool] = (False,),
     where: Callable[[Variant], bool] = lambda _: True,
-    dtls: Iterable[bool | str] = (False,),
+    dtls: Iterable[bool] = (False,),
 ) -> pytest.MarkDecorator:
     """Runs a scenario over variants (all that qualify, unless named) and over every combination of the switches."""
     cases = [
-        pytest.param(
-            Case(variant, late, controller, joined, bool(secure)), marks=[pytest.mark.long] if secure == LONG else []
-        )
+        Case(variant, late, controller, joined, secure)
         for variant in variants or VARIANTS
         if where(variant)
         for late in deferred
@@ -259,10 +257,8 @@ def over(
 
 
 BOTH = (False, True)
-LONG = "long"
-LATER = (False, LONG)
-"""Over DTLS only in `make test-all`. Scenarios that bring datagrams of their own, or count them, are about a machine
-without a layer below it."""
+"""Without and with a switch. Scenarios that bring datagrams of their own, or count them, are about a machine without a
+layer of DTLS below it."""
 
 
 def numbered(count: int, size: int = 12, tag: str = "m") -> list[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from hashlib import sha256
+from hashlib import blake2b
 
 from fairway.core.events import Address
 
@@ -13,7 +13,7 @@ COOKIE_BYTES = 20
 
 
 class Cookies:
-    """HMACs over address and time, valid in the slot of 30 s they were made in and in the next."""
+    """MACs over address and time, valid in the slot of 30 s they were made in and in the next."""
 
     __slots__ = ("_secret",)
 
@@ -32,4 +32,5 @@ class Cookies:
         return any(found)
 
     def _of(self, address: Address, slot: int) -> bytes:
-        return hmac.digest(self._secret, f"{address!r} {slot}".encode(), sha256)[:COOKIE_BYTES]
+        # With a key it is a MAC (RFC 7693), and takes a third of the time of HMAC: anybody may have us compute it.
+        return blake2b(f"{address!r} {slot}".encode(), key=self._secret, digest_size=COOKIE_BYTES).digest()

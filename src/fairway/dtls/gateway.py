@@ -58,6 +58,8 @@ class DtlsGateway(Outputs):
         self._engine = engine
         limits = self._limits
         self._half_open: dict[Address, Handshake] = {}
+        self._half_open_us = 0
+        """When the first of them is due, or earlier: to ask all of them in every turn costs more than ten records."""
         self._up: dict[Address, Up] = {}
         self._inner: dict[Address, Up] = {}
         self._instances: dict[tuple[str, bytes], Up] = {}
@@ -77,7 +79,7 @@ class DtlsGateway(Outputs):
         """Return when `wake` is wanted."""
         if self._backlog:
             return self._served_us
-        dues = [one.due_us(self._limits.handshake_us) for one in self._half_open.values()]
+        dues = [self._half_open_us] if self._half_open else []
         if self._up:
             dues.append((self._swept_us or 0) + self._limits.sweep_us)
         return min(dues, default=None)
@@ -135,6 +137,7 @@ class DtlsGateway(Outputs):
                 self._fail(address, handshake, "handshake_limit", now_us)
             elif handshake.ring_us is not None and now_us >= handshake.ring_us:
                 self._ring(address, handshake, now_us)
+        self._half_open_us = min((one.due_us(self._limits.handshake_us) for one in self._half_open.values()), default=0)
         if self._up and now_us >= (self._swept_us or 0) + self._limits.sweep_us:
             self.sweep(now_us)
 
@@ -340,6 +343,8 @@ class DtlsGateway(Outputs):
             self._transmit(address, flight)
         wait_us = handshake.association.timeout_us()
         handshake.ring_us = None if wait_us is None else now_us + max(wait_us, 1_000)
+        due_us = handshake.due_us(self._limits.handshake_us)
+        self._half_open_us = due_us if len(self._half_open) == 1 else min(due_us, self._half_open_us)
         self.counters.half_open = len(self._half_open)
 
     def _establish(self, address: Address, handshake: Handshake, now_us: int) -> None:
