@@ -32,8 +32,9 @@ is taken for it, and sent at half of that. Nothing else cuts the rate: loss alon
 two. If that makes a round trip no shorter which is not half as long again, and all that leaves arrives, then there is
 nothing to drain.
 
-*A longer path* is no queue either (`longer.py`). Where one is likely in DRAIN or DOWN, it is looked for as after ten
-seconds (ROUND TRIP). If the round trip stays as long, the rate is what it was before.
+*A longer path* is no queue either (`longer.py`). A round trip that gets longer in a step is believed at once. Where it
+is only likely, in DRAIN or DOWN, it is looked for as after ten seconds (ROUND TRIP). If it stays as long, the rate is
+what it was before.
 
 *Others in the queue.* If it does not get shorter at all for five round trips of that, it is kept full by others, that
 look for losses only. Then the rate is again what it was when draining began, delay says nothing until the next DOWN,
@@ -51,8 +52,8 @@ counted, as by the other controllers.
 from __future__ import annotations
 
 from fairway.core.recovery.congestion import BURST_US, INITIAL_PACKETS, MIN_PACKETS, SCALE, Controller, Departure
-from fairway.core.recovery.delivery import BUNCHES, SECOND, DeliveryRate
-from fairway.core.recovery.gathering import Gathering
+from fairway.core.recovery.delivery import BUNCHES, SECOND, DeliveryRate, Round
+from fairway.core.recovery.gathering import BETWEEN, Gathering
 from fairway.core.recovery.longer import LongerPath
 
 STARTUP, DRAIN, UP, DOWN, CRUISE, ROUND_TRIP = range(6)
@@ -97,19 +98,6 @@ SPREAD_SAMPLES = 128
 BURST_PACKETS = 4
 QUANTUM_US = 1_000
 """Packets that are due within this time leave together: a wake-up for each would cost more than it smooths."""
-
-
-class Round:
-    """What is known of the round trip under way. It is over when what left after its begin is acknowledged."""
-
-    def __init__(self, delivered: int, lost: int, now_us: int) -> None:
-        self.delivered = delivered
-        self.lost = lost
-        """What had been delivered and lost at its begin."""
-        self.begin_us = now_us
-        self.least_us = 0
-        """Its shortest sample; 0 if there was none."""
-        self.limited = False
 
 
 class Model(Controller):
@@ -289,6 +277,11 @@ class Model(Controller):
             self._take_round_trip(abs(rtt_us), waited_us, now_us)
         if departure is None:
             return
+        # A mark may have waited for a repair.
+        if rtt_us and departure.order >= self._front and not (self.cumulative and self._lost > self._round.lost):
+            longer_us = self._longer.follow(abs(rtt_us), self._lost if self.cumulative else 0, now_us)
+            if longer_us:
+                self._lengthen(longer_us, now_us)
         if rtt_us > 0:
             self._take_order(departure.order, rtt_us)
         delivery.take(
@@ -328,6 +321,15 @@ class Model(Controller):
             self._least_at_us = now_us
         self._round.least_us = min(self._round.least_us or rtt_us, rtt_us)
 
+    def _lengthen(self, rtt_us: int, now_us: int) -> None:
+        """Take that the path has got longer: what is known of waiting was this instead."""
+        self.least_us = self._before_us = self._round.least_us = rtt_us
+        self._least_at_us = now_us
+        self._gathering = Gathering(self._held_us)
+        self._longer.search(0)
+        self._full_thirds = self._still_rounds = 0
+        self._contested = False
+
     def _take_order(self, order: int, rtt_us: int) -> None:
         """Take in which order something left: what a later one overtook has waited elsewhere than in a queue."""
         late_us = max(0, rtt_us - self._front_us) if order < self._front else 0
@@ -340,9 +342,14 @@ class Model(Controller):
         if departure.order < self._front:
             self._take_order(departure.order, rtt_us)
 
+    @property
+    def _grown_us(self) -> int:
+        """How much longer than the shortest a round trip is where the queue is long."""
+        return max(self.least_us >> 1, QUEUE_US_MIN) + self.spread_us
+
     def _is_grown(self, rtt_us: int) -> bool:
         """Return whether a round trip shows that the queue is long."""
-        return rtt_us > self.least_us + max(self.least_us >> 1, QUEUE_US_MIN) + self.spread_us
+        return rtt_us > self.least_us + self._grown_us
 
     def _is_long(self, rtt_us: int) -> bool:
         """Return whether a round trip shows more than a short queue."""
@@ -371,6 +378,7 @@ class Model(Controller):
         arrived = kept_up and lost * SCALE <= (lost + delivered) * (LOSS_NOTICED + self.loss)
         slowed = self.phase in (DRAIN, DOWN) and grown and arrived
         self._longer.end_round(over.least_us, self._before_us, slowed=slowed)
+        self._longer.step_us = self._grown_us + BETWEEN * SCALE * SECOND // max(1, self.rate)
         stuck = still and not self._is_bare and self._is_long(over.least_us)
         noticed = noticed and grown
         if (lasting or stuck) and (noticed or not self._contested):
