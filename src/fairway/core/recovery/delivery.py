@@ -22,6 +22,19 @@ ANCHORS_MAX = 16
 SECOND = 1_000_000
 
 
+class Round:
+    """What is known of the round trip under way. It is over when what left after its begin is acknowledged."""
+
+    def __init__(self, delivered: int, lost: int, now_us: int) -> None:
+        self.delivered = delivered
+        self.lost = lost
+        """What had been delivered and lost at its begin."""
+        self.begin_us = now_us
+        self.least_us = 0
+        """Its shortest sample; 0 if there was none."""
+        self.limited = False
+
+
 class DeliveryRate:
     """What one path has delivered. Rates are in 1/1024 packets a second."""
 

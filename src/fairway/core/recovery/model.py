@@ -32,9 +32,9 @@ is taken for it, and sent at half of that. Nothing else cuts the rate: loss alon
 two. If that makes a round trip no shorter which is not half as long again, and all that leaves arrives, then there is
 nothing to drain.
 
-*A longer path.* A round trip that is half as long again, and in DRAIN or DOWN three times in a row the same to a 64th
-while all that leaves arrives, is hardly a queue: slowing down shortens one's own, and those of others vary. It is
-looked for as after ten seconds (ROUND TRIP). If it stays, the path has got longer, and the rate is what it was before.
+*A longer path* is no queue either (`longer.py`). A round trip that gets longer in a step is believed at once. Where it
+is only likely, in DRAIN or DOWN, it is looked for as after ten seconds (ROUND TRIP). If it stays as long, the rate is
+what it was before.
 
 *Others in the queue.* If it does not get shorter at all for five round trips of that, it is kept full by others, that
 look for losses only. Then the rate is again what it was when draining began, delay says nothing until the next DOWN,
@@ -52,8 +52,9 @@ counted, as by the other controllers.
 from __future__ import annotations
 
 from fairway.core.recovery.congestion import BURST_US, INITIAL_PACKETS, MIN_PACKETS, SCALE, Controller, Departure
-from fairway.core.recovery.delivery import BUNCHES, SECOND, DeliveryRate
-from fairway.core.recovery.gathering import Gathering
+from fairway.core.recovery.delivery import BUNCHES, SECOND, DeliveryRate, Round
+from fairway.core.recovery.gathering import BETWEEN, Gathering
+from fairway.core.recovery.longer import LongerPath
 
 STARTUP, DRAIN, UP, DOWN, CRUISE, ROUND_TRIP = range(6)
 
@@ -74,8 +75,6 @@ GROWTH = 1_280
 FULL_ROUNDS = 3
 STILL_ROUNDS = 5
 """A queue that has not got shorter for so many round trips of DOWN is that of others."""
-SAME_ROUNDS = 2
-"""So many round trips of DRAIN or DOWN as long as the one before may be a longer path: queues of others vary."""
 CRUISE_ROUNDS_MIN = 4
 CRUISE_ROUNDS_SPREAD = 4
 LEAST_FOR_US = 10_000_000
@@ -99,19 +98,6 @@ SPREAD_SAMPLES = 128
 BURST_PACKETS = 4
 QUANTUM_US = 1_000
 """Packets that are due within this time leave together: a wake-up for each would cost more than it smooths."""
-
-
-class Round:
-    """What is known of the round trip under way. It is over when what left after its begin is acknowledged."""
-
-    def __init__(self, delivered: int, lost: int, now_us: int) -> None:
-        self.delivered = delivered
-        self.lost = lost
-        """What had been delivered and lost at its begin."""
-        self.begin_us = now_us
-        self.least_us = 0
-        """Its shortest sample; 0 if there was none."""
-        self.limited = False
 
 
 class Model(Controller):
@@ -138,6 +124,7 @@ class Model(Controller):
         self._spread = self._spread_samples = 0
         """By how much acknowledgements were late that later ones overtook, in 1/1024 us, and the mean of how many."""
         self._gathering = Gathering(held_us)
+        self._longer = LongerPath()
         self._front = self._front_us = 0
         """What left last of all that is acknowledged, and its round trip."""
         self._round = Round(0, 0, 0)
@@ -150,9 +137,8 @@ class Model(Controller):
         self.phase = STARTUP
         self._gain = self._gain_before = STARTUP_GAIN
         """Now, and in the round trip before."""
-        self._phase_rounds = self._still_rounds = self._same_rounds = 0
-        """Round trips of the phase, those in a row that did not get shorter, and those in a row that slowing down left
-        as long as the one before, while all arrived."""
+        self._phase_rounds = self._still_rounds = 0
+        """Round trips of the phase, and those in a row that did not get shorter."""
         # The rate when it last grew in startup, what a round trip delivered then, and for how long it has not.
         self._full_rate = self._full_flight = self._full_thirds = 0
         self._cruise_rounds = CRUISE_ROUNDS_MIN
@@ -160,14 +146,10 @@ class Model(Controller):
         """What UP began with."""
         self._down_rate = self._queued_rate = 0
         """The rate when the queue began to be drained, and before it was taken for lower because of the queue."""
-        self._doubted_us = 0
-        """A round trip that may be that of a longer path."""
         self._is_bare = False
         """Slowing down made the round trip no shorter, and all that left arrived: there is nothing to drain."""
         self._contested = False
         """Others keep the queue full: it is there even when this sender slows down."""
-        self._probed_us = 0
-        """The shortest round trip since ROUND TRIP began."""
         self._stalled = False
         """Nothing at all came back for long: only a few packets look whether the path is still there."""
         self._blocked = False
@@ -295,6 +277,11 @@ class Model(Controller):
             self._take_round_trip(abs(rtt_us), waited_us, now_us)
         if departure is None:
             return
+        # A mark may have waited for a repair.
+        if rtt_us and departure.order >= self._front and not (self.cumulative and self._lost > self._round.lost):
+            longer_us = self._longer.follow(abs(rtt_us), self._lost if self.cumulative else 0, now_us)
+            if longer_us:
+                self._lengthen(longer_us, now_us)
         if rtt_us > 0:
             self._take_order(departure.order, rtt_us)
         delivery.take(
@@ -328,11 +315,20 @@ class Model(Controller):
             self._round = Round(0, 0, now_us)
         self._latest_us = rtt_us
         self.least_us = min(self.least_us or rtt_us, rtt_us)
-        self._probed_us = min(self._probed_us or rtt_us, rtt_us)
+        self._longer.take(rtt_us)
         rtt_us -= waited_us
         if rtt_us <= self.least_us + (self.least_us >> 4):
             self._least_at_us = now_us
         self._round.least_us = min(self._round.least_us or rtt_us, rtt_us)
+
+    def _lengthen(self, rtt_us: int, now_us: int) -> None:
+        """Take that the path has got longer: what is known of waiting was this instead."""
+        self.least_us = self._before_us = self._round.least_us = rtt_us
+        self._least_at_us = now_us
+        self._gathering = Gathering(self._held_us)
+        self._longer.search(0)
+        self._full_thirds = self._still_rounds = 0
+        self._contested = False
 
     def _take_order(self, order: int, rtt_us: int) -> None:
         """Take in which order something left: what a later one overtook has waited elsewhere than in a queue."""
@@ -346,9 +342,14 @@ class Model(Controller):
         if departure.order < self._front:
             self._take_order(departure.order, rtt_us)
 
+    @property
+    def _grown_us(self) -> int:
+        """How much longer than the shortest a round trip is where the queue is long."""
+        return max(self.least_us >> 1, QUEUE_US_MIN) + self.spread_us
+
     def _is_grown(self, rtt_us: int) -> bool:
         """Return whether a round trip shows that the queue is long."""
-        return rtt_us > self.least_us + max(self.least_us >> 1, QUEUE_US_MIN) + self.spread_us
+        return rtt_us > self.least_us + self._grown_us
 
     def _is_long(self, rtt_us: int) -> bool:
         """Return whether a round trip shows more than a short queue."""
@@ -374,9 +375,10 @@ class Model(Controller):
         paced = self.rate * self._gain_before // SCALE * (SCALE - self.loss) // SCALE
         kept_up = self._delivery.average(1, BUNCHES, now_us) * 8 >= paced * 7
         self._is_bare = still and kept_up and not grown
-        same = grown and abs(over.least_us - self._before_us) <= self._before_us >> 6 and self.phase in (DRAIN, DOWN)
         arrived = kept_up and lost * SCALE <= (lost + delivered) * (LOSS_NOTICED + self.loss)
-        self._same_rounds = self._same_rounds + 1 if same and arrived else 0
+        slowed = self.phase in (DRAIN, DOWN) and grown and arrived
+        self._longer.end_round(over.least_us, self._before_us, slowed=slowed)
+        self._longer.step_us = self._grown_us + BETWEEN * SCALE * SECOND // max(1, self.rate)
         stuck = still and not self._is_bare and self._is_long(over.least_us)
         noticed = noticed and grown
         if (lasting or stuck) and (noticed or not self._contested):
@@ -449,12 +451,12 @@ class Model(Controller):
             # What the peer never answers seems to be in flight for long; and without a sample nothing is known.
             fits = in_flight <= self.window or self._phase_rounds > STILL_ROUNDS
             if self._phase_rounds > 1 and self._still_rounds and fits:
-                self.least_us, self._least_at_us = self._probed_us or self.least_us, now_us
-                if self._doubted_us and self._probed_us * 8 >= self._doubted_us * 7:
+                self.least_us, self._least_at_us = self._longer.found_us or self.least_us, now_us
+                if self._longer.is_found:
                     self._delivery.restore(self._queued_rate)
                 self._begin(CRUISE)
         elif now_us - self._least_at_us > LEAST_FOR_US:
-            self._probed_us = self._doubted_us = 0
+            self._longer.search(0)
             self._begin(ROUND_TRIP)
         elif phase in (DRAIN, DOWN):
             self._end_drain(in_flight)
@@ -472,8 +474,10 @@ class Model(Controller):
 
     def _end_drain(self, in_flight: int) -> None:
         """Go on at the rate when the queue is empty, or not this sender's."""
-        if self._same_rounds >= SAME_ROUNDS:
-            self._doubt()
+        if self._longer.is_likely:
+            self._longer.search(self._before_us)
+            self._contested = False
+            self._begin(ROUND_TRIP)
             return
         rtt_us, product = self._round.least_us or self._before_us, self.product
         # A round trip that stays short shows it, too: the peer may never answer some of what seems to be in flight.
@@ -485,13 +489,6 @@ class Model(Controller):
                 self._delivery.restore(self._down_rate)
             self._begin(CRUISE)
             self._cruise_rounds = CRUISE_ROUNDS_MIN + (self._delivery.packets * 40_503 >> 8) % CRUISE_ROUNDS_SPREAD
-
-    def _doubt(self) -> None:
-        """Look whether the path has got longer: then what looked like a queue stays with half a product in flight, and
-        the rate is what it was."""
-        self._doubted_us, self._probed_us, self._same_rounds = self._before_us, 0, 0
-        self._contested = False
-        self._begin(ROUND_TRIP)
 
     def _go_up(self, in_flight: int) -> None:
         """Begin UP, or go on with it as long as that raises the rate."""

@@ -106,6 +106,8 @@ class Transmissions:
         self._passes_by = kind.by_name and not kind.ordered
         """Whether others leave although a packet is never answered."""
         self._certain_losses = 1 if controller is None else controller.certain_losses
+        self._paces_repairs = controller is not None and controller.measures and not cumulative
+        """Whether what was lost again waits for window and pacing."""
         self.streams: dict[int, Stream] = {}
         """By serial, oldest first: those that were transmitted and have packets without an acknowledgement."""
         self.news_us = 0
@@ -539,7 +541,8 @@ class Transmissions:
     def _lose(self, run: Run, now_us: int, *, blame: bool, at_once: bool = False) -> None:
         """Take a run for lost; it leaves again when window and pacing let it, or when its own time has come.
 
-        `at_once` it does not wait for the window: it takes the place of the transmission that was lost.
+        `at_once` it does not wait for the window: it takes the place of the transmission that was lost. But what is
+        lost again may have run over a queue together with others, and would again; losses do not slow `model` down.
         """
         flight, cut = self._flight, False
         flight.ground(run)
@@ -575,6 +578,7 @@ class Transmissions:
                 return
         if at_once:
             self._statistics.repairs += run.count
+        if at_once and not (run.losses > 1 and self._paces_repairs):
             flight.urge(run)
         else:
             flight.queue(run)
