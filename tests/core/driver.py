@@ -283,6 +283,7 @@ class World:
             for piece in pieces:
                 self._settle(stream.serial, range(piece.first, piece.first + piece.count))
             if isinstance(recovery, PartRecovery) and mark == self.sizes[stream.serial] and len(self.sizes) > 1:
+                recovery.withdraw(stream)
                 recovery.finished(stream, self.now_us)
         elif mark == stream.mark and sent.number > mark and not missing:
             recovery.repeated(stream, self.now_us)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+
+from fairway.core.random_source import Seeded
 
 from .own_peers import OwnPeer
 from .rup_peers import RupPeer
 from .test_all import PEERS
-from .world import MS, SECOND, Link, World, at_most, numbered, over_seeds
+from .world import MS, SECOND, Link, World, at_most, numbered, over_seeds, tag
 
 
 @pytest.mark.parametrize("receipts", [64, 8, 1])
@@ -76,3 +80,31 @@ def test_large_messages_far_away_are_all_taken_by_a_receiver_that_takes_one_at_a
     link = Link(delay_us=350 * MS, bytes_per_second=125_000_000)
     peer = RupPeer(unfinished_max=1)
     World(peer, link, seed=seed + 2).carry(numbered(60, 200_000), 300 * SECOND, per_needed=6).all_delivered()
+
+
+def mixed(count: int, most: int, seed: int) -> list[bytes]:
+    """Return different bodies from 20 bytes on, evenly spread over the sizes up to `most`, in any order."""
+    random = Seeded(seed)
+    return [tag(number).ljust(20 + random.below(most - 19), b".") for number in range(count)]
+
+
+LOADS = {
+    "mixed": lambda seed: mixed(120, 100_000, seed),
+    "small-and-large": lambda _: [body.ljust((100_000, 20)[n % 2], b".") for n, body in enumerate(numbered(80, 8))],
+    "200-kB": lambda _: numbered(40, 200_000),
+}
+
+
+@pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
+@pytest.mark.parametrize("delay_us", [500, 2_500, 20 * MS])
+@pytest.mark.parametrize("unfinished_max", [8, 1])
+@over_seeds(2)
+def test_messages_of_any_size_to_a_receiver_that_takes_few_at_a_time_take_at_most_twice_as_long(
+    unfinished_max: int, delay_us: int, load: Callable[[int], list[bytes]], seed: int
+) -> None:
+    """A path keeps the order, so messages that leave one after the other, each whole, are all taken. They once left in
+    turns of a few parts, which is four to thirty times slower."""
+    bodies, link = load(seed), Link(delay_us=delay_us, bytes_per_second=125_000_000)
+    plain = World(RupPeer(), link, seed=seed).carry(bodies, 60 * SECOND).all_delivered()
+    odd = World(RupPeer(unfinished_max=unfinished_max), link, seed=seed).carry(bodies, 60 * SECOND).all_delivered()
+    at_most(odd.took_us, 2 * plain.took_us, f"{unfinished_max} at a time")

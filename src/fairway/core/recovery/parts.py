@@ -12,13 +12,14 @@ once a round trip. Also a packet below the mark may be asked for (a *stray*); it
 sooner than a round trip after the packet first left; what it asked for before that was not lost, so the cut is undone.
 From then on a request counts when the packet is older than nearly all acknowledgements are, and not before.
 
-*Ignored streams.* A stream of several packets that was never answered although later ones are is withheld. It is
-ignored for one of two reasons. The peer may have had no room: when another stream is finished, those that were ignored
-leave again ahead of anything new, the oldest first, as many as `slots.py` allows. A short one leaves whole: a single
-packet would take a slot, which the peer keeps from all others until the rest has come. Of a long one a single packet
-probes, outside the window, with a back-off of its own. Or the peer never takes it, because it is too large: so it seems
-if it is longer than all that were answered, or if it left several times when there was room. Then it is *hopeless*: one
-packet probes for it, and new streams do not wait.
+*Ignored streams.* A stream that was never answered although later ones are is withheld; one of a single packet only
+where the peer is known to ignore some. It is ignored for one of two reasons. The peer may have had no room: then those
+that were ignored leave again ahead of anything new, the oldest first, as many as `slots.py` allows, and each whole: a
+single packet would take a slot, which the peer keeps from all others until the rest has come. What left after a packet
+that such a peer lacks was ignored as well, and does not wait for a time-out. Or the peer never takes it, because it is
+too large: so it seems if it is longer than all that were answered, or if it left several times when there was room.
+Then it is *hopeless*: one packet probes for it, outside the window, with a back-off of its own, and new streams do not
+wait.
 
 *At the mark nothing stays settled* once something that left later has arrived. Only a probe would have it leave again:
 while another stream has news there is none, and a probe for each of many streams would take a time-out for each.
@@ -35,7 +36,18 @@ from fairway.core.recovery.congestion import Controller
 from fairway.core.recovery.evidence import OVERTAKEN_BY, asked_after_us
 from fairway.core.recovery.marks import MarkRecovery, probed_us
 from fairway.core.recovery.recovery import UNLIMITED, Kind
-from fairway.core.recovery.runs import FLYING, LOST, NEVER, OVER, SETTLED, URGENT, Acknowledged, Run, Stream
+from fairway.core.recovery.runs import (
+    CHANCES_MAX,
+    FLYING,
+    LOST,
+    NEVER,
+    OVER,
+    SETTLED,
+    URGENT,
+    Acknowledged,
+    Run,
+    Stream,
+)
 from fairway.core.recovery.slots import Slots
 from fairway.core.recovery.timing import RoundTrip
 from fairway.core.statistics import Statistics
@@ -44,12 +56,6 @@ REQUESTS_MAX = 1_024
 """Packets of one stream that wait to leave because they were asked for, and of those acknowledged before."""
 AGAIN_US_MIN = 3_000
 """A packet is not retransmitted sooner for being asked for again: on a short path the peer's work takes longer."""
-CHANCES_MAX = 3
-"""How often an ignored stream leaves when the peer has room, before it counts as one that the peer never takes."""
-SHORT = 32
-"""Packets of a stream that leaves again whole although the peer ignored it; of a longer one a single packet probes."""
-OFFERS_MAX = 3
-"""How often it does: then one packet probes for it, too."""
 
 
 class PartRecovery(MarkRecovery):
@@ -94,6 +100,13 @@ class PartRecovery(MarkRecovery):
         """How long the peer's application takes for a message before its end is acknowledged."""
         self._finished = [-1] * OVERTAKEN_BY
         """The highest serials of streams that were acknowledged whole, ascending."""
+
+    @property
+    def answer_us(self) -> int:
+        """How long the first answer to the stream that left last takes: many packets are answered without delay."""
+        smoothed_us = self.timing.smoothed_us
+        held_us = 0 if self.slots.many_left else self._kind.held_us
+        return smoothed_us + max(smoothed_us >> 3, AGAIN_US_MIN) + held_us
 
     # What the peer says.
 
@@ -185,6 +198,8 @@ class PartRecovery(MarkRecovery):
         self._lose(run, now_us, blame=not below)
         if run.again_us != NEVER:
             self._flight.queue(run)
+        if self.slots.is_full:
+            self._ignore_after(order, now_us)
         self._detect(now_us)
 
     def _named(self, run: Run, now_us: int) -> None:
@@ -286,7 +301,7 @@ class PartRecovery(MarkRecovery):
             run.asked = False
             run.stream.asked -= 1
         if run.stream.serial in self._ignored:
-            self._take_chance(run)
+            self._take_chance(run, now_us)
         super()._retransmit(run, now_us)
         if self._is_stray(run):  # whoever asked may be gone, and nothing else would end its flight
             self._flight.arm(run, now_us + self.timing.delay_us)
@@ -319,66 +334,51 @@ class PartRecovery(MarkRecovery):
         if stream.serial > self._finished[0]:
             self._finished[0] = stream.serial
             self._finished.sort()
-        self.slots.finished()
         if self._ignored:
             self._offer_ignored(now_us)
 
     def _offer_ignored(self, now_us: int) -> None:
-        """Have ignored streams leave again if the peer has room: first those that have waited long, then those that did
-        so least often, then the oldest."""
+        """Have ignored streams leave again if the peer has room, the oldest first."""
         slots = self.slots
-        if not slots.is_free or slots.ahead <= 0:
+        if slots.ahead <= 0 or not slots.is_free(now_us):
             return
-        waits = [probe for probe in self._ignored.values() if self._waits_long(probe.stream, now_us)]
-        for probe in sorted(waits or self._ignored.values(), key=_turn)[: slots.ahead]:
-            if self._leaves_whole(probe.stream):
-                self._offer(probe)
-                continue
-            due_us = probe.sent_us[-1] + self.timing.smoothed_us * (1 + probe.stream.chances)
-            if probe.state == LOST and due_us < probe.again_us != NEVER:
-                if due_us <= now_us:
-                    self._flight.urge(probe)  # ahead of any stream that is begun now
-                else:
-                    self._flight.arm(probe, due_us)
-            return  # it may need the slot for long
+        for probe in [probe for _, probe in sorted(self._ignored.items()) if self._leaves_whole(probe.stream, now_us)]:
+            self._offer(probe, now_us)
+            if slots.ahead <= 0 or not slots.is_free(now_us):
+                return
 
-    def _offer(self, probe: Run) -> None:
+    def _leaves_whole(self, stream: Stream, now_us: int) -> bool:
+        """Return whether an ignored stream leaves again whole: also a hopeless one before it is given up, because the
+        probes of one may always come when another has the slot."""
+        waits_us, stall_us = now_us - stream.news_us, self._kind.stall_us
+        may_be_taken = not stream.is_hopeless or (waits_us > stall_us // 4 and stream.last < self.slots.longest)
+        return may_be_taken and waits_us < stall_us
+
+    def _offer(self, probe: Run, now_us: int) -> None:
         """Have a stream that the peer ignored leave again whole."""
-        self._take_chance(probe)
-        probe.stream.offers += 1
+        self._take_chance(probe, now_us)
         self._heed(probe.stream)
         self._release(probe.stream)
         self._flight.queue(probe)
 
-    def _waits_long(self, stream: Stream, now_us: int) -> bool:
-        """Return whether a stream has had no news for a quarter of the time after which it is given up: new ones, which
-        have left less often, would get the slot before it again and again."""
-        return now_us - stream.news_us > self._kind.stall_us // 4
-
-    def _leaves_whole(self, stream: Stream) -> bool:
-        """Return whether an ignored stream leaves again whole: where no slot is free, that would only fill the window
-        that one which has a slot needs."""
-        may_be_taken = stream.offers < OFFERS_MAX and stream.chances < CHANCES_MAX
-        return stream.last < SHORT and may_be_taken and self.slots.is_free
-
-    def _take_chance(self, probe: Run) -> None:
+    def _take_chance(self, probe: Run, now_us: int) -> None:
         """Count that an ignored stream leaves while the peer has room for it, as far as is known."""
-        if self.slots.is_free and not self.slots.offered:
-            probe.stream.chances += 1
-            self.slots.hopeless += probe.stream.chances == CHANCES_MAX
+        slots, stream = self.slots, probe.stream
+        if slots.is_free(now_us):
+            was_hopeless = stream.is_hopeless
+            stream.chances += 1 if slots.has_open or slots.offered else 3
+            slots.hopeless += stream.is_hopeless - was_hopeless
 
     def _heed(self, stream: Stream) -> Run | None:
         """Take that a stream is ignored no more, or gone; return its probe."""
         probe = self._ignored.pop(stream.serial, None)
         if probe is not None:
-            stream.ignored = False
-            self.slots.ignored -= 1
-            self.slots.hopeless -= stream.chances >= CHANCES_MAX
+            self.slots.heed(stream)
         return probe
 
     def _is_unheard(self, stream: Stream) -> bool:
-        """Return whether a stream of several packets may be one that the peer ignores."""
-        return not stream.answered and stream.mark < stream.last
+        """Return whether a stream may be one that the peer ignores: one of a single packet where it does that."""
+        return not stream.answered and (stream.last > 0 or self.slots.is_bounded)
 
     def _judge_mark(self, stream: Stream, now_us: int) -> None:
         if self._holes and not self._polls:  # the peer says what it misses beyond the mark
@@ -401,12 +401,15 @@ class PartRecovery(MarkRecovery):
             run.state = LOST
             self._flight.arm(run, due_us)
 
+    def _lose(self, run: Run, now_us: int, *, blame: bool, at_once: bool = False) -> None:
+        if run.stream.last == 0 and self._is_unheard(run.stream):
+            self._ignore(run.stream, now_us)
+        else:
+            super()._lose(run, now_us, blame=blame, at_once=at_once)
+
     def _lose_by_time(self, run: Run, now_us: int) -> None:
         if self._is_unheard(run.stream):
-            carried = sum(one.count for one in run.stream.runs() if one.state == FLYING)
             self._ignore(run.stream, now_us)
-            if run.stream.chances >= CHANCES_MAX and self._controller is not None:  # the path is not to blame
-                self._controller.delivered(carried, None, self._flight.in_flight, 0, now_us)
         else:
             if landed := self._landed(run):
                 self._aged.append((run.order, landed))
@@ -418,21 +421,28 @@ class PartRecovery(MarkRecovery):
             return
         probe = self._flight.only(stream.mark, stream.find(stream.mark))
         stream.withheld = [run for run in stream.runs() if run is not probe]
+        carried = sum(run.count for run in stream.runs() if run.state == FLYING)
         for run in stream.withheld:
             self._leave(run, run.count)
         self._flight.ground(probe)
         self._ignored[stream.serial] = probe
-        stream.ignored = True
-        self.slots.ignored += 1
         if 0 < self.slots.longest <= stream.last:  # before the first answer the peer may as well be gone
-            stream.chances = max(stream.chances, CHANCES_MAX)
-        if stream.chances < CHANCES_MAX:
-            self.slots.cut()
-        else:
-            self.slots.hopeless += 1
+            stream.chances += CHANCES_MAX if not self.slots.is_bounded else 0 if stream.behind else 3
+        self.slots.ignore(stream, now_us)
+        if self._controller is not None and stream.is_hopeless:  # the path is not to blame
+            self._controller.delivered(carried, None, self._flight.in_flight, 0, now_us)
         self._probe_ignored(probe, probe.sent_us[-1])
         if probe.again_us <= now_us:
             self._flight.urge(probe)
+
+    def _ignore_after(self, order: int, now_us: int) -> None:
+        """Take streams for ignored that left after a packet which is missing: the peer had no slot for them. What of
+        them arrives after the repair would only have the next ones ignored in turn."""
+        for stream in list(self.streams.values()):
+            if self._is_unheard(stream) and not stream.ignored:
+                run = stream.find(stream.mark)
+                if run is not None and run.state == FLYING and run.order > order:
+                    self._ignore(stream, now_us)
 
     def _release(self, stream: Stream) -> None:
         """Have what was withheld leave again. The peer may still acknowledge the transmissions before."""
@@ -454,10 +464,10 @@ class PartRecovery(MarkRecovery):
         if self._is_stray(run):
             self._land_strays(run.stream)
         elif run.stream.serial in self._ignored:
-            if self._backoffs or not self._leaves_whole(run.stream):
+            if self._backoffs or run.stream.is_hopeless:
                 self._flight.urge(run)  # where nothing comes back, this may be the one that has a slot
             elif self.slots.ahead > 0:
-                self._offer(run)
+                self._offer(run, now_us)
             else:  # one that was offered may still be answered
                 self._flight.arm(run, now_us + self.timing.delay_us)
         elif run.state in (FLYING, SETTLED):
@@ -533,8 +543,3 @@ class PartRecovery(MarkRecovery):
         for run in stream.strays.values():
             run.state = OVER
         return runs
-
-
-def _turn(probe: Run) -> tuple[int, int]:
-    """Return by what ignored streams are sorted to leave again."""
-    return probe.stream.offers + probe.stream.chances, probe.stream.serial

@@ -18,6 +18,8 @@ FLYING, SETTLED, LOST, URGENT, OVER = range(5)
 leave again; to be retransmitted outside of them; acknowledged or given up."""
 NEVER = 1 << 62
 """Later than every time."""
+CHANCES_MAX = 8
+"""How often an ignored stream leaves when the peer has room, before it counts as one that the peer never takes."""
 
 
 class Run:
@@ -131,8 +133,8 @@ class Stream:
     """
 
     __slots__ = (
-        "_firsts", "_runs", "_singles", "answered", "asked", "burst", "chances", "ignored", "last", "left",
-        "left_us", "mark", "news_us", "offers", "probed_us", "same", "serial", "since_us", "single", "strays",
+        "_firsts", "_runs", "_singles", "answered", "asked", "behind", "burst", "chances", "ignored", "last", "left",
+        "left_us", "mark", "news_us", "partial", "probed_us", "same", "serial", "since_us", "single", "strays",
         "withheld",
     )  # fmt: skip
 
@@ -160,11 +162,14 @@ class Stream:
         self.asked = 0
         """Packets that wait to leave because the peer asked for them."""
         self.chances = 0
-        """How often the peer ignored it although there was room for it, as far as is known."""
+        """How often it left again after the peer had ignored it, when there was room for it as far as is known; where
+        nothing else was under way that counts three times."""
         self.ignored = False
         """Whether the peer said nothing of it but something of later ones."""
-        self.offers = 0
-        """How often it left again whole although the peer ignored it."""
+        self.partial = False
+        """Whether it has left in part."""
+        self.behind = 0
+        """How many others had left in part when it began to leave."""
         self.withheld: list[Run] = []
         """Packets that wait for the first answer before they leave again: the peer seems to ignore the stream."""
         self.strays: dict[int, Run] = {}
@@ -176,6 +181,11 @@ class Stream:
         self._singles: dict[int, Run] = {}
         self.single = self._singles.get
         """Return the run of a packet that is one on its own, or None."""
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether the peer seems never to take it."""
+        return self.chances >= CHANCES_MAX
 
     def add(self, run: Run) -> None:
         if run.count == 1:

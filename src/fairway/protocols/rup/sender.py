@@ -28,7 +28,8 @@ BURSTS_TOGETHER = 4
 IN_FLIGHT_TO_WAIT = 2 * SEGMENTS_MAX
 """With so many parts in flight a burst is sent whole or not yet."""
 UNANSWERED_PARTS = 32
-"""Parts of a message that leave before the first word about it, if that is more than a quarter of the window."""
+"""Parts of a message that leave before the first word about it, if it has more than any that was answered, and more
+than half of the window."""
 
 REPEAT_WITHIN_US = 50_000_000
 """A receiver recognises a completed message for 60 s from its latest part: what was not repeated for nearly as long may
@@ -115,7 +116,10 @@ class Sender:
         room = recovery.room(now_us) if self._round or self._fresh else 0
         held = False
         while room > 0 and (self._round or self._fresh):
-            message = self._next_in_turn()
+            message = self._next_in_turn(now_us)
+            if message is None:
+                held = True
+                break
             burst = self._grid.burst_max(message) if message.part_count > 1 else 1
             ahead = self._outstanding_max if self.backlog.messages == 1 else self._ahead_of_answer(message)
             sendable = message.sendable(self._outstanding_max, ahead)
@@ -126,7 +130,7 @@ class Sender:
                 self._enter(message, first=True)
                 held = True
                 break
-            message.turn = message.turn or self._turn_max(burst)
+            message.turn = message.turn or self._turn_max(message, burst)
             count = min(room, sendable, message.turn)
             if burst < count < sendable:
                 count -= count % burst
@@ -146,17 +150,30 @@ class Sender:
         if oldest < NEVER:
             self._retransmit_lost(NEVER, now_us)
         recovery.note_tail(now_us, is_tail=not (self._round or self._fresh or self._waiting))
+        self._arm(held, now_us)
+
+    def _arm(self, held: bool, now_us: int) -> None:
+        """Set the timer; `held` says that what may leave waits for more than room."""
+        recovery = self._recovery
         due_us = recovery.next_us()
         if self.is_blocked:
             due_us = min(due_us, self._blocked_us + self._options.silence_us)
         elif ((self._round or self._fresh) and not held) or recovery.has_lost:
             due_us = min(due_us, recovery.next_room_us(now_us))
+        elif held and self._slots.left_us + recovery.answer_us > now_us:
+            due_us = min(due_us, self._slots.left_us + recovery.answer_us)
         self._context.timers.set(self, due_us if due_us < NEVER else None)
 
-    def _next_in_turn(self) -> Outgoing:
+    def _next_in_turn(self, now_us: int) -> Outgoing | None:
         """Take the next message out of the round. One that the peer has answered goes before those that it may not
         want yet, but after a whole turn of it one of those gets its turn. A peer that stood still perhaps takes only
-        what it began first: from then on the oldest message is sent to its end."""
+        what it began first: from then on the oldest message is sent to its end. None if only such are there as the peer
+        would ignore now."""
+        if self._fresh and not self._slots.may_leave(now_us, self._recovery.answer_us):
+            begun = min((one for one in (*self._round, *self._fresh) if one.sent), key=_serial, default=None)
+            if begun is not None:
+                (self._round if begun.stream.answered else self._fresh).remove(begun)
+            return begun
         fresh = bool(self._fresh) and (self._fresh_next or not self._round)
         if self._oldest_first and self._round:
             small = self._small() if fresh else None
@@ -172,19 +189,25 @@ class Sender:
     def _ahead_of_answer(self, message: Outgoing) -> int:
         """Return how many parts of a message leave before the first word about it while others wait.
 
-        The peer may ignore it, above all if it is longer than any that was answered. Otherwise a quarter of the window
-        is more than a confirm by number waits for. One part of each looks for a message that is answered at all.
+        The peer may ignore it, above all if it is much longer than any that was answered. One part of each looks for a
+        message that is answered at all.
         """
         recovery = self._recovery
         if recovery.is_stalled and not self._slots.longest:
             return 1
-        quarter = (recovery.in_flight + recovery.window_room()) // 4 if message.part_count <= self._slots.longest else 0
-        return max(UNANSWERED_PARTS, quarter)
+        longest = self._slots.longest
+        if message.part_count <= longest:
+            return longest
+        half = 0 if self._slots.hopeless else (recovery.in_flight + recovery.window_room()) // 2
+        return max(UNANSWERED_PARTS, min(half, max(SEGMENTS_MAX, 2 * longest)))
 
-    def _turn_max(self, burst: int) -> int:
-        """Return how many parts a turn has: no more than a window while a message of one part waits for its own."""
+    def _turn_max(self, message: Outgoing, burst: int) -> int:
+        """Return how many parts a turn has: of a message that needs several no more than a window while one of one part
+        waits for its own."""
         most, recovery = BURSTS_TOGETHER * burst, self._recovery
-        return min(most, recovery.in_flight + recovery.window_room()) if self._small() is not None else most
+        if message.part_count - message.sent <= most or self._small() is None:
+            return most
+        return min(most, recovery.in_flight + recovery.window_room())
 
     def _small(self) -> Outgoing | None:
         """Return the first message of one part that waits for its turn, also behind a large one that does."""
@@ -264,6 +287,7 @@ class Sender:
         context.outbox.answer(self.peer.address, data, wire.DATA_HEADER_BYTES + message.part_bytes, count)
         self._recovery.sent(message.stream, first, count, now_us)
         message.sent = first + count
+        self._slots.left(message.stream, first, message.sent)
         context.statistics.messages_sent += not first
 
     def _retransmit_lost(self, serial_max: int, now_us: int) -> None:
