@@ -161,8 +161,8 @@ def test_acknowledgements_gathered_for_longer_than_the_round_trip_cost_at_most_h
 
 @pytest.mark.parametrize("name", ["udpc", "mrp-stamped", "rup"])
 def test_a_busy_machine_costs_the_default_at_most_twice_what_it_costs_newreno(name: str) -> None:
-    """It is not scheduled for up to 80 ms at a time, and for four fifths of it: no queue either. Which pauses a run of a
-    second meets is chance, so the times of all seeds are added up."""
+    """It is not scheduled for up to 80 ms at a time, and for four fifths of it: no queue either. Which pauses a run
+    meets is chance, so the times of all seeds are added up."""
     took_us = {"newreno": 0, "model": 0}
     for seed in seeds(4):
         random, pauses, now_us = Random(seed), [], 0
