@@ -14,9 +14,11 @@ import pyarrow as pa
 import pytest
 
 from fairway.lake.analysis import giants
+from fairway.lake.analysis.acknowledgements import Facts, facts
 from fairway.lake.analysis.decoded import Decoded
 from fairway.lake.analysis.enrich import ORDER, Enrich
 from fairway.lake.analysis.packets import Heard, heard_in
+from fairway.lake.analysis.said import Said
 from fairway.lake.arrays import Carried, Runs
 from fairway.lake.captures.files import Capture, Span
 from fairway.protocols.udpc.wire import ACK, SYN, Control, encode
@@ -25,7 +27,7 @@ from tests.capture.test_merged import BATCHES, SESSION
 from tests.conftest import ROOT
 from tests.lake.analysis.conftest import VARIANTS
 from tests.lake.analysis.giant import records as giant
-from tests.lake.analysis.test_packets import CASES, MRP, UDPC, acknowledged, capture, piggyback
+from tests.lake.analysis.test_packets import CASES, MRP, UDPC, acknowledged, capture, piggyback, stamped
 from tests.lake.analysis.worlds import simulated
 from tests.lake.captures.reading import records_of
 from tests.lake.captures.traces import conversation
@@ -53,6 +55,19 @@ def odd() -> list[bytes]:
     late += [(9 + 0.1 * number, True, piggyback(1, 7, number, 0)) for number in range(30)]
     cases = [sent for files in CASES.values() for sent in files] + [late]
     return made + [capture(sent, number, MRP) for number, sent in enumerate(cases)]
+
+
+def crowded() -> list[bytes]:
+    """Many packets under one number: parts of one message, data that acknowledges the same for long, and storms."""
+    wish = RunOptions(protocol="rup", loss=0.05, duplicate=0.1, reorder=0.05, jitter_ms=5, messages=2, size=300_000)
+    data = [(0.01 * number, True, piggyback(1, 7, 1 + number * 2 // 3, number // 200, "68656c6c6f"))
+            for number in range(600)]  # fmt: skip
+    answers = [(0.005 + 0.01 * number, False, piggyback(7, 1, number // 250, number // 3, "6f6b" * (number % 125 == 0)))
+               for number in range(600)]  # fmt: skip
+    stamps = [(0.01 * number, True, stamped(7, 1, 4 + number // 300, number % 7)) for number in range(600)]
+    echoes = [(0.005 + 0.03 * number, False, acknowledged(1, 7, 4, number % 5)) for number in range(200)]
+    storms = [capture(sent, number, MRP) for number, sent in enumerate((data + answers, stamps + echoes))]
+    return [simulated(9, case(wish), 9).capture, *storms]
 
 
 def merged() -> list[bytes]:
@@ -93,6 +108,7 @@ def packets(
         (runs, 100, 10_000, {}),
         (runs, 1_000, 7, {}),
         (runs, 1_000, 1_000, {9_000: "mrp"}),
+        (crowded, 50, 50, {}),
         (odd, 7, 7, {}),
         (odd, 7, 7, {9_000: "pydevts", MRP: "mrp", UDPC: "udpc"}),
         (merged, 7, 7, {}),
@@ -109,17 +125,23 @@ def test_chunks_give_the_same_rows(
 ) -> None:
     records = sorted_records(tmp_path, made())
     whole = packets(records, WHOLE, ports)
-    chunks: list[int] = []
+    chunks, pieces = [], []
 
     def noting(decoded: Decoded, *known: Any) -> Heard:
         chunks.append(len(decoded.rows))
         return heard_in(decoded, *known)
 
+    def noting_facts(said: Said, *known: Any) -> Facts:
+        pieces.append(len(said.kind))
+        return facts(said, *known)
+
     monkeypatch.setattr(giants, "heard_in", noting)
+    monkeypatch.setattr(giants, "facts", noting_facts)
     assert packets(records, chunk_rows, ports, batch_rows).equals(whole)
     assert len(whole) == len(records) or made is merged
     assert len(chunks) > 20
     assert max(chunks) < 2 * chunk_rows + 64  # the pieces of one record stay together
+    assert max(pieces) < 2 * max(chunks)  # a record with two numbers is looked at with both
 
 
 @pytest.mark.parametrize("protocol", ["udpc", "mrp", "rup", "pydevts"])
@@ -158,10 +180,12 @@ MEGABYTES_MAX = 1_000
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("protocol", ["udpc", "mrp"])
-def test_an_episode_of_two_million_packets_needs_little_memory(protocol: str) -> None:
+@pytest.mark.parametrize(
+    "episode", [("2000000", "udpc"), ("2000000", "mrp"), ("2000000", "piggyback"), ("200000", "mrp", "payload")]
+)
+def test_an_episode_of_millions_of_packets_needs_little_memory(episode: tuple[str, ...]) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.lake.analysis.giant", "2000000", protocol],
+        [sys.executable, "-m", "tests.lake.analysis.giant", *episode],
         check=True, capture_output=True, text=True, cwd=ROOT,
     )  # fmt: skip
     assert int(done.stdout) <= MEGABYTES_MAX

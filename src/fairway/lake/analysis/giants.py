@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import reduce
 from typing import Any, Protocol
@@ -25,7 +25,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairway.core.columns import Integers
-from fairway.lake.analysis.acknowledgements import OF_OTHER, Facts, facts, numbers_of
+from fairway.lake.analysis.acknowledgements import OF_OTHER, Facts, facts, note_sent, numbers_of
 from fairway.lake.analysis.conversations import answers_of_calls, handshakes_in
 from fairway.lake.analysis.decoded import Decoded, Known, Signs, layouts, signs_in
 from fairway.lake.analysis.episodes import first_of_episodes
@@ -62,9 +62,9 @@ class OnDisk:
 class Chunks(OnDisk):
     """The records of one episode on disk, in the order of time, so many at a time."""
 
-    def __init__(self, beginning: pa.Table, rows: int) -> None:
+    def __init__(self, beginning: pa.Table, rows: int, size_bytes: int) -> None:
         super().__init__()
-        self.rows, self.count = rows, 0
+        self.rows, self.size_bytes, self.count = rows, size_bytes, 0
         self.ends = beginning.slice(0, 0)
         """The first record, and the last."""
         self.may_be_merged = False
@@ -93,9 +93,10 @@ class Chunks(OnDisk):
         first = self.ends if len(self.ends) else records
         self.ends = pa.concat_tables([first.slice(0, 1), records.slice(len(records) - 1)])
         self.may_be_merged |= records["merged_as"].null_count < len(records)
-        for start in range(0, len(records), self.rows):
-            self._waiting = pa.concat_tables([self._waiting, records.slice(start, self.rows)])
-            if len(self._waiting) > self.rows:
+        step = max(1, min(self.rows, self.size_bytes * len(records) // records.nbytes))
+        for start in range(0, len(records), step):
+            self._waiting = pa.concat_tables([self._waiting, records.slice(start, step)])
+            if len(self._waiting) > self.rows or self._waiting.nbytes > self.size_bytes:
                 held = Rows(self._waiting)
                 end = int(np.flatnonzero(begins(mixed(held.numbers("file_id"), held.numbers("frame"))))[-1])
                 self._write(self._waiting.slice(0, end))
@@ -121,6 +122,10 @@ class Chunks(OnDisk):
             yield records.append_column("episode", masked(np.full(len(records), self.episode), none, pa.int64()))
 
 
+Piece = list[tuple[int, int]]
+"""Rows that are read together: the first of each stretch, and the one behind its last."""
+
+
 class Shuffled(OnDisk):
     """Rows of numbers on disk, which are read in other groups than they were written in."""
 
@@ -143,16 +148,33 @@ class Shuffled(OnDisk):
         self._bounds.append(self._rows + np.searchsorted(group[order], np.arange(self._groups + 1)))
         self._rows += len(order)
 
-    def group(self, number: int) -> dict[str, NDArray[Any]]:
-        """Return the rows of a group in the order in which they were written."""
-        assert self._kind is not None
-        pieces = []
+    def pieces(self, group: int, rows: int) -> list[Piece]:
+        """Return where the rows of a group lie, about so many in a piece, in the order in which they were written."""
+        pieces: list[Piece] = [[]]
+        held = 0
         for bounds in self._bounds:
-            start, end = (int(bound) * self._kind.itemsize for bound in bounds[number : number + 2])
-            self._file.seek(start)
-            pieces.append(self._file.read(end - start))
-        rows = np.frombuffer(b"".join(pieces), dtype=self._kind)
+            start, end = (int(bound) for bound in bounds[group : group + 2])
+            if held and held + end - start > rows:
+                pieces.append([])
+                held = 0
+            pieces[-1].append((start, end))
+            held += end - start
+        return pieces
+
+    def read(self, piece: Piece) -> dict[str, NDArray[Any]]:
+        """Return the rows of a piece."""
+        assert self._kind is not None
+        found = []
+        for start, end in piece:
+            self._file.seek(start * self._kind.itemsize)
+            found.append(self._file.read((end - start) * self._kind.itemsize))
+        rows = np.frombuffer(b"".join(found), dtype=self._kind)
         return {name: np.ascontiguousarray(rows[name]) for name in rows.dtype.names or ()}
+
+    def group(self, number: int) -> dict[str, NDArray[Any]]:
+        """Return all rows of a group."""
+        (piece,) = self.pieces(number, self._rows)
+        return self.read(piece)
 
 
 def cut(chunks: Chunks, decode: Decode) -> Chunks:
@@ -162,7 +184,7 @@ def cut(chunks: Chunks, decode: Decode) -> Chunks:
     told = (decode(chunk.filter(pa.array(_telling(decode(chunk)))), None) for chunk in chunks)
     evidence = reduce(Evidence.plus, map(_observed, told))
     known, told_any = Known(verdicts(evidence)), evidence.sums["all"] > 0
-    found = Chunks(chunks.ends.slice(0, 0), chunks.rows)
+    found = Chunks(chunks.ends.slice(0, 0), chunks.rows, chunks.size_bytes)
     for chunk in chunks:
         decoded = decode(chunk, known)
         stays = staying(decoded.rows, np.where(told_any, decoded.protocol, np.int16(MISSING)))
@@ -192,7 +214,7 @@ def packets_in(chunks: Chunks, decode: Decode) -> Iterator[Packets]:
             starts.append(starts[-1] + len(heard.sessions.rows))
         found = Shuffled(len(starts) - 1)
         for share in range(shares):
-            _find(found, told.group(share), np.array(starts[:-1]))
+            _find(found, told, told.pieces(share, chunks.rows), np.array(starts[:-1]))
     with closing(found):
         for number, heard in enumerate(_heard(chunks, decode, known, calls, carried.again(LAYOUT))):
             yield Packets(*heard, _facts(found.group(number), starts[number], len(heard.sessions.rows)))
@@ -242,13 +264,28 @@ def _tell(told: Shuffled, said: Said, start: int, shares: int) -> None:
     again = ~begins(twice)
     share = np.where(again, other[twice], own[twice])
     flags = {"place": start + twice, "has": ~again, "names": again | (own == other)[twice]}
-    told.add(flags | {name: column[twice] for name, column in said._asdict().items()}, share)
+    told.add({name: column[twice] for name, column in said._asdict().items()} | flags, share)
 
 
-def _find(found: Shuffled, told: dict[str, NDArray[Any]], starts: Integers) -> None:
-    """Write the facts of one share of numbers to the chunks of their records."""
-    flags = {name: told.pop(name) for name in ("place", "has", "names")}
-    found.add(flags | facts(Said(**told))._asdict(), np.searchsorted(starts, flags["place"], side="right") - 1)
+def _find(found: Shuffled, told: Shuffled, pieces: Sequence[Piece], starts: Integers) -> None:
+    """Write the facts of one share of numbers to the chunks of their records.
+
+    Many records may have one number: all parts of a rup message do, or what a peer sends that has nothing new to
+    acknowledge. So there may be several pieces, and what the later ones must know is carried.
+    """
+    sent, carried = Carried(keeps=True), Carried(keeps=len(pieces) > 1)
+    for piece in reversed(pieces):
+        note_sent(_said(told.read(piece)), sent)
+    for piece in pieces:
+        columns = told.read(piece)
+        said = _said(columns)
+        flags = {"place": columns["place"], "has": said.has, "names": said.names}
+        chunk = np.searchsorted(starts, columns["place"], side="right") - 1
+        found.add(flags | facts(said, sent, carried)._asdict(), chunk)
+
+
+def _said(columns: Mapping[str, NDArray[Any]]) -> Said:
+    return Said(**{name: columns[name] for name in Said._fields})
 
 
 def _facts(found: dict[str, NDArray[Any]], start: int, count: int) -> Facts:
