@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from fairway.core.columns import Integers
 from fairway.lake.analysis.acknowledgements import OF_OTHER, Facts, facts, note_sent, numbers_of
-from fairway.lake.analysis.conversations import answers_of_calls, handshakes_in
+from fairway.lake.analysis.conversations import SHAKEN, answers_of_calls, handshakes_in
 from fairway.lake.analysis.decoded import Decoded, Known, Signs, layouts, signs_in
 from fairway.lake.analysis.episodes import first_of_episodes
 from fairway.lake.analysis.episodes import numbers_of as episodes_of
@@ -234,16 +234,15 @@ def _known(chunks: Chunks, decode: Decode) -> tuple[Known, Calls]:
         seen, shown = _observed(decoded), signs_in(decoded.rows, flows)
         evidence, signs = evidence.plus(seen) if evidence else seen, signs.plus(shown) if signs else shown
         shaken = np.flatnonzero(handshakes_in(decoded.rows))
-        handshakes.append(chunk.take(pa.array(shaken)))
+        handshakes.append(pa.table([decoded.rows.array(name).take(pa.array(shaken)) for name in SHAKEN], SHAKEN))
         places.append(start + shaken)
         start += len(chunk)
     assert evidence is not None
     assert signs is not None
-    kept = pa.concat_tables(handshakes).combine_chunks()
-    decoded = decode(kept)
-    known = Known(verdicts(evidence), layouts(decoded.rows, decoded.forward, flows, signs))
-    decoded = spoken(decode(kept, known))
-    return known, (np.concatenate(places), answers_of_calls(decoded))
+    recognised = verdicts(evidence)
+    kept = Decoded(Rows(pa.concat_tables(handshakes)), decoded.port_map, Known(recognised))
+    known = Known(recognised, layouts(kept.rows, kept.forward, flows, signs))
+    return known, (np.concatenate(places), answers_of_calls(kept))
 
 
 def _heard(chunks: Chunks, decode: Decode, known: Known, calls: Calls, carried: Carried) -> Iterator[Heard]:
