@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -91,15 +92,19 @@ def sorted_records(folder: Path, captures: list[bytes]) -> pa.Table:
     return pa.concat_tables(tables).sort_by([(name, "ascending") for name in (*ORDER, "piece")])
 
 
-def packets(
-    records: pa.Table, group_rows: int, ports: dict[int, str] | None = None, batch_rows: int = 10_000
-) -> pa.Table:
+def enrich(records: pa.Table, *options: Any) -> Enrich:
     files = sorted(set(records["file_id"].to_pylist()))
     times = records["at_ns"].drop_null().to_numpy()
     span = Span(int(times.min()), int(times.max()))
     captures = {number: Capture(f"id {number}", "name", number % 2 == 0, span) for number in files}
+    return Enrich(captures, *options)
+
+
+def packets(
+    records: pa.Table, group_rows: int, ports: dict[int, str] | None = None, batch_rows: int = 10_000
+) -> pa.Table:
     batches = iter(records.to_batches(max_chunksize=batch_rows))
-    return pa.Table.from_batches(Enrich(captures, ports or {}, group_rows)(batches))
+    return pa.Table.from_batches(enrich(records, ports or {}, group_rows)(batches))
 
 
 @pytest.mark.parametrize(
@@ -142,6 +147,22 @@ def test_chunks_give_the_same_rows(
     assert len(chunks) > 20
     assert max(chunks) < 2 * chunk_rows + 64  # the pieces of one record stay together
     assert max(pieces) < 2 * max(chunks)  # a record with two numbers is looked at with both
+
+
+def test_chunks_and_groups_end_sooner_where_bodies_are_large(tmp_path: Path) -> None:
+    records = sorted_records(tmp_path, [*runs()[3:4], *odd()])
+    batches, limited = records.to_batches(max_chunksize=40), enrich(records, {}, WHOLE, 100_000)
+    groups = list(limited.groups(iter(batches)))
+    held = []
+    for group in groups:
+        if isinstance(group, giants.Chunks):
+            with closing(group):
+                held += list(group)
+        else:
+            held.append(group)
+    assert len(held) > len(groups) > 2
+    assert max(chunk.nbytes for chunk in held) < 200_000 < max(batch.nbytes for batch in records.to_batches())
+    assert pa.Table.from_batches(limited(iter(batches))).equals(packets(records, WHOLE))
 
 
 @pytest.mark.parametrize("protocol", ["udpc", "mrp", "rup", "pydevts"])

@@ -6,9 +6,10 @@
 
 What a record repeats or acknowledges may lie anywhere in the episode, before it or behind it, but has a number that it
 names. So between 2 and 3 what records say is looked at number by number, a share of all numbers at a time (`facts`).
-A record that has a number of its own and names another is looked at with both.
+A record that has a number of its own and names another is looked at with both. A share with many records under one
+number is gone through in pieces, of which no more is kept than what was first, last, greatest or counted.
 
-Memory is for a chunk, a share, the handshakes, and a few numbers for each session.
+Memory is for a chunk, a piece, the numbers of a share, the handshakes, and a few numbers for each session.
 """
 
 from __future__ import annotations
