@@ -21,6 +21,8 @@ Codes = NDArray[np.int16]
 Words = NDArray[np.uint64]
 
 MISSING = -1
+NEVER = np.iinfo(np.int64).max
+"""No number of a record."""
 
 
 class Rows:
@@ -207,6 +209,9 @@ def count(groups: Integers, counted: Mask, size: int) -> Integers:
     return np.bincount(groups[counted], minlength=size)
 
 
+_NOTHING = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+
+
 class Carried:
     """Numbers by name and key, for the next chunk; for rows that are all there is, nothing is kept.
 
@@ -215,12 +220,12 @@ class Carried:
     """
 
     def __init__(self, *, keeps: bool) -> None:
-        self._keeps = keeps
+        self.keeps = keeps
         self._known: dict[str, tuple[Words, Integers]] = {}
 
     def get(self, name: str, keys: Words, otherwise: int) -> Integers:
         """Return what was put under the keys."""
-        words, numbers = self._known.get(name, (np.zeros(0, np.uint64), np.zeros(0, np.int64)))
+        words, numbers = self._known.get(name, _NOTHING)
         if not len(words):
             return np.full(len(keys), otherwise, dtype=np.int64)
         at = np.minimum(np.searchsorted(words, keys), len(words) - 1)
@@ -228,17 +233,19 @@ class Carried:
 
     def put(self, name: str, keys: Words, numbers: Integers) -> None:
         """Replace what was put under the keys, no two of which are equal."""
-        if not self._keeps:
+        if not self.keeps:
             return
-        known = self._known.get(name)
-        if known is not None:
-            keys, numbers = np.concatenate((keys, known[0])), np.concatenate((numbers, known[1]))
-        words, place = np.unique(keys, return_index=True)
-        self._known[name] = words, numbers[place]
+        words, known = self._known.get(name, _NOTHING)
+        order = np.argsort(keys)
+        keys, numbers = keys[order], numbers[order]
+        at = np.searchsorted(words, keys)
+        new = at == np.searchsorted(words, keys, side="right")
+        known[at[~new]] = numbers[~new]
+        self._known[name] = np.insert(words, at[new], keys[new]), np.insert(known, at[new], numbers[new])
 
     def again(self, name: str) -> Carried:
         """Return what a second pass begins with: only what is known under this name by now."""
-        second = Carried(keeps=self._keeps)
+        second = Carried(keeps=self.keeps)
         second._known = {name: self._known[name]} if name in self._known else {}
         return second
 
@@ -252,6 +259,20 @@ class Runs:
         self._starts, self._run = start_of(first), np.cumsum(first) - 1
         self._openers = np.flatnonzero(first)
         self._closers = np.append(self._openers[1:], len(first))[: len(self._openers)] - 1
+
+    @classmethod
+    def of(cls, keys: Words, carried: Carried) -> Runs:
+        """Return runs of rows whose equal keys lie together."""
+        first = begins(keys)
+        return cls(keys[first], first, carried)
+
+    def first(self, name: str, values: NDArray[np.signedinteger]) -> Integers:
+        """Return the first value of each row's run."""
+        before = self._carried.get(name, self._sessions, NEVER)
+        found: Integers = np.where(before == NEVER, values[self._openers], before)
+        self._carried.put(name, self._sessions, found)
+        of_rows: Integers = found[self._run]
+        return of_rows
 
     def last(self, name: str, values: Integers, wanted: Mask) -> Integers:
         """Return the wanted value last before each row; -1 if there is none."""

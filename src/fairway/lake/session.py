@@ -34,6 +34,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Where bodies are kept a batch of 10,000 rows may be large; a task holds several for a while.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
     # Deriving filters from nested conditions takes exponential time and memory on our expressions, and saves nothing.
     "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ import pyarrow as pa
 import pytest
 
 from fairway.lake.analysis import giants
+from fairway.lake.analysis.acknowledgements import Facts, facts
 from fairway.lake.analysis.decoded import Decoded
 from fairway.lake.analysis.enrich import ORDER, Enrich
 from fairway.lake.analysis.packets import Heard, heard_in
+from fairway.lake.analysis.said import Said
 from fairway.lake.arrays import Carried, Runs
 from fairway.lake.captures.files import Capture, Span
 from fairway.protocols.udpc.wire import ACK, SYN, Control, encode
@@ -25,7 +28,7 @@ from tests.capture.test_merged import BATCHES, SESSION
 from tests.conftest import ROOT
 from tests.lake.analysis.conftest import VARIANTS
 from tests.lake.analysis.giant import records as giant
-from tests.lake.analysis.test_packets import CASES, MRP, UDPC, acknowledged, capture, piggyback
+from tests.lake.analysis.test_packets import CASES, MRP, UDPC, acknowledged, capture, piggyback, stamped
 from tests.lake.analysis.worlds import simulated
 from tests.lake.captures.reading import records_of
 from tests.lake.captures.traces import conversation
@@ -55,6 +58,19 @@ def odd() -> list[bytes]:
     return made + [capture(sent, number, MRP) for number, sent in enumerate(cases)]
 
 
+def crowded() -> list[bytes]:
+    """Many packets under one number: parts of one message, data that acknowledges the same for long, and storms."""
+    wish = RunOptions(protocol="rup", loss=0.05, duplicate=0.1, reorder=0.05, jitter_ms=5, messages=2, size=300_000)
+    data = [(0.01 * number, True, piggyback(1, 7, 1 + number * 2 // 3, number // 200, "68656c6c6f"))
+            for number in range(600)]  # fmt: skip
+    answers = [(0.005 + 0.01 * number, False, piggyback(7, 1, number // 250, number // 3, "6f6b" * (number % 125 == 0)))
+               for number in range(600)]  # fmt: skip
+    stamps = [(0.01 * number, True, stamped(7, 1, 4 + number // 300, number % 7)) for number in range(600)]
+    echoes = [(0.005 + 0.03 * number, False, acknowledged(1, 7, 4, number % 5)) for number in range(200)]
+    storms = [capture(sent, number, MRP) for number, sent in enumerate((data + answers, stamps + echoes))]
+    return [simulated(9, case(wish), 9).capture, *storms]
+
+
 def merged() -> list[bytes]:
     """Records that hold several datagrams, in flows that bear that out and in flows that do not."""
     syn = encode(Control(index=77, session_id=5, flag=SYN))
@@ -76,15 +92,19 @@ def sorted_records(folder: Path, captures: list[bytes]) -> pa.Table:
     return pa.concat_tables(tables).sort_by([(name, "ascending") for name in (*ORDER, "piece")])
 
 
-def packets(
-    records: pa.Table, group_rows: int, ports: dict[int, str] | None = None, batch_rows: int = 10_000
-) -> pa.Table:
+def enrich(records: pa.Table, *options: Any) -> Enrich:
     files = sorted(set(records["file_id"].to_pylist()))
     times = records["at_ns"].drop_null().to_numpy()
     span = Span(int(times.min()), int(times.max()))
     captures = {number: Capture(f"id {number}", "name", number % 2 == 0, span) for number in files}
+    return Enrich(captures, *options)
+
+
+def packets(
+    records: pa.Table, group_rows: int, ports: dict[int, str] | None = None, batch_rows: int = 10_000
+) -> pa.Table:
     batches = iter(records.to_batches(max_chunksize=batch_rows))
-    return pa.Table.from_batches(Enrich(captures, ports or {}, group_rows)(batches))
+    return pa.Table.from_batches(enrich(records, ports or {}, group_rows)(batches))
 
 
 @pytest.mark.parametrize(
@@ -93,6 +113,7 @@ def packets(
         (runs, 100, 10_000, {}),
         (runs, 1_000, 7, {}),
         (runs, 1_000, 1_000, {9_000: "mrp"}),
+        (crowded, 50, 50, {}),
         (odd, 7, 7, {}),
         (odd, 7, 7, {9_000: "pydevts", MRP: "mrp", UDPC: "udpc"}),
         (merged, 7, 7, {}),
@@ -109,17 +130,39 @@ def test_chunks_give_the_same_rows(
 ) -> None:
     records = sorted_records(tmp_path, made())
     whole = packets(records, WHOLE, ports)
-    chunks: list[int] = []
+    chunks, pieces = [], []
 
     def noting(decoded: Decoded, *known: Any) -> Heard:
         chunks.append(len(decoded.rows))
         return heard_in(decoded, *known)
 
+    def noting_facts(said: Said, *known: Any) -> Facts:
+        pieces.append(len(said.kind))
+        return facts(said, *known)
+
     monkeypatch.setattr(giants, "heard_in", noting)
+    monkeypatch.setattr(giants, "facts", noting_facts)
     assert packets(records, chunk_rows, ports, batch_rows).equals(whole)
     assert len(whole) == len(records) or made is merged
     assert len(chunks) > 20
     assert max(chunks) < 2 * chunk_rows + 64  # the pieces of one record stay together
+    assert max(pieces) < 2 * max(chunks)  # a record with two numbers is looked at with both
+
+
+def test_chunks_and_groups_end_sooner_where_bodies_are_large(tmp_path: Path) -> None:
+    records = sorted_records(tmp_path, [*runs()[3:4], *odd()])
+    batches, limited = records.to_batches(max_chunksize=40), enrich(records, {}, WHOLE, 100_000)
+    groups = list(limited.groups(iter(batches)))
+    held = []
+    for group in groups:
+        if isinstance(group, giants.Chunks):
+            with closing(group):
+                held += list(group)
+        else:
+            held.append(group)
+    assert len(held) > len(groups) > 2
+    assert max(chunk.nbytes for chunk in held) < 200_000 < max(batch.nbytes for batch in records.to_batches())
+    assert pa.Table.from_batches(limited(iter(batches))).equals(packets(records, WHOLE))
 
 
 @pytest.mark.parametrize("protocol", ["udpc", "mrp", "rup", "pydevts"])
@@ -158,10 +201,12 @@ MEGABYTES_MAX = 1_000
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("protocol", ["udpc", "mrp"])
-def test_an_episode_of_two_million_packets_needs_little_memory(protocol: str) -> None:
+@pytest.mark.parametrize(
+    "episode", [("2000000", "udpc"), ("2000000", "mrp"), ("2000000", "piggyback"), ("200000", "mrp", "payload")]
+)
+def test_an_episode_of_millions_of_packets_needs_little_memory(episode: tuple[str, ...]) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.lake.analysis.giant", "2000000", protocol],
+        [sys.executable, "-m", "tests.lake.analysis.giant", *episode],
         check=True, capture_output=True, text=True, cwd=ROOT,
     )  # fmt: skip
     assert int(done.stdout) <= MEGABYTES_MAX

@@ -1,7 +1,7 @@
 """What a record says about others: the one that it repeats, the message that it acknowledges, when that was sent.
 
 These become columns of `packets`; every other table is computed from them. Each is found among the records with one
-number, so those of some numbers can be looked at without the others (`giants.py`).
+number, so those of some numbers can be looked at without the others, and piece by piece (`giants.py`).
 
 An acknowledgement answers one datagram: an mrp acknowledgement echoes the stamp of what it answers, a rup confirm
 stands for the part that ends where it points, and one of mrp's piggyback layout, which covers all numbers up to its
@@ -28,18 +28,7 @@ from fairway.capture.columns.records import NO_TIME
 from fairway.core.columns import Integers
 from fairway.lake.analysis.decoded import KIND, MRP, PYDEVTS, RUP, UDPC
 from fairway.lake.analysis.said import RESPONSES, Said
-from fairway.lake.arrays import (
-    MISSING,
-    Mask,
-    Words,
-    begins,
-    last_before,
-    mixed,
-    most_before,
-    start_of,
-    sum_until,
-    together,
-)
+from fairway.lake.arrays import MISSING, Carried, Mask, Runs, Words, mixed, together
 
 _ANSWERS = [KIND[name] for name in ("important_ack", "heartbeat_ack", "response", "answering_request")]
 _WAYS = ("kind", "ack", "size", "body")
@@ -86,104 +75,119 @@ def numbers_of(said: Said) -> tuple[Integers, Integers]:
     All that a record's facts follow from has one of the two among its own two. A record with only one has it twice.
     """
     udpc, mrp, rup, pydevts = (said.protocol == number for number in (UDPC, MRP, RUP, PYDEVTS))
-    ack = mrp & (said.kind == KIND["ack"])
-    own = np.select([rup, udpc | pydevts, ack], [said.number, said.raw, said.other], said.own)
+    # A bare acknowledgement repeats the last number of its sender, which may be the same for hours.
+    hears = (mrp & (said.kind == KIND["ack"])) | (said.piggyback & ~said.countable)
+    own = np.select([rup, udpc | pydevts, hears], [said.number, said.raw, said.other], said.own)
     answers = udpc & ((said.ack != 0) | np.isin(said.kind, _ANSWERS))
-    return own, np.select([answers, said.piggyback], [said.ack, said.other], own)
+    return own, np.select([answers, said.piggyback & (said.other != 0)], [said.ack, said.other], own)
 
 
-def facts(said: Said) -> Facts:
-    """Find the facts of the records of sessions."""
-    earlier, duplicate = copies(said)
-    first, acknowledged, echoed = _links(said)
+def facts(said: Said, sent: Carried, carried: Carried) -> Facts:
+    """Find the facts of the records of sessions.
+
+    `sent` has what `note_sent` noted of all records, also of those behind these; `carried` is of those before.
+    """
+    said = said._replace(countable=said.countable & said.has)
+    earlier, duplicate = _copies(said, carried)
+    first_at_ns, differs = _repeated(said, carried)
     return Facts(
         earlier=earlier,
         duplicate=duplicate,
-        first_at_ns=_at(said, first),
-        differs=_differences(said, first),
-        acknowledges=said.answers & ((said.protocol != RUP) | _confirms_all(said)),
-        gap=_gaps(said),
-        acknowledged_kind=np.where(acknowledged == MISSING, MISSING, said.kind[acknowledged]),
-        acknowledged_at_ns=_at(said, acknowledged),
-        echoed_at_ns=_at(said, echoed),
-        acknowledged_sent_ns=_sent_ns(said),
+        first_at_ns=first_at_ns,
+        differs=differs,
+        acknowledges=said.answers & ((said.protocol != RUP) | _confirms_all(said, carried)),
+        gap=_gaps(said, carried),
+        **_acknowledged(said, sent),
+        acknowledged_sent_ns=_sent_ns(said, carried),
     )
 
 
-def _at(said: Said, places: Integers) -> Integers:
-    return np.where(places == MISSING, NO_TIME, said.at_ns[places])
+def _word(said: Said, side: Mask, kinds: NDArray[np.signedinteger], number: Integers, *more: Integers) -> Words:
+    return mixed(said.strand, side, np.where(said.protocol == UDPC, 0, kinds), number, *more)
 
 
-def _links(said: Said) -> tuple[Integers, Integers, Integers]:
-    """Return the places of the first that each repeats, acknowledges and echoes; -1 for none."""
-    kind, forward, size = said.kind, said.forward, len(said.kind)
-    udpc, mrp, rup, pydevts = (said.protocol == number for number in (UDPC, MRP, RUP, PYDEVTS))
-    ack, packet, close = (kind == KIND[name] for name in ("ack", "packet", "close"))
-    own = np.where(udpc | pydevts, said.raw, said.number)
-    carries = mrp & (kind == KIND["data"]) & said.countable
+def _own(said: Said) -> Integers:
+    return np.where((said.protocol == UDPC) | (said.protocol == PYDEVTS), said.raw, said.number)
 
-    def word(side: Mask, kinds: NDArray[np.signedinteger], number: Integers, *more: Integers) -> Words:
-        return mixed(said.strand, side, np.where(udpc, 0, kinds), number, *more)
 
-    first = np.full(size, MISSING, dtype=np.int64)
-    places = np.flatnonzero(udpc | carries | (mrp & ack & said.exists) | rup | pydevts)
-    key = word(forward, kind, own, said.position)[places]
-    order = together(key)
-    first[places[order]] = places[order][start_of(begins(key[order]))]
+def _carries_mrp(said: Said) -> Mask:
+    carries: Mask = (said.protocol == MRP) & (said.kind == KIND["data"]) & said.countable
+    return carries
 
+
+def note_sent(said: Said, sent: Carried) -> Carried:
+    """Note what was sent first under each number; of records in pieces the last piece is noted first."""
+    said = said._replace(countable=said.countable & said.has)
+    packet, answer = (said.has & (said.protocol == PYDEVTS) & (said.kind == KIND[name]) for name in ("packet", "ack"))
+    carries = _carries_mrp(said)
+
+    def note(keys: Words, which: Mask, **columns: NDArray[np.signedinteger]) -> None:
+        places = np.flatnonzero(which)
+        words, first = np.unique(keys[places], return_index=True)
+        for name, column in columns.items():
+            sent.put(name, words, column[places[first]].astype(np.int64))
+
+    number = _word(said, said.forward, said.kind, _own(said))
+    note(number, (said.has & (said.protocol == UDPC)) | carries | packet | answer, kind=said.kind, at=said.at_ns)
+    exact = _word(said, said.forward, said.kind, _own(said), said.exact)
+    note(exact, (carries & ~said.piggyback) | packet, exact=said.at_ns)
+    note(exact, answer, answer=said.at_ns)
+    return sent
+
+
+def _acknowledged(said: Said, sent: Carried) -> dict[str, Integers]:
+    """Find what each acknowledges, and what it echoes."""
+    kind, forward = said.kind, said.forward
+    udpc, mrp, pydevts = (said.protocol == number for number in (UDPC, MRP, PYDEVTS))
+    ack, close = kind == KIND["ack"], kind == KIND["close"]
     # A close answers the ack; all else that acknowledges something answers what carries it.
     asked = np.select([mrp, pydevts & ack, pydevts & close], [KIND["data"], KIND["packet"], KIND["ack"]], 0)
     named = np.select([udpc, mrp], [said.ack, said.other], said.raw)
     answers = (udpc & np.isin(kind, _ANSWERS)) | (pydevts & (ack | close))
     answers |= mrp & np.where(ack, said.exists, said.piggyback & (said.other != 0))
-    sent = np.flatnonzero(udpc | carries | packet | (pydevts & ack))
-    acknowledged = _found(word(forward, kind, own), sent, word(~forward, asked, named), np.flatnonzero(answers))
-
-    transmitted = np.flatnonzero((carries & ~said.piggyback) | packet)
-    echoes = np.flatnonzero((mrp & ack & said.exists) | (pydevts & (ack | close)))
-    # A close goes the same way as the packet, whose crc it repeats.
+    wanted = _word(said, ~forward, asked, named)
+    echoes = (mrp & ack & said.exists) | (pydevts & (ack | close))
+    # A close goes the same way as the packet, whose crc it repeats; it may also repeat that of an ack.
     side, sends = np.where(close, forward, ~forward), np.where(mrp, KIND["data"], KIND["packet"])
-    stamped = word(forward, kind, own, said.exact)
-    echoed = _found(stamped, transmitted, word(side, sends, named, said.exact), echoes)
-    repeated = _found(
-        stamped, np.flatnonzero(pydevts & ack), word(~forward, asked, named, said.exact), np.flatnonzero(close)
+    times = (
+        _found(sent, "exact", _word(said, side, sends, named, said.exact), echoes, NO_TIME),
+        _found(sent, "answer", _word(said, ~forward, asked, named, said.exact), pydevts & close, NO_TIME),
     )
-    return (
-        first,
-        acknowledged,
-        np.where((echoed == MISSING) | ((repeated != MISSING) & (repeated < echoed)), repeated, echoed),
-    )
+    return {
+        "acknowledged_kind": _found(sent, "kind", wanted, answers, MISSING),
+        "acknowledged_at_ns": _found(sent, "at", wanted, answers, NO_TIME),
+        "echoed_at_ns": np.where(np.minimum(*times) == NO_TIME, np.maximum(*times), np.minimum(*times)),
+    }
 
 
-def _found(keys: Words, sent: Integers, wanted: Words, answers: Integers) -> Integers:
-    """Find for each answer the first place among `sent` whose key it wants."""
-    found = np.full(len(keys), MISSING, dtype=np.int64)
-    if len(sent) and len(answers):
-        words, place = np.unique(keys[sent], return_index=True)
-        at = np.minimum(np.searchsorted(words, wanted[answers]), len(words) - 1)
-        found[answers] = np.where(words[at] == wanted[answers], sent[place[at]], MISSING)
+def _found(sent: Carried, name: str, wanted: Words, answers: Mask, otherwise: int) -> Integers:
+    """Return what was noted of what each answer wants."""
+    found = np.full(len(wanted), otherwise, dtype=np.int64)
+    found[answers] = sent.get(name, wanted[answers], otherwise)
     return found
 
 
-def _differences(said: Said, first: Integers) -> Integers:
-    """Compare each record with the first under its number."""
-    differs = np.full(len(first), MISSING, dtype=np.int64)
-    one = np.flatnonzero((first != MISSING) & (first != np.arange(len(first))))
-    other = first[one]
-    size = said.body_bytes[one] != said.body_bytes[other]
-    read = (said.body_crc[one] != MISSING) & (said.body_crc[other] != MISSING)
-    ways = (
-        said.flag[one] != said.flag[other],
-        said.ack[one] != said.ack[other],
-        size,
-        ~size & (said.body_crc[one] != said.body_crc[other]) & read,
-    )
+def _repeated(said: Said, carried: Carried) -> tuple[Integers, Integers]:
+    """Return when the first under each number was sent, and in what each differs from that."""
+    first_at_ns, differs = np.full(len(said.kind), NO_TIME), np.full(len(said.kind), MISSING, dtype=np.int64)
+    acks = (said.protocol == MRP) & (said.kind == KIND["ack"]) & said.exists
+    numbered = (said.protocol != MRP) | _carries_mrp(said) | acks
+    places = np.flatnonzero(said.has & numbered)
+    key = _word(said, said.forward, said.kind, _own(said), said.position)[places]
+    order = together(key)
+    places, runs = places[order], Runs.of(key[order], carried)
+    compared = (said.flag, said.ack, said.body_bytes, said.body_crc)
+    now = [column[places] for column in compared]
+    flag, ack, size, crc = zip(now, map(runs.first, ("flag", "ack", "size", "crc"), now), strict=True)
+    read = (crc[0] != MISSING) & (crc[1] != MISSING)
+    ways = (flag[0] != flag[1], ack[0] != ack[1], size[0] != size[1], (size[0] == size[1]) & (crc[0] != crc[1]) & read)
     code = sum(way.astype(np.int64) << bit for bit, way in enumerate(ways))
-    differs[one] = np.where(code == 0, MISSING, code)
-    return differs
+    first_at_ns[places] = runs.first("first at", said.at_ns[places])
+    differs[places] = np.where(code == 0, MISSING, code)
+    return first_at_ns, differs
 
 
-def _confirms_all(said: Said) -> Mask:
+def _confirms_all(said: Said, carried: Carried) -> Mask:
     """Return which records confirm a rup message up to its total, as far as that is known by then."""
     whole = np.zeros(len(said.kind), dtype=bool)
     places = np.flatnonzero(said.protocol == RUP)
@@ -192,16 +196,16 @@ def _confirms_all(said: Said) -> Mask:
         order = together(key)
         places = places[order]
         data = said.kind[places] == KIND["data"]
-        total = most_before(said.total[places], data, begins(key[order]))
+        total = Runs.of(key[order], carried).most("size of message", said.total[places], data)
         whole[places] = ~data & (said.position[places] == total)
     return whole
 
 
-def _sent_ns(said: Said) -> Integers:
+def _sent_ns(said: Said, carried: Carried) -> Integers:
     """Return when the datagram was sent that each record answers; of sent and answers with one key, in their order."""
     beat, beat_ack = (said.kind == KIND[name] for name in ("heartbeat", "heartbeat_ack"))
-    sent = np.flatnonzero((said.carries & (said.kind != KIND["plain"])) | beat)
-    heard = np.flatnonzero(said.answers | beat_ack)
+    sent = np.flatnonzero((said.carries & (said.kind != KIND["plain"])) | (beat & said.has))
+    heard = np.flatnonzero((said.answers | beat_ack) & said.names)
     places = np.concatenate((sent, heard))
     is_sent = np.arange(len(places)) < len(sent)
     kind, protocol, position = said.kind[places], said.protocol[places], said.position[places]
@@ -214,60 +218,58 @@ def _sent_ns(said: Said) -> Integers:
     what = np.select([heartbeat, asked], [_HEARTBEAT, _REQUEST], _MESSAGE)
     key = mixed(said.session[places], said.forward[places] ^ ~is_sent, what, number, part)
     order = np.lexsort((places, key))
-    is_sent = is_sent[order]
-    starts = start_of(begins(key[order]))
-    clear = ~is_sent & (sum_until(is_sent.astype(np.int64), starts) == 1)
-    clear &= sum_until((~is_sent).astype(np.int64), starts) == 1
+    is_sent, places = is_sent[order], places[order]
+    runs = Runs.of(key[order], carried)
+    clear = ~is_sent & (runs.total("sent", is_sent.astype(np.int64)) == 1)
+    clear &= runs.total("answered", (~is_sent).astype(np.int64)) == 1
     found = np.full(len(said.kind), NO_TIME, dtype=np.int64)
-    last = last_before(is_sent, starts)[clear]
-    found[places[order[clear]]] = said.at_ns[places[order[last]]]
+    found[places[clear]] = runs.last("sent at", said.at_ns[places], is_sent)[clear]
     return np.where(said.further, found, NO_TIME)
 
 
-def _gaps(said: Said) -> Integers:
+def _gaps(said: Said, carried: Carried) -> Integers:
     """Return the gaps with those of rup, as many parts as lie between; below 0 any number says that it comes late."""
     places = np.flatnonzero(said.protocol == RUP)
     if not len(places):
         return said.gap
     key = mixed(said.session[places], said.forward[places], said.number[places])
     order = together(key)
-    places, first = places[order], begins(key[order])
+    places, runs = places[order], Runs.of(key[order], carried)
     counted, size = said.carries[places], np.maximum(said.body_bytes[places], 1)
-    expected = most_before(said.position[places] + size, counted, first)
-    part = np.maximum(most_before(size, counted, first), size)
+    expected = runs.most("next part", said.position[places] + size, counted)
+    part = np.maximum(runs.most("size of part", size, counted), size)
     step = said.position[places] - np.where(expected == MISSING, 0, expected)
     gap = said.gap.copy()
     gap[places] = np.where(step > 0, -(-step // part), step)
     return gap
 
 
-_ALL = np.int64(1) << np.int64(62)
-"""How far an acknowledgement reaches that is for the whole of a message."""
+_ALL = np.int64(1) << np.int64(39)
+"""How far an acknowledgement reaches that is for the whole of a message: further than any position."""
 
 
-def copies(said: Said) -> tuple[Integers, Mask]:
+def _copies(said: Said, carried: Carried) -> tuple[Integers, Mask]:
     """Return how often each record was sent before, and which are duplicates."""
     part = np.where(said.protocol == RUP, said.position, said.own)
     named = np.where(said.protocol == RUP, said.number, said.kind)
     places = np.flatnonzero(said.countable)
     key = mixed(said.session[places], said.forward[places], named[places], part[places])
     order = together(key)
-    starts = start_of(begins(key[order]))
     earlier = np.zeros(len(said.kind), dtype=np.int64)
-    earlier[places[order]] = np.arange(len(order)) - starts
+    earlier[places[order]] = Runs.of(key[order], carried).total("transmitted", np.ones(len(order), np.int64)) - 1
     repeated = np.flatnonzero(earlier)
     duplicate = np.zeros(len(said.kind), dtype=bool)
-    if len(repeated):
-        duplicate[repeated] = _arrived(said, repeated) | said.covered[repeated]
+    if len(repeated) or carried.keeps:
+        duplicate[repeated] = _arrived(said, repeated, carried) | said.covered[repeated]
     return earlier, duplicate
 
 
-def _arrived(said: Said, repeated: Integers) -> Mask:
+def _arrived(said: Said, repeated: Integers, carried: Carried) -> Mask:
     """Return which retransmissions come after an acknowledgement that reaches as far as they do."""
     responds = np.isin(said.kind, RESPONSES) & (said.other != 0)
     acks = (said.kind == KIND["important_ack"]) | ((said.kind == KIND["ack"]) & ~said.failed)
     whole = responds | (said.exists & acks)
-    answers = np.flatnonzero(whole | (said.kind == KIND["confirm"]))
+    answers = np.flatnonzero((whole | (said.kind == KIND["confirm"])) & said.names)
     reach = np.where(whole, _ALL, said.position)[answers]
     # An empty message is confirmed by 0, which says nothing of the first part of any other.
     size = np.maximum(said.body_bytes[repeated], said.total[repeated] > 0)
@@ -279,17 +281,9 @@ def _arrived(said: Said, repeated: Integers) -> Mask:
     order = np.lexsort((places, letters))
     levels = np.concatenate((np.full(len(asked), MISSING, np.int64), reach))[order]
     reached = np.empty(len(order), dtype=np.int64)
-    reached[order] = _most_so_far(levels, begins(letters[order]))
+    reached[order] = Runs.of(letters[order], carried).most("reached", levels, order >= len(asked))
     arrived: Mask = (reached[: len(asked)] >= needed) & said.exists[repeated]
     return arrived
-
-
-def _most_so_far(levels: Integers, first: Mask) -> Integers:
-    """Return the greatest level of each group up to each row."""
-    values, rank = np.unique(levels, return_inverse=True)
-    group = np.cumsum(first) * len(values)
-    reached: Integers = values[np.maximum.accumulate(group + rank) - group]
-    return reached
 
 
 def _letter(said: Said, of_other: Mask, number: Integers, places: Integers) -> Words:

@@ -38,6 +38,12 @@ from fairway.lake.arrays import (
 
 _UDPC, _MRP = ("syn", "syn_ack"), ("connect", "con_reply")
 """Calls and their answers."""
+_NUMBERS = ("udpc_index", "udpc_ack", "udpc_session", "mrp_client", "mrp_server")
+SHAKEN = (
+    *("episode", "point", "at_ns", "source", "destination", "source_port", "destination_port", "mrp_version"),
+    *("mrp_status", *(f"{name}_kind" for name in PROTOCOLS), *_NUMBERS),
+)
+"""The columns that tell of calls and answers what conversations and layouts follow from."""
 
 
 def handshakes_in(rows: Rows) -> Mask:
@@ -52,18 +58,18 @@ def answers_of_calls(decoded: Decoded) -> Integers:
     That is the sessionID (udpc) or the sv_conid (mrp; 0 if rejected) of the next answer to this call, and for a copy
     of a call that comes after its answer, of the one before.
     """
-    rows, forward = decoded.rows, decoded.forward
+    rows = decoded.rows
     found = np.full(len(rows), MISSING, dtype=np.int64)
-    shaken = np.flatnonzero(handshakes_in(rows))
+    shaken = np.flatnonzero(np.isin(decoded.kind, [KIND[name] for name in (*_UDPC, *_MRP)]))
     if not len(shaken):
         return found
-    udpc, mrp = rows.codes("udpc_kind", _UDPC)[shaken], rows.codes("mrp_kind", _MRP)[shaken]
-    calls = (udpc == 0) | (mrp == 0)
-    caller_forward = np.where(calls, forward[shaken], ~forward[shaken])
-    udpc_number = np.where(udpc == 1, rows.numbers("udpc_ack")[shaken], rows.numbers("udpc_index")[shaken])
-    number = np.where(udpc >= 0, udpc_number, rows.numbers("mrp_client")[shaken])
-    answer = np.where(udpc == 1, rows.numbers("udpc_session")[shaken], rows.numbers("mrp_server")[shaken])
-    call = mixed(decoded.point[shaken], rows.numbers(rows.unit)[shaken], caller_forward, number)
+    kind, forward = decoded.kind[shaken], decoded.forward[shaken]
+    syn, syn_ack, connect = (kind == KIND[name] for name in ("syn", "syn_ack", "connect"))
+    calls = syn | connect
+    numbers = {name: rows.numbers(name)[shaken] for name in _NUMBERS}
+    number = np.select([syn, syn_ack], [numbers["udpc_index"], numbers["udpc_ack"]], numbers["mrp_client"])
+    answer = np.where(syn_ack, numbers["udpc_session"], numbers["mrp_server"])
+    call = mixed(decoded.point[shaken], rows.numbers(rows.unit)[shaken], forward ^ ~calls, number)
     order = together(call)
     before = _nearest(call[order], ~calls[order])
     after = len(order) - 1 - _nearest(call[order][::-1], ~calls[order][::-1])[::-1]

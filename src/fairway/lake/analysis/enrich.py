@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 GROUP_ROWS = 1 << 17
 """Episodes are gathered until there are so many rows; of one with more, so many are in memory at a time."""
 
+GROUP_BYTES = 48 << 20
+"""Or so many bytes: rows whose bodies are kept may be large. What is made of a byte takes about ten for a moment."""
+
 BATCH_ROWS = 1 << 15
 """Rows are written so many at a time."""
 
@@ -64,6 +67,7 @@ class Enrich:
     captures: Mapping[int, Capture]
     port_map: Mapping[int, str]
     group_rows: int = GROUP_ROWS
+    group_bytes: int = GROUP_BYTES
     counts: dict[int, Counts] = field(default_factory=dict)
     """By file, what this task has read."""
     protocols: set[str] = field(default_factory=set)
@@ -114,19 +118,22 @@ class Enrich:
                 yield giant.ended()
                 giant = None
             waiting.append(records)
-            if sum(map(len, waiting)) < self.group_rows:
+            if not self._are_enough(waiting):
                 continue
             together = pa.concat_tables(waiting)
             start = int(np.flatnonzero(first_of_episodes(Rows(together)))[-1])
             if start:
                 yield together.slice(0, start).combine_chunks()
             waiting = [together.slice(start)]
-            if len(waiting[0]) > self.group_rows:
-                giant = Chunks(waiting.pop(), self.group_rows)
+            if self._are_enough(waiting):
+                giant = Chunks(waiting.pop(), self.group_rows, self.group_bytes)
         if giant is not None:
             yield giant.ended()
         elif waiting:
             yield pa.concat_tables(waiting).combine_chunks()
+
+    def _are_enough(self, records: list[pa.Table]) -> bool:
+        return sum(map(len, records)) > self.group_rows or sum(one.nbytes for one in records) > self.group_bytes
 
     def _of_episodes(self, records: pa.Table) -> Iterator[tuple[Packets, Mask]]:
         """Return what is known of whole episodes, and which rows belong to an open one."""

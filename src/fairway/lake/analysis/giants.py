@@ -6,16 +6,17 @@
 
 What a record repeats or acknowledges may lie anywhere in the episode, before it or behind it, but has a number that it
 names. So between 2 and 3 what records say is looked at number by number, a share of all numbers at a time (`facts`).
-A record that has a number of its own and names another is looked at with both.
+A record that has a number of its own and names another is looked at with both. A share with many records under one
+number is gone through in pieces, of which no more is kept than what was first, last, greatest or counted.
 
-Memory is for a chunk, a share, the handshakes, and a few numbers for each session.
+Memory is for a chunk, a piece, the numbers of a share, the handshakes, and a few numbers for each session.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import reduce
 from typing import Any, Protocol
@@ -25,8 +26,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairway.core.columns import Integers
-from fairway.lake.analysis.acknowledgements import OF_OTHER, Facts, facts, numbers_of
-from fairway.lake.analysis.conversations import answers_of_calls, handshakes_in
+from fairway.lake.analysis.acknowledgements import OF_OTHER, Facts, facts, note_sent, numbers_of
+from fairway.lake.analysis.conversations import SHAKEN, answers_of_calls, handshakes_in
 from fairway.lake.analysis.decoded import Decoded, Known, Signs, layouts, signs_in
 from fairway.lake.analysis.episodes import first_of_episodes
 from fairway.lake.analysis.episodes import numbers_of as episodes_of
@@ -62,9 +63,9 @@ class OnDisk:
 class Chunks(OnDisk):
     """The records of one episode on disk, in the order of time, so many at a time."""
 
-    def __init__(self, beginning: pa.Table, rows: int) -> None:
+    def __init__(self, beginning: pa.Table, rows: int, size_bytes: int) -> None:
         super().__init__()
-        self.rows, self.count = rows, 0
+        self.rows, self.size_bytes, self.count = rows, size_bytes, 0
         self.ends = beginning.slice(0, 0)
         """The first record, and the last."""
         self.may_be_merged = False
@@ -93,9 +94,10 @@ class Chunks(OnDisk):
         first = self.ends if len(self.ends) else records
         self.ends = pa.concat_tables([first.slice(0, 1), records.slice(len(records) - 1)])
         self.may_be_merged |= records["merged_as"].null_count < len(records)
-        for start in range(0, len(records), self.rows):
-            self._waiting = pa.concat_tables([self._waiting, records.slice(start, self.rows)])
-            if len(self._waiting) > self.rows:
+        step = max(1, min(self.rows, self.size_bytes * len(records) // records.nbytes))
+        for start in range(0, len(records), step):
+            self._waiting = pa.concat_tables([self._waiting, records.slice(start, step)])
+            if len(self._waiting) > self.rows or self._waiting.nbytes > self.size_bytes:
                 held = Rows(self._waiting)
                 end = int(np.flatnonzero(begins(mixed(held.numbers("file_id"), held.numbers("frame"))))[-1])
                 self._write(self._waiting.slice(0, end))
@@ -121,6 +123,10 @@ class Chunks(OnDisk):
             yield records.append_column("episode", masked(np.full(len(records), self.episode), none, pa.int64()))
 
 
+Piece = list[tuple[int, int]]
+"""Rows that are read together: the first of each stretch, and the one behind its last."""
+
+
 class Shuffled(OnDisk):
     """Rows of numbers on disk, which are read in other groups than they were written in."""
 
@@ -143,16 +149,33 @@ class Shuffled(OnDisk):
         self._bounds.append(self._rows + np.searchsorted(group[order], np.arange(self._groups + 1)))
         self._rows += len(order)
 
-    def group(self, number: int) -> dict[str, NDArray[Any]]:
-        """Return the rows of a group in the order in which they were written."""
-        assert self._kind is not None
-        pieces = []
+    def pieces(self, group: int, rows: int) -> list[Piece]:
+        """Return where the rows of a group lie, about so many in a piece, in the order in which they were written."""
+        pieces: list[Piece] = [[]]
+        held = 0
         for bounds in self._bounds:
-            start, end = (int(bound) * self._kind.itemsize for bound in bounds[number : number + 2])
-            self._file.seek(start)
-            pieces.append(self._file.read(end - start))
-        rows = np.frombuffer(b"".join(pieces), dtype=self._kind)
+            start, end = (int(bound) for bound in bounds[group : group + 2])
+            if held and held + end - start > rows:
+                pieces.append([])
+                held = 0
+            pieces[-1].append((start, end))
+            held += end - start
+        return pieces
+
+    def read(self, piece: Piece) -> dict[str, NDArray[Any]]:
+        """Return the rows of a piece."""
+        assert self._kind is not None
+        found = []
+        for start, end in piece:
+            self._file.seek(start * self._kind.itemsize)
+            found.append(self._file.read((end - start) * self._kind.itemsize))
+        rows = np.frombuffer(b"".join(found), dtype=self._kind)
         return {name: np.ascontiguousarray(rows[name]) for name in rows.dtype.names or ()}
+
+    def group(self, number: int) -> dict[str, NDArray[Any]]:
+        """Return all rows of a group."""
+        (piece,) = self.pieces(number, self._rows)
+        return self.read(piece)
 
 
 def cut(chunks: Chunks, decode: Decode) -> Chunks:
@@ -162,7 +185,7 @@ def cut(chunks: Chunks, decode: Decode) -> Chunks:
     told = (decode(chunk.filter(pa.array(_telling(decode(chunk)))), None) for chunk in chunks)
     evidence = reduce(Evidence.plus, map(_observed, told))
     known, told_any = Known(verdicts(evidence)), evidence.sums["all"] > 0
-    found = Chunks(chunks.ends.slice(0, 0), chunks.rows)
+    found = Chunks(chunks.ends.slice(0, 0), chunks.rows, chunks.size_bytes)
     for chunk in chunks:
         decoded = decode(chunk, known)
         stays = staying(decoded.rows, np.where(told_any, decoded.protocol, np.int16(MISSING)))
@@ -192,7 +215,7 @@ def packets_in(chunks: Chunks, decode: Decode) -> Iterator[Packets]:
             starts.append(starts[-1] + len(heard.sessions.rows))
         found = Shuffled(len(starts) - 1)
         for share in range(shares):
-            _find(found, told.group(share), np.array(starts[:-1]))
+            _find(found, told, told.pieces(share, chunks.rows), np.array(starts[:-1]))
     with closing(found):
         for number, heard in enumerate(_heard(chunks, decode, known, calls, carried.again(LAYOUT))):
             yield Packets(*heard, _facts(found.group(number), starts[number], len(heard.sessions.rows)))
@@ -212,16 +235,15 @@ def _known(chunks: Chunks, decode: Decode) -> tuple[Known, Calls]:
         seen, shown = _observed(decoded), signs_in(decoded.rows, flows)
         evidence, signs = evidence.plus(seen) if evidence else seen, signs.plus(shown) if signs else shown
         shaken = np.flatnonzero(handshakes_in(decoded.rows))
-        handshakes.append(chunk.take(pa.array(shaken)))
+        handshakes.append(pa.table([decoded.rows.array(name).take(pa.array(shaken)) for name in SHAKEN], SHAKEN))
         places.append(start + shaken)
         start += len(chunk)
     assert evidence is not None
     assert signs is not None
-    kept = pa.concat_tables(handshakes).combine_chunks()
-    decoded = decode(kept)
-    known = Known(verdicts(evidence), layouts(decoded.rows, decoded.forward, flows, signs))
-    decoded = spoken(decode(kept, known))
-    return known, (np.concatenate(places), answers_of_calls(decoded))
+    recognised = verdicts(evidence)
+    kept = Decoded(Rows(pa.concat_tables(handshakes)), decoded.port_map, Known(recognised))
+    known = Known(recognised, layouts(kept.rows, kept.forward, flows, signs))
+    return known, (np.concatenate(places), answers_of_calls(kept))
 
 
 def _heard(chunks: Chunks, decode: Decode, known: Known, calls: Calls, carried: Carried) -> Iterator[Heard]:
@@ -242,13 +264,28 @@ def _tell(told: Shuffled, said: Said, start: int, shares: int) -> None:
     again = ~begins(twice)
     share = np.where(again, other[twice], own[twice])
     flags = {"place": start + twice, "has": ~again, "names": again | (own == other)[twice]}
-    told.add(flags | {name: column[twice] for name, column in said._asdict().items()}, share)
+    told.add({name: column[twice] for name, column in said._asdict().items()} | flags, share)
 
 
-def _find(found: Shuffled, told: dict[str, NDArray[Any]], starts: Integers) -> None:
-    """Write the facts of one share of numbers to the chunks of their records."""
-    flags = {name: told.pop(name) for name in ("place", "has", "names")}
-    found.add(flags | facts(Said(**told))._asdict(), np.searchsorted(starts, flags["place"], side="right") - 1)
+def _find(found: Shuffled, told: Shuffled, pieces: Sequence[Piece], starts: Integers) -> None:
+    """Write the facts of one share of numbers to the chunks of their records.
+
+    Many records may have one number: all parts of a rup message do, or what a peer sends that has nothing new to
+    acknowledge. So there may be several pieces, and what the later ones must know is carried.
+    """
+    sent, carried = Carried(keeps=True), Carried(keeps=len(pieces) > 1)
+    for piece in reversed(pieces):
+        note_sent(_said(told.read(piece)), sent)
+    for piece in pieces:
+        columns = told.read(piece)
+        said = _said(columns)
+        flags = {"place": columns["place"], "has": said.has, "names": said.names}
+        chunk = np.searchsorted(starts, columns["place"], side="right") - 1
+        found.add(flags | facts(said, sent, carried)._asdict(), chunk)
+
+
+def _said(columns: Mapping[str, NDArray[Any]]) -> Said:
+    return Said(**{name: columns[name] for name in Said._fields})
 
 
 def _facts(found: dict[str, NDArray[Any]], start: int, count: int) -> Facts:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fairway.capture.columns.records import NO_TIME
 from fairway.core.columns import Integers
 from fairway.core.tables import PACKETS, PROTOCOLS
-from fairway.lake.analysis.acknowledgements import DIFFERENCES, Facts, facts
+from fairway.lake.analysis.acknowledgements import DIFFERENCES, Facts, facts, note_sent
 from fairway.lake.analysis.conversations import Sessions, answers_of_calls, sessions_of
 from fairway.lake.analysis.decoded import KIND, KINDS, MRP, RUP, Decoded
 from fairway.lake.analysis.said import Said, said_of
@@ -54,7 +54,8 @@ def packets_of(decoded: Decoded) -> Packets:
     """Find sessions, messages and retransmissions among rows that are in the order of time within their flows."""
     spoken(decoded)
     heard = heard_in(decoded, answers_of_calls(decoded), Carried(keeps=False))
-    return Packets(*heard, facts(heard.said))
+    sent = note_sent(heard.said, Carried(keeps=True))
+    return Packets(*heard, facts(heard.said, sent, Carried(keeps=False)))
 
 
 def spoken(decoded: Decoded) -> Decoded:
@@ -206,10 +207,11 @@ def _body(packets: Packets) -> pa.Array:
     held = np.frombuffer(data, dtype=np.uint8)[ends[0] : ends[-1]] if data is not None else np.zeros(0, np.uint8)
     ends -= ends[0]
     cut = np.where(valid, np.minimum(header, np.diff(ends)), np.diff(ends))
-    left_out = np.zeros(len(held) + 1, dtype=np.int32)
+    # One byte for each of theirs: sums that go round on the way are 0 or 1 in the end.
+    left_out = np.zeros(len(held) + 1, dtype=np.int8)
     np.add.at(left_out, ends[:-1], 1)
     np.add.at(left_out, ends[:-1] + cut, -1)
-    kept = held[np.cumsum(left_out[:-1]) == 0]
+    kept = held[np.cumsum(left_out[:-1], dtype=np.int8) == 0]
     sizes = np.zeros(len(payload) + 1, dtype=np.int32)
     np.cumsum(np.diff(ends) - cut, out=sizes[1:])
     mask = pa.py_buffer(np.packbits(valid, bitorder="little"))

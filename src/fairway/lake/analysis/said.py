@@ -84,6 +84,10 @@ class Said(NamedTuple):
     body_bytes: Integers
     body_crc: Integers
     """-1 if it is not known."""
+    has: Mask
+    """Whether it stands for its own number: always, where the records of all numbers are together."""
+    names: Mask
+    """Whether it stands for the number that it acknowledges."""
 
     @property
     def ends_handshake(self) -> Mask:
@@ -181,6 +185,8 @@ def said_of(decoded: Decoded, sessions: Sessions) -> Said:
         further=np.ones(len(rows), bool),
         body_bytes=body_bytes,
         body_crc=np.where(unread, MISSING, crc)[rows],
+        has=np.ones(len(rows), bool),
+        names=np.ones(len(rows), bool),
     )
     return _reached(_skipped(said, sessions.runs), sessions.runs)
 
