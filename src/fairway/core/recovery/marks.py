@@ -103,7 +103,7 @@ class MarkRecovery(Recovery):
     def _is_suspect(self, run: Run) -> bool:
         """Return no but for the end of a stream, to a peer that ignores some: what else is not below the mark may have
         arrived all the same."""
-        return self._told_at_once(run) and self._may_be_ignored(run) and super()._is_suspect(run)
+        return self._told_at_once(run) and self._acceptance.may_refuse(run) and super()._is_suspect(run)
 
     def _next_relieved(self, now_us: int) -> Run | None:
         """Return the oldest: a stream that is left behind by others for too long is given up."""

@@ -16,9 +16,8 @@ What repeats known facts restarts nothing; it shows that the peer is there (`hea
 time-out, and neither then nor after it has left again is it in flight, or paced. Otherwise a window full of such
 packets would stay so, because nothing that is answered would leave after them. Under a controller that losses do not
 cut that begins with the ninth loss: before, three later transmissions show a lost retransmission a round trip after it
-left. But with the second for a packet that *may be ignored*: it is larger than all that were acknowledged, or all
-retransmissions of late were lost, which a path that delivers the rest hardly does. To the controller such a
-loss is none: the path has carried the packet, and the peer has dropped it.
+left. But with the second for a packet that the peer may not accept (`acceptance.py`). To the controller such a loss is
+none: the path has carried the packet, and the peer has dropped it.
 
 *A peer without room* drops packets that it would take later, and which of their timers runs out when there is room
 again is chance: to a peer that held eight at a time most of them waited while it held none. An acknowledgement shows
@@ -36,6 +35,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fairway.core.machine import Buffer
+from fairway.core.recovery.acceptance import Acceptance
 from fairway.core.recovery.blame import Blame
 from fairway.core.recovery.congestion import Controller
 from fairway.core.recovery.evidence import Evidence
@@ -47,9 +47,6 @@ from fairway.core.statistics import Statistics
 UNLIMITED = 1 << 30
 STUBBORN = 3
 """Losses of a packet that is repaired by timer only, after which it counts in the window wherever it is."""
-REFUSALS = 5
-"""So many packets that were lost again, and none that was repaired in between, show a peer that ignores some; where one
-was ever repaired, so many round trips of that."""
 RELIEVED_BY_ONE = 2
 """Packets waiting for room that leave for each one acknowledged: one takes its room, one looks for more."""
 RELIEVED_MAX = 16
@@ -123,14 +120,7 @@ class Transmissions:
         """No packet reaches the end of its life earlier."""
         self._has_suspects = False
         """Whether there was ever one; if only suspects are left, one at a time is probed like any other packet."""
-        self._taken_bytes_max = 0 if kind.bounded else UNLIMITED
-        """The largest packet that was acknowledged, where that matters."""
-        self._refusals = 0
-        """How often packets were lost again since one was acknowledged that had been lost."""
-        self._refused_us = 0
-        """When the count last rose."""
-        self._has_repaired = False
-        """Whether a packet that was lost was ever acknowledged."""
+        self._acceptance = Acceptance(bounded=kind.bounded)
         self._stubborn = 0
         """Packets repaired by timer only that were lost again and again."""
         self._judged_us = 0
@@ -263,11 +253,7 @@ class Transmissions:
 
     def _certain(self, run: Run) -> int:
         """Return how many losses of a run are the path's; of one that the peer may ignore only the first."""
-        return 1 if self._may_be_ignored(run) else self._certain_losses
-
-    def _may_be_ignored(self, run: Run) -> bool:
-        """Return whether a run may be above the peer's buffer, or the peer is one that ignores packets."""
-        return run.segment_bytes > self._taken_bytes_max or self._refusals >= REFUSALS
+        return 1 if self._acceptance.may_refuse(run) else self._certain_losses
 
     def _waits_alone(self, run: Run) -> bool:
         """Return whether a run that was lost waits for a timer of its own."""
@@ -313,7 +299,7 @@ class Transmissions:
         flight.left -= 1
         if not stream.left:
             del self.streams[stream.serial]
-        self._taken_bytes_max = max(self._taken_bytes_max, run.segment_bytes)
+        self._acceptance.taken(run)
         self._evidence.take_one(run)
         if self._kind.sampled:
             self._evidence.sample_one(run.sent_us[0], now_us)
@@ -401,10 +387,7 @@ class Transmissions:
     def _take_off(self, run: Run, count: int, now_us: int, transmission: int) -> bool:
         """Take the first packets of a run off as acknowledged; return whether it is certain which transmission was."""
         at = self._evidence.take(run, count, now_us, transmission)
-        if run.losses:
-            self._refusals = 0
-            self._has_repaired = True
-        self._taken_bytes_max = max(self._taken_bytes_max, run.segment_bytes)
+        self._acceptance.taken(run)
         if run.cut and at == 0:
             self._blame.spurious(run, count, now_us - run.sent_us[0])
         self._leave(run, count)
@@ -549,7 +532,7 @@ class Transmissions:
         run.state = LOST
         run.losses += 1
         sure = self._passes_by and self._told_at_once(run) and (blame or self._time_tells())
-        ignored = sure and self._may_be_ignored(run)
+        ignored = sure and self._acceptance.may_refuse(run)
         if self._controller is not None:
             if ignored:
                 self._controller.delivered(run.count, None, flight.in_flight, 0, now_us)
@@ -559,7 +542,7 @@ class Transmissions:
             cut = self._blame.lost(run, now_us)
         elif run.losses > 1:
             if sure:
-                self._refused(run.count, now_us)
+                self._acceptance.refused(run.count, self.timing.smoothed_us, now_us)
             self._blame.absolve(run, run.count)
             run.cut = 0
         if not self._kind.by_name:
@@ -582,15 +565,6 @@ class Transmissions:
             flight.urge(run)
         else:
             flight.queue(run)
-
-    def _refused(self, count: int, now_us: int) -> None:
-        """Count packets that were lost again; from a peer that has taken others when they left again once a round trip,
-        because they may have run over a queue together."""
-        if not self._has_repaired or not self._kind.bounded:
-            self._refusals += count
-        elif now_us >= self._refused_us + self.timing.smoothed_us:
-            self._refusals += 1
-            self._refused_us = now_us
 
     def withdraw(self, stream: Stream) -> list[Run]:
         """Take everything of a stream off and return it."""
