@@ -103,8 +103,9 @@ class Transmissions:
         self._passes_by = kind.by_name and not kind.ordered
         """Whether others leave although a packet is never answered."""
         self._certain_losses = 1 if controller is None else controller.certain_losses
-        self._paces_repairs = controller is not None and controller.measures and not cumulative
-        """Whether what was lost again waits for window and pacing."""
+        self._paces_repairs = kind.ordered and controller is not None and controller.measures and not cumulative
+        """Whether what was lost again waits for window and pacing: what is behind it waits at the peer all the same.
+        Where packets are delivered as they come, constant traffic of others then found a full queue."""
         self.streams: dict[int, Stream] = {}
         """By serial, oldest first: those that were transmitted and have packets without an acknowledgement."""
         self.news_us = 0
