@@ -44,11 +44,11 @@ class Pipe:
                 self.in_flight -= 1
                 self.model.missed(1)
             while self._answers and self._answers[0][0] <= self.now_us:
-                _, _, departure, sent_us = heappop(self._answers)
+                _, order, departure, sent_us = heappop(self._answers)
                 self.in_flight -= 1
                 self.arrived += 1
                 self.longest_us = max(self.longest_us, self.now_us - sent_us)
-                self.model.delivered(1, departure, self.in_flight, self.now_us - sent_us, self.now_us)
+                self.model.delivered(1, departure, order, self.in_flight, self.now_us - sent_us, self.now_us)
                 if self.model.phase != self.phases[-1]:
                     self.phases.append(self.model.phase)
             room = self.model.room(self.in_flight, self.now_us) if self.now_us >= next_offer_us else 0
@@ -169,7 +169,7 @@ def test_where_nothing_comes_back_only_a_few_packets_leave_until_something_does(
     assert window > MIN_PACKETS
     pipe.model.timed_out(pipe.now_us, pipe.now_us)
     assert pipe.model.window == MIN_PACKETS
-    pipe.model.delivered(1, None, 0, 0, pipe.now_us)
+    pipe.model.delivered(1, None, 0, 0, 0, pipe.now_us)
     assert pipe.model.window == window
 
 
@@ -194,6 +194,6 @@ def test_what_was_overtaken_and_took_less_time_all_the_same_does_not_make_the_sp
     """Which transmission was answered is sometimes a guess."""
     model = Model(100)
     first, second = model.sent(1, 0, 0), model.sent(1, 1, 0)
-    model.delivered(1, second, 1, 9_000, 9_000)
-    model.delivered(1, first, 0, 1_000, 9_000)
+    model.delivered(1, second, 1, 1, 9_000, 9_000)
+    model.delivered(1, first, 0, 0, 1_000, 9_000)
     assert model.spread_us == 0

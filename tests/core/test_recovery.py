@@ -490,7 +490,9 @@ class Told(Controller):
         self.packets = 0
         self.round_trips_us: list[int] = []
 
-    def delivered(self, packets: int, departure: Departure | None, in_flight: int, rtt_us: int, now_us: int) -> None:
+    def delivered(
+        self, packets: int, departure: Departure | None, order: int, in_flight: int, rtt_us: int, now_us: int
+    ) -> None:
         self.packets += packets
         self.round_trips_us.append(rtt_us)
 

@@ -58,17 +58,17 @@ class Blame:
             self._controller.timed_out(sent_us, now_us)
             self._cuts += 1
 
-    def absolve(self, run: Run, count: int) -> None:
-        """Take back that the loss of packets counted; the cut itself when no more count than there were none."""
-        if run.cut == self._cuts:
+    def absolve(self, cut: int, count: int) -> None:
+        """Take back that losses counted for a cut; the cut itself when no more count than there were none."""
+        if cut == self._cuts:
             self._losses -= count
             if self._losses <= self._none and self._controller is not None:
                 self._controller.undo()
                 self._cuts += 1  # what else was lost then has no cut left to undo
 
-    def spurious(self, run: Run, count: int, age_us: int) -> None:
+    def spurious(self, cut: int, count: int, age_us: int) -> None:
         """Take that the first transmission of packets which were taken for lost had arrived, at that age."""
         self._latest_us = max(self._latest_us if self.reordered_us() else 0, age_us + (age_us >> 3))
         self._reorders_until = self._cuts + REORDERS_FOR
         self._none += count
-        self.absolve(run, count)
+        self.absolve(cut, count)

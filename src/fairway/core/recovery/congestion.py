@@ -74,12 +74,14 @@ class Controller:
     def acknowledged(self, packets: int, in_flight: int, smoothed_rtt_us: int, now_us: int) -> None:
         """Take newly acknowledged packets; `in_flight` is how many there were when the latest packet left."""
 
-    def delivered(self, packets: int, departure: Departure | None, in_flight: int, rtt_us: int, now_us: int) -> None:
-        """Take packets that arrived, each once: the departure of the latest of them, what is still in flight, and the
-        round trip: negative where it was this at the most, 0 where nothing is known of it. Without a departure more may
-        have arrived by now than is known."""
+    def delivered(
+        self, packets: int, departure: Departure | None, order: int, in_flight: int, rtt_us: int, now_us: int
+    ) -> None:
+        """Take packets that arrived, each once: the departure of the latest of them, in which order it left, what is
+        still in flight, and the round trip: negative where it was this at the most, 0 where nothing is known of it.
+        Without a departure more may have arrived by now than is known."""
 
-    def waited(self, departure: Departure, rtt_us: int) -> None:
+    def waited(self, order: int, rtt_us: int) -> None:
         """Take how long something took that may have waited at the peer for its application."""
 
     def missed(self, packets: int) -> None:

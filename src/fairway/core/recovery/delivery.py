@@ -25,10 +25,12 @@ SECOND = 1_000_000
 class Round:
     """What is known of the round trip under way. It is over when what left after its begin is acknowledged."""
 
-    def __init__(self, delivered: int, lost: int, now_us: int) -> None:
+    def __init__(self, delivered: int, lost: int, in_flight: int, now_us: int) -> None:
         self.delivered = delivered
         self.lost = lost
         """What had been delivered and lost at its begin."""
+        self.enough = delivered + lost + in_flight
+        """What is delivered or lost when as much as was in flight is."""
         self.begin_us = now_us
         self.least_us = 0
         """Its shortest sample; 0 if there was none."""

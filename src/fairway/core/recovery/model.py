@@ -127,7 +127,7 @@ class Model(Controller):
         self._longer = LongerPath()
         self._front = self._front_us = 0
         """What left last of all that is acknowledged, and its round trip."""
-        self._round = Round(0, 0, 0)
+        self._round = Round(0, 0, 0, 0)
         self._before_us = 0
         """The shortest sample of the round trip before."""
         self._was_down = False
@@ -268,22 +268,24 @@ class Model(Controller):
     def acknowledged(self, packets: int, in_flight: int, smoothed_rtt_us: int, now_us: int) -> None:
         return
 
-    def delivered(self, packets: int, departure: Departure | None, in_flight: int, rtt_us: int, now_us: int) -> None:
+    def delivered(
+        self, packets: int, departure: Departure | None, order: int, in_flight: int, rtt_us: int, now_us: int
+    ) -> None:
         delivery = self._delivery
         delivery.packets += packets
         self._stalled = False
         waited_us = self._waited_us(departure, rtt_us, now_us) if rtt_us else 0
         if rtt_us > 0 or (rtt_us < 0 and not self.least_us):
-            self._take_round_trip(abs(rtt_us), waited_us, now_us)
+            self._take_round_trip(abs(rtt_us), waited_us, in_flight, now_us)
         if departure is None:
             return
         # A mark may have waited for a repair.
-        if rtt_us and departure.order >= self._front and not (self.cumulative and self._lost > self._round.lost):
+        if rtt_us and order >= self._front and not (self.cumulative and self._lost > self._round.lost):
             longer_us = self._longer.follow(abs(rtt_us), self._lost if self.cumulative else 0, now_us)
             if longer_us:
                 self._lengthen(longer_us, now_us)
         if rtt_us > 0:
-            self._take_order(departure.order, rtt_us)
+            self._take_order(order, rtt_us)
         delivery.take(
             packets, departure, self.least_us + self.spread_us, 1 if self.phase == STARTUP else BUNCHES, now_us
         )
@@ -293,8 +295,12 @@ class Model(Controller):
         # What is delivered may be known so late that a round trip by count takes several.
         late = now_us - self._round.begin_us > 2 * max(self.least_us, self._latest_us) + self.spread_us
         over = now_us - self._round.begin_us >= self.least_us + self.spread_us
-        if (over and departure.delivered >= self._round.delivered) or late:
-            self._end_round(now_us)
+        came_back = departure.delivered >= self._round.delivered
+        if self.phase == STARTUP and not self.cumulative:
+            # Of answers that overtake each other the quick ones say little: as many as were in flight must be there.
+            came_back = came_back and delivery.packets + self._lost >= self._round.enough
+        if (over and came_back) or late:
+            self._end_round(in_flight, now_us)
             delivery.end_round(departure, now_us)
         self._advance(in_flight, now_us)
 
@@ -309,10 +315,10 @@ class Model(Controller):
         service_us = SCALE * SECOND // max(1, self.rate)
         return self._gathering.take(gap_us, service_us, max(0, rtt_us), alone_us, late_us)
 
-    def _take_round_trip(self, rtt_us: int, waited_us: int, now_us: int) -> None:
+    def _take_round_trip(self, rtt_us: int, waited_us: int, in_flight: int, now_us: int) -> None:
         if not self.least_us:
             self._credited_us = now_us
-            self._round = Round(0, 0, now_us)
+            self._round = Round(0, 0, self._delivery.packets + in_flight, now_us)
         self._latest_us = rtt_us
         self.least_us = min(self.least_us or rtt_us, rtt_us)
         self._longer.take(rtt_us)
@@ -338,9 +344,9 @@ class Model(Controller):
         self._spread_samples = min(self._spread_samples + 1, SPREAD_SAMPLES)
         self._spread += (late_us * SCALE - self._spread) // self._spread_samples
 
-    def waited(self, departure: Departure, rtt_us: int) -> None:
-        if departure.order < self._front:
-            self._take_order(departure.order, rtt_us)
+    def waited(self, order: int, rtt_us: int) -> None:
+        if order < self._front:
+            self._take_order(order, rtt_us)
 
     @property
     def _grown_us(self) -> int:
@@ -355,7 +361,7 @@ class Model(Controller):
         """Return whether a round trip shows more than a short queue."""
         return rtt_us > self.least_us + max(self.least_us >> 3, QUEUE_US_MIN) + self.spread_us
 
-    def _end_round(self, now_us: int) -> None:
+    def _end_round(self, in_flight: int, now_us: int) -> None:
         """Judge the round trip that ends."""
         self._gathering.end_round()
         over, delivered = self._round, self._delivery.packets - self._round.delivered
@@ -391,9 +397,11 @@ class Model(Controller):
             self._still_rounds = still_rounds if stuck else 0
             self._down_rate = self._down_rate if stuck and not noticed else self.rate
         elif self.phase == STARTUP and not over.limited:
-            self._judge_growth(delivered, 3 if over.least_us else 1, now_us)  # without a sample only repairs arrived
+            # Without a sample only repairs arrived; and where answers overtake each other that is no queue.
+            mixed = not self.cumulative and 2 * self._spread > self.least_us * SCALE
+            self._judge_growth(delivered, 3 if over.least_us and (grown or not mixed) else 1, now_us)
         self._before_us, self._gain_before = over.least_us, self._gain
-        self._round = Round(self._delivery.packets, self._lost, now_us)
+        self._round = Round(self._delivery.packets, self._lost, in_flight, now_us)
 
     def _measure_loss(self, lost: int, delivered: int) -> None:
         self._missing += lost
@@ -443,8 +451,10 @@ class Model(Controller):
         phase = self.phase
         if phase == STARTUP:
             lost = self._lost - self._round.lost
-            left = self._delivery.packets - self._round.delivered + lost
-            many = lost > LOST_MANY and lost * 8 > left
+            arrived = self._delivery.packets - self._round.delivered
+            left = arrived + lost
+            enough = self.cumulative or arrived > 2 * LOST_MANY  # what was only overtaken may seem lost
+            many = lost > LOST_MANY and enough and lost * 8 > left
             if many and (self._is_grown(self._latest_us) or (lost * 4 > left and self._is_long(self._latest_us))):
                 self._begin(DRAIN)
         elif phase == ROUND_TRIP:

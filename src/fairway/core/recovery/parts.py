@@ -189,7 +189,8 @@ class PartRecovery(MarkRecovery):
         landed = -1 if below else self._settle_before(order, stream)
         if landed >= 0 and order >= self._doubted and not self._polls and self._controller is not None:
             rtt_us = 0 if run.named else asked_after_us(run, self.timing.least_us, now_us)
-            self._controller.delivered(landed, run.departure, self._flight.in_flight, rtt_us, now_us)
+            departed = 0 if run.departure is None else run.departure.order
+            self._controller.delivered(landed, run.departure, departed, self._flight.in_flight, rtt_us, now_us)
         self._named(run, now_us)
         run.asked = True
         run.sure = len(run.sent_us)
@@ -430,7 +431,7 @@ class PartRecovery(MarkRecovery):
             stream.chances += CHANCES_MAX if not self.slots.is_bounded else 0 if stream.behind else 3
         self.slots.ignore(stream, now_us)
         if self._controller is not None and stream.is_hopeless:  # the path is not to blame
-            self._controller.delivered(carried, None, self._flight.in_flight, 0, now_us)
+            self._controller.delivered(carried, None, 0, self._flight.in_flight, 0, now_us)
         self._probe_ignored(probe, probe.sent_us[-1])
         if probe.again_us <= now_us:
             self._flight.urge(probe)

@@ -51,6 +51,8 @@ RELIEVED_BY_ONE = 2
 """Packets waiting for room that leave for each one acknowledged: one takes its room, one looks for more."""
 RELIEVED_MAX = 16
 """Losses of a packet after which only its own timer has it leave again: the peer seems never to take it."""
+ANSWERED_MAX = 256
+"""Packets that may be acknowledged a second time, as far as they are remembered."""
 
 
 class Kind(NamedTuple):
@@ -126,6 +128,9 @@ class Transmissions:
         """Packets repaired by timer only that were lost again and again."""
         self._judged_us = 0
         """What left before has cut the window by a time-out, or by nothing."""
+        self._answered: dict[int, tuple[int, int, int, int]] = {}
+        """By number, what is known of packets that left more than once and were acknowledged once: a second
+        acknowledgement shows that the first transmission had arrived."""
         self._spare = 0
         """New packets that may leave beyond the window, because nothing comes back."""
         self.forgotten: list[Stream] = []
@@ -305,7 +310,14 @@ class Transmissions:
         if self._kind.sampled:
             self._evidence.sample_one(run.sent_us[0], now_us)
         if self._controller is not None:
-            self._controller.delivered(1, run.departure, flight.in_flight, now_us - run.sent_us[0], now_us)
+            self._controller.delivered(
+                1,
+                run.departure,
+                run.orders[0] + run.first - run.base,
+                flight.in_flight,
+                now_us - run.sent_us[0],
+                now_us,
+            )
         self._news(stream, 1, now_us)
         return run
 
@@ -322,6 +334,8 @@ class Transmissions:
         while number < end:
             run = stream.find(number)
             if run is None:
+                if number in self._answered:
+                    self._take_spurious(*self._answered.pop(number))
                 number += 1
                 continue
             if number > run.first:
@@ -345,8 +359,10 @@ class Transmissions:
         self, controller: Controller, pieces: list[Acknowledged], transmission: int, now_us: int, *, prompt: bool
     ) -> None:
         """Take what arrived out of the network, and tell the controller unless it knows, or does not ask."""
-        latest, total, sure, repaired = pieces[0].run, 0, -1, False
+        latest, order, total, sure, repaired = pieces[0].run, -1, 0, -1, False
         for run, first, count in pieces:
+            last = run.orders[-1] + first - run.base + count - 1
+            order = max(order, last)
             if run.orders[-1] > latest.orders[-1]:
                 latest = run
             if not run.landed:
@@ -354,8 +370,10 @@ class Transmissions:
             if len(run.sent_us) > 1:
                 repaired = True
             else:
-                sure = max(sure, run.orders[-1] + first - run.base + count - 1)
+                sure = max(sure, last)
         landed = self._land(sure)
+        if self._cumulative:  # a mark tells of what left together as of one
+            order = 0 if latest.departure is None else latest.departure.order
         if not controller.measures:
             return
         early = not self._kind.by_name and not self._time_tells()  # the timer was: the first transmission arrived
@@ -367,10 +385,10 @@ class Transmissions:
         if rtt_us > least_us + (least_us >> 2) and not (prompt and self._left_at_once(pieces[-1])):
             rtt_us = -rtt_us  # an upper bound: short it shows that there is no queue, long it shows nothing
         if not prompt and len(latest.sent_us) == 1 and latest.departure is not None:
-            controller.waited(latest.departure, now_us - latest.sent_us[0])
+            controller.waited(order, now_us - latest.sent_us[0])
         told = landed >= 0 or (len(latest.sent_us) > 1 and self._is_latest(latest))
         departure = latest.departure if told else None
-        controller.delivered(total + max(0, landed), departure, self._flight.in_flight, rtt_us, now_us)
+        controller.delivered(total + max(0, landed), departure, order, self._flight.in_flight, rtt_us, now_us)
 
     def _is_latest(self, run: Run) -> bool:
         """Return whether an acknowledgement of a run can only speak of its latest transmission."""
@@ -389,10 +407,24 @@ class Transmissions:
         """Take the first packets of a run off as acknowledged; return whether it is certain which transmission was."""
         at = self._evidence.take(run, count, now_us, transmission)
         self._acceptance.taken(run)
-        if run.cut and at == 0:
-            self._blame.spurious(run, count, now_us - run.sent_us[0])
+        if run.losses and at <= 0:
+            order, age_us = run.orders[0] + run.first - run.base, now_us - run.sent_us[0]
+            if at == 0:
+                self._take_spurious(run.cut, count, order, age_us)
+            elif self._kind.by_name and not self._cumulative and count == 1:
+                self._answered[run.first] = (run.cut, count, order, age_us)
+                if len(self._answered) > ANSWERED_MAX:
+                    del self._answered[next(iter(self._answered))]
         self._leave(run, count)
         return at >= 0
+
+    def _take_spurious(self, cut: int, count: int, order: int, age_us: int) -> None:
+        """Take that the first transmission of packets which were taken for lost had arrived, at that age."""
+        if cut:
+            self._blame.spurious(cut, count, age_us)
+        if self._kind.by_name and not self._cumulative and self._controller is not None:
+            self._controller.missed(-count)
+            self._controller.waited(order, age_us)
 
     def _leave(self, run: Run, count: int) -> None:
         """Take the first packets of a run out of everything."""
@@ -536,7 +568,7 @@ class Transmissions:
         ignored = sure and self._acceptance.may_refuse(run)
         if self._controller is not None:
             if ignored:
-                self._controller.delivered(run.count, None, flight.in_flight, 0, now_us)
+                self._controller.delivered(run.count, None, 0, flight.in_flight, 0, now_us)
             else:
                 self._controller.missed(run.count)
         if run.losses == 1 and blame and not ignored and run.sent_us[0] >= self._judged_us:
@@ -544,7 +576,7 @@ class Transmissions:
         elif run.losses > 1:
             if sure:
                 self._acceptance.refused(run.count, self.timing.smoothed_us, now_us)
-            self._blame.absolve(run, run.count)
+            self._blame.absolve(run.cut, run.count)
             run.cut = 0
         if not self._kind.by_name:
             self._stubborn += run.count if run.losses == STUBBORN else 0
