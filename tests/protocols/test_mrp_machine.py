@@ -12,6 +12,7 @@ from fairway.core.events import (
     ConnectRefused,
     Delivered,
     MessageReceived,
+    MessagesReceived,
     PingAnswered,
 )
 from fairway.core.random_source import Seeded
@@ -245,3 +246,27 @@ def test_a_client_that_says_it_is_there_acknowledges_nothing(count: int, now_us:
     server.machine.receive(b"".join(acks), "c", now_us + 2_000, 14)
     world.settle("s")
     assert len(server.of(Delivered)) == len(data) > 0
+
+
+def test_what_several_connections_send_together_is_taken_run_by_run() -> None:
+    server, client = MrpMachine(MrpOptions(), Seeded(1)), MrpMachine(MrpOptions(controller="eager"), Seeded(2))
+    for _ in range(3):
+        client.connect("s", 0)
+    _exchange(client, server)
+    client.wake(1_000)
+    _exchange(client, server)
+    for peer in client.peers():
+        client.send_many(peer, numbered(6), 1_000)
+    _exchange(client, server)
+    assert [type(event) for event in server.events()] == [*[Connected] * 3, *[MessagesReceived] * 3]
+    assert sum(len(event.tokens) for event in client.events() if isinstance(event, Delivered)) == 18
+    assert (server.statistics.batches, client.statistics.batches) == (3, 3)
+
+
+def _exchange(client: MrpMachine, server: MrpMachine) -> None:
+    """Carry what both send to the other side until they are silent."""
+    while sent := [(server, "c", one) for one in client.transmits()] + [
+        (client, "s", one) for one in server.transmits()
+    ]:
+        for target, source, transmit in sent:
+            target.receive(transmit.data, source, 1_000, transmit.segment_bytes)

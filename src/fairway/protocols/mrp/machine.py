@@ -36,8 +36,8 @@ repair need one answer a packet, and an answer that leaves at once is also the b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from fairway.core.errors import BadMessage, MalformedDatagram, NotSupported
 from fairway.core.events import Address, CloseReason, Peer, Receipt
@@ -51,8 +51,12 @@ from fairway.protocols.mrp.options import PIGGYBACK, STAMPED
 from fairway.protocols.mrp.sender import Sender
 from fairway.protocols.mrp.stamped import StampedConnection
 
+if TYPE_CHECKING:
+    from fairway.protocols.mrp.columns import Rows
+
+Take = Callable[["Rows", int], bool]
 BATCH_FROM = 4
-"""A received super-buffer of fewer datagrams is taken one by one."""
+"""Fewer datagrams of one connection in a row are taken one by one."""
 
 
 class MrpMachine(ConnectionMachine):
@@ -81,31 +85,57 @@ class MrpMachine(ConnectionMachine):
         if segment_bytes is None or size <= segment_bytes:
             self._receive_one(datagrams, size, address, now_us)
             return
-        for place in range(self._receive_run(datagrams, address, now_us, segment_bytes), size, segment_bytes):
-            datagram = datagrams[place : place + segment_bytes]
+        place = 0
+        if segment_bytes >= wire.PIGGYBACK_BYTES:
+            while size - place >= BATCH_FROM * segment_bytes:
+                take, prefix = self._taker(datagrams[place : place + segment_bytes], segment_bytes, address)
+                if take is None:
+                    break  # a call that its first packet completes has the others come one by one
+                count = self._receive_run(datagrams, place, take, prefix, address, now_us, segment_bytes)
+                place += count * segment_bytes
+        self._receive_each(datagrams, place, size, address, now_us, segment_bytes)
+
+    def _receive_each(
+        self, data: bytes, start: int, end: int, address: Address, now_us: int, segment_bytes: int
+    ) -> None:
+        for place in range(start, end, segment_bytes):
+            datagram = data[place : place + segment_bytes]
             self._receive_one(datagram, len(datagram), address, now_us)
 
-    def _receive_run(self, data: bytes, address: Address, now_us: int, segment_bytes: int) -> int:
-        """Take the full segments of a batch as a whole if they are plain; return how many bytes are done."""
-        count = len(data) // segment_bytes
-        if count < BATCH_FROM or segment_bytes < wire.PIGGYBACK_BYTES:
-            return 0
-        kind, taken, stamped = wire.type_of(data), False, None
-        if segment_bytes >= wire.STAMPED_BYTES:
-            dest_conid, from_conid, _, _ = wire.stamped_fields(data)
+    def _receive_run(
+        self, data: bytes, place: int, take: Take, prefix: bytes, address: Address, now_us: int, segment_bytes: int
+    ) -> int:
+        """Take the full segments from a place on that have the prefix, and return how many: as a whole if they are
+        plain and not too few."""
+        count = 1
+        if data.startswith(prefix, place + (BATCH_FROM - 1) * segment_bytes):
+            from fairway.protocols.mrp import columns
+
+            rows = columns.rows_of(data, place, (len(data) - place) // segment_bytes, segment_bytes, prefix)
+            count = len(rows)
+            if count >= BATCH_FROM and take(rows, now_us):
+                self.statistics.batches += 1
+                self.statistics.datagrams_received += count
+                self.statistics.bytes_received += count * segment_bytes
+                return count
+        self._receive_each(data, place, place + count * segment_bytes, address, now_us, segment_bytes)
+        return count
+
+    def _taker(self, datagram: bytes, size: int, address: Address) -> tuple[Take | None, bytes]:
+        """Return what takes many datagrams like this one, and how all of them begin."""
+        kind = wire.type_of(datagram)
+        if size >= wire.STAMPED_BYTES:
+            dest_conid, from_conid, _, _ = wire.stamped_fields(datagram)
             stamped = self._find_connection(dest_conid, from_conid, address, STAMPED)
-        if kind == wire.TYPE_ACK and segment_bytes == wire.ACK_BYTES:
-            taken = isinstance(stamped, StampedConnection) and stamped.take_acks(data, count, now_us)
-        elif kind == wire.TYPE_DATA:
-            from_conid, dest_conid, _, _ = wire.piggyback_fields(data)
-            connection = stamped or self._find_connection(dest_conid, from_conid, address, PIGGYBACK)
-            taken = connection is not None and connection.take_run(data, count, segment_bytes, now_us)
-        if not taken:
-            return 0
-        self.statistics.batches += 1
-        self.statistics.datagrams_received += count
-        self.statistics.bytes_received += count * segment_bytes
-        return count * segment_bytes
+            if isinstance(stamped, StampedConnection) and kind == wire.TYPE_DATA:
+                return stamped.take_run, stamped.data_in
+            if isinstance(stamped, StampedConnection) and kind == wire.TYPE_ACK and size == wire.ACK_BYTES:
+                return stamped.take_acks, stamped.ack_in
+        from_conid, dest_conid, _, _ = wire.piggyback_fields(datagram)
+        connection = self._find_connection(dest_conid, from_conid, address, PIGGYBACK)
+        if connection is not None and kind == wire.TYPE_DATA:
+            return connection.take_run, connection.data_in
+        return None, b""
 
     def _receive_one(self, datagram: bytes, size: int, address: Address, now_us: int) -> None:
         statistics = self.statistics
