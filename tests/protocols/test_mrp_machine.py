@@ -241,8 +241,8 @@ def test_a_client_that_says_it_is_there_acknowledges_nothing(count: int, now_us:
     world.settle("s")
     assert server.of(Delivered) == []
     data = [data for at_us, data in server.sent if at_us == now_us and is_data(data)]
-    fields = [wire.stamped_fields(datagram) for datagram in data]
-    acks = [wire.ack_bytes(*ids, sequence, stamp) for _, _, sequence, stamp in fields]
+    fields = [wire.pair_at(datagram, wire.STAMPED_HEAD_BYTES) for datagram in data]
+    acks = [wire.ack_bytes(*ids, sequence, stamp) for sequence, stamp in fields]
     server.machine.receive(b"".join(acks), "c", now_us + 2_000, 14)
     world.settle("s")
     assert len(server.of(Delivered)) == len(data) > 0

@@ -25,7 +25,7 @@ def test_no_datagram_fits_a_stamped_and_a_piggyback_connection(seed: int, theirs
     assert piggyback
     remote = (piggyback & 0xFF) << 16 | theirs & 0xFFFF or 1
     data = wire.stamped_prefix(wire.TYPE_DATA, stamped, remote) + wire.pair(short, stamp)
-    from_conid, dest_conid, _, _ = wire.piggyback_fields(data)
+    from_conid, dest_conid = wire.pair_at(data, wire.HEAD_BYTES)
     assert (dest_conid, from_conid) != (piggyback, stamped >> 8)
     assert dest_conid != piggyback
 

@@ -91,9 +91,14 @@ class Connection(Conversation, ABC):
     def _presence(self) -> bytes:
         """Return a packet that carries the peer's id and no message."""
 
+    @property
+    def heads(self) -> tuple[bytes, ...]:
+        """How data of the other side begins, and acks where there are any."""
+        return (self.data_in,)
+
     @abstractmethod
-    def take_data(self, datagram: bytes, sequence: int, field: int, now_us: int) -> None:
-        """Take one data packet of this connection; `field` is its stamp or its from_seq."""
+    def take(self, datagram: bytes, size: int, now_us: int) -> bool:
+        """Take one datagram that begins with one of the heads; return whether it has a size that it may have."""
 
     @abstractmethod
     def take_run(self, rows: Rows, now_us: int) -> bool:

@@ -47,7 +47,7 @@ from fairway.protocols.mrp import snapshot as snapshots
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection
 from fairway.protocols.mrp.handshake import ConnectionMachine
-from fairway.protocols.mrp.options import PIGGYBACK, STAMPED
+from fairway.protocols.mrp.options import PIGGYBACK
 from fairway.protocols.mrp.sender import Sender
 from fairway.protocols.mrp.stamped import StampedConnection
 
@@ -123,65 +123,22 @@ class MrpMachine(ConnectionMachine):
 
     def _taker(self, datagram: bytes, size: int, address: Address) -> tuple[Take | None, bytes]:
         """Return what takes many datagrams like this one, and how all of them begin."""
-        kind = wire.type_of(datagram)
-        if size >= wire.STAMPED_BYTES:
-            dest_conid, from_conid, _, _ = wire.stamped_fields(datagram)
-            stamped = self._find_connection(dest_conid, from_conid, address, STAMPED)
-            if isinstance(stamped, StampedConnection) and kind == wire.TYPE_DATA:
-                return stamped.take_run, stamped.data_in
-            if isinstance(stamped, StampedConnection) and kind == wire.TYPE_ACK and size == wire.ACK_BYTES:
-                return stamped.take_acks, stamped.ack_in
-        from_conid, dest_conid, _, _ = wire.piggyback_fields(datagram)
-        connection = self._find_connection(dest_conid, from_conid, address, PIGGYBACK)
-        if connection is not None and kind == wire.TYPE_DATA:
-            return connection.take_run, connection.data_in
-        return None, b""
+        connection = self._named(datagram, size, address)
+        if connection is None:
+            return None, b""
+        if isinstance(connection, StampedConnection) and datagram.startswith(connection.ack_in):
+            return (connection.take_acks if size == wire.ACK_BYTES else None), connection.ack_in
+        return connection.take_run, connection.data_in
 
     def _receive_one(self, datagram: bytes, size: int, address: Address, now_us: int) -> None:
         statistics = self.statistics
         statistics.datagrams_received += 1
         statistics.bytes_received += size
-        kind = wire.type_of(datagram)
-        if kind == wire.TYPE_DATA and size >= wire.PIGGYBACK_BYTES:
-            self._take_data(datagram, size, address, now_us)
-        elif kind == wire.TYPE_ACK and size == wire.ACK_BYTES:
-            self._take_ack(datagram, address, now_us)
-        else:
-            self._take_other(datagram, address, now_us)
+        connection = self._named(datagram, size, address)
+        if connection is None or not connection.take(datagram, size, now_us):
+            self._take_other(datagram, size, address, now_us)
 
-    def _take_data(self, datagram: bytes, size: int, address: Address, now_us: int) -> None:
-        """Look the connection up in the stamped reading, then in the piggyback one."""
-        if size >= wire.STAMPED_BYTES:
-            dest_conid, from_conid, sequence, stamp = wire.stamped_fields(datagram)
-            connection = self._lookup(dest_conid, from_conid, address, STAMPED, now_us)
-            if connection is not None:
-                connection.take_data(datagram, sequence, stamp, now_us)
-                return
-        from_conid, dest_conid, sequence, from_seq = wire.piggyback_fields(datagram)
-        connection = self._lookup(dest_conid, from_conid, address, PIGGYBACK, now_us)
-        if connection is not None:
-            connection.take_data(datagram, sequence, from_seq, now_us)
-        else:
-            self._refuse(datagram)
-
-    def _take_ack(self, datagram: bytes, address: Address, now_us: int) -> None:
-        dest_conid, from_conid, sequence, stamp = wire.stamped_fields(datagram)
-        connection = self._lookup(dest_conid, from_conid, address, STAMPED, now_us)
-        if isinstance(connection, StampedConnection):
-            connection.take_ack(sequence, stamp, now_us)
-        else:
-            self._refuse(datagram)
-
-    def _refuse(self, datagram: bytes) -> None:
-        """Count data or an ack that belongs to no connection."""
-        try:
-            wire.decode(datagram)
-        except MalformedDatagram as malformed:
-            self._outputs.drop(malformed.reason)
-        else:
-            self._outputs.drop("unknown_connection")
-
-    def _take_other(self, datagram: bytes, address: Address, now_us: int) -> None:
+    def _take_other(self, datagram: bytes, size: int, address: Address, now_us: int) -> None:
         try:
             packet = wire.decode(datagram)
         except MalformedDatagram as malformed:
@@ -191,8 +148,12 @@ class MrpMachine(ConnectionMachine):
             self._take_connect(packet, address, now_us)
         elif isinstance(packet, wire.ConReply):
             self._take_reply(packet, address, now_us)
-        else:
+        elif isinstance(packet, wire.Ignore):
             self._outputs.drop("ignored")
+        elif (connection := self._completed(packet, address, now_us)) is not None:
+            connection.take(datagram, size, now_us)
+        else:
+            self._outputs.drop("unknown_connection")
 
     # Commands.
 

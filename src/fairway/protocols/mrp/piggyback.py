@@ -70,17 +70,19 @@ class PiggybackConnection(Connection):
 
     # Packets that arrive.
 
-    def take_data(self, datagram: bytes, sequence: int, field: int, now_us: int) -> None:
+    def take(self, datagram: bytes, size: int, now_us: int) -> bool:
+        sequence, from_seq = wire.pair_at(datagram, wire.PIGGYBACK_HEAD_BYTES)
         # At or above the last acknowledged number, else an old one.
-        acknowledged = widen(field, self.sender.base - 1, 16)
+        acknowledged = widen(from_seq, self.sender.base - 1, 16)
         if acknowledged >= self.sender.next:
             self._shared.drop("acknowledges_unsent")
-            return
+            return True
         self.hear(now_us)
         self._take_answer(acknowledged, now_us)
         body = wire.body_of(datagram, wire.PIGGYBACK_BYTES)
         if body:
             self._take_message(self.receiver.widen(sequence), body, b"", now_us)
+        return True
 
     def _take_answer(self, acknowledged: int, now_us: int) -> None:
         sender = self.sender

@@ -55,6 +55,20 @@ class StampedConnection(Connection):
     def _presence(self) -> bytes:
         return self._ack_out + wire.pair(0, 0)
 
+    @property
+    def heads(self) -> tuple[bytes, ...]:
+        return self.data_in, self.ack_in
+
+    def take(self, datagram: bytes, size: int, now_us: int) -> bool:
+        sequence, stamp = wire.pair_at(datagram, wire.STAMPED_HEAD_BYTES)
+        if datagram[3] == wire.TYPE_DATA:
+            self.take_data(datagram, sequence, now_us)
+        elif size == wire.ACK_BYTES:
+            self.take_ack(sequence, stamp, now_us)
+        else:
+            return False
+        return True
+
     # Acknowledgements that arrive.
 
     def take_ack(self, sequence: int, stamp: int, now_us: int) -> None:
@@ -104,7 +118,7 @@ class StampedConnection(Connection):
 
     # Data that arrives.
 
-    def take_data(self, datagram: bytes, sequence: int, field: int, now_us: int) -> None:
+    def take_data(self, datagram: bytes, sequence: int, now_us: int) -> None:
         self.heard_us = self.active_us = now_us
         number, ack = self.receiver.widen(sequence), self._ack_out + wire.echoed(datagram)
         body = wire.body_of(datagram, wire.STAMPED_BYTES)
