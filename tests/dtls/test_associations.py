@@ -410,7 +410,7 @@ class Device:
     def answered(self) -> list[bytes]:
         """Return what the device reads of the gateway's answer to a message."""
         self.gateway.send([Transmit(with_device(A, "sensor-1"), b"answer")], SECOND_US)
-        return [body for one in self.gateway.transmits() for body in self.end.open(bytes(one.data))]
+        return [body for one in self.gateway.transmits() for body in self.end.open(bytes(one.data), len(one.data))]
 
 
 def test_a_flight_that_a_device_repeats_and_that_comes_after_its_data_spoils_no_answer(fleet: Fleet) -> None:
