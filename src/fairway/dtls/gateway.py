@@ -168,10 +168,14 @@ class DtlsGateway(Outputs):
             del self._up[up.outer]
         if self._inner.get(up.inner) is up:
             del self._inner[up.inner]
+        self._forget_instance(up)
+        self.counters.associations = len(self._up)
+
+    def _forget_instance(self, up: Up) -> None:
+        """Know the client no longer by what it calls itself."""
         key = up.peer.name, up.association.instance
         if self._instances.get(key) is up:
             del self._instances[key]
-        self.counters.associations = len(self._up)
 
     # Everything else.
 
@@ -330,6 +334,7 @@ class DtlsGateway(Outputs):
             if before.inner == inner:
                 self.counters.renewals += 1
                 before.forget_previous()
+                self._forget_instance(before)
                 up.previous = before.association
             else:
                 self._end(before, notify=False)
@@ -344,6 +349,8 @@ class DtlsGateway(Outputs):
             self._instances[peer.name, association.instance] = up
         self.counters.handshakes += 1
         self.counters.associations, self.counters.half_open = len(self._up), len(self._half_open)
+        # What came with the peer's last flight would otherwise lie in front of its next datagram.
+        self._opened(up, b"", 1, now_us)
 
     def _repeat(self, address: Address, handshake: Handshake) -> None:
         if handshake.resends < self._limits.resends_max:
