@@ -216,6 +216,10 @@ class FakeGatewayEngine:
         association.accept(datagram)
         return [], association
 
+    def knows(self, cookie: bytes, address: Address, now_us: int) -> bool:
+        """Return whether a cookie is valid."""
+        return self._cookies.valid(cookie, address, now_us)
+
     def refusal(self, peer: PeerIdentity) -> str:
         """Return why a live association must end."""
         return "revoked" if peer.name in self._refused else ""

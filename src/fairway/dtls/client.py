@@ -270,7 +270,7 @@ class DtlsClient(Outputs):
             return
         flight = association.flight()
         found = hello(flight[0]) if flight and attempt.cookie else None
-        if found is not None and not found.has_cookie:
+        if found is not None and not found.cookie:
             # OpenSSL's timer had expired, so it wrote the hello without a cookie again, which would be answered again.
             flight[0] = b"".join(split(flight[0])[1:])
         if flight:

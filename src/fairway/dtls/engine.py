@@ -142,6 +142,9 @@ class Association(Protocol):
 class GatewayEngine(Protocol):
     """Makes the associations of a gateway."""
 
+    def knows(self, cookie: bytes, address: Address, now_us: int) -> bool:
+        """Return whether a cookie was made for an address, of late: without one a hello costs next to nothing."""
+
     def listen(self, datagram: bytes, address: Address, now_us: int) -> tuple[list[bytes], Association | None]:
         """Look at a ClientHello: answer with a cookie and keep nothing, or accept one that brings a valid cookie."""
 

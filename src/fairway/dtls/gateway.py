@@ -191,7 +191,7 @@ class DtlsGateway(Outputs):
             return
         half_open = self._half_open.get(address)
         found = hello(datagram)
-        if found is not None and not found.has_cookie:
+        if found is not None and not self._engine.knows(found.cookie, address, now_us):
             self._listen(datagram, found, address, now_us)
         elif found is None and half_open is None and up is None:
             self._unknown(datagram, address, now_us)
@@ -248,7 +248,7 @@ class DtlsGateway(Outputs):
             self._transmits.append(Transmit(address, CLOSED))
 
     def _listen(self, datagram: bytes, found: Hello, address: Address, now_us: int) -> None:
-        if found.has_cookie:
+        if found.cookie:
             reason = self._no_room(address)
             if reason:
                 self.counters.dropped[reason] += 1

@@ -330,7 +330,10 @@ class OpensslGatewayEngine:
         return self._cookies.make(*self._asking)
 
     def is_cookie(self, connection: SSL.Connection, cookie: bytes) -> bool:
-        return self._cookies.valid(cookie, *self._asking)
+        return self.knows(cookie, *self._asking)
+
+    def knows(self, cookie: bytes, address: Address, now_us: int) -> bool:
+        return bool(cookie) and self._cookies.valid(cookie, address, now_us)
 
     def listen(self, datagram: bytes, address: Address, now_us: int) -> tuple[list[bytes], OpensslAssociation | None]:
         self._asking = address, now_us
