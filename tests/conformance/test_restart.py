@@ -81,22 +81,6 @@ def test_a_crash_after_the_snapshot_and_before_the_acknowledgement_loses_and_dou
     assert pair.client.closed == {}
 
 
-@over(deferred=(True,), batched=BOTH)
-def test_what_was_handed_over_but_not_written_is_handed_over_again(case: Case) -> None:
-    pair = case.pair(commits=False)
-    journal = Journal(pair.server)
-    tokens = pair.send_all(numbered(2))
-    pair.pump.run(100_000)
-    pair.pump.commit_all(pair.server)
-    pair.server.on_received = None
-    tokens += pair.send_all(numbered(3, tag="n"))
-    pair.pump.run(100_000)
-    assert len(pair.server.received) == 5
-    journal.watch(restart(pair, case, list(journal.snapshots.values())))
-    pair.pump.delivers(pair.client, tokens)
-    assert sorted(journal.bodies) == numbered(2) + numbered(3, tag="n")
-
-
 @over(deferred=BOTH)
 def test_copies_of_what_was_acknowledged_before_the_crash_are_recognised_after_it(case: Case) -> None:
     pair = case.pair()

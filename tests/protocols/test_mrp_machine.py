@@ -7,13 +7,7 @@ from typing import Any
 import pytest
 
 from fairway.core.errors import NotSupported
-from fairway.core.events import (
-    Connected,
-    ConnectRefused,
-    Delivered,
-    MessageReceived,
-    PingAnswered,
-)
+from fairway.core.events import Connected, ConnectRefused, Delivered, MessageReceived, PingAnswered
 from fairway.core.random_source import Seeded
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.machine import MrpMachine
@@ -38,23 +32,6 @@ def pair(lose: Lose = nothing, **options: Any) -> tuple[World, Node, Node]:
     server, client = world.add("s", 2, **options), world.add("c", 1, **options)
     world.connect("c", "s")
     return world, client, server
-
-
-def test_ids_of_both_layouts_on_one_server_never_meet() -> None:
-    world = World("mrp", delay_us=10_000)
-    world.add("s", 5)
-    for number in range(40):
-        node = world.add(f"c{number}", 100 + number, layout="stamped" if number % 2 else "piggyback")
-        node.machine.connect("s", world.now_us)
-        world.settle(f"c{number}")
-    world.run(SECOND)
-    for number in range(40):
-        world.send(f"c{number}", *numbered(3))
-    world.run(SECOND)
-    peers = world.nodes["s"].machine.peers()
-    assert len({peer.local for peer in peers}) == 40
-    assert len(world.nodes["s"].bodies) == 120
-    assert not world.nodes["s"].machine.statistics.dropped
 
 
 def every(step: int) -> Any:

@@ -6,15 +6,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any, TypeVar
 
-from fairway.core.events import (
-    Connected,
-    Delivered,
-    Event,
-    MessageReceived,
-    MessagesReceived,
-    Peer,
-    RequestReceived,
-)
+from fairway.core.events import Connected, Delivered, Event, MessageReceived, MessagesReceived, Peer, RequestReceived
 from fairway.core.machine import Machine, Options, Transmit, settle, split
 from fairway.core.random_source import Seeded
 from fairway.protocols import make_machine, make_options
