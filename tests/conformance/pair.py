@@ -37,6 +37,9 @@ STEPS_MAX = 3_000_000
 WAKES_IN_A_ROW_MAX = 16
 """Wakes of one node at one instant: reporting may cause more work, but not for ever."""
 
+JOINED_MAX = 64
+"""Datagrams of a super-buffer: what one system call of a real socket takes at the most."""
+
 Received = MessageReceived | RequestReceived
 
 
@@ -399,7 +402,7 @@ def batches(arrived: list[Datagram]) -> Iterator[Arrival]:
 def _joins(run: list[Datagram], datagram: Datagram) -> bool:
     size = len(run[0].data)
     same_way = (run[0].source, run[0].target) == (datagram.source, datagram.target)
-    return same_way and len(run[-1].data) == size and 0 < len(datagram.data) <= size
+    return same_way and len(run) < JOINED_MAX and len(run[-1].data) == size and 0 < len(datagram.data) <= size
 
 
 def _joined(run: list[Datagram]) -> Arrival:

@@ -24,6 +24,7 @@ from fairway.core.snapshots import unseal
 from fairway.protocols.udpc.machine import UdpcMachine
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, IMP, REQ, SYN, datagram, fields
+from tests.conformance.pair import Datagram, Pump
 from tests.protocols.world import World, datagrams, nothing
 
 SECOND = 1_000_000
@@ -168,15 +169,16 @@ def test_requests_that_nobody_answers_are_bounded_and_make_room_with_time() -> N
 # Heartbeat and silence.
 
 
-class Crowd(World):
-    """A client and a server with many addresses between them: what one sends to an address, the other gets from it."""
+class Crowd(Pump):
+    """Many addresses between a client and a server: what one sends to an address, the other gets from it."""
 
-    def arrive(self, to: str, origin: str, data: bytes, segment_bytes: int | None = None) -> None:
-        super().arrive("server" if origin == "client" else "client", to, data, segment_bytes)
+    def fly(self, datagram: Datagram, later_us: int = 0) -> None:
+        target = "server" if datagram.source == "client" else "client"
+        super().fly(datagram._replace(source=datagram.target, target=target), later_us)
 
 
 def test_hundreds_of_idle_sessions_send_their_heartbeats_at_common_instants_and_from_one_side() -> None:
-    world = Crowd("udpc")
+    world = World("udpc", pump=Crowd)
     client, server = (world.add(name).machine for name in ("client", "server"))
     for number in range(300):
         client.connect(f"address {number}", world.now_us)
@@ -185,7 +187,7 @@ def test_hundreds_of_idle_sessions_send_their_heartbeats_at_common_instants_and_
     world.forget()
     world.run(10 * SECOND)
     assert len(client.peers()) == len(server.peers()) == 300
-    assert world.wakes <= 200
+    assert sum(node.wakes for node in world.nodes.values()) <= 200
     assert set(flags(world.sent("server"))) == {HBT}
     assert set(flags(world.sent("client"))) == {HBT | ACK}
     assert 2_400 <= len(world.sent("server")) <= 3_000
@@ -293,7 +295,7 @@ def test_a_sender_held_back_by_its_index_sleeps_until_something_happens() -> Non
     wakes = 0
     until_us = world.now_us + SECOND
     while (next_us := client.next_deadline_us()) is not None and next_us <= until_us:
-        world.now_us = next_us
+        world.pump.now_us = next_us
         client.wake(next_us)
         world.settle("client")
         wakes += 1
