@@ -41,23 +41,6 @@ def pair(lose: Lose = nothing, **options: Any) -> tuple[World, Node, Node]:
     return world, client, server
 
 
-def test_ids_of_both_layouts_on_one_server_never_meet() -> None:
-    world = World("mrp", delay_us=10_000)
-    world.add("s", 5)
-    for number in range(40):
-        node = world.add(f"c{number}", 100 + number, layout="stamped" if number % 2 else "piggyback")
-        node.machine.connect("s", world.now_us)
-        world.settle(f"c{number}")
-    world.run(SECOND)
-    for number in range(40):
-        world.send(f"c{number}", *numbered(3))
-    world.run(SECOND)
-    peers = world.nodes["s"].machine.peers()
-    assert len({peer.local for peer in peers}) == 40
-    assert len(world.nodes["s"].bodies) == 120
-    assert not world.nodes["s"].machine.statistics.dropped
-
-
 def every(step: int) -> Any:
     """Return a network that loses every so-many-th data packet."""
     count = 0
@@ -73,7 +56,7 @@ def every(step: int) -> Any:
 @pytest.mark.parametrize(("layout", "deferred"), [("stamped", False), ("piggyback", True)])
 def test_a_whole_turn_of_messages_under_loss_arrives_once(layout: str, deferred: bool) -> None:
     world, client, server = pair(lose=every(997), layout=layout, deferred=deferred, controller="eager", window=4_000)
-    world.batched = True
+    world.pump.batched = True
     total = 67_000
     sent = 0
     while sent < total:
@@ -90,8 +73,8 @@ def test_a_whole_turn_of_messages_under_loss_arrives_once(layout: str, deferred:
 
 def test_no_more_than_half_a_turn_starts_within_a_hundred_milliseconds() -> None:
     world, client, server = pair(controller="eager", window=32_767)
-    world.batched = True
-    world.delay_us = 500
+    world.pump.batched = True
+    world.pump.delay_us = 500
     count = 0
     while count < 60_000:
         count += len(client.machine.send_many(client.peer, [b"xy"] * 20_000, world.now_us))
@@ -234,7 +217,7 @@ def test_a_client_that_says_it_is_there_acknowledges_nothing(count: int, now_us:
     """It does so by an ack of sequence 0 with stamp 0: no packet may have both."""
     world, client, server = pair(first_sequence=65_536)
     ids = server.peer.local, client.peer.local
-    world.now_us, world.lose = now_us, lambda name, data: True
+    world.pump.now_us, world.lose = now_us, lambda name, data: True
     server.machine.send_many(server.peer, numbered(count), now_us)
     world.settle("s")
     server.machine.receive(wire.ack_bytes(*ids, 0, 0), "c", now_us + 1_000)
