@@ -36,8 +36,7 @@ from .world import (
 )
 
 SEALS_OFTEN = ("--seal-after", "150ms")
-KILLS = 4
-"""`make torture` has a hundred of them."""
+KILLS = 12
 PAUSE_S = 0.02
 """Of each sender, so that loading has a share of the cores."""
 NAME = "gateway.test"
