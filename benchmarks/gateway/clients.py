@@ -18,9 +18,8 @@ from benchmarks.gateway.systems import BATCH_MESSAGES, BATCHES_IN_FLIGHT, LOADS,
 from benchmarks.transport.clocks import peak_bytes
 from benchmarks.transport.loads import IN_FLIGHT, Load, measure
 from benchmarks.transport.pattern import message, tail
-from benchmarks.transport.peers.endpoints import CONNECTIONS
+from benchmarks.transport.peers.endpoints import open_connections
 from benchmarks.transport.worker import run
-from fairway import net
 
 OPEN_S = 30.0
 
@@ -71,9 +70,7 @@ class FairwayClient(Client):
     """Sends through one connection, or through several where the protocol caps one."""
 
     async def open(self, host: str, port: int, load: Load) -> None:
-        url = f"{self.protocol}://{host}:{port}?controller=eager"
-        count = 1 if load.kind == "ping" else CONNECTIONS.get(self.protocol, 1)
-        self._connections = [await net.connect(url) for _ in range(count)]
+        self._connections = await open_connections(f"{self.protocol}://{host}:{port}?controller=eager", load)
         self._in_turn = cycle(self._connections)
 
     async def send(self, body: bytes) -> None:

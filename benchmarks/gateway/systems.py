@@ -76,7 +76,7 @@ SYSTEMS = {
     system.name: system
     for system in (
         _fairway("udpc", "one session"),
-        _fairway("mrp", "eight connections"),
+        _fairway("mrp", "eight connections on one socket"),
         _fairway("rup", "one conversation"),
         _fairway("pydevts", "one conversation"),
         System(

@@ -161,7 +161,7 @@ def show(plan: Plan, results: Results) -> Tables:
         results.remarks(
             "Goals are ratios of each round: their median (lowest..highest). "
             "Peak memory: sender + receiver, over all loads.",
-            "mrp messages go over eight connections, bulk over udpc, mrp, pydevts as messages of 1,149 bytes.",
+            "mrp has eight connections of one socket; bulk over udpc, mrp, pydevts is messages of 1,149 bytes.",
         ),
     )
 

@@ -55,34 +55,6 @@ def test_stamped_data_is_printed_in_order_and_each_packet_acknowledged_by_name()
         assert messages[0]["protocol"] == "mrp"
 
 
-def test_each_copy_is_acknowledged_with_its_own_stamp_and_printed_once() -> None:
-    with listening("mrp") as (command, peer):
-        server = open_connection(peer)
-        for stamp in (0xBEEF, 0xBEF0, 5):
-            peer.send(stamped(server, 1, 1, stamp, b"hi"))
-            assert peer.expect(of_type(ACKNOWLEDGEMENT))[12:14] == u16(stamp)
-        assert command.message()["body"] == "hi"
-        command.no_more_lines()
-
-
-def test_piggyback_data_is_acknowledged_by_the_highest_without_a_gap() -> None:
-    with listening("mrp") as (command, peer):
-        server = open_connection(peer, client=9, version=1)
-        assert server < 65_536
-        acknowledged = []
-        for sequence in (1, 3, 2, 2):
-            peer.send(piggyback(9, server, sequence, 0, b"p%d" % sequence))
-            answer = peer.expect(of_type(DATA))
-            assert answer[:8] == piggyback(server, 9, 0, 0)[:8]
-            assert len(answer) == 12
-            acknowledged.append(int.from_bytes(answer[10:12], "big"))
-        assert acknowledged == [1, 1, 3, 3]
-        assert [command.message()["body"] for _ in range(3)] == ["p1", "p2", "p3"]
-        peer.send(piggyback(9, server, 3, 0))
-        peer.expect_silence(of_type(DATA), 0.3)
-        command.no_more_lines()
-
-
 def answer_connect(peer: RawPeer, server: int, version: int) -> int:
     """Accepts a connection as a server and gives the client's id."""
     call = peer.expect(of_type(CONNECT))

@@ -31,37 +31,6 @@ def test_the_vectors_of_the_standard() -> None:
         )
 
 
-def test_a_copy_is_acknowledged_again_and_printed_once_also_after_the_close() -> None:
-    with listening("pydevts") as (command, peer):
-        acknowledgement = header(ACK, 0, 5, zlib.crc32(b"one"))
-        for _ in range(2):
-            peer.send(packet(5, b"one"))
-            assert peer.receive() == acknowledgement
-        peer.send(header(CLOSE, 0, 5, zlib.crc32(b"one")))
-        peer.send(packet(5, b"one"))
-        assert peer.receive() == acknowledgement
-        assert command.message()["body"] == "one"
-        command.no_more_lines()
-
-
-def test_a_damaged_packet_gets_ack_1_and_its_repair_is_printed() -> None:
-    with listening("pydevts") as (command, peer):
-        crc = zlib.crc32(b"true")
-        for _ in range(2):
-            peer.send(header(PACKET, 0, 9, crc) + b"trux")
-            assert peer.receive() == header(ACK, 1, 9, crc)
-        peer.send(packet(9, b"true", success=1))
-        assert peer.receive() == header(ACK, 0, 9, crc)
-        assert command.message()["body"] == "true"
-        command.no_more_lines()
-
-
-def test_an_ack_for_an_unknown_id_gets_a_close() -> None:
-    with listening("pydevts") as (_, peer):
-        peer.send(header(ACK, 0, 77, 0xABCDEF01))
-        assert peer.receive() == header(CLOSE, 0, 77, 0xABCDEF01)
-
-
 def test_send_closes_after_the_ack_and_exits_0() -> None:
     with answering() as peer, fairway("send", f"pydevts://127.0.0.1:{peer.port}", "hello") as command:
         datagram = peer.receive()

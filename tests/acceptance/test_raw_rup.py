@@ -57,21 +57,6 @@ def test_parts_in_any_order_make_the_message_and_are_confirmed() -> None:
         command.no_more_lines()
 
 
-def test_a_missing_part_is_requested_by_name_and_confirms_never_pass_it() -> None:
-    with listening("rup") as (command, peer):
-        body = bytes(10_000)
-        datagrams = parts(1_000, body)
-        for datagram in datagrams[:2] + datagrams[3:]:
-            peer.send(datagram)
-        seen = [peer.receive()]
-        while seen[-1] != request(2_000):
-            seen.append(peer.receive())
-        assert all(number(datagram[34:]) <= 2_000 for datagram in seen if datagram[:1] == b"c")
-        peer.send(datagrams[2])
-        peer.expect(is_confirm(10_000))
-        assert command.message()["size"] == 10_000
-
-
 def collect(peer: RawPeer, total: int) -> tuple[bytes, dict[int, bytes]]:
     """Takes parts, confirming as it goes, until all but the last byte are known; gives id and parts."""
     held: dict[int, bytes] = {}

@@ -200,11 +200,3 @@ def test_a_trace_that_cannot_be_written_is_named(tmp_path: Path, capfd: pytest.C
     path = tmp_path / "none" / "run.pcapng"
     assert run_here(["listen", "udpc://127.0.0.1:0", "--trace", str(path)]) == 1
     assert capfd.readouterr().err == f"fairway: {path}: No such file or directory\n"
-
-
-def test_the_json_of_a_body_that_is_a_request_says_so() -> None:
-    with listening("udpc") as (command, peer):
-        session = shake_hands(peer)
-        peer.send(packet(3, session, 0, 0x02, b"ask"))
-        peer.send(packet(4, session, 0, 0x00, b"plain"))
-        assert [json.loads(command.line())["kind"] for _ in range(2)] == ["request", "plain"]

@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 from time import process_time_ns
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,11 @@ from hypothesis import strategies as st
 from fairway.cli.received import human_line, json_pieces, printable
 from fairway.cli.streams import Splitter
 from fairway.net import Message
+
+
+def message(body: bytes) -> Message:
+    peer: Any = SimpleNamespace(protocol="rup", peer="127.0.0.1:9", session=None, device=None)
+    return Message(peer, "0" * 32, body)
 
 
 def split(chunks: list[bytes], line_bytes_max: int) -> list[bytes]:
@@ -62,8 +68,7 @@ def test_a_body_is_shown_without_what_a_terminal_would_obey(body: bytes, shown: 
 
 @pytest.mark.parametrize("body", [b"", b"x" * 2_000_000, '\u00e9\n"'.encode() * 400_000, bytes(range(256)) * 8_000])
 def test_the_pieces_of_a_large_message_are_one_line_of_json(body: bytes) -> None:
-    peer = SimpleNamespace(protocol="rup", peer="127.0.0.1:9", session=None, device=None)
-    line = b"".join(json_pieces(Message(peer, "0" * 32, body)))  # type: ignore[arg-type]
+    line = b"".join(json_pieces(message(body)))
     assert line.count(b"\n") == 1
     row = json.loads(line)
     assert row["size"] == len(body)
@@ -71,9 +76,7 @@ def test_the_pieces_of_a_large_message_are_one_line_of_json(body: bytes) -> None
 
 
 def test_a_message_of_wide_characters_is_cut_between_two_of_them() -> None:
-    peer = SimpleNamespace(protocol="rup", peer="127.0.0.1:9", session=None, device=None)
-    message = Message(peer, "0" * 32, ("x" + "\U0001f600" * 100_000).encode())  # type: ignore[arg-type]
-    assert b"\\x" not in human_line(message, True)
+    assert b"\\x" not in human_line(message(("x" + "\U0001f600" * 100_000).encode()), True)
 
 
 @pytest.mark.parametrize("top", [128, 256])
@@ -97,10 +100,8 @@ def test_bytes_that_are_no_text_are_shown_ten_times_as_fast_as_one_by_one(top: i
 
 
 def test_a_long_message_is_cut_for_people_and_says_so() -> None:
-    peer = SimpleNamespace(protocol="rup", peer="127.0.0.1:9", session=None, device=None)
-    message = Message(peer, "0" * 32, b"x" * 1_000_000)  # type: ignore[arg-type]
     for terminal in (True, False):
-        line = human_line(message, terminal)
+        line = human_line(message(b"x" * 1_000_000), terminal)
         assert line.endswith(b"x... (1,000,000 bytes)\n")
         assert len(line) < 70_000
 

@@ -29,13 +29,6 @@ def test_an_echo_comes_back_as_it_went() -> None:
         )
 
 
-def test_an_answer_that_is_not_text_is_written_as_it_came() -> None:
-    with answering() as peer, fairway("request", f"udpc://127.0.0.1:{peer.port}", "q", "--json") as command:
-        answer(peer, REQ, ACK, b"\xff\x00")
-        row = command.message()
-        assert (row["size"], row["body"], row["encoding"]) == (2, "/wA=", "base64")
-
-
 def test_a_terminal_shows_control_characters_and_does_not_obey_them() -> None:
     with answering() as peer, on_terminal("request", f"udpc://127.0.0.1:{peer.port}", "q") as screen:
         answer(peer, REQ, ACK, b"two\nlines \x1b[2J")

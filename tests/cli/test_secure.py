@@ -58,11 +58,6 @@ def urls(fleet: Fleet, identities: dict[str, Path]) -> Iterator[Urls]:
         process.communicate()
 
 
-def test_a_message_is_acknowledged(urls: Urls, fleet: Fleet, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["send", f"{urls['udpc+dtls']}?name=gateway&identity={fleet.file('sensor-1')}", "hello"]) == 0
-    assert "1 acknowledged" in capfd.readouterr().out
-
-
 def test_a_plain_caller_at_a_dtls_port_and_the_reverse_get_a_hint(
     urls: Urls, fleet: Fleet, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,6 +37,9 @@ STEPS_MAX = 3_000_000
 WAKES_IN_A_ROW_MAX = 16
 """Wakes of one node at one instant: reporting may cause more work, but not for ever."""
 
+JOINED_MAX = 64
+"""Datagrams of a super-buffer: what one system call of a real socket takes at the most."""
+
 Received = MessageReceived | RequestReceived
 
 
@@ -295,7 +298,7 @@ class Pump:
         arrived: list[Datagram] = []
         while self._flying and self._flying[0][0] <= self.now_us:
             arrived.append(heappop(self._flying)[2])
-        for data, segment_bytes, source, target in _batches(arrived) if self.batched else _singles(arrived):
+        for data, segment_bytes, source, target in batches(arrived) if self.batched else _singles(arrived):
             node = self.nodes.get(target)
             if node is not None:
                 node.now_us = self.now_us
@@ -384,7 +387,7 @@ def _singles(arrived: list[Datagram]) -> Iterator[Arrival]:
         yield datagram.data, None, datagram.source, datagram.target
 
 
-def _batches(arrived: list[Datagram]) -> Iterator[Arrival]:
+def batches(arrived: list[Datagram]) -> Iterator[Arrival]:
     """Joins neighbours of one way to super-buffers: equal sizes, only the last may be shorter."""
     run: list[Datagram] = []
     for datagram in arrived:
@@ -399,17 +402,12 @@ def _batches(arrived: list[Datagram]) -> Iterator[Arrival]:
 def _joins(run: list[Datagram], datagram: Datagram) -> bool:
     size = len(run[0].data)
     same_way = (run[0].source, run[0].target) == (datagram.source, datagram.target)
-    return same_way and len(run[-1].data) == size and 0 < len(datagram.data) <= size
+    return same_way and len(run) < JOINED_MAX and len(run[-1].data) == size and 0 < len(datagram.data) <= size
 
 
 def _joined(run: list[Datagram]) -> Arrival:
     data = b"".join(datagram.data for datagram in run)
     return data, len(run[0].data) if len(run) > 1 else None, run[0].source, run[0].target
-
-
-def super_buffers(datagrams: list[Datagram]) -> list[Arrival]:
-    """Joins datagrams as the batched pump does."""
-    return list(_batches(datagrams))
 
 
 def _first(count: int, predicate: Predicate) -> Predicate:

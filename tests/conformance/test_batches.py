@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fairway.core.events import Delivered, DeliveryUnknown, Event, MessageReceived, MessagesReceived, Refused
 from fairway.core.machine import Machine
 
-from .pair import Datagram, Node, Pump, cut, super_buffers
+from .pair import Datagram, Node, Pump, batches, cut
 from .variants import BOTH, CLIENT, RUP, SECOND, SERVER, Case, Pair, numbered, over
 
 
@@ -40,7 +40,7 @@ class Replay:
     def arrive(self, datagrams: list[Datagram], now_us: int) -> None:
         """Takes what arrives at one instant."""
         if self.joined:
-            for data, segment_bytes, source, _ in super_buffers(datagrams):
+            for data, segment_bytes, source, _ in batches(datagrams):
                 self.machine.receive(data, source, now_us, segment_bytes)
         else:
             for datagram in datagrams:

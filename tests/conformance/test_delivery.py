@@ -33,28 +33,6 @@ def test_each_message_is_delivered_once_and_reported_as_delivered(case: Case) ->
     assert pair.server.machine.statistics.messages_received == len(bodies)
 
 
-@over(deferred=BOTH, batched=BOTH, dtls=BOTH)
-def test_many_messages_sent_at_once_arrive_like_single_ones(case: Case) -> None:
-    pair = case.pair()
-    bodies = numbered(200, 64)
-    tokens = pair.client.machine.send_many(pair.peer, bodies, pair.pump.now_us)
-    pair.pump.settle(pair.client)
-    assert len(tokens) == len(bodies)
-    pair.pump.delivers(pair.client, tokens)
-    assert in_promised_order(case, pair.server) == bodies
-
-
-@over(deferred=BOTH, batched=BOTH)
-def test_copies_made_by_the_network_are_not_delivered_again(case: Case) -> None:
-    pair = case.pair()
-    pair.pump.duplicate(lambda _: True, copies=2, apart_us=700)
-    bodies = numbered(30, 20)
-    pair.deliver(bodies)
-    pair.pump.run(5 * SECOND)
-    assert in_promised_order(case, pair.server) == bodies
-    assert pair.server.machine.statistics.duplicates >= len(bodies)
-
-
 @over(deferred=BOTH, controllers=("model", "eager"), batched=BOTH, dtls=BOTH)
 def test_loss_and_copies_in_both_directions_change_neither_content_nor_order(case: Case) -> None:
     pair = case.pair()
@@ -64,6 +42,7 @@ def test_loss_and_copies_in_both_directions_change_neither_content_nor_order(cas
     pair.deliver(bodies)
     assert in_promised_order(case, pair.server) == bodies
     assert pair.client.machine.statistics.retransmissions > 0
+    assert pair.server.machine.statistics.duplicates > 0
 
 
 @over(deferred=BOTH, dtls=BOTH)
@@ -149,20 +128,8 @@ def test_every_counter_crosses_its_end_and_goes_on(case: Case) -> None:
     assert {pair.client.outcome(token) for token in tokens} == {"Delivered"}
     assert in_promised_order(case, pair.server) == bodies
     assert sorted(pair.client.bodies) == [b"echo " + body for body in bodies]
-
-
-@over(where=lambda variant: variant.near_the_end is not None, dtls=BOTH)
-def test_identities_keep_growing_where_the_counter_on_the_wire_wraps(case: Case) -> None:
-    near = case.variant.near_the_end
-    assert near is not None
-    pair = case.pair(client=dict(near), server=dict(near))
-    tokens: list[int] = []
-    for body in numbered(100):
-        tokens.append(pair.pump.send(pair.client, pair.peer, body))
-        assert pair.pump.finished(pair.client, tokens[-1:])
-    ids = [int(message.id) for message in pair.server.received]
-    assert ids == sorted(set(ids))
-    assert len(ids) == 100
+    ids = [int(message.id) for message in sorted(pair.server.received, key=lambda message: message.body)]
+    assert ids == sorted(set(ids)), "they keep growing where the counter on the wire wraps"
 
 
 @over(deferred=BOTH)

@@ -89,25 +89,6 @@ def test_thousands_of_made_up_callers_leave_every_table_at_its_bound(case: Case,
 
 
 @over(deferred=BOTH)
-@pytest.mark.parametrize("one_address", BOTH, ids=["many addresses", "one address"])
-def test_a_healthy_conversation_goes_on_beside_thousands_of_made_up_callers(case: Case, one_address: bool) -> None:
-    pair = case.pair(delay_us=1_000)
-    pair.pump.records = False
-    first = case.first_datagram(b"made up")
-    tokens = []
-    for number in range(3_000):
-        source = STRANGER if one_address else ("stranger", number)
-        pair.pump.inject(made_up(case, first, number), source, SERVER)
-        if number % 150 == 0:
-            tokens.append(pair.pump.send(pair.client, pair.peer, b"healthy %05d" % number))
-        if number % 50 == 0:
-            pair.pump.run(1_000)
-    pair.pump.delivers(pair.client, tokens)
-    mine = [message.body for message in pair.server.received if message.peer.address == CLIENT]
-    assert sorted(mine) == [b"healthy %05d" % number for number in range(0, 3_000, 150)]
-
-
-@over(deferred=BOTH)
 def test_strangers_that_are_gone_make_room_for_others(case: Case) -> None:
     pump = case.pump()
     server = pump.add(small(case), SERVER)

@@ -8,15 +8,7 @@ from dataclasses import fields
 
 import pytest
 
-from fairway.core.errors import (
-    AlreadyOpen,
-    BadMessage,
-    BadOption,
-    CallerError,
-    CannotConnect,
-    NoSuchPeer,
-    QueueFull,
-)
+from fairway.core.errors import AlreadyOpen, BadMessage, BadOption, CallerError, CannotConnect, NoSuchPeer, QueueFull
 from fairway.core.events import (
     NO_ACKNOWLEDGEMENT,
     NO_ANSWER,

@@ -4,20 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .variants import (
-    BOTH,
-    CLIENT,
-    MRP_PIGGYBACK,
-    MRP_STAMPED,
-    PYDEVTS,
-    RUP,
-    SECOND,
-    SERVER,
-    UDPC,
-    Case,
-    numbered,
-    over,
-)
+from .variants import BOTH, CLIENT, MRP_PIGGYBACK, MRP_STAMPED, PYDEVTS, RUP, SECOND, SERVER, UDPC, Case, numbered, over
 
 
 @over(deferred=BOTH, batched=BOTH, dtls=BOTH)

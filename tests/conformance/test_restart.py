@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fairway.core.errors import DamagedSnapshot
+from fairway.core.errors import AlreadyOpen, DamagedSnapshot
 from fairway.core.events import Peer, Receipt
 from fairway.core.machine import Buffer, Machine
 from fairway.core.random_source import Seeded
@@ -23,6 +23,7 @@ from .variants import (
     MRP_PIGGYBACK,
     MRP_STAMPED,
     PYDEVTS,
+    RUP,
     SECOND,
     SERVER,
     UDPC,
@@ -81,22 +82,6 @@ def test_a_crash_after_the_snapshot_and_before_the_acknowledgement_loses_and_dou
     assert pair.client.closed == {}
 
 
-@over(deferred=(True,), batched=BOTH)
-def test_what_was_handed_over_but_not_written_is_handed_over_again(case: Case) -> None:
-    pair = case.pair(commits=False)
-    journal = Journal(pair.server)
-    tokens = pair.send_all(numbered(2))
-    pair.pump.run(100_000)
-    pair.pump.commit_all(pair.server)
-    pair.server.on_received = None
-    tokens += pair.send_all(numbered(3, tag="n"))
-    pair.pump.run(100_000)
-    assert len(pair.server.received) == 5
-    journal.watch(restart(pair, case, list(journal.snapshots.values())))
-    pair.pump.delivers(pair.client, tokens)
-    assert sorted(journal.bodies) == numbered(2) + numbered(3, tag="n")
-
-
 @over(deferred=BOTH)
 def test_copies_of_what_was_acknowledged_before_the_crash_are_recognised_after_it(case: Case) -> None:
     pair = case.pair()
@@ -141,6 +126,63 @@ def test_crashes_again_and_again_under_loss_lose_and_double_nothing(case: Case) 
         pair.pump.run(SECOND)
     pair.pump.delivers(pair.client, tokens)
     assert sorted(journal.bodies) == bodies
+
+
+# Pieces: where the memory of copies grows with every message, a snapshot is not written as a whole each time.
+
+
+def piece_of(pair: Pair, receipts: Sequence[Receipt]) -> tuple[bytes, bytes]:
+    """Return the pieces that a gateway stores with these receipts, and commit them."""
+    found = pair.server.machine.snapshot_in_pieces(receipts[0].peer, receipts)
+    for receipt in receipts:
+        pair.server.machine.commit(receipt, pair.pump.now_us)
+    pair.pump.settle(pair.server)
+    return found
+
+
+def received(case: Case, bodies: Sequence[bytes]) -> tuple[Pair, list[bytes]]:
+    """Return a pair whose server has received messages and committed none, and their datagrams."""
+    pair = case.pair(commits=False)
+    pair.send_all(bodies)
+    pair.pump.run(25_000)
+    data = case.of_kind("data", CLIENT)
+    return pair, [datagram.data for datagram in pair.pump.log if data(datagram)]
+
+
+@over(RUP, PYDEVTS, deferred=(True,))
+def test_only_what_was_committed_is_known_after_a_restart_from_pieces(case: Case) -> None:
+    pair, copies = received(case, numbered(6))
+    receipts = pair.server.uncommitted
+    first, second = piece_of(pair, receipts[:2]), piece_of(pair, receipts[2:4])
+    server = restart(pair, case, [piece for piece in (second[0], first[1], second[1]) if piece], commits=False)
+    sent = pair.pump.sent
+    for copy in copies:
+        pair.pump.inject(copy, CLIENT, SERVER)
+    assert server.bodies == numbered(6)[4:]
+    assert server.machine.statistics.duplicates == 4
+    assert len(pair.pump.sent_by(server, sent)) == 4, "each copy of a committed message is answered"
+
+
+@over(RUP, PYDEVTS, deferred=(True,))
+def test_a_piece_grows_with_the_commit_and_not_with_what_is_remembered(case: Case) -> None:
+    pair, sizes = case.pair(commits=False), []
+    for body in numbered(200):
+        pair.send_all([body])
+        pair.pump.run(25_000)
+        sizes.append(sum(map(len, piece_of(pair, pair.server.uncommitted[-1:]))))
+    assert max(sizes) <= sizes[1] + 8
+
+
+@over(PYDEVTS, deferred=(True,))
+def test_identities_go_on_where_they_were_when_all_additions_are_forgotten(case: Case) -> None:
+    pair, copies = received(case, numbered(3))
+    receipts = pair.server.uncommitted
+    state, added = piece_of(pair, receipts)
+    with pytest.raises(AlreadyOpen):
+        pair.server.machine.restore(added, pair.pump.now_us)
+    server = restart(pair, case, [state], commits=False)
+    pair.pump.inject(copies[0], CLIENT, SERVER)
+    assert server.uncommitted[0].first == int(receipts[0].first) + 65_536, "a number that was given is not given again"
 
 
 @over(UDPC, MRP_STAMPED, MRP_PIGGYBACK, deferred=BOTH)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .variants import BOTH, CLIENT, SECOND, SERVER, Case, numbered, over
+from .variants import BOTH, SECOND, Case, numbered, over
 
 
 @over(deferred=BOTH)
@@ -78,15 +78,3 @@ def test_an_idle_conversation_stays_open_for_ten_minutes(case: Case, said: list[
     back = pair.pump.send(pair.server, pair.caller(), b"and back")
     assert pair.pump.finished(pair.server, [back])
     assert pair.client.bodies == [b"and back"]
-
-
-@over(deferred=BOTH, batched=BOTH, dtls=BOTH)
-def test_a_run_is_a_function_of_its_seeds(case: Case) -> None:
-    logs = []
-    for _ in range(2):
-        pair = case.pair()
-        pair.pump.lose_at_random(100_000, seed=4)
-        pair.pump.finished(pair.client, pair.send_all(numbered(30)))
-        assert (CLIENT in pair.pump.nodes, SERVER in pair.pump.nodes) == (True, True)
-        logs.append((pair.pump.log, pair.client.events, pair.server.events))
-    assert logs[0] == logs[1]

@@ -23,7 +23,7 @@ CLIENT = ("client", 1)
 SERVER = ("server", 9)
 SECOND = 1_000_000
 
-UDPC_ACK, UDPC_REQ, UDPC_ASY, UDPC_SYN, UDPC_IMP, UDPC_FIN, UDPC_HBT = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40
+UDPC_ACK, UDPC_REQ, UDPC_ASY, UDPC_SYN, UDPC_IMP, UDPC_FIN = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20
 
 
 def _udpc_kind(data: bytes) -> str:
@@ -73,8 +73,6 @@ class Variant:
     windowed: bool
     near_the_end: dict[str, object] | None = None
     """Options that start every counter just before its end; None where nothing counts."""
-    unknown_after_us: int
-    """When a message to a peer that never answers has ended as unknown, with some room."""
     session_dies_us: int | None = None
     """When a conversation whose peer fell silent while data was out is closed, with some room."""
 
@@ -90,7 +88,6 @@ UDPC = Variant(
     repairs=True,
     windowed=True,
     near_the_end={"first_index": 2**32 - 40},
-    unknown_after_us=31 * SECOND,
     session_dies_us=12 * SECOND,
 )
 MRP_STAMPED = Variant(
@@ -105,7 +102,6 @@ MRP_STAMPED = Variant(
     repairs=True,
     windowed=True,
     near_the_end={"first_sequence": 65_500},
-    unknown_after_us=34 * SECOND,
     session_dies_us=34 * SECOND,
 )
 MRP_PIGGYBACK = replace(
@@ -127,7 +123,6 @@ RUP = Variant(
     body_bytes_max=None,
     repairs=True,
     windowed=True,
-    unknown_after_us=12 * SECOND,
 )
 PYDEVTS = Variant(
     name="pydevts",
@@ -140,7 +135,6 @@ PYDEVTS = Variant(
     repairs=False,
     windowed=False,
     near_the_end={"first_id": 65_516},
-    unknown_after_us=34 * SECOND,
 )
 VARIANTS = (UDPC, MRP_STAMPED, MRP_PIGGYBACK, RUP, PYDEVTS)
 

@@ -149,15 +149,11 @@ class FakeAssociation:
         client, gateway = (_key(self._key, end) for end in (b"client", b"gateway"))
         return (client, gateway) if self._calls else (gateway, client)
 
-    def open(self, datagram: bytes) -> list[bytes]:
-        """Return the plaintexts in a datagram."""
+    def open(self, data: bytes, step: int) -> list[bytes]:
+        """Return the plaintexts in a datagram, or in several."""
         early, self._early = self._early, []
-        found = [self._opened(record) for record in (*early, *split(datagram))]
-        return [body for body in found if body]
-
-    def open_run(self, data: bytes, step: int) -> list[bytes]:
-        """Return the plaintexts in a super-buffer."""
-        return [body for start in range(0, len(data), step) for body in self.open(data[start : start + step])]
+        records = [record for start in range(0, len(data), step) for record in split(data[start : start + step])]
+        return [body for record in (*early, *records) if (body := self._opened(record))]
 
     def _opened(self, record: bytes) -> bytes:
         protected, tag = record[:-TAG_BYTES], record[-TAG_BYTES:]
@@ -219,6 +215,10 @@ class FakeGatewayEngine:
         association = FakeAssociation(self._name, _draw(self._chance), refused=self._refused)
         association.accept(datagram)
         return [], association
+
+    def knows(self, cookie: bytes, address: Address, now_us: int) -> bool:
+        """Return whether a cookie is valid."""
+        return self._cookies.valid(cookie, address, now_us)
 
     def refusal(self, peer: PeerIdentity) -> str:
         """Return why a live association must end."""

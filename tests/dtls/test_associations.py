@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from statistics import median
 from time import process_time, sleep
+from weakref import ref
 
 import pytest
 from OpenSSL import SSL
@@ -14,6 +16,7 @@ from fairway.core.random_source import Seeded
 from fairway.dtls import OVERHEAD_BYTES, PLAINTEXT_BYTES_MAX, Limits
 from fairway.dtls.openssl import OpensslClientEngine
 from fairway.dtls.records import ALERT, CLOSED, DATA, hello, split
+from tests.dtls.fake import FakeClientEngine
 from tests.dtls.world import GATEWAY, GATEWAY_NAME, SECOND_US, FakeFleet, Faults, Fleet, World, segments
 
 A, B = ("198.51.100.7", 4000), ("198.51.100.7", 4001)
@@ -268,6 +271,23 @@ def test_a_client_that_begins_anew_from_the_same_address_replaces_its_half_open_
     assert world.gateway.counters.failed["begun_anew"] >= 1
 
 
+def test_a_client_that_begins_anew_from_the_same_address_leaves_nothing_of_before(either: Either) -> None:
+    """Each begins under a name of its own, by which the gateway would know it at another address."""
+    world = World(either.gateway())
+    before = []
+    for seed in range(5):
+        world.add(either.client("sensor-1", seed=seed), A)
+        world.say(A, b"%d" % seed)
+        assert world.run(10 * SECOND_US, lambda: world.clients[A].is_up)
+        [up] = world.gateway.associations()
+        before.append(ref(up.association))
+        del up
+    assert world.gateway.counters.renewals == 4
+    world.gateway.sweep(world.now_us + SECOND_US * 6)
+    gc.collect()
+    assert [one() is None for one in before] == [True] * 4 + [False]
+
+
 def test_a_half_open_association_is_dropped_at_its_limit(either: Either) -> None:
     world = World(either.gateway())
     world.add(either.client("sensor-1"), A)
@@ -381,7 +401,7 @@ def test_a_hello_that_openssl_repeats_late_does_not_leave_again(fleet: Fleet) ->
     client.receive(gateway.transmits()[0].data, GATEWAY, 2 * SECOND_US)
     [again] = client.transmits()
     assert len(split(bytes(again.data))) == 1
-    assert hello(bytes(again.data)).has_cookie  # type: ignore[union-attr]
+    assert hello(bytes(again.data)).cookie  # type: ignore[union-attr]
 
 
 class Device:
@@ -410,7 +430,7 @@ class Device:
     def answered(self) -> list[bytes]:
         """Return what the device reads of the gateway's answer to a message."""
         self.gateway.send([Transmit(with_device(A, "sensor-1"), b"answer")], SECOND_US)
-        return [body for one in self.gateway.transmits() for body in self.end.open(bytes(one.data))]
+        return [body for one in self.gateway.transmits() for body in self.end.open(bytes(one.data), len(one.data))]
 
 
 def test_a_flight_that_a_device_repeats_and_that_comes_after_its_data_spoils_no_answer(fleet: Fleet) -> None:
@@ -447,6 +467,18 @@ def test_a_device_that_wants_to_renegotiate_is_told_no_and_heard_all_the_same(
     device.gateway.send([Transmit(with_device(A, "sensor-1"), b"answer")], SECOND_US)
     [sealed] = device.gateway.transmits()
     assert (sealed.data[0], len(sealed.data)) == (DATA, OVERHEAD_BYTES + 6)
+
+
+def test_data_that_comes_with_the_end_of_a_handshake_is_delivered_at_once() -> None:
+    """A library with false start (RFC 7918) sends it before it has the gateway's last flight."""
+    gateway, end = FakeFleet().gateway(), FakeClientEngine("sensor-1", GATEWAY_NAME, Seeded(1)).call(b"")
+    end.advance()
+    for _ in range(2):
+        gateway.receive(end.flight()[0], A, SECOND_US)
+        end.advance(bytes(gateway.transmits()[0].data))
+    [finished] = end.flight()
+    gateway.receive(finished + end.seal(b"early", None)[0], A, SECOND_US)
+    assert [one.data for one in gateway.plaintexts()] == [b"early"]
 
 
 def test_a_renewal_whose_last_flight_is_lost_is_done_at_the_next_repeat_though_data_flows(either: Either) -> None:

@@ -108,6 +108,20 @@ def test_hellos_with_a_cookie_that_is_not_theirs_take_no_handshake_from_devices(
     assert world.gateway.counters.dropped == {}
 
 
+def test_hellos_with_a_cookie_that_is_not_theirs_take_no_room_in_the_queue_from_devices(fleet: Fleet) -> None:
+    """More than the queue holds at one instant: only whose cookie is valid has to wait, and may take from others."""
+    world = World(fleet.gateway())
+    world.add(fleet.client("sensor-1"), A)
+    world.say(A, b"hello")
+    assert world.run(SECOND_US, lambda: len(world.carried) == 3)
+    spoofed = world.carried[-1][2]
+    for number in range(2_000):
+        world.gateway.receive(spoofed, ("203.0.113.1", number), world.now_us)
+    world.gateway.receive(spoofed, A, world.now_us)
+    assert world.gateway.counters.half_open == 1
+    assert world.gateway.counters.dropped == {}
+
+
 def nothing(_: int) -> None:
     """Is done between two messages."""
 

@@ -101,6 +101,13 @@ def test_a_file_that_others_may_read_is_refused_with_the_command_that_helps(mode
     assert read(mine) == "sensor-1"
 
 
+def test_a_file_without_a_key_is_not_said_to_hold_one_that_others_may_read(mine: Path) -> None:
+    mine.write_text("".join(blocks(mine)[1:]))
+    mine.chmod(0o644)
+    with pytest.raises(BadIdentity, match="holds no private key"):
+        read(mine)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadIdentity, match=r"none\.pem: No such file or directory"):
         read(tmp_path / "none.pem")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -33,13 +33,10 @@ from .world import (
     landed,
     metrics_url,
     until,
-    warmed,
 )
 
 SEALS_OFTEN = ("--seal-after", "150ms")
 KILLS = 12
-WARMED = 2
-"""Processes that wait for their turn: a life is shorter than the time to load a gateway."""
 PAUSE_S = 0.02
 """Of each sender, so that loading has a share of the cores."""
 NAME = "gateway.test"
@@ -130,9 +127,7 @@ async def test_killed_gateways_lose_and_double_nothing_and_know_their_devices(
     """Meanwhile every device renews its association again and again, and another one is revoked."""
     monkeypatch.setattr("fairway.dtls.outputs.Limits", partial(Limits, renew_records=100))
     ledger = Ledger()
-    async with AsyncExitStack() as stack, gateway(lake, secure(fleet), *SEALS_OFTEN) as first:
-        ready = [await stack.enter_async_context(warmed()) for _ in range(WARMED)]
-        urls = first.urls
+    async with gateway(lake, secure(fleet), *SEALS_OFTEN) as first:
         crowd = Crowd(*(sender(first, fleet, protocol, ledger) for protocol in PROTOCOLS))
         devices = [(await one.connect()).statistics.dtls for one in crowd.senders]
         await crowd.begin(200, PAUSE_S)
@@ -144,9 +139,7 @@ async def test_killed_gateways_lose_and_double_nothing_and_know_their_devices(
         first.process.kill()
         await first.ended()
         for left in reversed(range(KILLS)):
-            async with gateway(lake, secure(fleet, urls), *SEALS_OFTEN, process=ready.pop(0)) as again:
-                if left > len(ready):
-                    ready.append(await stack.enter_async_context(warmed()))
+            async with gateway(lake, secure(fleet, first.urls), *SEALS_OFTEN) as again:
                 await crowd.more(100)
                 if left:
                     again.process.kill()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sqlite3
@@ -70,48 +69,17 @@ class Running:
         return await self.ended()
 
 
-WARMED = """
-import json, sys
-import fairway.cli, fairway.dtls.openssl, fairway.gateway.process
-from fairway import protocols
-for name in ("udpc", "mrp", "rup", "pydevts"):
-    protocols.columns(name)
-sys.exit(fairway.cli.run(json.loads(sys.stdin.readline())))
-"""
-"""Loads what a gateway needs, which is most of what a start takes, and waits to be told what to serve."""
-
-
-@asynccontextmanager
-async def warmed() -> AsyncIterator[asyncio.subprocess.Process]:
-    """A process for a gateway that is to start as soon as another was killed; whatever happens, it is not left."""
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", WARMED, stdin=pipe, stderr=pipe)
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
 async def start(
     lake: Path | str,
     urls: Sequence[str],
     *options: str,
     environment: Mapping[str, str] | None = None,
-    process: asyncio.subprocess.Process | None = None,
 ) -> Running:
-    """Starts a gateway, in a process that was warmed or in a new one, and waits until it listens."""
-    arguments = ["gateway", *urls, "--lake", str(lake), *options]
-    if process is None:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "fairway", *arguments,
-            stderr=asyncio.subprocess.PIPE, env={**os.environ, **(environment or {})},
-        )  # fmt: skip
-    else:
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(arguments).encode() + b"\n")
-        process.stdin.close()
+    """Starts a gateway and waits until it listens."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "fairway", "gateway", *urls, "--lake", str(lake), *options,
+        stderr=asyncio.subprocess.PIPE, env={**os.environ, **(environment or {})},
+    )  # fmt: skip
     assert process.stderr is not None
     found: list[str] = []
     others: list[str] = []

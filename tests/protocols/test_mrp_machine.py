@@ -12,6 +12,7 @@ from fairway.core.events import (
     ConnectRefused,
     Delivered,
     MessageReceived,
+    MessagesReceived,
     PingAnswered,
 )
 from fairway.core.random_source import Seeded
@@ -40,23 +41,6 @@ def pair(lose: Lose = nothing, **options: Any) -> tuple[World, Node, Node]:
     return world, client, server
 
 
-def test_ids_of_both_layouts_on_one_server_never_meet() -> None:
-    world = World("mrp", delay_us=10_000)
-    world.add("s", 5)
-    for number in range(40):
-        node = world.add(f"c{number}", 100 + number, layout="stamped" if number % 2 else "piggyback")
-        node.machine.connect("s", world.now_us)
-        world.settle(f"c{number}")
-    world.run(SECOND)
-    for number in range(40):
-        world.send(f"c{number}", *numbered(3))
-    world.run(SECOND)
-    peers = world.nodes["s"].machine.peers()
-    assert len({peer.local for peer in peers}) == 40
-    assert len(world.nodes["s"].bodies) == 120
-    assert not world.nodes["s"].machine.statistics.dropped
-
-
 def every(step: int) -> Any:
     """Return a network that loses every so-many-th data packet."""
     count = 0
@@ -72,7 +56,7 @@ def every(step: int) -> Any:
 @pytest.mark.parametrize(("layout", "deferred"), [("stamped", False), ("piggyback", True)])
 def test_a_whole_turn_of_messages_under_loss_arrives_once(layout: str, deferred: bool) -> None:
     world, client, server = pair(lose=every(997), layout=layout, deferred=deferred, controller="eager", window=4_000)
-    world.batched = True
+    world.pump.batched = True
     total = 67_000
     sent = 0
     while sent < total:
@@ -89,8 +73,8 @@ def test_a_whole_turn_of_messages_under_loss_arrives_once(layout: str, deferred:
 
 def test_no_more_than_half_a_turn_starts_within_a_hundred_milliseconds() -> None:
     world, client, server = pair(controller="eager", window=32_767)
-    world.batched = True
-    world.delay_us = 500
+    world.pump.batched = True
+    world.pump.delay_us = 500
     count = 0
     while count < 60_000:
         count += len(client.machine.send_many(client.peer, [b"xy"] * 20_000, world.now_us))
@@ -233,15 +217,39 @@ def test_a_client_that_says_it_is_there_acknowledges_nothing(count: int, now_us:
     """It does so by an ack of sequence 0 with stamp 0: no packet may have both."""
     world, client, server = pair(first_sequence=65_536)
     ids = server.peer.local, client.peer.local
-    world.now_us, world.lose = now_us, lambda name, data: True
+    world.pump.now_us, world.lose = now_us, lambda name, data: True
     server.machine.send_many(server.peer, numbered(count), now_us)
     world.settle("s")
     server.machine.receive(wire.ack_bytes(*ids, 0, 0), "c", now_us + 1_000)
     world.settle("s")
     assert server.of(Delivered) == []
     data = [data for at_us, data in server.sent if at_us == now_us and is_data(data)]
-    fields = [wire.stamped_fields(datagram) for datagram in data]
-    acks = [wire.ack_bytes(*ids, sequence, stamp) for _, _, sequence, stamp in fields]
+    fields = [wire.pair_at(datagram, wire.STAMPED_HEAD_BYTES) for datagram in data]
+    acks = [wire.ack_bytes(*ids, sequence, stamp) for sequence, stamp in fields]
     server.machine.receive(b"".join(acks), "c", now_us + 2_000, 14)
     world.settle("s")
     assert len(server.of(Delivered)) == len(data) > 0
+
+
+def test_what_several_connections_send_together_is_taken_run_by_run() -> None:
+    server, client = MrpMachine(MrpOptions(), Seeded(1)), MrpMachine(MrpOptions(controller="eager"), Seeded(2))
+    for _ in range(3):
+        client.connect("s", 0)
+    _exchange(client, server)
+    client.wake(1_000)
+    _exchange(client, server)
+    for peer in client.peers():
+        client.send_many(peer, numbered(6), 1_000)
+    _exchange(client, server)
+    assert [type(event) for event in server.events()] == [*[Connected] * 3, *[MessagesReceived] * 3]
+    assert sum(len(event.tokens) for event in client.events() if isinstance(event, Delivered)) == 18
+    assert (server.statistics.batches, client.statistics.batches) == (3, 3)
+
+
+def _exchange(client: MrpMachine, server: MrpMachine) -> None:
+    """Carry what both send to the other side until they are silent."""
+    while sent := [(server, "c", one) for one in client.transmits()] + [
+        (client, "s", one) for one in server.transmits()
+    ]:
+        for target, source, transmit in sent:
+            target.receive(transmit.data, source, 1_000, transmit.segment_bytes)

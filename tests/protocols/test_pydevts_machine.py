@@ -90,40 +90,6 @@ def answered(client: PydevtsMachine, peer: Peer) -> None:
     client.events()
 
 
-def test_equal_bodies_wait_for_an_id_that_has_rested() -> None:
-    client, peer = connected(controller="eager", window=4_096)
-    server = machine()
-    for _ in range(16):
-        client.send_many(peer, [b"same"] * 4_096, 0)
-        assert len(bodies_of(exchange(client, server, 0))) == 4_096
-    client.send(peer, b"same", 0)
-    assert client.transmits() == []
-    assert client.unfinished() == 1
-    client.send(peer, b"other", 0)
-    for second in range(9, 120, 10):
-        client.wake(second * SECOND)
-        server.wake(second * SECOND)
-        assert sent(client) == []
-    client.wake(120 * SECOND)
-    server.wake(120 * SECOND)
-    assert [body for _, body in bodies_of(exchange(client, server, 120 * SECOND))] == [b"same", b"other"]
-
-
-def test_an_overtaken_message_frees_the_controller_but_is_repeated_on_the_timer() -> None:
-    client, peer = connected(controller="newreno", window=20, first_id=0)
-    bodies = [bytes([number]) for number in range(12)]
-    client.send_many(peer, bodies, 0)
-    assert len(sent(client)) == 10
-    for number in range(1, 10):
-        client.receive(ack(number, bodies[number]), THERE, 20_000)
-    later = [data for data in sent(client) if data[0] == wire.TYPE_PACKET]
-    assert packet(0, bodies[0]) not in later
-    assert client.statistics.retransmissions == 0
-    client.wake(3 * SECOND)
-    assert packet(0, bodies[0]) in sent(client)
-    assert client.statistics.repairs == 0
-
-
 def test_messages_that_count_as_lost_still_take_their_place_in_the_window() -> None:
     client, peer = connected(controller="newreno", window=12, first_id=0)
     bodies = [bytes([number]) for number in range(60)]
@@ -443,17 +409,6 @@ def test_an_address_that_our_application_named_stays_named_after_a_restore() -> 
     again.restore(client.snapshot(peer), 0)
     again.send(peer, bytes(1_000), 0)
     assert len(sent(again)) == 1
-
-
-def test_many_messages_under_one_id_cost_no_more_each_than_a_few() -> None:
-    server = machine()
-    for number in range(4_000):
-        server.receive(packet(7, b"%d" % number), HERE, number)
-    assert len(bodies_of(server.events())) == 4_000
-    assert len(server._conversations[HERE].receiver.all_incoming()) == 4_000
-    for number in range(4_000):
-        server.receive(close(7, b"%d" % number), HERE, 5_000 + number)
-    assert server._conversations[HERE].receiver.all_incoming() == []
 
 
 def test_an_ack_that_was_closed_leaves_no_timer_behind() -> None:

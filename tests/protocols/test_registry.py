@@ -10,16 +10,7 @@ import pytest
 from fairway.core.errors import BadAddress
 from fairway.core.machine import Options
 from fairway.core.random_source import Seeded
-from fairway.protocols import (
-    NAMES,
-    PROTOCOLS,
-    columns,
-    make_machine,
-    make_options,
-    options_class,
-    protocol,
-    wire,
-)
+from fairway.protocols import NAMES, PROTOCOLS, columns, make_machine, make_options, options_class, protocol, wire
 
 
 def test_the_four_are_there_in_the_order_of_their_standard() -> None:

@@ -59,18 +59,6 @@ def test_a_message_gets_its_place_with_its_first_burst_and_counts_only_what_came
     assert machine._conversations["a"].incoming_bytes == cost(11 * PART_BYTES, 11)
 
 
-def test_bursts_single_parts_and_a_closed_gap_make_the_same_message() -> None:
-    machine = RupMachine(RupOptions(), Seeded(1))
-    parts = datagrams()
-    receive(machine, parts[:10])
-    receive(machine, parts[14:25])
-    for part in (parts[12], parts[39], parts[11], parts[10], parts[13]):
-        receive(machine, [part])
-    receive(machine, parts[25:39])
-    assert bodies(machine) == [BODY]
-    assert machine._receiver.memory.reserved_bytes == 0
-
-
 def test_where_the_interpreter_gives_no_room_the_parts_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assembly, "_interpreter", lambda: None)
     machine = RupMachine(RupOptions(), Seeded(1))

@@ -13,11 +13,7 @@ from fairway.core.events import Delivered, Peer
 from fairway.core.random_source import Seeded
 from fairway.core.timers import Deadlines
 from fairway.protocols.rup import wire
-from fairway.protocols.rup.columns import (
-    BLOCK_PARTS,
-    Bursts,
-    encode_headers,
-)
+from fairway.protocols.rup.columns import BLOCK_PARTS, Bursts, encode_headers
 from fairway.protocols.rup.context import Context
 from fairway.protocols.rup.machine import RupMachine
 from fairway.protocols.rup.options import RupOptions

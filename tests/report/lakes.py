@@ -12,27 +12,14 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from fairway.core.tables import CAPTURE_TABLES, SESSIONS, TIMELINE, Table
+from fairway.store.parquet import arrow_schema
 
 START_US = 1_700_000_000_000_000
 SECOND_US = 1_000_000
-TYPES = {
-    "string": pa.string(),
-    "long": pa.int64(),
-    "int": pa.int32(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "binary": pa.binary(),
-}
 
 Row = dict[str, object]
 KINDS = {"udpc": ("important", "important_ack"), "mrp": ("data", "ack"), "rup": ("data", "confirm")}
 HANDSHAKES = {"udpc": ("syn", "syn_ack"), "mrp": ("connect", "con_reply")}
-
-
-def schema(table: Table) -> pa.Schema:
-    """Return the Arrow schema of a table."""
-    return pa.schema([pa.field(column.name, TYPES[column.type], column.nullable) for column in table.columns])
 
 
 def put(lake: Path, table: Table, rows: Iterable[Row]) -> None:
@@ -42,7 +29,7 @@ def put(lake: Path, table: Table, rows: Iterable[Row]) -> None:
         {column: row.get(column, 0 if column in ("piece", "damages_before") else None) for column in names}
         for row in rows
     ]
-    wanted = pa.schema([field for field in schema(table) if field.name in names])
+    wanted = pa.schema([field for field in arrow_schema(table) if field.name in names])
     write_deltalake(str(lake / "tables" / table.name), pa.Table.from_pylist(full, wanted), mode="append")
 
 
@@ -221,15 +208,15 @@ def crowd(sessions: int) -> pa.Table:
         "first": START_US + number * 1_000,
         "last": START_US + number * 1_000 + 5_000_000,
         "retransmission_ratio": ratio,
+        "violations": [0] * sessions,
     }
+    kinds = arrow_schema(SESSIONS)
     arrays = [
-        pa.array(columns[column.name]).cast(TYPES[column.type])
+        pa.array(columns[column.name]).cast(column.type)
         if column.name in columns
-        else pa.array(number % 50).cast(TYPES[column.type])
-        if column.type in ("long", "int") and column.name != "violations"
-        else pa.array([0] * sessions).cast(TYPES[column.type])
-        if column.name == "violations"
-        else pa.nulls(sessions, TYPES[column.type])
-        for column in SESSIONS.columns
+        else pa.array(number % 50).cast(column.type)
+        if pa.types.is_integer(column.type)
+        else pa.nulls(sessions, column.type)
+        for column in kinds
     ]
-    return pa.Table.from_arrays(arrays, schema=schema(SESSIONS))
+    return pa.Table.from_arrays(arrays, schema=kinds)

@@ -34,7 +34,8 @@ from fairway.report.drawings import (
 from fairway.report.survey import severity_scores
 from fairway.report.tables import LakeTables
 from fairway.report.traffic import BINS_MAX, Messages, step_us
-from tests.report.lakes import START_US, Tables, alone, crowd, mixed, put, schema, transmission
+from fairway.store.parquet import arrow_schema
+from tests.report.lakes import START_US, Tables, alone, crowd, mixed, put, transmission
 
 
 def data_of(text: str) -> dict[str, Any]:
@@ -242,14 +243,14 @@ def hot_packets(count: int, start: int) -> pa.Table:
     }
     empty = {"string": "", "boolean": False}
     columns = []
-    for column in schema(PACKETS):
+    for column in arrow_schema(PACKETS):
         if column.name in known:
             columns.append(pa.array(known[column.name]).cast(column.type))
         elif column.nullable:
             columns.append(pa.nulls(count, column.type))
         else:
             columns.append(pa.array([empty.get(str(column.type), 0)] * count).cast(column.type))
-    return pa.Table.from_arrays(columns, schema=schema(PACKETS))
+    return pa.Table.from_arrays(columns, schema=arrow_schema(PACKETS))
 
 
 def test_a_session_of_400_000_packets_is_thinned_as_it_is_read(tmp_path: Path) -> None:

@@ -43,9 +43,19 @@ def _url(scheme: str, host: str, port: int, controller: str, *, calls: bool) -> 
 async def open_sender(host: str, port: int, load: Load, protocol: str, controller: str, io: Io) -> EndpointSender:
     """Open one connection, or several where the protocol caps one."""
     variants()  # made before the clock runs
-    url, protocol = _url(protocol, host, port, controller, calls=True), protocol.removesuffix(DTLS)
-    count = 1 if load.kind == "ping" or load.drive else CONNECTIONS.get(protocol, 1)
-    return EndpointSender(protocol, load, [await net.connect(url, io=io) for _ in range(count)])
+    url = _url(protocol, host, port, controller, calls=True)
+    return EndpointSender(protocol.removesuffix(DTLS), load, await open_connections(url, load, io))
+
+
+async def open_connections(url: str, load: Load, io: Io = "auto") -> list[net.Connection]:
+    """Open one connection, or several where the protocol caps one: on one socket, unless it is inside DTLS."""
+    target, _, options = url.partition("?")
+    scheme = target.partition(":")[0]
+    count = 1 if load.kind == "ping" or load.drive else CONNECTIONS.get(scheme.removesuffix(DTLS), 1)
+    if count == 1 or scheme.endswith(DTLS):
+        return [await net.connect(url, io=io) for _ in range(count)]
+    node = await net.listen(f"{scheme}://0.0.0.0:0?{options}", io=io)
+    return [await node.connect(target) for _ in range(count)]
 
 
 class EndpointSender:

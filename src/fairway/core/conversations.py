@@ -175,9 +175,10 @@ class EndpointMachine(ABC, Generic[AnyConversation]):
     # Outputs.
 
     def transmits(self) -> list[Transmit]:
-        if self._outputs.ready:
+        outputs = self._outputs
+        if outputs.ready:
             self._flush_ready()
-        return self._outputs.outbox.take()
+        return outputs.outbox.take() if outputs.outbox.groups else []
 
     def next_deadline_us(self) -> int | None:
         if self._outputs.ready:

@@ -44,11 +44,9 @@ class Ledger:
 
     def allows(self, address: Address, count: int) -> bool:
         """Take `count` bytes from the address's budget if it holds them."""
-        if device_of(address) is not None:
-            return True
         budget = self._budget.get(address, 0)
         if budget < count:
-            return False
+            return device_of(address) is not None
         self._budget[address] = budget - count
         return True
 
@@ -69,7 +67,7 @@ class Outbox:
         self.ledger = Ledger(unproved_max)
         self._statistics = statistics
         self._proved: dict[Address, None] = {}
-        self._groups: list[tuple[Address, int, list[Buffer]]] = []
+        self.groups: list[tuple[Address, int, list[Buffer]]] = []
         """What the next transmits are joined of: address, size of a segment, datagrams."""
         self._address: Address = None
         self._segment_bytes = 0
@@ -115,7 +113,7 @@ class Outbox:
         else:
             self._address, self._segment_bytes = address, segment_bytes
             self._pieces, self._pieces_bytes = [data], size
-            self._groups.append((address, segment_bytes, self._pieces))
+            self.groups.append((address, segment_bytes, self._pieces))
         if size % segment_bytes:
             self._segment_bytes = 0
 
@@ -141,12 +139,11 @@ class Outbox:
 
     def take(self) -> list[Transmit]:
         transmits: list[Transmit] = []
-        if self._groups:
-            for address, segment_bytes, pieces in self._groups:
-                data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-                transmits.append(Transmit(address, data, segment_bytes if len(data) > segment_bytes else None))
-            self._groups.clear()
-            self._segment_bytes = 0
+        for address, segment_bytes, pieces in self.groups:
+            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            transmits.append(Transmit(address, data, segment_bytes if len(data) > segment_bytes else None))
+        self.groups.clear()
+        self._segment_bytes = 0
         return transmits
 
 

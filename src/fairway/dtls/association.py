@@ -81,26 +81,22 @@ class Up:
     previous: Association | None = None
     """What this one replaced: its last records may still be under way."""
 
-    def open(self, datagram: bytes) -> list[bytes]:
-        """Return the plaintexts of a datagram, of this association or of the one before."""
-        plaintexts = self.association.open(datagram)
+    def open(self, data: bytes, step: int) -> list[bytes]:
+        """Return the plaintexts of a datagram, or of several, of this association or of the one before."""
+        if len(data) > step and (self.previous is not None or self.handshake is not None):
+            return [body for start in range(0, len(data), step) for body in self.open(data[start : start + step], step)]
+        plaintexts = self.association.open(data, step)
         if plaintexts:
             # The peer has the keys, so it has our last flight. One that still uses those before may lack it.
             self.handshake = None
             return plaintexts
-        if self.previous is None or not datagram or datagram[0] != DATA:
-            return []
+        if self.previous is None or not data or data[0] != DATA:
+            return plaintexts
         try:
-            return self.previous.open(datagram)
+            return self.previous.open(data, step)
         except AssociationClosed:
             self.forget_previous()
-            return []
-
-    def open_run(self, data: bytes, step: int) -> list[bytes]:
-        """Return the plaintexts of a super-buffer of datagrams that arrived together."""
-        if self.previous is None and self.handshake is None:
-            return self.association.open_run(data, step)
-        return [body for start in range(0, len(data), step) for body in self.open(data[start : start + step])]
+            return plaintexts
 
     def forget_previous(self) -> None:
         """Drop what this association replaced."""

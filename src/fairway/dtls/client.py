@@ -23,19 +23,17 @@ from fairway.dtls.association import Up
 from fairway.dtls.engine import (
     INPUT_BYTES_MAX,
     Association,
-    AssociationClosed,
     ClientEngine,
     HandshakeFailed,
     Limits,
     PeerIdentity,
 )
-from fairway.dtls.outputs import Outputs, joined
+from fairway.dtls.outputs import Outputs, pieces
 from fairway.dtls.records import (
     ALERT,
     DATA,
     HEADER_BYTES,
     hello,
-    is_all_data,
     is_protected,
     is_unprotected_close,
     is_verify_request,
@@ -144,7 +142,7 @@ class DtlsClient(Outputs):
             if not self._fits(transmit.data, transmit.segment_bytes):
                 continue
             if self._up is not None:
-                self._seal(self._up, transmit, now_us)
+                self._send(self._up, transmit, now_us)
             else:
                 self._wait(transmit, now_us)
 
@@ -165,11 +163,9 @@ class DtlsClient(Outputs):
         if attempt is not None and attempt.repeat_us is None:
             attempt.repeat_us = now_us + self._limits.probe_us
 
-    def _seal(self, up: Up, transmit: Transmit, now_us: int) -> None:
-        try:
-            count = self._send_sealed(up.association, self.remote, transmit.data, transmit.segment_bytes)
-        except AssociationClosed:
-            self._lost(now_us)
+    def _send(self, up: Up, transmit: Transmit, now_us: int) -> None:
+        count = self._seal(up, transmit.data, transmit.segment_bytes, now_us)
+        if not count:
             return
         self._records += count
         if count == 1:
@@ -186,41 +182,30 @@ class DtlsClient(Outputs):
         if address != self.remote:
             self.counters.dropped["stranger"] += 1
             return
-        size = len(data)
-        step = segment_bytes or size or 1
-        data = bytes(data)
-        plaintexts: list[bytes] = []
         up = self._up
-        if up is not None and now_us - up.since_us > self._limits.overlap_us:
+        if up is not None and up.previous is not None and now_us - up.since_us > self._limits.overlap_us:
             up.forget_previous()
-        if up is not None and step < size and step <= INPUT_BYTES_MAX and is_all_data(data, step):
-            plaintexts = self._open_run(up, data, step, now_us)
-        else:
-            for start in range(0, size, step):
-                plaintexts += self._receive_one(data[start : start + step], now_us)
-        if plaintexts:
-            self.counters.records_in += len(plaintexts)
-            self._records += len(plaintexts)
-            if self._unanswered_us is not None:
-                self._response_us = max(now_us - self._sent_us, self._response_us * 7 // 8)
-                self._unanswered_us = None
-            self._last = None
-            self._liveness_us = max(self._limits.liveness_us, RESPONSES * self._response_us)
-            self._plaintexts += joined(plaintexts, self.inner, self._engine.name)
+        step = segment_bytes or len(data)
+        for piece in pieces(data, step, together=up is not None):
+            self._receive_one(piece, step, now_us)
 
-    def _receive_one(self, datagram: bytes, now_us: int) -> list[bytes]:
-        if not self._is_record(datagram):
-            return []
-        if is_unprotected_close(datagram):
+    def _receive_one(self, datagram: bytes, step: int, now_us: int) -> None:
+        up = self._up
+        if up is not None and datagram and datagram[0] == DATA and step <= INPUT_BYTES_MAX:
+            self._open(up, datagram, step, now_us)
+        elif not self._is_record(datagram):
+            return
+        elif is_unprotected_close(datagram):
             self._hint(now_us)
-        elif datagram[0] == DATA or (datagram[0] == ALERT and is_protected(datagram)):
-            return self._open(datagram, now_us)
+        elif up is not None and datagram[0] == ALERT and is_protected(datagram):
+            self._open(up, datagram, len(datagram), now_us)
         elif self._attempt is not None:
             if not self._restarted(self._attempt, datagram, now_us):
-                return self._step(self._attempt, datagram, now_us)
+                self._step(self._attempt, datagram, now_us)
+        elif datagram[0] == DATA or (datagram[0] == ALERT and is_protected(datagram)):
+            self.counters.dropped["record_not_accepted"] += 1
         else:
             self.counters.dropped["late_handshake"] += 1
-        return []
 
     def wake(self, now_us: int) -> None:
         """Let time pass: repeat a flight, begin anew, renew."""
@@ -275,24 +260,25 @@ class DtlsClient(Outputs):
         """Return the duration, or up to a quarter less or more: a thousand devices must not come at once."""
         return duration_us * 3 // 4 + self._random.below(duration_us // 2 or 1)
 
-    def _step(self, attempt: Attempt, datagram: bytes | None, now_us: int) -> list[bytes]:
+    def _step(self, attempt: Attempt, datagram: bytes | None, now_us: int) -> None:
         association = attempt.association
         try:
             association.advance(datagram)
         except HandshakeFailed as failure:
             self._transmit(self.remote, association.flight())
             self._fail(attempt, failure.reason, now_us)
-            return []
+            return
         flight = association.flight()
         found = hello(flight[0]) if flight and attempt.cookie else None
-        if found is not None and not found.has_cookie:
+        if found is not None and not found.cookie:
             # OpenSSL's timer had expired, so it wrote the hello without a cookie again, which would be answered again.
             flight[0] = b"".join(split(flight[0])[1:])
         if flight:
             attempt.flight, attempt.repeats = flight, 0
             attempt.repeat_us = now_us + self._limits.repeat_us
             self._transmit(self.remote, flight)
-        return self._establish(attempt, now_us) if association.established else []
+        if association.established:
+            self._establish(attempt, now_us)
 
     def _restarted(self, attempt: Attempt, datagram: bytes, now_us: int) -> bool:
         """Begin anew if the gateway asks for another cookie: it was restarted, and OpenSSL takes no second one."""
@@ -312,13 +298,13 @@ class DtlsClient(Outputs):
         self._begin(now_us)
         return True
 
-    def _establish(self, attempt: Attempt, now_us: int) -> list[bytes]:
+    def _establish(self, attempt: Attempt, now_us: int) -> None:
         association = attempt.association
         peer = association.peer()
         if peer is None:
             self._transmit(self.remote, association.close(notify=True))
             self._fail(attempt, "not_accepted", now_us)
-            return []
+            return
         before, up = self._up, Up(association, peer, self.remote, self.inner, now_us, now_us)
         if before is not None:
             before.forget_previous()
@@ -336,8 +322,8 @@ class DtlsClient(Outputs):
             self._queue.appendleft(self._last)
         self._in_doubt = False
         while self._queue:
-            self._seal(up, self._queue.popleft(), now_us)
-        return self._open(b"", now_us)
+            self._send(up, self._queue.popleft(), now_us)
+        self._opened(up, b"", 1, now_us)
 
     def _repeat(self, attempt: Attempt, now_us: int) -> None:
         attempt.repeats += 1
@@ -367,37 +353,31 @@ class DtlsClient(Outputs):
 
     # Records.
 
-    def _open(self, datagram: bytes, now_us: int) -> list[bytes]:
-        """Open a record with the association that is up, or keep it for the one that is about to be."""
-        plaintexts: list[bytes] = []
-        if self._up is not None:
-            try:
-                plaintexts = self._up.open(datagram)
-            except AssociationClosed:
-                self._lost(now_us)
-                return []
-        if not plaintexts and datagram:
-            if self._attempt is not None:
-                return self._step(self._attempt, datagram, now_us)
-            self.counters.dropped["record_not_accepted"] += 1
-        return plaintexts
+    def _open(self, up: Up, data: bytes, step: int, now_us: int) -> None:
+        """Open records with the association that is up, or keep one for that which is about to be."""
+        missing = -(-len(data) // step) - self._opened(up, data, step, now_us)
+        if missing <= 0 or self._up is not up:
+            return
+        if self._attempt is None or len(data) > step:
+            self.counters.dropped["record_not_accepted"] += missing
+        elif self._is_record(data):
+            self._step(self._attempt, data, now_us)
 
-    def _open_run(self, up: Up, data: bytes, step: int, now_us: int) -> list[bytes]:
-        try:
-            plaintexts = up.open_run(data, step)
-        except AssociationClosed:
-            self._lost(now_us)
-            return []
-        records = -(-len(data) // step)
-        if len(plaintexts) < records:
-            self.counters.dropped["record_not_accepted"] += records - len(plaintexts)
-        return plaintexts
+    def _opened(self, up: Up, data: bytes, step: int, now_us: int) -> int:
+        count = super()._opened(up, data, step, now_us)
+        if count:
+            self._records += count
+            if self._unanswered_us is not None:
+                self._response_us = max(now_us - self._sent_us, self._response_us * 7 // 8)
+                self._unanswered_us = None
+            self._last = None
+            self._liveness_us = max(self._limits.liveness_us, RESPONSES * self._response_us)
+        return count
 
-    def _lost(self, now_us: int) -> None:
+    def _lost(self, up: Up, now_us: int) -> None:
         """The gateway closed the association: devices come back one after another."""
-        if self._up is not None:
-            self._up.forget_previous()
-            self._up.association.close(notify=False)
+        up.forget_previous()
+        up.association.close(notify=False)
         self._up = None
         self.counters.associations = 0
         self._unanswered_us, self._in_doubt = None, True

@@ -126,13 +126,11 @@ class Association(Protocol):
     def peer(self) -> PeerIdentity | None:
         """Return who is there, once established; None if the certificate names nobody or is no longer accepted."""
 
-    def open(self, datagram: bytes) -> list[bytes]:
-        """Return the plaintexts in a datagram: none if it is forged, replayed or too old. Raises `AssociationClosed`.
+    def open(self, data: bytes, step: int) -> list[bytes]:
+        """Return the plaintexts in a datagram, or in several of `step` bytes that arrived together: none of those that
+        are forged, replayed or too old. Raises `AssociationClosed`.
 
-        An empty datagram asks for what came with, or before, the end of the handshake."""
-
-    def open_run(self, data: bytes, step: int) -> list[bytes]:
-        """Return the plaintexts in a super-buffer of datagrams that arrived together."""
+        Without data it returns what came with, or before, the end of the handshake."""
 
     def seal(self, data: Buffer, segment_bytes: int | None) -> tuple[bytes, int | None]:
         """Return the records of a datagram, or of several of one size. Raises `AssociationClosed`."""
@@ -143,6 +141,9 @@ class Association(Protocol):
 
 class GatewayEngine(Protocol):
     """Makes the associations of a gateway."""
+
+    def knows(self, cookie: bytes, address: Address, now_us: int) -> bool:
+        """Return whether a cookie was made for an address, of late: without one a hello costs next to nothing."""
 
     def listen(self, datagram: bytes, address: Address, now_us: int) -> tuple[list[bytes], Association | None]:
         """Look at a ClientHello: answer with a cookie and keep nothing, or accept one that brings a valid cookie."""

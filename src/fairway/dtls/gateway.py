@@ -27,13 +27,11 @@ from fairway.dtls.association import Handshake, Rate, Up
 from fairway.dtls.engine import (
     INPUT_BYTES_MAX,
     Association,
-    AssociationClosed,
     GatewayEngine,
     HandshakeFailed,
     Limits,
-    Plaintext,
 )
-from fairway.dtls.outputs import Outputs, joined
+from fairway.dtls.outputs import Outputs, pieces
 from fairway.dtls.records import (
     ALERT,
     CLIENT_HELLO,
@@ -43,7 +41,6 @@ from fairway.dtls.records import (
     HEADER_BYTES,
     Hello,
     hello,
-    is_all_data,
     is_protected,
 )
 
@@ -97,21 +94,10 @@ class DtlsGateway(Outputs):
 
     def receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None = None) -> None:
         """Take one datagram, or a super-buffer of them."""
-        size = len(data)
-        step = segment_bytes or size
         up = self._up.get(address)
-        if up is not None and size and data[0] == DATA and size <= step <= INPUT_BYTES_MAX:
-            self._opened(up, bytes(data), now_us)
-            return
-        if size <= step:
-            self._receive_one(bytes(data), address, now_us)
-            return
-        data = bytes(data)
-        if up is not None and step <= INPUT_BYTES_MAX and is_all_data(data, step):
-            self._opened_run(up, data, step, now_us)
-            return
-        for start in range(0, size, step):
-            self._receive_one(data[start : start + step], address, now_us)
+        step = segment_bytes or len(data)
+        for piece in pieces(data, step, together=up is not None):
+            self._receive_one(piece, step, address, now_us)
 
     def send(self, transmits: list[Transmit], now_us: int) -> None:
         """Seal what the machine sends to devices; what has no association is dropped and counted."""
@@ -120,10 +106,7 @@ class DtlsGateway(Outputs):
             if up is None:
                 self.counters.dropped["no_association"] += 1
             elif self._fits(data, segment_bytes):
-                try:
-                    self._send_sealed(up.association, up.outer, data, segment_bytes)
-                except AssociationClosed:
-                    self._end(up, notify=False)
+                self._seal(up, data, segment_bytes, now_us)
 
     def wake(self, now_us: int) -> None:
         """Let time pass: serve what waits, ring timers, end what is too old."""
@@ -175,32 +158,8 @@ class DtlsGateway(Outputs):
 
     # Application data.
 
-    def _opened(self, up: Up, datagram: bytes, now_us: int) -> None:
-        try:
-            plaintexts = up.open(datagram)
-        except AssociationClosed:
-            self._end(up, notify=False)
-            return
-        self._count(up, plaintexts, 1 if datagram[0] == DATA else 0, now_us)
-        for plaintext in plaintexts:
-            self._plaintexts.append(Plaintext(plaintext, up.inner, up.peer.name))
-
-    def _opened_run(self, up: Up, data: bytes, step: int, now_us: int) -> None:
-        """Open a super-buffer; plaintexts of one size go on as one."""
-        try:
-            plaintexts = up.open_run(data, step)
-        except AssociationClosed:
-            self._end(up, notify=False)
-            return
-        self._count(up, plaintexts, -(-len(data) // step), now_us)
-        self._plaintexts += joined(plaintexts, up.inner, up.peer.name)
-
-    def _count(self, up: Up, plaintexts: list[bytes], records: int, now_us: int) -> None:
-        if plaintexts:
-            up.heard_us = now_us
-            self.counters.records_in += len(plaintexts)
-        if len(plaintexts) < records:
-            self.counters.dropped["record_not_accepted"] += records - len(plaintexts)
+    def _lost(self, up: Up, now_us: int) -> None:
+        self._end(up, notify=False)
 
     def _end(self, up: Up, *, notify: bool) -> None:
         up.forget_previous()
@@ -209,22 +168,30 @@ class DtlsGateway(Outputs):
             del self._up[up.outer]
         if self._inner.get(up.inner) is up:
             del self._inner[up.inner]
+        self._forget_instance(up)
+        self.counters.associations = len(self._up)
+
+    def _forget_instance(self, up: Up) -> None:
+        """Know the client no longer by what it calls itself."""
         key = up.peer.name, up.association.instance
         if self._instances.get(key) is up:
             del self._instances[key]
-        self.counters.associations = len(self._up)
 
     # Everything else.
 
-    def _receive_one(self, datagram: bytes, address: Address, now_us: int) -> None:
+    def _receive_one(self, datagram: bytes, step: int, address: Address, now_us: int) -> None:
+        up = self._up.get(address)
+        if up is not None and datagram and datagram[0] == DATA and step <= INPUT_BYTES_MAX:
+            count = -(-len(datagram) // step)
+            missing = count - self._opened(up, datagram, step, now_us)
+            if missing > 0:
+                self.counters.dropped["record_not_accepted"] += missing
+            return
         if not self._is_record(datagram):
             return
-        up, half_open = self._up.get(address), self._half_open.get(address)
-        if datagram[0] == DATA and up is not None:
-            self._opened(up, datagram, now_us)
-            return
+        half_open = self._half_open.get(address)
         found = hello(datagram)
-        if found is not None and not found.has_cookie:
+        if found is not None and not self._engine.knows(found.cookie, address, now_us):
             self._listen(datagram, found, address, now_us)
         elif found is None and half_open is None and up is None:
             self._unknown(datagram, address, now_us)
@@ -261,12 +228,12 @@ class DtlsGateway(Outputs):
 
     def _closes(self, up: Up, datagram: bytes) -> bool:
         """Return whether an alert belonged to what is up, and ended it."""
-        self._opened(up, datagram, up.heard_us)
+        self._opened(up, datagram, len(datagram), up.heard_us)
         return self._up.get(up.outer) is not up
 
     def _late(self, up: Up, datagram: bytes, now_us: int) -> None:
         """Show OpenSSL a handshake record or alert after the handshake: it may close, or want its last flight again."""
-        self._opened(up, datagram, now_us)
+        self._opened(up, datagram, len(datagram), now_us)
         self._transmit(up.outer, up.association.flight())
 
     def _unknown(self, datagram: bytes, address: Address, now_us: int) -> None:
@@ -281,7 +248,7 @@ class DtlsGateway(Outputs):
             self._transmits.append(Transmit(address, CLOSED))
 
     def _listen(self, datagram: bytes, found: Hello, address: Address, now_us: int) -> None:
-        if found.has_cookie:
+        if found.cookie:
             reason = self._no_room(address)
             if reason:
                 self.counters.dropped[reason] += 1
@@ -367,6 +334,7 @@ class DtlsGateway(Outputs):
             if before.inner == inner:
                 self.counters.renewals += 1
                 before.forget_previous()
+                self._forget_instance(before)
                 up.previous = before.association
             else:
                 self._end(before, notify=False)
@@ -381,6 +349,8 @@ class DtlsGateway(Outputs):
             self._instances[peer.name, association.instance] = up
         self.counters.handshakes += 1
         self.counters.associations, self.counters.half_open = len(self._up), len(self._half_open)
+        # What came with the peer's last flight would otherwise lie in front of its next datagram.
+        self._opened(up, b"", 1, now_us)
 
     def _repeat(self, address: Address, handshake: Handshake) -> None:
         if handshake.resends < self._limits.resends_max:

@@ -117,7 +117,7 @@ def _read(path: str, *, secret: bool = False) -> bytes:
         data = Path(path).read_bytes()
     except OSError as error:
         raise BadIdentity(f"{path}: {error.strerror}") from error
-    if secret and mode & OTHERS_MODE:
+    if secret and mode & OTHERS_MODE and b"PRIVATE KEY-----" in data:
         raise BadIdentity(f"{path} holds a private key that others may read; run: chmod 600 {path}")
     return data
 

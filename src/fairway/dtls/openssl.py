@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import os
 from functools import cache, partial
+from itertools import repeat
 from time import time
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,8 @@ INSTANCE = b"fairway-instance-"
 READ_BYTES = 1 << 12
 RUN_BYTES_MAX = 16_000
 """Records that are fed together: beyond 16.7 KB OpenSSL loses some."""
-_ffi, _read, _write = Binding.ffi, Binding.lib.SSL_read, Binding.lib.SSL_write
+_ffi, _lib = Binding.ffi, Binding.lib
+_allocate = _ffi.new_allocator(should_clear_after_alloc=False)
 BOTH_SHUT = SSL.SENT_SHUTDOWN | SSL.RECEIVED_SHUTDOWN
 
 VERIFY_REASONS = {
@@ -155,15 +157,21 @@ def _key_logger(path: str) -> Callable[[SSL.Connection, bytes], None]:
 class OpensslAssociation:
     """One handshake by OpenSSL, and what follows it."""
 
-    def __init__(self, context: SSL.Context, admission: Admission) -> None:
+    def __init__(self, context: SSL.Context, admission: Admission, instance: bytes | None = None) -> None:
+        """Begin as the client that calls itself `instance`, or without one as a gateway."""
         self.established = False
-        self.instance = b""
+        self.instance = instance or b""
         self.refused = ""
         """Why our own rules refused the peer's certificate."""
         self._admission = admission
         self._connection = SSL.Connection(context, None)
         self._connection.set_ciphertext_mtu(DATAGRAM_BYTES_MAX)
         self._connection.set_app_data(self)
+        if instance is not None:
+            self._connection.set_alpn_protos([INSTANCE + instance])
+            self._connection.set_connect_state()
+        else:
+            self._connection.set_accept_state()
         self._overhead_bytes = 0
         self._answer = b""
         """What OpenSSL wants sent since the handshake, for `flight`."""
@@ -178,16 +186,6 @@ class OpensslAssociation:
         except SSL.Error as error:
             raise HandshakeFailed(_reason(error)) from error
         return True
-
-    def set_client(self, instance: bytes) -> OpensslAssociation:
-        self.instance = instance
-        self._connection.set_alpn_protos([INSTANCE + instance])
-        self._connection.set_connect_state()
-        return self
-
-    def set_gateway(self) -> OpensslAssociation:
-        self._connection.set_accept_state()
-        return self
 
     def advance(self, datagram: bytes | None = None) -> None:
         if datagram is not None:
@@ -233,87 +231,70 @@ class OpensslAssociation:
             return None
         return identity_of(chain, self._connection.get_cipher_name() or "")
 
-    def open(self, datagram: bytes) -> list[bytes]:
-        connection = self._connection
-        if datagram:
-            connection.bio_write(datagram)
-        try:
-            if is_single_data(datagram):
-                # A second call that only finds nothing would double the cost.
-                return self._opened(1, len(datagram), [])
-            plaintexts: list[bytes] = []
-            self._open_all(plaintexts)
-            # A late Finished, or a wish to renegotiate, has an answer: it must not lie where `seal` reads its records.
-            self._answer = self._drained()
-            return plaintexts
-        except SSL.WantReadError:
-            return []
-        except SSL.Error as error:
-            raise AssociationClosed(_reason(error)) from error
-
-    def open_run(self, data: bytes, step: int) -> list[bytes]:
-        """Return the plaintexts in a super-buffer: a few datagrams are cheaper to feed at once."""
+    def open(self, data: bytes, step: int) -> list[bytes]:
+        size = len(data)
+        if size <= step:
+            return self._opened(data, is_single_data(data), [])
         plaintexts: list[bytes] = []
         together = max(1, RUN_BYTES_MAX // step) * step
-        for start in range(0, len(data), together):
-            run = data[start : start + together]
-            if len(run) % step == 0 and is_run(run, step):
-                self._open_together(run, len(run) // step, plaintexts)
+        for start in range(0, size, together):
+            # A few datagrams are cheaper to feed at once; the last of all may be shorter.
+            end = min(start + together, size)
+            whole = end - (end - start) % step
+            if is_run(data[start:whole], step):
+                self._opened(data[start:whole], (whole - start) // step, plaintexts)
             else:
-                for place in range(0, len(run), step):
-                    plaintexts += self.open(run[place : place + step])
+                whole = start
+            for place in range(whole, end, step):
+                plaintexts += self.open(data[place : min(place + step, end)], step)
         return plaintexts
 
-    def _open_together(self, run: bytes, count: int, plaintexts: list[bytes]) -> None:
-        self._connection.bio_write(run)
+    def _opened(self, data: bytes, count: int, plaintexts: list[bytes]) -> list[bytes]:
+        """Add the plaintexts of so many records of one size to a list, or with 0 of all that there are."""
+        connection = self._connection
+        size = len(data) // count if count else INPUT_BYTES_MAX
+        # Of its own for each call: other threads read while OpenSSL works.
+        buffer = _allocate("char[]", size)
+        ssl, read, opened = connection._ssl, _lib.SSL_read, _ffi.buffer(buffer)
         try:
-            # What came before one that is not accepted stays in the list.
-            self._opened(count, len(run) // count, plaintexts)
+            if data and _lib.BIO_write(connection._into_ssl, data, len(data)) != len(data):
+                raise MemoryError("OpenSSL has no room for a datagram")
+            # To look for more behind a single record, and find nothing, would double the cost.
+            for _ in range(count) if count else repeat(None):
+                length = read(ssl, buffer, size)
+                plaintexts.append(opened[:length] if length > 0 else connection.recv(size))
         except SSL.WantReadError:
-            return
+            # What came before one that is not accepted stays in the list.
+            pass
         except SSL.Error as error:
             raise AssociationClosed(_reason(error)) from error
-
-    def _opened(self, count: int, size: int, plaintexts: list[bytes]) -> list[bytes]:
-        """Add the plaintexts of so many records of this size to a list; raises `SSL.Error`."""
-        connection = self._connection
-        # Of its own for each call: other threads read while OpenSSL works.
-        buffer = _ffi.new("char[]", size)
-        opened = _ffi.buffer(buffer)
-        for _ in range(count):
-            read = _read(connection._ssl, buffer, size)
-            plaintexts.append(opened[:read] if read > 0 else connection.recv(size))
+        if not count:
+            # A late Finished, or a wish to renegotiate, has an answer: it must not lie where `seal` reads its records.
+            self._answer = self._drained()
         return plaintexts
-
-    def _open_all(self, plaintexts: list[bytes]) -> None:
-        try:
-            while True:
-                plaintexts.append(self._connection.recv(INPUT_BYTES_MAX))
-        except SSL.WantReadError:
-            return
 
     def seal(self, data: Buffer, segment_bytes: int | None) -> tuple[bytes, int | None]:
         """Return records: the datagrams of one size become records of one size."""
         connection, size = self._connection, len(data)
         step = segment_bytes or size
         assert 0 < step <= PLAINTEXT_BYTES_MAX
-        count, start = -(-size // step), _ffi.from_buffer(data)
+        ssl, write, count, start = connection._ssl, _lib.SSL_write, -(-size // step), _ffi.from_buffer(data)
         try:
             for place in range(0, size, step):
-                length = min(step, size - place)
-                if _write(connection._ssl, start + place, length) <= 0:
+                length = step if place + step <= size else size - place
+                if write(ssl, start + place, length) <= 0:
                     connection.send(data[place : place + length])
-            if not self._overhead_bytes:
-                return self._measured(size, step, count)
-            sealed = connection.bio_read(size + count * self._overhead_bytes)
+            sealed_bytes = size + count * self._overhead_bytes
+            if self._overhead_bytes:
+                buffer = _allocate("char[]", sealed_bytes)
+                length = _lib.BIO_read(connection._from_ssl, buffer, sealed_bytes)
+                sealed = _ffi.buffer(buffer, length)[:] if length > 0 else connection.bio_read(sealed_bytes)
+            else:
+                # The first records tell what the suite adds to each.
+                sealed = self._drained()
+                self._overhead_bytes = (len(sealed) - size) // count
         except SSL.Error as error:
             raise AssociationClosed(_reason(error)) from error
-        return sealed, step + self._overhead_bytes if count > 1 else None
-
-    def _measured(self, size: int, step: int, count: int) -> tuple[bytes, int | None]:
-        """Learn from the first records what the suite adds to each."""
-        sealed = self._drained()
-        self._overhead_bytes = (len(sealed) - size) // count
         return sealed, step + self._overhead_bytes if count > 1 else None
 
     def close(self, *, notify: bool) -> list[bytes]:
@@ -343,28 +324,26 @@ class OpensslGatewayEngine:
         """The time of day, which OpenSSL reads by itself."""
         self._admission = Admission("device", revoked=identity.revoked)
         self._context = make_context(identity, self._admission, gateway=self, keylog=keylog)
-        self._listener = self._new_listener()
+        self._listener: OpensslAssociation | None = None
 
     def make_cookie(self, connection: SSL.Connection) -> bytes:
         return self._cookies.make(*self._asking)
 
     def is_cookie(self, connection: SSL.Connection, cookie: bytes) -> bool:
-        return self._cookies.valid(cookie, *self._asking)
+        return self.knows(cookie, *self._asking)
 
-    def _new_listener(self) -> OpensslAssociation:
-        return OpensslAssociation(self._context, self._admission).set_gateway()
+    def knows(self, cookie: bytes, address: Address, now_us: int) -> bool:
+        return bool(cookie) and self._cookies.valid(cookie, address, now_us)
 
     def listen(self, datagram: bytes, address: Address, now_us: int) -> tuple[list[bytes], OpensslAssociation | None]:
         self._asking = address, now_us
-        association = self._listener
-        try:
-            if not association.listen(datagram):
-                return association.flight(), None
-        except HandshakeFailed:
-            self._listener = self._new_listener()
-            raise
-        self._listener = self._new_listener()
-        return [], association
+        association = self._listener or OpensslAssociation(self._context, self._admission)
+        # One object looks at all hellos. It becomes the association of the first that is accepted; an error spoils it.
+        self._listener = None
+        if association.listen(datagram):
+            return [], association
+        self._listener = association
+        return association.flight(), None
 
     def refusal(self, peer: PeerIdentity) -> str:
         if self._admission.revoked.holds(peer):
@@ -382,7 +361,7 @@ class OpensslClientEngine:
         self._context = make_context(identity, self._admission, keylog=keylog)
 
     def call(self, instance: bytes) -> OpensslAssociation:
-        return OpensslAssociation(self._context, self._admission).set_client(instance)
+        return OpensslAssociation(self._context, self._admission, instance)
 
 
 def _reason(error: SSL.Error) -> str:

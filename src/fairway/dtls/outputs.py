@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 
 from fairway.core.events import Address
 from fairway.core.machine import Buffer, Transmit
-from fairway.dtls.engine import INPUT_BYTES_MAX, PLAINTEXT_BYTES_MAX, Association, Limits, Plaintext
-from fairway.dtls.records import is_record
+from fairway.dtls.association import Up
+from fairway.dtls.engine import INPUT_BYTES_MAX, PLAINTEXT_BYTES_MAX, AssociationClosed, Limits, Plaintext
+from fairway.dtls.records import is_all_data, is_record
 
 
 @dataclass(slots=True)
@@ -46,7 +47,7 @@ class DtlsCounters:
 
 
 class Outputs:
-    """What both ends have: outputs that are held until they are asked for, and counts."""
+    """What both ends have: records of what is up, outputs that are held until they are asked for, and counts."""
 
     def __init__(self, limits: Limits | None) -> None:
         self.counters = DtlsCounters()
@@ -74,13 +75,34 @@ class Outputs:
         self.counters.dropped["plaintext_size"] += 1
         return False
 
-    def _send_sealed(self, up: Association, address: Address, data: Buffer, segment_bytes: int | None) -> int:
-        """Send the records of a datagram, or of several, and return their number. Raises `AssociationClosed`."""
-        sealed, step = up.seal(data, segment_bytes)
+    def _lost(self, up: Up, now_us: int) -> None:
+        """The peer has closed an association, or it can no longer be used."""
+        raise NotImplementedError
+
+    def _seal(self, up: Up, data: Buffer, segment_bytes: int | None, now_us: int) -> int:
+        """Send the records of a datagram, or of several; return their number, or 0 if the association is lost."""
+        try:
+            sealed, step = up.association.seal(data, segment_bytes)
+        except AssociationClosed:
+            self._lost(up, now_us)
+            return 0
         count = 1 if segment_bytes is None else -(-len(data) // segment_bytes)
         self.counters.records_out += count
-        self._transmits.append(Transmit(address, sealed, step))
+        self._transmits.append(Transmit(up.outer, sealed, step))
         return count
+
+    def _opened(self, up: Up, data: bytes, step: int, now_us: int) -> int:
+        """Keep the plaintexts of a datagram, or of several; return the number."""
+        try:
+            plaintexts = up.open(data, step)
+        except AssociationClosed:
+            self._lost(up, now_us)
+            return 0
+        if plaintexts:
+            up.heard_us = now_us
+            self.counters.records_in += len(plaintexts)
+            self._plaintexts += joined(plaintexts, up.inner, up.peer.name)
+        return len(plaintexts)
 
     def _is_record(self, datagram: bytes) -> bool:
         """Return whether a datagram may belong to an association; count one that cannot."""
@@ -93,9 +115,16 @@ class Outputs:
         return False
 
 
-def joined(plaintexts: list[bytes], address: Address, device: str) -> list[Plaintext]:
-    """Return plaintexts as super-buffers, as long as neighbours have one size; the last of a buffer may be shorter."""
-    found: list[Plaintext] = []
+def pieces(data: Buffer, step: int, *, together: bool) -> list[bytes]:
+    """Return the datagrams of a super-buffer; if so wanted those of application data stay together."""
+    data = bytes(data)
+    if len(data) <= step or (together and step <= INPUT_BYTES_MAX and is_all_data(data, step)):
+        return [data]
+    return [data[start : start + step] for start in range(0, len(data), step)]
+
+
+def joined(plaintexts: list[bytes], address: Address, device: str) -> Iterator[Plaintext]:
+    """Yield plaintexts as super-buffers, as long as neighbours have one size; the last of a buffer may be shorter."""
     first, count = 0, len(plaintexts)
     while first < count:
         size, end = len(plaintexts[first]), first + 1
@@ -103,9 +132,7 @@ def joined(plaintexts: list[bytes], address: Address, device: str) -> list[Plain
             end += 1
         if end < count and end - first > 1 and len(plaintexts[end]) < size:
             end += 1
-        if end - first == 1:
-            found.append(Plaintext(plaintexts[first], address, device))
-        else:
-            found.append(Plaintext(b"".join(plaintexts[first:end]), address, device, size))
+        several = end - first > 1
+        data = b"".join(plaintexts[first:end]) if several else plaintexts[first]
+        yield Plaintext(data, address, device, size if several else None)
         first = end
-    return found

@@ -30,7 +30,7 @@ class Hello(NamedTuple):
     """What tells one ClientHello from another."""
 
     random: bytes
-    has_cookie: bool
+    cookie: bytes
 
 
 def is_record(datagram: bytes) -> bool:
@@ -91,8 +91,8 @@ def hello(datagram: bytes) -> Hello | None:
     if datagram[HEADER_BYTES] != CLIENT_HELLO or any(datagram[HEADER_BYTES + 6 : HEADER_BYTES + 9]):
         return None
     cookie_at = _SESSION_AT + 1 + datagram[_SESSION_AT]
-    has_cookie = cookie_at < len(datagram) and datagram[cookie_at] > 0
-    return Hello(datagram[_RANDOM_AT:_SESSION_AT], has_cookie)
+    size = datagram[cookie_at] if cookie_at < len(datagram) else 0
+    return Hello(datagram[_RANDOM_AT:_SESSION_AT], datagram[cookie_at + 1 : cookie_at + 1 + size])
 
 
 def split(stream: bytes) -> list[bytes]:

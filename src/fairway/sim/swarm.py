@@ -11,16 +11,7 @@ from dataclasses import fields, replace
 from fairway.core.machine import BY_PATH, WINDOW, Options
 from fairway.core.random_source import Seeded
 from fairway.protocols import NAMES, make_options, options_class
-from fairway.sim.configuration import (
-    SERVER,
-    WITH_SESSIONS,
-    CloseOne,
-    Configuration,
-    Crash,
-    Partition,
-    Rebind,
-    Step,
-)
+from fairway.sim.configuration import SERVER, WITH_SESSIONS, CloseOne, Configuration, Crash, Partition, Rebind, Step
 from fairway.sim.load import Load
 from fairway.sim.memory import table_bounds
 from fairway.sim.pipe import Faults

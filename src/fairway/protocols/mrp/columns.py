@@ -111,10 +111,14 @@ def numbers(first: int, count: int) -> bytes:
     return _NUMBERS[2 * start : 2 * (start + count)]
 
 
-def rows_of(data: bytes, count: int, segment_bytes: int, prefix: bytes) -> Rows | None:
-    """Return the datagrams of a batch if all of them have the prefix."""
-    rows: Rows = np.frombuffer(data, _row(len(prefix), segment_bytes), count)
-    return rows if rows["prefix"].tobytes() == prefix * count else None
+def rows_of(data: bytes, place: int, count: int, segment_bytes: int, prefix: bytes) -> Rows:
+    """Return the datagrams of a batch from a place on, up to the first that has not the prefix."""
+    width = len(prefix)
+    rows: Rows = np.frombuffer(data, _row(width, segment_bytes), count, place)
+    found = rows["prefix"].tobytes()
+    if found != prefix * count:
+        rows = rows[: next(at for at in range(count) if found[at * width : (at + 1) * width] != prefix)]
+    return rows
 
 
 def firsts(rows: Rows) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fairway.core.conversations import Conversation
 from fairway.core.events import NO_ACKNOWLEDGEMENT, Closed, CloseReason, MessageReceived, MessagesReceived, Peer
@@ -25,6 +25,9 @@ from fairway.protocols.mrp.options import STAMPED, MrpOptions
 from fairway.protocols.mrp.receiver import DROP_REASONS, DUPLICATE, HELD_DUPLICATE, NEW, KeptSlots, Receiver
 from fairway.protocols.mrp.sender import Sender
 from fairway.protocols.mrp.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from fairway.protocols.mrp.columns import Rows
 
 NUMPY_FROM = 8
 """Fewer datagrams than this are made faster one by one."""
@@ -48,7 +51,7 @@ class Connection(Conversation, ABC):
     """One connection of a machine, open until `ended`."""
 
     __slots__ = (
-        "_data_in", "_data_out", "_leave_us", "_shared", "active_us", "address", "client", "ended", "heard_us", "local",
+        "_data_out", "_leave_us", "_shared", "active_us", "address", "client", "data_in", "ended", "heard_us", "local",
         "pings", "presence_us", "receiver", "remote", "sender",
     )  # fmt: skip
     layout: ClassVar[str]
@@ -65,7 +68,7 @@ class Connection(Conversation, ABC):
         self.remote = remote
         self.client = client
         """Whether this side opened the connection."""
-        self._data_out = self._data_in = b""
+        self._data_out = self.data_in = b""
         """What all data begins with, up to the sequence."""
         self.sender = Sender(self, options, shared.outputs, self.recovery)
         self.receiver = Receiver(options.first_sequence, options.window, options.deferred, shared.slots)
@@ -88,12 +91,17 @@ class Connection(Conversation, ABC):
     def _presence(self) -> bytes:
         """Return a packet that carries the peer's id and no message."""
 
-    @abstractmethod
-    def take_data(self, datagram: bytes, sequence: int, field: int, now_us: int) -> None:
-        """Take one data packet of this connection; `field` is its stamp or its from_seq."""
+    @property
+    def heads(self) -> tuple[bytes, ...]:
+        """How data of the other side begins, and acks where there are any."""
+        return (self.data_in,)
 
     @abstractmethod
-    def take_run(self, data: bytes, count: int, segment_bytes: int, now_us: int) -> bool:
+    def take(self, datagram: bytes, size: int, now_us: int) -> bool:
+        """Take one datagram that begins with one of the heads; return whether it has a size that it may have."""
+
+    @abstractmethod
+    def take_run(self, rows: Rows, now_us: int) -> bool:
         """Take a batch of new data packets in order as a whole, or return False and change nothing."""
 
     @abstractmethod

@@ -54,29 +54,34 @@ class ConnectionMachine(HandshakeMachine[Connection, HalfCall]):
         self._shared.forget = self._forget
         self._connections: dict[int, Connection] = self._table
         """By own id."""
+        self._by_head: dict[bytes, Connection] = {}
+        """By what all data, or all acks, that reach it begin with, which holds the ids of both sides."""
         self._callers: dict[tuple[Address, int], Connection] = {}
         """Open connections that others opened, by address and cl_conid: a repeated connect gets its reply again."""
 
-    def _find_connection(self, local: int, remote: int, address: Address, layout: str) -> Connection | None:
-        """Return the one open connection that address and both ids belong to."""
-        connection = self._connections.get(local)
-        if connection is None or connection.remote != remote or connection.layout != layout:
-            return None
-        return connection if connection.address == address else None
+    def _named(self, datagram: bytes, size: int, address: Address) -> Connection | None:
+        """Return the one open connection that address and both ids of data or of an ack belong to."""
+        found = self._by_head.get(datagram[: wire.STAMPED_HEAD_BYTES]) if size >= wire.STAMPED_BYTES else None
+        if found is None and size >= wire.PIGGYBACK_BYTES:
+            found = self._by_head.get(datagram[: wire.PIGGYBACK_HEAD_BYTES])
+        return found if found is not None and found.address == address else None
 
-    def _lookup(self, local: int, remote: int, address: Address, layout: str, now_us: int) -> Connection | None:
-        """Return the same, opened if it was half open."""
-        if local in self._connections:
-            return self._find_connection(local, remote, address, layout)
-        call = self._half_opens.by_id(local)
-        if call is None or (call.caller_id, call.layout, call.address) != (remote, layout, address):
-            return None
-        return self._complete(call, now_us)
+    def _completed(self, packet: wire.Data | wire.Ack, address: Address, now_us: int) -> Connection | None:
+        """Return the half-open connection that data or an ack belongs to; it is open now."""
+        data = packet if isinstance(packet, wire.Data) else None
+        stamped = data.as_stamped() if data is not None else packet
+        for reading, layout in ((stamped, STAMPED), (data and data.as_piggyback(), PIGGYBACK)):
+            if isinstance(reading, wire.StampedData | wire.PiggybackData | wire.Ack):
+                call = self._half_opens.by_id(reading.dest_conid)
+                if call and (call.caller_id, call.layout, call.address) == (reading.from_conid, layout, address):
+                    return self._complete(call, now_us)
+        return None
 
     def _begin(self, peer: Peer, remote: int, layout: str, *, client: bool, now_us: int) -> Connection:
         made = StampedConnection if layout == STAMPED else PiggybackConnection
         connection: Connection = made(self._shared, peer, remote, client, now_us)
         self._connections[peer.local] = connection
+        self._by_head.update(dict.fromkeys(connection.heads, connection))
         if not client:
             self._callers[peer.address, remote] = connection
         self.statistics.conversations_opened += 1
@@ -85,6 +90,8 @@ class ConnectionMachine(HandshakeMachine[Connection, HalfCall]):
 
     def _forget(self, connection: Connection) -> None:
         del self._connections[connection.local]
+        for head in connection.heads:
+            del self._by_head[head]
         if not connection.client:
             del self._callers[connection.address, connection.remote]
         self._deadlines.set(connection, None)

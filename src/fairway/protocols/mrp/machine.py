@@ -36,8 +36,8 @@ repair need one answer a packet, and an answer that leaves at once is also the b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from fairway.core.errors import BadMessage, MalformedDatagram, NotSupported
 from fairway.core.events import Address, CloseReason, Peer, Receipt
@@ -47,12 +47,16 @@ from fairway.protocols.mrp import snapshot as snapshots
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection
 from fairway.protocols.mrp.handshake import ConnectionMachine
-from fairway.protocols.mrp.options import PIGGYBACK, STAMPED
+from fairway.protocols.mrp.options import PIGGYBACK
 from fairway.protocols.mrp.sender import Sender
 from fairway.protocols.mrp.stamped import StampedConnection
 
+if TYPE_CHECKING:
+    from fairway.protocols.mrp.columns import Rows
+
+Take = Callable[["Rows", int], bool]
 BATCH_FROM = 4
-"""A received super-buffer of fewer datagrams is taken one by one."""
+"""Fewer datagrams of one connection in a row are taken one by one."""
 
 
 class MrpMachine(ConnectionMachine):
@@ -81,77 +85,60 @@ class MrpMachine(ConnectionMachine):
         if segment_bytes is None or size <= segment_bytes:
             self._receive_one(datagrams, size, address, now_us)
             return
-        for place in range(self._receive_run(datagrams, address, now_us, segment_bytes), size, segment_bytes):
-            datagram = datagrams[place : place + segment_bytes]
+        place = 0
+        if segment_bytes >= wire.PIGGYBACK_BYTES:
+            while size - place >= BATCH_FROM * segment_bytes:
+                take, prefix = self._taker(datagrams[place : place + segment_bytes], segment_bytes, address)
+                if take is None:
+                    break  # a call that its first packet completes has the others come one by one
+                count = self._receive_run(datagrams, place, take, prefix, address, now_us, segment_bytes)
+                place += count * segment_bytes
+        self._receive_each(datagrams, place, size, address, now_us, segment_bytes)
+
+    def _receive_each(
+        self, data: bytes, start: int, end: int, address: Address, now_us: int, segment_bytes: int
+    ) -> None:
+        for place in range(start, end, segment_bytes):
+            datagram = data[place : place + segment_bytes]
             self._receive_one(datagram, len(datagram), address, now_us)
 
-    def _receive_run(self, data: bytes, address: Address, now_us: int, segment_bytes: int) -> int:
-        """Take the full segments of a batch as a whole if they are plain; return how many bytes are done."""
-        count = len(data) // segment_bytes
-        if count < BATCH_FROM or segment_bytes < wire.PIGGYBACK_BYTES:
-            return 0
-        kind, taken, stamped = wire.type_of(data), False, None
-        if segment_bytes >= wire.STAMPED_BYTES:
-            dest_conid, from_conid, _, _ = wire.stamped_fields(data)
-            stamped = self._find_connection(dest_conid, from_conid, address, STAMPED)
-        if kind == wire.TYPE_ACK and segment_bytes == wire.ACK_BYTES:
-            taken = isinstance(stamped, StampedConnection) and stamped.take_acks(data, count, now_us)
-        elif kind == wire.TYPE_DATA:
-            from_conid, dest_conid, _, _ = wire.piggyback_fields(data)
-            connection = stamped or self._find_connection(dest_conid, from_conid, address, PIGGYBACK)
-            taken = connection is not None and connection.take_run(data, count, segment_bytes, now_us)
-        if not taken:
-            return 0
-        self.statistics.batches += 1
-        self.statistics.datagrams_received += count
-        self.statistics.bytes_received += count * segment_bytes
-        return count * segment_bytes
+    def _receive_run(
+        self, data: bytes, place: int, take: Take, prefix: bytes, address: Address, now_us: int, segment_bytes: int
+    ) -> int:
+        """Take the full segments from a place on that have the prefix, and return how many: as a whole if they are
+        plain and not too few."""
+        count = 1
+        if data.startswith(prefix, place + (BATCH_FROM - 1) * segment_bytes):
+            from fairway.protocols.mrp import columns
+
+            rows = columns.rows_of(data, place, (len(data) - place) // segment_bytes, segment_bytes, prefix)
+            count = len(rows)
+            if count >= BATCH_FROM and take(rows, now_us):
+                self.statistics.batches += 1
+                self.statistics.datagrams_received += count
+                self.statistics.bytes_received += count * segment_bytes
+                return count
+        self._receive_each(data, place, place + count * segment_bytes, address, now_us, segment_bytes)
+        return count
+
+    def _taker(self, datagram: bytes, size: int, address: Address) -> tuple[Take | None, bytes]:
+        """Return what takes many datagrams like this one, and how all of them begin."""
+        connection = self._named(datagram, size, address)
+        if connection is None:
+            return None, b""
+        if isinstance(connection, StampedConnection) and datagram.startswith(connection.ack_in):
+            return (connection.take_acks if size == wire.ACK_BYTES else None), connection.ack_in
+        return connection.take_run, connection.data_in
 
     def _receive_one(self, datagram: bytes, size: int, address: Address, now_us: int) -> None:
         statistics = self.statistics
         statistics.datagrams_received += 1
         statistics.bytes_received += size
-        kind = wire.type_of(datagram)
-        if kind == wire.TYPE_DATA and size >= wire.PIGGYBACK_BYTES:
-            self._take_data(datagram, size, address, now_us)
-        elif kind == wire.TYPE_ACK and size == wire.ACK_BYTES:
-            self._take_ack(datagram, address, now_us)
-        else:
-            self._take_other(datagram, address, now_us)
+        connection = self._named(datagram, size, address)
+        if connection is None or not connection.take(datagram, size, now_us):
+            self._take_other(datagram, size, address, now_us)
 
-    def _take_data(self, datagram: bytes, size: int, address: Address, now_us: int) -> None:
-        """Look the connection up in the stamped reading, then in the piggyback one."""
-        if size >= wire.STAMPED_BYTES:
-            dest_conid, from_conid, sequence, stamp = wire.stamped_fields(datagram)
-            connection = self._lookup(dest_conid, from_conid, address, STAMPED, now_us)
-            if connection is not None:
-                connection.take_data(datagram, sequence, stamp, now_us)
-                return
-        from_conid, dest_conid, sequence, from_seq = wire.piggyback_fields(datagram)
-        connection = self._lookup(dest_conid, from_conid, address, PIGGYBACK, now_us)
-        if connection is not None:
-            connection.take_data(datagram, sequence, from_seq, now_us)
-        else:
-            self._refuse(datagram)
-
-    def _take_ack(self, datagram: bytes, address: Address, now_us: int) -> None:
-        dest_conid, from_conid, sequence, stamp = wire.stamped_fields(datagram)
-        connection = self._lookup(dest_conid, from_conid, address, STAMPED, now_us)
-        if isinstance(connection, StampedConnection):
-            connection.take_ack(sequence, stamp, now_us)
-        else:
-            self._refuse(datagram)
-
-    def _refuse(self, datagram: bytes) -> None:
-        """Count data or an ack that belongs to no connection."""
-        try:
-            wire.decode(datagram)
-        except MalformedDatagram as malformed:
-            self._outputs.drop(malformed.reason)
-        else:
-            self._outputs.drop("unknown_connection")
-
-    def _take_other(self, datagram: bytes, address: Address, now_us: int) -> None:
+    def _take_other(self, datagram: bytes, size: int, address: Address, now_us: int) -> None:
         try:
             packet = wire.decode(datagram)
         except MalformedDatagram as malformed:
@@ -161,8 +148,12 @@ class MrpMachine(ConnectionMachine):
             self._take_connect(packet, address, now_us)
         elif isinstance(packet, wire.ConReply):
             self._take_reply(packet, address, now_us)
-        else:
+        elif isinstance(packet, wire.Ignore):
             self._outputs.drop("ignored")
+        elif (connection := self._completed(packet, address, now_us)) is not None:
+            connection.take(datagram, size, now_us)
+        else:
+            self._outputs.drop("unknown_connection")
 
     # Commands.
 

@@ -8,6 +8,7 @@ Deferred, the answer leaves at the commit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from fairway.core.events import Peer
 from fairway.core.receipts import Piece
@@ -16,6 +17,9 @@ from fairway.core.serial import widen
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection, Shared
 from fairway.protocols.mrp.options import PIGGYBACK
+
+if TYPE_CHECKING:
+    from fairway.protocols.mrp.columns import Rows
 
 
 class PiggybackConnection(Connection):
@@ -30,7 +34,7 @@ class PiggybackConnection(Connection):
     def __init__(self, shared: Shared, peer: Peer, remote: int, client: bool, now_us: int) -> None:
         super().__init__(shared, peer, remote, client, now_us)
         self._data_out = wire.piggyback_prefix(self.local, remote)
-        self._data_in = wire.piggyback_prefix(remote, self.local)
+        self.data_in = wire.piggyback_prefix(remote, self.local)
         assert isinstance(self.sender.recovery, MarkRecovery)
         self._marks = self.sender.recovery
         self._owed: list[int] = []
@@ -66,17 +70,19 @@ class PiggybackConnection(Connection):
 
     # Packets that arrive.
 
-    def take_data(self, datagram: bytes, sequence: int, field: int, now_us: int) -> None:
+    def take(self, datagram: bytes, size: int, now_us: int) -> bool:
+        sequence, from_seq = wire.pair_at(datagram, wire.PIGGYBACK_HEAD_BYTES)
         # At or above the last acknowledged number, else an old one.
-        acknowledged = widen(field, self.sender.base - 1, 16)
+        acknowledged = widen(from_seq, self.sender.base - 1, 16)
         if acknowledged >= self.sender.next:
             self._shared.drop("acknowledges_unsent")
-            return
+            return True
         self.hear(now_us)
         self._take_answer(acknowledged, now_us)
         body = wire.body_of(datagram, wire.PIGGYBACK_BYTES)
         if body:
             self._take_message(self.receiver.widen(sequence), body, b"", now_us)
+        return True
 
     def _take_answer(self, acknowledged: int, now_us: int) -> None:
         sender = self.sender
@@ -108,15 +114,15 @@ class PiggybackConnection(Connection):
         else:
             self._answer(from_seqs, now_us)
 
-    def take_run(self, data: bytes, count: int, segment_bytes: int, now_us: int) -> bool:
+    def take_run(self, rows: Rows, now_us: int) -> bool:
         from fairway.protocols.mrp import columns
 
-        rows = columns.rows_of(data, count, segment_bytes, self._data_in)
-        if rows is None or self.pings.waiting:
+        count, size = len(rows), rows.itemsize - wire.PIGGYBACK_BYTES
+        if self.pings.waiting:
             return False
-        if segment_bytes == wire.PIGGYBACK_BYTES:
+        if not size:
             return self._take_answers(columns.run_start(columns.seconds(rows)), count, now_us)
-        sequence, size = columns.run_start(columns.firsts(rows)), segment_bytes - wire.PIGGYBACK_BYTES
+        sequence = columns.run_start(columns.firsts(rows))
         if sequence is None or self.closing is not None or self.sender.backlog.messages:
             return False
         first, known = self.receiver.widen(sequence), (self.sender.base - 1) % wire.TURN

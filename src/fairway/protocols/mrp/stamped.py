@@ -8,6 +8,7 @@ earlier one is meant.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from fairway.core.events import Peer
 from fairway.core.receipts import Piece
@@ -16,6 +17,9 @@ from fairway.core.recovery.runs import Acknowledged, Run
 from fairway.protocols.mrp import wire
 from fairway.protocols.mrp.connection import Connection, Shared
 from fairway.protocols.mrp.options import STAMPED
+
+if TYPE_CHECKING:
+    from fairway.protocols.mrp.columns import Rows
 
 
 def stamp_at(time_us: int) -> int:
@@ -30,7 +34,7 @@ def stamp_at(time_us: int) -> int:
 class StampedConnection(Connection):
     """A connection whose packets carry stamps."""
 
-    __slots__ = ("_ack_in", "_ack_out")
+    __slots__ = ("_ack_out", "ack_in")
     layout = STAMPED
     ver = wire.VER_STAMPED
     header_bytes = wire.STAMPED_BYTES
@@ -39,9 +43,9 @@ class StampedConnection(Connection):
     def __init__(self, shared: Shared, peer: Peer, remote: int, client: bool, now_us: int) -> None:
         super().__init__(shared, peer, remote, client, now_us)
         self._data_out = wire.stamped_prefix(wire.TYPE_DATA, remote, self.local)
-        self._data_in = wire.stamped_prefix(wire.TYPE_DATA, self.local, remote)
+        self.data_in = wire.stamped_prefix(wire.TYPE_DATA, self.local, remote)
         self._ack_out = wire.stamped_prefix(wire.TYPE_ACK, remote, self.local)
-        self._ack_in = wire.stamped_prefix(wire.TYPE_ACK, self.local, remote)
+        self.ack_in = wire.stamped_prefix(wire.TYPE_ACK, self.local, remote)
 
     # Sending.
 
@@ -50,6 +54,20 @@ class StampedConnection(Connection):
 
     def _presence(self) -> bytes:
         return self._ack_out + wire.pair(0, 0)
+
+    @property
+    def heads(self) -> tuple[bytes, ...]:
+        return self.data_in, self.ack_in
+
+    def take(self, datagram: bytes, size: int, now_us: int) -> bool:
+        sequence, stamp = wire.pair_at(datagram, wire.STAMPED_HEAD_BYTES)
+        if datagram[3] == wire.TYPE_DATA:
+            self.take_data(datagram, sequence, now_us)
+        elif size == wire.ACK_BYTES:
+            self.take_ack(sequence, stamp, now_us)
+        else:
+            return False
+        return True
 
     # Acknowledgements that arrive.
 
@@ -82,15 +100,14 @@ class StampedConnection(Connection):
         else:
             self._shared.drop("stale_ack")
 
-    def take_acks(self, data: bytes, count: int, now_us: int) -> bool:
+    def take_acks(self, rows: Rows, now_us: int) -> bool:
         """Take a batch of acknowledgements in order as a whole, or change nothing and return False."""
         from fairway.protocols.mrp import columns
 
-        rows = columns.rows_of(data, count, wire.ACK_BYTES, self._ack_in)
-        sequence = None if rows is None else columns.run_start(columns.firsts(rows))
-        if rows is None or sequence is None:
+        sequence = columns.run_start(columns.firsts(rows))
+        if sequence is None:
             return False
-        sender = self.sender
+        sender, count = self.sender, len(rows)
         number = sender.base + (sequence - sender.base) % wire.TURN
         runs = sender.recovery.left_in_order(sender.packets, number, count)
         if not runs or not _stamps_fit(runs, columns.seconds(rows)):
@@ -101,7 +118,7 @@ class StampedConnection(Connection):
 
     # Data that arrives.
 
-    def take_data(self, datagram: bytes, sequence: int, field: int, now_us: int) -> None:
+    def take_data(self, datagram: bytes, sequence: int, now_us: int) -> None:
         self.heard_us = self.active_us = now_us
         number, ack = self.receiver.widen(sequence), self._ack_out + wire.echoed(datagram)
         body = wire.body_of(datagram, wire.STAMPED_BYTES)
@@ -114,14 +131,13 @@ class StampedConnection(Connection):
     def _answer_message(self, note: bytes, now_us: int) -> None:
         self._shared.outbox.send(self.address, note, wire.ACK_BYTES)
 
-    def take_run(self, data: bytes, count: int, segment_bytes: int, now_us: int) -> bool:
+    def take_run(self, rows: Rows, now_us: int) -> bool:
         from fairway.protocols.mrp import columns
 
-        rows = columns.rows_of(data, count, segment_bytes, self._data_in)
-        sequence = None if rows is None else columns.run_start(columns.firsts(rows))
-        if rows is None or sequence is None or self.closing is not None:
+        sequence = columns.run_start(columns.firsts(rows))
+        if sequence is None or self.closing is not None:
             return False
-        first, size = self.receiver.widen(sequence), segment_bytes - wire.STAMPED_BYTES
+        first, count, size = self.receiver.widen(sequence), len(rows), rows.itemsize - wire.STAMPED_BYTES
         if not self.receiver.fits_run(first, count, size):
             return False
         self.hear(now_us)

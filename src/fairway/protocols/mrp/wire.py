@@ -78,13 +78,12 @@ PIGGYBACK = Header(
 CONNECT_BYTES, CON_REPLY_BYTES = CONNECT.size, CON_REPLY.size
 STAMPED_BYTES = ACK_BYTES = STAMPED.size
 PIGGYBACK_BYTES = PIGGYBACK.size
-_SEQUENCE_AT = STAMPED["sequence"].offset
+STAMPED_HEAD_BYTES = STAMPED["sequence"].offset
+PIGGYBACK_HEAD_BYTES = PIGGYBACK["sequence"].offset
+"""What all data of one direction of a connection share: the type and both ids."""
 
-_STAMPED = struct.Struct(">4sHIHH")
-_PIGGYBACK = struct.Struct(">4sHHHH")
 _PAIR = struct.Struct(">HH")
 _HEADS = tuple(MAGIC + bytes((kind,)) for kind in range(5))
-_TYPES = {head: kind for kind, head in enumerate(_HEADS)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,16 +252,10 @@ def _checked(packet: T, *conids: str) -> T:
     return packet
 
 
-def stamped_fields(data: Buffer) -> tuple[int, int, int, int]:
-    """Read dest_conid, from_conid, sequence and stamp of stamped data or of an ack of 14 bytes or more."""
-    _, high, word, sequence, stamp = _STAMPED.unpack_from(data)
-    return high << 8 | word >> 24, word & CONID_MAX, sequence, stamp
-
-
-def piggyback_fields(data: Buffer) -> tuple[int, int, int, int]:
-    """Read from_conid, dest_conid, sequence and from_seq of a type 3 datagram of 12 bytes or more."""
-    _, from_conid, dest_conid, sequence, from_seq = _PIGGYBACK.unpack_from(data)
-    return from_conid, dest_conid, sequence, from_seq
+def pair_at(data: Buffer, place: int) -> tuple[int, int]:
+    """Read the four bytes after a head: sequence and stamp, or sequence and from_seq."""
+    first, second = _PAIR.unpack_from(data, place)
+    return first, second
 
 
 def ack_bytes(dest_conid: int, from_conid: int, sequence: int, stamp: int) -> bytes:
@@ -290,7 +283,7 @@ def number(value: int) -> bytes:
 
 def echoed(stamped: bytes) -> bytes:
     """Return sequence and stamp of stamped data as they go into its acknowledgement."""
-    return stamped[_SEQUENCE_AT:STAMPED_BYTES]
+    return stamped[STAMPED_HEAD_BYTES:STAMPED_BYTES]
 
 
 def renumbered(data: Buffer, header_bytes: int, second: int) -> bytes:
@@ -300,8 +293,3 @@ def renumbered(data: Buffer, header_bytes: int, second: int) -> bytes:
 
 def body_of(datagram: bytes, header_bytes: int) -> bytes:
     return datagram[header_bytes:]
-
-
-def type_of(datagram: bytes) -> int | None:
-    """Return the type of a datagram whose first four bytes are those of this protocol."""
-    return _TYPES.get(datagram[:HEAD_BYTES])

@@ -9,13 +9,7 @@ from zlib import crc32
 
 from fairway.core.events import Address, MessageReceived, MessagesReceived, Receipt
 from fairway.core.receipts import ReceiptSlots
-from fairway.core.statistics import (
-    CLOSING,
-    ENDPOINT_CLOSED,
-    PEERS_FULL,
-    RECEIPTS_FULL,
-    REMEMBERED_FULL,
-)
+from fairway.core.statistics import CLOSING, ENDPOINT_CLOSED, PEERS_FULL, RECEIPTS_FULL, REMEMBERED_FULL
 from fairway.core.timers import Deadlines
 from fairway.protocols.pydevts import wire
 from fairway.protocols.pydevts.conversations import Conversation, ConversationMachine

@@ -36,19 +36,7 @@ from fairway.protocols.udpc import snapshot as snapshots
 from fairway.protocols.udpc.handshake import SessionMachine
 from fairway.protocols.udpc.sender import RUN_MIN, Sender, Waiting
 from fairway.protocols.udpc.session import OPEN, Session, State
-from fairway.protocols.udpc.wire import (
-    ACK,
-    ASY,
-    FIN,
-    HBT,
-    HEADER_BYTES,
-    IMP,
-    REQ,
-    SYN,
-    fields,
-    flag_name,
-    one_stretch,
-)
+from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, HEADER_BYTES, IMP, REQ, SYN, fields, flag_name, one_stretch
 
 _UNSENDABLE = (
     (SYN | FIN | HBT | ~0x7F, ~0, "SYN, FIN, HBT and unnamed bits belong to the protocol"),

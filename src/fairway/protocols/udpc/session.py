@@ -32,19 +32,7 @@ from fairway.core.statistics import CLOSING, RECEIPTS_FULL
 from fairway.protocols.udpc.options import UdpcOptions
 from fairway.protocols.udpc.receiver import IMPORTANT, Receiver
 from fairway.protocols.udpc.sender import RUN_MIN, Sender
-from fairway.protocols.udpc.wire import (
-    ACK,
-    ASY,
-    FIN,
-    HBT,
-    HEADER_BYTES,
-    IMP,
-    INDEX_MASK,
-    REQ,
-    SYN,
-    Stretch,
-    datagram,
-)
+from fairway.protocols.udpc.wire import ACK, ASY, FIN, HBT, HEADER_BYTES, IMP, INDEX_MASK, REQ, SYN, Stretch, datagram
 
 
 def following(index: int, count: int = 1) -> int:
