@@ -143,7 +143,8 @@ def test_commits_side_by_side_on_a_near_path_cost_at_most_half_as_much_again_as_
     for answers in (Answers(late_us=spread_us // 2), Answers(spread_us=spread_us, seed=seed)):
         world = World(PEERS[name](answers=answers), Link(delay_us=delay_us), seed=seed)
         took_us.append(world.carry(bodies_for(name, 1_000), 100 * SECOND, per_needed=2).all_delivered().took_us)
-    at_most(took_us[1], 1.5 * took_us[0], f"commits of 0 to {spread_us / MS:.0f} ms")
+    last_us = spread_us - spread_us // 2  # by which the last answer may be later than the mean
+    at_most(took_us[1], 1.5 * took_us[0] + last_us, f"commits of 0 to {spread_us / MS:.0f} ms")
 
 
 @pytest.mark.parametrize("name", ["udpc", "mrp-stamped"])
