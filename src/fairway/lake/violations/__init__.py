@@ -1,7 +1,7 @@
 """Which rules of the wire were broken, where, and what was expected: the table `violations`.
 
     rule.py     what a rule is, and how rows are judged
-    udpc.py     the rules of a protocol, with the context that they look at; so have mrp.py, rup.py and pydevts.py
+    udpc.py     the rules of a protocol, with SQL of the rows that they look at; so have mrp.py, rup.py and pydevts.py
 
 Only what a capture at its point can prove is reported. Losses, duplicates, reordering, restarts and moving addresses
 break no rule.
@@ -9,27 +9,16 @@ break no rule.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Mapping
 from itertools import accumulate
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from fairway.core.tables import PROTOCOLS, VIOLATIONS
-from fairway.lake.analysis.sessions import EPISODE, grouped, seconds_of, whole_sessions
+from fairway.lake.analysis.sessions import EPISODE, seconds_of, whole_sessions
 from fairway.lake.violations import mrp, pydevts, rup, udpc
-from fairway.lake.violations.rule import (
-    FORWARD,
-    FRAME,
-    Check,
-    Rule,
-    Seen,
-    judged,
-    malformed,
-    of_rules,
-    strands_of,
-    with_columns,
-)
+from fairway.lake.violations.rule import FORWARD, FRAME, Check, Rule, judged, of_rules, strands_of, views_of
 
 __all__ = ["CHECKS", "Check", "Rule", "checks_of", "rules", "strands_of", "violations"]
 
@@ -46,17 +35,6 @@ _ANSWERS = """kind IN ('syn_ack', 'con_reply', 'confirm', 'close') OR (protocol 
     OR (protocol = 'pydevts' AND kind = 'ack')"""
 
 
-def _limited(seen: Seen) -> DataFrame:
-    """Return the last packet of each side that sent more than the limit allows, with the bytes of both."""
-    rows = seen.packets.where(f"protocol IN {PROTOCOLS} AND at_ns IS NOT NULL")
-    both = grouped(seen.strands, ["point", "flow"], {"ahead": _side("forward"), "back": _side("NOT forward")})
-    sides = both.selectExpr("point", "flow", "inline(array(ahead, back))")
-    suspects = sides.where(f"limited AND sent > {LIMIT} * got")
-    sent = rows.selectExpr(*FRAME, f"{FORWARD} AS forward")
-    joined = sent.join(suspects, ["point", "flow", "forward"], "inner")
-    return joined.where("at_ns = last_at").selectExpr(*FRAME, "sent", "got")
-
-
 def _side(ours: str) -> str:
     theirs = f"NOT ({ours})"
     return f"""named_struct('forward', {ours == "forward"},
@@ -67,8 +45,16 @@ def _side(ours: str) -> str:
         'last_at', max(IF({ours}, last_at, NULL)))"""
 
 
+_LIMITED = f"""
+    SELECT {FRAME}, sent, got FROM (SELECT {FRAME}, {FORWARD} AS forward FROM {{packets}} WHERE protocol IN {PROTOCOLS})
+    JOIN (SELECT point, flow, inline(array(ahead, back)) FROM (
+            SELECT point, flow, {_side("forward")} AS ahead, {_side("NOT forward")} AS back
+            FROM {{strands}} GROUP BY ALL)) USING (point, flow, forward)
+    WHERE limited AND sent > {LIMIT} * got AND at_ns = last_at"""
+"""The last packet of each side that sent more than the limit allows, with the bytes of both."""
+
 _AMPLIFICATION = Check(
-    context=_limited,
+    rows=_LIMITED,
     rules=(
         Rule(
             clause="ALL-6.1",
@@ -81,7 +67,7 @@ _AMPLIFICATION = Check(
     ),
 )
 _FORMAT = Check(
-    context=malformed,
+    of="kind = 'malformed' AND NOT truncated",
     rules=(*udpc.FORMAT_RULES, *mrp.FORMAT_RULES, *rup.FORMAT_RULES, *pydevts.FORMAT_RULES),
 )
 
@@ -103,10 +89,27 @@ def checks_of(spoken: Collection[str]) -> tuple[Check, ...]:
 CHECKS = checks_of(PROTOCOLS)
 
 
+def _rules_of(checks: Collection[Check]) -> list[Rule]:
+    return [rule for check in checks for rule in check.rules]
+
+
 def rules(protocol: str) -> list[Rule]:
     """Return the rules of a protocol."""
     prefixes = (f"{protocol.upper()}-", "ALL-")
-    return [rule for check in CHECKS for rule in check.rules if rule.clause.startswith(prefixes)]
+    return [rule for rule in _rules_of(CHECKS) if rule.clause.startswith(prefixes)]
+
+
+_VIEWS = {
+    name: query
+    for protocol, views in (("udpc", udpc.VIEWS), ("mrp", mrp.VIEWS), ("rup", rup.VIEWS), ("pydevts", pydevts.VIEWS))
+    for name, query in (views_of(protocol) | views).items()
+} | {
+    # When a flow goes on behind a damaged stretch of its file: from then on not all is held that came before.
+    "spoilt": """
+        SELECT point AS spoilt_point, flow AS spoilt_flow, min(at_ns) AS spoilt_ns
+        FROM {packets} WHERE damages_before > 0 GROUP BY file_id, damages_before, point, flow"""
+}
+"""What checks look at, by name; each may be made of those before it."""
 
 
 def violations(
@@ -118,43 +121,46 @@ def violations(
 ) -> DataFrame:
     """Return the table `violations`.
 
-    Each check reads `packets` for itself: pass a stored table, not a plan that would be computed again each time; and,
+    The query reads `packets` many times: pass a stored table, not a plan that would be computed again each time; and,
     if somebody has kept them, what their sessions add up in each second, and their strands.
-    Whether a rule that needs the beginning applies is asked of what was found, which is little, not of every packet.
     """
-    seen = Seen(packets, strands or strands_of(packets))
-    firsts = accumulate((len(check.rules) for check in checks), initial=1)
-    each = [judged(seen, check, first) for check, first in zip(checks, firsts, strict=False)]
-    found = with_columns(_together(each), of_rules([rule for check in checks for rule in check.rules]))
     names = ("first_us", "first_ns", "begun_ns", "packets_out", "packets_in")
-    known = whole_sessions(seconds or seconds_of(packets), *names)
-    whole = known.where("begun_ns = first_ns AND packets_out > 0 AND packets_in > 0").selectExpr(
-        "flow", "session", f"{MICROSECOND_NS} * first_us AS first_ns"
+    sessions = whole_sessions(seconds or seconds_of(packets), *names)
+    # Spark would forget what is kept of a frame that is named here as it is.
+    return packets.sparkSession.sql(
+        _query(checks),
+        packets=packets.where("at_ns IS NOT NULL"),
+        strands=(strands or strands_of(packets)).where(f"protocol IN {PROTOCOLS}"),
+        whole=sessions.where("begun_ns = first_ns AND packets_out > 0 AND packets_in > 0"),
     )
-    joined = found.join(whole, ["flow", "session"], "left").where(
-        "NOT needs_start OR coalesce(captured_by_ns >= first_ns, false)"
-    )
-    between = f"""point = spoilt_point AND flow = spoilt_flow AND spoilt_ns >= IF(needs_start, first_ns, all_since_ns)
-        AND spoilt_ns DIV {MICROSECOND_NS} <= at_ns DIV {MICROSECOND_NS}"""
-    # What is left of all checks is little: by this join it is brought into few tasks.
-    kept = joined.join(_spoilt(packets).hint("shuffle_hash"), on=F.expr(between), how="left_anti")
-    at = f"timestamp_micros(at_ns DIV {MICROSECOND_NS}) AS at"
-    return kept.selectExpr("*", at).selectExpr(*VIOLATIONS.names, *EPISODE)
 
 
-def _together(frames: Sequence[DataFrame]) -> DataFrame:
-    """Return the rows of all frames; joined in halves, because every union goes through all that is below it."""
-    if len(frames) == 1:
-        return frames[0]
-    half = len(frames) // 2
-    return _together(frames[:half]).union(_together(frames[half:]))
+def _query(checks: tuple[Check, ...]) -> str:
+    """Return SQL of the table `violations`.
 
-
-def _spoilt(packets: DataFrame) -> DataFrame:
-    """Return for each flow when it goes on behind a damaged stretch of its file.
-
-    From then on the capture does not hold all that came before.
+    Whether a rule that needs the beginning applies is asked of what was found, which is little, not of every packet; by
+    the last join it is brought into few tasks.
     """
-    behind = packets.where("damages_before > 0 AND at_ns IS NOT NULL")
-    spoilt = grouped(behind, ["file_id", "damages_before", "point", "flow"], {"spoilt_ns": "min(at_ns)"})
-    return spoilt.selectExpr("point AS spoilt_point", "flow AS spoilt_flow", "spoilt_ns")
+    firsts = accumulate((len(check.rules) for check in checks), initial=1)
+    found = " UNION ALL ".join(judged(check, first) for check, first in zip(checks, firsts, strict=False))
+    judgements = f"""
+        SELECT /*+ SHUFFLE_HASH(spoilt) */ {", ".join(VIOLATIONS.names)}, {", ".join(EPISODE)} FROM (
+            SELECT *, timestamp_micros(at_ns DIV {MICROSECOND_NS}) AS at, {of_rules(_rules_of(checks))}
+            FROM ({found}))
+        LEFT JOIN (SELECT flow, session, {MICROSECOND_NS} * first_us AS first_ns FROM {{whole}}) USING (flow, session)
+        LEFT ANTI JOIN spoilt ON point = spoilt_point AND flow = spoilt_flow
+            AND spoilt_ns >= IF(needs_start, first_ns, all_since_ns)
+            AND spoilt_ns DIV {MICROSECOND_NS} <= at_ns DIV {MICROSECOND_NS}
+        WHERE NOT needs_start OR coalesce(captured_by_ns >= first_ns, false)"""
+    views = ", ".join(f"{name} AS ({query})" for name, query in _needed(judgements).items())
+    return f"WITH {views} {judgements}"
+
+
+def _needed(text: str) -> Mapping[str, str]:
+    """Return the views that a query names, and those that they are made of."""
+    needed: dict[str, str] = {}
+    for name, query in reversed(_VIEWS.items()):
+        if re.search(rf"\b{name}\b", text):
+            needed[name] = query
+            text = f"{text} {query}"
+    return dict(reversed(needed.items()))

@@ -11,24 +11,22 @@ piggyback  what from_seq says of all sequences before
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-
-from fairway.lake.analysis.sessions import grouped, named
 from fairway.lake.violations.rule import (
     BY_NOW,
+    ECHOED,
     FRAME,
     JITTER_NS,
     MRP_CARRIES,
+    NAMED,
     SECOND_NS,
     SLACK_NS,
     WINDOW_MAX,
     Check,
     Rule,
-    Seen,
     aged,
+    columns,
     format_rule,
     over,
-    with_columns,
 )
 
 UNACKNOWLEDGED_NS = 120 * SECOND_NS
@@ -41,60 +39,86 @@ _ACCEPTABLE = f"(mrp_version = 0 OR (mrp_version = 1 AND mrp_client <= {PIGGYBAC
 _ACCEPTS = "kind = 'con_reply' AND mrp_status = 1"
 
 
-def _speakers(strands: DataFrame) -> DataFrame:
-    """Return each pair of ids that one side of a flow names in data and acks, and when."""
-    named = strands.where("kind IN ('data', 'ack')")
-    keys = ["point", "flow", "forward", "kind", "mrp_origin", "mrp_destination"]
-    return grouped(named, keys, {"named_at": "min(first_at)", "named_last_at": "max(last_at)"})
+_BEFORE = over(
+    ["point", "flow", "called_forward", "mrp_client"],
+    connects="count_if(kind = 'connect')",
+    acceptable=f"count_if(kind = 'connect' AND {_ACCEPTABLE})",
+    version="min_by(mrp_version, IF(kind = 'connect', at_ns, NULL))",
+    given=f"min(IF({_ACCEPTS}, struct(at_ns, mrp_server), NULL))",
+)
 
+VIEWS = {
+    # The pairs of ids that one side of a flow names in data and acks, and when.
+    "mrp_speakers": """
+        SELECT point, flow, forward, kind, mrp_origin, mrp_destination, min(first_at) AS named_at,
+            max(last_at) AS named_last_at
+        FROM mrp_strands WHERE kind IN ('data', 'ack') GROUP BY ALL""",
+    # The flows that have replies and whose first packet is a connect: the capture holds their beginning. One of a
+    # single direction has none, and cannot tell which ids belong together.
+    "mrp_flows": """
+        SELECT point, flow, min(first_at) = min(first_at) FILTER (WHERE kind = 'connect') AS whole,
+            min(first_at) AS flow_begins_at
+        FROM mrp_strands WHERE kind <> 'ignore' GROUP BY ALL HAVING whole AND count_if(kind = 'con_reply') > 0""",
+    "mrp_calls": """
+        SELECT *, IF(kind = 'connect', forward, NOT forward) AS called_forward
+        FROM mrp_packets WHERE kind IN ('connect', 'con_reply')""",
+    # Of each call the ver of its first connect.
+    "mrp_versions": """
+        SELECT point, flow, forward AS called_forward, mrp_client, min_by(mrp_version, first_at) AS version
+        FROM mrp_strands WHERE kind = 'connect' GROUP BY ALL""",
+    # The pairs of ids that a con reply made a connection, both ways, with the directions of such replies.
+    "mrp_connections": f"""
+        SELECT point, flow, mrp_origin, mrp_destination,
+            any_value(IF(client, replies, NULL), true) AS client_reply_forward,
+            any_value(IF(client, NULL, replies), true) AS server_reply_forward
+        FROM (SELECT point, flow, inline(array(
+                named_struct('mrp_origin', mrp_client, 'mrp_destination', mrp_server, 'client', true,
+                    'replies', reply_forward),
+                named_struct('mrp_origin', mrp_server, 'mrp_destination', mrp_client, 'client', false,
+                    'replies', reply_forward)))
+            FROM (SELECT point, flow, mrp_client, mrp_server, collect_set(forward) AS reply_forward
+                FROM mrp_strands WHERE {_ACCEPTS} GROUP BY ALL))
+        GROUP BY ALL""",
+    "mrp_rejected": """
+        SELECT DISTINCT point, flow, NOT forward AS forward, mrp_client AS mrp_origin, true AS rejected
+        FROM mrp_strands WHERE kind = 'con_reply' AND mrp_status = 2""",
+    # `agreed`: these ids, in this direction, are a connection; `exchanged`: they are the other way round. Both ends may
+    # have chosen the same number: then either reading may be the one that fits.
+    "mrp_pairs": """
+        SELECT *, coalesce(array_contains(client_reply_forward, NOT forward), false) AS as_client,
+            coalesce(array_contains(server_reply_forward, forward), false) AS as_server,
+            as_client OR as_server AS agreed,
+            (client_reply_forward IS NOT NULL OR server_reply_forward IS NOT NULL) AND NOT agreed AS exchanged,
+            as_client OR (client_reply_forward IS NOT NULL AND NOT as_server) AS is_client,
+            IF(is_client, forward, NOT forward) AS called_forward,
+            IF(is_client, mrp_origin, mrp_destination) AS mrp_client
+        FROM mrp_speakers
+        JOIN mrp_flows USING (point, flow)
+        LEFT JOIN mrp_connections USING (point, flow, mrp_origin, mrp_destination)
+        LEFT JOIN mrp_rejected USING (point, flow, forward, mrp_origin)""",
+    # An id is in use from the connect or con reply that gives it to a node until the last packet of the connection,
+    # and for as long as one is half open.
+    "mrp_lives": f"""
+        SELECT flow, session, point, node, id, connection, min(struct(at_ns AS begins_at, {FRAME})) AS first,
+            max(greatest(session_last_at, at_ns + {HALF_OPEN_NS})) AS ends_at
+        FROM (SELECT {FRAME}, IF(kind = 'connect', mrp_client, mrp_server) AS id,
+                struct(source, source_port) AS node,
+                struct(destination, destination_port, mrp_client, kind) AS connection
+            FROM mrp_packets WHERE session IS NOT NULL AND (kind = 'connect' OR ({_ACCEPTS})))
+        LEFT JOIN (SELECT flow, session, max(last_at) AS session_last_at FROM mrp_strands
+            WHERE session IS NOT NULL GROUP BY ALL) USING (flow, session)
+        GROUP BY flow, session, point, node, id, connection""",
+}
 
-def _accepted(strands: DataFrame) -> DataFrame:
-    """Return each pair of ids that a con reply of a flow made a connection, with the directions of such replies."""
-    keys = ["point", "flow", "mrp_client", "mrp_server"]
-    return grouped(strands.where(_ACCEPTS), keys, {"reply_forward": "collect_set(forward)"})
-
-
-def _first_versions(strands: DataFrame) -> DataFrame:
-    """Return for each cl_conid of a flow the ver of its first connect, and the direction of the call."""
-    calls = strands.where("kind = 'connect'").selectExpr("*", "forward AS called_forward")
-    version = {"version": "min_by(mrp_version, first_at)"}
-    return grouped(calls, ["point", "flow", "called_forward", "mrp_client"], version)
-
-
-def _whole_flows(strands: DataFrame) -> DataFrame:
-    """Return the flows that have replies and whose first packet is a connect: the capture holds their beginning.
-
-    A capture of one direction has none, and cannot tell which ids belong together.
-    """
-    seen = {
-        "whole": "min(first_at) = min(first_at) FILTER (WHERE kind = 'connect')",
-        "replies": "count_if(kind = 'con_reply')",
-        "flow_begins_at": "min(first_at)",
-    }
-    flows = grouped(strands.where("kind <> 'ignore'"), ["point", "flow"], seen)
-    return flows.where("whole AND replies > 0").selectExpr("point", "flow", "whole", "flow_begins_at")
-
-
-def _calls(seen: Seen) -> DataFrame:
-    """Add to connects and con replies what was called and answered before."""
-    strands = seen.strands_of("mrp")
-    calls = seen.of("mrp").where("kind IN ('connect', 'con_reply')")
-    rows = with_columns(calls, {"called_forward": "IF(kind = 'connect', forward, NOT forward)"})
-    before = over(
-        ["point", "flow", "called_forward", "mrp_client"],
-        connects="count_if(kind = 'connect')",
-        acceptable=f"count_if(kind = 'connect' AND {_ACCEPTABLE})",
-        version="min_by(mrp_version, IF(kind = 'connect', at_ns, NULL))",
-        given_server=f"min(IF({_ACCEPTS}, struct(at_ns, mrp_server), NULL))",
-    )
-    before["given_server"] += ".mrp_server"
-    pair = ["point", "flow", "forward", "given_server", "mrp_client"]
-    names = ("point", "flow", "forward", "mrp_origin AS given_server", "mrp_destination AS mrp_client", "named_last_at")
-    last = grouped(_speakers(strands).selectExpr(*names), pair, {"given_last_at": "max(named_last_at)"})
-    known = with_columns(rows, before).join(_whole_flows(strands), ["point", "flow"], "left")
-    context = ("kind", "mrp_version", "mrp_status", "mrp_client", "mrp_server", *before)
-    return known.join(last, pair, "left").selectExpr(*FRAME, *context, "given_last_at", "whole", "flow_begins_at")
-
+_CALLS = f"""
+    SELECT {FRAME}, kind, mrp_version, mrp_status, mrp_client, mrp_server, connects, acceptable, version, given_server,
+        given_last_at, whole, flow_begins_at
+    FROM (SELECT *, given.mrp_server AS given_server FROM (SELECT *, {columns(_BEFORE)} FROM mrp_calls))
+    LEFT JOIN mrp_flows USING (point, flow)
+    LEFT JOIN (SELECT point, flow, forward, mrp_origin AS given_server, mrp_destination AS mrp_client,
+            max(named_last_at) AS given_last_at FROM mrp_speakers GROUP BY ALL)
+        USING (point, flow, forward, given_server, mrp_client)"""
+"""Connects and con replies, with what was called and answered before."""
 
 _VERSION = "concat(mrp_version DIV 16, '.', mrp_version % 16)"
 
@@ -138,33 +162,13 @@ _CALL_RULES = (
 )
 
 
-def _ids(seen: Seen) -> DataFrame:
-    """Return the first packet that gives a node an id which another of its connections has.
-
-    A node is an address at a point. A caller chooses cl_conid when it connects and the called side sv_conid when it
-    accepts; the id is in use until the last packet of the connection, and for as long as one is half open.
-    """
-    strands = seen.strands_of("mrp").where("session IS NOT NULL")
-    last = grouped(strands, ["flow", "session"], {"last_at": "max(last_at)"})
-    mrp = seen.of("mrp").where(f"session IS NOT NULL AND (kind = 'connect' OR ({_ACCEPTS}))")
-    given = mrp.selectExpr(
-        *FRAME,
-        "IF(kind = 'connect', mrp_client, mrp_server) AS id",
-        "struct(source, source_port) AS node",
-        "struct(destination, destination_port, mrp_client, kind) AS connection",
-    )
-    life = {
-        "first": f"min(struct(at_ns AS begins_at, {', '.join(FRAME)}))",
-        "ends_at": f"max(greatest(last_at, at_ns + {HALF_OPEN_NS}))",
-    }
-    of_life = ["flow", "session", "point", "node", "id", "connection"]
-    lives = grouped(given.join(last, ["flow", "session"], "left"), of_life, life)
-    earlier = (
-        "PARTITION BY point, node, id ORDER BY first.at_ns, connection ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
-    )
-    known = with_columns(lives, {"other": f"max(struct(ends_at, connection)) OVER ({earlier})"})
-    return known.selectExpr(*(f"first.{name}" for name in FRAME), "id", "connection", "other")
-
+_IDS_OF_NODES = """
+    SELECT first.*, id, connection, max(struct(ends_at, connection)) OVER (
+        PARTITION BY point, node, id ORDER BY first.at_ns, connection
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS other
+    FROM mrp_lives"""
+"""The first packet of each connection that gives a node an id, with what else had that id; a node is an address at a
+point. A caller chooses cl_conid when it connects and the called side sv_conid when it accepts."""
 
 _PEER = "concat('client ', {0}.mrp_client, ', ', {0}.destination, ' port ', {0}.destination_port)"
 
@@ -182,59 +186,16 @@ _ID_RULES = (
 )
 
 
-def _pairs(seen: Seen) -> DataFrame:
-    """Return the first data and the first ack of each pair of ids that is odd, with what is known of the pair.
-
-    `agreed` says that these ids, in this direction, are a connection; `exchanged` that they are the other way round.
-    """
-    strands = seen.strands_of("mrp")
-    versions = _first_versions(strands)
-    replies = _accepted(strands).selectExpr(
-        "point",
-        "flow",
-        "inline(array(named_struct('mrp_origin', mrp_client, 'mrp_destination', mrp_server, 'client', true,"
-        " 'replies', reply_forward), named_struct('mrp_origin', mrp_server, 'mrp_destination', mrp_client,"
-        " 'client', false, 'replies', reply_forward)))",
-    )
-    keys = ["point", "flow", "mrp_origin", "mrp_destination"]
-    either = {
-        "client_reply_forward": "any_value(IF(client, replies, NULL), true)",
-        "server_reply_forward": "any_value(IF(client, NULL, replies), true)",
-    }
-    rejections = strands.where("kind = 'con_reply' AND mrp_status = 2")
-    caller = ["point", "flow", "forward", "mrp_origin"]
-    rejected = rejections.selectExpr("point", "flow", "NOT forward AS forward", "mrp_client AS mrp_origin")
-    speakers = _speakers(strands).join(_whole_flows(strands), ["point", "flow"], "inner")
-    named = speakers.join(grouped(replies, keys, either), keys, "left")
-    known = named.join(grouped(rejected, caller, {"rejected": "true"}), caller, "left")
-    for step in _PAIRED:
-        known = with_columns(known, step)
-    told = known.join(versions, ["point", "flow", "called_forward", "mrp_client"], "left")
-    known_of_pair = ("agreed", "exchanged", "rejected", "version", "flow_begins_at")
-    names = [*keys, "forward", "kind"]
-    odd = told.where("NOT agreed OR (kind = 'ack' AND version = 1)").selectExpr(*names, "named_at", *known_of_pair)
-    joined = seen.of("mrp").join(odd, names, "inner").where("at_ns = named_at")
-    return joined.selectExpr(*FRAME, "kind", "mrp_origin", "mrp_destination", *known_of_pair)
-
-
-_PAIRED = (
-    {
-        # Both ends may have chosen the same number: then either reading may be the one that fits.
-        "as_client": "coalesce(array_contains(client_reply_forward, NOT forward), false)",
-        "as_server": "coalesce(array_contains(server_reply_forward, forward), false)",
-        "named": "client_reply_forward IS NOT NULL OR server_reply_forward IS NOT NULL",
-    },
-    {
-        "agreed": "as_client OR as_server",
-        "exchanged": "named AND NOT as_client AND NOT as_server",
-        "is_client": "as_client OR (client_reply_forward IS NOT NULL AND NOT as_server)",
-    },
-    {
-        "called_forward": "IF(is_client, forward, NOT forward)",
-        "mrp_client": "IF(is_client, mrp_origin, mrp_destination)",
-    },
-)
-
+_PAIRS = f"""
+    SELECT {FRAME}, kind, mrp_origin, mrp_destination, agreed, exchanged, rejected, version, flow_begins_at
+    FROM mrp_packets JOIN (
+        SELECT point, flow, forward, kind, mrp_origin, mrp_destination, named_at, agreed, exchanged, rejected, version,
+            flow_begins_at
+        FROM mrp_pairs LEFT JOIN mrp_versions USING (point, flow, called_forward, mrp_client)
+        WHERE NOT agreed OR (kind = 'ack' AND version = 1))
+    USING (point, flow, forward, kind, mrp_origin, mrp_destination)
+    WHERE at_ns = named_at"""
+"""The first data and the first ack of each pair of ids that is odd, with what is known of the pair."""
 
 _IDS = "concat(kind, ' from ', mrp_origin, ' to ', mrp_destination)"
 
@@ -270,27 +231,23 @@ _PAIR_RULES = (
 )
 
 
-def _openings(seen: Seen) -> DataFrame:
-    """Return the packets of connections whose sides seem to speak too early, or whose first sequence is odd."""
-    speaks = "kind IN ('data', 'ack')"
-    when = {"given_at": f"min(first_at) FILTER (WHERE {_ACCEPTS})"}
-    for side, way in (("caller", "from_caller"), ("called", "NOT from_caller")):
-        when[f"{side}_at"] = f"min(first_at) FILTER (WHERE {way} AND {speaks})"
-        when[f"{side}_carried_at"] = f"min(carried_at) FILTER (WHERE {way})"
-        when[f"{side}_odd_at"] = f"min(odd_at) FILTER (WHERE {way})"
-    odd = f"""caller_at < given_at OR called_at < coalesce(caller_at, {1 << 62})
-        OR caller_odd_at = caller_carried_at OR called_odd_at = called_carried_at"""
-    of_session = ["flow", "session"]
-    told = grouped(seen.strands_of("mrp").where("session IS NOT NULL"), of_session, when).where(odd)
-    joined = seen.of("mrp").where("session IS NOT NULL").join(told, of_session, "inner")
-    # By time, then by place: a batch is captured at one instant.
-    first = (
-        f"min(IF({MRP_CARRIES}, struct(at_ns, file_id, offset), NULL)) OVER (PARTITION BY flow, session, from_caller)"
-    )
-    known = with_columns(joined, {"first": first})
-    context = ("kind", "from_caller", "mrp_sequence", "given_at", "caller_at", "called_at")
-    return known.selectExpr(*FRAME, *context, "first = struct(at_ns, file_id, offset) AS is_first")
-
+_SPEAKS = "kind IN ('data', 'ack')"
+_BY_SIDE = ", ".join(
+    f"""min(first_at) FILTER (WHERE {way} AND {_SPEAKS}) AS {side}_at,
+        min(carried_at) FILTER (WHERE {way}) AS {side}_carried_at, min(odd_at) FILTER (WHERE {way}) AS {side}_odd_at"""
+    for side, way in (("caller", "from_caller"), ("called", "NOT from_caller"))
+)
+# By time, then by place: a batch is captured at one instant.
+_OPENINGS = f"""
+    SELECT {FRAME}, kind, from_caller, mrp_sequence, given_at, caller_at, called_at,
+        min(IF({MRP_CARRIES}, struct(at_ns, file_id, offset), NULL)) OVER (PARTITION BY flow, session, from_caller)
+            = struct(at_ns, file_id, offset) AS is_first
+    FROM mrp_packets JOIN (
+        SELECT flow, session, min(first_at) FILTER (WHERE {_ACCEPTS}) AS given_at, {_BY_SIDE}
+        FROM mrp_strands WHERE session IS NOT NULL GROUP BY ALL
+        HAVING caller_at < given_at OR called_at < coalesce(caller_at, {1 << 62})
+            OR caller_odd_at = caller_carried_at OR called_odd_at = called_carried_at) USING (flow, session)"""
+"""The packets of connections whose sides seem to speak too early, or whose first sequence is odd."""
 
 _OPENING_RULES = (
     Rule(
@@ -320,19 +277,7 @@ _OPENING_RULES = (
 )
 
 
-def _spoken(seen: Seen) -> DataFrame:
-    return seen.of("mrp").where("session IS NOT NULL AND kind IN ('data', 'ack')")
-
-
-def _numbers(seen: Seen) -> DataFrame:
-    """Add to data and acks whether what they acknowledge, and the stamp that they repeat, was seen by now."""
-    known = {
-        "sent": f"coalesce(acknowledges_at_ns {BY_NOW}, false)",
-        "stamped": f"coalesce(echoes_at_ns {BY_NOW}, false)",
-    }
-    fields = ("kind", "mrp_layout", "mrp_sequence", "mrp_stamp", "mrp_from_sequence", "differs")
-    return _spoken(seen).selectExpr(*FRAME, *fields, *named(known))
-
+_SPOKEN = f"session IS NOT NULL AND {_SPEAKS}"
 
 _ACKNOWLEDGES = "kind = 'ack' AND mrp_layout = 'stamped' AND NOT (mrp_sequence = 0 AND mrp_stamp = 0)"
 """In a piggyback connection an ack is out of place, whatever it names: MRP-1.6."""
@@ -348,15 +293,15 @@ _NUMBER_RULES = (
     Rule(
         clause="MRP-4.2",
         where=_ACKNOWLEDGES,
-        holds="sent",
+        holds=NAMED,
         found="concat('an ack of sequence ', mrp_sequence, ', which was never sent')",
         expected="an ack names a packet that was sent",
         needs_start=True,
     ),
     Rule(
         clause="MRP-4.3",
-        where=f"{_ACKNOWLEDGES} AND sent",
-        holds="stamped",
+        where=f"{_ACKNOWLEDGES} AND {NAMED}",
+        holds=ECHOED,
         found="concat('an ack of sequence ', mrp_sequence, ' with stamp ', mrp_stamp, ', which no transmission had')",
         expected="an ack repeats the stamp of the packet that it acknowledges",
         needs_start=True,
@@ -364,7 +309,7 @@ _NUMBER_RULES = (
     Rule(
         clause="MRP-5.6",
         where="mrp_layout = 'piggyback' AND mrp_from_sequence <> 0",
-        holds="sent",
+        holds=NAMED,
         found="concat('from_seq ', mrp_from_sequence, ', which was never sent')",
         expected="from_seq acknowledges what was sent",
         needs_start=True,
@@ -372,17 +317,17 @@ _NUMBER_RULES = (
 )
 
 
-def _stalled(seen: Seen) -> DataFrame:
-    """Add to late retransmissions of stamped data when a sequence of its sender was last newly acknowledged."""
-    rows = _spoken(seen).where("mrp_layout = 'stamped'")
-    late = f"kind = 'data' AND NOT duplicate AND at_ns - first_at_ns > {UNACKNOWLEDGED_NS}"
-    sessions = seen.strands.where(f"protocol = 'mrp' AND kind = 'data' AND late_ns > {UNACKNOWLEDGED_NS}")
-    concerned = rows.join(sessions.selectExpr("flow", "session"), ["flow", "session"], "left_semi")
-    spoken = with_columns(concerned, {"side": "from_caller = (kind = 'data')"})
-    newly = "max(IF(kind = 'ack' AND at_ns = first_at_ns, at_ns, NULL))"
-    known = with_columns(spoken, over(["flow", "session", "side"], advanced_at=newly)).where(late)
-    return known.selectExpr(*FRAME, "first_at_ns", "advanced_at")
-
+_PROGRESS = over(["flow", "session", "side"], advanced_at="max(IF(kind = 'ack' AND at_ns = first_at_ns, at_ns, NULL))")
+_STALLED = f"""
+    SELECT {FRAME}, first_at_ns, advanced_at FROM (
+        SELECT *, {columns(_PROGRESS)} FROM (
+            SELECT *, from_caller = (kind = 'data') AS side
+            FROM mrp_packets LEFT SEMI JOIN (
+                SELECT flow, session FROM mrp_strands WHERE kind = 'data' AND late_ns > {UNACKNOWLEDGED_NS})
+            USING (flow, session)
+            WHERE {_SPOKEN} AND mrp_layout = 'stamped'))
+    WHERE kind = 'data' AND NOT duplicate AND at_ns - first_at_ns > {UNACKNOWLEDGED_NS}"""
+"""Late retransmissions of stamped data, with when a sequence of their sender was last newly acknowledged."""
 
 _STALLED_RULES = (
     Rule(
@@ -397,31 +342,26 @@ _STALLED_RULES = (
 )
 
 
-def _piggyback(seen: Seen) -> DataFrame:
-    """Add to piggyback data how much of the other side from_seq may speak of, and what it said long enough ago.
+_COUNTED = over(
+    ["flow", "session"],
+    of_caller="count_if(from_caller AND retransmission = 0)",
+    of_callee="count_if(NOT from_caller AND retransmission = 0)",
+)
+_LONG_AGO = over(
+    ["flow", "session"],
+    aged(to_ns=SLACK_NS),
+    caller_said="max_by(mrp_from_sequence, IF(from_caller, at_ns, NULL))",
+    callee_said="max_by(mrp_from_sequence, IF(from_caller, NULL, at_ns))",
+)
+_PIGGYBACK = f"""
+    SELECT {FRAME}, mrp_from_sequence, acknowledges_at_ns, IF(from_caller, of_callee, of_caller) AS seen,
+        IF(from_caller, caller_said, callee_said) AS said
+    FROM (SELECT *, {columns(_COUNTED | _LONG_AGO)} FROM mrp_packets
+        WHERE {_SPOKEN} AND kind = 'data' AND mrp_layout = 'piggyback')"""
+"""Piggyback data, with how much of the other side from_seq may speak of, and what it said long enough ago.
 
-    `seen` counts the sequences that the other side has used up to now; beyond half a turn it no longer says anything.
-    """
-    rows = _spoken(seen).where("kind = 'data' AND mrp_layout = 'piggyback'")
-    by_now = over(
-        ["flow", "session"],
-        of_caller="count_if(from_caller AND retransmission = 0)",
-        of_callee="count_if(NOT from_caller AND retransmission = 0)",
-    )
-    long_ago = over(
-        ["flow", "session"],
-        aged(to_ns=SLACK_NS),
-        caller_said="max_by(mrp_from_sequence, IF(from_caller, at_ns, NULL))",
-        callee_said="max_by(mrp_from_sequence, IF(from_caller, NULL, at_ns))",
-    )
-    return with_columns(rows, by_now, long_ago).selectExpr(
-        *FRAME,
-        "mrp_from_sequence",
-        "acknowledges_at_ns",
-        "IF(from_caller, of_callee, of_caller) AS seen",
-        "IF(from_caller, caller_said, callee_said) AS said",
-    )
-
+`seen` counts the sequences that the other side has used up to now; beyond half a turn it no longer says anything.
+"""
 
 _PIGGYBACK_RULES = (
     Rule(
@@ -456,11 +396,11 @@ FORMAT_RULES = (
 )
 
 CHECKS = (
-    Check(context=_ids, rules=_ID_RULES),
-    Check(context=_calls, rules=_CALL_RULES),
-    Check(context=_pairs, rules=_PAIR_RULES),
-    Check(context=_openings, rules=_OPENING_RULES),
-    Check(context=_numbers, rules=_NUMBER_RULES),
-    Check(context=_stalled, rules=_STALLED_RULES),
-    Check(context=_piggyback, rules=_PIGGYBACK_RULES),
+    Check(rows=_IDS_OF_NODES, rules=_ID_RULES),
+    Check(rows=_CALLS, rules=_CALL_RULES),
+    Check(rows=_PAIRS, rules=_PAIR_RULES),
+    Check(rows=_OPENINGS, rules=_OPENING_RULES),
+    Check(of=f"protocol = 'mrp' AND {_SPOKEN}", rules=_NUMBER_RULES),
+    Check(rows=_STALLED, rules=_STALLED_RULES),
+    Check(rows=_PIGGYBACK, rules=_PIGGYBACK_RULES),
 )

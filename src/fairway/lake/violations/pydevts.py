@@ -9,22 +9,19 @@ warning.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-
-from fairway.lake.analysis.sessions import named
 from fairway.lake.violations.rule import (
-    BY_NOW,
+    ECHOED,
     FRAME,
+    NAMED,
     SECOND_NS,
     SETTLED_S,
     Check,
     Rule,
-    Seen,
     aged,
+    columns,
     format_rule,
     hexadecimal,
     over,
-    with_columns,
 )
 
 LIFE_NS = 33 * SECOND_NS
@@ -40,24 +37,7 @@ MINUTE_NS = 60 * SECOND_NS
 _MESSAGE = ["flow", "point", "side", "pydevts_id"]
 
 
-def _rows(seen: Seen) -> DataFrame:
-    told = {
-        "side": "IF(kind = 'ack', NOT forward, forward)",
-        "good": "kind = 'packet' AND coalesce(body_crc = pydevts_crc, true)",
-    }
-    return with_columns(seen.of("pydevts"), told)
-
-
-def _answers(seen: Seen) -> DataFrame:
-    """Add whether a packet with the id of an ack was seen by now, an ack with that of a close, and one with its crc."""
-    known = {
-        "named": f"coalesce(acknowledges_at_ns {BY_NOW}, false)",
-        "echoed": f"coalesce(echoes_at_ns {BY_NOW}, false)",
-    }
-    fields = ("kind", "pydevts_id", "pydevts_success", "pydevts_crc", "body_crc", "good")
-    return _rows(seen).selectExpr(*FRAME, *fields, *named(known))
-
-
+_GOOD = "(kind = 'packet' AND coalesce(body_crc = pydevts_crc, true))"
 _CRC = hexadecimal("pydevts_crc")
 
 _ANSWER_RULES = (
@@ -65,15 +45,15 @@ _ANSWER_RULES = (
         clause="PYDEVTS-1.5",
         severity="warning",
         where="kind = 'packet'",
-        holds="good",
+        holds=_GOOD,
         found=f"concat('crc ', {_CRC}, ' over a body whose CRC is ', {hexadecimal('body_crc')})",
         expected="the CRC-32 of the body; it may have been damaged on the way",
     ),
     Rule(
         clause="PYDEVTS-1.6",
         severity="warning",
-        where="kind = 'ack' AND pydevts_success = 1 AND pydevts_crc <> 0 AND named",
-        holds="echoed",
+        where=f"kind = 'ack' AND pydevts_success = 1 AND pydevts_crc <> 0 AND {NAMED}",
+        holds=ECHOED,
         found=f"concat('an ack of id ', pydevts_id, ' with crc ', {_CRC}, ', which no packet had')",
         expected="an ack repeats the packet's crc; it may have been damaged on the way",
         needs_start=True,
@@ -82,8 +62,8 @@ _ANSWER_RULES = (
     Rule(
         clause="PYDEVTS-1.6",
         severity="warning",
-        where="kind = 'close' AND pydevts_crc <> 0 AND named",
-        holds="echoed",
+        where=f"kind = 'close' AND pydevts_crc <> 0 AND {NAMED}",
+        holds=ECHOED,
         found=f"concat('a close of id ', pydevts_id, ' with crc ', {_CRC}, ', which nothing had')",
         expected="a close repeats the packet's crc; it may have been damaged on the way",
         needs_start=True,
@@ -100,7 +80,7 @@ _ANSWER_RULES = (
     Rule(
         clause="PYDEVTS-4.2",
         where="kind = 'close'",
-        holds="named",
+        holds=NAMED,
         found="concat('a close of id ', pydevts_id, ', which the other side did not acknowledge')",
         expected="a close answers an ack",
         needs_start=True,
@@ -109,7 +89,7 @@ _ANSWER_RULES = (
     Rule(
         clause="PYDEVTS-10.1",
         where="kind = 'ack' AND (pydevts_success = 1 OR pydevts_crc = 0)",
-        holds="named",
+        holds=NAMED,
         found="concat('an ack of id ', pydevts_id, ', which was never sent, with success ', pydevts_success,"
         f" ' and crc ', {_CRC})",
         expected="an ack without a packet is a question for a sign of life: success 0 and a crc other than 0",
@@ -119,47 +99,51 @@ _ANSWER_RULES = (
 )
 
 
-def _ids(seen: Seen) -> DataFrame:
-    """Add to what is said of an id what was said of it before, with the same crc and with any.
-
-    Only ids are looked at that were used more than once, or of which a CRC was bad.
-    """
-    odd = "first_at_ns < at_ns OR pydevts_success = 1 OR (kind = 'packet' AND NOT good)"
-    flows = seen.strands.where("protocol = 'pydevts' AND (late_ns > 0 OR failed)").selectExpr("flow", "point")
-    rows = _rows(seen).where("kind <> 'close'").join(flows, ["flow", "point"], "left_semi")
-    pydevts = rows.join(rows.where(odd).selectExpr(*_MESSAGE), _MESSAGE, "left_semi")
-    by_now = over(
+VIEWS = {
+    # Of the flows in which something was sent again or failed, what is said of ids.
+    "pydevts_said": f"""
+        SELECT *, IF(kind = 'ack', NOT forward, forward) AS side, {_GOOD} AS good
+        FROM pydevts_packets LEFT SEMI JOIN (
+            SELECT flow, point FROM pydevts_strands WHERE late_ns > 0 OR failed)
+        USING (flow, point)
+        WHERE kind <> 'close'""",
+}
+_FIELDS = ("kind", "pydevts_id", "pydevts_success", "pydevts_crc", "good")
+_SAME = [*_MESSAGE, "pydevts_crc"]
+_BEFORE = (
+    over(
         _MESSAGE,
         failures="count_if(kind = 'ack' AND pydevts_success = 1)",
         acknowledged_at="max(IF(kind = 'ack' AND pydevts_success = 0, at_ns, NULL))",
     )
     # The frame ends before this instant: what is sent at the same time is no earlier use of the id.
-    other = over(
+    | over(
         _MESSAGE,
         aged(from_ns=LIFE_NS, to_ns=1),
         last_good="max(IF(good, struct(at_ns, pydevts_crc), NULL))",
     )
-    same_by_now = over(
-        [*_MESSAGE, "pydevts_crc"],
+    | over(
+        _SAME,
         same_sent="count_if(kind = 'packet')",
         same_good="count_if(good)",
         same_first_at="min(IF(good, at_ns, NULL))",
     )
-    recent = over(
-        [*_MESSAGE, "pydevts_crc"],
+    | over(
+        _SAME,
         aged(from_ns=MINUTE_NS),
         recent_sent="count_if(kind = 'packet')",
         recent_acks="count_if(kind = 'ack' AND pydevts_success = 0)",
     )
-    long_ago = over(
-        [*_MESSAGE, "pydevts_crc"],
-        aged(from_ns=LATE_NS[0], to_ns=LATE_NS[1]),
-        sent_long_ago="count_if(good)",
-    )
-    context = by_now | other | same_by_now | recent | long_ago
-    fields = ("kind", "pydevts_id", "pydevts_success", "pydevts_crc", "good")
-    return with_columns(pydevts, context).selectExpr(*FRAME, *fields, *context)
-
+    | over(_SAME, aged(from_ns=LATE_NS[0], to_ns=LATE_NS[1]), sent_long_ago="count_if(good)")
+)
+_IDS = f"""
+    SELECT {FRAME}, {", ".join(_FIELDS)}, {columns(_BEFORE)}
+    FROM pydevts_said LEFT SEMI JOIN (
+        SELECT {", ".join(_MESSAGE)} FROM pydevts_said
+        WHERE first_at_ns < at_ns OR pydevts_success = 1 OR (kind = 'packet' AND NOT good))
+    USING ({", ".join(_MESSAGE)})"""
+"""What is said of ids that were used more than once, or of which a CRC was bad, with what was said of them before: with
+the same crc, and with any."""
 
 _ID_RULES = (
     Rule(
@@ -228,4 +212,7 @@ FORMAT_RULES = (
     format_rule("PYDEVTS-1.7", "too_long", "a body of at most 65,499 bytes"),
 )
 
-CHECKS = (Check(context=_answers, rules=_ANSWER_RULES), Check(context=_ids, rules=_ID_RULES))
+CHECKS = (
+    Check(of="protocol = 'pydevts' AND kind <> 'malformed'", rules=_ANSWER_RULES),
+    Check(rows=_IDS, rules=_ID_RULES),
+)

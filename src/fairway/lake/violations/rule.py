@@ -15,14 +15,17 @@ there may have been reordered, delayed or doubled before. So a rule compares in 
 Most rules compare a packet with the first under its number, or with what it acknowledges: columns of `packets`. Others
 look at windows.
 
+All rules together are one query, in which each check is a pass over its rows: code that Spark makes of the rules of
+several grows beyond what Java takes as one method.
+
 Durations and bounds are defaults that an endpoint may change: what breaks only these is a warning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pyspark.sql import DataFrame
 
@@ -48,8 +51,13 @@ FORWARD = "(source < destination OR (source = destination AND source_port < dest
 BY_NOW = f"<= at_ns + {JITTER_NS}"
 """SQL: what was seen by now, or at nearly the same instant."""
 
-FRAME = ("protocol", "session", "point", "flow", "file_id", "file", "offset", "frame", "at_ns", *EPISODE)
-"""The columns of a packet that every context keeps: where a violation is, and when."""
+FRAME = ", ".join(("protocol", "session", "point", "flow", "file_id", "file", "offset", "frame", "at_ns", *EPISODE))
+"""The columns of a packet that every check keeps: where a violation is, and when."""
+
+NAMED = f"coalesce(acknowledges_at_ns {BY_NOW}, false)"
+"""SQL: whether what a packet acknowledges was seen by now."""
+ECHOED = f"coalesce(echoes_at_ns {BY_NOW}, false)"
+"""SQL: whether the stamp or CRC that it repeats was."""
 
 _SHARED = (
     *("source", "source_port", "destination", "destination_port", "kind", "from_caller", "retransmission", "duplicate"),
@@ -81,27 +89,21 @@ _STRAND_ADDS = {
 }
 
 
-class Seen(NamedTuple):
-    """What checks look at."""
-
-    packets: DataFrame
-    strands: DataFrame
-    """What packets add up to that agree in all but times, numbers and sizes: as few as sessions and kinds, so that what
-    is asked of whole flows and sessions is asked of these."""
-
-    def of(self, protocol: str) -> DataFrame:
-        """Return the well-formed packets of a protocol, with `forward`."""
-        good = self.packets.where(f"protocol = '{protocol}' AND kind <> 'malformed' AND at_ns IS NOT NULL")
-        own = (name for name in PACKETS.names if name.startswith(f"{protocol}_"))
-        return good.selectExpr(*FRAME, *_SHARED, *own, f"{FORWARD} AS forward")
-
-    def strands_of(self, protocol: str) -> DataFrame:
-        """Return the strands of well-formed packets of a protocol."""
-        return self.strands.where(f"protocol = '{protocol}' AND kind <> 'malformed'")
+def views_of(protocol: str) -> dict[str, str]:
+    """Return SQL of the well-formed packets of a protocol, with `forward`, and of what they add up to."""
+    own = ", ".join((*_SHARED, *(name for name in PACKETS.names if name.startswith(f"{protocol}_"))))
+    good = f"WHERE protocol = '{protocol}' AND kind <> 'malformed'"
+    return {
+        f"{protocol}_packets": f"SELECT {FRAME}, {own}, {FORWARD} AS forward FROM {{packets}} {good}",
+        f"{protocol}_strands": f"SELECT * FROM {{strands}} {good}",
+    }
 
 
 def strands_of(packets: DataFrame) -> DataFrame:
-    """Return the strands of packets; checks ask for them many times, so whoever has many packets keeps them."""
+    """Return what packets add up to that agree in all but times, numbers and sizes: as few as sessions and kinds.
+
+    What is asked of whole flows and sessions is asked of these, many times: whoever has many packets keeps them.
+    """
     rows = packets.where(f"protocol IN {PROTOCOLS} AND at_ns IS NOT NULL")
     told = {name: FORWARD if name == "forward" else name for name in (*_STRAND, *_STRAND_TOLD)}
     return grouped(rows.selectExpr(*named(told)), _STRAND, _STRAND_ADDS)
@@ -136,20 +138,24 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """Rules that are judged on the same rows: `context` selects them from packets and adds what the rules look at."""
+    """Rules that are judged on the same rows."""
 
-    context: Callable[[Seen], DataFrame]
+    rows: str = "{packets}"
+    """SQL: a table, or a query of `FRAME` and what the rules look at."""
+    of: str = "true"
+    """SQL: which of the rows."""
     rules: tuple[Rule, ...]
 
 
-def judged(seen: Seen, check: Check, first: int = 1) -> DataFrame:
-    """Return `FRAME` and what is wrong, a row for each rule that a row of packets breaks; `first` numbers the rules.
+def judged(check: Check, first: int) -> str:
+    """Return SQL of `FRAME` and what is wrong, a row for each rule that a row breaks; `first` numbers the rules.
 
     First the few rows are found that break any: to look for that costs a fraction of saying what is wrong.
     """
-    suspects = check.context(seen).where(" OR ".join(map(_broken, check.rules)) or "false")
+    source = f"({check.rows})" if " " in check.rows else check.rows
     verdicts = ", ".join(_verdict(rule, number) for number, rule in enumerate(check.rules, first))
-    return suspects.selectExpr(*FRAME, f"inline(filter(array({verdicts}), verdict -> verdict IS NOT NULL))")
+    return f"""SELECT {FRAME}, inline(filter(array({verdicts}), verdict -> verdict IS NOT NULL))
+        FROM {source} WHERE {check.of} AND ({" OR ".join(map(_broken, check.rules))})"""
 
 
 def _broken(rule: Rule) -> str:
@@ -163,7 +169,7 @@ def _verdict(rule: Rule, number: int) -> str:
         'all_since_ns', bigint({rule.all_since})) END"""
 
 
-def of_rules(rules: Sequence[Rule]) -> dict[str, str]:
+def of_rules(rules: Sequence[Rule]) -> str:
     """Return SQL of what a rule says whatever the packet, by the rule's number: once, and not in every verdict."""
     said = {
         "rule": [_quoted(rule.clause) for rule in rules],
@@ -171,17 +177,11 @@ def of_rules(rules: Sequence[Rule]) -> dict[str, str]:
         "expected": [_quoted(rule.expected) for rule in rules],
         "needs_start": [str(rule.needs_start) for rule in rules],
     }
-    return {name: f"element_at(array({', '.join(values)}), number)" for name, values in said.items()}
+    return columns({name: f"element_at(array({', '.join(values)}), number)" for name, values in said.items()})
 
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def malformed(seen: Seen) -> DataFrame:
-    """Return the malformed datagrams that the capture holds whole: the context of rules about format."""
-    bad = seen.packets.where("kind = 'malformed' AND NOT truncated AND at_ns IS NOT NULL")
-    return bad.selectExpr(*FRAME, "reason", "payload_bytes")
 
 
 def format_rule(clause: str, reasons: str, expected: str, *, where: str = "true", severity: Severity = "error") -> Rule:
@@ -219,6 +219,6 @@ def over(keys: Sequence[str], rows: str = UNTIL_NOW, **expressions: str) -> dict
     return {name: f"{text} OVER ({window})" for name, text in expressions.items()}
 
 
-def with_columns(rows: DataFrame, *expressions: Mapping[str, str]) -> DataFrame:
-    """Return rows with more columns, by name."""
-    return rows.selectExpr("*", *(column for each in expressions for column in named(each)))
+def columns(expressions: Mapping[str, str]) -> str:
+    """Return SQL of columns with their names."""
+    return ", ".join(named(expressions))

@@ -7,9 +7,6 @@ judged by what it says of any message.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-
-from fairway.lake.analysis.sessions import named
 from fairway.lake.violations.rule import (
     ALL,
     FRAME,
@@ -18,11 +15,10 @@ from fairway.lake.violations.rule import (
     SLACK_NS,
     Check,
     Rule,
-    Seen,
     aged,
+    columns,
     format_rule,
     over,
-    with_columns,
 )
 
 PARTS_MAX = 1 << 20
@@ -41,45 +37,38 @@ _REGULAR = "kind = 'data' AND body_bytes > 0 AND rup_position + body_bytes < rup
 """A part that does not end at the total: it shows the size of all but the last."""
 
 
-def _rows(seen: Seen) -> DataFrame:
-    return with_columns(seen.of("rup"), {"side": "forward = (kind = 'data')"})
+VIEWS = {"rup_sided": "SELECT *, forward = (kind = 'data') AS side FROM rup_packets"}
 
+_WHOLE = over(
+    _MESSAGE,
+    ALL,
+    first_part="min(IF(kind = 'data', struct(at_ns, rup_position, rup_total), NULL))",
+    first_regular=f"min(IF({_REGULAR}, struct(at_ns, body_bytes), NULL))",
+    begun_by="min(at_ns)",
+)
+_UNTIL_NOW = over(
+    _MESSAGE,
+    parts="count_if(kind = 'data' AND at_ns = first_at_ns)",
+    highest="max(IF(kind = 'data', rup_position, NULL))",
+    begun="count_if(kind = 'data' AND rup_position = 0)",
+    begun_at="max(IF(kind = 'data' AND rup_position = 0, at_ns, NULL))",
+)
+_LONG_AGO = over(
+    _MESSAGE,
+    aged(to_ns=SLACK_NS),
+    confirmed="max(IF(kind = 'confirm', struct(rup_position, at_ns), NULL))",
+)
+_MESSAGES = f"""
+    SELECT {FRAME}, kind, rup_position, rup_total, rup_start, body_bytes, differs, begun_by, parts, highest, begun,
+        begun_at, confirmed, first_part.rup_total AS total, first_regular.body_bytes AS size,
+        first_part.rup_position = 0 AND first_part.at_ns = begun_by AS begins
+    FROM (SELECT *, {columns(_WHOLE | _UNTIL_NOW | _LONG_AGO)} FROM rup_sided)"""
+"""The parts, requests and confirms of a message, with what is known of it by then.
 
-def _messages(seen: Seen) -> DataFrame:
-    """Add to the parts, requests and confirms of a message what is known of it by then.
-
-    The total and the part size are those of the first part that shows them, also for what came before it. `begins` says
-    that the first that was seen of it is the part at 0; it may be a retransmission, if the message began before the
-    capture.
-    """
-    whole = over(
-        _MESSAGE,
-        ALL,
-        first_part="min(IF(kind = 'data', struct(at_ns, rup_position, rup_total), NULL))",
-        first_regular=f"min(IF({_REGULAR}, struct(at_ns, body_bytes), NULL))",
-        begun_by="min(at_ns)",
-    )
-    by_now = over(
-        _MESSAGE,
-        parts="count_if(kind = 'data' AND at_ns = first_at_ns)",
-        highest="max(IF(kind = 'data', rup_position, NULL))",
-        begun="count_if(kind = 'data' AND rup_position = 0)",
-        begun_at="max(IF(kind = 'data' AND rup_position = 0, at_ns, NULL))",
-    )
-    long_ago = over(
-        _MESSAGE,
-        aged(to_ns=SLACK_NS),
-        confirmed="max(IF(kind = 'confirm', struct(rup_position, at_ns), NULL))",
-    )
-    told = {
-        "total": "first_part.rup_total",
-        "size": "first_regular.body_bytes",
-        "begins": "first_part.rup_position = 0 AND first_part.at_ns = begun_by",
-    }
-    fields = ("kind", "rup_position", "rup_total", "rup_start", "body_bytes", "differs", "begun_by")
-    known = with_columns(_rows(seen), whole, by_now, long_ago)
-    return known.selectExpr(*FRAME, *fields, *named(told), *by_now, *long_ago)
-
+The total and the part size are those of the first part that shows them, also for what came before it. `begins` says
+that the first that was seen of it is the part at 0; it may be a retransmission, if the message began before the
+capture.
+"""
 
 _PART = "concat('a part of ', body_bytes, ' bytes at ', rup_position, ' of ', rup_total)"
 _ON_GRID = "(size IS NULL OR rup_position % nullif(size, 0) = 0)"
@@ -194,25 +183,24 @@ _RULES = (
 )
 
 
-def _stalled(seen: Seen) -> DataFrame:
-    """Add to late retransmissions when the peer last said something of any message, and when something new.
+_NEWS = "at_ns = first_at_ns AND (kind = 'request' OR (kind = 'confirm' AND rup_position >= mark))"
+_HEARD = over(
+    _SENDER,
+    answered_at="max(IF(kind <> 'data', at_ns, NULL))",
+    advanced_at=f"max(IF({_NEWS}, at_ns, NULL))",
+)
+_MARK = over(_MESSAGE, mark="max(IF(kind = 'confirm', rup_position, NULL))")
+_STALLED = f"""
+    SELECT {FRAME}, at_ns - first_at_ns AS late_ns, answered_at, advanced_at FROM (
+        SELECT *, {columns(_HEARD)} FROM (
+            SELECT *, {columns(_MARK)} FROM rup_sided LEFT SEMI JOIN (
+                SELECT flow, point, forward AS side FROM rup_strands
+                WHERE kind = 'data' AND late_ns > {SILENCE_NS}) USING (flow, point, side)))
+    WHERE kind = 'data' AND at_ns - first_at_ns > {SILENCE_NS}"""
+"""Late retransmissions, with when the peer last said something of any message, and when something new.
 
-    New is a confirm above all before it, and the first request for a part.
-    """
-    late = f"kind = 'data' AND at_ns - first_at_ns > {SILENCE_NS}"
-    senders = seen.strands.where(f"protocol = 'rup' AND kind = 'data' AND late_ns > {SILENCE_NS}")
-    senders = senders.selectExpr("flow", "point", "forward AS side")
-    rows = _rows(seen).join(senders, _SENDER, "left_semi")
-    marked = with_columns(rows, over(_MESSAGE, mark="max(IF(kind = 'confirm', rup_position, NULL))"))
-    news = "at_ns = first_at_ns AND (kind = 'request' OR (kind = 'confirm' AND rup_position >= mark))"
-    heard = over(
-        _SENDER,
-        answered_at="max(IF(kind <> 'data', at_ns, NULL))",
-        advanced_at=f"max(IF({news}, at_ns, NULL))",
-    )
-    known = with_columns(marked, heard).where(late)
-    return known.selectExpr(*FRAME, "at_ns - first_at_ns AS late_ns", *heard)
-
+New is a confirm above all before it, and the first request for a part.
+"""
 
 _AGAIN = "concat('a retransmission ', late_ns DIV 1000000, ' ms after the first')"
 
@@ -247,4 +235,4 @@ FORMAT_RULES = (
     format_rule("RUP-1.6", "bad_separator", "a zero byte after the id"),
 )
 
-CHECKS = (Check(context=_messages, rules=_RULES), Check(context=_stalled, rules=_STALLED_RULES))
+CHECKS = (Check(rows=_MESSAGES, rules=_RULES), Check(rows=_STALLED, rules=_STALLED_RULES))

@@ -9,9 +9,6 @@ strangers   sessionIDs that nobody was given
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-
-from fairway.lake.analysis.sessions import grouped
 from fairway.lake.violations.rule import (
     BY_NOW,
     FRAME,
@@ -20,10 +17,9 @@ from fairway.lake.violations.rule import (
     SLACK_NS,
     Check,
     Rule,
-    Seen,
+    columns,
     format_rule,
     over,
-    with_columns,
 )
 
 TURN = 1 << 32
@@ -35,28 +31,20 @@ _RESPONDS = "kind IN ('response', 'answering_request')"
 _ANSWERS = "kind IN ('important_ack', 'heartbeat_ack', 'response', 'answering_request')"
 
 
-def _in_sessions(seen: Seen) -> DataFrame:
-    return seen.of("udpc").where("session IS NOT NULL")
+_NAMED = f"IF({_ANSWERS} AND acknowledges_at_ns {BY_NOW}, acknowledges_kind, NULL)"
+"""SQL of the kind of the packet that an answer names, if it was seen by now.
 
-
-def _numbers(seen: Seen) -> DataFrame:
-    """Add the kind of the packet that an answer names, if it was seen by now, and `late_ns`, the time since the first.
-
-    An index numbers all packets of a side, so that the first under an index is the one that all others repeat.
-    """
-    named = f"IF({_ANSWERS} AND acknowledges_at_ns {BY_NOW}, acknowledges_kind, NULL)"
-    fields = ("kind", "from_caller", "udpc_index", "udpc_ack", "body_bytes", "differs")
-    return _in_sessions(seen).selectExpr(*FRAME, *fields, f"{named} AS named", "at_ns - first_at_ns AS late_ns")
-
-
+An index numbers all packets of a side, so that the first under an index is the one that all others repeat.
+"""
+_LATE_NS = "(at_ns - first_at_ns)"
 _SAME_KIND = "NOT contains(differs, 'kind')"
 _SAME_ACK = "NOT contains(differs, 'ack')"
 _SAME_BODY = "NOT (contains(differs, 'size') OR contains(differs, 'body'))"
 _EMPTY_ACK = "(kind = 'response' AND from_caller AND body_bytes = 0)"
 _FRESH_ACK = f"({_SAME_KIND} AND (kind IN ('important_ack', 'heartbeat_ack') OR {_EMPTY_ACK}))"
 _RESPONSE_AGAIN = f"({_SAME_KIND} AND {_RESPONDS} AND {_SAME_ACK})"
-_LATER = "concat('a copy ', late_ns DIV 1000000, ' ms after the first')"
-_NAMES = "concat(kind, ' of index ', udpc_ack, coalesce(concat(', which is a ', named), ', which was never sent'))"
+_LATER = f"concat('a copy ', {_LATE_NS} DIV 1000000, ' ms after the first')"
+_NAMES = f"concat(kind, ' of index ', udpc_ack, coalesce(concat(', which is a ', {_NAMED}), ', which was never sent'))"
 
 _REPEATED = (
     ("UDPC-7.2", "important", 40, "an important message is repeated for 30 s at the most"),
@@ -92,7 +80,7 @@ _NUMBER_RULES = (
     ),
     Rule(
         clause="UDPC-4.6",
-        where="named = 'syn_ack'",
+        where=f"{_NAMED} = 'syn_ack'",
         holds="kind = 'response' AND body_bytes = 0",
         found="concat('an answer to the SYN+ACK with a body of ', body_bytes, ' bytes')",
         expected="the handshake's ACK has no body",
@@ -100,7 +88,7 @@ _NUMBER_RULES = (
     Rule(
         clause="UDPC-6.1",
         where="kind = 'plain'",
-        holds=f"late_ns < {SLACK_NS}",
+        holds=f"{_LATE_NS} < {SLACK_NS}",
         found=_LATER,
         expected="a plain message is sent once",
         reported=f"{SLACK_NS // SECOND_NS} s after the first",
@@ -117,7 +105,7 @@ _NUMBER_RULES = (
             clause=clause,
             severity="warning",
             where=f"kind = '{kind}'",
-            holds=f"late_ns <= {limit_s * SECOND_NS}",
+            holds=f"{_LATE_NS} <= {limit_s * SECOND_NS}",
             found=_LATER,
             expected=expected,
             reported=f"more than {limit_s} s after the first",
@@ -125,18 +113,24 @@ _NUMBER_RULES = (
         for clause, kind, limit_s, expected in _REPEATED
     ),
     *(
-        Rule(clause=clause, where=where, holds=f"named IN ({kinds})", found=_NAMES, expected=expected, needs_start=True)
+        Rule(
+            clause=clause,
+            where=where,
+            holds=f"{_NAMED} IN ({kinds})",
+            found=_NAMES,
+            expected=expected,
+            needs_start=True,
+        )
         for clause, where, kinds, expected in _NAMING
     ),
 )
 
 
-def _responses(seen: Seen) -> DataFrame:
-    """Add to responses the first one to the same request."""
-    rows = _in_sessions(seen).where(f"{_RESPONDS} AND acknowledges_kind IN ('request', 'answering_request')")
-    first = over(["flow", "session", "from_caller", "udpc_ack"], response="min(struct(at_ns, udpc_index))")
-    return with_columns(rows, first).selectExpr(*FRAME, "udpc_index", "udpc_ack", "acknowledges_at_ns", "response")
-
+_BY_REQUEST = over(["flow", "session", "from_caller", "udpc_ack"], response="min(struct(at_ns, udpc_index))")
+_RESPONSES = f"""
+    SELECT {FRAME}, udpc_index, udpc_ack, acknowledges_at_ns, {columns(_BY_REQUEST)} FROM udpc_packets
+    WHERE session IS NOT NULL AND {_RESPONDS} AND acknowledges_kind IN ('request', 'answering_request')"""
+"""Responses, with the first one to the same request."""
 
 _RESPONSE_RULES = (
     Rule(
@@ -149,52 +143,42 @@ _RESPONSE_RULES = (
 )
 
 
-def _by_id(seen: Seen) -> DataFrame:
-    """Return for each sessionID that one side of a flow uses when it did."""
-    when = {
-        "begins_at": "min(first_at)",
-        "called_at": "min(first_at) FILTER (WHERE kind = 'syn')",
-        "given_at": "min(first_at) FILTER (WHERE kind = 'syn_ack')",
-        "used_at": "min(first_at) FILTER (WHERE kind <> 'syn')",
-        "spoken_at": "max(last_at) FILTER (WHERE kind NOT IN ('syn', 'syn_ack'))",
-    }
-    return grouped(seen.strands_of("udpc"), ["point", "flow", "forward", "udpc_session"], when)
+_OF_CALL = over(
+    ["point", "flow", "called_forward", "call"],
+    calls="count_if(kind = 'syn')",
+    answered="min(IF(kind = 'syn_ack', struct(at_ns, udpc_session), NULL))",
+)
+_OF_KIND = over(["point", "flow", "forward", "udpc_session", "kind"], first="min(struct(at_ns, udpc_index))")
 
+VIEWS = {
+    # When one side of a flow uses a sessionID.
+    "udpc_by_id": """
+        SELECT point, flow, forward, udpc_session, min(first_at) AS begins_at,
+            min(first_at) FILTER (WHERE kind = 'syn') AS called_at,
+            min(first_at) FILTER (WHERE kind = 'syn_ack') AS given_at,
+            min(first_at) FILTER (WHERE kind <> 'syn') AS used_at,
+            max(last_at) FILTER (WHERE kind NOT IN ('syn', 'syn_ack')) AS spoken_at
+        FROM udpc_strands GROUP BY ALL""",
+    # Flows that begin with a SYN, so that the capture holds their beginning, with the first SYN+ACK.
+    "udpc_flows": """
+        SELECT point, flow, min(begins_at) = min(called_at) AS whole, min(begins_at) AS flow_begins_at,
+            min(given_at) AS first_given_at
+        FROM udpc_by_id GROUP BY ALL HAVING whole""",
+    "udpc_calls": """
+        SELECT *, CASE kind WHEN 'syn' THEN udpc_index WHEN 'syn_ack' THEN udpc_ack END AS call,
+            IF(kind = 'syn', forward, NOT forward) AS called_forward
+        FROM udpc_packets WHERE kind IN ('syn', 'syn_ack', 'fin')""",
+}
 
-def _flows(by_id: DataFrame) -> DataFrame:
-    """Return for each flow that begins with a SYN, so that the capture holds its beginning, its first SYN+ACK."""
-    seen = {
-        "whole": "min(begins_at) = min(called_at)",
-        "flow_begins_at": "min(begins_at)",
-        "first_given_at": "min(given_at)",
-    }
-    return grouped(by_id, ["point", "flow"], seen).where("whole")
-
-
-def _handshakes(seen: Seen) -> DataFrame:
-    """Add to SYN, SYN+ACK and FIN the first of their kind, and to a SYN+ACK what it answers."""
-    udpc, by_id = seen.of("udpc"), _by_id(seen)
-    spoken = by_id.selectExpr("point", "flow", "forward", "udpc_session AS answered_session", "spoken_at")
-    call = {
-        "call": "CASE kind WHEN 'syn' THEN udpc_index WHEN 'syn_ack' THEN udpc_ack END",
-        "called_forward": "IF(kind = 'syn', forward, NOT forward)",
-    }
-    rows = with_columns(udpc.where("kind IN ('syn', 'syn_ack', 'fin')"), call)
-    of_kind = ["point", "flow", "forward", "udpc_session", "kind"]
-    of_call = ["point", "flow", "called_forward", "call"]
-    first = over(of_kind, first="min(struct(at_ns, udpc_index))")
-    answered = over(
-        of_call,
-        calls="count_if(kind = 'syn')",
-        answered_session="min(IF(kind = 'syn_ack', struct(at_ns, udpc_session), NULL))",
-    )
-    answered["answered_session"] += ".udpc_session"
-    flows = _flows(by_id).selectExpr("point", "flow", "whole", "flow_begins_at")
-    known = with_columns(rows, first, answered).join(flows, ["point", "flow"], "left")
-    joined = known.join(spoken, ["point", "flow", "forward", "answered_session"], "left")
-    context = ("kind", "udpc_index", "udpc_ack", "udpc_session", *first, *answered)
-    return joined.selectExpr(*FRAME, *context, "whole", "flow_begins_at", "spoken_at")
-
+_HANDSHAKES = f"""
+    SELECT {FRAME}, kind, udpc_index, udpc_ack, udpc_session, first, calls, answered_session, whole, flow_begins_at,
+        spoken_at
+    FROM (SELECT *, answered.udpc_session AS answered_session FROM (
+        SELECT *, {columns(_OF_KIND | _OF_CALL)} FROM udpc_calls))
+    LEFT JOIN udpc_flows USING (point, flow)
+    LEFT JOIN (SELECT point, flow, forward, udpc_session AS answered_session, spoken_at FROM udpc_by_id)
+        USING (point, flow, forward, answered_session)"""
+"""SYN, SYN+ACK and FIN with the first of their kind; a SYN+ACK with what it answers."""
 
 _ANOTHER_INDEX = f"pmod(udpc_index - first.udpc_index, {TURN})"
 
@@ -245,26 +229,22 @@ _HANDSHAKE_RULES = (
 )
 
 
-def _openings(seen: Seen) -> DataFrame:
-    """Return the packets of sessions whose sides seem to speak too early, or after their end."""
-    when = {
-        "given_at": "min(first_at) FILTER (WHERE kind = 'syn_ack')",
-        "caller_at": "min(first_at) FILTER (WHERE from_caller AND kind <> 'syn')",
-        "called_at": "min(first_at) FILTER (WHERE NOT from_caller AND kind <> 'syn_ack')",
-        "caller_fin": "min(least_index) FILTER (WHERE from_caller AND kind = 'fin')",
-        "called_fin": "min(least_index) FILTER (WHERE NOT from_caller AND kind = 'fin')",
-        "caller_newest": f"max(most_index) FILTER (WHERE from_caller AND {_ASKS})",
-        "called_newest": f"max(most_index) FILTER (WHERE NOT from_caller AND {_ASKS})",
-    }
-    beyond = f"pmod({{0}}_newest - {{0}}_fin, {TURN}) BETWEEN 1 AND {NEARBY}"
-    odd = f"""caller_at < given_at OR called_at < coalesce(caller_at, {1 << 62})
-        OR {beyond.format("caller")} OR {beyond.format("called")}"""
-    of_session = ["flow", "session"]
-    told = grouped(seen.strands_of("udpc").where("session IS NOT NULL"), of_session, when)
-    joined = _in_sessions(seen).join(told.where(odd), of_session, "inner")
-    context = ("kind", "from_caller", "udpc_index", "given_at", "caller_at", "called_at")
-    return joined.selectExpr(*FRAME, *context, "IF(from_caller, caller_fin, called_fin) AS fin")
-
+_BEYOND = f"pmod({{0}}_newest - {{0}}_fin, {TURN}) BETWEEN 1 AND {NEARBY}"
+_OPENINGS = f"""
+    SELECT {FRAME}, kind, from_caller, udpc_index, given_at, caller_at, called_at,
+        IF(from_caller, caller_fin, called_fin) AS fin
+    FROM udpc_packets JOIN (
+        SELECT flow, session, min(first_at) FILTER (WHERE kind = 'syn_ack') AS given_at,
+            min(first_at) FILTER (WHERE from_caller AND kind <> 'syn') AS caller_at,
+            min(first_at) FILTER (WHERE NOT from_caller AND kind <> 'syn_ack') AS called_at,
+            min(least_index) FILTER (WHERE from_caller AND kind = 'fin') AS caller_fin,
+            min(least_index) FILTER (WHERE NOT from_caller AND kind = 'fin') AS called_fin,
+            max(most_index) FILTER (WHERE from_caller AND {_ASKS}) AS caller_newest,
+            max(most_index) FILTER (WHERE NOT from_caller AND {_ASKS}) AS called_newest
+        FROM udpc_strands WHERE session IS NOT NULL GROUP BY ALL
+        HAVING caller_at < given_at OR called_at < coalesce(caller_at, {1 << 62})
+            OR {_BEYOND.format("caller")} OR {_BEYOND.format("called")}) USING (flow, session)"""
+"""The packets of sessions whose sides seem to speak too early, or after their end."""
 
 _OPENING_RULES = (
     Rule(
@@ -293,18 +273,16 @@ _OPENING_RULES = (
 )
 
 
-def _strangers(seen: Seen) -> DataFrame:
-    """Return the first packet of each sessionID that came up in a known flow without a SYN+ACK."""
-    by_id = _by_id(seen)
-    keys = ["point", "flow", "udpc_session"]
-    ids = grouped(by_id, keys, {"used_at": "min(used_at)", "given_at": "min(given_at)"})
-    nameless = ids.where("given_at IS NULL AND used_at IS NOT NULL")
-    suspects = nameless.join(_flows(by_id), ["point", "flow"], "inner").where("used_at > first_given_at")
-    named = suspects.selectExpr(*keys, "used_at", "flow_begins_at")
-    joined = seen.of("udpc").join(named, keys, "inner")
-    found = joined.where("kind <> 'syn' AND at_ns = used_at")
-    return found.selectExpr(*FRAME, "kind", "udpc_session", "flow_begins_at")
-
+_STRANGERS = f"""
+    SELECT {FRAME}, kind, udpc_session, flow_begins_at
+    FROM udpc_packets JOIN (
+        SELECT point, flow, udpc_session, id_used_at, flow_begins_at FROM (
+            SELECT point, flow, udpc_session, min(used_at) AS id_used_at, min(given_at) AS id_given_at
+            FROM udpc_by_id GROUP BY ALL HAVING id_given_at IS NULL AND id_used_at IS NOT NULL)
+        JOIN udpc_flows USING (point, flow)
+        WHERE id_used_at > first_given_at) USING (point, flow, udpc_session)
+    WHERE kind <> 'syn' AND at_ns = id_used_at"""
+"""The first packet of each sessionID that came up in a known flow without a SYN+ACK."""
 
 _STRANGER_RULES = (
     Rule(
@@ -324,9 +302,9 @@ FORMAT_RULES = (
 )
 
 CHECKS = (
-    Check(context=_numbers, rules=_NUMBER_RULES),
-    Check(context=_responses, rules=_RESPONSE_RULES),
-    Check(context=_handshakes, rules=_HANDSHAKE_RULES),
-    Check(context=_openings, rules=_OPENING_RULES),
-    Check(context=_strangers, rules=_STRANGER_RULES),
+    Check(of="protocol = 'udpc' AND kind <> 'malformed' AND session IS NOT NULL", rules=_NUMBER_RULES),
+    Check(rows=_RESPONSES, rules=_RESPONSE_RULES),
+    Check(rows=_HANDSHAKES, rules=_HANDSHAKE_RULES),
+    Check(rows=_OPENINGS, rules=_OPENING_RULES),
+    Check(rows=_STRANGERS, rules=_STRANGER_RULES),
 )
