@@ -76,7 +76,7 @@ def place(nodeid: str) -> int:
 
 
 def scope(nodeid: str) -> str:
-    """Names what runs on one worker: most tests by themselves."""
+    """Name what runs on one worker: most tests by themselves."""
     for path in PROCESSES:
         if nodeid.startswith(path):
             return path
@@ -103,7 +103,7 @@ class OneSession(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no typ
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSession:
-    """Spreads the tests; xdist's own groups do nothing under pytest 9."""
+    """Spread the tests; xdist's own groups do nothing under pytest 9."""
     return OneSession(config, log)
 
 
@@ -166,7 +166,7 @@ def tshark() -> Tshark:
 
 
 def read_with_tshark(path: Path, fields: Sequence[str]) -> list[dict[str, str]]:
-    """Lets tshark judge every checksum and print fields."""
+    """Let tshark judge every checksum and print fields."""
     command = ["tshark", "-n", "-r", str(path), "-T", "fields", "-E", "separator=/t"]
     command += ["-o", "udp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]
     for field in fields:

@@ -136,7 +136,7 @@ def all_breaches() -> list[Breach]:
 
 
 def sources() -> list[Path]:
-    """Lists all modules of Fairway."""
+    """List all modules of Fairway."""
     return sorted(SOURCE.rglob("*.py"))
 
 

@@ -58,7 +58,7 @@ def test_parts_in_any_order_make_the_message_and_are_confirmed() -> None:
 
 
 def collect(peer: RawPeer, total: int) -> tuple[bytes, dict[int, bytes]]:
-    """Takes parts, confirming as it goes, until all but the last byte are known; gives id and parts."""
+    """Receive parts, confirming them on the way, until all but the last byte are known; return id and parts."""
     held: dict[int, bytes] = {}
     message = b""
     while sum(map(len, held.values())) < total:

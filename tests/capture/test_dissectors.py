@@ -34,7 +34,7 @@ DESCRIBED = {description.protocol: description for description in DESCRIPTIONS}
 
 
 def simulated(folder: Path, protocol: str, **wishes: object) -> Path:
-    """Writes the trace of a short run over a bad link."""
+    """Write the trace of a short run over a bad link."""
     options: dict[str, object] = {"messages": 30, "size": 2_000, "loss": 0.1, "duplicate": 0.05, "two_way": True}
     path = folder / f"{protocol}.pcapng"
     with path.open("wb") as file:

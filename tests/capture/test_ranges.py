@@ -49,7 +49,7 @@ def whole(data: bytes) -> list[Row]:
 
 
 def in_ranges(data: bytes, edges: list[tuple[int, int]]) -> tuple[list[Range], int]:
-    """Cuts a capture by guesses that are verified; gives the ranges and how many guesses were wrong."""
+    """Cut a capture by guesses that are verified; return the ranges and how many guesses were wrong."""
     view, form = memoryview(data), form_of(data[:HEAD_BYTES])
     wrong = 0
 

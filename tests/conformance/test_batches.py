@@ -38,7 +38,7 @@ class Replay:
         self.sent: list[tuple[int, object, bytes]] = []
 
     def arrive(self, datagrams: list[Datagram], now_us: int) -> None:
-        """Takes what arrives at one instant."""
+        """Take what arrives at one instant."""
         if self.joined:
             for data, segment_bytes, source, _ in batches(datagrams):
                 self.machine.receive(data, source, now_us, segment_bytes)
@@ -48,7 +48,7 @@ class Replay:
         self.drain(now_us)
 
     def drain(self, now_us: int) -> None:
-        """Takes everything out, committing messages as they come."""
+        """Take everything out, committing messages as they come."""
         while True:
             for transmit in self.machine.transmits():
                 self.sent += [(now_us, transmit.address, data) for data in cut(transmit.data, transmit.segment_bytes)]
@@ -64,7 +64,7 @@ class Replay:
                             self.machine.commit(message.receipt, now_us)
 
     def wake_until(self, now_us: int) -> None:
-        """Wakes the machine at each of its deadlines up to a time."""
+        """Wake the machine at each of its deadlines up to a time."""
         for _ in range(10_000):
             deadline_us = self.machine.next_deadline_us()
             if deadline_us is None or deadline_us > now_us:
@@ -79,7 +79,7 @@ class Replay:
 
 
 def arrivals(pump: Pump, target: object, delay_us: int) -> dict[int, list[Datagram]]:
-    """Groups what was sent to a node by the time of its arrival."""
+    """Group what was sent to a node by the time of its arrival."""
     by_time: dict[int, list[Datagram]] = {}
     for datagram in pump.log:
         if datagram.target == target:
@@ -147,7 +147,7 @@ def talk(case: Case) -> Pair:
 
 
 def much(pair: Pair) -> None:
-    """Sends a run of equal messages, some of other sizes, and answers in the other direction."""
+    """Send a run of equal messages, some of other sizes, and answer in the other direction."""
     many = pair.client.machine.send_many(pair.peer, numbered(150, 32), pair.pump.now_us)
     pair.pump.settle(pair.client)
     pair.pump.finished(pair.client, list(many))
@@ -160,7 +160,7 @@ def much(pair: Pair) -> None:
 
 
 def large(pair: Pair) -> None:
-    """Sends one message of many parts, and small ones beside it."""
+    """Send one message of many parts, and small ones beside it."""
     pair.pump.send(pair.client, pair.peer, numbered(1, 400_000)[0])
     for body in numbered(5, 50):
         pair.pump.send(pair.client, pair.peer, body)

@@ -59,7 +59,7 @@ def test_a_datagram_overtaken_by_all_others_still_arrives_in_its_place(case: Cas
 
 
 def sizes(case: Case) -> list[int]:
-    """Lists the sizes at which something changes: nothing, one byte, around the budget, the largest."""
+    """List the sizes at which something changes: nothing, one byte, around the budget, the largest."""
     budget = 1_200 - case.variant.header_bytes
     largest = case.variant.body_bytes_max
     found = [1, budget - 1, budget, budget + 1] + ([largest] if largest else [2 * budget, 2 * budget + 1, 300_000])
@@ -86,7 +86,7 @@ def test_a_message_of_several_mebibytes_arrives_exactly_under_loss(case: Case) -
 
 
 def echo(server: Node) -> None:
-    """Lets a node send every message back to where it came from."""
+    """Let a node send every message back to where it came from."""
 
     def answer(message: Received) -> None:
         server.machine.send(message.peer, b"echo " + message.body, server.now_us)

@@ -16,7 +16,7 @@ STRANGER = ("stranger", 6)
 
 
 def bytes_to(case: Case, target: object, datagrams: list[bytes]) -> int:
-    """Counts the bytes that a server ever sends to an address from which these datagrams came, over a minute."""
+    """Count the bytes that a server ever sends to an address from which these datagrams came, over a minute."""
     pump = case.pump()
     pump.add(case.machine(2), SERVER)
     for datagram in datagrams:
@@ -67,7 +67,7 @@ ENTRIES_PER_PLACE = 8
 
 
 def small(case: Case) -> Machine:
-    """Makes a server with small bounds."""
+    """Make a server with small bounds."""
     return case.machine(2, **SMALL_BOUNDS, **SMALL_OWN_BOUNDS.get(case.variant.protocol, {}))
 
 

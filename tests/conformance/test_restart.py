@@ -44,7 +44,7 @@ class Journal:
         self.watch(node)
 
     def watch(self, node: Node) -> None:
-        """Takes in what the node receives from now on."""
+        """Take in what the node receives from now on."""
         self._receipts = {}
 
         def write(message: Received) -> None:
@@ -57,7 +57,7 @@ class Journal:
 
 
 def restart(pair: Pair, case: Case, snapshots: Sequence[bytes], *, commits: bool = True) -> Node:
-    """Replaces the server by a new one that has only the snapshots."""
+    """Replace the server by a new one that has only the snapshots."""
     machine = case.machine(99)
     for snapshot in snapshots:
         machine.restore(snapshot, pair.pump.now_us)

@@ -131,11 +131,11 @@ class FakeAssociation:
         return pack(stream, DATAGRAM_BYTES_MAX)
 
     def timeout_us(self) -> int | None:
-        """Has no timer of its own."""
+        """Return None: there is no timer of its own."""
         return None
 
     def ring(self) -> None:
-        """Has no timer of its own."""
+        """Do nothing: there is no timer of its own."""
 
     def peer(self) -> PeerIdentity | None:
         """Return who is there."""

@@ -123,7 +123,7 @@ def test_hellos_with_a_cookie_that_is_not_theirs_take_no_room_in_the_queue_from_
 
 
 def nothing(_: int) -> None:
-    """Is done between two messages."""
+    """Do nothing between two messages."""
 
 
 def fastest_s(world: World, *betweens: Callable[[int], None]) -> list[float]:

@@ -81,7 +81,7 @@ class Hostility:
 
 
 def _mutated(original: bytes, place: int, change: int) -> bytes:
-    """Changes one to four bytes."""
+    """Change one to four bytes."""
     data = bytearray(original)
     reach = min(len(data), REACHES[change >> 2 & 3])
     data[place % reach] = change >> 8 & 0xFF
@@ -91,7 +91,7 @@ def _mutated(original: bytes, place: int, change: int) -> bytes:
 
 
 def _joined(original: bytes, place: int, change: int) -> bytes:
-    """Joins copies, mutations and a truncated end."""
+    """Join duplicates, mutations and a truncated end."""
     first, second, third = (_mutated(original, place >> turn, change >> turn) for turn in range(3))
     end = original[: change % len(original) + 1]
     return b"".join([original, first, original, original, second, third, original, end])

@@ -41,7 +41,7 @@ UDPC = ["udpc://127.0.0.1:0"]
 
 
 def refused(*arguments: str) -> str:
-    """Runs a gateway that must not start; gives the one line that it says, behind the exit code."""
+    """Run a gateway that must not start; return the one line that it says, behind the exit code."""
     command = [sys.executable, "-m", "fairway", "gateway", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     said = done.stderr.splitlines()

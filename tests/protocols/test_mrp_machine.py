@@ -175,7 +175,7 @@ def test_a_ping_measures_the_round_trip(layout: str) -> None:
 
 
 def restarted(world: World, name: str, snapshot: bytes, **options: Any) -> Node:
-    """Replaces a node by one that has nothing but a snapshot."""
+    """Replace a node by one that has nothing but a snapshot."""
     node = world.add(name, 77, **options)
     node.machine.restore(snapshot, world.now_us)
     return node

@@ -18,7 +18,7 @@ from fairway.protocols.mrp.sender import Starts
 @settings(max_examples=200)
 @given(st.integers(0, 2**32), st.integers(1, 0xFFFFFF), st.integers(1, 0xFFFF), st.integers(0, 0xFFFF))
 def test_no_datagram_fits_a_stamped_and_a_piggyback_connection(seed: int, theirs: int, short: int, stamp: int) -> None:
-    """Makes the ids of the peers as awkward as they can be: those that make both readings meet."""
+    """Make the ids of the peers as awkward as they can be: those that make both readings meet."""
     chance = Seeded(seed)
     stamped, piggyback = (draw_id(layout, chance, lambda number: False) for layout in ("stamped", "piggyback"))
     assert stamped

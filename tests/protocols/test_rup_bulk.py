@@ -40,7 +40,7 @@ class Turns:
         return list(self.a.send_many(Peer(B), bodies, self.now_us))
 
     def turn(self) -> None:
-        """Lets both sides send and receive once, 50 microseconds apart."""
+        """Let both sides send and receive once, 50 microseconds apart."""
         for machine, source, target in ((self.a, A, self.b), (self.b, B, self.a)):
             due_us = machine.next_deadline_us()
             if due_us is not None and due_us <= self.now_us:

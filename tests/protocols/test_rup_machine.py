@@ -178,7 +178,7 @@ def test_an_address_is_unproved_again_once_its_conversation_is_closed() -> None:
 
 
 def arrive(machine: Machine, *parts: bytes, now_us: int = 0, address: Address = A) -> list[tuple[int, int]]:
-    """Feeds datagrams and gives kind and position of what is answered."""
+    """Feed datagrams and return kind and position of what is answered."""
     for part in parts:
         machine.receive(part, address, now_us)
     answers = [split(transmit.data, 38) for transmit in machine.transmits()]

@@ -54,7 +54,7 @@ class Asking:
         return [at_us for at_us, asked in self.asked if asked == index]
 
     def measure(self, round_trip_us: int) -> None:
-        """Has part 1 asked for and answered, in the time given."""
+        """Have part 1 asked for and answered, in the time given."""
         self.arrives(0, 2, 3, 4)
         self.run(self.now_us + round_trip_us)
         self.arrives(1)

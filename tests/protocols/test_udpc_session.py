@@ -395,7 +395,7 @@ def test_a_batch_that_starts_at_index_0_has_one_malformed_datagram() -> None:
 
 
 def crash(world: World, snapshot: bytes, options: UdpcOptions) -> Peer:
-    """Replaces the server by a new process that knows nothing but the snapshot."""
+    """Replace the server by a new process that knows nothing but the snapshot."""
     world.add("server", 77, options)
     return world.machines["server"].restore(snapshot, world.now_us)
 

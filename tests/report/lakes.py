@@ -40,7 +40,7 @@ class Tables:
     rows: dict[str, list[Row]] = field(default_factory=lambda: {table.name: [] for table in CAPTURE_TABLES})
 
     def write(self, lake: Path, leave_out: Sequence[str] = ()) -> Path:
-        """Writes all tables but those left out."""
+        """Write all tables but those left out."""
         for table in CAPTURE_TABLES:
             if table.name not in leave_out:
                 put(lake, table, self.rows[table.name])
@@ -62,7 +62,7 @@ def transmission(
     file: str = "link.pcapng",
     broken: Sequence[str] = (),
 ) -> str:
-    """Adds one conversation as its sender would have captured it, and gives its key."""
+    """Add one conversation as its sender would have captured it, and return its key."""
     chance = Random(number)
     session = f"{protocol}-{number:06d}"
     began_us = START_US + number * 137_000

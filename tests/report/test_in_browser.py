@@ -39,7 +39,7 @@ def colour(browser: Browser, name: str) -> str:
 
 
 def choose(browser: Browser, name: str, value: str) -> None:
-    """Chooses an option as a person would."""
+    """Choose an option as a person would."""
     script = f"one.value = {value!r}; one.dispatchEvent(new Event('change'))"
     browser.run(f"(one => {{ {script} }})(document.getElementById({name!r}))")
 

@@ -283,7 +283,7 @@ def _name(mutation: Piece | type[Between]) -> str:
 
 
 def _broken(configuration: Configuration, seed: int, mutation: Piece | type[Between]) -> set[str]:
-    """Runs a configuration with the mutation and gives the names of the rules that were broken."""
+    """Run a configuration with the mutation and return the names of the rules that were broken."""
     with pytest.MonkeyPatch.context() as patch:
         maker: Callable[[RandomSource], object] | None = None
         if isinstance(mutation, type):

@@ -45,13 +45,13 @@ class Tally:
         """Set when nothing more may be begun."""
 
     def killed(self, who: str, how: str) -> None:
-        """Notes an end by SIGKILL."""
+        """Count an end by SIGKILL."""
         with self._lock:
             self.kills[who] += 1
             self._tell(f"{sum(self.kills.values()):4} killed {who} {how}")
 
     def fault(self, what: str) -> None:
-        """Notes what must not be; the run ends."""
+        """Record a broken promise and end the run."""
         with self._lock:
             self.faults.append(what)
             self._tell(f"FAULT {what}")
@@ -89,20 +89,20 @@ class Lane(threading.Thread):
         return self.other is not None and not self.other.spent.is_set() and not self._tally.over.is_set()
 
     def keep(self) -> None:
-        """Sees that the service runs while the other lane strikes, and notes if it is struck too."""
+        """Check that the service runs while the other lane kills, and note whether it is killed too."""
         raise NotImplementedError
 
     def strike(self, blow: Blow) -> None:
         raise NotImplementedError
 
     def _wait(self, service: Service, seconds: float) -> None:
-        """Waits so long, or until the service has ended."""
+        """Wait so long, or until the service has ended."""
         until_s = monotonic() + seconds
         while service.running and monotonic() < until_s and not self._tally.over.is_set():
             sleep(LOOK_S)
 
     def _settle(self, service: Service, blow: Blow, began_s: float) -> bool:
-        """Judges how a service ended; True if it was killed."""
+        """Check how a service ended; return whether it was killed."""
         if service.code == -signal.SIGKILL:
             self._tally.killed(blow.target, str(blow))
             return True
@@ -149,7 +149,7 @@ class GatewayLane(Lane):
             self._settle(gateway, blow, began_s)
 
     def serve(self, blow: Blow) -> bool:
-        """Starts the gateway; False if the blow fell on it before it listened."""
+        """Start the gateway; return whether it listened before it was killed."""
         for _ in range(STARTS_MAX):
             began_s = monotonic()
             try:
@@ -199,7 +199,7 @@ class StreamLane(Lane):
             self._settle(self._stream, Blow(target=STREAM), began_s)
 
     def _struck(self, blow: Blow) -> bool:
-        """Waits for the place or the instant and strikes; True if the stream goes on."""
+        """Wait for the point or the instant and strike; return whether the stream goes on."""
         stream = self._stream
         if blow.place:
             self._wait(stream, FIRST_BATCH_S)
@@ -223,7 +223,7 @@ class StreamLane(Lane):
             sleep(LOOK_S)
 
     def _compact(self, blow: Blow) -> None:
-        """Has a compaction die at a place; one that finds too little to do ends by itself."""
+        """Have a compaction die at a crash point; one that finds too little to do ends by itself."""
         self._stream.kill()
         began_s = monotonic()
         with Service(["compact", "--lake", self._lake]) as compaction:

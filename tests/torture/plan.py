@@ -74,7 +74,7 @@ class Plan:
 
 
 def draw(kills: int, seed: int, of_stream: int | None = None) -> Plan:
-    """Draws a plan with so many kills, of which so many fall on stream and compaction; the same for the same seed."""
+    """Draw a plan with so many kills, of which so many fall on stream and compaction; the same for the same seed."""
     random = Random(seed)
     if of_stream is None:
         of_stream = max(1, kills // (1 + GATEWAY_PER_STREAM))

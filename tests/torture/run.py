@@ -89,7 +89,7 @@ class Torture:
     dtls: bool = False
 
     def run(self) -> Verdict:
-        """Runs the plan of the seed and judges."""
+        """Run the plan of the seed and judge."""
         plan = draw(self.kills, self.seed, self.stream_kills)
         for line in plan.lines():
             self.tell(line)
@@ -154,7 +154,7 @@ class Course:
         return stream_service(self._lake, [*options, *torture.spark_options], torture.environment)
 
     def run(self, plan: Plan) -> Verdict:
-        """Runs everything; gives what came of it."""
+        """Run everything; return what came of it."""
         ledger, judgement = Ledger(), None
         torture = self._torture
         with ExitStack() as running:
@@ -177,7 +177,7 @@ class Course:
         return self._verdict(ledger, judgement)
 
     def _strike(self, plan: Plan, senders: Senders) -> None:
-        """Lets both lanes run; blows that found nothing to kill are made up for."""
+        """Run both lanes, then further kills for those that found nothing to kill."""
         torture, tally = self._torture, self._tally
         self._lanes(plan, senders)
         instants = Random(torture.seed)
@@ -201,7 +201,7 @@ class Course:
                 tally.fault("the senders have ended")
 
     def _drained(self, senders: Senders) -> Ledger:
-        """Serves until every sender has its outcomes, then has the gateway end in its own time."""
+        """Serve until every sender has its outcomes, then ask the gateway to end."""
         if not self._gateway.running:
             self._gateway.serve()
         ledger = senders.finish()
@@ -211,7 +211,7 @@ class Course:
         return ledger
 
     def _last_pass(self) -> None:
-        """Lands what is left, and has the lake counted by its own command."""
+        """Land what is left, and have the lake counted by its own command."""
         self._stream.kill()
         with self._streaming("--available-now", "--keep", "1s", "--master", "local[1]") as last:
             last.start()

@@ -76,7 +76,7 @@ def test_a_stream_that_did_not_sync_this_would_be_found_out(landing: Landing, tm
 
 
 def ground_after(events: list[Event], folder: Path, chance: int = NOTHING, cut_us: int = 1_000) -> dict[str, bytes]:
-    """Follows events, one a microsecond, and reads what the cut leaves."""
+    """Follow events, one a microsecond, and read what the cut leaves."""
     ground = Ground(LAKE)
     ground.follow(events, cut_us)
     ground.build(folder, Random(1), chance)

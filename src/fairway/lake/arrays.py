@@ -112,7 +112,7 @@ def named(codes: NDArray[np.signedinteger], names: Sequence[str]) -> pa.Array:
 
 
 def mixed(*parts: NDArray[np.generic]) -> Words:
-    """Makes one word of 64 bits from several columns; equal only for equal rows, but for accidents."""
+    """Make one word of 64 bits from several columns; equal for equal rows, and else only by collision."""
     word = np.zeros(len(parts[0]), dtype=np.uint64)
     for part in parts:
         bits = part.view(np.uint64) if part.dtype.itemsize == 8 else part.astype(np.int64).view(np.uint64)
@@ -121,7 +121,7 @@ def mixed(*parts: NDArray[np.generic]) -> Words:
 
 
 def scrambled(words: Words) -> Words:
-    """Spreads 64 bits over 64 bits (the finalizer of splitmix64), so that neighbours are far apart."""
+    """Spread 64 bits over 64 bits (the finalizer of splitmix64), so that neighbours are far apart."""
     words = words + np.uint64(0x9E3779B97F4A7C15)
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

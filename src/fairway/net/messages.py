@@ -80,7 +80,7 @@ class Part(Message):
         self.total = total
 
     def commit(self) -> None:
-        """Does nothing: the message that ends the parts is what is committed."""
+        """Do nothing: the message that ends the parts is what is committed."""
 
 
 class Run:

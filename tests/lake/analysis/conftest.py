@@ -56,6 +56,6 @@ def truth(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Trut
 
 @pytest.fixture
 def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets commands use the tests' session: starting one costs more than all else."""
+    """Let commands use the tests' session: starting one costs more than all else."""
     monkeypatch.setattr(session, "start", lambda name, master, settings: spark)
     monkeypatch.setattr(session, "end", lambda spark: None)

@@ -56,7 +56,7 @@ def made(spark: SparkSession, datagrams: pa.Table, ports: Mapping[int, str] | No
 
 
 def plain(table: pa.Table) -> pa.Table:
-    """Unfolds dictionaries, which Spark does not take."""
+    """Unfold dictionaries, which Spark does not take."""
     fields = [
         pa.field(field.name, field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
         for field in table.schema

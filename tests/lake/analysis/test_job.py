@@ -66,7 +66,7 @@ def captures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def _halves(capture: bytes) -> tuple[bytes, bytes]:
-    """Cuts a capture between two packets; both halves begin with the section and its interfaces."""
+    """Cut a capture between two packets; both halves begin with the section and its interfaces."""
     starts, at = [], 0
     while at < len(capture):
         starts.append(at)

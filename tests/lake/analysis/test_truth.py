@@ -46,7 +46,7 @@ def transfers_of(truth: Truth) -> dict[tuple[str, str], Row]:
 
 
 def disagreements(worlds: Iterable[World], told: Told, true: Callable[[Statistics, Statistics], int]) -> list[str]:
-    """Compares a number of the tables with one of the machines, for every run and both ways."""
+    """Compare a number of the tables with one of the machines, for every run and both ways."""
     found = []
     for world in worlds:
         server, client = world.result.nodes

@@ -26,7 +26,7 @@ Seen = tuple[int, Endpoint, Endpoint, bytes]
 
 
 def flows_of(folder: Path, flows: Iterable[tuple[Endpoint, Datagrams]]) -> list[str]:
-    """Returns the protocol of each flow; all are in one capture, each from a port of its own."""
+    """Return the protocol of each flow; all are in one capture, each from a port of its own."""
     pieces: list[bytes] = []
     trace = PcapngWriter(pieces.append, ("wire",))
     count = 0

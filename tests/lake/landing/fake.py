@@ -46,14 +46,14 @@ class FakeGateway:
         self._journal.execute("CREATE TABLE sealed (first INTEGER PRIMARY KEY, last INTEGER)")
 
     def acknowledge(self, count: int) -> tuple[int, int]:
-        """Commits messages to the journal and gives their offsets."""
+        """Commit messages to the journal and return their offsets."""
         first = self.next
         self._journal.execute("INSERT INTO messages VALUES (?, ?)", (first, count))
         self.next += count
         return first, self.next - 1
 
     def seal(self, count: int, body: Callable[[str, int], bytes] = message_body) -> Path:
-        """Acknowledges messages and puts them into a segment, in the order of steps that a gateway keeps."""
+        """Acknowledge messages and put them into a segment, in the order of steps that a gateway keeps."""
         first, last = self.acknowledge(count)
         path = self.folder / layout.segment_name(first, last)
         aside = self.folder / f".{path.name}"
@@ -85,5 +85,5 @@ class FakeGateway:
         return pa.table(columns, schema=arrow_schema(SEGMENT))
 
     def close(self) -> None:
-        """Closes the journal."""
+        """Close the journal."""
         self._journal.close()

@@ -50,7 +50,7 @@ class Ground:
         self._namings: list[Naming] = []
 
     def follow(self, events: Iterable[Event], cut_us: int) -> None:
-        """Takes in everything that began before the cut; what had not ended then may or may not have happened."""
+        """Take in everything that began before the cut; what had not ended then may or may not have happened."""
         for event in events:
             if event.begin_us >= cut_us:
                 break
@@ -80,7 +80,7 @@ class Ground:
         self._namings.append(Naming(event, inode, gives, takes))
 
     def _sync(self, event: Synced, path: Path) -> None:
-        """Makes safe what had ended when the sync began."""
+        """Make safe what had ended when the sync began."""
         inode = self._live.get(path)
         if inode is not None and not inode.folder:
             inode.safe = sum(change.end_us <= event.begin_us for change in inode.changes)
@@ -93,7 +93,7 @@ class Ground:
     # What is left.
 
     def build(self, target: Path, random: Random, per_million: int) -> None:
-        """Writes the folder, below another, as the cut leaves it; what is not safe is there with this chance."""
+        """Write the folder, below another, as the cut leaves it; what is not safe is there with this probability."""
         names: dict[Path, Inode] = {}
         for naming in self._namings:
             given = naming.gives is not None and (naming.given_safe or _happens(random, per_million))
@@ -136,7 +136,7 @@ def content(inode: Inode, random: Random, per_million: int) -> bytes:
 
 
 def sectors(change: Wrote) -> list[tuple[int, bytes]]:
-    """Cuts a write at the borders of sectors."""
+    """Cut a write at the borders of sectors."""
     begin, end = change.offset, change.offset + len(change.data)
     borders = [begin, *range(begin - begin % SECTOR_BYTES + SECTOR_BYTES, end, SECTOR_BYTES), end]
     return [(low, change.data[low - begin : high - begin]) for low, high in pairwise(borders)]

@@ -47,7 +47,7 @@ class Moment:
 
 
 def draw(events: Sequence[Event], count: int, seed: int) -> list[Moment]:
-    """Draws the moments of cuts: half of them anywhere, half of them where names or lengths change."""
+    """Draw the moments of cuts: half of them anywhere, half of them where names or lengths change."""
     random = Random(seed)
     rare = [number for number in range(1, len(events)) if not isinstance(events[number - 1], Wrote | Synced)]
     moments = []
@@ -59,7 +59,7 @@ def draw(events: Sequence[Event], count: int, seed: int) -> list[Moment]:
 
 
 def cut(recording: Recording, moment: Moment, folder: Path) -> list[str]:
-    """Rebuilds the lake as the cut leaves it, starts a gateway on it, and gives what is wrong then."""
+    """Rebuild the lake as the cut leaves it, start a gateway on it, and return what is wrong then."""
     cut_us = recording.events[moment.number].begin_us
     ground = Ground(recording.lake)
     ground.follow(recording.events, cut_us)
@@ -74,7 +74,7 @@ def cut(recording: Recording, moment: Moment, folder: Path) -> list[str]:
 
 
 async def _recover(lake: Path, urls: tuple[str, ...]) -> None:
-    """Starts a gateway where the recorded one was, and has it seal everything and end."""
+    """Start a gateway where the recorded one was, and have it seal everything and end."""
     prepare_lake(lake)
     settle_workers(lake, NAME, 1)
     service = Service(build({"urls": list(urls), "lake": str(lake), "name": NAME, "drain": DRAIN}), NAME)

@@ -255,7 +255,7 @@ def _unpack_gzip(packed: Any, unpacked: BinaryIO) -> str | None:
 
 
 def _unpack_to_damage(member: zlib._Decompress, piece: bytes, unpacked: BinaryIO) -> None:
-    """Unpacks what stands before a damage: an error takes with it what the same step has unpacked."""
+    """Unpack what stands before a damage: an error takes with it what the same step has unpacked."""
     with suppress(zlib.error):
         while piece and not member.eof:
             unpacked.write(member.decompress(piece, 1))

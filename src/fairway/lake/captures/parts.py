@@ -125,7 +125,7 @@ WALKED_BYTES_MAX = 2 << 30
 
 
 def planned(spark: SparkSession, files: Sequence[Named], part_bytes: int) -> list[Part]:
-    """Cuts files into parts that are together exactly the files; files of one part are not looked at."""
+    """Cut files into parts that are together exactly the files; files of one part are not opened."""
     if sum(file.size_bytes for file, _ in files) <= WALKED_BYTES_MAX and not any(file.is_object for file, _ in files):
         return [part for file, file_id in files for part in _walked(file, file_id, part_bytes)]
     return _probed_apart(spark, files, part_bytes)
