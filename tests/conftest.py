@@ -65,7 +65,7 @@ LONG = (
 """Tests of what measures or looks for faults, and kill runs whose promise shorter ones guard: not in `make test`."""
 
 
-def place(nodeid: str) -> int:
+def rank(nodeid: str) -> int:
     """Return where in the order a test stands: shared sessions first, processes of Spark last but for the fillers."""
     for number, path in enumerate(PROCESSES):
         if nodeid.startswith(path):
@@ -138,9 +138,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     random = Random(config.option.seed)
     modules = list(dict.fromkeys(item.path for item in items))
     random.shuffle(modules)
-    places = {module: place for place, module in enumerate(modules)}
+    order = {module: index for index, module in enumerate(modules)}
     random.shuffle(items)
-    items.sort(key=lambda item: (place(item.nodeid), places[item.path]))
+    items.sort(key=lambda item: (rank(item.nodeid), order[item.path]))
 
 
 def pytest_collection_finish() -> None:

@@ -118,13 +118,13 @@ def test_the_record_whose_length_is_too_large_by_one_bit_is_the_only_one_lost() 
     ]
 
 
-def _with_false_header(swallowed: int, place: int = 12) -> tuple[bytes, list[Row], int]:
-    """A record whose length ends `place` bytes into it, at a header that reaches to a later record's."""
+def _with_false_header(swallowed: int, offset: int = 12) -> tuple[bytes, list[Row], int]:
+    """A record whose length ends `offset` bytes into it, at a header that reaches to a later record's."""
     frames = [encode_ip(CLIENT, SERVER, bytes([n % 251]) * 400) for n in range(900)]
     sizes = 16 + len(frames[0])
-    reach = swallowed * sizes - place - 32
+    reach = swallowed * sizes - offset - 32
     false = struct.pack("<4I", AT_NS // 10**9, 77, reach, reach)
-    frames[7] = frames[7][:place] + false + frames[7][place + 16 :]
+    frames[7] = frames[7][:offset] + false + frames[7][offset + 16 :]
     data = written(frames, link_type=LinkType.RAW, nanoseconds=True)
     return data, whole(data), 24 + 7 * sizes
 
@@ -167,7 +167,7 @@ def test_a_length_that_the_frame_bears_out_is_believed_whatever_the_header_says_
 
 
 def test_sound_records_of_unusual_sizes_and_times_are_all_there() -> None:
-    """Longer than any datagram, cut at other places than the rest, and a clock that was set while capturing."""
+    """Longer than any datagram, cut at other offsets than the rest, and a clock that was set while capturing."""
     chance = Random(9)
     pieces: list[bytes] = []
     writer = PcapWriter(pieces.append, LinkType.RAW)
@@ -190,5 +190,5 @@ def test_a_fraction_above_a_second_is_a_record_without_a_time() -> None:
     for row in truth[10:20]:
         struct.pack_into("<I", data, row[1] + 4, 1_000_000)
     found = whole(bytes(data))
-    assert [row[5] for row in found] == [NO_TIME if 10 <= place < 20 else row[5] for place, row in enumerate(truth)]
+    assert [row[5] for row in found] == [NO_TIME if 10 <= number < 20 else row[5] for number, row in enumerate(truth)]
     assert [(*row[:5], *row[6:]) for row in found] == [(*row[:5], *row[6:]) for row in truth]

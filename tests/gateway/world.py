@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from fairway import net
 from fairway.core import layout
 from fairway.gateway.journal import open_reader, read_rows
-from fairway.store.places import place_of
+from fairway.store.locations import location_of
 from tests.loopback import own_host
 
 PROTOCOLS = ("udpc", "mrp", "rup", "pydevts")
@@ -237,11 +237,11 @@ async def metrics_url(running: Running) -> str:
 def landed(lake: Path | str, name: str = "gateway") -> list[dict[str, Any]]:
     """Return every message in the segments of a gateway, and see that the segments join without gap or overlap."""
     rows: list[dict[str, Any]] = []
-    place = place_of(lake) / layout.LANDING / name
-    for segment in place.names():
+    location = location_of(lake) / layout.LANDING / name
+    for segment in location.names():
         found = layout.segment_range(segment)
         assert found is not None, f"{segment} does not belong here"
-        with place.open(segment) as file:
+        with location.open(segment) as file:
             more = pq.read_table(file).to_pylist()
         assert [row["gateway_offset"] for row in more] == list(range(found[0], found[1] + 1))
         assert found[0] == len(rows), f"{segment} does not follow offset {len(rows)}"

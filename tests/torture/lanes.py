@@ -18,8 +18,8 @@ from tests.torture.disk import Disk
 from tests.torture.plan import BOTH, COMPACTION, FILL, PAUSE, STREAM, Blow
 
 LOOK_S = 0.01
-PLACE_S = 60.0
-"""How long a named place is waited for; one that is not passed so often becomes a free instant."""
+POINT_S = 60.0
+"""How long a crash point is waited for; one that is not passed so often becomes a free instant."""
 FIRST_BATCH_S = 600.0
 """Long, for a machine with other work: a stream that is killed before it has landed anything proves little."""
 COMPACT_S = 120.0
@@ -130,13 +130,13 @@ class GatewayLane(Lane):
 
     def strike(self, blow: Blow) -> None:
         gateway = self._gateway
-        if not gateway.running or blow.place:
+        if not gateway.running or blow.point:
             gateway.kill()
             if not self.serve(blow):
                 return
         began_s = monotonic()
-        if blow.place:
-            self._wait(gateway, PLACE_S)
+        if blow.point:
+            self._wait(gateway, POINT_S)
         else:
             self._wait(gateway, blow.after_s)
         if gateway.running and blow.how == PAUSE:
@@ -153,7 +153,7 @@ class GatewayLane(Lane):
         for _ in range(STARTS_MAX):
             began_s = monotonic()
             try:
-                took_s = self._gateway.serve(**{VARIABLE: blow.place})
+                took_s = self._gateway.serve(**{VARIABLE: blow.point})
             except ServiceFailed:
                 self._gateway.kill()
                 if self._settle(self._gateway, blow, began_s) or self._tally.over.is_set():
@@ -183,9 +183,9 @@ class StreamLane(Lane):
         stream = self._stream
         while not self._tally.over.is_set():
             began_s = monotonic()
-            if not stream.running or blow.place:
+            if not stream.running or blow.point:
                 stream.kill()
-                stream.start(**{VARIABLE: blow.place})
+                stream.start(**{VARIABLE: blow.point})
             if self._struck(blow) or self._settle(stream, blow, began_s):
                 return
 
@@ -201,7 +201,7 @@ class StreamLane(Lane):
     def _struck(self, blow: Blow) -> bool:
         """Wait for the point or the instant and strike; return whether the stream goes on."""
         stream = self._stream
-        if blow.place:
+        if blow.point:
             self._wait(stream, FIRST_BATCH_S)
         else:
             self._first_batch()
@@ -227,7 +227,7 @@ class StreamLane(Lane):
         self._stream.kill()
         began_s = monotonic()
         with Service(["compact", "--lake", self._lake]) as compaction:
-            compaction.start(**{VARIABLE: blow.place})
+            compaction.start(**{VARIABLE: blow.point})
             self._wait(compaction, COMPACT_S)
             compaction.kill()
             # In an object store one that was killed before keeps others from compacting, for an hour.

@@ -1,7 +1,7 @@
 """What is done to whom, drawn from a seed before anything starts.
 
 Two lanes run beside one another: blows at the gateway, each a second or two after the last, and blows at the stream,
-which takes ten seconds to start. In each lane named places and free instants are dealt like cards: all of them come
+which takes ten seconds to start. In each lane crash points and free instants are dealt like cards: all of them come
 before one comes again.
 """
 
@@ -19,7 +19,7 @@ KILL, PAUSE, FILL = "kill", "pause", "fill"
 GATEWAY_PER_STREAM = 5
 """Kills of the gateway for one of the stream."""
 INSTANTS = 5
-"""Free instants among the cards of a lane of named places."""
+"""Free instants among the cards of a lane of crash points."""
 PAUSE_EVERY, FILL_EVERY = 7, 9
 """A pause, or a full disk, before every so-manieth kill of the gateway."""
 
@@ -34,8 +34,8 @@ PASSES_MAX = {
 }
 PASSES_MAX_ELSE = 3
 
-COMPACTION_PLACES = ("compacted", "checkpointed")
-STREAM_PLACES = tuple(place for place in STREAM_POINTS if place not in COMPACTION_PLACES)
+COMPACTION_CRASHES = ("compacted", "checkpointed")
+STREAM_CRASHES = tuple(point for point in STREAM_POINTS if point not in COMPACTION_CRASHES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +44,15 @@ class Blow:
 
     target: str
     how: str = KILL
-    place: str = ""
-    """A named place with the number of its pass; empty is a free instant."""
+    point: str = ""
+    """A crash point with the number of its pass; empty is a free instant."""
     after_s: float = 0.0
     """From serving, or from the first batch, to the free instant."""
     for_s: float = 0.0
     """How long a pause or a full disk lasts."""
 
     def __str__(self) -> str:
-        when = f"at {self.place}" if self.place else f"after {self.after_s:.2f} s"
+        when = f"at {self.point}" if self.point else f"after {self.after_s:.2f} s"
         return f"{self.how} {self.target} {when}" + (f" for {self.for_s:.1f} s" if self.for_s else "")
 
 
@@ -89,8 +89,8 @@ def _dealt(random: Random, cards: Sequence[str], count: int) -> list[str]:
     return dealt[:count]
 
 
-def _at(random: Random, place: str) -> str:
-    return f"{place}:{random.randint(1, PASSES_MAX.get(place, PASSES_MAX_ELSE))}"
+def _at(random: Random, point: str) -> str:
+    return f"{point}:{random.randint(1, PASSES_MAX.get(point, PASSES_MAX_ELSE))}"
 
 
 def _gateway(random: Random, kills: int) -> list[Blow]:
@@ -101,7 +101,7 @@ def _gateway(random: Random, kills: int) -> list[Blow]:
         if number % FILL_EVERY == FILL_EVERY - 1:
             blows.append(_lasting(random, "disk", FILL, 2.0))
         if card:
-            blows.append(Blow(target=GATEWAY, place=_at(random, card)))
+            blows.append(Blow(target=GATEWAY, point=_at(random, card)))
         else:
             blows.append(Blow(target=GATEWAY, after_s=random.uniform(0.0, 1.5)))
     return blows
@@ -109,15 +109,15 @@ def _gateway(random: Random, kills: int) -> list[Blow]:
 
 def _stream(random: Random, kills: int) -> list[Blow]:
     blows: list[Blow] = []
-    cards = (*STREAM_PLACES, *COMPACTION_PLACES, STREAM, BOTH)
+    cards = (*STREAM_CRASHES, *COMPACTION_CRASHES, STREAM, BOTH)
     for number, card in enumerate(_dealt(random, cards, kills)):
         if number % PAUSE_EVERY == PAUSE_EVERY - 1:
             blows.append(_lasting(random, STREAM, PAUSE, 3.0))
         if card in (STREAM, BOTH):
             blows.append(Blow(target=card, after_s=random.uniform(0.0, 2.0)))
         else:
-            target = COMPACTION if card in COMPACTION_PLACES else STREAM
-            blows.append(Blow(target=target, place=_at(random, card)))
+            target = COMPACTION if card in COMPACTION_CRASHES else STREAM
+            blows.append(Blow(target=target, point=_at(random, card)))
     return blows
 
 

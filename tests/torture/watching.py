@@ -13,7 +13,7 @@ from fairway.core.layout import TABLES, progress
 from fairway.core.tables import MESSAGES
 from fairway.store.delta import Delta
 from fairway.store.lakes import Lake
-from fairway.store.places import place_of
+from fairway.store.locations import location_of
 from tests.torture.readers import Reader, Seen
 
 LOOK_S = 1.0
@@ -61,7 +61,7 @@ class Watch:
         self._fault = fault
         self._journals = journals
         self._was_full_since = was_full_since
-        self._table = Delta(place_of(lake) / TABLES / MESSAGES.name)
+        self._table = Delta(location_of(lake) / TABLES / MESSAGES.name)
         self._batches = Batches(self._table, gateway)
         self._newest: Counter[str] = Counter()
         self._stopping = threading.Event()
@@ -99,7 +99,7 @@ class Watch:
         """Look once with a reader."""
         try:
             if self._table.exists():
-                self._judge(name, reader(self._table.place.uri))
+                self._judge(name, reader(self._table.location.uri))
         except Exception as error:
             self._fault(f"{name} got {type(error).__name__}: {error}")
 

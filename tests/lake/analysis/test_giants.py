@@ -18,8 +18,8 @@ from fairway.lake.analysis import giants
 from fairway.lake.analysis.acknowledgements import Facts, facts
 from fairway.lake.analysis.decoded import Decoded
 from fairway.lake.analysis.enrich import ORDER, Enrich
-from fairway.lake.analysis.packets import Heard, heard_in
-from fairway.lake.analysis.said import Said
+from fairway.lake.analysis.headers import Headers
+from fairway.lake.analysis.packets import Ordered, in_order
 from fairway.lake.arrays import Carried, Runs
 from fairway.lake.captures.files import Capture, Span
 from fairway.protocols.udpc.wire import ACK, SYN, Control, encode
@@ -132,15 +132,15 @@ def test_chunks_give_the_same_rows(
     whole = packets(records, WHOLE, ports)
     chunks, pieces = [], []
 
-    def noting(decoded: Decoded, *known: Any) -> Heard:
+    def noting(decoded: Decoded, *known: Any) -> Ordered:
         chunks.append(len(decoded.rows))
-        return heard_in(decoded, *known)
+        return in_order(decoded, *known)
 
-    def noting_facts(said: Said, *known: Any) -> Facts:
-        pieces.append(len(said.kind))
-        return facts(said, *known)
+    def noting_facts(headers: Headers, *known: Any) -> Facts:
+        pieces.append(len(headers.kind))
+        return facts(headers, *known)
 
-    monkeypatch.setattr(giants, "heard_in", noting)
+    monkeypatch.setattr(giants, "in_order", noting)
     monkeypatch.setattr(giants, "facts", noting_facts)
     assert packets(records, chunk_rows, ports, batch_rows).equals(whole)
     assert len(whole) == len(records) or made is merged

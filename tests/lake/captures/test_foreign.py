@@ -12,7 +12,7 @@ from fairway.capture.packets import Endpoint
 from fairway.capture.pcapng import PcapngWriter
 from fairway.lake.analysis.decoded import Decoded
 from fairway.lake.arrays import Rows
-from fairway.lake.captures.recognition import SPOKEN
+from fairway.lake.captures.recognition import RECOGNISED
 from fairway.protocols import NAMES
 from fairway.protocols.udpc import wire as udpc
 from tests.capture.datagrams import Datagram, decode_frame
@@ -46,7 +46,7 @@ def verdicts(folder: Path, capture: bytes, flows: int) -> list[str]:
         max(pair)
         for pair in zip(rows.numbers("source_port").tolist(), rows.numbers("destination_port").tolist(), strict=True)
     ]
-    by_port = dict(zip(ports, (SPOKEN[code] for code in found.tolist()), strict=True))
+    by_port = dict(zip(ports, (RECOGNISED[code] for code in found.tolist()), strict=True))
     assert len(by_port) == flows
     return [by_port[port] for port in sorted(by_port)]
 

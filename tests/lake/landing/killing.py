@@ -107,7 +107,7 @@ class Reading(Loop):
         if not self.lake.delta("messages").exists():
             return
         for read in self.readers:
-            twice = doubles(read(self.lake.delta("messages").place.uri))
+            twice = doubles(read(self.lake.delta("messages").location.uri))
             self.figures.looks += 1
             if twice:
                 self.figures.faults.append(f"{read.__name__} saw rows twice: {twice[:3]}")
@@ -161,7 +161,7 @@ def torture(
         figures.faults.append(f"the last stream left with {code}")
     figures.messages = gateway.next
     for read in readers:
-        found, wanted = read(opened.delta("messages").place.uri), expected(gateway, days=2)
+        found, wanted = read(opened.delta("messages").location.uri), expected(gateway, days=2)
         if found != wanted:
             lost, strange = sorted(set(wanted) - set(found))[:3], sorted(set(found) - set(wanted))[:3]
             figures.faults.append(

@@ -4,7 +4,7 @@ Of every file there is what a completed sync covers, and of every folder the nam
 chance that is handed in, nothing, or any part: single writes, torn at the borders of sectors, single names. That is
 harder than what a journalling file system does, and no harder than what it promises.
 
-A name that moves is never lost on both sides: it is at its new place, or still at its old one.
+A name that moves is never lost on both sides: it has its new path, or still its old one.
 """
 
 from __future__ import annotations
@@ -105,13 +105,13 @@ class Ground:
                     del names[naming.takes]
         target.mkdir(parents=True)
         for path in sorted(names):
-            place = target / path.relative_to(self._root.parent)
-            if not place.parent.is_dir():
+            target_path = target / path.relative_to(self._root.parent)
+            if not target_path.parent.is_dir():
                 continue  # the folder above it did not get its name
             if names[path].folder:
-                place.mkdir(exist_ok=True)
+                target_path.mkdir(exist_ok=True)
             else:
-                place.write_bytes(content(names[path], random, per_million))
+                target_path.write_bytes(content(names[path], random, per_million))
 
     def segments(self, landing: Path) -> set[str]:
         """Return the names of segments that could be read before the cut."""

@@ -51,8 +51,8 @@ def draw(events: Sequence[Event], count: int, seed: int) -> list[Moment]:
     random = Random(seed)
     rare = [number for number in range(1, len(events)) if not isinstance(events[number - 1], Wrote | Synced)]
     moments = []
-    for place in range(count):
-        number = random.choice(rare) if place % 2 else random.randrange(len(events))
+    for index in range(count):
+        number = random.choice(rare) if index % 2 else random.randrange(len(events))
         chance = random.choice(SURVIVES)
         moments.append(Moment(number=number, per_million=chance, seed=random.getrandbits(32)))
     return moments

@@ -2,7 +2,7 @@
 
 One plausible header proves little. A chain is believed when it reaches the end of the file, when it has several links
 and is longer than any datagram (so that a capture inside a payload cannot pass for the one around it), or when it has
-very many links. A chain that fails does so at one place, and every link before that place fails with it: each is tried
+very many links. A chain that fails does so at one offset, and every link before it fails with it: each is tried
 once, and the search takes a time that grows with the bytes and not with their square.
 
 Two chains may both be believed: a false header can lead to a true record, by chance or by malice, and in a file of

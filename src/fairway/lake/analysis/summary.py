@@ -35,7 +35,7 @@ class Summary:
 def summary(lake: Lake) -> Summary:
     """Read the summary of a lake; a table that is not there yet counts as empty."""
     packets: Counter[str] = Counter()
-    found = datasets(lake.place)
+    found = datasets(lake.location)
     for batch in found[PACKETS.name].to_batches(columns=["protocol"]) if PACKETS.name in found else ():
         counted = pc.value_counts(batch.column("protocol"))
         packets.update({row["values"]: row["counts"] for row in counted.to_pylist()})
