@@ -86,7 +86,7 @@ ORDER_KEEPERS = ("list", "tuple", "iter", "enumerate", "zip", "map", "filter", "
 
 
 class Breach(NamedTuple):
-    """One place where a rule is broken."""
+    """One line where a rule is broken."""
 
     rule: str
     module: str

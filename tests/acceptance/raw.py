@@ -32,9 +32,9 @@ def url_of(text: str) -> str:
     found = re.fullmatch(r"(\w+)(://[^?]*)\??(.*)", text)
     if identities is None or found is None:
         return text
-    scheme, place, query = found.groups()
-    identity = identities[1 if place.endswith(":0") else 0]
-    return f"{scheme}+dtls{place}?{query}{'&' if query else ''}identity={identity}"
+    scheme, host, query = found.groups()
+    identity = identities[1 if host.endswith(":0") else 0]
+    return f"{scheme}+dtls{host}?{query}{'&' if query else ''}identity={identity}"
 
 
 def peer_of(to: tuple[str, int] | None = None) -> RawPeer:

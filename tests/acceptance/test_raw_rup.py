@@ -16,7 +16,7 @@ def uint(number: int) -> bytes:
 
 
 def number(digits: bytes) -> int:
-    return sum(digit * 255**place for place, digit in enumerate(digits))
+    return sum(digit * 255**index for index, digit in enumerate(digits))
 
 
 def part(position: int, total: int, body: bytes, message: bytes = ID, start: int | None = None) -> bytes:

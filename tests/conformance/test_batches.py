@@ -88,7 +88,7 @@ def arrivals(pump: Pump, target: object, delay_us: int) -> dict[int, list[Datagr
 
 
 Changes = list[tuple[str, int, int]]
-"""What happens to the datagrams on their way: the kind, the first place, and how many."""
+"""What happens to the datagrams on their way: the kind, the first index, and how many."""
 
 CHANGES = st.lists(
     st.tuples(
@@ -107,8 +107,8 @@ def change(by_time: dict[int, list[Datagram]], changes: Changes) -> dict[int, li
     found = {}
     for now_us, arrived in by_time.items():
         datagrams = list(arrived)
-        for kind, place, count in changes:
-            chosen = slice(place % (len(datagrams) + 1), place % (len(datagrams) + 1) + count)
+        for kind, index, count in changes:
+            chosen = slice(index % (len(datagrams) + 1), index % (len(datagrams) + 1) + count)
             run = datagrams[chosen]
             match kind:
                 case "lost":
@@ -122,18 +122,18 @@ def change(by_time: dict[int, list[Datagram]], changes: Changes) -> dict[int, li
                 case "foreign":
                     run = [datagram._replace(source=("elsewhere", 1)) for datagram in run]
                 case _:
-                    run = [_damaged(datagram, kind, place) for datagram in run]
+                    run = [_damaged(datagram, kind, index) for datagram in run]
             datagrams[chosen] = run
         found[now_us] = datagrams
     return found
 
 
-def _damaged(datagram: Datagram, kind: str, place: int) -> Datagram:
+def _damaged(datagram: Datagram, kind: str, index: int) -> Datagram:
     data = bytearray(datagram.data)
     if kind == "short":
-        del data[1 + place % len(data) :]
+        del data[1 + index % len(data) :]
     else:
-        data[(place + datagram.number) % len(data)] ^= 0x41
+        data[(index + datagram.number) % len(data)] ^= 0x41
     return datagram._replace(data=bytes(data))
 
 

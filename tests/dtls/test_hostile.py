@@ -217,9 +217,9 @@ def test_a_stranger_fills_no_memory_with_fragments_of_what_it_never_completes(fl
     assert world.gateway.counters.half_open == 1
     sent = 0
     while world.gateway.counters.half_open:
-        message, place = divmod(sent, 90)
+        message, index = divmod(sent, 90)
         # Type, length, number of the message, offset and length of the fragment; then the same as a record.
-        fragment = b"\x0b\x01\x8e\x70" + bytes((0, 3 + message)) + (place * 1_100).to_bytes(3, "big") + b"\x00\x04\x4c"
+        fragment = b"\x0b\x01\x8e\x70" + bytes((0, 3 + message)) + (index * 1_100).to_bytes(3, "big") + b"\x00\x04\x4c"
         record = b"\x16\xfe\xfd\0\0" + (100 + sent).to_bytes(6, "big") + (1_112).to_bytes(2, "big")
         world.gateway.receive(record + fragment + bytes(1_100), A, world.now_us + sent)
         sent += 1

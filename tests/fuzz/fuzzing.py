@@ -62,8 +62,8 @@ OWN_BOUNDS: Mapping[str, Mapping[str, int]] = {
     "rup": {"remembered_max": 1 << 16, "incoming_messages_max": 2_048, "incoming_messages_per_peer_max": 512},
 }
 """Small enough to be reached, where reaching them may not cost the healthy anything."""
-ENTRIES_PER_PLACE = 12
-"""Container entries that one place of a named bound may cost: its tables, its timers and what hangs on it."""
+ENTRIES_PER_SLOT = 12
+"""Container entries that one entry of a named bound may cost: its tables, its timers and what hangs on it."""
 BUFFERED_BYTES_MAX = 64 << 20
 RSS_GROWTH_KIB_MAX = 96 << 10
 
@@ -170,7 +170,7 @@ class Bombardment:
         self.now_us = 1_000_000
         self.forms = FORMS.get(protocol, ({},))
         bounds = {**BOUNDS, **OWN_BOUNDS.get(protocol, {})}
-        self.result = FuzzResult(protocol, seed, entries_ceiling=ENTRIES_PER_PLACE * sum(bounds.values()))
+        self.result = FuzzResult(protocol, seed, entries_ceiling=ENTRIES_PER_SLOT * sum(bounds.values()))
         self.machine = make_machine(protocol, make_options(protocol, **bounds), Seeded(seed))
         self.healthy: dict[Address, Honest] = {
             ("healthy", number): Honest(protocol, form, ("healthy", number), seed + 1 + number)
@@ -263,10 +263,10 @@ class Bombardment:
             if address in self.known:
                 body = b"answer %d" % number
                 self.answers[self.machine.send(self.known[address], body, self.now_us)] = (address, body)
-        place = number % INSIDERS
-        insider = self.honest["insider", place]
+        index = number % INSIDERS
+        insider = self.honest["insider", index]
         if insider.closed or number // INSIDERS % INSIDER_PULSES == INSIDER_PULSES - 1:
-            self._let_in(place)
+            self._let_in(index)
         else:
             for message in range(4):
                 insider.say(number * 4 + message, self.now_us)
@@ -338,8 +338,8 @@ def recorded_traffic(protocol: str, seed: int) -> list[bytes]:
     recorded: list[bytes] = []
     for turn, form in enumerate(FORMS.get(protocol, ({},))):
         caller, called = (
-            make_machine(protocol, make_options(protocol, **form), Seeded(seed + 77 * turn + place + 500))
-            for place in range(2)
+            make_machine(protocol, make_options(protocol, **form), Seeded(seed + 77 * turn + index + 500))
+            for index in range(2)
         )
         now_us = 1_000_000
         caller.connect("called", now_us)

@@ -71,8 +71,8 @@ class Grows(Flawed):
         self.seen: dict[int, object] = {}
 
     def receive(self, data: bytes, address: object, now_us: int, segment_bytes: int | None = None) -> None:
-        for place in range(40):
-            self.seen[len(self.seen) + place] = address
+        for index in range(40):
+            self.seen[len(self.seen) + index] = address
         self.machine.receive(data, address, now_us, segment_bytes)
 
 

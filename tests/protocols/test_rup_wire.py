@@ -103,7 +103,7 @@ def test_neighbours_that_are_confirmed_together_are_reported_together() -> None:
     machine.transmits()
     machine.events()
     identities = list(machine._conversations["b"].sender._under_way)
-    told = [identities[place] for place in (0, 1, 2, 5, 4)]
+    told = [identities[index] for index in (0, 1, 2, 5, 4)]
     machine.receive(b"".join(wire.control(wire.CONFIRM, one, 10) for one in told), "b", 100, wire.CONTROL_BYTES)
     delivered = [list(event.tokens) for event in machine.events() if isinstance(event, Delivered)]
     assert delivered == [tokens[:3], tokens[5:6], tokens[4:5]]

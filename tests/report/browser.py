@@ -17,7 +17,7 @@ FLAGS = (
 )
 ANSWER_SECONDS_MAX = 60
 PAINTED = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(done))))"
-"""Charts are drawn in the frame after the one in which their place got its size."""
+"""Charts are drawn in the frame after the one in which their element got its size."""
 
 
 class Browser:
@@ -112,9 +112,9 @@ class Browser:
         elif method == "Network.requestWillBeSent" and not parameters["request"]["url"].startswith(("file:", "data:")):
             self.complaints.append(f"fetches {parameters['request']['url']}")
 
-    def open(self, path: Path, place: str = "") -> None:
+    def open(self, path: Path, anchor: str = "") -> None:
         """Load a page and wait until it is drawn; an empty page first, so that another anchor loads too."""
-        for url in ("about:blank", f"{path.resolve().as_uri()}{place}"):
+        for url in ("about:blank", f"{path.resolve().as_uri()}{anchor}"):
             self._loaded = False
             self.ask("Page.navigate", url=url)
             while not self._loaded:

@@ -84,8 +84,8 @@ def test_sessions_that_went_well_are_said_to_have(tmp_path: Path) -> None:
 def test_the_worst_session_comes_first(text: str) -> None:
     data = data_of(text)
     assert data["chosen"][0]["session"] == "udpc-000090"
-    place = data["columns"].index("severity_score")
-    points = [row[place] for row in data["sessions"]]
+    column = data["columns"].index("severity_score")
+    points = [row[column] for row in data["sessions"]]
     assert points == sorted(points, reverse=True)
 
 

@@ -90,9 +90,9 @@ class DeliversOutOfOrder(Between):
         flat: list[Event] = []
         for event in super().events():
             flat.extend(event) if isinstance(event, MessagesReceived) else flat.append(event)
-        for place in range(len(flat) - 1):
-            if isinstance(flat[place], MessageReceived) and isinstance(flat[place + 1], MessageReceived):
-                flat[place], flat[place + 1] = flat[place + 1], flat[place]
+        for index in range(len(flat) - 1):
+            if isinstance(flat[index], MessageReceived) and isinstance(flat[index + 1], MessageReceived):
+                flat[index], flat[index + 1] = flat[index + 1], flat[index]
         return flat
 
 

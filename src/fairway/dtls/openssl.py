@@ -245,8 +245,8 @@ class OpensslAssociation:
                 self._opened(data[start:whole], (whole - start) // step, plaintexts)
             else:
                 whole = start
-            for place in range(whole, end, step):
-                plaintexts += self.open(data[place : min(place + step, end)], step)
+            for offset in range(whole, end, step):
+                plaintexts += self.open(data[offset : min(offset + step, end)], step)
         return plaintexts
 
     def _opened(self, data: bytes, count: int, plaintexts: list[bytes]) -> list[bytes]:
@@ -280,10 +280,10 @@ class OpensslAssociation:
         assert 0 < step <= PLAINTEXT_BYTES_MAX
         ssl, write, count, start = connection._ssl, _lib.SSL_write, -(-size // step), _ffi.from_buffer(data)
         try:
-            for place in range(0, size, step):
-                length = step if place + step <= size else size - place
-                if write(ssl, start + place, length) <= 0:
-                    connection.send(data[place : place + length])
+            for offset in range(0, size, step):
+                length = step if offset + step <= size else size - offset
+                if write(ssl, start + offset, length) <= 0:
+                    connection.send(data[offset : offset + length])
             sealed_bytes = size + count * self._overhead_bytes
             if self._overhead_bytes:
                 buffer = _allocate("char[]", sealed_bytes)

@@ -275,7 +275,7 @@ class Journal:
         self._connection.execute(f"DELETE FROM additions{where}", values)
 
     def replace_states(self, endpoint: str, states: Iterable[tuple[str, int, bytes]]) -> None:
-        """Put new states of an endpoint in the place of all that it had."""
+        """Replace all states of an endpoint by new ones."""
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.execute("DELETE FROM states WHERE endpoint = ?", (endpoint,))

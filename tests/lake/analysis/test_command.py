@@ -75,10 +75,10 @@ def test_what_is_no_lake_is_refused_and_left_alone(tmp_path: Path, capsys: pytes
     (tmp_path / "good.pcapng").write_bytes(capture("mrp"))
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letter.txt").write_text("dear")
-    for place in ("home", "good.pcapng"):
-        assert run(["analyze", str(tmp_path / "good.pcapng"), "--lake", str(tmp_path / place)]) == 1
+    for name in ("home", "good.pcapng"):
+        assert run(["analyze", str(tmp_path / "good.pcapng"), "--lake", str(tmp_path / name)]) == 1
         said = capsys.readouterr().err.strip()
-        assert place in said
+        assert name in said
         assert len(said.splitlines()) == 1
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["letter.txt"]
 

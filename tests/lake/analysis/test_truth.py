@@ -54,8 +54,8 @@ def disagreements(worlds: Iterable[World], told: Told, true: Callable[[Statistic
             machines = (client, server) if sender == CLIENT else (server, client)
             table, machine = told(world, sender, receiver), true(*machines)
             if table != machine:
-                place = f"{world.configuration.protocol} seed {world.result.seed} from {sender}"
-                found.append(f"{place}: the table says {table}, the machine {machine}")
+                run_name = f"{world.configuration.protocol} seed {world.result.seed} from {sender}"
+                found.append(f"{run_name}: the table says {table}, the machine {machine}")
     return found
 
 

@@ -113,7 +113,7 @@ def views_of(protocol: str, seeds: Iterable[int]) -> bytes:
                     seen.append((frame.at_ns, datagram.source, datagram.destination, datagram.payload))
             port += 1
             moved = {
-                end: (end[0], port if place else 1_000) for place, end in enumerate(sorted({one[1] for one in seen}))
+                end: (end[0], port if index else 1_000) for index, end in enumerate(sorted({one[1] for one in seen}))
             }
             for at_ns, source, destination, payload in view(seen, Random(f"{protocol} {seed}")):
                 trace.datagram(at_ns, moved[source], moved[destination], payload)
@@ -125,6 +125,6 @@ def test_our_own_traffic_is_recognised_though_little_of_it_was_captured(protocol
     """All that is unknown is one side's SYN, whose sessionID is another, and acknowledgements of pydevts alone."""
     seeds = range(1, 5)
     found = verdicts(tmp_path, views_of(protocol, seeds), len(seeds) * len(VIEWS))
-    unknown = {VIEWS[place % len(VIEWS)] for place, name in enumerate(found) if name == "unknown"}
+    unknown = {VIEWS[index % len(VIEWS)] for index, name in enumerate(found) if name == "unknown"}
     assert set(found) <= {protocol, "unknown"}
     assert unknown <= {"udpc": {one_way}, "pydevts": {one_way, late_one_way}}.get(protocol, set())

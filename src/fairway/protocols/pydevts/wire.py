@@ -186,8 +186,8 @@ def packet_run(data: bytes, segment_bytes: int) -> PacketRun | None:
     if high != _HIGH[first : first + count] or low != _LOW[first : first + count]:
         return None
     heads = bytearray(HEADER_BYTES * count)
-    for place in range(2, HEADER_BYTES):
-        heads[place::HEADER_BYTES] = data[place::segment_bytes]
+    for offset in range(2, HEADER_BYTES):
+        heads[offset::HEADER_BYTES] = data[offset::segment_bytes]
     keys = unpack(f">{count}Q", heads)
     size = segment_bytes - HEADER_BYTES
     bodies = [data[start : start + size] for start in range(HEADER_BYTES, len(data), segment_bytes)]
