@@ -95,10 +95,10 @@ def transmission(
     return session
 
 
-def alone(messages: int, **wishes: Any) -> Tables:
+def alone(messages: int, **options: Any) -> Tables:
     """Return the tables of one conversation."""
     tables = Tables()
-    transmission(tables, 1, messages=messages, **wishes)
+    transmission(tables, 1, messages=messages, **options)
     return tables
 
 

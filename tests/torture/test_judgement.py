@@ -104,21 +104,21 @@ def landed(folder: Path) -> Delta:
 
 def test_a_watch_reports_a_reader_that_sees_half_a_batch_or_fewer_rows_than_before(tmp_path: Path) -> None:
     table = landed(tmp_path)
-    faults: list[str] = []
-    watch = Watch(str(tmp_path), "g", faults.append)
+    failures: list[str] = []
+    watch = Watch(str(tmp_path), "g", failures.append)
     watch.look("delta-rs", by_delta)
     watch.look("old", lambda _: Seen(2, 2, 2))
-    assert (faults, watch.looks) == ([], {"delta-rs": 1, "old": 1})
+    assert (failures, watch.looks) == ([], {"delta-rs": 1, "old": 1})
     watch.look("half", lambda _: Seen(3, 3, 3))
     watch.look("twice", lambda _: Seen(4, 3, 3))
     watch.look("delta-rs", lambda _: Seen(2, 2, 2))
     half = table.location.folder / "2.parquet"
     half.write_bytes(half.read_bytes()[:-20])
     watch.look("delta-rs", by_delta)
-    assert [fault.split(":")[0] for fault in faults[:3]] == [
+    assert [failure.split(":")[0] for failure in failures[:3]] == [
         "half saw no whole batches, or rows twice",
         "twice saw no whole batches, or rows twice",
         "delta-rs saw 4 messages, and then 2",
     ]
-    assert faults[3].startswith("delta-rs got ")
-    assert len(faults) == 4
+    assert failures[3].startswith("delta-rs got ")
+    assert len(failures) == 4

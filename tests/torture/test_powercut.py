@@ -32,8 +32,8 @@ def test_wherever_the_power_goes_a_gateway_finds_what_it_had_promised(
 ) -> None:
     assert len(recording.ledger.acknowledged_s) > 4 * MESSAGES
     moments = draw(recording.events, cuts, seed=3)
-    faults = {str(one): cut(recording, one, tmp_path / str(number)) for number, one in enumerate(moments)}
-    assert not any(faults.values()), faults
+    failures = {str(one): cut(recording, one, tmp_path / str(number)) for number, one in enumerate(moments)}
+    assert not any(failures.values()), failures
 
 
 @pytest.mark.parametrize("unsynced", ["journal.sqlite-wal", "gateway"])
@@ -59,8 +59,8 @@ def test_wherever_the_power_goes_a_stream_finds_what_it_had_landed_and_goes_on(
     landing: Landing, tmp_path: Path, capsys: pytest.CaptureFixture[str], cuts: int
 ) -> None:
     moments = draw(landing.events, cuts, seed=5)
-    faults = {str(one): cut_landing(landing, one, tmp_path / str(number)) for number, one in enumerate(moments)}
-    assert not any(faults.values()), faults
+    failures = {str(one): cut_landing(landing, one, tmp_path / str(number)) for number, one in enumerate(moments)}
+    assert not any(failures.values()), failures
     assert len(capsys.readouterr().out.splitlines()) > cuts
 
 
