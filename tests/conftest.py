@@ -144,7 +144,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Let the garbage collector pass over what was imported: each test of `net` has it look at everything."""
+    """Let the garbage collector pass over what was imported: each test of `net` has it scan everything."""
     gc.collect()
     gc.freeze()
 

@@ -1,4 +1,4 @@
-"""`listen --count N` by bytes: what is printed is acknowledged, its copies too, and nothing else."""
+"""`listen --count N` by bytes: what is printed is acknowledged, its duplicates too, and nothing else."""
 
 from __future__ import annotations
 

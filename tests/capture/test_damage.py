@@ -46,8 +46,8 @@ def written(
 
 
 def payloads(seed: int, count: int, size_max: int = 300) -> list[bytes]:
-    chance = Random(seed)
-    return [chance.randbytes(chance.randrange(size_max)) for _ in range(count)]
+    random = Random(seed)
+    return [random.randbytes(random.randrange(size_max)) for _ in range(count)]
 
 
 INSIDE = pcap([bytes(60)] * 30)[24:]
@@ -87,9 +87,9 @@ def test_one_flipped_bit_in_a_header_loses_few_records_and_makes_up_none(name: s
     data = TRUTHS[name]()
     truth = whole(data)
     assert not any(row[7] for row in truth)
-    chance = Random(name)
+    random = Random(name)
     for _ in range(FLIPS):
-        victim, bit = chance.randrange(len(truth)), chance.randrange(8 * header_bytes(data))
+        victim, bit = random.randrange(len(truth)), random.randrange(8 * header_bytes(data))
         damaged = bytearray(data)
         damaged[truth[victim][1] + bit // 8] ^= 1 << bit % 8
         where = f"record {victim}, bit {bit}"
@@ -168,12 +168,12 @@ def test_a_length_that_the_frame_bears_out_is_believed_whatever_the_header_says_
 
 def test_sound_records_of_unusual_sizes_and_times_are_all_there() -> None:
     """Longer than any datagram, cut at other offsets than the rest, and a clock that was set while capturing."""
-    chance = Random(9)
+    random = Random(9)
     pieces: list[bytes] = []
     writer = PcapWriter(pieces.append, LinkType.RAW)
     for number in range(400):
-        frame = encode_ip(CLIENT, SERVER, chance.randbytes(chance.randrange(900)))
-        size = chance.choice([len(frame), len(frame), 30, 40, 200_000])
+        frame = encode_ip(CLIENT, SERVER, random.randbytes(random.randrange(900)))
+        size = random.choice([len(frame), len(frame), 30, 40, 200_000])
         at_ns = (AT_NS if number > 200 else 0) + number * 1_000
         writer.frame(
             at_ns, (frame + bytes(size))[:size] if size > len(frame) else frame[:size], wire_bytes=max(size, len(frame))

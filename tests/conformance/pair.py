@@ -84,7 +84,7 @@ class Node:
 
     @property
     def bodies(self) -> list[bytes]:
-        """The bodies received, in the order in which they were handed over."""
+        """The bodies received, in the order in which they were delivered."""
         return [message.body for message in self.received]
 
     def report(self, event: Event) -> None:
@@ -172,7 +172,7 @@ class Pump:
         self.late_us = 0
         """How much later than asked every timer comes, as on a busy event loop."""
         self._losses: list[Predicate] = []
-        self._copies: list[tuple[Predicate, int, int]] = []
+        self._duplicated: list[tuple[Predicate, int, int]] = []
         self._holds: list[Hold] = []
         self._flying: list[tuple[int, int, Datagram]] = []
         self._arrivals = 0
@@ -197,12 +197,12 @@ class Pump:
 
     def lose_at_random(self, per_million: int, seed: int, predicate: Predicate = lambda _: True) -> None:
         """Lose each datagram that the predicate names with the same probability."""
-        chance = Seeded(seed)
-        self._losses.append(lambda datagram: predicate(datagram) and chance.happens(per_million))
+        random = Seeded(seed)
+        self._losses.append(lambda datagram: predicate(datagram) and random.happens(per_million))
 
-    def duplicate(self, predicate: Predicate, copies: int = 1, apart_us: int = 0) -> None:
+    def duplicate(self, predicate: Predicate, count: int = 1, apart_us: int = 0) -> None:
         """Duplicate each datagram that the predicate names, the duplicates `apart_us` apart."""
-        self._copies.append((predicate, copies, apart_us))
+        self._duplicated.append((predicate, count, apart_us))
 
     def hold(self, predicate: Predicate) -> Hold:
         """Keep the datagrams that the predicate names until released."""
@@ -213,7 +213,7 @@ class Pump:
     def heal(self) -> None:
         """End all losses and duplicates."""
         self._losses.clear()
-        self._copies.clear()
+        self._duplicated.clear()
 
     def inject(self, data: bytes, source: Address, target: Address) -> None:
         """Deliver bytes that no node sent to a node now."""
@@ -246,9 +246,9 @@ class Pump:
                 hold.held.append(datagram)
                 return
         self.fly(datagram)
-        for predicate, copies, apart_us in self._copies:
+        for predicate, count, apart_us in self._duplicated:
             if predicate(datagram):
-                for copy in range(1, copies + 1):
+                for copy in range(1, count + 1):
                     self.fly(datagram, copy * apart_us)
 
     def fly(self, datagram: Datagram, later_us: int = 0) -> None:

@@ -11,7 +11,7 @@ import pytest
 from fairway.core.recovery.congestion import Controller, Departure
 from fairway.core.recovery.parts import PartRecovery
 from fairway.core.recovery.recovery import SECOND_PROBE_US, Kind, Recovery
-from fairway.core.recovery.runs import CHANCES_MAX, NEVER, Stream
+from fairway.core.recovery.runs import ATTEMPTS_MAX, NEVER, Stream
 from fairway.core.recovery.timing import RoundTrip
 from fairway.core.statistics import Statistics
 from tests.core.driver import (
@@ -289,7 +289,7 @@ def test_an_ignored_stream_is_withheld_and_leaves_whole_only_a_few_times(size: i
     assert withheld == {3}
     assert len(run.acknowledged) == 49 * size
     assert (run.controller.cuts, run.controller.time_outs) == (0, 0)
-    assert max(run.times[3, number] for number in range(1, size)) <= 1 + CHANCES_MAX
+    assert max(run.times[3, number] for number in range(1, size)) <= 1 + ATTEMPTS_MAX
     assert run.times[3, 0] <= 15
     assert run.recovery.in_flight <= 1
 

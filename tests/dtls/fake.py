@@ -207,7 +207,7 @@ class FakeGatewayEngine:
         self._cookies = Cookies(_draw(chance))
 
     def listen(self, datagram: bytes, address: Address, now_us: int) -> tuple[list[bytes], FakeAssociation | None]:
-        """Look at a hello."""
+        """Check a hello."""
         if not self._cookies.valid(_cookie_of(datagram), address, now_us):
             answer = FakeAssociation(self._name, b"")
             answer._write(HANDSHAKE, 0, _message(VERIFY_REQUEST, self._cookies.make(address, now_us)))

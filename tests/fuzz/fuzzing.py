@@ -72,7 +72,7 @@ STEP_US = 100
 PULSE = 2_048
 """Datagrams between two exchanges of the honest peers."""
 DRAIN = 32
-"""Datagrams between two looks at what the machine wants to send and report."""
+"""Datagrams between two checks of what the machine wants to send and report."""
 MEASURE = 100_000
 WARM_UP = 10 * MEASURE
 """After so many datagrams the tables have their size and memory must stay flat."""

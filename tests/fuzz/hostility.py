@@ -1,4 +1,4 @@
-"""Hostile datagrams, drawn from pools: random bytes, and copies, truncations and mutations of recorded traffic.
+"""Hostile datagrams, drawn from pools: random bytes, and duplicates, truncations and mutations of recorded traffic.
 
 Made for many millions: a few words of a large random block decide each datagram, never one draw per byte.
 """

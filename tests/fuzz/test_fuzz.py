@@ -104,8 +104,8 @@ class Loses(Flawed):
 def test_a_flawed_machine_is_found_out(
     flaw: Callable[[Machine], Machine], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def make(name: str, options: Options, chance: RandomSource) -> Machine:
-        machine = make_machine(name, options, chance)
+    def make(name: str, options: Options, random: RandomSource) -> Machine:
+        machine = make_machine(name, options, random)
         return flaw(machine) if options.peers_max == bench.BOUNDS["peers_max"] else machine
 
     monkeypatch.setattr(bench, "make_machine", make)

@@ -19,8 +19,8 @@ from fairway.protocols.mrp.sender import Starts
 @given(st.integers(0, 2**32), st.integers(1, 0xFFFFFF), st.integers(1, 0xFFFF), st.integers(0, 0xFFFF))
 def test_no_datagram_fits_a_stamped_and_a_piggyback_connection(seed: int, theirs: int, short: int, stamp: int) -> None:
     """Make the ids of the peers as awkward as they can be: those that make both readings meet."""
-    chance = Seeded(seed)
-    stamped, piggyback = (draw_id(layout, chance, lambda number: False) for layout in ("stamped", "piggyback"))
+    random = Seeded(seed)
+    stamped, piggyback = (draw_id(layout, random, lambda number: False) for layout in ("stamped", "piggyback"))
     assert stamped
     assert piggyback
     remote = (piggyback & 0xFF) << 16 | theirs & 0xFFFF or 1

@@ -106,7 +106,7 @@ def test_a_thousand_requests_are_open_and_the_lowest_go_first() -> None:
 
 def test_many_open_requests_cost_an_arrival_no_more_than_few() -> None:
     class Counting(Pace):
-        """Counts how often a waiting time is asked for: once for each request that is looked at."""
+        """Counts how often a waiting time is asked for: once for each request that is checked."""
 
         __slots__ = ("looked",)
         looked: int

@@ -110,8 +110,8 @@ def test_neighbours_that_are_confirmed_together_are_reported_together() -> None:
 
 
 def test_ids_are_drawn_ahead_in_the_order_of_one_by_one() -> None:
-    options, chance = RupOptions(), Seeded(7)
+    options, random = RupOptions(), Seeded(7)
     context = Context(options, Seeded(7), outputs.Outputs(options), Deadlines())
     drawn = [context.draw_identity() for _ in range(3_000)]
-    expected = [UUID(int=chance.bits(128), version=4).hex.encode() for _ in range(3_000)]
+    expected = [UUID(int=random.bits(128), version=4).hex.encode() for _ in range(3_000)]
     assert drawn == expected

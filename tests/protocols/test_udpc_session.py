@@ -152,7 +152,7 @@ def test_an_ack_that_answers_nothing_is_dropped(flag: int) -> None:
     assert machine.statistics.dropped["answers_nothing"] == 1
     assert not machine.events()
     assert not machine.transmits()
-    assert machine.next_deadline_us() == SECOND, "it is no sign of life"
+    assert machine.next_deadline_us() == SECOND, "it does not keep the session alive"
 
 
 def test_requests_that_nobody_answers_are_bounded_and_make_room_with_time() -> None:

@@ -7,7 +7,7 @@ plan.py        what is done to whom, drawn from a seed
 lanes.py       faults of the gateway beside faults of the stream
 disk.py        a disk that can be filled
 readers.py     delta-rs, DuckDB, Polars and Spark, each counting what it sees
-watching.py    readers that look at the table meanwhile
+watching.py    readers that read the table meanwhile
 run.py         a whole run
 powercut/      what was written, rebuilt as a power cut would have left it
 """

@@ -75,11 +75,13 @@ def test_a_stream_that_did_not_sync_this_would_be_found_out(landing: Landing, tm
     assert any(cut_landing(changed, moment, tmp_path / str(moment.number)) for moment in moments)
 
 
-def ground_after(events: list[Event], folder: Path, chance: int = NOTHING, cut_us: int = 1_000) -> dict[str, bytes]:
+def ground_after(
+    events: list[Event], folder: Path, per_million: int = NOTHING, cut_us: int = 1_000
+) -> dict[str, bytes]:
     """Follow events, one a microsecond, and read what the cut leaves."""
     ground = Ground(LAKE)
     ground.follow(events, cut_us)
-    ground.build(folder, Random(1), chance)
+    ground.build(folder, Random(1), per_million)
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 

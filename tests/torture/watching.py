@@ -1,4 +1,4 @@
-"""Readers that look at the table while everything is killed, each about once a second, and reconcile beside them."""
+"""Readers that read the table while everything is killed, each about once a second, and reconcile beside them."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ class OpensslAssociation:
         """What OpenSSL wants sent since the handshake, for `flight`."""
 
     def listen(self, datagram: bytes) -> bool:
-        """Look at a hello; return whether its cookie is valid. Raises `HandshakeFailed`."""
+        """Check a hello; return whether its cookie is valid. Raises `HandshakeFailed`."""
         self._connection.bio_write(datagram)
         try:
             self._connection.DTLSv1_listen()
@@ -319,7 +319,7 @@ class OpensslGatewayEngine:
     ) -> None:
         self._cookies = cookies
         self._asking: tuple[Address, int] = None, 0
-        """Whose hello is being looked at, and when: the callbacks know a connection, not an address."""
+        """Whose hello is being checked, and when: the callbacks know a connection, not an address."""
         self._clock = clock
         """The time of day, which OpenSSL reads by itself."""
         self._admission = Admission("device", revoked=identity.revoked)
@@ -338,7 +338,7 @@ class OpensslGatewayEngine:
     def listen(self, datagram: bytes, address: Address, now_us: int) -> tuple[list[bytes], OpensslAssociation | None]:
         self._asking = address, now_us
         association = self._listener or OpensslAssociation(self._context, self._admission)
-        # One object looks at all hellos. It becomes the association of the first that is accepted; an error spoils it.
+        # One object checks all hellos. It becomes the association of the first that is accepted; an error spoils it.
         self._listener = None
         if association.listen(datagram):
             return [], association

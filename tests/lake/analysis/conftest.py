@@ -27,7 +27,7 @@ class Truth:
 
 
 def run_options(protocol: str, layout: str | None, seed: int) -> RunOptions:
-    """Return a run with loss, copies and reordering; every third one goes both ways."""
+    """Return a run with loss, duplicates and reordering; every third one goes both ways."""
     return RunOptions(
         protocol=protocol,
         layout=layout,

@@ -146,7 +146,7 @@ def test_chunks_give_the_same_rows(
     assert len(whole) == len(records) or made is merged
     assert len(chunks) > 20
     assert max(chunks) < 2 * chunk_rows + 64  # the pieces of one record stay together
-    assert max(pieces) < 2 * max(chunks)  # a record with two numbers is looked at with both
+    assert max(pieces) < 2 * max(chunks)  # a record with two numbers is read with both
 
 
 def test_chunks_and_groups_end_sooner_where_bodies_are_large(tmp_path: Path) -> None:

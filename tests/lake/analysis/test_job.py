@@ -322,9 +322,9 @@ def test_counts_of_tasks_add_up() -> None:
 
 
 def test_every_datagram_is_decoded_once_as_each_protocol(captures: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """As all four: which one a flow speaks is known only when all of its datagrams have been looked at.
+    """As all four: which one a flow speaks is known only when all of its datagrams have been read.
 
-    An episode that is understood in chunks is looked at again, as what it speaks.
+    An episode that is decoded in chunks is read again, as its protocol.
     """
     decoded: Counter[str] = Counter()
 

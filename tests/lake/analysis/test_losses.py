@@ -16,7 +16,7 @@ from tests.lake.captures.reading import datagrams
 RATES = (0.02, 0.1, 0.25)
 SEED = 29
 ERROR = 0.025
-"""The standard error that three hundred packets leave at most; half of the copies are of acknowledgements."""
+"""The standard error that three hundred packets leave at most; half of the retransmissions are of acknowledgements."""
 Estimates = dict[tuple[str, str, float], float]
 """By point, protocol with its layout, and true rate."""
 

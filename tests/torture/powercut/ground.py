@@ -119,7 +119,7 @@ class Ground:
 
 
 def content(inode: Inode, random: Random, per_million: int) -> bytes:
-    """Return the bytes of a file: what is safe, and by chance some of the rest."""
+    """Return the bytes of a file: what is safe, and at random some of the rest."""
     data = bytearray()
     for number, change in enumerate(inode.changes):
         safe = number < inode.safe

@@ -53,8 +53,8 @@ def draw(events: Sequence[Event], count: int, seed: int) -> list[Moment]:
     moments = []
     for index in range(count):
         number = random.choice(rare) if index % 2 else random.randrange(len(events))
-        chance = random.choice(SURVIVES)
-        moments.append(Moment(number=number, per_million=chance, seed=random.getrandbits(32)))
+        per_million = random.choice(SURVIVES)
+        moments.append(Moment(number=number, per_million=per_million, seed=random.getrandbits(32)))
     return moments
 
 

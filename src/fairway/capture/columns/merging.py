@@ -83,7 +83,7 @@ def _again(payload: Bytes, sign: int, sign_end: int, offset: int) -> bool:
 
 @inner
 def _three(data: Bytes, one: int, two: int, three: int) -> bool:
-    """Return whether three bytes stand somewhere, one after the other; all are looked at, sixteen and more at once."""
+    """Return whether three bytes stand somewhere, one after the other; all are checked, sixteen and more at once."""
     found = False
     for at in range(len(data) - 2):
         found |= (data[at] == one) & (data[at + 1] == two) & (data[at + 2] == three)

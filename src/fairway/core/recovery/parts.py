@@ -37,7 +37,7 @@ from fairway.core.recovery.evidence import OVERTAKEN_BY, asked_after_us
 from fairway.core.recovery.marks import MarkRecovery, probed_us
 from fairway.core.recovery.recovery import UNLIMITED, Kind
 from fairway.core.recovery.runs import (
-    CHANCES_MAX,
+    ATTEMPTS_MAX,
     FLYING,
     LOST,
     NEVER,
@@ -302,7 +302,7 @@ class PartRecovery(MarkRecovery):
             run.asked = False
             run.stream.asked -= 1
         if run.stream.serial in self._ignored:
-            self._take_chance(run, now_us)
+            self._count_attempt(run, now_us)
         super()._retransmit(run, now_us)
         if self._is_stray(run):  # whoever asked may be gone, and nothing else would end its flight
             self._flight.arm(run, now_us + self.timing.delay_us)
@@ -357,17 +357,17 @@ class PartRecovery(MarkRecovery):
 
     def _offer(self, probe: Run, now_us: int) -> None:
         """Have a stream that the peer ignored leave again whole."""
-        self._take_chance(probe, now_us)
+        self._count_attempt(probe, now_us)
         self._heed(probe.stream)
         self._release(probe.stream)
         self._flight.queue(probe)
 
-    def _take_chance(self, probe: Run, now_us: int) -> None:
+    def _count_attempt(self, probe: Run, now_us: int) -> None:
         """Count that an ignored stream leaves while the peer has room for it, as far as is known."""
         slots, stream = self.slots, probe.stream
         if slots.is_free(now_us):
             was_hopeless = stream.is_hopeless
-            stream.chances += 1 if slots.has_open or slots.offered else 3
+            stream.attempts += 1 if slots.has_open or slots.offered else 3
             slots.hopeless += stream.is_hopeless - was_hopeless
 
     def _heed(self, stream: Stream) -> Run | None:
@@ -428,7 +428,7 @@ class PartRecovery(MarkRecovery):
         self._flight.ground(probe)
         self._ignored[stream.serial] = probe
         if 0 < self.slots.longest <= stream.last:  # before the first answer the peer may as well be gone
-            stream.chances += CHANCES_MAX if not self.slots.is_bounded else 0 if stream.behind else 3
+            stream.attempts += ATTEMPTS_MAX if not self.slots.is_bounded else 0 if stream.behind else 3
         self.slots.ignore(stream, now_us)
         if self._controller is not None and stream.is_hopeless:  # the path is not to blame
             self._controller.delivered(carried, None, 0, self._flight.in_flight, 0, now_us)

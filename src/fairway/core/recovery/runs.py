@@ -18,7 +18,7 @@ FLYING, SETTLED, LOST, URGENT, OVER = range(5)
 leave again; to be retransmitted outside of them; acknowledged or given up."""
 NEVER = 1 << 62
 """Later than every time."""
-CHANCES_MAX = 8
+ATTEMPTS_MAX = 8
 """How often an ignored stream leaves when the peer has room, before it counts as one that the peer never takes."""
 
 
@@ -133,7 +133,7 @@ class Stream:
     """
 
     __slots__ = (
-        "_firsts", "_runs", "_singles", "answered", "asked", "behind", "burst", "chances", "ignored", "last", "left",
+        "_firsts", "_runs", "_singles", "answered", "asked", "attempts", "behind", "burst", "ignored", "last", "left",
         "left_us", "mark", "news_us", "partial", "probed_us", "same", "serial", "since_us", "single", "strays",
         "withheld",
     )  # fmt: skip
@@ -161,7 +161,7 @@ class Stream:
         """Answers in a row that repeated the mark."""
         self.asked = 0
         """Packets that wait to leave because the peer asked for them."""
-        self.chances = 0
+        self.attempts = 0
         """How often it left again after the peer had ignored it, when there was room for it as far as is known; where
         nothing else was under way that counts three times."""
         self.ignored = False
@@ -185,7 +185,7 @@ class Stream:
     @property
     def is_hopeless(self) -> bool:
         """Whether the peer seems never to take it."""
-        return self.chances >= CHANCES_MAX
+        return self.attempts >= ATTEMPTS_MAX
 
     def add(self, run: Run) -> None:
         if run.count == 1:
@@ -237,7 +237,7 @@ class Stream:
         return self.find(number) is not None
 
     def lowest(self) -> int | None:
-        """Return the lowest waiting number. Looks at every packet on its own: ask when needed, not for each packet."""
+        """Return the lowest waiting number. Checks every packet on its own: ask when needed, not for each packet."""
         lowest = min(self._singles, default=None)
         if self._firsts and (lowest is None or self._firsts[0] < lowest):
             return self._firsts[0]

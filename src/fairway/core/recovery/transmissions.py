@@ -20,7 +20,7 @@ left. But with the second for a packet that the peer may not accept (`acceptance
 none: the path has carried the packet, and the peer has dropped it.
 
 *A peer without room* drops packets that it would take later, and which of their timers runs out when there is room
-again is chance: to a peer that held eight at a time most of them waited while it held none. An acknowledgement shows
+again is random: to a peer that held eight at a time most of them waited while it held none. An acknowledgement shows
 that there is room, so with each two of those that were lost again leave, whatever their timers say; and while
 acknowledgements come, only so.
 

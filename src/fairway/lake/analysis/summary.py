@@ -47,7 +47,7 @@ def summary(lake: Lake) -> Summary:
 
 
 def _worst(sessions: ds.Dataset | None) -> tuple[dict[str, object], ...]:
-    """Return the sessions to look at first, keeping only so many at a time."""
+    """Return the sessions to check first, keeping only so many at a time."""
     kept: list[dict[str, object]] = []
     for batch in sessions.to_batches(columns=list(_OF_WORST)) if sessions is not None else ():
         kept = sorted([*kept, *batch.to_pylist()], key=_badness)[:WORST]

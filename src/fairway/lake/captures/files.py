@@ -130,7 +130,7 @@ def _listed_objects(pattern: str) -> list[str]:
 
 
 def seen(path: str) -> CaptureFile:
-    """Look at a file; raise `DamagedCapture` in a sentence if it cannot be a capture."""
+    """Check a file; raise `DamagedCapture` in a sentence if it cannot be a capture."""
     try:
         if is_address(path):
             location, name = _located(path)

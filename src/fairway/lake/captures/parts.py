@@ -91,7 +91,7 @@ def batches(part: Part, *, pieces: bool = False) -> Iterator[Batch]:
 def times(parts: Sequence[Part]) -> tuple[int | None, int | None, str | None]:
     """Return when a file begins and ends, in nanoseconds since 1970, and what is wrong with its packing, if anything.
 
-    The parts are those of the file; of an object, which is somewhere else, only the first and the last are looked at.
+    The parts are those of the file; of an object, which is somewhere else, only the first and the last are checked.
     Raises `DamagedCapture` if it is no capture.
     """
     found: list[int] = []

@@ -27,7 +27,7 @@ from fairway.protocols import columns as protocol_columns
 
 SCHEMA = arrow_schema(DATAGRAMS)
 HEADER_BYTES = {"udpc": 13, "mrp": 14, "rup": 42, "pydevts": 8}
-"""How much of a datagram a protocol's decoder looks at."""
+"""How much of a datagram a protocol's decoder reads."""
 LOOK_AHEAD_BYTES = 64
 """Decoders copy whole headers; behind the last datagram there is something to copy."""
 UDPC_ACK = 0x01

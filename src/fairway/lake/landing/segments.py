@@ -65,7 +65,7 @@ def chain(landing: Location, gateway: str, position: int, end: int | None = None
 def _chainable(landing: Location, gateway: str, position: int, end: int | None) -> dict[int, Segment]:
     """Return segments by their first offsets, from a position on; beyond it there is no gap."""
     for _ in range(2):
-        # A store lists from a name on: what lies below is looked at when the house is kept, not every few seconds.
+        # A store lists from a name on: what lies below is checked by maintenance, not every few seconds.
         found = listed(landing, gateway, 0 if landing.is_folder else position)
         if end is None:
             check_landed(landing, gateway, position, found)

@@ -172,7 +172,7 @@ class Connection(Conversation, ABC):
         self._resume(now_us)
 
     def _resume(self, now_us: int) -> None:
-        """Have what waits looked at again; with nothing left a timer may as well run out for nothing once."""
+        """Have what waits checked again; with nothing left a timer may as well run out for nothing once."""
         sender = self.sender
         sender.advance()
         self._shared.statistics.rtt_us = sender.timing.smoothed_us
