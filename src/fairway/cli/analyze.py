@@ -98,12 +98,12 @@ def _looked_at(named: list[str]) -> tuple[list[str], int]:
     return readable, len(paths) - len(readable)
 
 
-def _settings(asked: dict[str, str], files: list[str], follow: Path | None) -> dict[str, str]:
+def _settings(configured: dict[str, str], files: list[str], follow: Path | None) -> dict[str, str]:
     from fairway.lake.captures.files import listed
 
     sizes = (os.path.getsize(name) for name in listed(files) if os.path.isfile(name))
     small = follow is None and sum(sizes) <= SMALL_BYTES
-    return ({"spark.driver.extraJavaOptions": QUICK_JVM} if small else {}) | asked
+    return ({"spark.driver.extraJavaOptions": QUICK_JVM} if small else {}) | configured
 
 
 def _once(spark: SparkSession, lake: Lake, files: list[str], *, as_json: bool, **settings: Any) -> int:

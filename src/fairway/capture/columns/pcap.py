@@ -260,8 +260,12 @@ class PcapForm:
             # Whatever its time is, a record of nothing proves nothing.
             if step_s > STEP_S_MAX and not (any_time and head.captured):
                 return None
-            told = head.captured == head.wire_bytes, step_s <= STEP_S_USUAL, head.fraction * self.fraction_ns < NS_PER_S
-            return after, sum(told) + CONFIRMED * self._borne_out(data, start, head.captured, head.wire_bytes)
+            signs = (
+                head.captured == head.wire_bytes,
+                step_s <= STEP_S_USUAL,
+                head.fraction * self.fraction_ns < NS_PER_S,
+            )
+            return after, sum(signs) + CONFIRMED * self._borne_out(data, start, head.captured, head.wire_bytes)
 
         return link
 

@@ -274,9 +274,9 @@ class Connection(Conversation, ABC):
         """Take a duplicate of the con reply: an answer to a ping, or a sign that the peer may not know us yet."""
         self.heard_us = now_us
         self.say_present(now_us)
-        asked = [ping for ping in self.pings.waiting if ping.mark is None]
-        if asked:
-            self.pings.answered(asked[-1], now_us)
+        unanswered = [ping for ping in self.pings.waiting if ping.mark is None]
+        if unanswered:
+            self.pings.answered(unanswered[-1], now_us)
 
     def _keep_alive(self, now_us: int) -> None:
         """Show the peer that this side is there, and make the peer answer: a presence packet gets no answer, so
