@@ -155,7 +155,7 @@ class Stream:
         self.since_us = 0
         """From when a peer that says nothing counts as gone for this stream."""
         self.probed_us = 0
-        """When it last had a probe or progress, or began: the one that has waited longest is probed next, so that new ones
+        """When it last had a probe or progress, or began: the one waiting longest is probed next, so that new ones
         do not keep an older one from its turn."""
         self.same = 0
         """Answers in a row that repeated the mark."""
